@@ -1,0 +1,323 @@
+//! The bulletin board: what the machine has, who owns it, what it costs and what time it is.
+//!
+//! Mapped read-only into every address space (nom, VEE'16, section 3.5) and read without a system call.
+//! Every field is an atomic; each section has its [`Sequence`], so a reader sees one consistent section.
+//! Only the kernel writes, under its lock.
+
+use crate::layout::{APPLICATIONS_MAX, CORES_MAX, DEVICES_MAX};
+use crate::seqlock::Sequence;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// First word of the board.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"nomboard");
+/// Marks an absent owner, core or device.
+pub const NOBODY: u32 = u32::MAX;
+/// Most prices that the board holds.
+pub const PRICES_MAX: usize = 16;
+
+/// The whole board, as mapped.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct Board {
+    /// Magic, version and size.
+    pub header: Header,
+    /// How to read time.
+    pub clock: Clock,
+    /// Totals of the machine.
+    pub machine: Machine,
+    /// One entry for each processor.
+    pub cores: [Core; CORES_MAX],
+    /// One entry for each application of the bundle.
+    pub applications: [Application; APPLICATIONS_MAX],
+    /// One entry for each PCI function that applications can own.
+    pub devices: [Device; DEVICES_MAX],
+    /// Present prices; empty until a price source publishes some.
+    pub prices: Prices,
+}
+
+/// Identifies the board; written once before any application runs.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`crate::VERSION`].
+    pub version: AtomicU32,
+    /// Bytes in [`Board`].
+    pub bytes: AtomicU32,
+}
+
+/// Board time: nanoseconds since the kernel's first instruction, from the processor's time-stamp counter.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Clock {
+    /// Guards the section.
+    pub sequence: Sequence,
+    /// Where the calibration came from: a [`ClockSource`].
+    pub source: AtomicU32,
+    /// Time-stamp counter at time zero.
+    pub tsc_base: AtomicU64,
+    /// Nanoseconds = `(tsc - tsc_base) * multiplier >> 32`.
+    pub multiplier: AtomicU64,
+    /// Time-stamp counter's frequency, in Hz.
+    pub tsc_hz: AtomicU64,
+    /// Time-stamp counter when the first application's first instruction was about to run.
+    pub first_user_tsc: AtomicU64,
+}
+
+/// How the time-stamp counter was calibrated, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ClockSource {
+    /// Not calibrated.
+    None = 0,
+    /// KVM's paravirtual clock.
+    KvmClock = 1,
+    /// CPUID leaves 0x15 or 0x40000010.
+    Cpuid = 2,
+    /// The high precision event timer.
+    Hpet = 3,
+    /// The 8254 interval timer.
+    Pit = 4,
+}
+
+impl ClockSource {
+    /// Name for people.
+    pub const fn name(code: u32) -> &'static str {
+        match code {
+            1 => "kvmclock",
+            2 => "cpuid",
+            3 => "hpet",
+            4 => "pit",
+            _ => "none",
+        }
+    }
+}
+
+/// Who stops a device from reaching foreign memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DmaProtection {
+    /// Nobody: *trusted mode*. Only applications that are trusted with the whole machine should run.
+    Trusted = 0,
+    /// A virtio-iommu.
+    VirtioIommu = 1,
+    /// An Intel VT-d remapping unit.
+    IntelVtd = 2,
+}
+
+impl DmaProtection {
+    /// Name for people.
+    pub const fn name(code: u32) -> &'static str {
+        match code {
+            1 => "virtio-iommu",
+            2 => "intel-iommu",
+            _ => "trusted",
+        }
+    }
+}
+
+/// Totals of the machine.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Machine {
+    /// Guards the section.
+    pub sequence: Sequence,
+    /// Processors running.
+    pub cores: AtomicU32,
+    /// A [`DmaProtection`].
+    pub dma_protection: AtomicU32,
+    /// Number of cache colours.
+    pub colours: AtomicU32,
+    /// Frames of memory that the kernel manages.
+    pub frames_total: AtomicU64,
+    /// Frames that nobody holds.
+    pub frames_free: AtomicU64,
+    /// Frames that the kernel holds for itself and for page tables.
+    pub frames_kernel: AtomicU64,
+    /// Timer interrupts that the kernel has taken since boot, all cores.
+    pub timer_interrupts: AtomicU64,
+}
+
+/// One processor.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Core {
+    /// Guards the entry.
+    pub sequence: Sequence,
+    /// 1 if the processor runs, else 0.
+    pub online: AtomicU32,
+    /// Local APIC identifier.
+    pub apic_id: AtomicU32,
+    /// Index of the application that runs there now, or [`NOBODY`] while it halts.
+    pub running: AtomicU32,
+    /// Applications that hold the core, one bit each.
+    pub holders: AtomicU64,
+    /// Cycles spent halted.
+    pub idle_cycles: AtomicU64,
+}
+
+/// State of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ApplicationState {
+    /// In the bundle, never started.
+    Idle = 0,
+    /// Running.
+    Running = 1,
+    /// Ended itself; `status` is its exit status.
+    Exited = 2,
+    /// Ended by the kernel after a fault, or killed by its manager.
+    Faulted = 3,
+}
+
+impl ApplicationState {
+    /// Name for people.
+    pub const fn name(code: u32) -> &'static str {
+        match code {
+            1 => "running",
+            2 => "exited",
+            3 => "faulted",
+            _ => "idle",
+        }
+    }
+}
+
+/// One application of the bundle. Its index here is its number everywhere.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Application {
+    /// Guards the entry.
+    pub sequence: Sequence,
+    /// An [`ApplicationState`].
+    pub state: AtomicU32,
+    /// Name, UTF-8, padded with zeros.
+    pub name: [AtomicU64; 4],
+    /// Exit status, if it ended.
+    pub status: AtomicU32,
+    /// Share weight on a contended core.
+    pub weight: AtomicU32,
+    /// Cores held now.
+    pub cores: AtomicU32,
+    /// Most cores it may hold.
+    pub cores_max: AtomicU32,
+    /// Frames charged to it now: grants, program, stack and page tables.
+    pub frames: AtomicU64,
+    /// Most frames it may hold.
+    pub frames_max: AtomicU64,
+    /// Cycles its cores ran it, since the machine booted.
+    pub cycles: AtomicU64,
+    /// Times it was started.
+    pub starts: AtomicU32,
+    /// Times a core was taken from it by force.
+    pub preemptions: AtomicU32,
+}
+
+/// One PCI function.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Device {
+    /// Guards the entry.
+    pub sequence: Sequence,
+    /// 1 if there is such a device, else 0.
+    pub present: AtomicU32,
+    /// Bus, device and function: `bus << 8 | device << 3 | function`.
+    pub address: AtomicU32,
+    /// Vendor identifier.
+    pub vendor: AtomicU32,
+    /// Device identifier.
+    pub device: AtomicU32,
+    /// Class code: `base << 16 | sub << 8 | interface`.
+    pub class: AtomicU32,
+    /// Owner's application index, or [`NOBODY`].
+    pub owner: AtomicU32,
+    /// Vectors in its MSI-X table; 0 if it has none.
+    pub vectors: AtomicU32,
+    /// Bytes of each base address register's region; 0 if absent or not memory.
+    pub bar_bytes: [AtomicU64; 6],
+    /// Times a device appeared in or left this entry.
+    pub changes: AtomicU32,
+    /// DMA accesses of this device that were blocked.
+    pub dma_blocked: AtomicU32,
+}
+
+/// What a price is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PricedResource {
+    /// Nothing: an empty entry.
+    None = 0,
+    /// A core-second.
+    Core = 1,
+    /// A GiB-second of memory.
+    Memory = 2,
+    /// An outgoing gigabit.
+    NetworkOut = 3,
+    /// An incoming gigabit.
+    NetworkIn = 4,
+    /// A storage operation.
+    Storage = 5,
+}
+
+/// One price.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Price {
+    /// A [`PricedResource`].
+    pub resource: AtomicU32,
+    /// Where it came from, as the price source numbers them.
+    pub source: AtomicU32,
+    /// Dollars for one unit of the resource: the bits of an IEEE 754 double.
+    pub dollars: AtomicU64,
+    /// Board time at which it took effect, in nanoseconds.
+    pub since_ns: AtomicU64,
+}
+
+/// Present prices.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Prices {
+    /// Guards the section.
+    pub sequence: Sequence,
+    /// Entries in use.
+    pub count: AtomicU32,
+    /// The prices.
+    pub entries: [Price; PRICES_MAX],
+}
+
+/// Bytes of the board, a whole number of pages.
+pub const BOARD_BYTES: usize = size_of::<Board>();
+
+const _: () = {
+    assert!(BOARD_BYTES.is_multiple_of(4096) && BOARD_BYTES <= 9 * 4096);
+    assert!(size_of::<Core>() == 64 && size_of::<Application>() == 128 && size_of::<Device>() == 128);
+    assert!(core::mem::offset_of!(Board, clock) == 64 && core::mem::offset_of!(Board, machine) == 128);
+    assert!(core::mem::offset_of!(Board, cores) == 192);
+};
+
+impl Board {
+    /// Whether this memory is a board of this version.
+    pub fn is_valid(&self) -> bool {
+        self.header.magic.load(Relaxed) == MAGIC && self.header.version.load(Relaxed) == crate::VERSION
+    }
+}
+
+impl Clock {
+    /// Board time for a time-stamp counter reading, in nanoseconds.
+    pub fn nanoseconds(&self, tsc: u64) -> u64 {
+        let (base, multiplier) =
+            self.sequence.read(|| (self.tsc_base.load(Relaxed), self.multiplier.load(Relaxed)));
+        ((tsc.wrapping_sub(base) as u128 * multiplier as u128) >> 32) as u64
+    }
+}
+
+impl Application {
+    /// The name's bytes; the part before the first zero is the name.
+    pub fn name_bytes(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
+            chunk.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        bytes
+    }
+}

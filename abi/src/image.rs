@@ -1,0 +1,154 @@
+//! The bundle: every application of a machine, lowered to tables that the kernel only has to check.
+//!
+//! `host/image` packs it behind the kernel in one bootable ELF file, as a loadable segment of its own on
+//! the first page boundary after the kernel. All offsets count from the bundle's first byte; everything
+//! the kernel maps in place (a segment's file part) starts on a page boundary.
+//!
+//! ```text
+//! Bundle header | ApplicationRecord.. | ChannelRecord.. | SegmentRecord.. | DeviceSelector.. |
+//! strings | symbol tables | (page boundary) segment contents
+//! ```
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// First word of a bundle.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"nombundl");
+
+/// A run of `count` records, or of bytes, at `offset`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Run {
+    /// Offset from the bundle's start, in bytes.
+    pub offset: u32,
+    /// Number of records (tables) or bytes (strings, symbols).
+    pub count: u32,
+}
+
+/// The bundle's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Bundle {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// Bytes of the whole bundle.
+    pub bytes: u32,
+    /// [`ApplicationRecord`]s.
+    pub applications: Run,
+    /// [`ChannelRecord`]s.
+    pub channels: Run,
+    /// The kernel's own symbol table, see [`SymbolTable`]; addresses count from
+    /// [`crate::layout::KERNEL_IMAGE`].
+    pub symbols: Run,
+}
+
+/// One application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ApplicationRecord {
+    /// UTF-8, padded with zeros.
+    pub name: [u8; 32],
+    /// Entry point, from the image's base.
+    pub entry: u64,
+    /// Bytes of address space that the image spans.
+    pub image_bytes: u64,
+    /// Bytes of the first stack, a multiple of 4096.
+    pub stack_bytes: u64,
+    /// Most frames that it may hold.
+    pub frames_max: u64,
+    /// Applications that it may start and end, one bit each.
+    pub manages: u64,
+    /// Most cores that it may hold.
+    pub cores_max: u32,
+    /// Share weight on a contended core, 1 to 10,000.
+    pub weight: u32,
+    /// See [`flag`].
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// [`SegmentRecord`]s, by ascending address, not overlapping.
+    pub segments: Run,
+    /// [`DeviceSelector`]s: what it may acquire.
+    pub devices: Run,
+    /// Arguments: NUL-terminated strings (count in bytes).
+    pub arguments: Run,
+    /// Environment: NUL-terminated strings (count in bytes).
+    pub environment: Run,
+    /// Symbol table; addresses count from the image's base.
+    pub symbols: Run,
+}
+
+/// Bits of [`ApplicationRecord::flags`].
+pub mod flag {
+    /// Started at boot.
+    pub const AUTOSTART: u32 = 1;
+    /// When it ends the machine ends with its status, though others may still run.
+    pub const ESSENTIAL: u32 = 2;
+}
+
+/// One loadable part of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SegmentRecord {
+    /// First byte, from the image's base; a multiple of 4096.
+    pub address: u64,
+    /// Bytes in memory, a multiple of 4096; those past the file's are zero.
+    pub memory_bytes: u64,
+    /// Contents in the bundle; a multiple of 4096. If the segment is not writable its pages are mapped in
+    /// place, so the file part is padded with zeros to a whole page.
+    pub file_offset: u32,
+    /// Bytes of contents.
+    pub file_bytes: u32,
+    /// A [`crate::Protection`].
+    pub protection: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Which devices an application may acquire: those whose fields match. `0xffff` and `0xff_ffff` match any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceSelector {
+    /// PCI vendor identifier, or `0xffff`.
+    pub vendor: u16,
+    /// PCI device identifier, or `0xffff`.
+    pub device: u16,
+    /// PCI class code, or `0xff_ffff`.
+    pub class: u32,
+}
+
+/// A shared-memory channel between two applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ChannelRecord {
+    /// The two applications, by index.
+    pub ends: [u32; 2],
+    /// Bytes of shared memory, a multiple of 4096, see [`crate::ipc`].
+    pub bytes: u64,
+}
+
+/// A symbol table: `count` bytes made of this header, `symbols` entries sorted by address, and names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SymbolTable {
+    /// Number of [`Symbol`]s that follow.
+    pub symbols: u32,
+    /// Bytes of names behind the symbols.
+    pub names: u32,
+}
+
+/// One function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Symbol {
+    /// First byte, from the image's base.
+    pub address: u32,
+    /// Offset of the demangled name in the names; it ends with a zero byte.
+    pub name: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Bundle>() == 40 && size_of::<ApplicationRecord>() == 128);
+    assert!(size_of::<SegmentRecord>() == 32 && size_of::<ChannelRecord>() == 16);
+};

@@ -1,0 +1,166 @@
+//! The table of system calls.
+//!
+//! Number in `rax`, arguments in `rdi rsi rdx r10 r8 r9`, by the `syscall` instruction; results as
+//! [`crate::error`] says; `rcx` and `r11` are lost. From this one table come the enum, its decoder, the
+//! typed call that the kernel matches on, the user stubs ([`for_each_syscall`]) and `docs/abi.md`.
+
+/// Calls `$callback!` once with the whole table, for crates that make something from every entry
+/// (the user stubs in `nom-sys`).
+#[macro_export]
+macro_rules! for_each_syscall {
+    ($callback:ident) => {
+        $callback! {
+            /// Ends the application with `status` (0 to 255, higher bits are ignored); all it held is free
+            /// again. Never returns.
+            0 Exit exit(status)
+            /// Writes `length` (at most 4096) bytes at `address` to the serial console. Returns the number
+            /// of bytes written. Errors: InvalidArgument, BadPointer.
+            1 ConsoleWrite console_write(address, length)
+            /// Grants `count` physically contiguous pages of `page_size` (0: 4 KiB, 1: 2 MiB, 2: 1 GiB) and
+            /// returns their first frame number (physical address / 4096). `colour` restricts a single 4 KiB
+            /// page to one cache colour (frame number modulo the board's `colours`); all ones is any. The
+            /// memory is zeroed. Errors: InvalidArgument, OutOfMemory, OverMemoryCap.
+            2 MemoryGrant memory_grant(page_size, count, colour)
+            /// Gives back `count` units of `page_size`, as granted, from `frame` on. Errors: InvalidArgument,
+            /// Misaligned, Overflow, NotGranted, StillMapped.
+            3 MemoryRelease memory_release(frame, page_size, count)
+            /// Maps `count` pages of `page_size` of granted memory, from `frame` on, at `address`.
+            /// `protection`: bit 0 read, bit 1 write, bit 2 execute. Errors: InvalidArgument, Misaligned,
+            /// Overflow, OutsideUserSpace, NotGranted, AlreadyMapped, WriteExecute, OutOfMemory, OverMemoryCap.
+            4 MemoryMap memory_map(address, frame, page_size, count, protection)
+            /// Changes the protection of every page in `[address, address + length)`; all must be mapped and
+            /// wholly inside. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped,
+            /// WriteExecute.
+            5 MemoryProtect memory_protect(address, length, protection)
+            /// Unmaps every page in `[address, address + length)`; all must be mapped and wholly inside. The
+            /// grants stay. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped.
+            6 MemoryUnmap memory_unmap(address, length)
+            /// Registers this core's upcall handler: entered at `entry` with `rdi` pointing to an
+            /// `UpcallFrame` just below `stack_top`. `entry` 0 removes it. Registering ends the state in which
+            /// a new core starts, where upcalls wait. Errors: OutsideUserSpace, Misaligned.
+            7 UpcallRegister upcall_register(entry, stack_top)
+            /// Ends an upcall: resumes the computation in the `UpcallFrame` at `frame`. Only from a handler.
+            /// Errors: WrongContext, BadPointer, OutsideUserSpace.
+            8 UpcallReturn upcall_return(frame)
+            /// Acquires one more core, `hint` if the board shows it free, else the least loaded, and starts it
+            /// at `entry` with `rsp` = `stack_top`, `rdi` = `argument`, `rsi` = the core's number, upcalls
+            /// waiting. Returns the core's number. Errors: NoCore, OutsideUserSpace, OutOfMemory.
+            9 CoreAcquire core_acquire(entry, stack_top, argument, hint)
+            /// Gives this core up; never returns if it succeeds. Errors: LastCore.
+            10 CoreRelease core_release()
+            /// Sleeps until an event is pending on this core or the board's clock reaches `deadline_ns`
+            /// (all ones: never), takes the pending events and writes them as `Events` at `events`. Returns the
+            /// pending bits, 0 at the deadline. Errors: BadPointer.
+            11 CoreWait core_wait(deadline_ns, events)
+            /// Lets the other applications that share this core go first.
+            12 CoreYield core_yield()
+            /// Acquires the device with this `index` on the board. Errors: NoDevice, NotPermitted.
+            13 DeviceAcquire device_acquire(device)
+            /// Releases a device: interrupts off, registers unmapped, DMA off. Errors: NoDevice, NotPermitted.
+            14 DeviceRelease device_release(device)
+            /// Maps `length` bytes from `offset` of base address register `bar` at `address`, uncached. Pages
+            /// that hold the MSI-X table are refused. Errors: NoDevice, NotPermitted, NoSuchRegion,
+            /// Misaligned, Overflow, OutsideUserSpace, AlreadyMapped, OutOfMemory.
+            15 DeviceMap device_map(device, bar, offset, address, length)
+            /// Reads 4 bytes of the device's configuration space at `offset` (a multiple of 4, below 4096).
+            /// Errors: NoDevice, NotPermitted, Misaligned, InvalidArgument.
+            16 DeviceConfigRead device_config_read(device, offset)
+            /// Binds MSI-X vector `vector` of an owned device to this core, as bit `bit` (0 to 63) of
+            /// `Events::interrupts`, unmasked. Errors: NoDevice, NotPermitted, NoSuchInterrupt, InvalidArgument.
+            17 InterruptBind interrupt_bind(device, vector, bit)
+            /// Masks (`masked` 1) or unmasks (0) a bound MSI-X vector. Errors: NoDevice, NotPermitted,
+            /// NoSuchInterrupt, InvalidArgument.
+            18 InterruptMask interrupt_mask(device, vector, masked)
+            /// Notifies the application at the other end of a channel. Errors: NoChannel.
+            19 ChannelNotify channel_notify(channel)
+            /// Starts an application of the bundle that is not running. Only for an application whose manifest
+            /// says `manages` it. Errors: NoApplication, NotPermitted, WrongState, OutOfMemory.
+            20 ApplicationStart application_start(application)
+            /// Ends a running application as if it had faulted. Only for an application whose manifest says
+            /// `manages` it. Errors: NoApplication, NotPermitted, WrongState.
+            21 ApplicationKill application_kill(application)
+            /// Sets the FS base of this core to `address`, for thread-local storage. Errors: OutsideUserSpace.
+            22 ThreadPointer thread_pointer(address)
+        }
+    };
+}
+
+macro_rules! define_syscalls {
+    ($($(#[doc = $doc:literal])+ $number:literal $variant:ident $name:ident($($argument:ident),*))+) => {
+        /// A system call's number.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u64)]
+        pub enum Syscall { $($(#[doc = $doc])+ $variant = $number,)+ }
+
+        impl Syscall {
+            /// Every system call with its documentation, in order of its number.
+            pub const ALL: &'static [Description] = &[$(Description {
+                call: Syscall::$variant,
+                name: stringify!($name),
+                arguments: &[$(stringify!($argument)),*],
+                text: concat!($($doc),+),
+            },)+];
+
+            /// The system call with this number, if there is one.
+            pub const fn from_number(number: u64) -> Option<Syscall> {
+                match number { $($number => Some(Syscall::$variant),)+ _ => None }
+            }
+        }
+
+        /// A system call with its arguments by name: what the kernel dispatches on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the arguments are documented with their call")]
+        pub enum Call { $($(#[doc = $doc])+ $variant { $($argument: u64),* },)+ }
+
+        impl Call {
+            /// Decodes a number and six argument registers; unused ones are ignored.
+            #[allow(unused_variables, unused_assignments, unused_mut, reason = "calls without arguments")]
+            pub fn decode(number: u64, arguments: [u64; 6]) -> crate::error::Result<Call> {
+                let mut next = arguments.into_iter();
+                let mut take = || next.next().unwrap_or(0);
+                match Syscall::from_number(number) {
+                    $(Some(Syscall::$variant) => Ok(Call::$variant { $($argument: take()),* }),)+
+                    None => Err(crate::Error::UnknownSyscall),
+                }
+            }
+        }
+    };
+}
+for_each_syscall!(define_syscalls);
+
+/// One row of the table, for documentation and tools.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// The call.
+    pub call: Syscall,
+    /// Name of its user stub.
+    pub name: &'static str,
+    /// Names of its arguments, in register order.
+    pub arguments: &'static [&'static str],
+    /// Its documentation.
+    pub text: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_dense_and_decode_to_themselves() {
+        for (number, row) in Syscall::ALL.iter().enumerate() {
+            assert_eq!(row.call as usize, number);
+            assert_eq!(Syscall::from_number(number as u64), Some(row.call));
+            assert!(row.arguments.len() <= 6);
+        }
+        assert_eq!(Syscall::from_number(Syscall::ALL.len() as u64), None);
+    }
+
+    #[test]
+    fn arguments_are_taken_in_register_order() {
+        assert_eq!(
+            Call::decode(Syscall::MemoryMap as u64, [1, 2, 3, 4, 5, 6]),
+            Ok(Call::MemoryMap { address: 1, frame: 2, page_size: 3, count: 4, protection: 5 })
+        );
+        assert_eq!(Call::decode(u64::MAX, [0; 6]), Err(crate::Error::UnknownSyscall));
+    }
+}
