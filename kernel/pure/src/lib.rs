@@ -1,1 +1,9 @@
-#![no_std]
+//! Every decision of nom's kernel that needs no machine.
+//!
+//! Frame allocation, page-table arithmetic, core scheduling, device enumeration, DMA remapping, system
+//! calls: all of it is ordinary safe Rust over the traits of [`machine`], so it is tested on the host, by
+//! property tests and under Miri. `kernel/x86` supplies the machine.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod machine;
