@@ -6,4 +6,11 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod acpi;
+pub mod bars;
+pub mod hotplug;
+pub mod iommu;
+pub mod list;
 pub mod machine;
+pub mod msix;
+pub mod pci;
