@@ -8,9 +8,16 @@
 
 pub mod acpi;
 pub mod bars;
+pub mod bundle;
+pub mod clock;
+pub mod frames;
 pub mod hotplug;
 pub mod iommu;
 pub mod list;
 pub mod machine;
 pub mod msix;
+pub mod paging;
 pub mod pci;
+pub mod space;
+pub mod symbols;
+pub mod wfq;

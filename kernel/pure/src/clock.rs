@@ -1,0 +1,67 @@
+//! Arithmetic of board time: from the time-stamp counter's frequency to nanoseconds and back.
+
+/// How fast the time-stamp counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    hz: u64,
+    multiplier: u64,
+}
+
+impl Rate {
+    /// Slowest and fastest frequency that is taken for true: anything else is a broken calibration.
+    pub const PLAUSIBLE_HZ: core::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
+
+    /// A known frequency, if it is plausible.
+    pub fn from_hz(hz: u64) -> Option<Rate> {
+        todo!()
+    }
+
+    /// `cycles` passed while a reference counter of `reference_hz` counted `ticks`.
+    pub fn from_ticks(cycles: u64, ticks: u64, reference_hz: u64) -> Option<Rate> {
+        todo!()
+    }
+
+    /// `cycles` passed while a high precision event timer counted `ticks` of `period_fs` femtoseconds (its
+    /// `COUNTER_CLK_PERIOD`; IA-PC HPET specification 1.0a, section 2.3.4).
+    pub fn from_hpet(cycles: u64, ticks: u64, period_fs: u32) -> Option<Rate> {
+        todo!()
+    }
+
+    /// KVM's paravirtual clock: `tsc_to_system_mul` and `tsc_shift` of `struct pvclock_vcpu_time_info`
+    /// (Linux, Documentation/virt/kvm/x86/msr.rst: nanoseconds = (cycles << shift) * mul >> 32).
+    pub fn from_pvclock(multiplier: u32, shift: i8) -> Option<Rate> {
+        todo!()
+    }
+
+    /// CPUID leaf 0x15: `eax` and `ebx` are the ratio of counter to crystal, `ecx` is the crystal in Hz
+    /// (Intel SDM volume 3B, section 18.7.3).
+    pub fn from_cpuid_crystal(eax: u32, ebx: u32, ecx: u32) -> Option<Rate> {
+        todo!()
+    }
+
+    /// CPUID leaf 0x40000010 of hypervisors: `eax` is the counter's frequency in kHz.
+    pub fn from_cpuid_hypervisor(eax: u32) -> Option<Rate> {
+        todo!()
+    }
+
+    /// The frequency, in Hz.
+    pub fn hz(self) -> u64 {
+        self.hz
+    }
+
+    /// The board's multiplier: nanoseconds = cycles * multiplier >> 32.
+    pub fn multiplier(self) -> u64 {
+        self.multiplier
+    }
+
+    /// Nanoseconds that `cycles` take, rounded down, exactly as the board's readers compute them.
+    pub fn nanoseconds(self, cycles: u64) -> u64 {
+        todo!()
+    }
+
+    /// Fewest cycles after which [`Rate::nanoseconds`] is at least `nanoseconds`; `u64::MAX` if there are
+    /// none. So a timer set for them never fires early.
+    pub fn cycles(self, nanoseconds: u64) -> u64 {
+        todo!()
+    }
+}

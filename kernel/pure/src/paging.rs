@@ -1,0 +1,196 @@
+//! Entries of x86-64 page tables and the arithmetic of their four levels.
+//!
+//! Source: Intel SDM volume 3A, section 4.5 (4-level paging), tables 4-14 to 4-20; AMD APM volume 2,
+//! section 5.3 agrees. Level 4 is the root (PML4); a level-1 entry maps 4 KiB, level 2 2 MiB, level 3 1 GiB.
+
+use nom_abi::memory::{FRAME_BYTES, FRAME_SHIFT};
+use nom_abi::{PageSize, Protection};
+
+/// Entries in one table.
+pub const ENTRIES: usize = 512;
+/// Level of the root table.
+pub const ROOT_LEVEL: u32 = 4;
+/// First entry of the root that belongs to the kernel's half of every address space.
+pub const KERNEL_HALF: usize = 256;
+/// End (exclusive) of the frame numbers that an entry can hold: physical addresses have at most 52 bits.
+pub const FRAMES_END: u64 = 1 << (52 - FRAME_SHIFT);
+
+/// How the processor caches what is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Ordinary memory.
+    WriteBack,
+    /// Device registers: every access reaches the device, in order.
+    Uncached,
+}
+
+/// Who may use a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// Ring 3 (and, but for SMAP and SMEP, ring 0): this address space only.
+    User,
+    /// Ring 0 alone. The mapping is global: the same in every address space.
+    Kernel,
+}
+
+/// One entry of a page table, at any level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Entry(pub u64);
+
+/// What an entry means at its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Nothing.
+    Empty,
+    /// The table of the next lower level in this frame.
+    Table(u64),
+    /// A page that starts at `frame`.
+    Leaf {
+        /// First frame.
+        frame: u64,
+        /// What user code may do there; for a kernel page, what the kernel may do.
+        protection: Protection,
+        /// How it is cached.
+        caching: Caching,
+    },
+}
+
+impl Entry {
+    /// Nothing is mapped.
+    pub const EMPTY: Entry = Entry(0);
+
+    const PRESENT: u64 = 1 << 0;
+    const WRITE: u64 = 1 << 1;
+    const USER: u64 = 1 << 2;
+    const WRITE_THROUGH: u64 = 1 << 3;
+    const CACHE_DISABLE: u64 = 1 << 4;
+    const ACCESSED: u64 = 1 << 5;
+    const DIRTY: u64 = 1 << 6;
+    /// At levels 2 and 3: this is a page, not a table.
+    const PAGE_SIZE: u64 = 1 << 7;
+    const GLOBAL: u64 = 1 << 8;
+    /// Ours (the processor ignores bits 9 to 11): a page that is mapped with [`Protection::None`], which
+    /// the processor must see as not present.
+    const GUARD: u64 = 1 << 9;
+    const NO_EXECUTE: u64 = 1 << 63;
+    const ADDRESS: u64 = (FRAMES_END - 1) << FRAME_SHIFT;
+    const UNCACHED: u64 = Self::CACHE_DISABLE | Self::WRITE_THROUGH;
+
+    /// Points to the table of the next lower level. What its pages allow is said by their leaves alone.
+    /// The accessed bit is set from the start, here and in leaves also the dirty bit: nobody looks at them,
+    /// and so the processor never has to write to a table.
+    pub const fn table(frame: u64, privilege: Privilege) -> Entry {
+        let user = if matches!(privilege, Privilege::User) {
+            Self::USER
+        } else {
+            0
+        };
+        Entry(frame << FRAME_SHIFT | Self::PRESENT | Self::WRITE | Self::ACCESSED | user)
+    }
+
+    /// Maps the page of `size` that starts at `frame`.
+    pub const fn leaf(
+        frame: u64,
+        size: PageSize,
+        protection: Protection,
+        caching: Caching,
+        privilege: Privilege,
+    ) -> Entry {
+        let mut bits = frame << FRAME_SHIFT | Self::ACCESSED | Self::DIRTY;
+        bits |= if matches!(protection, Protection::None) {
+            Self::GUARD
+        } else {
+            Self::PRESENT
+        };
+        bits |= if matches!(size, PageSize::Small) {
+            0
+        } else {
+            Self::PAGE_SIZE
+        };
+        bits |= if protection.writable() { Self::WRITE } else { 0 };
+        bits |= if protection.executable() {
+            0
+        } else {
+            Self::NO_EXECUTE
+        };
+        bits |= if matches!(caching, Caching::Uncached) {
+            Self::UNCACHED
+        } else {
+            0
+        };
+        bits |= if matches!(privilege, Privilege::User) {
+            Self::USER
+        } else {
+            Self::GLOBAL
+        };
+        Entry(bits)
+    }
+
+    /// What the entry means in a table of `level`.
+    pub const fn meaning(self, level: u32) -> Meaning {
+        if self.0 & (Self::PRESENT | Self::GUARD) == 0 {
+            return Meaning::Empty;
+        }
+        let frame = (self.0 & Self::ADDRESS) >> FRAME_SHIFT;
+        if level > 1 && self.0 & Self::PAGE_SIZE == 0 {
+            return Meaning::Table(frame);
+        }
+        Meaning::Leaf {
+            frame,
+            protection: self.protection(),
+            caching: self.caching(),
+        }
+    }
+
+    const fn protection(self) -> Protection {
+        if self.0 & Self::PRESENT == 0 {
+            Protection::None
+        } else if self.0 & Self::WRITE != 0 {
+            Protection::ReadWrite
+        } else if self.0 & Self::NO_EXECUTE == 0 {
+            Protection::ReadExecute
+        } else {
+            Protection::Read
+        }
+    }
+
+    const fn caching(self) -> Caching {
+        if self.0 & Self::CACHE_DISABLE != 0 {
+            Caching::Uncached
+        } else {
+            Caching::WriteBack
+        }
+    }
+}
+
+/// Level of the tables whose entries map pages of `size`.
+pub const fn leaf_level(size: PageSize) -> u32 {
+    size as u32 + 1
+}
+
+/// Size of the pages that entries of `level` map, if they can map any.
+pub const fn leaf_size(level: u32) -> Option<PageSize> {
+    match level {
+        1 => Some(PageSize::Small),
+        2 => Some(PageSize::Large),
+        3 => Some(PageSize::Huge),
+        _ => None,
+    }
+}
+
+/// Bytes of address space behind one entry of a table of `level` (1 to 4).
+pub const fn entry_bytes(level: u32) -> u64 {
+    FRAME_BYTES << (9 * (level - 1))
+}
+
+/// Index of the entry for `address` in its table of `level` (1 to 4).
+pub const fn index(address: u64, level: u32) -> usize {
+    (address / entry_bytes(level)) as usize % ENTRIES
+}
+
+/// Whether the processor accepts `address`: bits 47 to 63 are all equal.
+pub const fn is_canonical(address: u64) -> bool {
+    let sign_extended = ((address << 16) as i64 >> 16) as u64;
+    sign_extended == address
+}
