@@ -1,1 +1,23 @@
-//! To come.
+//! From application manifests and ELF files to one bootable image.
+//!
+//! ```text
+//! app.toml, bundle.toml --manifest::load--> BundleManifest --lower--> Lowered --pack--> Image (an ELF file)
+//!                                            program ELFs ----^      kernel ELF --^
+//! ```
+//!
+//! Every mistake in an input is an [`Error`] that names the file, the place in it and what was expected
+//! there. The image's format is [`nom_abi::image`]; the fields of a manifest are in `docs/manifest.md`,
+//! which is made from the same table as the parser.
+#![forbid(unsafe_code)]
+
+mod error;
+mod lower;
+pub mod manifest;
+mod pack;
+mod report;
+
+pub use error::{Error, Result};
+pub use lower::{Lowered, lower};
+pub use manifest::{BundleManifest, Program};
+pub use pack::{Image, Symbols, pack};
+pub use report::{ImageReport, PartReport};

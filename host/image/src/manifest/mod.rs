@@ -1,0 +1,123 @@
+//! The workload file: which applications a machine runs, and what each may have.
+
+use crate::error::{Place, Result};
+use nom_abi::image::DeviceSelector;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// The applications of one machine, checked and complete; its order is their order on the board.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BundleManifest {
+    /// At least one; names differ.
+    pub applications: Vec<Application>,
+}
+
+/// One application, all defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Application {
+    /// Name, at most 31 bytes.
+    pub name: String,
+    /// What it runs.
+    pub program: Program,
+    /// Most cores that it may hold.
+    pub cores: u32,
+    /// Most memory that it may hold, in bytes.
+    pub memory: u64,
+    /// Bytes of the first stack.
+    pub stack: u64,
+    /// Share weight on a contended core.
+    pub weight: u32,
+    /// Started at boot.
+    pub autostart: bool,
+    /// When it ends the machine ends.
+    pub essential: bool,
+    /// Arguments; the name is not one of them.
+    pub arguments: Vec<String>,
+    /// Environment.
+    pub environment: BTreeMap<String, String>,
+    /// Devices that it may acquire.
+    pub devices: Vec<DeviceSelector>,
+    /// Channels of which it is the first end.
+    pub peers: Vec<Peer>,
+    /// Applications that it may start and end, by index.
+    pub manages: Vec<usize>,
+    /// Ports of the host that `nom run` forwards to it.
+    pub ports: Vec<Port>,
+    /// Where the manifest gives what later steps can still find wrong.
+    pub places: Places,
+}
+
+/// Where a manifest gives the fields that are checked against the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Places {
+    /// Of `program`.
+    pub program: Place,
+    /// Of `memory`.
+    pub memory: Place,
+    /// Of `arguments`.
+    pub arguments: Place,
+}
+
+/// What an application runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Program {
+    /// A cargo package or binary, which the caller builds.
+    Package(String),
+    /// An ELF file.
+    File(PathBuf),
+}
+
+/// A channel to another application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The other end, by index.
+    pub application: usize,
+    /// Bytes of shared memory.
+    pub bytes: u64,
+}
+
+/// A port of the host that is forwarded into the machine: `[ADDRESS:]HOST:GUEST[/udp]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Address of the host to listen at; `None` is every address.
+    pub address: Option<IpAddr>,
+    /// Port of the host.
+    pub host: u16,
+    /// Port of the machine.
+    pub guest: u16,
+    /// TCP or UDP.
+    pub protocol: Protocol,
+}
+
+/// Protocol of a [`Port`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The default.
+    Tcp,
+    /// `/udp`.
+    Udp,
+}
+
+/// Reads `app.toml` or `bundle.toml`, or a directory that has one of them, with all that it refers to.
+pub fn load(_path: &Path) -> Result<BundleManifest> {
+    todo!()
+}
+
+/// The bundle as a graph in the DOT language: applications, channels, devices and who manages whom.
+pub fn graph(_bundle: &BundleManifest) -> String {
+    todo!()
+}
+
+impl BundleManifest {
+    /// Every program that must be there to lower the bundle, each once.
+    pub fn programs(&self) -> Vec<&Program> {
+        todo!()
+    }
+
+    /// The same bundle with these arguments for its first application.
+    pub fn with_arguments(mut self, arguments: &[String]) -> BundleManifest {
+        self.applications[0].arguments = arguments.to_vec();
+        self
+    }
+}
