@@ -1,0 +1,81 @@
+//! Builds the kernel and guest packages for bare metal.
+
+use crate::freshness::Stamp;
+use crate::toolchain::Toolchain;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// One world of guest code: its target and what it is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum World {
+    /// Ring 0.
+    Kernel,
+    /// Ring 3.
+    Application,
+}
+
+impl World {
+    /// Arguments that choose the target.
+    fn target_arguments(self, root: &Path) -> Vec<String> {
+        let target = match self {
+            World::Kernel => "x86_64-unknown-none".to_owned(),
+            World::Application => root.join("targets/x86_64-nom.json").display().to_string(),
+        };
+        let mut arguments = vec!["--target".to_owned(), target];
+        if self == World::Application {
+            arguments.push("-Zjson-target-spec".to_owned());
+        }
+        arguments
+    }
+
+    /// Directory of the target's outputs below the target directory.
+    fn output(self) -> &'static str {
+        match self {
+            World::Kernel => "x86_64-unknown-none/guest",
+            World::Application => "x86_64-nom/guest",
+        }
+    }
+
+    /// Everything its programs are made of; what is absent counts as never changed.
+    fn sources(self, root: &Path) -> Vec<PathBuf> {
+        let own: &[&str] = match self {
+            World::Kernel => &["kernel"],
+            World::Application => &["libos", "economy", "apps", "tests/guest", "host/bench/guest", "targets"],
+        };
+        let common = ["abi", ".cargo", "Cargo.toml", "Cargo.lock"];
+        own.iter().chain(&common).map(|path| root.join(path)).collect()
+    }
+}
+
+/// Builds `package` unless nothing that it is made of changed, and returns the directory of its programs.
+///
+/// # Errors
+/// If there is no toolchain for it, or cargo fails; what cargo said is on standard error.
+pub fn build(root: &Path, target_directory: &Path, world: World, package: &str) -> Result<PathBuf> {
+    let output = target_directory.join(world.output());
+    let toolchain = Toolchain::find()?;
+    let stamp = Stamp::new(target_directory.join(format!("{package}.stamp")), toolchain.key());
+    if stamp.is_fresh(&world.sources(root)) {
+        return Ok(output);
+    }
+    let started = SystemTime::now();
+    let mut cargo = toolchain.cargo();
+    cargo
+        .current_dir(root)
+        .args(["build", "--profile", "guest", "--package", package, "--bins"])
+        .args(world.target_arguments(root))
+        .args(["-Zbuild-std=core,alloc,compiler_builtins", "-Zbuild-std-features=compiler-builtins-mem"])
+        .arg("--target-dir")
+        .arg(target_directory)
+        .stdout(std::process::Stdio::null());
+    if stamp.exists() {
+        cargo.arg("--quiet");
+    }
+    let status = cargo.status().with_context(|| format!("cannot run {}", toolchain.bin.join("cargo").display()))?;
+    if !status.success() {
+        bail!("{package} does not build for the guest: cargo ended with {status}");
+    }
+    stamp.mark(started).context("cannot write the build stamp")?;
+    Ok(output)
+}
