@@ -9,8 +9,14 @@
 //! it counts the pages that are mapped onto it, so that nothing is given back that can still be reached.
 
 mod metadata;
+mod search;
+#[cfg(test)]
+mod tests;
 
 pub use metadata::{BLOCK_FRAMES, BlockInfo, FrameInfo, Owner};
+
+use metadata::{Block, HUGE_BLOCKS};
+use search::Hints;
 
 use core::ops::Range;
 use nom_abi::Error;
@@ -47,8 +53,7 @@ pub struct Frames<'m> {
     frames: &'m mut [FrameInfo],
     /// Frames of each owner.
     held: [u64; Owner::COUNT],
-    /// Frames that are memory to hand out, whoever holds them.
-    total: u64,
+    hints: Hints,
 }
 
 impl<'m> Frames<'m> {
@@ -74,24 +79,58 @@ impl<'m> Frames<'m> {
             "512 frames to a block"
         );
         blocks.fill(BlockInfo::RESERVED);
+        let mut held = [0; Owner::COUNT];
+        held[Owner::RESERVED.index()] = frames.len() as u64;
         Frames {
             blocks,
             frames,
-            held: [0; Owner::COUNT],
-            total: 0,
+            held,
+            hints: Hints::default(),
         }
     }
 
     /// Makes the frames of `range` free that were reserved so far; skips others, and what lies beyond the
     /// metadata. Returns how many became free.
     pub fn add_free(&mut self, range: Range<u64>) -> u64 {
-        todo!()
+        let before = self.free();
+        let end = range.end.min(self.frames.len() as u64);
+        let mut next = range.start;
+        while next < end {
+            let block = block_of(next);
+            let block_end = first_frame(block + 1);
+            self.add_free_in_block(block, next..end.min(block_end));
+            next = block_end;
+        }
+        self.free() - before
+    }
+
+    fn add_free_in_block(&mut self, block: usize, range: Range<u64>) {
+        let whole = range.end - range.start == BLOCK_FRAMES;
+        match self.blocks[block].0 {
+            Block::Reserved if whole => {
+                self.set_block(block, Block::Free);
+                self.move_held(Owner::RESERVED, Owner::FREE, BLOCK_FRAMES);
+                return;
+            }
+            Block::Reserved => self.split(block, Owner::RESERVED),
+            _ => {}
+        }
+        for frame in range {
+            if self.unit(frame).owner == Owner::RESERVED {
+                self.set_owner(frame, Owner::FREE);
+            }
+        }
     }
 
     /// Gives the `count` frames from `frame` on, all free now, to `owner`, as 4 KiB units. Errors:
     /// InvalidArgument, Overflow, NotGranted (one is not free).
     pub fn claim(&mut self, owner: Owner, frame: u64, count: u64) -> Result<()> {
-        todo!()
+        let range = frame_range(frame, PageSize::Small, count)?;
+        if range.clone().any(|frame| self.unit(frame).owner != Owner::FREE) {
+            return Err(Error::NotGranted);
+        }
+        self.take(owner, range, PageSize::Small);
+        Ok(())
     }
 
     /// Gives `count` contiguous units of `size` to `owner` and returns their first frame, which is aligned
@@ -105,26 +144,78 @@ impl<'m> Frames<'m> {
         count: u64,
         colour: Option<Colour>,
     ) -> Result<u64> {
-        todo!()
+        let single = size == PageSize::Small && count == 1;
+        if count == 0 || colour.is_some_and(|colour| !single || colour.index >= colour.count) {
+            return Err(Error::InvalidArgument);
+        }
+        let wanted = count
+            .checked_mul(size.frames())
+            .filter(|wanted| *wanted <= self.free());
+        let wanted = wanted.ok_or(Error::OutOfMemory)?;
+        let frame = self.find(size, wanted, colour).ok_or(Error::OutOfMemory)?;
+        self.take(owner, frame..frame + wanted, size);
+        Ok(frame)
     }
 
     /// Takes back `count` units of `size` from `frame` on. Errors: InvalidArgument, Misaligned, Overflow,
     /// NotGranted (one is not a unit of that size that `owner` holds), StillMapped.
     pub fn release(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        todo!()
+        let range = frame_range(frame, size, count)?;
+        let units = range.clone().step_by(size.frames() as usize);
+        for frame in units.clone() {
+            let unit = self.unit(frame);
+            if (unit.owner, unit.size) != (owner, size) {
+                return Err(Error::NotGranted);
+            }
+            if unit.maps > 0 {
+                return Err(Error::StillMapped);
+            }
+        }
+        for frame in units {
+            self.put_back(owner, frame, size);
+        }
+        Ok(())
     }
 
     /// Takes back everything that `owner` holds, mapped or not, and returns the number of frames: for an
     /// application whose page tables are gone with it.
     pub fn release_all(&mut self, owner: Owner) -> u64 {
-        todo!()
+        let before = self.held(owner);
+        let mut block = 0;
+        while self.held(owner) > 0 {
+            match self.blocks[block].0 {
+                Block::Large { owner: holder, .. } if holder == owner => {
+                    self.put_back(owner, first_frame(block), PageSize::Large);
+                }
+                Block::Huge { owner: holder, .. } if holder == owner => {
+                    self.put_back(owner, first_frame(block), PageSize::Huge);
+                }
+                Block::Split { owners, .. } if owners & owner.bit() != 0 => self.purge(block, owner),
+                _ => {}
+            }
+            block += 1;
+        }
+        before
     }
 
     /// Counts `count` more pages of `size`, from `frame` on, as mapped onto units of `owner` that are at
     /// least as large. Errors: InvalidArgument, Misaligned, Overflow, NotGranted, TableFull (a unit is mapped
     /// millions of times).
     pub fn reference(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        todo!()
+        let range = frame_range(frame, size, count)?;
+        let mut next = range.start;
+        while next < range.end {
+            let (unit, pages, end) = self.pages_on_unit(next, range.end, size);
+            if unit.owner != owner || unit.size < size {
+                return Err(Error::NotGranted);
+            }
+            if unit.maps + pages > unit.maps_max() {
+                return Err(Error::TableFull);
+            }
+            next = end;
+        }
+        self.count_maps(range, size, |maps, pages| maps + pages);
+        Ok(())
     }
 
     /// Counts `count` pages of `size`, from `frame` on, as no longer mapped. Frames that are not memory to
@@ -133,12 +224,42 @@ impl<'m> Frames<'m> {
     /// # Panics
     /// If they were not counted before.
     pub fn dereference(&mut self, frame: u64, size: PageSize, count: u64) {
-        todo!()
+        let range = frame_range(frame, size, count).expect("pages that were mapped");
+        self.count_maps(range, size, |maps, pages| {
+            maps.checked_sub(pages).expect("counted as mapped")
+        });
     }
 
     /// The unit that `frame` is part of. A frame beyond all memory is reserved.
     pub fn unit(&self, frame: u64) -> Unit {
-        todo!()
+        let single = |owner, maps| Unit {
+            owner,
+            frame,
+            size: PageSize::Small,
+            maps,
+        };
+        let block = block_of(frame);
+        match self.blocks.get(block).map_or(Block::Reserved, |info| info.0) {
+            Block::Reserved => single(Owner::RESERVED, 0),
+            Block::Free => single(Owner::FREE, 0),
+            Block::Split { .. } => {
+                let info = self.frames[frame as usize];
+                single(info.owner(), info.maps())
+            }
+            Block::Large { owner, maps } => Unit {
+                owner,
+                frame: first_frame(block),
+                size: PageSize::Large,
+                maps: maps.into(),
+            },
+            Block::Huge { owner, maps } => Unit {
+                owner,
+                frame: first_frame(block),
+                size: PageSize::Huge,
+                maps: maps.into(),
+            },
+            Block::HugeRest => self.unit(first_frame(block - block % HUGE_BLOCKS)),
+        }
     }
 
     /// The runs of contiguous frames that `owner` holds, by ascending frame: (first frame, frames).
@@ -162,8 +283,186 @@ impl<'m> Frames<'m> {
 
     /// Frames that are memory to hand out, whoever holds them.
     pub fn total(&self) -> u64 {
-        self.total
+        self.frames.len() as u64 - self.held(Owner::RESERVED)
     }
+
+    /// Hands free frames over: `range` is a whole number of units of `size`.
+    fn take(&mut self, owner: Owner, range: Range<u64>, size: PageSize) {
+        assert!(
+            owner != Owner::FREE && owner != Owner::RESERVED,
+            "memory is given to somebody"
+        );
+        if size == PageSize::Small {
+            return self.take_frames(owner, range);
+        }
+        self.move_held(Owner::FREE, owner, range.end - range.start);
+        for block in block_of(range.start)..block_of(range.end) {
+            self.blocks[block].0 = match size {
+                PageSize::Huge if block % HUGE_BLOCKS != 0 => Block::HugeRest,
+                PageSize::Huge => Block::Huge { owner, maps: 0 },
+                _ => Block::Large { owner, maps: 0 },
+            };
+        }
+    }
+
+    fn take_frames(&mut self, owner: Owner, range: Range<u64>) {
+        for frame in range {
+            if self.blocks[block_of(frame)].0 == Block::Free {
+                self.split(block_of(frame), Owner::FREE);
+            }
+            self.set_owner(frame, owner);
+        }
+    }
+
+    /// Frees one unit.
+    fn put_back(&mut self, owner: Owner, frame: u64, size: PageSize) {
+        if size == PageSize::Small {
+            return self.set_owner(frame, Owner::FREE);
+        }
+        self.move_held(owner, Owner::FREE, size.frames());
+        for block in block_of(frame)..block_of(frame + size.frames()) {
+            self.set_block(block, Block::Free);
+        }
+    }
+
+    /// Frees what `owner` holds in a split block, and brings the block's mask of owners up to date.
+    fn purge(&mut self, block: usize, owner: Owner) {
+        let mut present = 0;
+        for frame in first_frame(block)..first_frame(block + 1) {
+            match self.unit(frame).owner {
+                holder if holder == owner => self.set_owner(frame, Owner::FREE),
+                Owner::FREE | Owner::RESERVED => {}
+                other => present |= other.bit(),
+            }
+        }
+        if let Block::Split { owners, .. } = &mut self.blocks[block].0 {
+            *owners = present;
+        }
+    }
+
+    /// Starts to keep account of each frame of a block, all of them held by `owner` so far.
+    fn split(&mut self, block: usize, owner: Owner) {
+        let frames = first_frame(block) as usize..first_frame(block + 1) as usize;
+        self.frames[frames].fill(FrameInfo::new(owner, 0));
+        let (free, hint) = if owner == Owner::FREE {
+            (BLOCK_FRAMES, 0)
+        } else {
+            (0, BLOCK_FRAMES)
+        };
+        self.set_block(
+            block,
+            Block::Split {
+                free: free as u16,
+                hint: hint as u16,
+                owners: 0,
+            },
+        );
+    }
+
+    /// Hands one frame of a split block over, mapped nowhere; a block that is all free then is so as a whole.
+    fn set_owner(&mut self, frame: u64, owner: Owner) {
+        let info = &mut self.frames[frame as usize];
+        let from = info.owner();
+        *info = FrameInfo::new(owner, 0);
+        self.move_held(from, owner, 1);
+
+        let (block, offset) = (block_of(frame), (frame % BLOCK_FRAMES) as u16);
+        let Block::Split {
+            mut free,
+            mut hint,
+            mut owners,
+        } = self.blocks[block].0
+        else {
+            unreachable!("single frames belong to split blocks");
+        };
+        if owner == Owner::FREE {
+            (free, hint) = (free + 1, hint.min(offset));
+        } else {
+            free -= u16::from(from == Owner::FREE);
+            hint += u16::from(hint == offset);
+            owners |= owner.bit();
+        }
+        let all_free = u64::from(free) == BLOCK_FRAMES;
+        self.set_block(
+            block,
+            if all_free {
+                Block::Free
+            } else {
+                Block::Split { free, hint, owners }
+            },
+        );
+    }
+
+    /// Writes a block's state in which it may have free frames.
+    fn set_block(&mut self, block: usize, state: Block) {
+        self.blocks[block].0 = state;
+        self.hints.found_free(block, state);
+    }
+
+    fn move_held(&mut self, from: Owner, to: Owner, frames: u64) {
+        self.held[from.index()] -= frames;
+        self.held[to.index()] += frames;
+    }
+
+    /// The unit at `frame`, the number of pages of `size` that lie on it before `end`, and their end.
+    fn pages_on_unit(&self, frame: u64, end: u64, size: PageSize) -> (Unit, u64, u64) {
+        let unit = self.unit(frame);
+        let end = end.min(unit.frame + unit.size.frames().max(size.frames()));
+        (unit, (end - frame) / size.frames(), end)
+    }
+
+    /// Sets the map count of every unit in `range` to what `next` makes of it and of the number of pages
+    /// of `size` on it.
+    fn count_maps(&mut self, range: Range<u64>, size: PageSize, next: impl Fn(u64, u64) -> u64) {
+        let mut frame = range.start;
+        while frame < range.end {
+            let (unit, pages, end) = self.pages_on_unit(frame, range.end, size);
+            if unit.owner != Owner::RESERVED {
+                self.set_maps(&unit, next(unit.maps, pages));
+            }
+            frame = end;
+        }
+    }
+
+    fn set_maps(&mut self, unit: &Unit, count: u64) {
+        match &mut self.blocks[block_of(unit.frame)].0 {
+            Block::Split { .. } => self.frames[unit.frame as usize] = FrameInfo::new(unit.owner, count),
+            Block::Large { maps, .. } | Block::Huge { maps, .. } => *maps = count as u32,
+            Block::Reserved | Block::Free | Block::HugeRest => unreachable!("not a unit that somebody holds"),
+        }
+    }
+}
+
+impl Unit {
+    /// Most pages that can be counted as mapped onto the unit.
+    const fn maps_max(&self) -> u64 {
+        match self.size {
+            PageSize::Small => FrameInfo::MAPS_MAX,
+            _ => u32::MAX as u64,
+        }
+    }
+}
+
+/// Index of the block that `frame` lies in.
+const fn block_of(frame: u64) -> usize {
+    (frame / BLOCK_FRAMES) as usize
+}
+
+const fn first_frame(block: usize) -> u64 {
+    block as u64 * BLOCK_FRAMES
+}
+
+/// The frames of `count` units of `size`. Errors: InvalidArgument (no units), Misaligned, Overflow.
+fn frame_range(frame: u64, size: PageSize, count: u64) -> Result<Range<u64>> {
+    if count == 0 {
+        return Err(Error::InvalidArgument);
+    }
+    if !frame.is_multiple_of(size.frames()) {
+        return Err(Error::Misaligned);
+    }
+    let length = count.checked_mul(size.frames()).ok_or(Error::Overflow)?;
+    let end = frame.checked_add(length).ok_or(Error::Overflow)?;
+    Ok(frame..end)
 }
 
 /// See [`Frames::runs`].
@@ -178,6 +477,37 @@ impl Iterator for Runs<'_> {
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<(u64, u64)> {
-        todo!()
+        let (start, mut end) = self.next_unit()?;
+        while let Some((next, next_end)) = self.next_unit() {
+            if next != end {
+                self.next = next;
+                break;
+            }
+            end = next_end;
+        }
+        Some((start, end - start))
+    }
+}
+
+impl Runs<'_> {
+    /// The next unit that the owner holds, as (first frame, end).
+    fn next_unit(&mut self) -> Option<(u64, u64)> {
+        while let Some(block) = self.frames.blocks.get(block_of(self.next)) {
+            let unit = self.frames.unit(self.next);
+            let elsewhere = match block.0 {
+                Block::Split { owners, .. } => owners & self.owner.bit() == 0,
+                _ => unit.owner != self.owner,
+            };
+            let end = unit.frame + unit.size.frames();
+            self.next = if elsewhere {
+                first_frame(block_of(self.next) + 1)
+            } else {
+                end
+            };
+            if unit.owner == self.owner {
+                return Some((unit.frame, end));
+            }
+        }
+        None
     }
 }
