@@ -1,0 +1,52 @@
+//! The other applications of the machine, for one that manages them.
+
+use crate::raw;
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::board::{Application, ApplicationState};
+use nom_abi::error::{Error, Result};
+
+/// The board's entry of the application with this index.
+pub fn entry(application: usize) -> &'static Application {
+    &crate::start::board().applications[application]
+}
+
+/// Index of the application with this name.
+///
+/// # Errors
+/// NoApplication if there is none.
+pub fn find(name: &str) -> Result<usize> {
+    let named = |application: &Application| {
+        let bytes = application.name_bytes();
+        bytes.split(|byte| *byte == 0).next() == Some(name.as_bytes())
+    };
+    crate::start::board()
+        .applications
+        .iter()
+        .position(named)
+        .ok_or(Error::NoApplication)
+}
+
+/// Whether it runs, as the board shows.
+pub fn is_running(application: usize) -> bool {
+    entry(application).state.load(Relaxed) == ApplicationState::Running as u32
+}
+
+/// Starts it.
+///
+/// # Errors
+/// NoApplication, NotPermitted, WrongState, OutOfMemory.
+pub fn start(application: usize) -> Result<()> {
+    // SAFETY: another application has its own memory.
+    unsafe { raw::application_start(application as u64) }?;
+    Ok(())
+}
+
+/// Ends it as if it had faulted.
+///
+/// # Errors
+/// NoApplication, NotPermitted, WrongState.
+pub fn kill(application: usize) -> Result<()> {
+    // SAFETY: as in `start`.
+    unsafe { raw::application_kill(application as u64) }?;
+    Ok(())
+}

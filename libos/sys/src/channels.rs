@@ -1,0 +1,57 @@
+//! Channels to other applications: this program's ends of the shared memory.
+
+use crate::{raw, start};
+use core::sync::atomic::AtomicU64;
+use nom_abi::error::{Error, Result};
+
+/// One end of a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// The channel's number in this application.
+    pub number: usize,
+    /// Index of the application at the other end.
+    pub peer: usize,
+    /// Which end this is, 0 or 1, in the order of the manifest.
+    pub end: usize,
+    /// The shared memory, for [`nom_abi::ipc`].
+    pub words: &'static [AtomicU64],
+}
+
+/// This application's channels, in order of their numbers.
+pub fn all() -> impl Iterator<Item = Channel> {
+    let info = start::info();
+    info.channel
+        .iter()
+        .take(info.channels as usize)
+        .enumerate()
+        .map(|(number, channel)| Channel {
+            number,
+            peer: channel.peer as usize,
+            end: channel.end as usize,
+            // SAFETY: the kernel maps the memory there, page aligned, readable and writable, for as long as the
+            // program runs; the peer writes it at any time, for which atomics are made.
+            words: unsafe {
+                core::slice::from_raw_parts(channel.address as *const AtomicU64, (channel.bytes / 8) as usize)
+            },
+        })
+}
+
+/// The first channel to this application.
+///
+/// # Errors
+/// NoChannel if there is none.
+pub fn to(peer: usize) -> Result<Channel> {
+    all().find(|channel| channel.peer == peer).ok_or(Error::NoChannel)
+}
+
+impl Channel {
+    /// Tells the peer that there is something in the channel.
+    ///
+    /// # Errors
+    /// NoChannel.
+    pub fn notify(&self) -> Result<()> {
+        // SAFETY: the call concerns no memory of ours.
+        unsafe { raw::channel_notify(self.number as u64) }?;
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! What each core of the program knows about itself, behind the FS register.
+//!
+//! The block's first word points to the block, as x86-64 thread-local storage has it, so that one load
+//! finds it.
+
+use crate::memory::Pages;
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+/// One core's block. It never moves and lives as long as the core runs.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Local {
+    this: AtomicPtr<Local>,
+    /// The core's number.
+    pub core: AtomicU64,
+    /// The handler, an [`crate::upcall::Handler`], or null.
+    pub handler: AtomicPtr<()>,
+    /// Lowest address and end of the stack, for backtraces.
+    pub stack: [AtomicU64; 2],
+    /// The upcall stack, once a handler was registered.
+    pub upcall_stack: UnsafeCell<Option<Pages>>,
+}
+
+// SAFETY: `upcall_stack` is reached only by the core that the block belongs to, outside of its handler,
+// and by its owner when the core has left the block; everything else is atomic.
+unsafe impl Sync for Local {}
+
+impl Local {
+    pub const fn new() -> Local {
+        Local {
+            this: AtomicPtr::new(ptr::null_mut()),
+            core: AtomicU64::new(0),
+            handler: AtomicPtr::new(ptr::null_mut()),
+            stack: [AtomicU64::new(0), AtomicU64::new(0)],
+            upcall_stack: UnsafeCell::new(None),
+        }
+    }
+
+    /// Makes this the block of the running core, which is `core` and runs on `stack`.
+    ///
+    /// # Safety
+    /// The block stays where it is for as long as the core runs this program.
+    pub unsafe fn install(&self, core: u64, stack: [u64; 2]) {
+        let this = ptr::from_ref(self).cast_mut();
+        self.this.store(this, Relaxed);
+        self.core.store(core, Relaxed);
+        self.stack[0].store(stack[0], Relaxed);
+        self.stack[1].store(stack[1], Relaxed);
+        // SAFETY: FS is used for nothing but this block, and the caller keeps the block in place. The call
+        // fails only outside of user space, where the block is not.
+        let _ = unsafe { crate::raw::thread_pointer(this as u64) };
+    }
+}
+
+/// The running core's block.
+pub(crate) fn current() -> &'static Local {
+    let this: *const Local;
+    // SAFETY: the entry code of every core installs a block before any other code of the program runs,
+    // and the block stays while the core runs; a reference cannot leave the core before that ends,
+    // because nothing in this crate hands it on.
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) this, options(nostack, readonly, preserves_flags));
+        &*this
+    }
+}

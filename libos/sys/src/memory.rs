@@ -1,0 +1,169 @@
+//! Memory granted by the kernel.
+
+use crate::raw;
+use crate::region::Region;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::AtomicU64;
+use nom_abi::error::Result;
+use nom_abi::memory::{ANY_COLOUR, FRAME_BYTES};
+use nom_abi::{PageSize, Protection};
+
+/// Physically contiguous memory that the program holds, zeroed when granted, released when dropped.
+///
+/// A grant that is still mapped when it is dropped stays with the program until the program ends.
+#[derive(Debug)]
+pub struct Grant {
+    frame: u64,
+    count: u64,
+    page_size: PageSize,
+}
+
+impl Grant {
+    /// Asks for `count` contiguous pages.
+    ///
+    /// # Errors
+    /// As `memory_grant` says: InvalidArgument, OutOfMemory, OverMemoryCap.
+    pub fn new(page_size: PageSize, count: u64) -> Result<Grant> {
+        Grant::request(page_size, count, ANY_COLOUR)
+    }
+
+    /// Asks for one 4 KiB page of a cache colour.
+    ///
+    /// # Errors
+    /// As [`Grant::new`].
+    pub fn with_colour(colour: u64) -> Result<Grant> {
+        Grant::request(PageSize::Small, 1, colour)
+    }
+
+    fn request(page_size: PageSize, count: u64, colour: u64) -> Result<Grant> {
+        // SAFETY: a new grant is memory that nothing in this program refers to yet.
+        let frame = unsafe { raw::memory_grant(page_size as u64, count, colour) }?;
+        Ok(Grant {
+            frame,
+            count,
+            page_size,
+        })
+    }
+
+    /// Number of its first 4 KiB frame.
+    pub fn frame(&self) -> u64 {
+        self.frame
+    }
+
+    /// Physical address of its first byte: what a device is told where no IOMMU translates.
+    pub fn physical_address(&self) -> u64 {
+        self.frame * FRAME_BYTES
+    }
+
+    /// Number of its pages.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Size of its pages.
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.count * self.page_size.bytes()
+    }
+
+    /// Gives it back at once, and says whether the kernel took it.
+    ///
+    /// # Errors
+    /// `StillMapped`, with the grant staying with the program until it ends.
+    pub fn release(self) -> Result<()> {
+        let grant = core::mem::ManuallyDrop::new(self);
+        grant.give_back()
+    }
+
+    fn give_back(&self) -> Result<()> {
+        // SAFETY: the kernel refuses while any of it is mapped, so nothing can refer to what it takes.
+        unsafe { raw::memory_release(self.frame, self.page_size as u64, self.count) }?;
+        Ok(())
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        // What is still mapped stays granted, as documented.
+        let _ = self.give_back();
+    }
+}
+
+/// Memory that is shared with a device, another core or another mapping, as atomic words.
+#[derive(Debug)]
+pub struct Shared {
+    // Dropped in this order: unmapped, then released.
+    region: Region,
+    grant: Grant,
+}
+
+impl Shared {
+    /// Asks for `count` contiguous pages and maps them at a new address, readable and writable.
+    ///
+    /// # Errors
+    /// As `memory_grant` and `memory_map` say.
+    pub fn new(page_size: PageSize, count: u64) -> Result<Shared> {
+        let grant = Grant::new(page_size, count)?;
+        let region = Region::reserve(grant.bytes(), page_size)?;
+        region.map(0, &grant, Protection::ReadWrite)?;
+        Ok(Shared { region, grant })
+    }
+
+    /// The memory.
+    pub fn words(&self) -> &[AtomicU64] {
+        self.region.words()
+    }
+
+    /// The addresses it lies at.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The grant behind it.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+}
+
+/// Memory of the program's own, as bytes.
+#[derive(Debug)]
+pub struct Pages(Shared);
+
+impl Pages {
+    /// Asks for `count` contiguous zeroed pages and maps them at a new address, readable and writable.
+    ///
+    /// # Errors
+    /// As `memory_grant` and `memory_map` say.
+    pub fn new(page_size: PageSize, count: u64) -> Result<Pages> {
+        Shared::new(page_size, count).map(Pages)
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.0.region.address()
+    }
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let region = &self.0.region;
+        // SAFETY: the whole region is mapped readable and writable for as long as `self` lives, since
+        // neither region nor grant are handed out; the grant is mapped nowhere else; the borrow of `self`
+        // gives out shared or exclusive access, never both.
+        unsafe { core::slice::from_raw_parts(region.address() as *const u8, region.bytes() as usize) }
+    }
+}
+
+impl DerefMut for Pages {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let region = &self.0.region;
+        // SAFETY: as in `deref`.
+        unsafe { core::slice::from_raw_parts_mut(region.address() as *mut u8, region.bytes() as usize) }
+    }
+}

@@ -1,0 +1,65 @@
+//! A mutual exclusion lock for cores of one program.
+//!
+//! Short critical sections only: a core that finds it taken spins, and lets other applications run on the
+//! core now and then, because the holder itself may have been preempted.
+
+use crate::{events, local};
+use core::sync::atomic::{AtomicU64, Ordering};
+use lock_api::{GuardSend, RawMutex};
+
+/// Attempts between two `core_yield`s.
+const SPINS: u32 = 200;
+
+/// A value that one core at a time can reach.
+pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
+
+/// The lock's word: 0, or one more than the number of the core that holds it.
+#[derive(Debug)]
+pub struct RawLock(AtomicU64);
+
+// SAFETY: `try_lock` succeeds only by changing the word from 0, and only `unlock` changes it back, so one
+// core at a time holds the lock; acquire and release order its accesses.
+unsafe impl RawMutex for RawLock {
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "the trait's way to say how a lock starts"
+    )]
+    const INIT: RawLock = RawLock(AtomicU64::new(0));
+    type GuardMarker = GuardSend;
+
+    /// Takes the lock.
+    ///
+    /// # Panics
+    /// If the core holds it already, because an upcall handler wants what the computation that it
+    /// interrupted has: waiting would never end. Handlers use `try_lock` and do not allocate.
+    fn lock(&self) {
+        let me = local::current().core.load(Ordering::Relaxed) + 1;
+        let mut attempts = 0;
+        while let Err(holder) = self
+            .0
+            .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
+        {
+            assert!(
+                holder != me,
+                "core {} waits for a lock that it holds itself",
+                me - 1
+            );
+            attempts += 1;
+            if attempts % SPINS == 0 {
+                events::yield_core();
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        let me = local::current().core.load(Ordering::Relaxed) + 1;
+        self.0
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    unsafe fn unlock(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,110 @@
+//! Upcalls: the kernel's way to call the program.
+//!
+//! The kernel enters [`trampoline`] on the core's upcall stack with an `UpcallFrame`. The trampoline saves
+//! the vector registers, which the kernel leaves as they were, calls the handler that was registered, and
+//! goes back to the interrupted computation.
+
+use crate::memory::Pages;
+use crate::{local, raw};
+use core::arch::naked_asm;
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::error::Result;
+use nom_abi::upcall::{Events, Registers, UpcallFrame};
+use nom_abi::{PageSize, Syscall};
+
+/// Bytes of an upcall stack, of which the kernel's frame and the vector registers take 704.
+const STACK_BYTES: u64 = 16 * 1024;
+/// Bytes of the area that `fxsave64` writes.
+const VECTOR_BYTES: usize = 512;
+
+/// What runs on an upcall, between any two instructions of the program on the same core.
+///
+/// It may make system calls and use atomics. It must not wait for what the interrupted computation has
+/// to do: it takes locks by `try_lock` only, and does not allocate.
+pub type Handler = fn(&mut Delivery);
+
+/// One upcall: what happened, and where the program was.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Delivery(UpcallFrame);
+
+impl Delivery {
+    /// What happened.
+    pub fn events(&self) -> &Events {
+        &self.0.events
+    }
+
+    /// The interrupted computation's registers.
+    pub fn registers(&self) -> &Registers {
+        &self.0.registers
+    }
+
+    /// The registers with which the computation goes on.
+    ///
+    /// # Safety
+    /// It goes on with what is left here, so that must be a state that the compiler's code can be in.
+    pub unsafe fn registers_mut(&mut self) -> &mut Registers {
+        &mut self.0.registers
+    }
+}
+
+/// Registers the handler of this core, with a stack of its own; replaces an earlier one.
+///
+/// # Errors
+/// As for the memory of the stack.
+pub fn register(handler: Handler) -> Result<()> {
+    let local = local::current();
+    let first = local.handler.swap(handler as *mut (), Relaxed).is_null();
+    if first && let Err(error) = register_stack() {
+        local.handler.store(core::ptr::null_mut(), Relaxed);
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn register_stack() -> Result<()> {
+    let stack = Pages::new(PageSize::Small, STACK_BYTES / PageSize::Small.bytes())?;
+    let top = stack.address() + stack.len() as u64;
+    // SAFETY: `trampoline` is made for the kernel's way to enter it; the stack is used for nothing else, and
+    // the core's block keeps it until the core is released.
+    unsafe { raw::upcall_register(trampoline as *const () as u64, top) }?;
+    // SAFETY: this is the core that the block belongs to, and handlers do not register handlers: an upcall
+    // in between finds the stack registered already.
+    unsafe { *local::current().upcall_stack.get() = Some(stack) };
+    Ok(())
+}
+
+/// Where the kernel enters: `rdi` points to the `UpcallFrame` at the top of the upcall stack.
+///
+/// # Safety
+/// Only the kernel may enter here.
+#[unsafe(naked)]
+unsafe extern "C" fn trampoline() {
+    naked_asm!(
+        "mov rbx, rdi",
+        "lea rsp, [rdi - {vector_bytes}]",
+        "and rsp, -16",
+        "fxsave64 [rsp]",
+        "cld",
+        "xor ebp, ebp",
+        "call {dispatch}",
+        "fxrstor64 [rsp]",
+        "mov rdi, rbx",
+        "mov eax, {upcall_return}",
+        "syscall",
+        "ud2",
+        vector_bytes = const VECTOR_BYTES,
+        dispatch = sym dispatch,
+        upcall_return = const Syscall::UpcallReturn as u32,
+    )
+}
+
+/// # Safety
+/// `frame` is the frame of the upcall that this core is in.
+unsafe extern "C" fn dispatch(frame: *mut Delivery) {
+    let handler = local::current().handler.load(Relaxed);
+    // SAFETY: `register` alone stores a pointer there, that of a `Handler`, before the kernel can deliver.
+    let handler: Handler = unsafe { core::mem::transmute(handler) };
+    // SAFETY: the kernel wrote the frame for this upcall, and nothing else knows of it.
+    handler(unsafe { &mut *frame });
+}
