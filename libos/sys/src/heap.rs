@@ -28,7 +28,7 @@ pub(crate) type Heap = TalcLock<RawLock, Grow>;
 
 /// A heap that has no memory yet.
 #[cfg_attr(
-    not(target_os = "nom"),
+    not(target_os = "none"),
     allow(dead_code, reason = "hosts have their own heap")
 )]
 pub(crate) const fn new() -> Heap {

@@ -9,13 +9,13 @@
 //! is in `docs/safety/sys.md`; each `unsafe` block says which of its conditions it relies on.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
-    target_os = "nom",
+    target_os = "none",
     allow(
         internal_features,
         reason = "`main!` has to work where unsafe code is forbidden"
     )
 )]
-#![cfg_attr(target_os = "nom", feature(allow_internal_unsafe))]
+#![cfg_attr(target_os = "none", feature(allow_internal_unsafe))]
 
 extern crate alloc;
 
@@ -31,7 +31,7 @@ mod local;
 pub mod memory;
 pub mod raw;
 pub mod region;
-#[cfg(target_os = "nom")]
+#[cfg(target_os = "none")]
 mod runtime;
 pub mod start;
 pub mod sync;
@@ -53,7 +53,7 @@ pub fn exit(status: u8) -> ! {
 ///
 /// The function takes nothing and returns anything that is a [`start::Termination`].
 #[macro_export]
-#[cfg_attr(target_os = "nom", allow_internal_unsafe)]
+#[cfg_attr(target_os = "none", allow_internal_unsafe)]
 macro_rules! main {
     ($main:path) => {
         #[unsafe(no_mangle)]

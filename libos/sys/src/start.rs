@@ -11,7 +11,7 @@ static START: AtomicPtr<Start> = AtomicPtr::new(core::ptr::null_mut());
 ///
 /// # Safety
 /// `page` is the start page that the kernel mapped: valid, never written, mapped as long as the program runs.
-#[cfg(target_os = "nom")]
+#[cfg(target_os = "none")]
 pub(crate) unsafe fn set(page: *const Start) {
     START.store(page.cast_mut(), Ordering::Release);
 }
