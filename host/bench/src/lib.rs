@@ -1,4 +1,22 @@
 //! Measures nom, and Linux beside it in the same run, and says what came out.
+//!
+//! Every bench makes [`Record`]s, judges them by [`Target`]s and hands both to a [`Report`], which writes
+//! `results.json`, `results.csv`, figures and one self-contained `report.html`. [`machine`] runs a guest
+//! in QEMU and collects what it reported; [`linux`] makes the Debian guest that nom is compared with.
+//! `docs/bench.md` says how each figure is measured.
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod control;
+pub mod environment;
+pub mod figure;
+pub mod linux;
+pub mod machine;
+pub mod record;
+pub mod report;
+pub mod statistics;
+pub mod target;
+
+pub use record::{Record, Unit};
+pub use report::Report;
+pub use target::Target;

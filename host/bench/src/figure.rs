@@ -1,0 +1,289 @@
+//! Figures as SVG.
+
+use crate::record::{Record, Unit, distinct};
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// Bars in groups, one bar of each series in a group, on a logarithmic scale: what differs by orders of
+/// magnitude stays readable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// File name without its ending.
+    pub name: String,
+    /// What the figure shows.
+    pub title: String,
+    /// What the vertical axis counts.
+    pub axis: String,
+    /// Names of the series, in the order of their bars.
+    pub series: Vec<String>,
+    /// Each group's name and one value for each series; none where there is no measurement.
+    pub groups: Vec<(String, Vec<Option<f64>>)>,
+}
+
+const SIZE: (u32, u32) = (860, 420);
+/// Okabe and Ito's colours, which colour-blind readers can tell apart.
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+];
+/// Share of a group's width that its bars fill.
+const FILLED: f64 = 0.8;
+
+impl Bars {
+    /// One group for each of `metrics` (with its label), one series for each system that has a record of one
+    /// of them in `unit`. The texts are [`Bars::name`], [`Bars::title`] and [`Bars::axis`].
+    pub fn of_records(texts: [&str; 3], records: &[Record], unit: Unit, metrics: &[(&str, &str)]) -> Bars {
+        let named = |record: &&Record| metrics.iter().any(|(metric, _)| record.metric == *metric);
+        let shown: Vec<&Record> = records
+            .iter()
+            .filter(|record| record.unit == unit)
+            .filter(named)
+            .collect();
+        let series = distinct(shown.iter().map(|record| &record.system));
+        let value = |metric: &str, system: &String| {
+            let record = shown
+                .iter()
+                .find(|record| record.metric == metric && record.system == *system);
+            record.map(|record| record.value)
+        };
+        let values = |metric| series.iter().map(|system| value(metric, system)).collect();
+        let groups = metrics
+            .iter()
+            .map(|(metric, label)| (label.to_string(), values(metric)))
+            .collect();
+        let [name, title, axis] = texts.map(String::from);
+        Bars {
+            name,
+            title,
+            axis,
+            series: series.into_iter().cloned().collect(),
+            groups,
+        }
+    }
+
+    /// Draws the figure.
+    pub fn to_svg(&self) -> Result<String> {
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            self.draw(&area)
+                .map_err(|error| anyhow!("cannot draw figure {}: {error}", self.name))?;
+        }
+        Ok(svg)
+    }
+
+    fn draw(&self, area: &DrawingArea<SVGBackend, plotters::coord::Shift>) -> Result<(), DrawError> {
+        area.fill(&WHITE)?;
+        let (floor, ceiling) = self.decades();
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(32)
+            .y_label_area_size(76)
+            .build_cartesian_2d(0.0..self.groups.len() as f64, (floor..ceiling).log_scale())?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .disable_x_axis()
+            .light_line_style(WHITE)
+            .y_desc(&self.axis)
+            .y_label_formatter(&|value| short(*value))
+            .label_style(("sans-serif", 13))
+            .draw()?;
+        for (index, name) in self.series.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let bars = self.rectangles(index, floor);
+            chart
+                .draw_series(bars.iter().map(|bar| Rectangle::new(*bar, colour.filled())))?
+                .label(name)
+                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
+            let value = ("sans-serif", 12)
+                .into_font()
+                .color(&BLACK)
+                .pos(Pos::new(HPos::Center, VPos::Bottom));
+            chart.draw_series(bars.iter().map(|[(left, _), (right, top)]| {
+                Text::new(short(*top), ((left + right) / 2.0, *top), value.clone())
+            }))?;
+        }
+        let name = ("sans-serif", 13)
+            .into_font()
+            .color(&BLACK)
+            .pos(Pos::new(HPos::Center, VPos::Top));
+        chart.draw_series(self.groups.iter().enumerate().map(|(group, (label, _))| {
+            EmptyElement::at((group as f64 + 0.5, floor)) + Text::new(label.clone(), (0, 8), name.clone())
+        }))?;
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.3))
+            .label_font(("sans-serif", 13))
+            .draw()?;
+        area.present()
+    }
+
+    /// Lower-left and upper-right corner of each bar of series `index`.
+    fn rectangles(&self, index: usize, floor: f64) -> Vec<[(f64, f64); 2]> {
+        let width = FILLED / self.series.len() as f64;
+        let groups = self.groups.iter().enumerate();
+        let bar = |(group, (_, values)): (usize, &(String, Vec<Option<f64>>))| {
+            let left = group as f64 + (1.0 - FILLED) / 2.0 + index as f64 * width;
+            let value = (*values.get(index)?)?;
+            Some([(left, floor), (left + width * 0.95, value.max(floor))])
+        };
+        groups.filter_map(bar).collect()
+    }
+
+    /// The powers of ten below the smallest and above the largest value, with room for the legend.
+    fn decades(&self) -> (f64, f64) {
+        let positive = || {
+            self.groups
+                .iter()
+                .flat_map(|(_, values)| values)
+                .flatten()
+                .filter(|value| **value > 0.0)
+        };
+        let smallest = positive().copied().reduce(f64::min).unwrap_or(1.0);
+        let largest = positive().copied().reduce(f64::max).unwrap_or(1.0);
+        (
+            10f64.powf(smallest.log10().floor() - 0.3),
+            10f64.powf(largest.log10().ceil() + 0.7),
+        )
+    }
+}
+
+type DrawError = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>;
+
+/// A number in few characters: `1.6G`, `420`, `3m`.
+fn short(value: f64) -> String {
+    const STEPS: [(f64, &str); 7] = [
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+        (1.0, ""),
+        (1e-3, "m"),
+        (1e-6, "\u{b5}"),
+        (1e-9, "n"),
+    ];
+    let (step, name) = STEPS
+        .into_iter()
+        .find(|(step, _)| value.abs() >= *step)
+        .unwrap_or((1.0, ""));
+    let number = value / step;
+    let digits = if number >= 10.0 || number.fract() == 0.0 {
+        0
+    } else {
+        1
+    };
+    format!("{number:.digits$}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Key, Samples};
+
+    fn bars() -> Bars {
+        Bars {
+            name: "costs".into(),
+            title: "Costs <of> a & b".into(),
+            axis: "cycles".into(),
+            series: vec!["nom".into(), "linux".into()],
+            groups: vec![
+                ("system call".into(), vec![Some(100.0), Some(1200.0)]),
+                ("upcall".into(), vec![Some(2000.0), None]),
+            ],
+        }
+    }
+
+    #[test]
+    fn figure_is_valid_xml_and_names_everything() {
+        let svg = bars().to_svg().unwrap();
+        let text: String = roxmltree::Document::parse(&svg)
+            .unwrap()
+            .descendants()
+            .filter_map(|node| node.text())
+            .collect::<Vec<_>>()
+            .join(" ");
+        for expected in [
+            "Costs <of> a & b",
+            "cycles",
+            "nom",
+            "linux",
+            "system call",
+            "upcall",
+            "1.2k",
+        ] {
+            assert!(text.contains(expected), "{expected:?} is not in {text:?}");
+        }
+    }
+
+    #[test]
+    fn bar_is_drawn_only_where_something_was_measured() {
+        assert_eq!(bars().rectangles(0, 1.0).len(), 2);
+        assert_eq!(bars().rectangles(1, 1.0).len(), 1);
+        let [(left, bottom), (right, top)] = bars().rectangles(1, 1.0)[0];
+        assert!(
+            0.5 <= left && right < 0.9,
+            "second series, right half of the first group"
+        );
+        assert_eq!((bottom, top), (1.0, 1200.0));
+    }
+
+    #[test]
+    fn records_become_groups_of_metrics_and_series_of_systems() {
+        let mut samples = Samples::new("boot");
+        for (system, metric, unit, value) in [
+            ("nom", "exit", Unit::Cycles, 1.0),
+            ("linux", "exit", Unit::Cycles, 2.0),
+            ("linux", "entry", Unit::Cycles, 3.0),
+            ("probe", "exit", Unit::Seconds, 4.0),
+        ] {
+            let (application, scenario, metric) = ("hello", "tcg".into(), metric.into());
+            samples.push(
+                Key {
+                    system: system.into(),
+                    application,
+                    scenario,
+                    metric,
+                    unit,
+                },
+                value,
+            );
+        }
+        let metrics = [("entry", "Entry"), ("exit", "Exit")];
+        let bars = Bars::of_records(["a", "b", "c"], &samples.records(), Unit::Cycles, &metrics);
+        assert_eq!(bars.series, ["nom", "linux"]);
+        let expected = [("Entry", [None, Some(3.0)]), ("Exit", [Some(1.0), Some(2.0)])];
+        assert_eq!(
+            bars.groups,
+            expected.map(|(label, values)| (label.to_owned(), values.to_vec()))
+        );
+    }
+
+    #[test]
+    fn empty_figure_is_still_a_figure() {
+        let empty = Bars {
+            groups: vec![],
+            ..bars()
+        };
+        assert!(empty.to_svg().unwrap().starts_with("<svg"));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (1.5e9, "1.5G"),
+            (420.0, "420"),
+            (0.003, "3m"),
+            (2e-7, "200n"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Gets Debian's cloud kernel without installing it.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The package that depends on the newest kernel's package.
+const META: &str = "linux-image-cloud-amd64";
+
+/// A kernel out of its package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The package's name.
+    pub package: String,
+    /// The kernel's file.
+    pub bzimage: PathBuf,
+}
+
+/// The kernel in `cache`, or the one that apt offers, which is then kept there.
+///
+/// # Errors
+/// If apt knows no such package or cannot fetch it.
+pub fn fetch(cache: &Path) -> Result<Kernel> {
+    if let Some(kernel) = find(cache) {
+        return Ok(kernel);
+    }
+    let package = kernel_package(&run(Command::new("apt-cache").args([
+        "show",
+        "--no-all-versions",
+        META,
+    ]))?)?;
+    std::fs::create_dir_all(cache).with_context(|| format!("cannot create directory {}", cache.display()))?;
+    // Made beside its final place and renamed, so that an interrupted run leaves no half of a kernel.
+    let workplace = tempfile::tempdir_in(cache)?;
+    run(Command::new("apt-get")
+        .args(["download", "--quiet", &package])
+        .current_dir(&workplace))?;
+    extract_boot(workplace.path())?;
+    let bzimage = workplace.path().join(format!(
+        "boot/vmlinuz-{}",
+        package.trim_start_matches("linux-image-")
+    ));
+    ensure!(
+        bzimage.is_file(),
+        "package {package} holds no {}",
+        bzimage.display()
+    );
+    let home = cache.join(&package);
+    std::fs::create_dir(&home)?;
+    std::fs::rename(&bzimage, home.join("bzImage"))?;
+    find(cache).with_context(|| format!("{} vanished", home.display()))
+}
+
+/// The newest kernel that was fetched before.
+fn find(cache: &Path) -> Option<Kernel> {
+    let names = std::fs::read_dir(cache)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let package = names
+        .filter(|name| cache.join(name).join("bzImage").is_file())
+        .max()?;
+    Some(Kernel {
+        bzimage: cache.join(&package).join("bzImage"),
+        package,
+    })
+}
+
+/// The first kernel package in the `Depends` field of what `apt-cache show` printed.
+fn kernel_package(shown: &str) -> Result<String> {
+    let depends = shown
+        .lines()
+        .find_map(|line| line.strip_prefix("Depends:"))
+        .unwrap_or_default();
+    let mut names = depends
+        .split(',')
+        .filter_map(|dependency| dependency.split_whitespace().next());
+    let package = names.find(|name| name.starts_with("linux-image-"));
+    Ok(package
+        .with_context(|| format!("package {META} depends on no kernel: {depends:?}"))?
+        .into())
+}
+
+/// Takes `/boot` out of the one package file in `directory`.
+fn extract_boot(directory: &Path) -> Result<()> {
+    let files = std::fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let package = files
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    let package = package.context("apt-get download left no package file")?;
+    let mut unpacked = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let archive = unpacked.stdout.take().context("dpkg-deb has an output")?;
+    let extracted = run(Command::new("tar")
+        .args(["-x", "./boot"])
+        .current_dir(directory)
+        .stdin(Stdio::from(archive)));
+    let status = unpacked.wait()?;
+    extracted?;
+    ensure!(status.success(), "dpkg-deb failed with {status}");
+    Ok(())
+}
+
+/// Runs a command to its end and returns its output; what it said goes into the error.
+fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().with_context(|| format!("cannot run {name}"))?;
+    if !status.success() {
+        bail!(
+            "{name} failed with {status}: {}",
+            String::from_utf8_lossy(&stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meta_package_leads_to_the_kernels() {
+        let shown =
+            "Package: linux-image-cloud-amd64\nDepends: base, linux-image-6.1.0-56-cloud-amd64 (= 6.1.1-2)\n";
+        assert_eq!(kernel_package(shown).unwrap(), "linux-image-6.1.0-56-cloud-amd64");
+        assert!(
+            kernel_package("Package: x\n")
+                .unwrap_err()
+                .to_string()
+                .contains(META)
+        );
+    }
+
+    #[test]
+    fn kernel_of_an_earlier_run_needs_no_network() {
+        let cache = tempfile::tempdir().unwrap();
+        assert_eq!(find(cache.path()), None);
+        let home = cache.path().join("linux-image-1");
+        std::fs::create_dir(&home).unwrap();
+        assert_eq!(find(cache.path()), None, "an empty directory is no kernel");
+        std::fs::write(home.join("bzImage"), "").unwrap();
+        let kernel = fetch(cache.path()).unwrap();
+        assert_eq!(
+            (kernel.package.as_str(), kernel.bzimage),
+            ("linux-image-1", home.join("bzImage"))
+        );
+    }
+
+    #[test]
+    fn failed_command_says_why() {
+        let error = run(Command::new("tar").arg("--no-such-option"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("tar failed") && error.contains("no-such-option"),
+            "{error}"
+        );
+    }
+}
