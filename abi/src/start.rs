@@ -4,6 +4,7 @@
 //! `rsp` is the top of the first stack, 16-byte aligned; `rsi` is the number of the core it starts on.
 
 use crate::layout::CHANNELS_MAX;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// First word of the start page.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nomstart");
@@ -11,7 +12,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"nomstart");
 pub const START_BYTES_MAX: usize = 64 * 1024;
 
 /// The start page.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Start {
     /// [`MAGIC`].
@@ -47,7 +48,7 @@ pub struct Start {
 }
 
 /// A run of NUL-terminated strings behind the start page.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Strings {
     /// Offset of the first string from the start page.
@@ -57,7 +58,7 @@ pub struct Strings {
 }
 
 /// One end of an IPC channel.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Channel {
     /// Where the shared memory is mapped.

@@ -5,6 +5,8 @@
 //! *Events* are bits that stay pending until delivered, together in one upcall, as soon as the core runs
 //! the application outside its handler; or until `core_wait` takes them.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 macro_rules! upcalls {
     ($($(#[doc = $doc:literal])+ $bit:literal $name:ident,)+) => {
         /// Why an upcall handler was entered; the value is the bit in [`Events::pending`].
@@ -56,7 +58,7 @@ upcalls! {
 }
 
 /// Everything that is pending on one core, as `core_wait` and an upcall deliver it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Events {
     /// One bit for each [`Upcall`].
@@ -81,15 +83,10 @@ impl Events {
     pub const fn has(&self, upcall: Upcall) -> bool {
         self.pending & upcall.mask() != 0
     }
-
-    /// The structure as the words that are copied to user memory.
-    pub const fn to_words(self) -> [u64; 6] {
-        [self.pending, self.fault_address, self.fault_code, self.interrupts, self.messages, self.revoke_deadline_ns]
-    }
 }
 
 /// General registers of an interrupted computation, in the order the kernel keeps them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the processor's")]
 pub struct Registers {
@@ -120,7 +117,7 @@ impl Registers {
 
 /// What an upcall handler finds at `rdi`: the events, and the computation to go back to with
 /// `upcall_return`. Vector registers are left as they were: a handler that uses them saves them first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct UpcallFrame {
     /// What happened.

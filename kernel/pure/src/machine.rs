@@ -45,3 +45,58 @@ pub trait Registers {
     /// Board time in nanoseconds, to bound how long a driver waits for a device.
     fn now_ns(&self) -> u64;
 }
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// Something is broken.
+    Error,
+    /// Something works less well than it could.
+    Warn,
+    /// What the machine is, and who starts and ends.
+    Info,
+    /// Everything.
+    Debug,
+}
+
+/// The rest of the machine: processors, the serial port, and what the host's tools read.
+///
+/// "This core" is the one that runs the kernel now. Frames of *state* hold a computation's vector registers
+/// and segment bases, which the kernel itself never uses.
+pub trait Machine: PhysicalMemory + Registers {
+    /// This core's time-stamp counter.
+    fn cycles(&self) -> u64;
+    /// Cycles in a span of nanoseconds.
+    fn span_cycles(&self, nanoseconds: u64) -> u64;
+    /// Nanoseconds in a span of cycles.
+    fn span_ns(&self, cycles: u64) -> u64;
+    /// A random word.
+    fn random(&mut self) -> u64;
+    /// APIC identifier of a core.
+    fn apic_id(&self, core: usize) -> u32;
+    /// Makes another core enter the kernel soon. Nothing happens if it is this core, which is in it.
+    fn kick(&mut self, core: usize);
+    /// Arms this core's timer for a board time, or stops it.
+    fn set_timer(&mut self, deadline_ns: Option<u64>);
+    /// Loads the address space with its root in frame `root` on this core, or the kernel's own.
+    fn load_space(&mut self, root: Option<u64>);
+    /// Makes every core forget what it knows of an address space; returns when all have.
+    fn flush_space(&mut self, root: u64);
+    /// Makes every core leave an address space; returns when all have.
+    fn leave_space(&mut self, root: u64);
+    /// Makes a frame the state of a computation that has not begun.
+    fn reset_state(&mut self, frame: u64);
+    /// Stores this core's state in a frame.
+    fn save_state(&mut self, frame: u64);
+    /// Loads this core's state from a frame.
+    fn load_state(&mut self, frame: u64);
+    /// Sets the FS base of this core's state.
+    fn set_thread_pointer(&mut self, address: u64);
+    /// Writes to the serial console.
+    fn write_console(&mut self, bytes: &[u8]);
+    /// Writes a line of log.
+    fn log(&mut self, level: Level, text: core::fmt::Arguments<'_>);
+    /// Tells the host's tools, in one line.
+    fn control(&mut self, line: core::fmt::Arguments<'_>);
+}

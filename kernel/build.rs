@@ -1,0 +1,12 @@
+//! Passes the kernel's linker script on.
+
+fn main() {
+    println!("cargo::rerun-if-changed=kernel.ld");
+    let target = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    if target == "none" {
+        let directory = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+        println!("cargo::rustc-link-arg-bins=-T{directory}/kernel.ld");
+        println!("cargo::rustc-link-arg-bins=--no-pie");
+        println!("cargo::rustc-link-arg-bins=--gc-sections");
+    }
+}

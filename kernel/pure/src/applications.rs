@@ -1,0 +1,338 @@
+//! Applications: built from the bundle, ended without a trace.
+
+use crate::contexts::{Context, State};
+use crate::cores::FLAGS_INITIAL;
+use crate::frames::Owner;
+use crate::kernel::Kernel;
+use crate::machine::{Level, Machine};
+use crate::paging::Caching;
+use crate::space::{Bounds, Mapping, Space, TableBudget};
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::board::{ApplicationState, BOARD_BYTES};
+use nom_abi::error::{Error, Result};
+use nom_abi::image::{ApplicationRecord, SegmentRecord, flag};
+use nom_abi::layout::{
+    BOARD_WINDOW, CHANNEL_STRIDE, CHANNEL_WINDOW, IMAGE_WINDOW, PLACEMENT_ALIGN, STACK_WINDOW, START_WINDOW,
+    WINDOW_BYTES,
+};
+use nom_abi::memory::FRAME_BYTES;
+use nom_abi::start::{self, START_BYTES_MAX, Start, Strings};
+use nom_abi::upcall::{Registers, Upcall};
+use nom_abi::{PageSize, Protection};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Status of a machine that cannot start an application.
+pub const CANNOT_START_STATUS: u8 = 126;
+
+/// An application of the bundle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Application {
+    /// Its address space, while it runs.
+    pub space: Option<Space>,
+    /// Cores that it holds, one bit each.
+    pub cores: u64,
+    /// Where its image was placed.
+    pub image_base: u64,
+}
+
+impl Application {
+    /// The core on which it is told what concerns no core in particular.
+    pub fn first_core(&self) -> Option<usize> {
+        (self.cores != 0).then(|| self.cores.trailing_zeros() as usize)
+    }
+}
+
+/// Where the parts of an application are placed, at random.
+struct Placement {
+    image: u64,
+    stack: u64,
+    start: u64,
+    board: u64,
+    channels: u64,
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    pub(crate) fn record(&self, application: usize) -> Result<ApplicationRecord> {
+        self.bundle.application(application).ok_or(Error::NoApplication)
+    }
+
+    /// Frames charged to an application.
+    pub(crate) fn charged(&self, application: usize) -> u64 {
+        [Owner::grants(application), Owner::program(application), Owner::tables(application)]
+            .map(|owner| self.frames.held(owner))
+            .iter()
+            .sum()
+    }
+
+    /// Frames that an application may still be charged.
+    pub(crate) fn allowance(&self, application: usize) -> Result<u64> {
+        Ok(self.record(application)?.frames_max.saturating_sub(self.charged(application)))
+    }
+
+    /// Starts an application that is not running. Errors: NoApplication, WrongState, OutOfMemory,
+    /// OverMemoryCap; nothing of it is left then.
+    pub fn start(&mut self, application: usize) -> Result<()> {
+        let record = self.record(application)?;
+        if self.applications[application].space.is_some() {
+            return Err(Error::WrongState);
+        }
+        let built = self.build(application, &record);
+        if built.is_err() {
+            self.free_memory(application);
+            return built;
+        }
+        let entry = &self.board.applications[application];
+        entry.starts.fetch_add(1, Relaxed);
+        self.publish_application(application, ApplicationState::Running, 0);
+        let name = crate::bundle::name(&record);
+        let base = self.applications[application].image_base;
+        self.machine.log(Level::Info, format_args!("{name} starts"));
+        self.machine.control(format_args!("started app={name} base={base:#x}"));
+        self.tell_peers(application);
+        Ok(())
+    }
+
+    fn build(&mut self, application: usize, record: &ApplicationRecord) -> Result<()> {
+        let place = self.place(record);
+        let tables = Owner::tables(application);
+        let space = Space::new(&mut self.machine, &mut self.frames, tables, self.kernel_root)?;
+        self.applications[application] = Application { space: Some(space), cores: 0, image_base: place.image };
+        let bundle = self.bundle;
+        for segment in bundle.segments(record) {
+            self.build_segment(application, place.image, &segment)?;
+        }
+        self.fill(application, place.stack, record.stack_bytes, Protection::ReadWrite, |_, _, _| {})?;
+        self.build_start_page(application, record, &place)?;
+        self.build_shared(application, &place)?;
+        let registers = Registers {
+            rip: place.image + record.entry,
+            rsp: place.stack + record.stack_bytes,
+            rdi: place.start,
+            rflags: FLAGS_INITIAL,
+            ..Registers::default()
+        };
+        let core = self.least_loaded(!0).ok_or(Error::NoCore)?;
+        self.begin_context(core, application, registers)
+    }
+
+    fn place(&mut self, record: &ApplicationRecord) -> Placement {
+        let mut at = |window: u64, bytes: u64| {
+            let room = WINDOW_BYTES - bytes.next_multiple_of(PLACEMENT_ALIGN) - 2 * PLACEMENT_ALIGN;
+            window + PLACEMENT_ALIGN + self.machine.random() % (room / PLACEMENT_ALIGN) * PLACEMENT_ALIGN
+        };
+        Placement {
+            image: at(IMAGE_WINDOW, record.image_bytes),
+            stack: at(STACK_WINDOW, record.stack_bytes),
+            start: at(START_WINDOW, START_BYTES_MAX as u64),
+            board: at(BOARD_WINDOW, BOARD_BYTES as u64),
+            channels: at(CHANNEL_WINDOW, CHANNEL_STRIDE * nom_abi::layout::CHANNELS_MAX as u64),
+        }
+    }
+
+    /// Maps frames that stay the kernel's.
+    fn show(&mut self, application: usize, address: u64, frame: u64, bytes: u64, protection: Protection) -> Result<()> {
+        let count = bytes.div_ceil(FRAME_BYTES);
+        let mapping =
+            Mapping { address, frame, size: PageSize::Small, count, protection, caching: Caching::WriteBack };
+        self.map_pages(application, Bounds::USER, &mapping)
+    }
+
+    /// Maps pages, charging page tables to the application.
+    pub(crate) fn map_pages(&mut self, application: usize, bounds: Bounds, mapping: &Mapping) -> Result<()> {
+        let budget = TableBudget { owner: Owner::tables(application), at_most: self.allowance(application)? };
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        space.map(&mut self.machine, &mut self.frames, bounds, mapping, budget).map(|_| ())
+    }
+
+    /// Gives an application `bytes` of memory of its own at `address`, each page zeroed and then passed to
+    /// `write` with the physical address and the offset.
+    fn fill(
+        &mut self,
+        application: usize,
+        address: u64,
+        bytes: u64,
+        protection: Protection,
+        mut write: impl FnMut(&mut M, u64, u64),
+    ) -> Result<()> {
+        for offset in (0..bytes).step_by(FRAME_BYTES as usize) {
+            if self.allowance(application)? == 0 {
+                return Err(Error::OverMemoryCap);
+            }
+            let frame = self.frames.allocate(Owner::program(application), PageSize::Small, 1, None)?;
+            self.machine.zero_frames(frame, 1);
+            write(&mut self.machine, frame * FRAME_BYTES, offset);
+            self.show(application, address + offset, frame, FRAME_BYTES, protection)?;
+        }
+        Ok(())
+    }
+
+    /// Read-only segments are mapped where they lie in the bundle, others are copied.
+    fn build_segment(&mut self, application: usize, base: u64, segment: &SegmentRecord) -> Result<()> {
+        let protection = Protection::from_code(segment.protection.into())?;
+        let address = base + segment.address;
+        let contents = self.bundle.contents(segment);
+        let mut copied = 0;
+        if !protection.writable() && !contents.is_empty() {
+            let frame = self.bundle_frame + u64::from(segment.file_offset) / FRAME_BYTES;
+            copied = (contents.len() as u64).next_multiple_of(FRAME_BYTES);
+            self.show(application, address, frame, copied, protection)?;
+        }
+        self.fill(application, address + copied, segment.memory_bytes - copied, protection, |machine, to, offset| {
+            let from = (copied + offset).min(contents.len() as u64) as usize;
+            let until = (from + FRAME_BYTES as usize).min(contents.len());
+            machine.write_bytes(to, &contents[from..until]);
+        })
+    }
+
+    fn build_start_page(&mut self, application: usize, record: &ApplicationRecord, place: &Placement) -> Result<()> {
+        let arguments = self.bundle.run(record.arguments);
+        let environment = self.bundle.run(record.environment);
+        let header = size_of::<Start>() as u32;
+        let mut page = Start::new_zeroed();
+        page.magic = start::MAGIC;
+        page.version = nom_abi::VERSION;
+        page.application = application as u32;
+        page.board = place.board;
+        (page.image_base, page.image_bytes) = (place.image, record.image_bytes);
+        (page.stack_base, page.stack_bytes) = (place.stack, record.stack_bytes);
+        (page.frames_max, page.cores_max) = (record.frames_max, record.cores_max);
+        page.arguments = Strings { offset: header, bytes: arguments.len() as u32 };
+        page.environment =
+            Strings { offset: header + arguments.len() as u32, bytes: environment.len() as u32 };
+        for word in page.seed.chunks_exact_mut(8) {
+            word.copy_from_slice(&self.machine.random().to_le_bytes());
+        }
+        for (channel, entry) in self.channels_of(application).zip(&mut page.channel) {
+            *entry = start::Channel {
+                address: place.channels + CHANNEL_STRIDE * u64::from(page.channels),
+                bytes: channel.bytes,
+                peer: channel.peer as u32,
+                end: channel.end as u32,
+            };
+            page.channels += 1;
+        }
+        let parts = [page.as_bytes(), arguments, environment];
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        self.fill(application, place.start, total as u64, Protection::Read, |machine, to, offset| {
+            let mut start = 0;
+            for part in parts {
+                copy_overlap(machine, to, offset, start, part);
+                start += part.len() as u64;
+            }
+        })
+    }
+
+    fn build_shared(&mut self, application: usize, place: &Placement) -> Result<()> {
+        self.show(application, place.board, self.board_frame, BOARD_BYTES as u64, Protection::Read)?;
+        for (number, index) in (0..nom_abi::layout::CHANNELS_MAX).enumerate() {
+            let Some(channel) = self.channels_of(application).nth(index) else { break };
+            let frame = self.channel_frames[channel.index];
+            let address = place.channels + CHANNEL_STRIDE * number as u64;
+            self.show(application, address, frame, channel.bytes, Protection::ReadWrite)?;
+        }
+        Ok(())
+    }
+
+    /// The core with the least weight on it among those in `candidates`.
+    pub(crate) fn least_loaded(&self, candidates: u64) -> Option<usize> {
+        let load = |core: &usize| {
+            let holders = (0..self.applications.len()).filter(|app| self.cores[*core].queue.contains(*app));
+            holders.filter_map(|app| Some(self.record(app).ok()?.weight)).sum::<u32>()
+        };
+        (0..self.cores.len()).filter(|core| candidates & 1 << core != 0).min_by_key(load)
+    }
+
+    /// Makes an application hold a core and begin there. `rsi` becomes the core's number. Errors: OutOfMemory,
+    /// OverMemoryCap.
+    pub(crate) fn begin_context(&mut self, core: usize, application: usize, mut registers: Registers) -> Result<()> {
+        if self.allowance(application)? == 0 {
+            return Err(Error::OverMemoryCap);
+        }
+        let frame = self.frames.allocate(Owner::program(application), PageSize::Small, 1, None)?;
+        self.machine.reset_state(frame);
+        registers.rsi = core as u64;
+        *self.context(core, application) = Context::begin(registers, frame);
+        self.applications[application].cores |= 1 << core;
+        let weight = self.record(application)?.weight;
+        self.account(core);
+        self.cores[core].queue.insert(application, weight);
+        self.cores[core].queue.wake(application);
+        self.publish_cores(application);
+        self.machine.kick(core);
+        Ok(())
+    }
+
+    /// Takes a core from an application and frees what it held for it.
+    pub(crate) fn end_context(&mut self, core: usize, application: usize) {
+        self.account(core);
+        self.cores[core].queue.remove(application);
+        let frame = self.context(core, application).state_frame;
+        *self.context(core, application) = Context { state: State::Absent, ..Context::default() };
+        let this = &mut self.cores[core];
+        this.current = this.current.filter(|current| *current != application);
+        this.loaded = this.loaded.filter(|loaded| *loaded != application);
+        self.applications[application].cores &= !(1 << core);
+        self.frames
+            .release(Owner::program(application), frame, PageSize::Small, 1)
+            .expect("a context holds its state's frame");
+        self.publish_cores(application);
+        self.machine.kick(core);
+    }
+
+    /// Ends an application: nobody runs it any more when this returns, and all it held is free.
+    pub(crate) fn end_application(&mut self, application: usize, state: ApplicationState, status: u8) {
+        let Some(space) = self.applications[application].space else { return };
+        self.machine.leave_space(space.root());
+        for core in 0..self.cores.len() {
+            if self.applications[application].cores & 1 << core != 0 {
+                self.end_context(core, application);
+            }
+        }
+        self.release_devices(application);
+        self.free_memory(application);
+        self.publish_application(application, state, status);
+        let Ok(record) = self.record(application) else { return };
+        let name = crate::bundle::name(&record);
+        let word = if state == ApplicationState::Exited { "exited" } else { "faulted" };
+        self.machine.log(Level::Info, format_args!("{name} {word} with status {status}"));
+        self.machine.control(format_args!("{word} app={name} status={status}"));
+        if record.flags & flag::ESSENTIAL != 0 {
+            self.ending.get_or_insert(status);
+        }
+        self.tell_peers(application);
+        self.end_if_idle();
+    }
+
+    fn free_memory(&mut self, application: usize) {
+        self.applications[application] = Application::default();
+        for owner in [Owner::grants(application), Owner::program(application), Owner::tables(application)] {
+            self.frames.release_all(owner);
+        }
+        self.publish_memory(application);
+    }
+
+    /// With nobody left to run, the machine ends with the status of the bundle's first application.
+    pub(crate) fn end_if_idle(&mut self) {
+        if self.applications.iter().all(|application| application.space.is_none()) {
+            let status = self.board.applications[0].status.load(Relaxed) as u8;
+            self.ending.get_or_insert(status);
+        }
+    }
+
+    fn tell_peers(&mut self, application: usize) {
+        for index in 0..nom_abi::layout::CHANNELS_MAX {
+            let Some(channel) = self.channels_of(application).nth(index) else { break };
+            self.tell(channel.peer, Upcall::PeerChanged, |_| {});
+        }
+    }
+}
+
+/// Copies to the page at `to`, which holds bytes from `offset` on, the part of `bytes` (which start at `start`)
+/// that lies in it.
+fn copy_overlap(machine: &mut impl Machine, to: u64, offset: u64, start: u64, bytes: &[u8]) {
+    let from = offset.max(start);
+    let until = (offset + FRAME_BYTES).min(start + bytes.len() as u64);
+    if from < until {
+        machine.write_bytes(to + (from - offset), &bytes[(from - start) as usize..(until - start) as usize]);
+    }
+}

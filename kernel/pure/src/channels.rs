@@ -1,0 +1,38 @@
+//! Channels: memory that two applications share, and how one tells the other to look.
+
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use nom_abi::error::{Error, Result};
+use nom_abi::upcall::Upcall;
+
+/// One end of a channel, as its application numbers them: in the bundle's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Which channel of the bundle.
+    pub index: usize,
+    /// The application at the other end.
+    pub peer: usize,
+    /// Which end this is.
+    pub end: usize,
+    /// Bytes of shared memory.
+    pub bytes: u64,
+}
+
+impl<'m, M: Machine> Kernel<'m, M> {
+    /// The channels of an application, in the order of its own numbers for them.
+    pub(crate) fn channels_of(&self, application: usize) -> impl Iterator<Item = End> + use<'m, M> {
+        self.bundle.channels().enumerate().filter_map(move |(index, channel)| {
+            let end = channel.ends.iter().position(|end| *end as usize == application)?;
+            Some(End { index, peer: channel.ends[1 - end] as usize, end, bytes: channel.bytes })
+        })
+    }
+
+    pub(crate) fn channel_notify(&mut self, application: usize, channel: u64) -> Result<u64> {
+        let number = usize::try_from(channel).map_err(|_| Error::NoChannel)?;
+        let end = self.channels_of(application).nth(number).ok_or(Error::NoChannel)?;
+        let theirs = self.channels_of(end.peer).position(|other| other.index == end.index);
+        let bit = theirs.ok_or(Error::NoChannel)?;
+        self.tell(end.peer, Upcall::Message, |events| events.messages |= 1 << bit);
+        Ok(0)
+    }
+}

@@ -1,0 +1,61 @@
+//! A context: one application on one core. What it was doing, and what it has yet to be told.
+
+use nom_abi::upcall::{Events, Registers, Upcall};
+
+/// Whether a context can run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// The application does not hold this core.
+    #[default]
+    Absent,
+    /// It runs, or could.
+    Ready,
+    /// It sleeps in `core_wait`.
+    Waiting {
+        /// Board time at which it wakes by itself.
+        deadline_ns: u64,
+        /// Where the events go.
+        events: u64,
+    },
+}
+
+/// An application on a core.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Context {
+    /// Whether it can run.
+    pub state: State,
+    /// Its registers, while it is not the core's current one.
+    pub registers: Registers,
+    /// Frame of its vector registers and segment bases.
+    pub state_frame: u64,
+    /// Entry of its upcall handler, or 0.
+    pub upcall_entry: u64,
+    /// Top of its handler's stack.
+    pub upcall_stack: u64,
+    /// Whether upcalls wait: it is in its handler, or has never registered one.
+    pub upcalls_wait: bool,
+    /// What it has yet to be told.
+    pub events: Events,
+}
+
+impl Context {
+    /// A context that is about to begin.
+    pub fn begin(registers: Registers, state_frame: u64) -> Context {
+        Context { state: State::Ready, registers, state_frame, upcalls_wait: true, ..Context::default() }
+    }
+
+    /// Whether an upcall can be delivered to it now.
+    pub fn takes_upcalls(&self) -> bool {
+        self.upcall_entry != 0 && !self.upcalls_wait
+    }
+
+    /// Makes an upcall pending.
+    pub fn post(&mut self, upcall: Upcall) {
+        self.events.pending |= upcall.mask();
+    }
+
+    /// Takes everything that is pending.
+    pub fn take_events(&mut self) -> Events {
+        core::mem::take(&mut self.events)
+    }
+}

@@ -1,0 +1,291 @@
+//! What each core does next: weighted fair shares, warnings before a core is taken, and no timer that is
+//! not needed.
+
+use crate::contexts::{Context, State};
+use crate::kernel::{Kernel, Next};
+use crate::machine::Machine;
+use crate::wfq::Queue;
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::Error;
+use nom_abi::board::NOBODY;
+use nom_abi::error::Result;
+use nom_abi::upcall::{Events, Registers, Upcall};
+
+/// How far ahead of its share an application may get while others wait.
+pub const SLICE_NS: u64 = 2_000_000;
+/// How long an application has to park its work after it was told that its core is wanted.
+pub const GRACE_NS: u64 = 200_000;
+/// Flags that an application starts with: interrupts on, and the bit that is always one.
+pub const FLAGS_INITIAL: u64 = 0x202;
+/// Flags that an application may set itself: the arithmetic ones, direction, overflow, alignment check, ID.
+const FLAGS_OWN: u64 = 0x24_0cd5;
+
+/// One core.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// Those that hold it.
+    pub queue: Queue,
+    /// The application whose registers are at the border.
+    pub current: Option<usize>,
+    /// The application whose vector state is in the processor.
+    pub loaded: Option<usize>,
+    /// Time-stamp counter up to which time is accounted for.
+    pub accounted: u64,
+    /// Board time at which the current application, having been warned, loses the core.
+    pub revoke_at_ns: Option<u64>,
+    /// Whether the current application said that others may go first.
+    pub yielded: bool,
+    /// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
+    pub vectors: [Option<Binding>; crate::devices::VECTORS],
+}
+
+impl Core {
+    /// A core that nobody holds.
+    pub const fn new() -> Core {
+        Core {
+            queue: Queue::new(),
+            current: None,
+            loaded: None,
+            accounted: 0,
+            revoke_at_ns: None,
+            yielded: false,
+            vectors: [None; crate::devices::VECTORS],
+        }
+    }
+}
+
+impl Default for Core {
+    fn default() -> Core {
+        Core::new()
+    }
+}
+
+/// Whom a vector belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Device, by its index on the board.
+    pub device: u8,
+    /// Bit that the owner named.
+    pub bit: u8,
+    /// Entry of the device's MSI-X table.
+    pub entry: u16,
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// The context of an application on a core.
+    pub(crate) fn context(&mut self, core: usize, application: usize) -> &mut Context {
+        &mut self.contexts[core * self.applications.len() + application]
+    }
+
+    /// Decides what `core` does now. `registers` are those at the border, and are replaced if another
+    /// context runs.
+    pub fn next(&mut self, core: usize, registers: &mut Registers, after_syscall: bool) -> Next {
+        let mut same = after_syscall;
+        self.account(core);
+        self.wake_expired(core);
+        loop {
+            if let Some(status) = self.ending {
+                return Next::End { status };
+            }
+            let before = self.cores[core].current;
+            let Some(application) = self.choose(core) else {
+                self.park_current(core, registers);
+                self.machine.load_space(None);
+                self.show_running(core);
+                self.arm_timer(core);
+                return Next::Halt;
+            };
+            if before != Some(application) {
+                self.park_current(core, registers);
+                self.unpark(core, application, registers);
+                same = false;
+            }
+            match self.deliver(core, application, registers) {
+                Ok(delivered) => {
+                    self.show_running(core);
+                    self.arm_timer(core);
+                    return Next::Run { after_syscall: same && !delivered };
+                }
+                Err(()) => continue,
+            }
+        }
+    }
+
+    /// Charges the time since the last accounting to whoever had the core.
+    pub(crate) fn account(&mut self, core: usize) {
+        let now = self.machine.cycles();
+        let this = &mut self.cores[core];
+        let cycles = now.saturating_sub(this.accounted);
+        this.accounted = now;
+        match this.current {
+            Some(application) => {
+                this.queue.charge(application, cycles);
+                self.board.applications[application].cycles.fetch_add(cycles, Relaxed);
+            }
+            None => {
+                self.board.cores[core].idle_cycles.fetch_add(cycles, Relaxed);
+            }
+        }
+    }
+
+    fn wake_expired(&mut self, core: usize) {
+        let now = self.machine.now_ns();
+        for application in 0..self.applications.len() {
+            if let State::Waiting { deadline_ns, .. } = self.context(core, application).state
+                && deadline_ns <= now
+            {
+                self.wake(core, application);
+            }
+        }
+    }
+
+    /// Who runs: the current application until its turn is over and its warning has expired.
+    fn choose(&mut self, core: usize) -> Option<usize> {
+        let current = self.cores[core].current.filter(|app| self.context(core, *app).state == State::Ready);
+        let Some(current) = current else {
+            self.clear_warning(core);
+            return self.cores[core].queue.pick();
+        };
+        if core::mem::take(&mut self.cores[core].yielded) {
+            self.cores[core].queue.yield_to_others(current);
+            self.clear_warning(core);
+            return self.cores[core].queue.pick();
+        }
+        let slice = self.machine.span_cycles(SLICE_NS);
+        if !self.cores[core].queue.should_preempt(current, slice) {
+            self.clear_warning(core);
+            return Some(current);
+        }
+        self.warn_or_take(core, current)
+    }
+
+    /// The turn of `current` is over: it is warned, if it listens, and when the warning expires it is taken
+    /// off the core.
+    fn warn_or_take(&mut self, core: usize, current: usize) -> Option<usize> {
+        let now = self.machine.now_ns();
+        let listens = self.context(core, current).takes_upcalls();
+        match self.cores[core].revoke_at_ns {
+            Some(deadline) if now < deadline => Some(current),
+            None if listens => {
+                self.cores[core].revoke_at_ns = Some(now + GRACE_NS);
+                let context = self.context(core, current);
+                context.events.revoke_deadline_ns = now + GRACE_NS;
+                context.post(Upcall::CoreRevoking);
+                Some(current)
+            }
+            _ => {
+                self.clear_warning(core);
+                self.context(core, current).post(Upcall::CoreGranted);
+                self.board.applications[current].preemptions.fetch_add(1, Relaxed);
+                self.cores[core].queue.pick()
+            }
+        }
+    }
+
+    fn clear_warning(&mut self, core: usize) {
+        if self.cores[core].revoke_at_ns.take().is_some()
+            && let Some(current) = self.cores[core].current
+        {
+            let events = &mut self.context(core, current).events;
+            events.pending &= !Upcall::CoreRevoking.mask();
+            events.revoke_deadline_ns = 0;
+        }
+    }
+
+    /// Puts the registers at the border back into the context that they belong to.
+    pub(crate) fn park_current(&mut self, core: usize, registers: &Registers) {
+        if let Some(application) = self.cores[core].current.take() {
+            self.context(core, application).registers = *registers;
+        }
+    }
+
+    /// Makes a context the core's current one.
+    fn unpark(&mut self, core: usize, application: usize, registers: &mut Registers) {
+        let context = *self.context(core, application);
+        *registers = context.registers;
+        if self.cores[core].loaded != Some(application) {
+            if let Some(other) = self.cores[core].loaded {
+                let frame = self.context(core, other).state_frame;
+                self.machine.save_state(frame);
+            }
+            self.machine.load_state(context.state_frame);
+        }
+        let this = &mut self.cores[core];
+        this.loaded = Some(application);
+        this.current = Some(application);
+        let space = self.applications[application].space.expect("a context has an address space");
+        self.machine.load_space(Some(space.root()));
+    }
+
+    /// Arms the timer for the first thing that only time can bring about, or stops it.
+    fn arm_timer(&mut self, core: usize) {
+        let now = self.machine.now_ns();
+        let turn = self.cores[core].current.and_then(|current| {
+            let slice = self.machine.span_cycles(SLICE_NS);
+            let left = self.cores[core].queue.cycles_left(current, slice)?;
+            Some(self.cores[core].revoke_at_ns.unwrap_or(now + self.machine.span_ns(left)))
+        });
+        let waits = (0..self.applications.len()).filter_map(|application| {
+            match self.contexts[core * self.applications.len() + application].state {
+                State::Waiting { deadline_ns, .. } if deadline_ns != u64::MAX => Some(deadline_ns),
+                _ => None,
+            }
+        });
+        let platform = (core == 0).then(|| self.devices.deadline_ns()).filter(|deadline| *deadline != u64::MAX);
+        let deadline = waits.chain(turn).chain(platform).min();
+        self.machine.set_timer(deadline);
+    }
+
+    fn show_running(&mut self, core: usize) {
+        let running = self.cores[core].current.map_or(NOBODY, |application| application as u32);
+        self.board.cores[core].running.store(running, Relaxed);
+    }
+
+    /// The timer fired on `core`; what is due is found by [`Kernel::next`].
+    pub fn timer(&mut self, core: usize) {
+        self.board.machine.timer_interrupts.fetch_add(1, Relaxed);
+        if core == 0 {
+            self.poll_platform();
+        }
+    }
+
+    /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
+    pub(crate) fn wake(&mut self, core: usize, application: usize) {
+        let context = self.context(core, application);
+        match context.state {
+            State::Absent => {}
+            State::Ready => self.nudge(core, application),
+            State::Waiting { events: address, .. } => {
+                let events = context.take_events();
+                context.state = State::Ready;
+                // A pointer that was good when the call was made may have been unmapped since.
+                let result = self.write_events(application, address, &events).map(|()| events.pending);
+                let context = self.context(core, application);
+                (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
+                self.account(core);
+                self.cores[core].queue.wake(application);
+                self.nudge(core, application);
+            }
+        }
+    }
+
+    /// Makes a core look again, if it might have to do something else now.
+    fn nudge(&mut self, core: usize, application: usize) {
+        let waits = self.context(core, application).upcalls_wait;
+        let current = self.cores[core].current;
+        if current != Some(application) || !waits {
+            self.machine.kick(core);
+        }
+    }
+
+    pub(crate) fn write_events(&mut self, application: usize, address: u64, events: &Events) -> Result<()> {
+        use zerocopy::IntoBytes;
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        space.write_user(&mut self.machine, address, events.as_bytes())
+    }
+
+    /// Cleans flags that an application gave.
+    pub(crate) fn user_flags(flags: u64) -> u64 {
+        flags & FLAGS_OWN | FLAGS_INITIAL
+    }
+}

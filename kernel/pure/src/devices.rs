@@ -1,0 +1,383 @@
+//! Devices and their owners: registers, interrupts and DMA go to one application, and come back whole.
+
+use crate::cores::Binding;
+use crate::frames::Owner;
+use crate::hotplug::Event;
+use crate::iommu::{DmaFault, Iommu};
+use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, KernelFrames, PLATFORM_VECTOR};
+use crate::list::List;
+use crate::machine::{Level, Machine};
+use crate::msix::Message;
+use crate::paging::Caching;
+use crate::pci::{Function, Pci};
+use crate::space::{Bounds, Mapping};
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::error::{Error, Result};
+use nom_abi::layout::DEVICES_MAX;
+use nom_abi::memory::FRAME_BYTES;
+use nom_abi::upcall::Upcall;
+use nom_abi::{PageSize, Protection};
+
+/// Interrupt vectors that each core has for devices.
+pub const VECTORS: usize = 64;
+/// Most ranges of one device's registers that can be mapped at a time.
+const RANGES_MAX: usize = 8;
+
+/// A range of user addresses: start and length.
+type AddressRange = (u64, u64);
+
+/// What an application holds of a device.
+#[derive(Clone, Copy, Debug)]
+struct Holding {
+    owner: Option<u8>,
+    /// Where its registers were mapped.
+    ranges: List<AddressRange, RANGES_MAX>,
+    /// Whether it was asked to let go.
+    leaving: bool,
+}
+
+/// The machine's devices.
+pub struct Devices<'m> {
+    pub(crate) pci: &'m mut Pci,
+    pub(crate) iommu: Iommu,
+    holdings: [Holding; DEVICES_MAX],
+}
+
+impl<'m> Devices<'m> {
+    /// Devices that nobody owns yet.
+    pub fn new(pci: &'m mut Pci, iommu: Iommu) -> Devices<'m> {
+        let nobody = Holding { owner: None, ranges: List::new((0, 0)), leaving: false };
+        Devices { pci, iommu, holdings: [nobody; DEVICES_MAX] }
+    }
+
+    /// The device's owner, if it has one.
+    pub fn owner(&self, device: usize) -> Option<usize> {
+        self.holdings[device].owner.map(usize::from)
+    }
+
+    /// Board time at which hot-plug wants to look again; all ones: never.
+    pub fn deadline_ns(&self) -> u64 {
+        self.pci.deadline_ns()
+    }
+
+    /// The function with this index. Errors: NoDevice.
+    fn function(&self, device: u64) -> Result<(usize, &Function)> {
+        let index = usize::try_from(device).map_err(|_| Error::NoDevice)?;
+        Ok((index, self.pci.device(index).ok_or(Error::NoDevice)?))
+    }
+
+    /// The function with this index, if `application` owns it. Errors: NoDevice, NotPermitted.
+    fn owned(&self, application: usize, device: u64) -> Result<(usize, &Function)> {
+        let (index, function) = self.function(device)?;
+        if self.owner(index) == Some(application) { Ok((index, function)) } else { Err(Error::NotPermitted) }
+    }
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// Has core 0 told of hot-plug events and of blocked DMA.
+    pub(crate) fn start_platform_interrupts(&mut self) {
+        let Ok(apic_id) = u8::try_from(self.machine.apic_id(0)) else { return };
+        let message = Message::new(apic_id, PLATFORM_VECTOR);
+        if self.devices.pci.has_slots() {
+            self.devices.pci.enable_hotplug(&mut self.machine, message);
+        }
+        self.devices.iommu.enable_interrupt(&mut self.machine, self.devices.pci, message);
+        self.poll_platform();
+    }
+
+    pub(crate) fn device_acquire(&mut self, application: usize, device: u64) -> Result<u64> {
+        let (index, function) = self.devices.function(device)?;
+        let (address, vendor, id, class) = (function.address, function.vendor, function.device, function.class);
+        let record = self.record(application)?;
+        let permitted = self.bundle.devices(&record).any(|selector| {
+            (selector.vendor == 0xffff || selector.vendor == vendor)
+                && (selector.device == 0xffff || selector.device == id)
+                && (selector.class == 0xff_ffff || selector.class == class)
+        });
+        if !permitted || self.devices.owner(index).is_some() {
+            return Err(Error::NotPermitted);
+        }
+        if !matches!(self.devices.iommu, Iommu::None)
+            && !self.devices.pci.is_confinable(&mut self.machine, index)
+        {
+            let text = format_args!("device {index} ignores the IOMMU (QEMU: iommu_platform=on is missing)");
+            self.machine.log(Level::Warn, text);
+            return Err(Error::NotPermitted);
+        }
+        self.attach(application, index, address)?;
+        if !self.devices.pci.switch_on(&mut self.machine, index) {
+            self.detach(application, address);
+            return Err(Error::NoDevice);
+        }
+        self.devices.holdings[index].owner = Some(application as u8);
+        self.publish_device(index);
+        Ok(0)
+    }
+
+    /// Lets a device reach its new owner's grants.
+    fn attach(&mut self, application: usize, index: usize, address: crate::pci::Address) -> Result<()> {
+        let mut source = KernelFrames(&mut self.frames);
+        let new = self.devices.iommu.attach(&mut self.machine, &mut source, address, application);
+        let result = match new {
+            Ok(true) => self.map_grants(application),
+            other => other.map(|_| ()),
+        };
+        result.map_err(|error| {
+            self.machine.log(Level::Warn, format_args!("device {index} cannot be confined: {error:?}"));
+            self.detach(application, address);
+            Error::OutOfMemory
+        })
+    }
+
+    fn detach(&mut self, application: usize, address: crate::pci::Address) {
+        let mut source = KernelFrames(&mut self.frames);
+        if let Err(error) = self.devices.iommu.detach(&mut self.machine, &mut source, address, application) {
+            self.machine.log(Level::Error, format_args!("the IOMMU cannot detach a device: {error:?}"));
+        }
+    }
+
+    fn map_grants(&mut self, application: usize) -> core::result::Result<(), crate::iommu::Error> {
+        let owner = Owner::grants(application);
+        let mut from = 0;
+        while let Some((start, count)) = self.frames.runs(owner).find(|(start, _)| *start >= from) {
+            let mut frame = start;
+            while frame < start + count {
+                let size = self.frames.unit(frame).size;
+                self.dma_map(application, frame, size, 1)?;
+                frame += size.frames();
+            }
+            from = start + count;
+        }
+        Ok(())
+    }
+
+    /// Lets the application's devices reach a grant.
+    pub(crate) fn dma_map(
+        &mut self,
+        application: usize,
+        frame: u64,
+        size: PageSize,
+        count: u64,
+    ) -> core::result::Result<(), crate::iommu::Error> {
+        let mut source = KernelFrames(&mut self.frames);
+        self.devices.iommu.map(&mut self.machine, &mut source, application, frame, size, count)
+    }
+
+    pub(crate) fn device_release(&mut self, application: usize, device: u64) -> Result<u64> {
+        let (index, function) = self.devices.owned(application, device)?;
+        let address = function.address;
+        self.unbind_vectors(index);
+        self.devices.pci.switch_off(&mut self.machine, index);
+        self.detach(application, address);
+        self.let_go(index, application);
+        Ok(0)
+    }
+
+    /// Ends an ownership whose device no longer signals or writes anything.
+    fn let_go(&mut self, index: usize, application: usize) {
+        self.unmap_registers(index, application);
+        let holding = &mut self.devices.holdings[index];
+        holding.owner = None;
+        if core::mem::take(&mut holding.leaving) {
+            self.devices.pci.eject(&mut self.machine, index);
+        }
+        self.publish_device(index);
+    }
+
+    pub(crate) fn release_devices(&mut self, application: usize) {
+        for index in 0..DEVICES_MAX {
+            if self.devices.owner(index) == Some(application) {
+                // It is owned, so this can only fail if the device has just left: then there is nothing to do.
+                let _ = self.device_release(application, index as u64);
+            }
+        }
+    }
+
+    fn unbind_vectors(&mut self, index: usize) {
+        for core in self.cores.iter_mut() {
+            for slot in &mut core.vectors {
+                if let Some(binding) = slot.filter(|binding| usize::from(binding.device) == index) {
+                    self.devices.pci.mask_vector(&mut self.machine, index, binding.entry, true);
+                    *slot = None;
+                }
+            }
+        }
+    }
+
+    /// Takes the registers out of the owner's address space, wherever they still are in it.
+    fn unmap_registers(&mut self, index: usize, application: usize) {
+        let ranges = core::mem::replace(&mut self.devices.holdings[index].ranges, List::new((0, 0)));
+        let Some(space) = self.applications[application].space else { return };
+        let tables = Owner::tables(application);
+        for (start, length) in ranges.iter().copied() {
+            for page in (start..start + length).step_by(FRAME_BYTES as usize) {
+                let leaf = space.translate(&self.machine, page);
+                if leaf.is_some_and(|leaf| leaf.caching == Caching::Uncached) {
+                    let (memory, frames) = (&mut self.machine, &mut self.frames);
+                    let bounds = Bounds::APPLICATION;
+                    // It is mapped as one small page: nothing else is ever mapped uncached.
+                    let _ = space.unmap(memory, frames, bounds, page, FRAME_BYTES, tables, |_, _| {});
+                }
+            }
+        }
+        self.machine.flush_space(space.root());
+    }
+
+    pub(crate) fn device_map(
+        &mut self,
+        application: usize,
+        [device, bar, offset, address, length]: [u64; 5],
+    ) -> Result<u64> {
+        let (index, function) = self.devices.owned(application, device)?;
+        let register = usize::try_from(bar).ok().filter(|bar| *bar < 6).ok_or(Error::NoSuchRegion)?;
+        if !offset.is_multiple_of(FRAME_BYTES) || !length.is_multiple_of(FRAME_BYTES) {
+            return Err(Error::Misaligned);
+        }
+        let physical = function.bars[register].pages(offset, length).ok_or(Error::NoSuchRegion)?;
+        if length == 0 || function.is_reserved(register, offset, length) {
+            return Err(Error::NoSuchRegion);
+        }
+        let mut ranges = self.devices.holdings[index].ranges;
+        if !ranges.push((address, length)) {
+            return Err(Error::TableFull);
+        }
+        let mapping = Mapping {
+            address,
+            frame: physical / FRAME_BYTES,
+            size: PageSize::Small,
+            count: length / FRAME_BYTES,
+            protection: Protection::ReadWrite,
+            caching: Caching::Uncached,
+        };
+        self.map_pages(application, Bounds::APPLICATION, &mapping)?;
+        self.devices.holdings[index].ranges = ranges;
+        Ok(0)
+    }
+
+    pub(crate) fn device_config_read(&mut self, application: usize, device: u64, offset: u64) -> Result<u64> {
+        let (index, _) = self.devices.owned(application, device)?;
+        if !offset.is_multiple_of(4) {
+            return Err(Error::Misaligned);
+        }
+        let offset = u16::try_from(offset).ok().filter(|offset| *offset < 4096).ok_or(Error::InvalidArgument)?;
+        Ok(self.devices.pci.config_read(&mut self.machine, index, offset).into())
+    }
+
+    pub(crate) fn interrupt_bind(
+        &mut self,
+        core: usize,
+        application: usize,
+        [device, entry, bit]: [u64; 3],
+    ) -> Result<u64> {
+        let (index, function) = self.devices.owned(application, device)?;
+        if bit >= 64 {
+            return Err(Error::InvalidArgument);
+        }
+        if !function.has_vector(entry) {
+            return Err(Error::NoSuchInterrupt);
+        }
+        let apic_id = u8::try_from(self.machine.apic_id(core)).map_err(|_| Error::NoSuchInterrupt)?;
+        let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16 };
+        let same = |slot: &Option<Binding>| slot.is_some_and(|b| b.device == binding.device && b.entry == binding.entry);
+        let slots = &self.cores[core].vectors;
+        let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
+        let slot = free.ok_or(Error::NoSuchInterrupt)?;
+        for other in self.cores.iter_mut() {
+            other.vectors.iter_mut().filter(|slot| same(slot)).for_each(|slot| *slot = None);
+        }
+        self.cores[core].vectors[slot] = Some(binding);
+        let message = Message::new(apic_id, FIRST_DEVICE_VECTOR + slot as u8);
+        self.devices.pci.bind_vector(&mut self.machine, index, binding.entry, message);
+        Ok(0)
+    }
+
+    pub(crate) fn interrupt_mask(&mut self, application: usize, [device, entry, masked]: [u64; 3]) -> Result<u64> {
+        let (index, function) = self.devices.owned(application, device)?;
+        if masked > 1 {
+            return Err(Error::InvalidArgument);
+        }
+        let bound = |slot: &Option<Binding>| {
+            slot.is_some_and(|binding| usize::from(binding.device) == index && u64::from(binding.entry) == entry)
+        };
+        if !function.has_vector(entry) || !self.cores.iter().any(|core| core.vectors.iter().any(bound)) {
+            return Err(Error::NoSuchInterrupt);
+        }
+        self.devices.pci.mask_vector(&mut self.machine, index, entry as u16, masked == 1);
+        Ok(0)
+    }
+
+    /// A device's or the platform's interrupt arrived on `core`. A vector that is bound to nothing is one that
+    /// was on its way when it was unbound.
+    pub fn interrupt(&mut self, core: usize, vector: u8) {
+        if vector == PLATFORM_VECTOR {
+            return self.poll_platform();
+        }
+        let slot = usize::from(vector.wrapping_sub(FIRST_DEVICE_VECTOR));
+        let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else { return };
+        if let Some(owner) = self.devices.owner(binding.device.into()) {
+            self.tell_on(core, owner, Upcall::Interrupt, |events| events.interrupts |= 1 << binding.bit);
+        }
+    }
+
+    /// Looks whether devices came, went, or were stopped from reaching foreign memory.
+    pub(crate) fn poll_platform(&mut self) {
+        while let Some(event) = self.devices.pci.next_event(&mut self.machine) {
+            match event {
+                Event::Arrived { devices } => self.arrived(devices),
+                Event::RemovalRequested { devices } => each(devices, |index| self.removal_requested(index)),
+                Event::Left { devices } => each(devices, |index| self.left(index)),
+            }
+        }
+        while let Some(fault) = self.devices.iommu.take_fault(&mut self.machine) {
+            self.dma_blocked(fault);
+        }
+    }
+
+    fn arrived(&mut self, devices: u64) {
+        each(devices, |index| {
+            self.board.devices[index].changes.fetch_add(1, Relaxed);
+            self.publish_device(index);
+        });
+        for application in 0..self.applications.len() {
+            self.tell(application, Upcall::DeviceArrived, |_| {});
+        }
+    }
+
+    fn removal_requested(&mut self, index: usize) {
+        match self.devices.owner(index) {
+            Some(owner) => {
+                self.devices.holdings[index].leaving = true;
+                self.tell(owner, Upcall::DeviceLeft, |_| {});
+            }
+            None => self.devices.pci.eject(&mut self.machine, index),
+        }
+    }
+
+    fn left(&mut self, index: usize) {
+        if let Some(owner) = self.devices.owner(index) {
+            self.unbind_vectors(index);
+            self.devices.holdings[index].leaving = false;
+            self.let_go(index, owner);
+            self.tell(owner, Upcall::DeviceLeft, |_| {});
+        }
+        self.board.devices[index].changes.fetch_add(1, Relaxed);
+        self.publish_device(index);
+    }
+
+    fn dma_blocked(&mut self, fault: DmaFault) {
+        let index = self.devices.pci.index_of(fault.device);
+        let kind = if fault.write { "write to" } else { "read of" };
+        let text = format_args!("DMA blocked: {kind} {:#x} by {:?}", fault.address, fault.device);
+        self.machine.log(Level::Warn, text);
+        let Some(index) = index else { return };
+        self.board.devices[index].dma_blocked.fetch_add(1, Relaxed);
+        if let Some(owner) = self.devices.owner(index) {
+            self.tell(owner, Upcall::DmaBlocked, |events| events.fault_address = fault.address);
+        }
+    }
+}
+
+/// Calls `f` with the number of each bit that is set.
+fn each(bits: u64, f: impl FnMut(usize)) {
+    (0..64).filter(|index| bits & 1 << index != 0).for_each(f);
+}

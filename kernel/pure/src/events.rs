@@ -1,0 +1,176 @@
+//! Faults and events on their way to an application's upcall handler.
+
+use crate::contexts::State;
+use crate::cores::FLAGS_INITIAL;
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use nom_abi::board::ApplicationState;
+use nom_abi::error::{Error, Result};
+use nom_abi::layout::{USER_END, USER_START};
+use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Vector of the page fault.
+pub const PAGE_FAULT: u64 = 14;
+/// Status of an application that faulted: as a shell shows SIGSEGV.
+pub const FAULTED_STATUS: u8 = 139;
+/// Room that the stack's red zone and the return address need below `stack_top`.
+const STACK_RESERVE: u64 = 16;
+
+/// An exception that an application's instruction raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Exception vector (Intel SDM vol. 3A, table 6-1).
+    pub vector: u64,
+    /// Error code, 0 if the exception has none.
+    pub code: u64,
+    /// For a page fault the address that was touched (CR2), else 0.
+    pub address: u64,
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// An instruction of `core`'s current application faulted. Its handler is told, or it ends.
+    pub fn fault(&mut self, core: usize, registers: &mut Registers, fault: Fault) {
+        let Some(application) = self.cores[core].current else {
+            return; // It ended on another core while this one was on its way here.
+        };
+        if !self.context(core, application).takes_upcalls() {
+            self.report_fault(application, core, registers, &fault);
+            return self.end_application(application, ApplicationState::Faulted, FAULTED_STATUS);
+        }
+        let context = self.context(core, application);
+        if fault.vector == PAGE_FAULT {
+            context.events.fault_address = fault.address;
+            context.post(Upcall::PageFault);
+        } else {
+            context.events.fault_address = fault.vector;
+            context.post(Upcall::Exception);
+        }
+        context.events.fault_code = fault.code;
+    }
+
+    /// Enters the handler of `core`'s current application if there is something to tell it. Returns whether
+    /// it did; `Err` if the application ended because its upcall stack cannot be written.
+    pub(crate) fn deliver(
+        &mut self,
+        core: usize,
+        application: usize,
+        registers: &mut Registers,
+    ) -> core::result::Result<bool, ()> {
+        let context = self.context(core, application);
+        if context.events.pending == 0 || !context.takes_upcalls() {
+            return Ok(false);
+        }
+        let (entry, stack_top) = (context.upcall_entry, context.upcall_stack);
+        let frame = UpcallFrame { events: context.take_events(), registers: *registers };
+        context.upcalls_wait = true;
+        let address = stack_top - UpcallFrame::BYTES as u64;
+        let space = self.applications[application].space.expect("it is running");
+        if space.write_user(&mut self.machine, address, frame.as_bytes()).is_err() {
+            let fault = Fault { vector: PAGE_FAULT, code: 0b110, address };
+            self.report_fault(application, core, registers, &fault);
+            self.end_application(application, ApplicationState::Faulted, FAULTED_STATUS);
+            return Err(());
+        }
+        *registers = Registers {
+            rip: entry,
+            rdi: address,
+            // As after a call: the stack is 16-byte aligned but for the return address, which is absent.
+            rsp: address - STACK_RESERVE - 8,
+            rflags: FLAGS_INITIAL,
+            ..Registers::default()
+        };
+        Ok(true)
+    }
+
+    pub(crate) fn upcall_register(&mut self, core: usize, app: usize, entry: u64, stack_top: u64) -> Result<u64> {
+        if entry != 0 {
+            check_code(entry)?;
+            check_stack(stack_top)?;
+        }
+        let context = self.context(core, app);
+        (context.upcall_entry, context.upcall_stack) = (entry, stack_top);
+        context.upcalls_wait = false;
+        Ok(0)
+    }
+
+    /// Resumes the computation in the frame; on success the registers at the border are its own.
+    pub(crate) fn upcall_return(
+        &mut self,
+        core: usize,
+        application: usize,
+        frame: u64,
+        registers: &mut Registers,
+    ) -> Result<()> {
+        let context = self.context(core, application);
+        if context.upcall_entry == 0 || !context.upcalls_wait {
+            return Err(Error::WrongContext);
+        }
+        let mut resumed = UpcallFrame::new_zeroed();
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        space.read_user(&self.machine, frame, resumed.as_mut_bytes())?;
+        check_code(resumed.registers.rip)?;
+        *registers = resumed.registers;
+        registers.rflags = Self::user_flags(registers.rflags);
+        self.context(core, application).upcalls_wait = false;
+        Ok(())
+    }
+
+    /// Sleeps until there is an event or the deadline. Returns the pending bits if there is one already.
+    pub(crate) fn core_wait(
+        &mut self,
+        core: usize,
+        application: usize,
+        deadline_ns: u64,
+        address: u64,
+        registers: &Registers,
+    ) -> Result<Option<u64>> {
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        space.check_writable(&self.machine, address, nom_abi::Events::BYTES as u64)?;
+        let context = self.context(core, application);
+        if context.events.pending != 0 {
+            let events = context.take_events();
+            self.write_events(application, address, &events)?;
+            return Ok(Some(events.pending));
+        }
+        context.state = State::Waiting { deadline_ns, events: address };
+        self.account(core);
+        self.park_current(core, registers);
+        self.cores[core].queue.sleep(application);
+        Ok(None)
+    }
+
+    /// Tells an application, on the first core that it holds.
+    pub(crate) fn tell(&mut self, application: usize, upcall: Upcall, change: impl FnOnce(&mut nom_abi::Events)) {
+        if let Some(core) = self.applications[application].first_core() {
+            self.tell_on(core, application, upcall, change);
+        }
+    }
+
+    /// Tells an application on a core that it holds.
+    pub(crate) fn tell_on(
+        &mut self,
+        core: usize,
+        application: usize,
+        upcall: Upcall,
+        change: impl FnOnce(&mut nom_abi::Events),
+    ) {
+        let context = self.context(core, application);
+        change(&mut context.events);
+        context.post(upcall);
+        self.wake(core, application);
+    }
+}
+
+/// Errors: OutsideUserSpace.
+pub(crate) fn check_code(address: u64) -> Result<()> {
+    if (USER_START..USER_END).contains(&address) { Ok(()) } else { Err(Error::OutsideUserSpace) }
+}
+
+/// Errors: OutsideUserSpace, Misaligned (16 bytes).
+pub(crate) fn check_stack(top: u64) -> Result<()> {
+    if !top.is_multiple_of(16) {
+        return Err(Error::Misaligned);
+    }
+    if (USER_START + 4096..=USER_END).contains(&top) { Ok(()) } else { Err(Error::OutsideUserSpace) }
+}

@@ -1,0 +1,163 @@
+//! The kernel's state, and every way in: boot, system call, fault, interrupt; and the one way out.
+//!
+//! One value, under one lock. Whatever happens on a core enters here, changes state, and ends with
+//! [`Kernel::next`], which says what that core does now. Nothing in here blocks or waits.
+
+use crate::applications::Application;
+use crate::bundle::BundleView;
+use crate::contexts::Context;
+use crate::cores::Core;
+use crate::devices::Devices;
+use crate::frames::{Frames, Owner};
+use crate::iommu::{FrameSource, Iommu};
+use crate::machine::{Level, Machine};
+use crate::pci::Pci;
+use nom_abi::PageSize;
+use nom_abi::board::Board;
+use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX};
+
+/// Vector of hot-plug events and of blocked DMA, both on core 0.
+pub const PLATFORM_VECTOR: u8 = 0x30;
+/// First vector that is bound to devices' interrupts.
+pub const FIRST_DEVICE_VECTOR: u8 = 0x31;
+
+/// Memory that `Kernel::new` is given, sized by [`Sizes`]. All of it lives as long as the kernel.
+pub struct Parts<'m, M> {
+    /// The machine.
+    pub machine: M,
+    /// All memory, with what firmware, boot image and kernel hold already taken out.
+    pub frames: Frames<'m>,
+    /// The board, zeroed.
+    pub board: &'m Board,
+    /// First frame of the board.
+    pub board_frame: u64,
+    /// The bundle.
+    pub bundle: BundleView<'m>,
+    /// First frame of the bundle.
+    pub bundle_frame: u64,
+    /// One for each application of the bundle.
+    pub applications: &'m mut [Application],
+    /// One for each core.
+    pub cores: &'m mut [Core],
+    /// One for each pair of core and application.
+    pub contexts: &'m mut [Context],
+    /// The functions that were found.
+    pub pci: &'m mut Pci,
+    /// The remapping unit.
+    pub iommu: Iommu,
+    /// Frame of the kernel's own root table.
+    pub kernel_root: u64,
+}
+
+/// The kernel.
+pub struct Kernel<'m, M> {
+    pub(crate) machine: M,
+    pub(crate) frames: Frames<'m>,
+    pub(crate) board: &'m Board,
+    pub(crate) board_frame: u64,
+    pub(crate) bundle: BundleView<'m>,
+    pub(crate) bundle_frame: u64,
+    pub(crate) applications: &'m mut [Application],
+    pub(crate) cores: &'m mut [Core],
+    pub(crate) contexts: &'m mut [Context],
+    pub(crate) devices: Devices<'m>,
+    pub(crate) channel_frames: [u64; CHANNELS_MAX],
+    pub(crate) kernel_root: u64,
+    /// Status with which the machine ends, once that is decided.
+    pub(crate) ending: Option<u8>,
+}
+
+/// What a core does when it leaves the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Runs an application with the registers it was given; if `after_syscall`, RCX and R11 may be lost.
+    Run {
+        /// Whether the registers are those of the system call being answered.
+        after_syscall: bool,
+    },
+    /// Halts until an interrupt.
+    Halt,
+    /// Ends the machine.
+    End {
+        /// The machine's status.
+        status: u8,
+    },
+}
+
+impl<'m, M: Machine> Kernel<'m, M> {
+    /// Puts the parts together, fills the board and allocates the channels. No application runs yet.
+    ///
+    /// # Panics
+    /// If the parts' sizes do not fit the bundle, or there is no memory for the channels.
+    pub fn new(parts: Parts<'m, M>) -> Kernel<'m, M> {
+        let applications = parts.bundle.applications().len();
+        assert!((1..=APPLICATIONS_MAX).contains(&applications) && parts.applications.len() == applications);
+        assert!(parts.contexts.len() == parts.cores.len() * applications);
+        let mut kernel = Kernel {
+            machine: parts.machine,
+            frames: parts.frames,
+            board: parts.board,
+            board_frame: parts.board_frame,
+            bundle: parts.bundle,
+            bundle_frame: parts.bundle_frame,
+            applications: parts.applications,
+            cores: parts.cores,
+            contexts: parts.contexts,
+            devices: Devices::new(parts.pci, parts.iommu),
+            channel_frames: [0; CHANNELS_MAX],
+            kernel_root: parts.kernel_root,
+            ending: None,
+        };
+        kernel.allocate_channels();
+        kernel.start_platform_interrupts();
+        kernel.publish_everything();
+        kernel
+    }
+
+    fn allocate_channels(&mut self) {
+        for (index, channel) in self.bundle.channels().enumerate() {
+            let count = channel.bytes / PageSize::Small.bytes();
+            let frame = self.frames.allocate(Owner::channel(index), PageSize::Small, count, None);
+            let frame = frame.expect("memory for the channels between applications");
+            self.machine.zero_frames(frame, count);
+            self.channel_frames[index] = frame;
+        }
+    }
+
+    /// Starts every application that the bundle says to start at boot.
+    pub fn start_applications(&mut self) {
+        let autostart = nom_abi::image::flag::AUTOSTART;
+        let bundle = self.bundle;
+        for (index, record) in bundle.applications().enumerate().filter(|(_, record)| record.flags & autostart != 0) {
+            if let Err(error) = self.start(index) {
+                let name = crate::bundle::name(&record);
+                self.machine.log(Level::Error, format_args!("{name} cannot start: {}", error.name()));
+                self.ending = Some(crate::applications::CANNOT_START_STATUS);
+            }
+        }
+        self.end_if_idle();
+    }
+
+    /// The machine, for what happens outside of the kernel's state.
+    pub fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// The board.
+    pub fn board(&self) -> &'m Board {
+        self.board
+    }
+}
+
+/// Frames for remapping tables and queues, which are the kernel's.
+pub struct KernelFrames<'a, 'm>(pub &'a mut Frames<'m>);
+
+impl FrameSource for KernelFrames<'_, '_> {
+    fn take(&mut self) -> Option<u64> {
+        self.0.allocate(Owner::KERNEL, PageSize::Small, 1, None).ok()
+    }
+
+    fn give_back(&mut self, frame: u64) {
+        self.0.release(Owner::KERNEL, frame, PageSize::Small, 1).expect("it was taken from here");
+    }
+}

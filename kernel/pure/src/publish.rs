@@ -1,0 +1,100 @@
+//! Keeping the bulletin board true.
+
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::board::{ApplicationState, BOARD_BYTES, MAGIC, NOBODY};
+use nom_abi::layout::DEVICES_MAX;
+
+impl<M: Machine> Kernel<'_, M> {
+    /// Fills the board at boot, but for the clock, which the machine sets.
+    pub(crate) fn publish_everything(&mut self) {
+        let board = self.board;
+        board.header.version.store(nom_abi::VERSION, Relaxed);
+        board.header.bytes.store(BOARD_BYTES as u32, Relaxed);
+        board.header.magic.store(MAGIC, Relaxed);
+        board.machine.sequence.write(|| {
+            board.machine.cores.store(self.cores.len() as u32, Relaxed);
+            board.machine.dma_protection.store(self.devices.iommu.protection() as u32, Relaxed);
+            board.machine.frames_total.store(self.frames.total(), Relaxed);
+        });
+        for (index, core) in board.cores.iter().enumerate() {
+            core.running.store(NOBODY, Relaxed);
+            if index < self.cores.len() {
+                core.apic_id.store(self.machine.apic_id(index), Relaxed);
+                core.online.store(1, Relaxed);
+            }
+        }
+        for application in 0..self.applications.len() {
+            self.publish_manifest(application);
+        }
+        (0..DEVICES_MAX).for_each(|device| self.publish_device(device));
+    }
+
+    fn publish_manifest(&mut self, application: usize) {
+        let Ok(record) = self.record(application) else { return };
+        let entry = &self.board.applications[application];
+        entry.sequence.write(|| {
+            for (word, bytes) in entry.name.iter().zip(record.name.as_chunks::<8>().0) {
+                word.store(u64::from_le_bytes(*bytes), Relaxed);
+            }
+            entry.weight.store(record.weight, Relaxed);
+            entry.cores_max.store(record.cores_max, Relaxed);
+            entry.frames_max.store(record.frames_max, Relaxed);
+        });
+        self.publish_memory(application);
+    }
+
+    pub(crate) fn publish_application(&mut self, application: usize, state: ApplicationState, status: u8) {
+        let entry = &self.board.applications[application];
+        entry.sequence.write(|| {
+            entry.state.store(state as u32, Relaxed);
+            entry.status.store(status.into(), Relaxed);
+        });
+        self.publish_memory(application);
+    }
+
+    /// After memory changed hands.
+    pub(crate) fn publish_memory(&mut self, application: usize) {
+        let machine = &self.board.machine;
+        let frames = self.charged(application);
+        self.board.applications[application].frames.store(frames, Relaxed);
+        machine.sequence.write(|| {
+            machine.frames_free.store(self.frames.free(), Relaxed);
+            machine.frames_kernel.store(self.frames.held(crate::frames::Owner::KERNEL), Relaxed);
+        });
+    }
+
+    /// After an application began or ended to hold a core.
+    pub(crate) fn publish_cores(&mut self, application: usize) {
+        let held = self.applications[application].cores;
+        self.board.applications[application].cores.store(held.count_ones(), Relaxed);
+        for (index, core) in self.board.cores.iter().enumerate().take(self.cores.len()) {
+            let others = core.holders.load(Relaxed) & !(1 << application);
+            core.holders.store(others | (held >> index & 1) << application, Relaxed);
+        }
+    }
+
+    pub(crate) fn publish_device(&mut self, index: usize) {
+        let entry = &self.board.devices[index];
+        let owner = self.devices.owner(index).map_or(NOBODY, |owner| owner as u32);
+        entry.sequence.write(|| match self.devices.pci.device(index) {
+            None => {
+                entry.present.store(0, Relaxed);
+                entry.owner.store(NOBODY, Relaxed);
+            }
+            Some(function) => {
+                entry.address.store(function.address.0.into(), Relaxed);
+                entry.vendor.store(function.vendor.into(), Relaxed);
+                entry.device.store(function.device.into(), Relaxed);
+                entry.class.store(function.class, Relaxed);
+                entry.owner.store(owner, Relaxed);
+                entry.vectors.store(function.msix.count.into(), Relaxed);
+                for (bytes, bar) in entry.bar_bytes.iter().zip(&function.bars) {
+                    bytes.store(bar.bytes, Relaxed);
+                }
+                entry.present.store(1, Relaxed);
+            }
+        });
+    }
+}

@@ -1,0 +1,99 @@
+//! What is said when an application faults: what it did, its registers, and the calls that led there.
+
+use crate::events::{Fault, PAGE_FAULT};
+use crate::kernel::Kernel;
+use crate::machine::{Level, Machine};
+use crate::symbols;
+use core::fmt;
+use nom_abi::upcall::Registers;
+
+/// Most calls that a backtrace shows.
+const DEPTH_MAX: usize = 24;
+
+/// Names of the exceptions that applications can raise (Intel SDM vol. 3A, table 6-1).
+const EXCEPTIONS: [&str; 20] = [
+    "divide error",
+    "debug exception",
+    "non-maskable interrupt",
+    "breakpoint",
+    "overflow",
+    "bound range exceeded",
+    "invalid opcode",
+    "no coprocessor",
+    "double fault",
+    "coprocessor segment overrun",
+    "invalid task state",
+    "segment not present",
+    "stack fault",
+    "general protection",
+    "page fault",
+    "reserved exception",
+    "x87 error",
+    "alignment check",
+    "machine check",
+    "SIMD error",
+];
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.vector == PAGE_FAULT {
+            let access = match self.code {
+                code if code & 0x10 != 0 => "execution of",
+                code if code & 0x02 != 0 => "write to",
+                _ => "read of",
+            };
+            let why = if self.code & 1 == 0 { "not mapped" } else { "not allowed" };
+            return write!(out, "{access} {:#x}, which is {why}", self.address);
+        }
+        let name = EXCEPTIONS.get(self.vector as usize).unwrap_or(&"exception");
+        write!(out, "{name} (vector {}, code {:#x})", self.vector, self.code)
+    }
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// Writes the report of a fault that ends an application.
+    pub(crate) fn report_fault(&mut self, application: usize, core: usize, registers: &Registers, fault: &Fault) {
+        let Ok(record) = self.record(application) else { return };
+        let name = crate::bundle::name(&record);
+        self.error(format_args!("{name} faulted on core {core}: {fault}"));
+        let r = registers;
+        self.error(format_args!("  rip {:016x}  rsp {:016x}  rbp {:016x}  flags {:x}", r.rip, r.rsp, r.rbp, r.rflags));
+        self.error(format_args!("  rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}", r.rax, r.rbx, r.rcx, r.rdx));
+        self.error(format_args!("  rsi {:016x}  rdi {:016x}  r8  {:016x}  r9  {:016x}", r.rsi, r.rdi, r.r8, r.r9));
+        self.error(format_args!("  r10 {:016x}  r11 {:016x}  r12 {:016x}  r13 {:016x}", r.r10, r.r11, r.r12, r.r13));
+        self.error(format_args!("  r14 {:016x}  r15 {:016x}", r.r14, r.r15));
+        self.backtrace(application, registers);
+    }
+
+    fn error(&mut self, text: fmt::Arguments<'_>) {
+        self.machine.log(Level::Error, text);
+    }
+
+    /// Follows frame pointers through the application's own memory, which may hold anything.
+    fn backtrace(&mut self, application: usize, registers: &Registers) {
+        let Some(space) = self.applications[application].space else { return };
+        let (mut address, mut frame) = (registers.rip, registers.rbp);
+        for depth in 0..DEPTH_MAX {
+            self.print_call(application, depth, address);
+            let mut words = [0; 16];
+            if !frame.is_multiple_of(8) || space.read_user(&self.machine, frame, &mut words).is_err() {
+                return;
+            }
+            let [next, caller] = [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+            if caller == 0 || next != 0 && next <= frame {
+                return;
+            }
+            (address, frame) = (caller, next);
+        }
+    }
+
+    fn print_call(&mut self, application: usize, depth: usize, address: u64) {
+        let base = self.applications[application].image_base;
+        let Ok(record) = self.record(application) else { return };
+        let table = self.bundle.run(record.symbols);
+        match symbols::lookup(table, address.wrapping_sub(base)) {
+            Some(place) => self.error(format_args!("  #{depth} {address:#x} {}+{:#x}", place.name, place.offset)),
+            None => self.error(format_args!("  #{depth} {address:#x}")),
+        }
+    }
+}

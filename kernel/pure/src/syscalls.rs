@@ -1,0 +1,258 @@
+//! System calls: one line each, then what memory and cores need.
+
+use crate::cores::FLAGS_INITIAL;
+use crate::events::{check_code, check_stack};
+use crate::frames::{Colour, Owner};
+use crate::kernel::Kernel;
+use crate::machine::{Level, Machine};
+use crate::paging::Caching;
+use crate::space::{Bounds, Mapping};
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::board::ApplicationState;
+use nom_abi::error::{Error, Result, encode};
+use nom_abi::memory::ANY_COLOUR;
+use nom_abi::syscall::Call;
+use nom_abi::upcall::Registers;
+use nom_abi::{PageSize, Protection};
+
+/// Most bytes that one `console_write` takes.
+const CONSOLE_BYTES_MAX: u64 = 4096;
+/// Status of an application that its manager ended: as a shell shows SIGKILL.
+const KILLED_STATUS: u8 = 137;
+
+/// How a call answers.
+enum Reply {
+    /// With a value, in the registers at the border.
+    Value(u64),
+    /// Not through these registers: they are another computation's now, or nobody's.
+    Elsewhere,
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// Carries out the system call in `registers`. Returns whether they are still those of the call, so that
+    /// its answer goes back the fast way.
+    pub fn syscall(&mut self, core: usize, registers: &mut Registers) -> bool {
+        let Some(application) = self.cores[core].current else {
+            return false; // It ended on another core while this one was on its way here.
+        };
+        let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
+        let reply = Call::decode(registers.rax, arguments)
+            .and_then(|call| self.dispatch(core, application, call, registers));
+        let result = match reply {
+            Ok(Reply::Elsewhere) => return false,
+            Ok(Reply::Value(value)) => Ok(value),
+            Err(error) => Err(error),
+        };
+        (registers.rax, registers.rdx) = encode(result);
+        true
+    }
+
+    fn dispatch(&mut self, core: usize, app: usize, call: Call, registers: &mut Registers) -> Result<Reply> {
+        match call {
+            Call::Exit { status } => return Ok(self.exit(app, status)),
+            Call::ConsoleWrite { address, length } => self.console_write(app, address, length),
+            Call::MemoryGrant { page_size, count, colour } => self.memory_grant(app, page_size, count, colour),
+            Call::MemoryRelease { frame, page_size, count } => self.memory_release(app, frame, page_size, count),
+            Call::MemoryMap { address, frame, page_size, count, protection } => {
+                self.memory_map(app, [address, frame, page_size, count, protection])
+            }
+            Call::MemoryProtect { address, length, protection } => {
+                self.memory_protect(app, address, length, protection)
+            }
+            Call::MemoryUnmap { address, length } => self.memory_unmap(app, address, length),
+            Call::UpcallRegister { entry, stack_top } => self.upcall_register(core, app, entry, stack_top),
+            Call::UpcallReturn { frame } => {
+                self.upcall_return(core, app, frame, registers)?;
+                return Ok(Reply::Elsewhere);
+            }
+            Call::CoreAcquire { entry, stack_top, argument, hint } => {
+                self.core_acquire(app, entry, stack_top, argument, hint)
+            }
+            Call::CoreRelease {} => return self.core_release(core, app),
+            Call::CoreWait { deadline_ns, events } => {
+                return Ok(match self.core_wait(core, app, deadline_ns, events, registers)? {
+                    Some(pending) => Reply::Value(pending),
+                    None => Reply::Elsewhere,
+                });
+            }
+            Call::CoreYield {} => {
+                self.cores[core].yielded = true;
+                Ok(0)
+            }
+            Call::DeviceAcquire { device } => self.device_acquire(app, device),
+            Call::DeviceRelease { device } => self.device_release(app, device),
+            Call::DeviceMap { device, bar, offset, address, length } => {
+                self.device_map(app, [device, bar, offset, address, length])
+            }
+            Call::DeviceConfigRead { device, offset } => self.device_config_read(app, device, offset),
+            Call::InterruptBind { device, vector, bit } => self.interrupt_bind(core, app, [device, vector, bit]),
+            Call::InterruptMask { device, vector, masked } => self.interrupt_mask(app, [device, vector, masked]),
+            Call::ChannelNotify { channel } => self.channel_notify(app, channel),
+            Call::ApplicationStart { application } => self.application_start(app, application),
+            Call::ApplicationKill { application } => return self.application_kill(app, application),
+            Call::ThreadPointer { address } => self.thread_pointer(address),
+        }
+        .map(Reply::Value)
+    }
+
+    fn exit(&mut self, application: usize, status: u64) -> Reply {
+        self.end_application(application, ApplicationState::Exited, status as u8);
+        Reply::Elsewhere
+    }
+
+    fn console_write(&mut self, application: usize, address: u64, length: u64) -> Result<u64> {
+        if length > CONSOLE_BYTES_MAX {
+            return Err(Error::InvalidArgument);
+        }
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        let mut buffer = [0; 256];
+        let pieces = (0..length).step_by(buffer.len()).map(|offset| (offset, (length - offset).min(256)));
+        // All of it is checked before any of it is written.
+        for write in [false, true] {
+            for (offset, size) in pieces.clone() {
+                let piece = &mut buffer[..size as usize];
+                let from = address.checked_add(offset).ok_or(Error::BadPointer)?;
+                space.read_user(&self.machine, from, piece)?;
+                if write {
+                    self.machine.write_console(piece);
+                }
+            }
+        }
+        Ok(length)
+    }
+
+    fn memory_grant(&mut self, application: usize, page_size: u64, count: u64, colour: u64) -> Result<u64> {
+        let size = PageSize::from_code(page_size)?;
+        let count_of_colours = u64::from(self.board.machine.colours.load(Relaxed));
+        let colour = (colour != ANY_COLOUR).then_some(Colour { index: colour, count: count_of_colours });
+        let frames = count.checked_mul(size.frames()).ok_or(Error::InvalidArgument)?;
+        if frames > self.allowance(application)? {
+            return Err(Error::OverMemoryCap);
+        }
+        let frame = self.frames.allocate(Owner::grants(application), size, count, colour)?;
+        self.machine.zero_frames(frame, frames);
+        if self.dma_map(application, frame, size, count).is_err() {
+            self.release_grant(application, frame, size, count)?;
+            return Err(Error::OutOfMemory);
+        }
+        self.publish_memory(application);
+        Ok(frame)
+    }
+
+    fn memory_release(&mut self, application: usize, frame: u64, page_size: u64, count: u64) -> Result<u64> {
+        let size = PageSize::from_code(page_size)?;
+        self.release_grant(application, frame, size, count)?;
+        self.publish_memory(application);
+        Ok(0)
+    }
+
+    /// Takes a grant back, also from the application's devices. The kernel's lock is held, so nobody can be
+    /// given the frames before the devices have lost them.
+    fn release_grant(&mut self, application: usize, frame: u64, size: PageSize, count: u64) -> Result<()> {
+        self.frames.release(Owner::grants(application), frame, size, count)?;
+        if let Err(error) = self.devices.iommu.unmap(&mut self.machine, application, frame, size, count) {
+            // A device may still reach them: nobody gets them any more.
+            self.frames.claim(Owner::KERNEL, frame, count * size.frames())?;
+            self.machine.log(Level::Error, format_args!("frames lost: the IOMMU keeps them mapped: {error:?}"));
+        }
+        Ok(())
+    }
+
+    fn memory_map(
+        &mut self,
+        application: usize,
+        [address, frame, page_size, count, protection]: [u64; 5],
+    ) -> Result<u64> {
+        let size = PageSize::from_code(page_size)?;
+        let protection = Protection::from_code(protection)?;
+        let mapping = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
+        Bounds::APPLICATION.pages(address, size, count)?;
+        self.frames.reference(Owner::grants(application), frame, size, count)?;
+        if let Err(error) = self.map_pages(application, Bounds::APPLICATION, &mapping) {
+            self.frames.dereference(frame, size, count);
+            return Err(error);
+        }
+        self.publish_memory(application);
+        Ok(0)
+    }
+
+    fn memory_protect(&mut self, application: usize, address: u64, length: u64, protection: u64) -> Result<u64> {
+        let protection = Protection::from_code(protection)?;
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        space.protect(&mut self.machine, Bounds::APPLICATION, address, length, protection)?;
+        self.machine.flush_space(space.root());
+        Ok(0)
+    }
+
+    fn memory_unmap(&mut self, application: usize, address: u64, length: u64) -> Result<u64> {
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        let (memory, frames) = (&mut self.machine, &mut self.frames);
+        let tables = Owner::tables(application);
+        space.unmap(memory, frames, Bounds::APPLICATION, address, length, tables, |frames, leaf| {
+            if leaf.caching == Caching::WriteBack {
+                frames.dereference(leaf.frame, leaf.size, 1);
+            }
+        })?;
+        self.machine.flush_space(space.root());
+        self.publish_memory(application);
+        Ok(0)
+    }
+
+    fn core_acquire(&mut self, app: usize, entry: u64, stack_top: u64, argument: u64, hint: u64) -> Result<u64> {
+        check_code(entry)?;
+        check_stack(stack_top)?;
+        let held = self.applications[app].cores;
+        let all = u64::MAX >> (64 - self.cores.len());
+        if held.count_ones() >= self.record(app)?.cores_max || held == all {
+            return Err(Error::NoCore);
+        }
+        let hinted = (hint < self.cores.len() as u64 && held & 1 << hint == 0).then_some(hint as usize);
+        let free = hinted.filter(|core| self.board.cores[*core].holders.load(Relaxed) == 0);
+        let core = free.or_else(|| self.least_loaded(all & !held)).ok_or(Error::NoCore)?;
+        let registers =
+            Registers { rip: entry, rsp: stack_top, rdi: argument, rflags: FLAGS_INITIAL, ..Registers::default() };
+        self.begin_context(core, app, registers)?;
+        self.publish_memory(app);
+        Ok(core as u64)
+    }
+
+    fn core_release(&mut self, core: usize, application: usize) -> Result<Reply> {
+        if self.applications[application].cores.count_ones() == 1 {
+            return Err(Error::LastCore);
+        }
+        self.end_context(core, application);
+        self.publish_memory(application);
+        Ok(Reply::Elsewhere)
+    }
+
+    /// The index of an application that `manager` may start and end. Errors: NoApplication, NotPermitted.
+    fn managed(&self, manager: usize, application: u64) -> Result<usize> {
+        let index = usize::try_from(application).map_err(|_| Error::NoApplication)?;
+        self.record(index)?;
+        let manages = self.record(manager)?.manages;
+        if manages & 1 << index != 0 { Ok(index) } else { Err(Error::NotPermitted) }
+    }
+
+    fn application_start(&mut self, manager: usize, application: u64) -> Result<u64> {
+        let index = self.managed(manager, application)?;
+        self.start(index)?;
+        Ok(0)
+    }
+
+    fn application_kill(&mut self, manager: usize, application: u64) -> Result<Reply> {
+        let index = self.managed(manager, application)?;
+        if self.applications[index].space.is_none() {
+            return Err(Error::WrongState);
+        }
+        self.end_application(index, ApplicationState::Faulted, KILLED_STATUS);
+        Ok(if index == manager { Reply::Elsewhere } else { Reply::Value(0) })
+    }
+
+    fn thread_pointer(&mut self, address: u64) -> Result<u64> {
+        if address >= nom_abi::layout::USER_END {
+            return Err(Error::OutsideUserSpace);
+        }
+        self.machine.set_thread_pointer(address);
+        Ok(0)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a core has for itself, found through GS while the kernel runs.
+
+use crate::cpu::{self, msr};
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use nom_abi::layout::CORES_MAX;
+use nom_abi::upcall::Registers;
+
+/// One core's area. Only that core touches it, always with interrupts off.
+#[repr(C, align(64))]
+pub struct CoreArea {
+    /// Registers of the application at the border: `trap.S` stores and loads them.
+    pub registers: Registers,
+    /// Top of this core's kernel stack.
+    pub stack_top: u64,
+    /// This core's number.
+    pub core: u64,
+    /// Interrupt vectors that ended a halt and wait to be handled.
+    pub pending: [u64; 4],
+    /// Whether the trap being handled was a system call, so that `rcx` and `r11` may be lost.
+    pub from_syscall: bool,
+}
+
+/// Offsets for `trap.S`.
+pub const STACK_TOP: usize = offset_of!(CoreArea, stack_top);
+
+struct Areas(UnsafeCell<[CoreArea; CORES_MAX]>);
+
+// SAFETY: core `n` is the only one that reaches element `n` (see `CoreArea::with`).
+unsafe impl Sync for Areas {}
+
+static AREAS: Areas = Areas(UnsafeCell::new([const { CoreArea::EMPTY }; CORES_MAX]));
+
+impl CoreArea {
+    const EMPTY: CoreArea = CoreArea {
+        registers: Registers {
+            rax: 0, rbx: 0, rcx: 0, rdx: 0, rsi: 0, rdi: 0, rbp: 0, rsp: 0, r8: 0, r9: 0, r10: 0, r11: 0, r12: 0,
+            r13: 0, r14: 0, r15: 0, rip: 0, rflags: 0,
+        },
+        stack_top: 0,
+        core: 0,
+        pending: [0; 4],
+        from_syscall: false,
+    };
+
+    /// Makes `core`'s area the running core's.
+    pub fn install(core: usize, stack_top: u64) {
+        assert!(core < CORES_MAX);
+        let area = AREAS.0.get().cast::<CoreArea>().wrapping_add(core);
+        // SAFETY: 1. `core` is in bounds. 2. Each core installs its own number once, before anything else
+        // could reach its area. 3. GS then points to the kernel's own static memory.
+        unsafe {
+            (*area).core = core as u64;
+            (*area).stack_top = stack_top;
+            cpu::wrmsr(msr::GS_BASE, area as u64);
+        }
+    }
+
+    /// Runs `f` on the running core's area. Must not be nested: `f` gets the only reference.
+    pub fn with<R>(f: impl FnOnce(&mut CoreArea) -> R) -> R {
+        let area = cpu::rdmsr(msr::GS_BASE) as *mut CoreArea;
+        // SAFETY: 1. In the kernel GS holds what `install` put there (entry swaps it in before Rust runs).
+        // 2. Only this core reaches this element, with interrupts off. 3. Callers do not nest.
+        f(unsafe { &mut *area })
+    }
+
+    /// The running core's number.
+    pub fn core() -> usize {
+        let core: u64;
+        // SAFETY: reads a field of the area that GS points to, as in `with`.
+        unsafe {
+            core::arch::asm!("mov {}, gs:[{}]", out(reg) core, const offset_of!(CoreArea, core),
+                options(readonly, nostack, preserves_flags))
+        };
+        core as usize
+    }
+}

@@ -1,0 +1,151 @@
+/* Every way into the kernel from an application, and the one way back.
+ *
+ * A core's registers at the border live in its `CoreArea` (found by GS while in the kernel): entry stores the
+ * application's general registers there, Rust works on them, and `resume` loads whatever they then hold.
+ * The kernel keeps no vector state and is never preempted, so one stack a core is enough.
+ */
+    .text
+    .macro SAVE_GENERAL
+    movq %rbx, %gs:{rbx}
+    movq %rdx, %gs:{rdx}
+    movq %rsi, %gs:{rsi}
+    movq %rdi, %gs:{rdi}
+    movq %rbp, %gs:{rbp}
+    movq %r8, %gs:{r8}
+    movq %r9, %gs:{r9}
+    movq %r10, %gs:{r10}
+    movq %r12, %gs:{r12}
+    movq %r13, %gs:{r13}
+    movq %r14, %gs:{r14}
+    movq %r15, %gs:{r15}
+    .endm
+
+    .balign 16
+    .global syscall_entry
+    .type syscall_entry, @function
+syscall_entry:
+    swapgs
+    movq %rsp, %gs:{rsp}
+    movq %gs:{stack_top}, %rsp
+    movq %rax, %gs:{rax}
+    movq %rcx, %gs:{rcx}
+    movq %rcx, %gs:{rip}        /* SYSCALL left the return address in RCX and RFLAGS in R11 */
+    movq %r11, %gs:{r11}
+    movq %r11, %gs:{rflags}
+    SAVE_GENERAL
+    xorl %ebp, %ebp
+    call {user_syscall}
+    /* fall through */
+
+    /* Back to the application, with what the core's area holds. SYSRET is safe because Rust never lets a
+     * non-canonical RIP into the area; it is used only when RCX and R11 need not be kept. */
+    .global resume
+resume:
+    movq %gs:{rbx}, %rbx
+    movq %gs:{rdx}, %rdx
+    movq %gs:{rsi}, %rsi
+    movq %gs:{rdi}, %rdi
+    movq %gs:{rbp}, %rbp
+    movq %gs:{r8}, %r8
+    movq %gs:{r9}, %r9
+    movq %gs:{r10}, %r10
+    movq %gs:{r12}, %r12
+    movq %gs:{r13}, %r13
+    movq %gs:{r14}, %r14
+    movq %gs:{r15}, %r15
+    testl %eax, %eax            /* what Rust returned: 1 if RCX and R11 may be lost */
+    jz 1f
+    movq %gs:{rip}, %rcx
+    movq %gs:{rflags}, %r11
+    movq %gs:{rax}, %rax
+    movq %gs:{rsp}, %rsp
+    swapgs
+    sysretq
+1:  pushq ${user_data}
+    pushq %gs:{rsp}
+    pushq %gs:{rflags}
+    pushq ${user_code}
+    pushq %gs:{rip}
+    movq %gs:{rax}, %rax
+    movq %gs:{rcx}, %rcx
+    movq %gs:{r11}, %r11
+    swapgs
+    iretq
+    .size syscall_entry, . - syscall_entry
+
+    /* One stub a vector, 16 bytes apart: `push error code or 0; push vector; jmp trap`. */
+    .balign 16
+    .global trap_stubs
+trap_stubs:
+    .set vector, 0
+    .rept 256
+    .balign 16
+    .if (vector == 8) || (vector == 10) || (vector == 11) || (vector == 12) || (vector == 13) || (vector == 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
+    .else
+    pushq $0
+    .endif
+    pushq $vector
+    jmp trap
+    .set vector, vector + 1
+    .endr
+
+    .type trap, @function
+trap:
+    cld
+    testb $3, 24(%rsp)          /* CS of the interrupted code: vector, error, RIP, CS */
+    jz trap_from_kernel
+    swapgs
+    movq %rax, %gs:{rax}
+    movq %rcx, %gs:{rcx}
+    movq %r11, %gs:{r11}
+    SAVE_GENERAL
+    popq %rdi                   /* vector */
+    popq %rsi                   /* error code */
+    popq %gs:{rip}
+    popq %rax
+    popq %gs:{rflags}
+    popq %gs:{rsp}
+    movq %gs:{stack_top}, %rsp
+    xorl %ebp, %ebp
+    call {user_trap}
+    jmp resume
+
+    /* In the kernel: an interrupt that ended `hlt` (it returns), or a bug of ours (it does not). */
+trap_from_kernel:
+    pushq %rax
+    pushq %rcx
+    pushq %rdx
+    pushq %rsi
+    pushq %rdi
+    pushq %r8
+    pushq %r9
+    pushq %r10
+    pushq %r11
+    pushq %rbp
+    movq 80(%rsp), %rdi         /* vector */
+    movq 88(%rsp), %rsi         /* error code */
+    movq 96(%rsp), %rdx         /* RIP */
+    movq %rbp, %rcx
+    movq %rsp, %rbp
+    andq $-16, %rsp
+    call {kernel_trap}
+    movq %rbp, %rsp
+    popq %rbp
+    popq %r11
+    popq %r10
+    popq %r9
+    popq %r8
+    popq %rdi
+    popq %rsi
+    popq %rdx
+    popq %rcx
+    popq %rax
+    addq $16, %rsp
+    iretq
+    .size trap, . - trap
+
+    /* enter_application(sysret: bool) -> !: first entry of a core into `resume`. */
+    .global enter_application
+enter_application:
+    movl %edi, %eax
+    jmp resume

@@ -1,0 +1,77 @@
+//! A bug in the kernel: what happened, where, and the end of the machine.
+
+use crate::control::{End, control, end};
+use crate::mapping;
+use crate::serial::{self, log};
+use core::arch::asm;
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use nom_abi::layout::KERNEL_IMAGE;
+use nom_kernel_pure::machine::Level;
+use nom_kernel_pure::symbols;
+
+/// Status of a machine whose kernel panicked.
+const PANIC_STATUS: u8 = 125;
+const DEPTH_MAX: usize = 32;
+
+static SYMBOLS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static SYMBOLS_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PANICKING: AtomicBool = AtomicBool::new(false);
+
+/// Gives the kernel its own symbol table.
+pub fn set_symbols(table: &'static [u8]) {
+    SYMBOLS.store(table.as_ptr().cast_mut(), Relaxed);
+    SYMBOLS_BYTES.store(table.len(), Relaxed);
+}
+
+fn symbol_table() -> &'static [u8] {
+    let pointer = SYMBOLS.load(Relaxed);
+    if pointer.is_null() {
+        return &[];
+    }
+    // SAFETY: pointer and length come from one `'static` slice, stored before any other core ran.
+    unsafe { core::slice::from_raw_parts(pointer, SYMBOLS_BYTES.load(Relaxed)) }
+}
+
+/// Prints the calls that led to `rip`, following frame pointers from `frame`.
+pub fn print(rip: u64, mut frame: u64) {
+    print_frame(0, rip);
+    for depth in 1..DEPTH_MAX {
+        if !mapping::is_kernel_stack(frame) {
+            break;
+        }
+        // SAFETY: inside a kernel stack, aligned; a frame pointer there points to a frame pointer and a
+        // return address.
+        let (next, rip) = unsafe { ((frame as *const u64).read(), (frame as *const u64).add(1).read()) };
+        print_frame(depth, rip);
+        frame = next;
+    }
+}
+
+fn print_frame(depth: usize, rip: u64) {
+    match symbols::lookup(symbol_table(), rip.wrapping_sub(KERNEL_IMAGE)) {
+        Some(place) => {
+            log(Level::Error, format_args!("  #{depth} {rip:#x} {}+{:#x}", place.name, place.offset));
+        }
+        None => log(Level::Error, format_args!("  #{depth} {rip:#x}")),
+    }
+}
+
+/// Ends the machine after `report` said why; if that fails too, at once.
+pub fn die(rip: u64, frame: u64, report: impl FnOnce()) -> ! {
+    if !PANICKING.swap(true, Relaxed) {
+        serial::write(b"\n");
+        report();
+        print(rip, frame);
+        control(format_args!("panic"));
+    }
+    end(End::Panic, PANIC_STATUS)
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    let (rip, frame): (u64, u64);
+    // SAFETY: reads two registers.
+    unsafe { asm!("lea {}, [rip]", "mov {}, rbp", out(reg) rip, out(reg) frame, options(nomem, nostack)) };
+    die(rip, frame, || log(Level::Error, format_args!("kernel {info}")))
+}

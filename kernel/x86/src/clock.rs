@@ -1,0 +1,138 @@
+//! Time from the time-stamp counter, calibrated against the best reference there is.
+
+use crate::cpu::{self, in8, msr, out8};
+use crate::memory::Physical;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use nom_abi::board::ClockSource;
+use nom_kernel_pure::clock::Rate;
+use nom_kernel_pure::machine::{PhysicalMemory, Registers};
+
+static BASE: AtomicU64 = AtomicU64::new(0);
+static MULTIPLIER: AtomicU64 = AtomicU64::new(0);
+
+/// How long HPET and PIT are watched: 2 ms against an error of a few microseconds in one reading.
+const WATCH_NS: u64 = 2_000_000;
+const PIT_HZ: u64 = 1_193_182;
+
+unsafe extern "C" {
+    static boot_tsc: u64;
+}
+
+/// Time-stamp counter at the kernel's first instruction.
+pub fn boot() -> u64 {
+    // SAFETY: written by `boot.S` before Rust ran, and constant since.
+    unsafe { (&raw const boot_tsc).read() }
+}
+
+/// Nanoseconds since the kernel's first instruction; 0 until calibrated.
+pub fn now_ns() -> u64 {
+    span_ns(cpu::rdtsc().wrapping_sub(BASE.load(Relaxed)))
+}
+
+/// Cycles in a number of nanoseconds.
+pub fn cycles_in(nanoseconds: u64) -> u64 {
+    ((u128::from(nanoseconds) << 32) / u128::from(MULTIPLIER.load(Relaxed).max(1))) as u64
+}
+
+/// Nanoseconds in a number of cycles.
+pub fn span_ns(cycles: u64) -> u64 {
+    (u128::from(cycles) * u128::from(MULTIPLIER.load(Relaxed)) >> 32) as u64
+}
+
+/// Spins.
+pub fn wait_ns(nanoseconds: u64) {
+    let deadline = now_ns() + nanoseconds;
+    while now_ns() < deadline {
+        core::hint::spin_loop();
+    }
+}
+
+/// Calibrates: kvmclock, CPUID, HPET, PIT, in that order. `page` is a frame that kvmclock may use for good.
+pub fn calibrate(memory: &mut Physical, page: u64, hpet: Option<u64>) -> (ClockSource, Rate) {
+    let (source, rate) = kvm_clock(memory, page)
+        .map(|rate| (ClockSource::KvmClock, rate))
+        .or_else(|| cpuid_rate().map(|rate| (ClockSource::Cpuid, rate)))
+        .or_else(|| Some((ClockSource::Hpet, hpet_rate(memory, hpet?)?)))
+        .or_else(|| Some((ClockSource::Pit, pit_rate()?)))
+        .expect("a reference to calibrate the clock: kvmclock, CPUID, HPET or PIT");
+    BASE.store(boot(), Relaxed);
+    MULTIPLIER.store(rate.multiplier(), Relaxed);
+    (source, rate)
+}
+
+/// KVM's pvclock (Linux Documentation/virt/kvm/x86/msr.rst, MSR_KVM_SYSTEM_TIME_NEW).
+fn kvm_clock(memory: &mut Physical, page: u64) -> Option<Rate> {
+    let signature = cpu::cpuid(0x4000_0000, 0);
+    let is_kvm = [signature.ebx, signature.ecx, signature.edx] == [0x4b4d_564b, 0x564b_4d56, 0x4d];
+    if !is_kvm || cpu::cpuid(0x4000_0001, 0).eax & 1 << 3 == 0 {
+        return None;
+    }
+    memory.zero_frames(page / 4096, 1);
+    // SAFETY: the page is the kernel's for good, so the host may write it; it is turned off again below.
+    unsafe { cpu::wrmsr(msr::KVM_SYSTEM_TIME, page | 1) };
+    let word = memory.read(page + 24);
+    // SAFETY: turns the clock off.
+    unsafe { cpu::wrmsr(msr::KVM_SYSTEM_TIME, 0) };
+    Rate::from_pvclock(word as u32, (word >> 32) as i8)
+}
+
+/// Leaf 0x15 (Intel SDM vol. 2A) or the hypervisors' common leaf 0x40000010.
+fn cpuid_rate() -> Option<Rate> {
+    if cpu::cpuid_max(0) >= 0x15 {
+        let leaf = cpu::cpuid(0x15, 0);
+        if let Some(rate) = Rate::from_cpuid_crystal(leaf.eax, leaf.ebx, leaf.ecx) {
+            return Some(rate);
+        }
+    }
+    let hypervisor = cpu::cpuid(1, 0).ecx & 1 << 31 != 0;
+    let khz = (hypervisor && cpu::cpuid_max(0x4000_0000) >= 0x4000_0010).then(|| cpu::cpuid(0x4000_0010, 0).eax);
+    khz.and_then(Rate::from_cpuid_hypervisor)
+}
+
+/// One reading of a reference, with the time-stamp counter half-way through it; the tightest of a few.
+fn bracket(mut read: impl FnMut() -> u64) -> (u64, u64) {
+    let attempts = (0..5).map(|_| {
+        let before = cpu::rdtsc();
+        let reference = read();
+        let after = cpu::rdtsc();
+        (after - before, (before + (after - before) / 2, reference))
+    });
+    attempts.min_by_key(|(width, _)| *width).map(|(_, reading)| reading).unwrap_or_default()
+}
+
+/// HPET (IA-PC HPET specification 1.0a, 2.3).
+fn hpet_rate(memory: &mut Physical, base: u64) -> Option<Rate> {
+    let period_fs = (memory.read64(base) >> 32) as u32;
+    let ticks = WATCH_NS * 1_000_000 / u64::from(Some(period_fs).filter(|period| *period > 0)?);
+    let configuration = memory.read64(base + 0x10);
+    memory.write64(base + 0x10, configuration | 1);
+    let start = bracket(|| memory.read64(base + 0xf0));
+    while memory.read64(base + 0xf0).wrapping_sub(start.1) < ticks {
+        core::hint::spin_loop();
+    }
+    let end = bracket(|| memory.read64(base + 0xf0));
+    memory.write64(base + 0x10, configuration);
+    Rate::from_hpet(end.0 - start.0, end.1.wrapping_sub(start.1), period_fs)
+}
+
+/// Channel 2 of the 8254, gated by port 0x61 (Intel 8254 data sheet).
+fn pit_rate() -> Option<Rate> {
+    let count = (PIT_HZ * WATCH_NS / 1_000_000_000) as u16;
+    // SAFETY: the timer's own ports; channel 2 drives nothing but the speaker, which stays off.
+    let cycles = unsafe {
+        out8(0x61, in8(0x61) & !3);
+        out8(0x43, 0xb0);
+        out8(0x42, count as u8);
+        out8(0x42, (count >> 8) as u8);
+        out8(0x61, in8(0x61) | 1);
+        let start = cpu::rdtsc();
+        while in8(0x61) & 1 << 5 == 0 && cpu::rdtsc() - start < 1 << 36 {}
+        cpu::rdtsc() - start
+    };
+    Rate::from_ticks(cycles, count.into(), PIT_HZ)
+}
+
+/// The time-stamp counter at a board time, not before it.
+pub fn tsc_at(nanoseconds: u64) -> u64 {
+    BASE.load(Relaxed).saturating_add(cycles_in(nanoseconds).saturating_add(1))
+}

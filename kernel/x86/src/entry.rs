@@ -1,0 +1,175 @@
+//! Every way into the kernel and out again, in Rust: `trap.S` has saved the registers, the pure kernel decides.
+
+use crate::area::{self, CoreArea};
+use crate::control::{End, end};
+use crate::lock::{Guard, Lock};
+use crate::platform::Platform;
+use crate::serial::log;
+use crate::{apic, backtrace, clock, cpu, shootdown, tables};
+use core::arch::global_asm;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use nom_kernel_pure::events::{Fault, PAGE_FAULT};
+use nom_kernel_pure::kernel::{Kernel, Next};
+use nom_kernel_pure::machine::{Level, Machine};
+
+/// The kernel, once [`install`] has put it there.
+static KERNEL: Lock<Option<Kernel<'static, Platform>>> = Lock::new(None);
+
+/// Exceptions have the vectors below this one.
+const EXCEPTIONS: u64 = 32;
+
+global_asm!(
+    include_str!("asm/trap.S"),
+    rax = const offset_of!(CoreArea, registers.rax),
+    rbx = const offset_of!(CoreArea, registers.rbx),
+    rcx = const offset_of!(CoreArea, registers.rcx),
+    rdx = const offset_of!(CoreArea, registers.rdx),
+    rsi = const offset_of!(CoreArea, registers.rsi),
+    rdi = const offset_of!(CoreArea, registers.rdi),
+    rbp = const offset_of!(CoreArea, registers.rbp),
+    rsp = const offset_of!(CoreArea, registers.rsp),
+    r8 = const offset_of!(CoreArea, registers.r8),
+    r9 = const offset_of!(CoreArea, registers.r9),
+    r10 = const offset_of!(CoreArea, registers.r10),
+    r11 = const offset_of!(CoreArea, registers.r11),
+    r12 = const offset_of!(CoreArea, registers.r12),
+    r13 = const offset_of!(CoreArea, registers.r13),
+    r14 = const offset_of!(CoreArea, registers.r14),
+    r15 = const offset_of!(CoreArea, registers.r15),
+    rip = const offset_of!(CoreArea, registers.rip),
+    rflags = const offset_of!(CoreArea, registers.rflags),
+    stack_top = const area::STACK_TOP,
+    user_code = const tables::USER_CODE,
+    user_data = const tables::USER_DATA,
+    user_syscall = sym user_syscall,
+    user_trap = sym user_trap,
+    kernel_trap = sym kernel_trap,
+    options(att_syntax),
+);
+
+unsafe extern "C" {
+    fn enter_application(after_syscall: u64) -> !;
+}
+
+/// Hands the kernel over to the entries.
+pub fn install(kernel: Kernel<'static, Platform>) {
+    *KERNEL.lock() = Some(kernel);
+}
+
+/// The kernel under its lock.
+struct Inside(Guard<'static, Option<Kernel<'static, Platform>>>);
+
+impl Inside {
+    fn enter() -> Inside {
+        Inside(KERNEL.lock())
+    }
+
+    fn kernel(&mut self) -> &mut Kernel<'static, Platform> {
+        self.0.as_mut().expect("cores enter after `install`")
+    }
+}
+
+extern "C" fn user_syscall() -> u64 {
+    let mut inside = Inside::enter();
+    let core = CoreArea::core();
+    let answered = CoreArea::with(|area| inside.kernel().syscall(core, &mut area.registers));
+    leave(inside, answered)
+}
+
+extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
+    let address = if vector == PAGE_FAULT { cpu::cr2() } else { 0 };
+    shootdown::answer();
+    let mut inside = Inside::enter();
+    if vector < EXCEPTIONS {
+        let fault = Fault { vector, code, address };
+        CoreArea::with(|area| inside.kernel().fault(area.core as usize, &mut area.registers, fault));
+    } else {
+        interrupt(inside.kernel(), vector as u8);
+    }
+    leave(inside, false)
+}
+
+/// Tells the pure kernel of an interrupt that this core took.
+fn interrupt(kernel: &mut Kernel<'static, Platform>, vector: u8) {
+    if vector == apic::SPURIOUS {
+        return;
+    }
+    apic::end_of_interrupt();
+    match vector {
+        apic::KICK => {}
+        apic::TIMER => kernel.timer(CoreArea::core()),
+        vector => kernel.interrupt(CoreArea::core(), vector),
+    }
+}
+
+/// Leaves the kernel: into an application (the return value is for `resume`), through as many halts as it takes.
+fn leave(mut inside: Inside, answered: bool) -> u64 {
+    let mut answered = answered;
+    loop {
+        let core = CoreArea::core();
+        match CoreArea::with(|area| inside.kernel().next(core, &mut area.registers, answered)) {
+            Next::Run { after_syscall } => {
+                first_entry(inside.kernel());
+                return after_syscall.into();
+            }
+            Next::Halt => inside = halt(inside),
+            Next::End { status } => end(End::Orderly, status),
+        }
+        answered = false;
+    }
+}
+
+/// Halts outside the lock until an interrupt, then handles all that came.
+fn halt(inside: Inside) -> Inside {
+    drop(inside);
+    cpu::halt_until_interrupt();
+    shootdown::answer();
+    let mut inside = Inside::enter();
+    let pending = CoreArea::with(|area| core::mem::take(&mut area.pending));
+    for (word, mut bits) in pending.into_iter().enumerate() {
+        while bits != 0 {
+            interrupt(inside.kernel(), (word * 64) as u8 + bits.trailing_zeros() as u8);
+            bits &= bits - 1;
+        }
+    }
+    inside
+}
+
+/// Notes when the first application began: what boot took.
+fn first_entry(kernel: &mut Kernel<'static, Platform>) {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.load(Relaxed) {
+        return;
+    }
+    DONE.store(true, Relaxed);
+    let board = kernel.board();
+    let clock = &board.clock;
+    let dma = nom_abi::board::DmaProtection::name(board.machine.dma_protection.load(Relaxed));
+    let source = nom_abi::board::ClockSource::name(clock.source.load(Relaxed));
+    let hz = clock.tsc_hz.load(Relaxed);
+    let tsc = cpu::rdtsc();
+    clock.first_user_tsc.store(tsc, Relaxed);
+    let boot = clock::boot();
+    kernel.machine().control(format_args!(
+        "boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma}"
+    ));
+}
+
+/// An interrupt or exception in the kernel itself.
+extern "C" fn kernel_trap(vector: u64, code: u64, rip: u64, frame: u64) {
+    if vector >= EXCEPTIONS {
+        return CoreArea::with(|area| area.pending[vector as usize / 64] |= 1 << (vector % 64));
+    }
+    let fault = Fault { vector, code, address: if vector == PAGE_FAULT { cpu::cr2() } else { 0 } };
+    backtrace::die(rip, frame, || log(Level::Error, format_args!("kernel fault: {fault}")))
+}
+
+/// A core's first way into an application, from the boot code.
+pub fn begin() -> ! {
+    let flag = leave(Inside::enter(), false);
+    // SAFETY: 1. The core's area is installed and holds a context's registers. 2. GS holds the kernel's base, as
+    // after an entry. 3. The boot stack is not needed any more.
+    unsafe { enter_application(flag) }
+}
+

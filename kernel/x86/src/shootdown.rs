@@ -1,0 +1,79 @@
+//! Making other cores forget translations, and leave an address space that is about to go.
+//!
+//! One request at a time, by the core that holds the kernel's lock. The cores it concerns are those that have
+//! the address space loaded; they answer from the interrupt, or while they wait for the lock, and the asking
+//! core waits for all of them: when [`ask`] returns, no core uses an old translation.
+
+use crate::apic;
+use crate::area::CoreArea;
+use crate::cpu;
+use crate::mapping;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use nom_abi::layout::CORES_MAX;
+
+/// Root that each core has loaded; the kernel's own (or 0) while it halts.
+static LOADED: [AtomicU64; CORES_MAX] = [const { AtomicU64::new(0) }; CORES_MAX];
+static APIC_ID: [AtomicU32; CORES_MAX] = [const { AtomicU32::new(0) }; CORES_MAX];
+/// Cores that have not answered yet.
+static WAITING: AtomicU64 = AtomicU64::new(0);
+/// Whether they shall leave the address space altogether.
+static LEAVE: AtomicBool = AtomicBool::new(false);
+
+/// Notes which APIC this core is.
+pub fn register(core: usize) {
+    APIC_ID[core].store(apic::id(), Relaxed);
+}
+
+/// The APIC identifier of a core that registered.
+pub fn apic_id(core: usize) -> u32 {
+    APIC_ID[core].load(Relaxed)
+}
+
+/// Loads an address space on this core, if it is not loaded.
+pub fn load(root: u64) {
+    let core = CoreArea::core();
+    if LOADED[core].swap(root, SeqCst) != root {
+        // SAFETY: roots come from `Space::new`, which copies the kernel's half, or are the kernel's own.
+        unsafe { cpu::set_cr3(root) };
+    }
+}
+
+/// Answers a request that concerns this core, if there is one.
+pub fn answer() {
+    if WAITING.load(Acquire) == 0 {
+        return;
+    }
+    let core = CoreArea::core();
+    if WAITING.load(Acquire) & 1 << core == 0 {
+        return;
+    }
+    if LEAVE.load(Relaxed) {
+        load(mapping::kernel_root());
+    } else {
+        // SAFETY: reloads what is loaded.
+        unsafe { cpu::set_cr3(cpu::cr3()) };
+    }
+    WAITING.fetch_and(!(1 << core), AcqRel);
+}
+
+/// Makes every core that has `root` loaded forget its translations, and if `leave`, load the kernel's root
+/// instead. The caller holds the kernel's lock.
+pub fn ask(root: u64, leave: bool) {
+    let me = CoreArea::core();
+    let others = (0..CORES_MAX).filter(|core| *core != me && LOADED[*core].load(SeqCst) == root);
+    let mask = others.fold(0, |mask, core| mask | 1u64 << core);
+    LEAVE.store(leave, Relaxed);
+    WAITING.store(mask, Release);
+    (0..CORES_MAX).filter(|core| mask & 1 << core != 0).for_each(|core| apic::kick(apic_id(core)));
+    if LOADED[me].load(Relaxed) == root {
+        if leave {
+            load(mapping::kernel_root());
+        } else {
+            // SAFETY: reloads what is loaded.
+            unsafe { cpu::set_cr3(root) };
+        }
+    }
+    while WAITING.load(Acquire) != 0 {
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,96 @@
+//! What the loader tells: the PVH start info (Xen public/arch-x86/hvm/start_info.h).
+
+use crate::memory::Physical;
+use nom_kernel_pure::machine::PhysicalMemory;
+
+const MAGIC: u64 = 0x336e_c578;
+/// Most entries of the memory map that are kept.
+const REGIONS_MAX: usize = 32;
+/// Longest command line that is kept.
+const COMMAND_LINE_MAX: usize = 256;
+
+/// One range of physical addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Region {
+    pub start: u64,
+    pub end: u64,
+    /// Whether it is ordinary memory that nobody uses.
+    pub usable: bool,
+    /// Whether it is memory that holds firmware's tables.
+    pub tables: bool,
+}
+
+/// The start info, copied out of the memory that it lies in.
+pub struct StartInfo {
+    regions: [Region; REGIONS_MAX],
+    count: usize,
+    command_line: [u8; COMMAND_LINE_MAX],
+    command_line_bytes: usize,
+    /// Physical address of the ACPI root pointer, or 0.
+    pub rsdp: u64,
+}
+
+impl StartInfo {
+    /// Reads the start info at `address`. `None` if there is none or it is older than version 1, which has no
+    /// memory map.
+    pub fn read(memory: &Physical, address: u64) -> Option<StartInfo> {
+        if memory.read(address) & 0xffff_ffff != MAGIC || memory.read(address) >> 32 < 1 {
+            return None;
+        }
+        let (map, entries) = (memory.read(address + 40), memory.read(address + 48) & 0xffff_ffff);
+        let mut info = StartInfo {
+            regions: [Region::default(); REGIONS_MAX],
+            count: (entries as usize).min(REGIONS_MAX),
+            command_line: [0; COMMAND_LINE_MAX],
+            command_line_bytes: 0,
+            rsdp: memory.read(address + 32),
+        };
+        for (index, region) in info.regions[..info.count].iter_mut().enumerate() {
+            let entry = map + 24 * index as u64;
+            let kind = memory.read(entry + 16) & 0xffff_ffff;
+            let start = memory.read(entry);
+            let end = start + memory.read(entry + 8);
+            *region = Region { start, end, usable: kind == 1, tables: kind == 2 || kind == 3 };
+        }
+        info.copy_command_line(memory, memory.read(address + 24));
+        Some(info)
+    }
+
+    fn copy_command_line(&mut self, memory: &Physical, address: u64) {
+        while address != 0 && self.command_line_bytes < COMMAND_LINE_MAX {
+            let index = self.command_line_bytes;
+            memory.read_bytes(address + index as u64, &mut self.command_line[index..=index]);
+            if self.command_line[index] == 0 {
+                break;
+            }
+            self.command_line_bytes += 1;
+        }
+    }
+
+    /// The memory map.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions[..self.count]
+    }
+
+    /// The value of `name=value` on the command line.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let line = core::str::from_utf8(&self.command_line[..self.command_line_bytes]).ok()?;
+        line.split_ascii_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// End of the memory below 4 GiB: ordinary memory and the tables that adjoin it.
+    pub fn low_end(&self) -> u64 {
+        let usable = self.regions().iter().filter(|region| region.usable && region.end <= 1 << 32);
+        let mut end = usable.map(|region| region.end).max().unwrap_or(0);
+        while let Some(next) = self.regions().iter().find(|region| region.tables && region.start == end) {
+            end = next.end;
+        }
+        end
+    }
+
+    /// End of all memory.
+    pub fn high_end(&self) -> u64 {
+        let usable = self.regions().iter().filter(|region| region.usable);
+        usable.map(|region| region.end).max().unwrap_or(0).max(self.low_end())
+    }
+}
