@@ -5,13 +5,20 @@
 //! in a circle loses no frame. Nothing here flushes a translation cache: the caller does, before it lets go
 //! of the kernel's lock and so before any frame given back here can be used again.
 
+mod tables;
+#[cfg(test)]
+mod tests;
+mod user;
+
 use crate::frames::{Frames, Owner};
 use crate::machine::PhysicalMemory;
-use crate::paging::Caching;
+use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, KERNEL_HALF, Meaning, ROOT_LEVEL, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
 use nom_abi::layout::{APPLICATION_END, USER_END, USER_START};
-use nom_abi::{PageSize, Protection};
+use nom_abi::memory::FRAME_BYTES;
+use nom_abi::{Error, PageSize, Protection};
+use tables::{Installer, Remover, entry_address};
 
 /// A part of user space in which a caller may map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +42,28 @@ impl Bounds {
     /// The range of `length` bytes at `address`. Errors: InvalidArgument (no bytes), Misaligned (either is
     /// not a multiple of 4096), Overflow, OutsideUserSpace.
     pub fn bytes(self, address: u64, length: u64) -> Result<Range<u64>> {
-        todo!()
+        self.range(address, PageSize::Small, length)
     }
 
     /// The range of `count` pages of `size` at `address`. Errors: InvalidArgument (no pages), Misaligned,
     /// Overflow, OutsideUserSpace.
     pub fn pages(self, address: u64, size: PageSize, count: u64) -> Result<Range<u64>> {
-        todo!()
+        let length = count.checked_mul(size.bytes()).ok_or(Error::Overflow)?;
+        self.range(address, size, length)
+    }
+
+    fn range(self, address: u64, size: PageSize, length: u64) -> Result<Range<u64>> {
+        if length == 0 {
+            return Err(Error::InvalidArgument);
+        }
+        if !(address | length).is_multiple_of(size.bytes()) {
+            return Err(Error::Misaligned);
+        }
+        let end = address.checked_add(length).ok_or(Error::Overflow)?;
+        if address < self.start || end > self.end {
+            return Err(Error::OutsideUserSpace);
+        }
+        Ok(address..end)
     }
 }
 
@@ -60,6 +82,21 @@ pub struct Mapping {
     pub protection: Protection,
     /// How it is cached.
     pub caching: Caching,
+}
+
+impl Mapping {
+    /// The addresses to be mapped. Errors: those of [`Bounds::pages`], and Misaligned and Overflow for frames.
+    fn range(&self, bounds: Bounds) -> Result<Range<u64>> {
+        let range = bounds.pages(self.address, self.size, self.count)?;
+        if !self.frame.is_multiple_of(self.size.frames()) {
+            return Err(Error::Misaligned);
+        }
+        let frames = (range.end - range.start) / FRAME_BYTES;
+        match self.frame.checked_add(frames) {
+            Some(end) if end <= FRAMES_END => Ok(range),
+            _ => Err(Error::Overflow),
+        }
+    }
 }
 
 /// Who pays for page tables, and how many frames of them it can still pay for.
@@ -105,7 +142,15 @@ impl Space {
         owner: Owner,
         kernel_root: u64,
     ) -> Result<Space> {
-        todo!()
+        let root = frames.allocate(owner, PageSize::Small, 1, None)?;
+        memory.zero_frames(root, 1);
+        let half = ((ENTRIES - KERNEL_HALF) * size_of::<u64>()) as u64;
+        memory.copy(
+            entry_address(kernel_root, KERNEL_HALF),
+            entry_address(root, KERNEL_HALF),
+            half,
+        );
+        Ok(Space { root })
     }
 
     /// Frame of the root table, for CR3.
@@ -120,7 +165,8 @@ impl Space {
         bounds: Bounds,
         mapping: &Mapping,
     ) -> Result<u64> {
-        todo!()
+        let range = mapping.range(bounds)?;
+        tables::count_missing(memory, self.root, ROOT_LEVEL, range, mapping.size)
     }
 
     /// Maps pages for user code and returns the number of page tables that it took. That the frames may be
@@ -135,7 +181,22 @@ impl Space {
         mapping: &Mapping,
         budget: TableBudget,
     ) -> Result<u64> {
-        todo!()
+        let needed = self.tables_needed(memory, bounds, mapping)?;
+        if needed > budget.at_most {
+            return Err(Error::OverMemoryCap);
+        }
+        if needed > frames.free() {
+            return Err(Error::OutOfMemory);
+        }
+        let range = mapping.range(bounds)?;
+        Installer {
+            memory,
+            frames,
+            mapping,
+            owner: budget.owner,
+        }
+        .install(self.root, ROOT_LEVEL, range);
+        Ok(needed)
     }
 
     /// Changes what user code may do with every page in `length` bytes at `address`. Errors:
@@ -149,12 +210,19 @@ impl Space {
         length: u64,
         protection: Protection,
     ) -> Result<()> {
-        todo!()
+        let range = bounds.bytes(address, length)?;
+        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone())?;
+        tables::protect(memory, self.root, ROOT_LEVEL, range, protection);
+        Ok(())
     }
 
     /// Unmaps every page in `length` bytes at `address`, calls `on_leaf` for each by ascending address (to
     /// [`Frames::dereference`] it), and gives tables that became empty back from `owner`. Errors:
     /// InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped (as for [`Space::protect`]).
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each is one of the things that the call is about"
+    )]
     pub fn unmap(
         self,
         memory: &mut impl PhysicalMemory,
@@ -165,28 +233,45 @@ impl Space {
         owner: Owner,
         on_leaf: impl FnMut(&mut Frames<'_>, Leaf),
     ) -> Result<()> {
-        todo!()
+        let range = bounds.bytes(address, length)?;
+        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone())?;
+        Remover {
+            memory,
+            frames,
+            owner,
+            on_leaf,
+        }
+        .remove(self.root, ROOT_LEVEL, range);
+        Ok(())
     }
 
     /// The page that `address` is mapped in, if it is in user space and mapped.
     pub fn translate(self, memory: &impl PhysicalMemory, address: u64) -> Option<Leaf> {
-        todo!()
-    }
-
-    /// Fills `bytes` from user memory at `address`. Errors: BadPointer, unless user code could read every
-    /// byte itself and all are in memory rather than a device.
-    pub fn read_user(self, memory: &impl PhysicalMemory, address: u64, bytes: &mut [u8]) -> Result<()> {
-        todo!()
-    }
-
-    /// Copies `bytes` to user memory at `address`. Errors: BadPointer, unless user code could write every
-    /// byte itself and all are in memory rather than a device.
-    pub fn write_user(self, memory: &mut impl PhysicalMemory, address: u64, bytes: &[u8]) -> Result<()> {
-        todo!()
-    }
-
-    /// Whether [`Space::write_user`] of `length` bytes at `address` would succeed. Errors: BadPointer.
-    pub fn check_writable(self, memory: &impl PhysicalMemory, address: u64, length: u64) -> Result<()> {
-        todo!()
+        if address >= USER_END {
+            return None;
+        }
+        let (mut table, mut level) = (self.root, ROOT_LEVEL);
+        loop {
+            let entry = Entry(memory.read(entry_address(table, crate::paging::index(address, level))));
+            match entry.meaning(level) {
+                Meaning::Empty => return None,
+                Meaning::Table(next) => (table, level) = (next, level - 1),
+                Meaning::Leaf {
+                    frame,
+                    protection,
+                    caching,
+                } => {
+                    let size = leaf_size(level)?;
+                    let address = address - address % size.bytes();
+                    return Some(Leaf {
+                        address,
+                        frame,
+                        size,
+                        protection,
+                        caching,
+                    });
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,90 @@
+//! Pointers that an application passes to the kernel: claims to be checked before they are followed.
+//!
+//! The kernel reads and writes user memory through its own map of physical memory, after it looked the
+//! address up in the application's tables. So it needs no access to user pages itself (SMAP stays on), a
+//! page that is unmapped meanwhile cannot fault in the kernel, and the kernel's privilege lends nothing.
+
+use super::Space;
+use crate::machine::PhysicalMemory;
+use crate::paging::Caching;
+use nom_abi::error::Result;
+use nom_abi::layout::USER_END;
+use nom_abi::memory::FRAME_BYTES;
+use nom_abi::{Error, Protection};
+
+impl Space {
+    /// Fills `bytes` from user memory at `address`. Errors: BadPointer, unless user code could read every
+    /// byte itself and all are in memory rather than a device.
+    pub fn read_user(self, memory: &impl PhysicalMemory, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.check(memory, address, bytes.len() as u64, is_readable)?;
+        let (mut address, mut rest) = (address, bytes);
+        while !rest.is_empty() {
+            let (physical, length) = self.piece(memory, address, rest.len() as u64, is_readable)?;
+            let (piece, behind) = rest.split_at_mut(length as usize);
+            memory.read_bytes(physical, piece);
+            (address, rest) = (address + length, behind);
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` to user memory at `address`. Errors: BadPointer, unless user code could write every
+    /// byte itself and all are in memory rather than a device.
+    pub fn write_user(self, memory: &mut impl PhysicalMemory, address: u64, bytes: &[u8]) -> Result<()> {
+        self.check_writable(memory, address, bytes.len() as u64)?;
+        let (mut address, mut rest) = (address, bytes);
+        while !rest.is_empty() {
+            let (physical, length) = self.piece(memory, address, rest.len() as u64, Protection::writable)?;
+            let (piece, behind) = rest.split_at(length as usize);
+            memory.write_bytes(physical, piece);
+            (address, rest) = (address + length, behind);
+        }
+        Ok(())
+    }
+
+    /// Whether [`Space::write_user`] of `length` bytes at `address` would succeed. Errors: BadPointer.
+    pub fn check_writable(self, memory: &impl PhysicalMemory, address: u64, length: u64) -> Result<()> {
+        self.check(memory, address, length, Protection::writable)
+    }
+
+    fn check(
+        self,
+        memory: &impl PhysicalMemory,
+        address: u64,
+        length: u64,
+        allows: fn(Protection) -> bool,
+    ) -> Result<()> {
+        let end = address
+            .checked_add(length)
+            .filter(|end| *end <= USER_END)
+            .ok_or(Error::BadPointer)?;
+        let mut next = address;
+        while next < end {
+            next += self.piece(memory, next, end - next, allows)?.1;
+        }
+        Ok(())
+    }
+
+    /// Where the first of `length` bytes at `address` are in physical memory, and how many of them follow
+    /// on the same page.
+    fn piece(
+        self,
+        memory: &impl PhysicalMemory,
+        address: u64,
+        length: u64,
+        allows: fn(Protection) -> bool,
+    ) -> Result<(u64, u64)> {
+        let leaf = self.translate(memory, address).ok_or(Error::BadPointer)?;
+        if !allows(leaf.protection) || leaf.caching == Caching::Uncached {
+            return Err(Error::BadPointer);
+        }
+        let offset = address - leaf.address;
+        Ok((
+            leaf.frame * FRAME_BYTES + offset,
+            length.min(leaf.size.bytes() - offset),
+        ))
+    }
+}
+
+fn is_readable(protection: Protection) -> bool {
+    protection != Protection::None
+}
