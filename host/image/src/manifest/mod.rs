@@ -1,8 +1,20 @@
 //! The workload file: which applications a machine runs, and what each may have.
 
+mod fields;
+mod graph;
+mod layers;
+mod page;
+mod resolve;
+mod source;
+mod values;
+
+pub use graph::graph;
+pub use page::page;
+pub use values::parse_size;
+
 use crate::error::{Place, Result};
 use nom_abi::image::DeviceSelector;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -100,19 +112,22 @@ pub enum Protocol {
 }
 
 /// Reads `app.toml` or `bundle.toml`, or a directory that has one of them, with all that it refers to.
-pub fn load(_path: &Path) -> Result<BundleManifest> {
-    todo!()
-}
-
-/// The bundle as a graph in the DOT language: applications, channels, devices and who manages whom.
-pub fn graph(_bundle: &BundleManifest) -> String {
-    todo!()
+///
+/// # Errors
+/// Whatever is wrong in any of the files, with file, line and what was expected.
+pub fn load(path: &Path) -> Result<BundleManifest> {
+    resolve::bundle(&layers::read(path)?)
 }
 
 impl BundleManifest {
     /// Every program that must be there to lower the bundle, each once.
     pub fn programs(&self) -> Vec<&Program> {
-        todo!()
+        let programs: BTreeSet<_> = self
+            .applications
+            .iter()
+            .map(|application| &application.program)
+            .collect();
+        programs.into_iter().collect()
     }
 
     /// The same bundle with these arguments for its first application.

@@ -1,0 +1,100 @@
+//! The one table of a manifest's fields: parser and documentation are both made from it.
+
+use super::Port;
+use super::values::{ChannelSize, Class, Cores, Name, PciId, Scalar, Size, Text, Variable, Weight};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use toml::Spanned;
+
+/// One row of the documentation.
+pub(super) struct Field {
+    pub name: &'static str,
+    pub expected: &'static str,
+    pub default: &'static str,
+    pub text: &'static str,
+}
+
+macro_rules! fields {
+    ($(#[doc = $about:literal])+ $table:ident {
+        $($(#[doc = $doc:literal])+ $name:ident: $type:ty, $expected:expr, $default:literal;)+
+    }) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $table { $($(#[doc = $doc])+ pub $name: Option<Spanned<$type>>,)+ }
+
+        impl $table {
+            /// Every field with its documentation, in the order of the documentation page.
+            pub const FIELDS: &'static [Field] = &[$(Field {
+                name: stringify!($name),
+                expected: $expected,
+                default: $default,
+                text: concat!($($doc),+),
+            },)+];
+        }
+    };
+}
+
+fields! {
+    /// An application as one file or one entry of a bundle gives it: nothing is required here, since
+    /// other layers may give it.
+    RawApplication {
+        /// The application's name, unique in its bundle. Peers, managers, `nom ps` and the log use it.
+        name: Name, Name::EXPECTED, "required";
+        /// What it runs: a cargo package or binary of the workspace, or, if it contains a `/`, the path of
+        /// an ELF file (static PIE for x86-64), relative to the manifest that says so.
+        program: Text, "a package name, or a path with a `/`", "required";
+        /// Strings that the application reads as its arguments. Its name is not one of them.
+        arguments: Vec<Text>, "a list of strings without zero bytes", "`[]`";
+        /// Environment variables. Variables of inherited files stay unless set anew here.
+        environment: BTreeMap<Variable, Text>, "a table of strings", "`{}`";
+        /// Most cores that it may hold at a time.
+        cores: Cores, Cores::EXPECTED, "64: all";
+        /// Most memory that it may hold: program, stack, page tables and all that it is granted.
+        memory: Size, Size::EXPECTED, "64 TiB: all";
+        /// Size of its first stack.
+        stack: Size, Size::EXPECTED, "`\"64KiB\"`";
+        /// Its share of a core that others want too: twice the weight, twice the time.
+        weight: Weight, Weight::EXPECTED, "`100`";
+        /// Whether it is started at boot. Otherwise an application that manages it starts it.
+        autostart: bool, "`true` or `false`", "`true`";
+        /// Whether the machine ends, with its status, when it ends, though others may still run.
+        essential: bool, "`true` or `false`", "`false`";
+        /// PCI devices that it may acquire, see below.
+        devices: Vec<RawDevice>, "a list of tables", "`[]`";
+        /// Channels to other applications of the bundle, see below.
+        peers: Vec<RawPeer>, "a list of tables", "`[]`";
+        /// Applications of the bundle that it may start and end.
+        manages: Vec<Spanned<Name>>, "a list of names", "`[]`";
+        /// Ports of the host that `nom run` forwards to the machine.
+        ports: Vec<Port>, "a list of strings `[ADDRESS:]HOST:GUEST[/udp]`", "`[]`";
+        /// Manifests, relative to this one, whose fields hold where this one says nothing. A later one of
+        /// the list goes before an earlier one.
+        inherit: Vec<Spanned<PathBuf>>, "a list of paths", "`[]`";
+        /// Only in an entry of a bundle: the application's manifest, which the entry's other fields override.
+        file: PathBuf, "a path relative to the bundle's file", "none";
+    }
+}
+
+fields! {
+    /// An entry of `devices`. What is not given matches every device.
+    RawDevice {
+        /// Kind of device: a name or a PCI class code. `"entropy"` is the virtio entropy device.
+        class: Class, Class::EXPECTED, "any";
+        /// PCI vendor.
+        vendor: PciId, PciId::EXPECTED, "any";
+        /// PCI device.
+        device: PciId, PciId::EXPECTED, "any";
+    }
+}
+
+fields! {
+    /// An entry of `peers`. The application that lists the peer is end 0 of the channel, the peer end 1.
+    RawPeer {
+        /// Name of the other application. It does not list the channel itself.
+        name: Name, Name::EXPECTED, "required";
+        /// Size of the shared memory.
+        bytes: ChannelSize, ChannelSize::EXPECTED, "`\"64KiB\"`";
+    }
+}
