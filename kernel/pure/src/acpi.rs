@@ -102,7 +102,266 @@ impl Tables {
     /// Reads the tables that the root pointer at `rsdp` leads to. Nothing at or above `memory_end`, where
     /// `memory` may not reach, is touched. `rsdp` 0 means that firmware left none.
     pub fn read(memory: &impl PhysicalMemory, rsdp: u64, memory_end: u64) -> Tables {
-        let _ = (memory, rsdp, memory_end);
-        unimplemented!()
+        let mut tables = Tables::none();
+        let Some((root, entry_bytes)) = root_table(memory, rsdp, memory_end) else {
+            return tables;
+        };
+        for offset in (HEADER_BYTES..root.length).step_by(entry_bytes as usize) {
+            let address = if entry_bytes == 8 {
+                root.u64(offset)
+            } else {
+                root.u32(offset).map(u64::from)
+            };
+            if let Some(table) = address.and_then(|at| Table::open(memory, at, memory_end)) {
+                tables.add(&table);
+            }
+        }
+        tables
     }
+
+    fn add<M: PhysicalMemory>(&mut self, table: &Table<M>) {
+        match &table.signature {
+            b"APIC" => self.add_processors(table),
+            b"MCFG" => self.ecam = ecam(table).or(self.ecam),
+            b"HPET" => {
+                self.hpet = generic_address(table, 40)
+                    .filter(|it| it.0 == MEMORY)
+                    .map(|it| it.1)
+            }
+            b"DMAR" => self.add_remapping_units(table),
+            b"VIOT" => self.viot = viot(table),
+            b"FACP" => {
+                self.pm1a_control = table.u32(64).and_then(|port| port.try_into().ok()).unwrap_or(0);
+                self.reset = reset(table);
+            }
+            _ => {}
+        }
+    }
+
+    /// Multiple APIC description table (5.2.12).
+    fn add_processors<M: PhysicalMemory>(&mut self, table: &Table<M>) {
+        const LOCAL_APIC: u64 = 0;
+        const LOCAL_APIC_ADDRESS: u64 = 5;
+        const LOCAL_X2APIC: u64 = 9;
+        const ENABLED: u32 = 1;
+        self.local_apic = table.u32(36).map_or(self.local_apic, u64::from);
+        for (at, kind) in table.structures(44, Width::Bytes) {
+            let (id, flags) = match kind {
+                LOCAL_APIC => (table.u8(at + 3).map(u32::from), table.u32(at + 4)),
+                LOCAL_X2APIC => (table.u32(at + 4), table.u32(at + 8)),
+                LOCAL_APIC_ADDRESS => {
+                    self.local_apic = table.u64(at + 4).unwrap_or(self.local_apic);
+                    continue;
+                }
+                _ => continue,
+            };
+            if let (Some(id), true) = (id, flags.is_some_and(|flags| flags & ENABLED != 0))
+                && !self.processors.contains(&id)
+            {
+                self.processors.push(id);
+            }
+        }
+    }
+
+    /// DMA remapping reporting (Intel VT-d specification 3.3, chapter 8).
+    fn add_remapping_units<M: PhysicalMemory>(&mut self, table: &Table<M>) {
+        const UNIT: u64 = 0;
+        for (at, kind) in table.structures(48, Width::Words) {
+            if let (UNIT, Some(0), Some(base)) = (kind, table.u16(at + 6), table.u64(at + 8)) {
+                self.remapping_units.push(base);
+            }
+        }
+    }
+}
+
+/// Bytes of the header of every table.
+const HEADER_BYTES: u64 = 36;
+/// No table is larger: a length beyond is garbage.
+const TABLE_BYTES_MAX: u64 = 1 << 20;
+/// Address space identifiers of generic addresses (5.2.3.2).
+const MEMORY: u8 = 0;
+/// See [`MEMORY`].
+const IO: u8 = 1;
+
+/// A table whose checksum is right. Reads beyond its length give `None`.
+struct Table<'m, M> {
+    memory: &'m M,
+    address: u64,
+    length: u64,
+    signature: [u8; 4],
+}
+
+/// How wide type and length of the structures in a table are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Width {
+    Bytes,
+    Words,
+    /// One byte of type, one that is reserved, and a word of length.
+    ByteAndWord,
+}
+
+impl<'m, M: PhysicalMemory> Table<'m, M> {
+    fn open(memory: &'m M, address: u64, memory_end: u64) -> Option<Table<'m, M>> {
+        let mut table = Table {
+            memory,
+            address,
+            length: HEADER_BYTES,
+            signature: [0; 4],
+        };
+        table.is_within(memory_end).then_some(())?;
+        table.signature = table.bytes(0)?;
+        let length = u64::from(table.u32(4)?);
+        table.length = Some(length).filter(|length| (HEADER_BYTES..=TABLE_BYTES_MAX).contains(length))?;
+        (table.is_within(memory_end) && table.sum(table.length) == 0).then_some(table)
+    }
+
+    fn is_within(&self, memory_end: u64) -> bool {
+        self.address
+            .checked_add(self.length)
+            .is_some_and(|end| end <= memory_end)
+    }
+
+    /// Sum of the first `length` bytes: 0 if they are whole.
+    fn sum(&self, length: u64) -> u8 {
+        (0..length).fold(0_u8, |sum, offset| sum.wrapping_add(self.u8(offset).unwrap_or(0)))
+    }
+
+    fn bytes<const N: usize>(&self, offset: u64) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        (offset.checked_add(N as u64)? <= self.length).then_some(())?;
+        self.memory.read_bytes(self.address + offset, &mut bytes);
+        Some(bytes)
+    }
+
+    fn u8(&self, offset: u64) -> Option<u8> {
+        self.bytes(offset).map(u8::from_le_bytes)
+    }
+
+    fn u16(&self, offset: u64) -> Option<u16> {
+        self.bytes(offset).map(u16::from_le_bytes)
+    }
+
+    fn u32(&self, offset: u64) -> Option<u32> {
+        self.bytes(offset).map(u32::from_le_bytes)
+    }
+
+    fn u64(&self, offset: u64) -> Option<u64> {
+        self.bytes(offset).map(u64::from_le_bytes)
+    }
+
+    /// Offset and type of each of the structures from `start` on, each of which says its own length.
+    fn structures(&self, start: u64, width: Width) -> impl Iterator<Item = (u64, u64)> {
+        let mut next = start;
+        let byte = |at| self.u8(at).map(u64::from);
+        let word = |at| self.u16(at).map(u64::from);
+        core::iter::from_fn(move || {
+            let at = next;
+            let (kind, length, header) = match width {
+                Width::Bytes => (byte(at)?, byte(at + 1)?, 2),
+                Width::Words => (word(at)?, word(at + 2)?, 4),
+                Width::ByteAndWord => (byte(at)?, word(at + 2)?, 4),
+            };
+            next = Some(at + length).filter(|_| length >= header)?;
+            Some((at, kind))
+        })
+    }
+}
+
+/// The extended root table, else the old one, and the bytes of its entries (5.2.5.3).
+fn root_table<M: PhysicalMemory>(memory: &M, rsdp: u64, memory_end: u64) -> Option<(Table<'_, M>, u64)> {
+    const LENGTH: u64 = 36;
+    /// The part that the first version had, with a checksum of its own.
+    const OLD_LENGTH: u64 = 20;
+    let pointer = Table {
+        memory,
+        address: rsdp,
+        length: LENGTH,
+        signature: [0; 4],
+    };
+    if rsdp == 0 || !pointer.is_within(memory_end) || pointer.bytes(0)? != *b"RSD PTR " {
+        return None;
+    }
+    let open = |address| Table::open(memory, address, memory_end);
+    if pointer.u8(15)? >= 2
+        && pointer.sum(LENGTH) == 0
+        && let Some(table) = open(pointer.u64(24)?).filter(|table| table.signature == *b"XSDT")
+    {
+        return Some((table, 8));
+    }
+    if pointer.sum(OLD_LENGTH) != 0 {
+        return None;
+    }
+    let table = open(u64::from(pointer.u32(16)?)).filter(|table| table.signature == *b"RSDT")?;
+    Some((table, 4))
+}
+
+/// Address space and address of a generic address, if it is not null.
+fn generic_address<M: PhysicalMemory>(table: &Table<M>, offset: u64) -> Option<(u8, u64)> {
+    let (space, address) = (table.u8(offset)?, table.u64(offset + 4)?);
+    (address != 0).then_some((space, address))
+}
+
+/// Configuration space of segment 0 (PCI Firmware Specification 3.3, 4.1.2).
+fn ecam<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
+    const ENTRY_BYTES: usize = 16;
+    (44..table.length).step_by(ENTRY_BYTES).find_map(|at| {
+        let ecam = Ecam {
+            base: table.u64(at)?,
+            first_bus: table.u8(at + 10)?,
+            last_bus: table.u8(at + 11)?,
+        };
+        let reaches = ecam.base != 0 && ecam.base % (1 << 20) == 0 && ecam.base < 1 << 48;
+        (reaches && table.u16(at + 8)? == 0 && ecam.first_bus <= ecam.last_bus).then_some(ecam)
+    })
+}
+
+/// The reset register, if the FADT says that it has one (5.2.9).
+fn reset<M: PhysicalMemory>(table: &Table<M>) -> Option<Reset> {
+    const HAS_RESET: u32 = 1 << 10;
+    if table.u32(112)? & HAS_RESET == 0 {
+        return None;
+    }
+    let register = match generic_address(table, 116)? {
+        (MEMORY, address) => ResetRegister::Memory(address),
+        (IO, port) => ResetRegister::Port(port.try_into().ok()?),
+        _ => return None,
+    };
+    Some(Reset {
+        register,
+        value: table.u8(128)?,
+    })
+}
+
+/// The first virtio-iommu on PCI and the ranges it translates (virtual I/O translation table, 5.2.33).
+fn viot<M: PhysicalMemory>(table: &Table<M>) -> Option<Viot> {
+    const PCI_RANGE: u64 = 1;
+    const VIRTIO_PCI: u64 = 3;
+    let (count, start) = (usize::from(table.u16(36)?), u64::from(table.u16(38)?));
+    let nodes = || table.structures(start, Width::ByteAndWord).take(count);
+    let (unit, _) = nodes().find(|(at, kind)| *kind == VIRTIO_PCI && table.u16(at + 4) == Some(0))?;
+    let mut viot = Viot {
+        iommu: table.u16(unit + 6)?,
+        ranges: List::new(EndpointRange {
+            first: 0,
+            last: 0,
+            endpoint: 0,
+        }),
+    };
+    for (at, _) in nodes().filter(|(_, kind)| *kind == PCI_RANGE) {
+        let is_ours = table.u16(at + 8)? == 0 && u64::from(table.u16(at + 16)?) == unit;
+        let range = EndpointRange {
+            first: table.u16(at + 12)?,
+            last: table.u16(at + 14)?,
+            endpoint: table.u32(at + 4)?,
+        };
+        let count = range.last.checked_sub(range.first).map(u32::from);
+        if is_ours
+            && count
+                .and_then(|count| range.endpoint.checked_add(count))
+                .is_some()
+        {
+            viot.ranges.push(range);
+        }
+    }
+    Some(viot)
 }

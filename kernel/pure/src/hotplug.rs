@@ -1,19 +1,24 @@
 //! Native PCI Express hot-plug: devices that come and go behind ports.
 //!
-//! Source: PCI Express Base Specification 5.0, section 6.7 and 7.5.3.9 to 7.5.3.11.
+//! The driver looks at levels (is a device present, is the button pressed) whenever it is called, so that
+//! no event is lost however interrupts are merged. Source: PCI Express Base Specification 5.0, sections
+//! 6.7 and 7.5.3.9 to 7.5.3.11.
 //!
 //! ```text
-//!            presence            settled, enumerated             attention button
-//!  Empty ---------------> Settling ----------------> Occupied --------------------> Leaving
-//!    ^                                     [Arrived]     |      [RemovalRequested]     |
-//!    |                        presence lost              |                             | eject
-//!    +---------------------------------------------------+----------- Off <------------+
-//!                                 [Left]
+//!             presence: power on           settled: enumerate [Arrived]
+//!   Empty ------------------------> Settling -----------------------> Occupied
+//!     ^                                                               |      | button
+//!     |                                            presence lost      |      | [RemovalRequested]
+//!     |                                              [Left]           v      v
+//!     +---------------------------- Vacated <----------------------- Empty  Leaving
+//!       presence lost (or button)            all ejected: power off [Left]  |
+//!                                         <---------------------------------+
 //! ```
 
+use crate::bars::Window;
 use crate::machine::Registers;
 use crate::msix::Message;
-use crate::pci::Pci;
+use crate::pci::{Bus, Config, Pci, Port};
 
 /// What happened behind a port. `devices` has one bit for each index on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +28,15 @@ pub enum Event {
         /// Indices on the board.
         devices: u64,
     },
-    /// Somebody wants to take these devices out: tell their owners, release them, then call
-    /// [`Pci::eject`].
+    /// Somebody wants to take these devices out: tell their owners, release them, then [`Pci::eject`]
+    /// each.
     RemovalRequested {
         /// Indices on the board.
         devices: u64,
     },
-    /// These devices are gone; their entries are free already. Their owners lose them now, if they have
-    /// not let go before.
+    /// These devices are gone. Their entries stay, so that they can be taken from their owners and
+    /// detached from their domains, until [`Pci::forget`], which comes before the next
+    /// [`Pci::next_event`].
     Left {
         /// Indices on the board.
         devices: u64,
@@ -41,57 +47,297 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     state: State,
-    since_ns: u64,
+    /// Board time at which a device that is settling is ready, in nanoseconds.
+    ready_ns: u64,
+    /// Devices that are still to be ejected, one bit for each index on the board.
+    leaving: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing can be plugged here.
+    /// Nothing can be plugged in or out.
     Fixed,
+    /// No device is present.
     Empty,
+    /// Power is on; the device is not ready to be configured.
     Settling,
+    /// The devices are on the board.
     Occupied,
+    /// Removal was requested and not every device is ejected.
     Leaving,
-    Off,
+    /// Power was switched off; that the devices left is still to be reported.
+    Unpowered,
+    /// Power is off, and the device may still be physically present.
+    Vacated,
+}
+
+/// Wait between power and configuration, in nanoseconds (6.6.1: 100 ms after the link is up).
+const SETTLE_NS: u64 = 100_000_000;
+
+/// Offsets in the PCI Express capability (7.5.3).
+mod offset {
+    pub const FLAGS: u16 = 0x02;
+    pub const SLOT_CAPABILITIES: u16 = 0x14;
+    pub const SLOT_CONTROL: u16 = 0x18;
+    pub const SLOT_STATUS: u16 = 0x1a;
+}
+
+/// Slot control.
+mod control {
+    pub const BUTTON_ENABLE: u16 = 1 << 0;
+    pub const PRESENCE_ENABLE: u16 = 1 << 3;
+    pub const INTERRUPT_ENABLE: u16 = 1 << 5;
+    pub const INDICATOR: u16 = 3 << 8;
+    pub const INDICATOR_ON: u16 = 1 << 8;
+    pub const INDICATOR_OFF: u16 = 3 << 8;
+    pub const POWER_OFF: u16 = 1 << 10;
+}
+
+/// Slot status.
+mod status {
+    pub const BUTTON: u16 = 1 << 0;
+    pub const PRESENCE_CHANGED: u16 = 1 << 3;
+    pub const PRESENT: u16 = 1 << 6;
+    /// Bits that are cleared by writing ones: all events.
+    pub const EVENTS: u16 = 0x011f;
+}
+
+/// What a port's slot says.
+#[derive(Clone, Copy)]
+struct Status(u16);
+
+impl Status {
+    fn has(self, bits: u16) -> bool {
+        self.0 & bits != 0
+    }
 }
 
 impl Slot {
-    /// No slot.
+    /// No slot, or one where nothing comes or goes.
     pub const FIXED: Slot = Slot {
         state: State::Fixed,
-        since_ns: 0,
+        ready_ns: 0,
+        leaving: 0,
     };
+
+    /// Whether nothing can be plugged in or out.
+    pub fn is_fixed(&self) -> bool {
+        self.state == State::Fixed
+    }
+
+    /// The slot of a port whose PCI Express capability is at `express`.
+    pub(crate) fn of_port<R: Registers>(config: &mut Config<R>, express: u16) -> Slot {
+        const HAS_SLOT: u16 = 1 << 8;
+        const HOT_PLUG: u32 = 1 << 6;
+        let can_hot_plug = express != 0
+            && config.read16(express + offset::FLAGS) & HAS_SLOT != 0
+            && config.read32(express + offset::SLOT_CAPABILITIES) & HOT_PLUG != 0;
+        if !can_hot_plug {
+            return Slot::FIXED;
+        }
+        let present = config.read16(express + offset::SLOT_STATUS) & status::PRESENT != 0;
+        Slot {
+            state: if present { State::Occupied } else { State::Empty },
+            ..Slot::FIXED
+        }
+    }
+}
+
+/// A port's slot registers.
+struct SlotRegisters<'c, 'r, R> {
+    config: &'c mut Config<'r, R>,
+    express: u16,
+}
+
+impl<R: Registers> SlotRegisters<'_, '_, R> {
+    /// Reads the status and clears the events in `clear` that it shows. Only those that were read as set
+    /// are cleared: another would be lost.
+    fn take_status(&mut self, clear: u16) -> Status {
+        let at = self.express + offset::SLOT_STATUS;
+        let status = self.config.read16(at);
+        self.config.write16(at, status & clear);
+        Status(status)
+    }
+
+    fn set_power(&mut self, on: bool) {
+        let at = self.express + offset::SLOT_CONTROL;
+        let others = self.config.read16(at) & !(control::POWER_OFF | control::INDICATOR);
+        let power = if on {
+            control::INDICATOR_ON
+        } else {
+            control::INDICATOR_OFF | control::POWER_OFF
+        };
+        self.config.write16(at, others | power);
+    }
+
+    fn enable_interrupts(&mut self) {
+        let at = self.express + offset::SLOT_CONTROL;
+        let enable = control::BUTTON_ENABLE | control::PRESENCE_ENABLE | control::INTERRUPT_ENABLE;
+        let before = self.config.read16(at);
+        self.config.write16(at, before | enable);
+    }
 }
 
 impl Pci {
-    /// Whether any port can see devices come and go.
+    /// Whether devices can come and go behind any port.
     pub fn has_slots(&self) -> bool {
-        unimplemented!()
+        self.ports.iter().any(|port| !port.slot.is_fixed())
     }
 
     /// Makes every port with a slot send `message` when something happens there. Call
-    /// [`Pci::next_event`] afterwards, and at each such interrupt.
+    /// [`Pci::next_event`] afterwards, and at each such interrupt, until it returns `None`.
     pub fn enable_hotplug(&mut self, registers: &mut impl Registers, message: Message) {
-        let _ = (registers, message);
-        unimplemented!()
+        for port in self.ports.iter().filter(|port| !port.slot.is_fixed()) {
+            let express = port.function.express;
+            let config = &mut self.ecam.config(registers, port.function.address);
+            // The port's interrupt message number (7.5.3.2).
+            let number = config.read16(express + offset::FLAGS) >> 9 & 0x1f;
+            port.function.signal_by(config, number, message);
+            let slot = &mut SlotRegisters { config, express };
+            // Devices that were there at power-on may show as changes.
+            slot.take_status(status::EVENTS & !status::BUTTON);
+            slot.enable_interrupts();
+        }
     }
 
     /// The next thing that happened behind any port; call again until `None`, at each interrupt and when
     /// [`Pci::deadline_ns`] has passed.
     pub fn next_event(&mut self, registers: &mut impl Registers) -> Option<Event> {
-        let _ = registers;
-        unimplemented!()
+        (0..self.ports.len()).find_map(|index| self.step(registers, index))
     }
 
     /// Board time at which [`Pci::next_event`] must be called though no interrupt came; all ones: never.
     pub fn deadline_ns(&self) -> u64 {
-        unimplemented!()
+        let settling = self
+            .ports
+            .iter()
+            .filter(|port| port.slot.state == State::Settling);
+        settling.map(|port| port.slot.ready_ns).min().unwrap_or(u64::MAX)
     }
 
-    /// Lets a device go whose removal was requested: switches off the power of its slot, once all
-    /// functions behind the port are ejected. Does nothing if no removal was requested.
+    /// Lets a device go whose removal was requested: switches off the power of its slot once every device
+    /// behind the port is ejected. Does nothing if no removal was requested, so that it may follow every
+    /// release. Afterwards call [`Pci::next_event`].
     pub fn eject(&mut self, registers: &mut impl Registers, index: usize) {
-        let _ = (registers, index);
-        unimplemented!()
+        let mask = 1_u64.checked_shl(index as u32).unwrap_or(0);
+        let is_leaving =
+            |port: &&mut Port| port.slot.state == State::Leaving && port.slot.leaving & mask != 0;
+        let Some(port) = self.ports.iter_mut().find(is_leaving) else {
+            return;
+        };
+        port.slot.leaving &= !mask;
+        if port.slot.leaving == 0 {
+            let config = &mut self.ecam.config(registers, port.function.address);
+            SlotRegisters {
+                config,
+                express: port.function.express,
+            }
+            .set_power(false);
+            port.slot.state = State::Unpowered;
+        }
+    }
+
+    /// Moves one port's slot as far as it goes without saying anything, or to the next event.
+    fn step(&mut self, registers: &mut impl Registers, index: usize) -> Option<Event> {
+        let mut port = self.ports[index];
+        let mut event = None;
+        while event.is_none() && !port.slot.is_fixed() {
+            let before = port.slot.state;
+            event = self.advance(registers, &mut port);
+            if port.slot.state == before {
+                break;
+            }
+        }
+        self.ports[index] = port;
+        event
+    }
+
+    /// One transition of the diagram above, if one is due.
+    fn advance(&mut self, registers: &mut impl Registers, port: &mut Port) -> Option<Event> {
+        let express = port.function.express;
+        let config = &mut self.ecam.config(registers, port.function.address);
+        let slot = &mut SlotRegisters { config, express };
+        let status = slot.take_status(match port.slot.state {
+            // A press of the button while a device settles waits until it has.
+            State::Settling => status::EVENTS & !status::BUTTON,
+            // What comes after the power went off belongs to the next device.
+            State::Unpowered => 0,
+            _ => status::EVENTS,
+        });
+        let present = status.has(status::PRESENT);
+        match port.slot.state {
+            State::Fixed => None,
+            State::Empty if present => self.power_on(registers, port),
+            State::Settling if !present => {
+                slot.set_power(false);
+                port.slot.state = State::Empty;
+                None
+            }
+            State::Settling if slot.config.registers.now_ns() >= port.slot.ready_ns => {
+                self.arrive(registers, port)
+            }
+            State::Occupied | State::Leaving if !present || status.has(status::PRESENCE_CHANGED) => {
+                slot.set_power(false);
+                self.leave(port, State::Empty)
+            }
+            State::Occupied if status.has(status::BUTTON) => self.request_removal(registers, port),
+            State::Unpowered => self.leave(port, State::Vacated),
+            State::Vacated if !present => {
+                port.slot.state = State::Empty;
+                None
+            }
+            State::Vacated if status.has(status::BUTTON) => self.power_on(registers, port),
+            _ => None,
+        }
+    }
+
+    fn power_on(&self, registers: &mut impl Registers, port: &mut Port) -> Option<Event> {
+        port.slot.ready_ns = registers.now_ns() + SETTLE_NS;
+        port.slot.state = State::Settling;
+        let config = &mut self.ecam.config(registers, port.function.address);
+        SlotRegisters {
+            config,
+            express: port.function.express,
+        }
+        .set_power(true);
+        None
+    }
+
+    /// Puts the devices behind a port on the board.
+    fn arrive(&mut self, registers: &mut impl Registers, port: &mut Port) -> Option<Event> {
+        port.slot.state = State::Occupied;
+        if self.devices_behind(port) != 0 {
+            // It came while the buses were being enumerated, and is on the board already.
+            return None;
+        }
+        let mut window = Window::new(port.window.base, port.window.end);
+        self.scan_link(registers, Bus::link(port.secondary), &mut window);
+        let devices = self.devices_behind(port);
+        (devices != 0).then_some(Event::Arrived { devices })
+    }
+
+    /// Asks for the devices behind a port; one that never came to the board can go at once.
+    fn request_removal(&self, registers: &mut impl Registers, port: &mut Port) -> Option<Event> {
+        let devices = self.devices_behind(port);
+        port.slot.leaving = devices;
+        port.slot.state = State::Leaving;
+        if devices == 0 {
+            let config = &mut self.ecam.config(registers, port.function.address);
+            SlotRegisters {
+                config,
+                express: port.function.express,
+            }
+            .set_power(false);
+            port.slot.state = State::Unpowered;
+            return None;
+        }
+        Some(Event::RemovalRequested { devices })
+    }
+
+    fn leave(&self, port: &mut Port, next: State) -> Option<Event> {
+        let devices = self.devices_behind(port);
+        port.slot.leaving = 0;
+        port.slot.state = next;
+        (devices != 0).then_some(Event::Left { devices })
     }
 }

@@ -7,27 +7,28 @@
 #![forbid(unsafe_code)]
 
 pub mod acpi;
+pub mod applications;
 pub mod bars;
 pub mod bundle;
+mod channels;
 pub mod clock;
+pub mod contexts;
+pub mod cores;
+pub mod devices;
+pub mod events;
 pub mod frames;
 pub mod hotplug;
 pub mod iommu;
+pub mod kernel;
 pub mod list;
 pub mod machine;
 pub mod msix;
 pub mod paging;
 pub mod pci;
-pub mod space;
-pub mod symbols;
-pub mod wfq;
-pub mod applications;
-mod channels;
-pub mod contexts;
-pub mod cores;
-pub mod devices;
-pub mod events;
-pub mod kernel;
 mod publish;
 mod report;
+pub mod space;
+pub mod symbols;
 mod syscalls;
+mod virtio_pci;
+pub mod wfq;

@@ -174,8 +174,7 @@ impl Boot {
         let context_table = self.table(self.cores * applications, Context::default);
         let pci = &mut self.table(1, Pci::none)[0];
         if let Some(ecam) = self.firmware.ecam {
-            let (low, high) = (self.info.low_end(), self.info.high_end());
-            pci.enumerate(&mut self.memory, ecam, low, high);
+            pci.enumerate(&mut self.memory, ecam, self.info.low_end());
         }
         self.publish_clock(board);
         let mut frames = Frames::new(block_table, frame_table);

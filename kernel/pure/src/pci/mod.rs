@@ -1,32 +1,40 @@
-//! PCI Express: configuration space, enumeration, and the tables of functions and ports.
+//! PCI Express: the functions of the machine, the ports they stand behind, and their configuration.
 //!
-//! Configuration space is reached by the enhanced mechanism (ECAM) alone. Enumeration numbers the buses
-//! behind bridges where firmware did not, leaves every function switched off (no decoding, no DMA, no
-//! interrupts) with its base address registers assigned ([`crate::bars`]), and every bridge forwarding.
-//! Source: PCI Express Base Specification 5.0, chapter 7.
+//! Configuration space is reached by the enhanced mechanism (ECAM) alone. What firmware did is ignored:
+//! [`Pci::enumerate`] numbers the buses and places every register itself, so that machines with and
+//! without PCI firmware are the same afterwards. Functions are switched off (no decoding, no DMA, no
+//! interrupts) until an application acquires them. Source: PCI Express Base Specification 5.0, chapter 7.
 
-use crate::bars::{Aperture, Bar};
+mod config;
+mod enumerate;
+mod switch;
+
+use crate::bars::{Bar, Window};
 use crate::hotplug::Slot;
 use crate::list::List;
 use crate::machine::Registers;
+pub use config::Ecam;
+pub(crate) use config::{Config, capability, command, offset};
+pub(crate) use enumerate::Bus;
 use nom_abi::layout::DEVICES_MAX;
 
 /// Most bridges, root ports included, that are kept.
-pub const PORTS_MAX: usize = 64;
+pub const PORTS_MAX: usize = 32;
 
 /// Bus, device and function in one number: `bus << 8 | device << 3 | function`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address(pub u16);
 
-/// Where configuration space is: 4 KiB for each function, 1 MiB for each bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ecam {
-    /// Physical address of bus 0's part, though `first_bus` may be above 0.
-    pub base: u64,
-    /// First bus.
-    pub first_bus: u8,
-    /// Last bus, inclusive.
-    pub last_bus: u8,
+impl Address {
+    /// The address with these parts; `device` is below 32 and `function` below 8.
+    pub const fn new(bus: u8, device: u8, function: u8) -> Address {
+        Address((bus as u16) << 8 | (device as u16) << 3 | function as u16)
+    }
+
+    /// The bus.
+    pub const fn bus(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
 }
 
 /// An MSI-X table's place; see [`crate::msix`].
@@ -46,7 +54,7 @@ pub struct MsixTable {
     pub pending_offset: u32,
 }
 
-/// A function that is not a bridge. All zero (vendor 0) where there is none.
+/// A function. All zero (vendor 0) where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Where it is.
@@ -70,14 +78,14 @@ pub struct Function {
 pub struct Port {
     /// The bridge as a function: its own registers and MSI-X table.
     pub function: Function,
+    /// Whether it leads to one PCI Express device, as root ports and downstream switch ports do.
+    pub is_downstream: bool,
     /// Bus directly behind it.
     pub secondary: u8,
     /// Last bus behind it.
     pub subordinate: u8,
-    /// Addresses that it forwards: first byte.
-    pub window_base: u64,
-    /// Addresses that it forwards: end, exclusive; equal to `window_base` if none.
-    pub window_end: u64,
+    /// Addresses that it forwards.
+    pub window: Window,
     /// Its hot-plug slot, if devices can come and go behind it.
     pub slot: Slot,
 }
@@ -85,11 +93,10 @@ pub struct Port {
 /// The PCI functions of the machine.
 #[derive(Debug)]
 pub struct Pci {
-    pub(crate) ecam: Option<Ecam>,
-    pub(crate) aperture: Aperture,
+    pub(crate) ecam: Ecam,
     /// Functions that applications can own; the index is the board's.
     pub(crate) devices: [Function; DEVICES_MAX],
-    /// Bridges, in order of discovery: a port stands behind the port it hangs on.
+    /// Bridges, in order of discovery.
     pub(crate) ports: List<Port, PORTS_MAX>,
     /// The virtio-iommu, which is the kernel's own.
     pub(crate) remapper: Function,
@@ -103,15 +110,25 @@ impl Function {
         device: 0,
         class: 0,
         bars: [Bar::ABSENT; 6],
-        msix: MsixTable {
-            capability: 0,
-            count: 0,
-            table_bar: 0,
-            pending_bar: 0,
-            table_offset: 0,
-            pending_offset: 0,
-        },
+        msix: MsixTable::ABSENT,
         express: 0,
+    };
+
+    /// Whether every region of the function has its place: it must not decode addresses otherwise.
+    pub fn is_placed(&self) -> bool {
+        self.bars.iter().all(|bar| bar.bytes == 0 || bar.base != 0)
+    }
+}
+
+impl MsixTable {
+    /// No table.
+    pub const ABSENT: MsixTable = MsixTable {
+        capability: 0,
+        count: 0,
+        table_bar: 0,
+        pending_bar: 0,
+        table_offset: 0,
+        pending_offset: 0,
     };
 }
 
@@ -119,42 +136,32 @@ impl Port {
     /// No port.
     pub const ABSENT: Port = Port {
         function: Function::ABSENT,
+        is_downstream: false,
         secondary: 0,
         subordinate: 0,
-        window_base: 0,
-        window_end: 0,
+        window: Window::EMPTY,
         slot: Slot::FIXED,
     };
+
+    /// Whether `address` is on a bus behind this port.
+    pub fn leads_to(&self, address: Address) -> bool {
+        (self.secondary..=self.subordinate).contains(&address.bus())
+    }
 }
 
 impl Pci {
-    /// A machine without PCI.
+    /// A machine without PCI. All zero bytes, so that a static one takes no room in the image.
     pub const fn none() -> Pci {
         Pci {
-            ecam: None,
-            aperture: Aperture {
+            ecam: Ecam {
                 base: 0,
-                end: 0,
-                high: 0,
+                first_bus: 0,
+                last_bus: 0,
             },
             devices: [Function::ABSENT; DEVICES_MAX],
             ports: List::new(Port::ABSENT),
             remapper: Function::ABSENT,
         }
-    }
-
-    /// Finds every function, numbers buses, assigns base address registers, and switches every function
-    /// off. `low_memory_end` and `memory_end` are where RAM ends below and above 4 GiB: no register may
-    /// be placed in RAM.
-    pub fn enumerate(
-        &mut self,
-        registers: &mut impl Registers,
-        ecam: Ecam,
-        low_memory_end: u64,
-        memory_end: u64,
-    ) {
-        let _ = (registers, ecam, low_memory_end, memory_end);
-        unimplemented!()
     }
 
     /// The function with this index on the board.
@@ -182,31 +189,22 @@ impl Pci {
         Some(&self.remapper).filter(|function| function.vendor != 0)
     }
 
+    /// Forgets devices that have left ([`crate::hotplug::Event::Left`]); one bit for each index. Their
+    /// indices are free for devices that arrive from then on.
+    pub fn forget(&mut self, devices: u64) {
+        for (index, function) in self.devices.iter_mut().enumerate() {
+            if devices >> index & 1 != 0 {
+                *function = Function::ABSENT;
+            }
+        }
+    }
+
     /// Reads 4 bytes of a device's configuration space; `offset` is a multiple of 4 below 4096. All ones
-    /// if there is no such device.
+    /// if there is no such device or it has left.
     pub fn config_read(&self, registers: &mut impl Registers, index: usize, offset: u16) -> u32 {
-        let _ = (registers, index, offset);
-        unimplemented!()
-    }
-
-    /// Makes a device ready for a new owner: resets it, then lets it decode addresses, start DMA and
-    /// signal MSI-X, every vector masked. Attach it to its owner's domain *before*: from here on it can
-    /// reach memory. Returns false if the function does not answer (it has left, or is still resetting).
-    pub fn switch_on(&self, registers: &mut impl Registers, index: usize) -> bool {
-        let _ = (registers, index);
-        unimplemented!()
-    }
-
-    /// Quiesces a device: no DMA, no interrupts, reset, no decoding. When this returns it writes no memory.
-    pub fn switch_off(&self, registers: &mut impl Registers, index: usize) {
-        let _ = (registers, index);
-        unimplemented!()
-    }
-
-    /// Whether a remapping unit really confines this device. A virtio device without the feature
-    /// `VIRTIO_F_ACCESS_PLATFORM` (QEMU: `iommu_platform=on`) reaches all memory whatever the unit says.
-    pub fn is_confinable(&self, registers: &mut impl Registers, index: usize) -> bool {
-        let _ = (registers, index);
-        unimplemented!()
+        match self.device(index) {
+            Some(function) => self.ecam.config(registers, function.address).read32(offset),
+            None => u32::MAX,
+        }
     }
 }
