@@ -2,7 +2,7 @@
  *
  * PVH (Xen "x86/HVM direct boot ABI"): 32-bit protected mode, flat segments, paging off, interrupts off,
  * EBX = physical address of the start info. We build just enough paging to run in the top 2 GiB: the first
- * GiB of physical memory identity-mapped and at KERNEL_IMAGE, with 2 MiB pages, writable. `paging.rs`
+ * GiB of physical memory identity-mapped, at DIRECT_MAP and at KERNEL_IMAGE, with 2 MiB pages, writable. `paging.rs`
  * replaces all of it; the processors started later pass through the identity half of it once.
  *
  * The first instruction reads the time-stamp counter: boot time counts from here.
@@ -38,6 +38,7 @@ pvh_entry:
     movl %eax, (boot_pointers_high - {kernel_image} + 510 * 8)
     movl $(boot_pointers_low - {kernel_image} + 3), %eax
     movl %eax, (boot_root - {kernel_image})
+    movl %eax, (boot_root - {kernel_image} + 256 * 8)
     movl $(boot_pointers_high - {kernel_image} + 3), %eax
     movl %eax, (boot_root - {kernel_image} + 511 * 8)
 
