@@ -96,7 +96,8 @@ impl<M: Machine> Kernel<'_, M> {
         let place = self.place(record);
         let tables = Owner::tables(application);
         let space = Space::new(&mut self.machine, &mut self.frames, tables, self.kernel_root)?;
-        self.applications[application] = Application { space: Some(space), cores: 0, image_base: place.image };
+        self.applications[application] =
+            Application { space: Some(space), cores: 0, image_base: place.image };
         let bundle = self.bundle;
         for segment in bundle.segments(record) {
             self.build_segment(application, place.image, &segment)?;
@@ -130,7 +131,14 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Maps frames that stay the kernel's.
-    fn show(&mut self, application: usize, address: u64, frame: u64, bytes: u64, protection: Protection) -> Result<()> {
+    fn show(
+        &mut self,
+        application: usize,
+        address: u64,
+        frame: u64,
+        bytes: u64,
+        protection: Protection,
+    ) -> Result<()> {
         let count = bytes.div_ceil(FRAME_BYTES);
         let mapping =
             Mapping { address, frame, size: PageSize::Small, count, protection, caching: Caching::WriteBack };
@@ -177,14 +185,25 @@ impl<M: Machine> Kernel<'_, M> {
             copied = (contents.len() as u64).next_multiple_of(FRAME_BYTES);
             self.show(application, address, frame, copied, protection)?;
         }
-        self.fill(application, address + copied, segment.memory_bytes - copied, protection, |machine, to, offset| {
-            let from = (copied + offset).min(contents.len() as u64) as usize;
-            let until = (from + FRAME_BYTES as usize).min(contents.len());
-            machine.write_bytes(to, &contents[from..until]);
-        })
+        self.fill(
+            application,
+            address + copied,
+            segment.memory_bytes - copied,
+            protection,
+            |machine, to, offset| {
+                let from = (copied + offset).min(contents.len() as u64) as usize;
+                let until = (from + FRAME_BYTES as usize).min(contents.len());
+                machine.write_bytes(to, &contents[from..until]);
+            },
+        )
     }
 
-    fn build_start_page(&mut self, application: usize, record: &ApplicationRecord, place: &Placement) -> Result<()> {
+    fn build_start_page(
+        &mut self,
+        application: usize,
+        record: &ApplicationRecord,
+        place: &Placement,
+    ) -> Result<()> {
         let arguments = self.bundle.run(record.arguments);
         let environment = self.bundle.run(record.environment);
         let header = size_of::<Start>() as u32;
@@ -225,7 +244,9 @@ impl<M: Machine> Kernel<'_, M> {
     fn build_shared(&mut self, application: usize, place: &Placement) -> Result<()> {
         self.show(application, place.board, self.board_frame, BOARD_BYTES as u64, Protection::Read)?;
         for (number, index) in (0..nom_abi::layout::CHANNELS_MAX).enumerate() {
-            let Some(channel) = self.channels_of(application).nth(index) else { break };
+            let Some(channel) = self.channels_of(application).nth(index) else {
+                break;
+            };
             let frame = self.channel_frames[channel.index];
             let address = place.channels + CHANNEL_STRIDE * number as u64;
             self.show(application, address, frame, channel.bytes, Protection::ReadWrite)?;
@@ -244,7 +265,12 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Makes an application hold a core and begin there. `rsi` becomes the core's number. Errors: OutOfMemory,
     /// OverMemoryCap.
-    pub(crate) fn begin_context(&mut self, core: usize, application: usize, mut registers: Registers) -> Result<()> {
+    pub(crate) fn begin_context(
+        &mut self,
+        core: usize,
+        application: usize,
+        mut registers: Registers,
+    ) -> Result<()> {
         if self.allowance(application)? == 0 {
             return Err(Error::OverMemoryCap);
         }
@@ -281,7 +307,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Ends an application: nobody runs it any more when this returns, and all it held is free.
     pub(crate) fn end_application(&mut self, application: usize, state: ApplicationState, status: u8) {
-        let Some(space) = self.applications[application].space else { return };
+        let Some(space) = self.applications[application].space else {
+            return;
+        };
         self.machine.leave_space(space.root());
         for core in 0..self.cores.len() {
             if self.applications[application].cores & 1 << core != 0 {
@@ -291,7 +319,9 @@ impl<M: Machine> Kernel<'_, M> {
         self.release_devices(application);
         self.free_memory(application);
         self.publish_application(application, state, status);
-        let Ok(record) = self.record(application) else { return };
+        let Ok(record) = self.record(application) else {
+            return;
+        };
         let name = crate::bundle::name(&record);
         let word = if state == ApplicationState::Exited { "exited" } else { "faulted" };
         self.machine.log(Level::Info, format_args!("{name} {word} with status {status}"));
@@ -321,7 +351,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn tell_peers(&mut self, application: usize) {
         for index in 0..nom_abi::layout::CHANNELS_MAX {
-            let Some(channel) = self.channels_of(application).nth(index) else { break };
+            let Some(channel) = self.channels_of(application).nth(index) else {
+                break;
+            };
             self.tell(channel.peer, Upcall::PeerChanged, |_| {});
         }
     }

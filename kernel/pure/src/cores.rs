@@ -231,7 +231,8 @@ impl<M: Machine> Kernel<'_, M> {
                 _ => None,
             }
         });
-        let platform = (core == 0).then(|| self.devices.deadline_ns()).filter(|deadline| *deadline != u64::MAX);
+        let platform =
+            (core == 0).then(|| self.devices.deadline_ns()).filter(|deadline| *deadline != u64::MAX);
         let deadline = waits.chain(turn).chain(platform).min();
         self.machine.set_timer(deadline);
     }

@@ -76,7 +76,9 @@ impl<'m> Devices<'m> {
 impl<M: Machine> Kernel<'_, M> {
     /// Has core 0 told of hot-plug events and of blocked DMA.
     pub(crate) fn start_platform_interrupts(&mut self) {
-        let Ok(apic_id) = u8::try_from(self.machine.apic_id(0)) else { return };
+        let Ok(apic_id) = u8::try_from(self.machine.apic_id(0)) else {
+            return;
+        };
         let message = Message::new(apic_id, PLATFORM_VECTOR);
         if self.devices.pci.has_slots() {
             self.devices.pci.enable_hotplug(&mut self.machine, message);
@@ -87,7 +89,8 @@ impl<M: Machine> Kernel<'_, M> {
 
     pub(crate) fn device_acquire(&mut self, application: usize, device: u64) -> Result<u64> {
         let (index, function) = self.devices.function(device)?;
-        let (address, vendor, id, class) = (function.address, function.vendor, function.device, function.class);
+        let (address, vendor, id, class) =
+            (function.address, function.vendor, function.device, function.class);
         let record = self.record(application)?;
         let permitted = self.bundle.devices(&record).any(|selector| {
             (selector.vendor == 0xffff || selector.vendor == vendor)
@@ -207,7 +210,9 @@ impl<M: Machine> Kernel<'_, M> {
     /// Takes the registers out of the owner's address space, wherever they still are in it.
     fn unmap_registers(&mut self, index: usize, application: usize) {
         let ranges = core::mem::replace(&mut self.devices.holdings[index].ranges, List::new((0, 0)));
-        let Some(space) = self.applications[application].space else { return };
+        let Some(space) = self.applications[application].space else {
+            return;
+        };
         let tables = Owner::tables(application);
         for (start, length) in ranges.iter().copied() {
             for page in (start..start + length).step_by(FRAME_BYTES as usize) {
@@ -259,7 +264,8 @@ impl<M: Machine> Kernel<'_, M> {
         if !offset.is_multiple_of(4) {
             return Err(Error::Misaligned);
         }
-        let offset = u16::try_from(offset).ok().filter(|offset| *offset < 4096).ok_or(Error::InvalidArgument)?;
+        let offset =
+            u16::try_from(offset).ok().filter(|offset| *offset < 4096).ok_or(Error::InvalidArgument)?;
         Ok(self.devices.pci.config_read(&mut self.machine, index, offset).into())
     }
 
@@ -278,7 +284,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let apic_id = u8::try_from(self.machine.apic_id(core)).map_err(|_| Error::NoSuchInterrupt)?;
         let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16 };
-        let same = |slot: &Option<Binding>| slot.is_some_and(|b| b.device == binding.device && b.entry == binding.entry);
+        let same = |slot: &Option<Binding>| {
+            slot.is_some_and(|b| b.device == binding.device && b.entry == binding.entry)
+        };
         let slots = &self.cores[core].vectors;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
@@ -291,13 +299,19 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(0)
     }
 
-    pub(crate) fn interrupt_mask(&mut self, application: usize, [device, entry, masked]: [u64; 3]) -> Result<u64> {
+    pub(crate) fn interrupt_mask(
+        &mut self,
+        application: usize,
+        [device, entry, masked]: [u64; 3],
+    ) -> Result<u64> {
         let (index, function) = self.devices.owned(application, device)?;
         if masked > 1 {
             return Err(Error::InvalidArgument);
         }
         let bound = |slot: &Option<Binding>| {
-            slot.is_some_and(|binding| usize::from(binding.device) == index && u64::from(binding.entry) == entry)
+            slot.is_some_and(|binding| {
+                usize::from(binding.device) == index && u64::from(binding.entry) == entry
+            })
         };
         if !function.has_vector(entry) || !self.cores.iter().any(|core| core.vectors.iter().any(bound)) {
             return Err(Error::NoSuchInterrupt);
@@ -313,7 +327,9 @@ impl<M: Machine> Kernel<'_, M> {
             return self.poll_platform();
         }
         let slot = usize::from(vector.wrapping_sub(FIRST_DEVICE_VECTOR));
-        let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else { return };
+        let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else {
+            return;
+        };
         if let Some(owner) = self.devices.owner(binding.device.into()) {
             self.tell_on(core, owner, Upcall::Interrupt, |events| events.interrupts |= 1 << binding.bit);
         }

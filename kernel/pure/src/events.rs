@@ -83,7 +83,13 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(true)
     }
 
-    pub(crate) fn upcall_register(&mut self, core: usize, app: usize, entry: u64, stack_top: u64) -> Result<u64> {
+    pub(crate) fn upcall_register(
+        &mut self,
+        core: usize,
+        app: usize,
+        entry: u64,
+        stack_top: u64,
+    ) -> Result<u64> {
         if entry != 0 {
             check_code(entry)?;
             check_stack(stack_top)?;
@@ -141,7 +147,12 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Tells an application, on the first core that it holds.
-    pub(crate) fn tell(&mut self, application: usize, upcall: Upcall, change: impl FnOnce(&mut nom_abi::Events)) {
+    pub(crate) fn tell(
+        &mut self,
+        application: usize,
+        upcall: Upcall,
+        change: impl FnOnce(&mut nom_abi::Events),
+    ) {
         if let Some(core) = self.applications[application].first_core() {
             self.tell_on(core, application, upcall, change);
         }

@@ -128,7 +128,9 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub fn start_applications(&mut self) {
         let autostart = nom_abi::image::flag::AUTOSTART;
         let bundle = self.bundle;
-        for (index, record) in bundle.applications().enumerate().filter(|(_, record)| record.flags & autostart != 0) {
+        for (index, record) in
+            bundle.applications().enumerate().filter(|(_, record)| record.flags & autostart != 0)
+        {
             if let Err(error) = self.start(index) {
                 let name = crate::bundle::name(&record);
                 self.machine.log(Level::Error, format_args!("{name} cannot start: {}", error.name()));

@@ -32,7 +32,9 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn publish_manifest(&mut self, application: usize) {
-        let Ok(record) = self.record(application) else { return };
+        let Ok(record) = self.record(application) else {
+            return;
+        };
         let entry = &self.board.applications[application];
         entry.sequence.write(|| {
             for (word, bytes) in entry.name.iter().zip(record.name.as_chunks::<8>().0) {

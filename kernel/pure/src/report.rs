@@ -52,15 +52,35 @@ impl fmt::Display for Fault {
 
 impl<M: Machine> Kernel<'_, M> {
     /// Writes the report of a fault that ends an application.
-    pub(crate) fn report_fault(&mut self, application: usize, core: usize, registers: &Registers, fault: &Fault) {
-        let Ok(record) = self.record(application) else { return };
+    pub(crate) fn report_fault(
+        &mut self,
+        application: usize,
+        core: usize,
+        registers: &Registers,
+        fault: &Fault,
+    ) {
+        let Ok(record) = self.record(application) else {
+            return;
+        };
         let name = crate::bundle::name(&record);
         self.error(format_args!("{name} faulted on core {core}: {fault}"));
         let r = registers;
-        self.error(format_args!("  rip {:016x}  rsp {:016x}  rbp {:016x}  flags {:x}", r.rip, r.rsp, r.rbp, r.rflags));
-        self.error(format_args!("  rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}", r.rax, r.rbx, r.rcx, r.rdx));
-        self.error(format_args!("  rsi {:016x}  rdi {:016x}  r8  {:016x}  r9  {:016x}", r.rsi, r.rdi, r.r8, r.r9));
-        self.error(format_args!("  r10 {:016x}  r11 {:016x}  r12 {:016x}  r13 {:016x}", r.r10, r.r11, r.r12, r.r13));
+        self.error(format_args!(
+            "  rip {:016x}  rsp {:016x}  rbp {:016x}  flags {:x}",
+            r.rip, r.rsp, r.rbp, r.rflags
+        ));
+        self.error(format_args!(
+            "  rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}",
+            r.rax, r.rbx, r.rcx, r.rdx
+        ));
+        self.error(format_args!(
+            "  rsi {:016x}  rdi {:016x}  r8  {:016x}  r9  {:016x}",
+            r.rsi, r.rdi, r.r8, r.r9
+        ));
+        self.error(format_args!(
+            "  r10 {:016x}  r11 {:016x}  r12 {:016x}  r13 {:016x}",
+            r.r10, r.r11, r.r12, r.r13
+        ));
         self.error(format_args!("  r14 {:016x}  r15 {:016x}", r.r14, r.r15));
         self.backtrace(application, registers);
     }
@@ -71,7 +91,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Follows frame pointers through the application's own memory, which may hold anything.
     fn backtrace(&mut self, application: usize, registers: &Registers) {
-        let Some(space) = self.applications[application].space else { return };
+        let Some(space) = self.applications[application].space else {
+            return;
+        };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
             self.print_call(application, depth, address);
@@ -79,7 +101,8 @@ impl<M: Machine> Kernel<'_, M> {
             if !frame.is_multiple_of(8) || space.read_user(&self.machine, frame, &mut words).is_err() {
                 return;
             }
-            let [next, caller] = [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+            let [next, caller] =
+                [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
             if caller == 0 || next != 0 && next <= frame {
                 return;
             }
@@ -89,10 +112,14 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn print_call(&mut self, application: usize, depth: usize, address: u64) {
         let base = self.applications[application].image_base;
-        let Ok(record) = self.record(application) else { return };
+        let Ok(record) = self.record(application) else {
+            return;
+        };
         let table = self.bundle.run(record.symbols);
         match symbols::lookup(table, address.wrapping_sub(base)) {
-            Some(place) => self.error(format_args!("  #{depth} {address:#x} {}+{:#x}", place.name, place.offset)),
+            Some(place) => {
+                self.error(format_args!("  #{depth} {address:#x} {}+{:#x}", place.name, place.offset))
+            }
             None => self.error(format_args!("  #{depth} {address:#x}")),
         }
     }

@@ -35,7 +35,8 @@ impl<M: Machine> Kernel<'_, M> {
         let Some(application) = self.cores[core].current else {
             return false; // It ended on another core while this one was on its way here.
         };
-        let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
+        let arguments =
+            [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
         let reply = Call::decode(registers.rax, arguments)
             .and_then(|call| self.dispatch(core, application, call, registers));
         let result = match reply {
@@ -51,8 +52,12 @@ impl<M: Machine> Kernel<'_, M> {
         match call {
             Call::Exit { status } => return Ok(self.exit(app, status)),
             Call::ConsoleWrite { address, length } => self.console_write(app, address, length),
-            Call::MemoryGrant { page_size, count, colour } => self.memory_grant(app, page_size, count, colour),
-            Call::MemoryRelease { frame, page_size, count } => self.memory_release(app, frame, page_size, count),
+            Call::MemoryGrant { page_size, count, colour } => {
+                self.memory_grant(app, page_size, count, colour)
+            }
+            Call::MemoryRelease { frame, page_size, count } => {
+                self.memory_release(app, frame, page_size, count)
+            }
             Call::MemoryMap { address, frame, page_size, count, protection } => {
                 self.memory_map(app, [address, frame, page_size, count, protection])
             }
@@ -85,8 +90,12 @@ impl<M: Machine> Kernel<'_, M> {
                 self.device_map(app, [device, bar, offset, address, length])
             }
             Call::DeviceConfigRead { device, offset } => self.device_config_read(app, device, offset),
-            Call::InterruptBind { device, vector, bit } => self.interrupt_bind(core, app, [device, vector, bit]),
-            Call::InterruptMask { device, vector, masked } => self.interrupt_mask(app, [device, vector, masked]),
+            Call::InterruptBind { device, vector, bit } => {
+                self.interrupt_bind(core, app, [device, vector, bit])
+            }
+            Call::InterruptMask { device, vector, masked } => {
+                self.interrupt_mask(app, [device, vector, masked])
+            }
             Call::ChannelNotify { channel } => self.channel_notify(app, channel),
             Call::ApplicationStart { application } => self.application_start(app, application),
             Call::ApplicationKill { application } => return self.application_kill(app, application),
@@ -153,7 +162,8 @@ impl<M: Machine> Kernel<'_, M> {
         if let Err(error) = self.devices.iommu.unmap(&mut self.machine, application, frame, size, count) {
             // A device may still reach them: nobody gets them any more.
             self.frames.claim(Owner::KERNEL, frame, count * size.frames())?;
-            self.machine.log(Level::Error, format_args!("frames lost: the IOMMU keeps them mapped: {error:?}"));
+            self.machine
+                .log(Level::Error, format_args!("frames lost: the IOMMU keeps them mapped: {error:?}"));
         }
         Ok(())
     }
@@ -176,7 +186,13 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(0)
     }
 
-    fn memory_protect(&mut self, application: usize, address: u64, length: u64, protection: u64) -> Result<u64> {
+    fn memory_protect(
+        &mut self,
+        application: usize,
+        address: u64,
+        length: u64,
+        protection: u64,
+    ) -> Result<u64> {
         let protection = Protection::from_code(protection)?;
         let space = self.applications[application].space.ok_or(Error::WrongState)?;
         space.protect(&mut self.machine, Bounds::APPLICATION, address, length, protection)?;
@@ -198,7 +214,14 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(0)
     }
 
-    fn core_acquire(&mut self, app: usize, entry: u64, stack_top: u64, argument: u64, hint: u64) -> Result<u64> {
+    fn core_acquire(
+        &mut self,
+        app: usize,
+        entry: u64,
+        stack_top: u64,
+        argument: u64,
+        hint: u64,
+    ) -> Result<u64> {
         check_code(entry)?;
         check_stack(stack_top)?;
         let held = self.applications[app].cores;
@@ -209,8 +232,13 @@ impl<M: Machine> Kernel<'_, M> {
         let hinted = (hint < self.cores.len() as u64 && held & 1 << hint == 0).then_some(hint as usize);
         let free = hinted.filter(|core| self.board.cores[*core].holders.load(Relaxed) == 0);
         let core = free.or_else(|| self.least_loaded(all & !held)).ok_or(Error::NoCore)?;
-        let registers =
-            Registers { rip: entry, rsp: stack_top, rdi: argument, rflags: FLAGS_INITIAL, ..Registers::default() };
+        let registers = Registers {
+            rip: entry,
+            rsp: stack_top,
+            rdi: argument,
+            rflags: FLAGS_INITIAL,
+            ..Registers::default()
+        };
         self.begin_context(core, app, registers)?;
         self.publish_memory(app);
         Ok(core as u64)

@@ -88,9 +88,16 @@ impl Boot {
         let start = mapping::image_end();
         let length = self.memory.read(start + 8) >> 32;
         let is_bundle = self.memory.read(start) == nom_abi::image::MAGIC;
-        let region = self.info.regions().iter().find(|region| region.usable && (region.start..region.end).contains(&start));
+        let region = self
+            .info
+            .regions()
+            .iter()
+            .find(|region| region.usable && (region.start..region.end).contains(&start));
         let end = region.map_or(0, |region| region.end.min(1 << 30));
-        assert!(is_bundle && start + length <= end, "no bundle behind the kernel at {start:#x}: build the image with `nom build`");
+        assert!(
+            is_bundle && start + length <= end,
+            "no bundle behind the kernel at {start:#x}: build the image with `nom build`"
+        );
         // SAFETY: these frames are never given to the allocator, so nobody writes them.
         self.bundle = unsafe { Physical::constant(start, length) };
         self.early = Early::new(start + length, end);
@@ -159,7 +166,8 @@ impl Boot {
 
     /// Puts the kernel together. What is left of memory is for applications.
     pub fn into_kernel(mut self) -> Kernel<'static, Platform> {
-        let bundle = BundleView::parse(self.bundle).unwrap_or_else(|error| panic!("the bundle is damaged: {error}"));
+        let bundle =
+            BundleView::parse(self.bundle).unwrap_or_else(|error| panic!("the bundle is damaged: {error}"));
         backtrace::set_symbols(bundle.kernel_symbols());
         let applications = bundle.applications().len();
         let end_frame = self.info.high_end() / FRAME_BYTES;
@@ -225,11 +233,8 @@ impl Boot {
 
     /// Gives the allocator all usable memory but what boot took, the trampoline and the first page.
     fn give_memory(&self, frames: &mut Frames<'static>) {
-        let mut taken = [
-            (0, FRAME_BYTES),
-            (TRAMPOLINE, TRAMPOLINE + FRAME_BYTES),
-            (KERNEL_LOAD, self.early.next()),
-        ];
+        let mut taken =
+            [(0, FRAME_BYTES), (TRAMPOLINE, TRAMPOLINE + FRAME_BYTES), (KERNEL_LOAD, self.early.next())];
         taken.sort_unstable();
         for region in self.info.regions().iter().filter(|region| region.usable) {
             let mut start = region.start.next_multiple_of(FRAME_BYTES);

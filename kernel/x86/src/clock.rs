@@ -85,7 +85,8 @@ fn cpuid_rate() -> Option<Rate> {
         }
     }
     let hypervisor = cpu::cpuid(1, 0).ecx & 1 << 31 != 0;
-    let khz = (hypervisor && cpu::cpuid_max(0x4000_0000) >= 0x4000_0010).then(|| cpu::cpuid(0x4000_0010, 0).eax);
+    let khz =
+        (hypervisor && cpu::cpuid_max(0x4000_0000) >= 0x4000_0010).then(|| cpu::cpuid(0x4000_0010, 0).eax);
     khz.and_then(Rate::from_cpuid_hypervisor)
 }
 

@@ -40,7 +40,9 @@ pub fn rdmsr(register: u32) -> u64 {
 /// The value must keep memory safety: base addresses and entry points must be the kernel's own.
 pub unsafe fn wrmsr(register: u32, value: u64) {
     // SAFETY: by this function's contract.
-    unsafe { asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack)) };
+    unsafe {
+        asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack))
+    };
 }
 
 pub fn rdtsc() -> u64 {
@@ -114,7 +116,9 @@ pub fn cr4_set(bits: u64) {
 
 pub fn xsetbv(mask: u64) {
     // SAFETY: called after CR4.OSXSAVE with a subset of the mask CPUID reports.
-    unsafe { asm!("xsetbv", in("ecx") 0, in("eax") mask as u32, in("edx") (mask >> 32) as u32, options(nostack)) };
+    unsafe {
+        asm!("xsetbv", in("ecx") 0, in("eax") mask as u32, in("edx") (mask >> 32) as u32, options(nostack))
+    };
 }
 
 /// Sleeps until an interrupt has been taken; interrupts are off before and after.

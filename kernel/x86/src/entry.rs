@@ -151,9 +151,9 @@ fn first_entry(kernel: &mut Kernel<'static, Platform>) {
     let tsc = cpu::rdtsc();
     clock.first_user_tsc.store(tsc, Relaxed);
     let boot = clock::boot();
-    kernel.machine().control(format_args!(
-        "boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma}"
-    ));
+    kernel
+        .machine()
+        .control(format_args!("boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma}"));
 }
 
 /// An interrupt or exception in the kernel itself.
@@ -172,4 +172,3 @@ pub fn begin() -> ! {
     // after an entry. 3. The boot stack is not needed any more.
     unsafe { enter_application(flag) }
 }
-

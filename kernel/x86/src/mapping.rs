@@ -123,7 +123,13 @@ impl Mapper<'_> {
 }
 
 /// Builds the kernel's page tables and loads them. `constant_end` is the physical end of the bundle.
-pub fn build(memory: &mut Physical, early: &mut Early, info: &StartInfo, constant_end: u64, huge_pages: bool) {
+pub fn build(
+    memory: &mut Physical,
+    early: &mut Early,
+    info: &StartInfo,
+    constant_end: u64,
+    huge_pages: bool,
+) {
     let root = early.table(memory);
     let spare = early.take(SPARE_TABLES * FRAME_BYTES);
     let mut mapper = Mapper { memory, early, root, huge_pages };
@@ -169,7 +175,12 @@ pub fn map_stack(memory: &mut Physical, early: &mut Early, index: u64, bytes: u6
     let physical = early.take(bytes);
     let top = stack_top(index);
     let root = kernel_root();
-    Mapper { memory, early, root, huge_pages: false }.map(top - bytes, physical, physical + bytes, NO_EXECUTE | WRITE);
+    Mapper { memory, early, root, huge_pages: false }.map(
+        top - bytes,
+        physical,
+        physical + bytes,
+        NO_EXECUTE | WRITE,
+    );
     top
 }
 
@@ -210,7 +221,8 @@ pub fn is_kernel_stack(address: u64) -> bool {
     }
     let boot = &raw const boot_stack as u64..&raw const boot_stack_top as u64 - 15;
     let own = STACKS..STACKS + 4 * nom_abi::layout::CORES_MAX as u64 * STACK_SLOT;
-    let (index, slot) = (address.wrapping_sub(STACKS) / STACK_SLOT, address.wrapping_sub(STACKS) % STACK_SLOT);
+    let (index, slot) =
+        (address.wrapping_sub(STACKS) / STACK_SLOT, address.wrapping_sub(STACKS) % STACK_SLOT);
     // Of a core's four slots the first is its stack, the others are those of the exceptions with their own.
     let bytes = if index % 4 == 0 { STACK_BYTES } else { SMALL_PAGE };
     let in_own = own.contains(&address) && (STACK_SLOT - bytes..STACK_SLOT - 15).contains(&slot);

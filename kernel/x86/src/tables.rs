@@ -63,9 +63,8 @@ const NO_TASK: TaskState = TaskState {
     reserved_4: 0,
     io_bitmap: 0,
 };
-static TABLES: PerCore = PerCore(UnsafeCell::new(
-    [const { CoreTables { segments: [0; 8], task_state: NO_TASK } }; CORES_MAX],
-));
+static TABLES: PerCore =
+    PerCore(UnsafeCell::new([const { CoreTables { segments: [0; 8], task_state: NO_TASK } }; CORES_MAX]));
 static GATES: Gates = Gates(UnsafeCell::new([Gate { low: 0, high: 0 }; 256]));
 
 unsafe extern "C" {
@@ -79,7 +78,8 @@ pub fn init_gates() {
     let gates = unsafe { &mut *GATES.0.get() };
     for (vector, gate) in gates.iter_mut().enumerate() {
         let stub = &raw const trap_stubs as u64 + 16 * vector as u64;
-        let stack = OWN_STACK.iter().position(|own| usize::from(*own) == vector).map_or(0, |index| index as u64 + 1);
+        let stack =
+            OWN_STACK.iter().position(|own| usize::from(*own) == vector).map_or(0, |index| index as u64 + 1);
         gate.low = stub & 0xffff
             | u64::from(KERNEL_CODE) << 16
             | stack << 32
