@@ -72,7 +72,8 @@ pub fn build(root: &Path, target_directory: &Path, world: World, package: &str) 
     if stamp.exists() {
         cargo.arg("--quiet");
     }
-    let status = cargo.status().with_context(|| format!("cannot run {}", toolchain.bin.join("cargo").display()))?;
+    let status =
+        cargo.status().with_context(|| format!("cannot run {}", toolchain.bin.join("cargo").display()))?;
     if !status.success() {
         bail!("{package} does not build for the guest: cargo ended with {status}");
     }

@@ -27,10 +27,8 @@ impl Project {
     /// # Errors
     /// If there is none there.
     pub fn find() -> Result<Project> {
-        let root = std::env::var_os("NOM_ROOT").map_or_else(
-            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")),
-            PathBuf::from,
-        );
+        let root = std::env::var_os("NOM_ROOT")
+            .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")), PathBuf::from);
         Project::at(&root)
     }
 

@@ -47,7 +47,8 @@ impl Toolchain {
         if let Ok(path) = std::env::join_paths(paths) {
             command.env("PATH", path);
         }
-        for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER", "CARGO"] {
+        for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER", "CARGO"]
+        {
             command.env_remove(variable);
         }
         command.env("RUSTC", self.bin.join("rustc")).env("RUSTC_BOOTSTRAP", "1");

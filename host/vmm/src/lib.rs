@@ -1,1 +1,27 @@
-//! To come.
+//! Starts, watches and stops virtual machines.
+//!
+//! ```text
+//! MachineConfig --Vmm::start--> Machine --next_event--> Serial | Control | Ended --Ending::of--> Ending
+//! ```
+//!
+//! [`Vmm`] and [`Machine`] are what the rest of nom sees; QEMU is behind them today. A machine reports in
+//! two streams: its serial line, for people, and the control channel, one [`ControlLine`] for each
+//! happening, for programs.
+#![forbid(unsafe_code)]
+
+pub mod accelerator;
+pub mod command;
+pub mod config;
+pub mod control;
+mod directory;
+mod machine;
+pub mod probe_image;
+pub mod qemu;
+pub mod qmp;
+mod session;
+
+pub use config::{Accelerator, Forward, Iommu, MachineConfig, MachineKind, Memory, Network};
+pub use control::ControlLine;
+pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, Vmm};
+pub use qemu::Qemu;
+pub use session::{Outcome, Session};

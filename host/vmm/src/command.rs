@@ -1,0 +1,203 @@
+//! From a [`MachineConfig`] to QEMU's command line.
+
+use crate::config::{Accelerator, Forward, Iommu, MachineConfig, MachineKind, Network};
+
+/// Where a machine's two byte streams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// To the process that started it, and to the logs.
+    Attached,
+    /// To the logs alone; QEMU becomes a daemon once the machine is set up.
+    Detached,
+}
+
+/// Names of the files in a machine's directory. QEMU runs there, so that socket paths stay short.
+pub mod file {
+    /// All that the machine wrote to its serial line.
+    pub const SERIAL_LOG: &str = "serial.log";
+    /// All lines of its control channel.
+    pub const CONTROL_LOG: &str = "control.log";
+    /// Socket of QEMU's monitor.
+    pub const MONITOR: &str = "qmp.sock";
+    /// Process id of a detached QEMU.
+    pub const PID: &str = "qemu.pid";
+}
+
+/// QEMU's arguments for a machine.
+pub fn arguments(config: &MachineConfig, streams: Streams) -> Vec<String> {
+    let mut line = CommandLine::default();
+    line.words("-display none -nodefaults -no-user-config -no-reboot");
+    line.option("-machine", machine(config));
+    line.option("-cpu", if config.accelerator == Accelerator::Kvm { "host" } else { "max" });
+    line.option("-smp", processors(config.cores));
+    line.option("-m", format!("{}k", config.memory.bytes() / 1024));
+    line.option("-kernel", escape(&config.image.display().to_string()));
+    line.option("-append", &config.command_line);
+    line.option("-qmp", format!("unix:{},server=on,wait=off", file::MONITOR));
+    line.option("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
+    streams_arguments(&mut line, streams);
+    device_arguments(&mut line, config);
+    if let Some(port) = config.debugger {
+        line.words("-S");
+        line.option("-gdb", format!("tcp:127.0.0.1:{port}"));
+    }
+    line.0.extend(config.extra_arguments.iter().cloned());
+    line.0
+}
+
+#[derive(Default)]
+struct CommandLine(Vec<String>);
+
+impl CommandLine {
+    fn words(&mut self, words: &str) {
+        self.0.extend(words.split_whitespace().map(str::to_owned));
+    }
+
+    fn option(&mut self, name: &str, value: impl Into<String>) {
+        self.0.extend([name.to_owned(), value.into()]);
+    }
+}
+
+/// A comma ends a value in most of QEMU's options; it is doubled to be part of one.
+fn escape(value: &str) -> String {
+    value.replace(',', ",,")
+}
+
+fn machine(config: &MachineConfig) -> String {
+    let accelerator = config.accelerator;
+    match config.kind {
+        // Remapping of interrupts, which comes with the IOMMU, needs KVM to leave the IOAPIC to QEMU.
+        MachineKind::Q35 if config.iommu == Iommu::Intel && accelerator == Accelerator::Kvm => {
+            format!("q35,accel={accelerator},kernel-irqchip=split")
+        }
+        MachineKind::Q35 => format!("q35,accel={accelerator}"),
+        MachineKind::Microvm => format!(
+            "microvm,accel={accelerator},pcie=on,acpi=on,isa-serial=on,rtc=on,pit=on,pic=on,\
+             auto-kernel-cmdline=off"
+        ),
+    }
+}
+
+/// A machine that can never have a second processor makes QEMU's translator drop memory barriers, so one
+/// that has a single processor is given room for another.
+fn processors(cores: u32) -> String {
+    if cores == 1 { "1,maxcpus=2".to_owned() } else { cores.to_string() }
+}
+
+fn streams_arguments(line: &mut CommandLine, streams: Streams) {
+    let (serial_log, control_log) = (file::SERIAL_LOG, file::CONTROL_LOG);
+    match streams {
+        Streams::Attached => {
+            line.option("-chardev", format!("file,id=serial,path=/proc/self/fd/1,logfile={serial_log}"));
+            line.option("-chardev", format!("socket,id=control,fd=0,logfile={control_log}"));
+        }
+        Streams::Detached => {
+            line.words("-daemonize");
+            line.option("-pidfile", file::PID);
+            line.option("-chardev", format!("file,id=serial,path={serial_log}"));
+            line.option("-chardev", format!("file,id=control,path={control_log}"));
+        }
+    }
+    line.option("-serial", "chardev:serial");
+    line.option("-device", "isa-debugcon,iobase=0xe9,chardev=control");
+}
+
+fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
+    // An IOMMU must come before the devices that it is to guard.
+    match config.iommu {
+        Iommu::None => {}
+        Iommu::Virtio => line.option("-device", "virtio-iommu-pci,disable-legacy=on"),
+        Iommu::Intel => line.option("-device", "intel-iommu,intremap=off"),
+    }
+    if config.hotplug_slots > 0 && config.kind == MachineKind::Q35 {
+        // Plugging by the slots' own registers, as PCIe says, rather than by ACPI's bytecode.
+        line.option("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off");
+    }
+    for slot in 0..config.hotplug_slots {
+        line.option("-device", format!("pcie-root-port,id=hotplug{slot},chassis={},slot={slot}", slot + 1));
+    }
+    if let Some(network) = &config.network {
+        line.option("-netdev", user_network(network));
+        let guarded = if config.iommu == Iommu::None { "" } else { ",iommu_platform=on" };
+        line.option("-device", format!("virtio-net-pci,netdev=network,romfile=,disable-legacy=on{guarded}"));
+    }
+    for device in &config.devices {
+        line.option("-device", device);
+    }
+}
+
+fn user_network(network: &Network) -> String {
+    let forwards: String = network.forwards.iter().map(forward).collect();
+    format!("user,id=network{forwards}")
+}
+
+fn forward(forward: &Forward) -> String {
+    let protocol = if forward.udp { "udp" } else { "tcp" };
+    let address = forward.address.map(|address| address.to_string()).unwrap_or_default();
+    format!(",hostfwd={protocol}:{address}:{}-:{}", forward.host, forward.guest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn line(change: impl FnOnce(&mut MachineConfig)) -> String {
+        let mut config = MachineConfig::new(PathBuf::from("image"));
+        change(&mut config);
+        arguments(&config, Streams::Attached).join(" ")
+    }
+
+    /// A row for each setting: what is changed, and what QEMU must be told then.
+    #[test]
+    fn every_setting_reaches_qemu() {
+        type Row = (fn(&mut MachineConfig), &'static str);
+        let rows: &[Row] = &[
+            (|_| {}, "-machine q35,accel=tcg -cpu max -smp 1,maxcpus=2 -m 65536k -kernel image"),
+            (|c| c.accelerator = Accelerator::Kvm, "-machine q35,accel=kvm -cpu host"),
+            (|c| c.cores = 4, "-smp 4"),
+            (|c| c.kind = MachineKind::Microvm, "-machine microvm,accel=tcg,pcie=on"),
+            (|c| c.command_line = "log=info".into(), "-append log=info"),
+            (|c| c.image = "a,b".into(), "-kernel a,,b"),
+            (|c| c.iommu = Iommu::Intel, "-device intel-iommu"),
+            (|c| c.iommu = Iommu::Virtio, "-device virtio-iommu-pci"),
+            (|c| c.hotplug_slots = 1, "-device pcie-root-port,id=hotplug0,chassis=1,slot=0"),
+            (|c| c.devices = vec!["virtio-rng-pci".into()], "-device virtio-rng-pci"),
+            (|c| c.debugger = Some(1234), "-S -gdb tcp:127.0.0.1:1234"),
+            (|c| c.extra_arguments = vec!["-icount".into(), "1".into()], "-icount 1"),
+            (|c| c.network = Some(Network::default()), "-netdev user,id=network -device virtio-net-pci"),
+        ];
+        for (change, expected) in rows {
+            let line = line(change);
+            assert!(line.contains(expected), "expected `{expected}` in `{line}`");
+        }
+    }
+
+    #[test]
+    fn ports_become_forwards() {
+        let tcp = Forward { address: None, host: 8080, guest: 80, udp: false };
+        let udp = Forward { address: Some([127, 0, 0, 1].into()), host: 53, guest: 53, udp: true };
+        assert_eq!(
+            user_network(&Network { forwards: vec![tcp, udp] }),
+            "user,id=network,hostfwd=tcp::8080-:80,hostfwd=udp:127.0.0.1:53-:53"
+        );
+    }
+
+    #[test]
+    fn an_iommu_comes_before_the_devices_it_guards() {
+        let line = line(|config| {
+            config.iommu = Iommu::Intel;
+            config.network = Some(Network::default());
+        });
+        assert!(line.find("intel-iommu") < line.find("virtio-net-pci"));
+        assert!(line.contains("iommu_platform=on"));
+    }
+
+    #[test]
+    fn a_detached_machine_writes_to_its_logs_only() {
+        let config = MachineConfig::new(PathBuf::from("image"));
+        let line = arguments(&config, Streams::Detached).join(" ");
+        assert!(line.contains("-daemonize") && line.contains("file,id=serial,path=serial.log"));
+        assert!(!line.contains("fd=0"));
+    }
+}

@@ -1,0 +1,264 @@
+//! What a machine is made of, independent of who runs it.
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Most processors that a machine can have.
+pub const CORES_MAX: u32 = 64;
+/// Least and most memory, in bytes, that a machine can have.
+pub const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 30;
+
+/// A machine to start.
+#[derive(Clone, Debug)]
+pub struct MachineConfig {
+    /// Chipset.
+    pub kind: MachineKind,
+    /// Who executes guest instructions.
+    pub accelerator: Accelerator,
+    /// Processors, 1 to [`CORES_MAX`].
+    pub cores: u32,
+    /// Memory.
+    pub memory: Memory,
+    /// Bootable ELF file.
+    pub image: PathBuf,
+    /// The kernel's command line.
+    pub command_line: String,
+    /// DMA remapping unit.
+    pub iommu: Iommu,
+    /// A network device on QEMU's user-mode network, if there is to be one.
+    pub network: Option<Network>,
+    /// More devices, each as QEMU's `-device` takes it.
+    pub devices: Vec<String>,
+    /// Number of empty PCIe slots, `hotplug0` on, for devices that are plugged in later.
+    pub hotplug_slots: u32,
+    /// Port of the loopback interface at which the machine waits for a debugger before its first instruction.
+    pub debugger: Option<u16>,
+    /// More arguments for the monitor, for measurements and experiments.
+    pub extra_arguments: Vec<String>,
+}
+
+impl MachineConfig {
+    /// An ordinary machine that boots `image`: one core, 64 MiB, emulated.
+    pub fn new(image: PathBuf) -> MachineConfig {
+        MachineConfig {
+            kind: MachineKind::Q35,
+            accelerator: Accelerator::Tcg,
+            cores: 1,
+            memory: Memory::DEFAULT,
+            image,
+            command_line: String::new(),
+            iommu: Iommu::None,
+            network: None,
+            devices: Vec::new(),
+            hotplug_slots: 0,
+            debugger: None,
+            extra_arguments: Vec::new(),
+        }
+    }
+
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// Names the setting that is out of range, or the two that exclude each other.
+    pub fn check(&self) -> Result<()> {
+        if !(1..=CORES_MAX).contains(&self.cores) {
+            bail!("{} processors: expected 1 to {CORES_MAX}", self.cores);
+        }
+        if self.kind == MachineKind::Microvm && self.iommu != Iommu::None {
+            bail!("a microvm has no IOMMU: use `--machine q35` with `--iommu {}`", self.iommu.name());
+        }
+        Ok(())
+    }
+}
+
+macro_rules! named {
+    ($(#[$meta:meta])* $type:ident { $($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum $type { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl $type {
+            /// Every value, in the order of the documentation.
+            pub const ALL: &'static [$type] = &[$($type::$variant,)+];
+
+            /// The name that people type.
+            pub const fn name(self) -> &'static str {
+                match self { $($type::$variant => $name,)+ }
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$type, String> {
+                let found = $type::ALL.iter().find(|value| value.name() == text);
+                found.copied().ok_or_else(|| format!("expected one of: {}", [$($name,)+].join(", ")))
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(self.name())
+            }
+        }
+    };
+}
+
+named! {
+    /// Chipset of a machine.
+    MachineKind {
+        /// A PC with PCIe.
+        Q35 = "q35",
+        /// QEMU's minimal machine, with its PCIe bus.
+        Microvm = "microvm",
+    }
+}
+
+named! {
+    /// Who executes guest instructions.
+    Accelerator {
+        /// The processor itself, by Linux's KVM.
+        Kvm = "kvm",
+        /// QEMU's translator.
+        Tcg = "tcg",
+    }
+}
+
+named! {
+    /// DMA remapping unit of a machine.
+    Iommu {
+        /// None: every device reaches all memory.
+        None = "none",
+        /// A virtio-iommu.
+        Virtio = "virtio",
+        /// An Intel VT-d unit.
+        Intel = "intel",
+    }
+}
+
+/// A machine's connection to QEMU's user-mode network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Ports of the host that lead into the machine.
+    pub forwards: Vec<Forward>,
+}
+
+/// A port of the host that leads to one of the machine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Address to listen at; `None` is every IPv4 address.
+    pub address: Option<IpAddr>,
+    /// Port of the host.
+    pub host: u16,
+    /// Port of the machine.
+    pub guest: u16,
+    /// UDP rather than TCP.
+    pub udp: bool,
+}
+
+/// Bytes of memory, in [`MEMORY_BYTES`] and a multiple of 4096.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Memory(u64);
+
+impl Memory {
+    /// 64 MiB.
+    pub const DEFAULT: Memory = Memory(64 << 20);
+
+    /// That many bytes.
+    ///
+    /// # Errors
+    /// If a machine cannot have so much or so little, or it is no whole number of pages.
+    pub fn from_bytes(bytes: u64) -> Result<Memory, String> {
+        if !MEMORY_BYTES.contains(&bytes) {
+            return Err("expected between 1M and 64G of memory".to_owned());
+        }
+        if !bytes.is_multiple_of(4096) {
+            return Err("expected a multiple of 4K".to_owned());
+        }
+        Ok(Memory(bytes))
+    }
+
+    /// The number of bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    /// Reads `64M`, `64MiB`, `2g`, `4096k` or a number of bytes. Units are powers of 1024, as in Docker.
+    fn from_str(text: &str) -> Result<Memory, String> {
+        let expected = "expected a size such as 64M or 2G (units: K, M, G)";
+        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+            "" | "b" => 0,
+            "k" | "kb" | "kib" => 10,
+            "m" | "mb" | "mib" => 20,
+            "g" | "gb" | "gib" => 30,
+            _ => return Err(expected.to_owned()),
+        };
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(expected.to_owned());
+        }
+        let number: u64 = digits.parse().map_err(|_| expected.to_owned())?;
+        Memory::from_bytes(number.checked_mul(1 << unit).ok_or("more than 64G")?)
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shift, unit) = [(30, "G"), (20, "M"), (10, "K")]
+            .into_iter()
+            .find(|(shift, _)| self.0.is_multiple_of(1 << shift))
+            .unwrap_or((0, ""));
+        write!(out, "{}{unit}", self.0 >> shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn memory_reads_the_sizes_people_write() {
+        for (text, bytes) in [("64M", 64 << 20), ("2g", 2 << 30), ("2MiB", 2 << 20), ("4096k", 4 << 20)] {
+            assert_eq!(text.parse::<Memory>().map(Memory::bytes), Ok(bytes), "{text}");
+        }
+        for text in
+            ["", "M", "-1M", "+1M", "64X", "1K", "65G", "1048577", "99999999999999999999G", "6 4M", "6é"]
+        {
+            assert!(text.parse::<Memory>().is_err(), "{text} is not a size");
+        }
+    }
+
+    #[test]
+    fn names_read_back() {
+        assert_eq!("microvm".parse(), Ok(MachineKind::Microvm));
+        assert_eq!("pc".parse::<MachineKind>(), Err("expected one of: q35, microvm".to_owned()));
+    }
+
+    #[test]
+    fn a_microvm_with_an_iommu_is_refused() {
+        let mut config = MachineConfig::new(PathBuf::from("image"));
+        assert!(config.check().is_ok());
+        config.kind = MachineKind::Microvm;
+        config.iommu = Iommu::Virtio;
+        assert!(config.check().expect_err("refused").to_string().contains("q35"));
+    }
+
+    proptest! {
+        #[test]
+        fn memory_prints_what_it_reads(pages in 256u64..(64 << 18)) {
+            let memory = Memory::from_bytes(pages * 4096).expect("in range");
+            prop_assert_eq!(memory.to_string().parse::<Memory>(), Ok(memory));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Machines run by QEMU.
+
+use crate::command::{self, Streams, file};
+use crate::config::{MachineConfig, Network};
+use crate::machine::{Event, Exit, Machine, PluggedDevice, Vmm};
+use crate::qmp::Monitor;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// QEMU's program.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// Runs machines with the QEMU that is installed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Qemu;
+
+impl Vmm for Qemu {
+    fn start(&self, config: &MachineConfig, directory: &Path) -> Result<Box<dyn Machine>> {
+        check(config)?;
+        // QEMU talks on the streams it starts with, which end when it does: standard input is a socket for
+        // the control channel, standard output the serial line.
+        let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
+        let mut child = bound_to_us()
+            .args(command::arguments(config, Streams::Attached))
+            .current_dir(directory)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {PROGRAM}: is qemu-system-x86 installed?"))?;
+        let (sender, events) = channel();
+        if let Some(serial) = child.stdout.take() {
+            watch_serial(serial, sender.clone());
+        }
+        watch_control(ours, sender);
+        let complaints = child.stderr.take().map(collect);
+        let directory = directory.to_owned();
+        Ok(Box::new(QemuMachine { directory, child, events, complaints, exit: None, requested: false }))
+    }
+
+    fn start_detached(&self, config: &MachineConfig, directory: &Path) -> Result<u32> {
+        check(config)?;
+        let output = Command::new(PROGRAM)
+            .args(command::arguments(config, Streams::Detached))
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot start {PROGRAM}: is qemu-system-x86 installed?"))?;
+        if !output.status.success() {
+            bail!("QEMU refuses the machine: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let pid = std::fs::read_to_string(directory.join(file::PID)).context("QEMU left no process id")?;
+        pid.trim().parse().with_context(|| format!("QEMU's process id is `{}`", pid.trim()))
+    }
+}
+
+fn check(config: &MachineConfig) -> Result<()> {
+    config.check()?;
+    let forwards = config.network.iter().flat_map(|Network { forwards }| forwards);
+    if let Some(forward) = forwards.into_iter().find(|forward| forward.address.is_some_and(|a| a.is_ipv6())) {
+        bail!("port {}: QEMU's user-mode network listens at IPv4 addresses only", forward.host);
+    }
+    Ok(())
+}
+
+/// QEMU by way of `setpriv`, which has the kernel kill it when the thread that started it dies, so that not
+/// even SIGKILL leaves a machine behind.
+fn bound_to_us() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", PROGRAM]);
+    command
+}
+
+fn watch_serial(mut serial: impl Read + Send + 'static, events: Sender<Event>) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = serial.read(&mut buffer) {
+            if events.send(Event::Serial(buffer[..length].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn watch_control(control: UnixStream, events: Sender<Event>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(control).lines().map_while(Result::ok) {
+            let Ok(line) = line.parse();
+            if events.send(Event::Control(line)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A stream that breaks off has given all it will.
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+struct QemuMachine {
+    directory: PathBuf,
+    child: Child,
+    /// Disconnected when both streams have ended.
+    events: Receiver<Event>,
+    complaints: Option<JoinHandle<String>>,
+    exit: Option<Exit>,
+    requested: bool,
+}
+
+impl QemuMachine {
+    fn monitor(&self) -> Result<Monitor> {
+        Monitor::connect(&self.directory, file::MONITOR)
+    }
+
+    /// Waits for the process, whose streams have ended, and remembers how it did.
+    fn reap(&mut self) -> Result<Exit> {
+        if self.exit.is_none() {
+            let code = self.child.wait().context("cannot wait for QEMU")?.code();
+            let complaints = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+            self.exit = Some(Exit { code, requested: self.requested, complaints });
+        }
+        Ok(self.exit.clone().unwrap_or_default())
+    }
+}
+
+impl Machine for QemuMachine {
+    fn next_event(&mut self, timeout: Duration) -> Result<Option<Event>> {
+        match self.events.recv_timeout(timeout) {
+            Ok(event) => Ok(Some(event)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => self.reap().map(|exit| Some(Event::Ended(exit))),
+        }
+    }
+
+    fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.requested = true;
+        if self.exit.is_none() {
+            signal(self.child.id(), Signal::TERM)?;
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        self.requested = true;
+        // It fails only if the process has been waited for, and so is gone.
+        let _ = self.child.kill();
+    }
+
+    fn plug(&mut self, device: &PluggedDevice) -> Result<()> {
+        let mut arguments = json!(device.properties);
+        arguments["driver"] = json!(device.driver);
+        arguments["id"] = json!(device.id);
+        arguments["bus"] = json!(format!("hotplug{}", device.slot));
+        self.monitor()?.execute("device_add", arguments).map(drop)
+    }
+
+    fn unplug(&mut self, id: &str, timeout: Duration) -> Result<()> {
+        let mut monitor = self.monitor()?;
+        monitor.execute("device_del", json!({ "id": id }))?;
+        let gone = |event: &str, data: &serde_json::Value| event == "DEVICE_DELETED" && data["device"] == id;
+        monitor.wait_for(timeout, gone).with_context(|| format!("the guest holds on to {id}")).map(drop)
+    }
+}
+
+impl Drop for QemuMachine {
+    fn drop(&mut self) {
+        self.kill();
+        // Its streams end now; what is left of them concerns nobody.
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends `signal` to a process.
+///
+/// # Errors
+/// If there is no such process, or it is somebody else's.
+fn signal(process: u32, signal: Signal) -> Result<()> {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw).context("no process id")?;
+    kill_process(pid, signal).with_context(|| format!("cannot signal process {process}"))
+}
+
+/// A machine that some other process started, found by its directory.
+#[derive(Clone, Debug)]
+pub struct DetachedMachine {
+    directory: PathBuf,
+    process: ProcessIdentity,
+}
+
+impl DetachedMachine {
+    /// The machine in `directory` whose monitor is `process`.
+    pub fn new(directory: PathBuf, process: ProcessIdentity) -> DetachedMachine {
+        DetachedMachine { directory, process }
+    }
+
+    /// Asks the machine to end, and kills it if it runs on after `patience`. `false` if it had to be killed.
+    ///
+    /// # Errors
+    /// If it cannot even be killed.
+    pub fn stop(&self, patience: Duration) -> Result<bool> {
+        // A monitor that is held by another client, or hangs, is what the second step is for.
+        let asked = Monitor::connect(&self.directory, file::MONITOR)
+            .and_then(|mut monitor| monitor.execute("quit", json!({})));
+        if asked.is_ok() && self.ends_within(patience) {
+            return Ok(true);
+        }
+        if self.process.is_running() {
+            signal(self.process.id, Signal::KILL)?;
+            self.ends_within(Duration::from_secs(5));
+        }
+        Ok(false)
+    }
+
+    fn ends_within(&self, patience: Duration) -> bool {
+        let deadline = std::time::Instant::now() + patience;
+        while self.process.is_running() {
+            if std::time::Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+}
+
+/// A process, told from later ones that are given the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ProcessIdentity {
+    /// Its number.
+    pub id: u32,
+    /// When it was started, in the kernel's ticks since boot.
+    pub started: u64,
+}
+
+impl ProcessIdentity {
+    /// The process that has this number now, if there is one.
+    pub fn of(id: u32) -> Option<ProcessIdentity> {
+        let mut stat = String::new();
+        File::open(format!("/proc/{id}/stat")).ok()?.read_to_string(&mut stat).ok()?;
+        // The second field is the program's name in parentheses and may contain anything.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let (state, started) = (*fields.first()?, fields.get(19)?.parse().ok()?);
+        (state != "Z").then_some(ProcessIdentity { id, started })
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        ProcessIdentity::of(self.id) == Some(*self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_number() {
+        let ours = ProcessIdentity::of(std::process::id()).expect("this process runs");
+        assert!(ours.is_running());
+        assert!(!ProcessIdentity { started: ours.started + 1, ..ours }.is_running());
+    }
+
+    #[test]
+    fn ipv6_forwards_are_refused_by_name() {
+        let mut config = MachineConfig::new(PathBuf::from("image"));
+        let forward =
+            crate::config::Forward { address: "::1".parse().ok(), host: 8080, guest: 80, udp: false };
+        config.network = Some(Network { forwards: vec![forward] });
+        assert!(check(&config).expect_err("refused").to_string().contains("8080"));
+    }
+}
