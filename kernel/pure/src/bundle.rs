@@ -1,7 +1,12 @@
 //! Checks a bundle ([`nom_abi::image`]) once, so that nothing that is read from it later can surprise.
 
+mod check;
+#[cfg(test)]
+mod tests;
+
 use core::fmt;
-use nom_abi::image::{ApplicationRecord, ChannelRecord, DeviceSelector, Run, SegmentRecord};
+use nom_abi::image::{ApplicationRecord, Bundle, ChannelRecord, DeviceSelector, Run, SegmentRecord};
+use zerocopy::FromBytes;
 
 /// Which part of a bundle is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +23,18 @@ pub enum Part {
     Channel(usize),
 }
 
+impl fmt::Display for Part {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Header => write!(out, "bundle header"),
+            Part::Application(app) => write!(out, "application {app}"),
+            Part::Segment(app, segment) => write!(out, "application {app}, segment {segment}"),
+            Part::Device(app, selector) => write!(out, "application {app}, device selector {selector}"),
+            Part::Channel(channel) => write!(out, "channel {channel}"),
+        }
+    }
+}
+
 /// Why a bundle cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleError {
@@ -31,7 +48,7 @@ pub struct BundleError {
 
 impl fmt::Display for BundleError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
+        write!(out, "{}: {}: expected {}", self.part, self.field, self.expected)
     }
 }
 
@@ -41,12 +58,22 @@ impl core::error::Error for BundleError {}
 #[derive(Clone, Copy, Debug)]
 pub struct BundleView<'b> {
     bytes: &'b [u8],
+    header: Bundle,
 }
 
 impl<'b> BundleView<'b> {
     /// Checks the bundle at the start of `bytes`, which may be longer.
     pub fn parse(bytes: &'b [u8]) -> Result<BundleView<'b>, BundleError> {
-        todo!()
+        let header = check::header(bytes)?;
+        let view = BundleView { bytes: &bytes[..header.bytes as usize], header };
+        check::tables(view)?;
+        for index in 0..view.applications().len() {
+            check::application(view, index)?;
+        }
+        for index in 0..view.channels().len() {
+            check::channel(view, index)?;
+        }
+        Ok(view)
     }
 
     /// The bundle's own bytes.
@@ -56,17 +83,17 @@ impl<'b> BundleView<'b> {
 
     /// The applications, in order of their index.
     pub fn applications(self) -> impl ExactSizeIterator<Item = ApplicationRecord> + Clone + use<'b> {
-        [].into_iter()
+        self.records(self.header.applications)
     }
 
     /// The application with this index, if there is one.
     pub fn application(self, index: usize) -> Option<ApplicationRecord> {
-        todo!()
+        self.applications().nth(index)
     }
 
     /// The channels, in order of their index.
     pub fn channels(self) -> impl ExactSizeIterator<Item = ChannelRecord> + Clone + use<'b> {
-        [].into_iter()
+        self.records(self.header.channels)
     }
 
     /// The segments of one of its applications, by ascending address.
@@ -74,7 +101,7 @@ impl<'b> BundleView<'b> {
         self,
         application: &ApplicationRecord,
     ) -> impl ExactSizeIterator<Item = SegmentRecord> + Clone + use<'b> {
-        [].into_iter()
+        self.records(application.segments)
     }
 
     /// The device selectors of one of its applications.
@@ -82,26 +109,38 @@ impl<'b> BundleView<'b> {
         self,
         application: &ApplicationRecord,
     ) -> impl ExactSizeIterator<Item = DeviceSelector> + Clone + use<'b> {
-        [].into_iter()
+        self.records(application.devices)
     }
 
     /// The kernel's own symbol table, for [`crate::symbols::lookup`].
     pub fn kernel_symbols(self) -> &'b [u8] {
-        todo!()
+        self.run(self.header.symbols)
     }
 
     /// The bytes of a run of bytes: an application's arguments, environment or symbol table.
     pub fn run(self, run: Run) -> &'b [u8] {
-        todo!()
+        self.slice(run.offset, run.count as usize).unwrap_or_default()
     }
 
     /// The contents of a segment; they start at offset `segment.file_offset` of the bundle.
     pub fn contents(self, segment: &SegmentRecord) -> &'b [u8] {
-        todo!()
+        self.slice(segment.file_offset, segment.file_bytes as usize).unwrap_or_default()
+    }
+
+    /// The records of a table. They are read one by one, so the bundle may lie anywhere in memory.
+    fn records<T: FromBytes>(self, run: Run) -> impl ExactSizeIterator<Item = T> + Clone + use<'b, T> {
+        let bytes = self.slice(run.offset, run.count as usize * size_of::<T>()).unwrap_or_default();
+        let read = |chunk| T::read_from_bytes(chunk).expect("a chunk is as long as a record");
+        bytes.chunks_exact(size_of::<T>()).map(read)
+    }
+
+    fn slice(self, offset: u32, length: usize) -> Option<&'b [u8]> {
+        self.bytes.get(offset as usize..)?.get(..length)
     }
 }
 
 /// Name of an application.
 pub fn name(application: &ApplicationRecord) -> &str {
-    todo!()
+    let bytes = application.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    core::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -1,5 +1,8 @@
 //! Arithmetic of board time: from the time-stamp counter's frequency to nanoseconds and back.
 
+const NANOSECONDS: u128 = 1_000_000_000;
+const FEMTOSECONDS: u128 = 1_000_000_000_000_000;
+
 /// How fast the time-stamp counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -13,35 +16,42 @@ impl Rate {
 
     /// A known frequency, if it is plausible.
     pub fn from_hz(hz: u64) -> Option<Rate> {
-        todo!()
+        Rate::from_ratio(hz.into(), 1)
     }
 
     /// `cycles` passed while a reference counter of `reference_hz` counted `ticks`.
     pub fn from_ticks(cycles: u64, ticks: u64, reference_hz: u64) -> Option<Rate> {
-        todo!()
+        Rate::from_ratio(u128::from(cycles) * u128::from(reference_hz), ticks.into())
     }
 
     /// `cycles` passed while a high precision event timer counted `ticks` of `period_fs` femtoseconds (its
     /// `COUNTER_CLK_PERIOD`; IA-PC HPET specification 1.0a, section 2.3.4).
     pub fn from_hpet(cycles: u64, ticks: u64, period_fs: u32) -> Option<Rate> {
-        todo!()
+        let femtoseconds = u128::from(ticks) * u128::from(period_fs);
+        Rate::from_ratio(u128::from(cycles).checked_mul(FEMTOSECONDS)?, femtoseconds)
     }
 
     /// KVM's paravirtual clock: `tsc_to_system_mul` and `tsc_shift` of `struct pvclock_vcpu_time_info`
     /// (Linux, Documentation/virt/kvm/x86/msr.rst: nanoseconds = (cycles << shift) * mul >> 32).
     pub fn from_pvclock(multiplier: u32, shift: i8) -> Option<Rate> {
-        todo!()
+        // cycles per second = 10^9 * 2^32 / (mul * 2^shift)
+        let numerator = NANOSECONDS << 32;
+        match u32::from(shift.unsigned_abs()) {
+            bits @ 0..32 if shift < 0 => Rate::from_ratio(numerator << bits, multiplier.into()),
+            bits @ 0..32 => Rate::from_ratio(numerator, u128::from(multiplier) << bits),
+            _ => None,
+        }
     }
 
     /// CPUID leaf 0x15: `eax` and `ebx` are the ratio of counter to crystal, `ecx` is the crystal in Hz
     /// (Intel SDM volume 3B, section 18.7.3).
     pub fn from_cpuid_crystal(eax: u32, ebx: u32, ecx: u32) -> Option<Rate> {
-        todo!()
+        Rate::from_ratio(u128::from(ecx) * u128::from(ebx), eax.into())
     }
 
     /// CPUID leaf 0x40000010 of hypervisors: `eax` is the counter's frequency in kHz.
     pub fn from_cpuid_hypervisor(eax: u32) -> Option<Rate> {
-        todo!()
+        Rate::from_hz(u64::from(eax) * 1000)
     }
 
     /// The frequency, in Hz.
@@ -56,12 +66,21 @@ impl Rate {
 
     /// Nanoseconds that `cycles` take, rounded down, exactly as the board's readers compute them.
     pub fn nanoseconds(self, cycles: u64) -> u64 {
-        todo!()
+        ((u128::from(cycles) * u128::from(self.multiplier)) >> 32) as u64
     }
 
     /// Fewest cycles after which [`Rate::nanoseconds`] is at least `nanoseconds`; `u64::MAX` if there are
     /// none. So a timer set for them never fires early.
     pub fn cycles(self, nanoseconds: u64) -> u64 {
-        todo!()
+        let cycles = (u128::from(nanoseconds) << 32).div_ceil(self.multiplier.into());
+        u64::try_from(cycles).unwrap_or(u64::MAX)
+    }
+
+    /// `numerator / denominator` cycles a second, rounded, if that is plausible.
+    fn from_ratio(numerator: u128, denominator: u128) -> Option<Rate> {
+        let quotient = numerator.checked_add(denominator / 2)?.checked_div(denominator)?;
+        let hz = u64::try_from(quotient).ok().filter(|hz| Self::PLAUSIBLE_HZ.contains(hz))?;
+        let multiplier = ((NANOSECONDS << 32) + u128::from(hz / 2)) / u128::from(hz);
+        Some(Rate { hz, multiplier: multiplier as u64 })
     }
 }

@@ -15,13 +15,22 @@ use nom_abi::layout::APPLICATIONS_MAX;
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;
 
+/// Virtual time never passes this: the queue starts its count anew before.
+const TIME_MAX: u64 = 1 << 62;
+
 /// The applications that hold one core, by their index.
+///
+/// Virtual times count cycles at [`WEIGHT_MAX`], so they grow at most 10,000 times as fast as cycles, and no
+/// ready member's is before the queue's own (`now`).
 #[derive(Clone, Debug)]
 pub struct Queue {
+    /// Who is in the queue, one bit each.
     members: u64,
+    /// Who is ready, one bit each; a part of `members`.
     ready: u64,
     weights: [u16; APPLICATIONS_MAX],
     virtual_times: [u64; APPLICATIONS_MAX],
+    /// The queue's own virtual time: the least of the ready ones, or what it was when the last one slept.
     now: u64,
 }
 
@@ -42,37 +51,64 @@ impl Queue {
     /// # Panics
     /// If it is a member already.
     pub fn insert(&mut self, id: usize, weight: u32) {
-        todo!()
+        assert!(!self.contains(id), "application {id} is in the queue already");
+        self.members |= 1 << id;
+        self.weights[id] = weight.clamp(1, WEIGHT_MAX) as u16;
+        self.virtual_times[id] = self.now;
     }
 
     /// Removes a member, ready or asleep; nothing happens if it is none.
     pub fn remove(&mut self, id: usize) {
-        todo!()
+        self.sleep(id);
+        self.members &= !(1 << id);
     }
 
     /// Makes a member ready; nothing happens if it is. Charge the running one first.
     pub fn wake(&mut self, id: usize) {
-        todo!()
+        if self.contains(id) && !self.is_ready(id) {
+            self.virtual_times[id] = self.virtual_times[id].max(self.now);
+            self.ready |= 1 << id;
+        }
     }
 
     /// Makes a member sleep; nothing happens if it does. Charge it first, if it ran.
     pub fn sleep(&mut self, id: usize) {
-        todo!()
+        if !self.is_ready(id) {
+            return;
+        }
+        self.ready &= !(1 << id);
+        if self.ready == 0 {
+            // SFQ's rule for the end of a busy period: all who wake after it start level with the last.
+            self.advance(self.virtual_times[id]);
+        } else {
+            self.advance_to_least();
+        }
     }
 
     /// Counts `cycles` that a member has run, asleep by now or not.
     pub fn charge(&mut self, id: usize, cycles: u64) {
-        todo!()
+        if !self.contains(id) {
+            return;
+        }
+        let cost = self.virtual_cycles(id, cycles);
+        self.virtual_times[id] = self.virtual_times[id].saturating_add(cost).min(TIME_MAX);
+        self.advance_to_least();
+        if self.virtual_times[id] >= TIME_MAX / 2 {
+            self.restart_count();
+        }
     }
 
     /// Lets every other ready member go before `id`, which gives up what it may have been owed.
     pub fn yield_to_others(&mut self, id: usize) {
-        todo!()
+        if let Some(last) = self.others(id).map(|other| self.virtual_times[other]).max() {
+            self.virtual_times[id] = self.virtual_times[id].max(last + 1);
+            self.advance_to_least();
+        }
     }
 
     /// The ready member that goes next; it stays ready.
     pub fn pick(&self) -> Option<usize> {
-        todo!()
+        bits(self.ready).min_by_key(|id| self.virtual_times[*id])
     }
 
     /// Members that are ready, the running one among them.
@@ -82,18 +118,57 @@ impl Queue {
 
     /// Whether `id` is a member.
     pub fn contains(&self, id: usize) -> bool {
-        todo!()
+        self.members & 1 << id != 0
     }
 
     /// Cycles that `running` may use before it is `slice` cycles of its own ahead of the ready member that
     /// is furthest behind; none if no other is ready. A timer need only be armed for this.
     pub fn cycles_left(&self, running: usize, slice: u64) -> Option<u64> {
-        todo!()
+        let least = self.others(running).map(|other| self.virtual_times[other]).min()?;
+        let turn_ends = least.saturating_add(self.virtual_cycles(running, slice));
+        let left = turn_ends.saturating_sub(self.virtual_times[running]);
+        let cycles = u128::from(left) * u128::from(self.weights[running]);
+        Some(cycles.div_ceil(u128::from(WEIGHT_MAX)) as u64)
     }
 
     /// Whether `running` has used up its turn: it is `slice` cycles ahead of another ready member.
     pub fn should_preempt(&self, running: usize, slice: u64) -> bool {
         self.cycles_left(running, slice) == Some(0)
+    }
+
+    /// What `cycles` add to a member's virtual time; rounded up, so that whoever runs gets on.
+    fn virtual_cycles(&self, id: usize, cycles: u64) -> u64 {
+        let scaled = u128::from(cycles) * u128::from(WEIGHT_MAX);
+        let cost = scaled.div_ceil(u128::from(self.weights[id]));
+        cost.min(u128::from(TIME_MAX)) as u64
+    }
+
+    fn is_ready(&self, id: usize) -> bool {
+        self.ready & 1 << id != 0
+    }
+
+    /// The ready members but `id`.
+    fn others(&self, id: usize) -> impl Iterator<Item = usize> {
+        bits(self.ready & !(1 << id))
+    }
+
+    fn advance_to_least(&mut self) {
+        if let Some(first) = self.pick() {
+            self.advance(self.virtual_times[first]);
+        }
+    }
+
+    fn advance(&mut self, time: u64) {
+        self.now = self.now.max(time);
+    }
+
+    /// Counts virtual time from the queue's own on. Sleepers that are behind it lose nothing: they
+    /// would start there anyway when they wake.
+    fn restart_count(&mut self) {
+        for time in &mut self.virtual_times {
+            *time = time.saturating_sub(self.now);
+        }
+        self.now = 0;
     }
 }
 
@@ -101,4 +176,13 @@ impl Default for Queue {
     fn default() -> Queue {
         Queue::new()
     }
+}
+
+/// The indices of the bits that are set.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let lowest = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (lowest < 64).then_some(lowest)
+    })
 }
