@@ -6,6 +6,7 @@
 
 use crate::layout::{APPLICATIONS_MAX, CORES_MAX, DEVICES_MAX};
 use crate::seqlock::Sequence;
+use zerocopy::FromZeros;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// First word of the board.
@@ -16,7 +17,7 @@ pub const NOBODY: u32 = u32::MAX;
 pub const PRICES_MAX: usize = 16;
 
 /// The whole board, as mapped.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(4096))]
 pub struct Board {
     /// Magic, version and size.
@@ -36,7 +37,7 @@ pub struct Board {
 }
 
 /// Identifies the board; written once before any application runs.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Header {
     /// [`MAGIC`].
@@ -48,7 +49,7 @@ pub struct Header {
 }
 
 /// Board time: nanoseconds since the kernel's first instruction, from the processor's time-stamp counter.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Clock {
     /// Guards the section.
@@ -118,7 +119,7 @@ impl DmaProtection {
 }
 
 /// Totals of the machine.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Machine {
     /// Guards the section.
@@ -140,7 +141,7 @@ pub struct Machine {
 }
 
 /// One processor.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Core {
     /// Guards the entry.
@@ -184,7 +185,7 @@ impl ApplicationState {
 }
 
 /// One application of the bundle. Its index here is its number everywhere.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Application {
     /// Guards the entry.
@@ -214,7 +215,7 @@ pub struct Application {
 }
 
 /// One PCI function.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Device {
     /// Guards the entry.
@@ -260,7 +261,7 @@ pub enum PricedResource {
 }
 
 /// One price.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C)]
 pub struct Price {
     /// A [`PricedResource`].
@@ -274,7 +275,7 @@ pub struct Price {
 }
 
 /// Present prices.
-#[derive(Debug)]
+#[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Prices {
     /// Guards the section.

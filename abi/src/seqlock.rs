@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 ///
 /// The guarded fields are themselves atomics accessed with relaxed ordering, so a torn read is a stale
 /// value that [`Sequence::read`] throws away, never undefined behaviour.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct Sequence(AtomicU32);
 

@@ -3,6 +3,11 @@
 //! One value, under one lock. Whatever happens on a core enters here, changes state, and ends with
 //! [`Kernel::next`], which says what that core does now. Nothing in here blocks or waits.
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
 use crate::applications::Application;
 use crate::bundle::BundleView;
 use crate::contexts::Context;

@@ -1,0 +1,273 @@
+//! A machine for tests: memory in a vector, time that moves when told, everything said kept as text.
+
+use super::{Kernel, Next, Parts};
+use crate::applications::Application;
+use crate::bundle::BundleView;
+use crate::contexts::Context;
+use crate::cores::Core;
+use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
+use crate::iommu::Iommu;
+use crate::machine::{Level, Machine, PhysicalMemory, Registers};
+use crate::pci::Pci;
+use core::fmt;
+use nom_abi::board::{BOARD_BYTES, Board};
+use nom_abi::image::{self, ApplicationRecord, Bundle, ChannelRecord, Run, SegmentRecord, flag};
+use nom_abi::memory::FRAME_BYTES;
+use nom_abi::syscall::Syscall;
+use nom_abi::upcall::Registers as UserRegisters;
+use std::string::String;
+use std::vec::Vec;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Frames of memory that a fake machine has.
+pub const FRAMES: u64 = 4096;
+/// Cycles in a nanosecond.
+const CYCLES_PER_NS: u64 = 2;
+const KERNEL_ROOT: u64 = 1;
+const BOARD_FRAME: u64 = 2;
+const BUNDLE_FRAME: u64 = 64;
+
+/// The machine.
+pub struct FakeMachine {
+    memory: Vec<u64>,
+    /// Board time.
+    pub now_ns: u64,
+    seed: u64,
+    /// Deadline of the timer that was last set.
+    pub timer: Option<u64>,
+    /// Everything that was logged, written or told.
+    pub said: String,
+}
+
+impl FakeMachine {
+    /// A word of physical memory.
+    pub fn memory_word(&self, address: u64) -> u64 {
+        self.read(address)
+    }
+}
+
+impl PhysicalMemory for FakeMachine {
+    fn read(&self, address: u64) -> u64 {
+        self.memory[(address / 8) as usize]
+    }
+    fn write(&mut self, address: u64, value: u64) {
+        self.memory[(address / 8) as usize] = value;
+    }
+    fn read_bytes(&self, address: u64, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.memory.as_bytes()[address as usize..][..bytes.len()]);
+    }
+    fn write_bytes(&mut self, address: u64, bytes: &[u8]) {
+        self.memory.as_mut_bytes()[address as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+    fn copy(&mut self, from: u64, to: u64, length: u64) {
+        let from = from as usize;
+        self.memory.as_mut_bytes().copy_within(from..from + length as usize, to as usize);
+    }
+    fn zero_frames(&mut self, frame: u64, count: u64) {
+        self.memory.as_mut_bytes()[(frame * FRAME_BYTES) as usize..][..(count * FRAME_BYTES) as usize].fill(0);
+    }
+}
+
+macro_rules! no_registers {
+    ($($read:ident $write:ident $type:ty;)+) => {
+        impl Registers for FakeMachine {
+            $(
+                fn $read(&mut self, address: u64) -> $type {
+                    panic!("this machine has no devices: read of {address:#x}")
+                }
+                fn $write(&mut self, address: u64, _: $type) {
+                    panic!("this machine has no devices: write to {address:#x}")
+                }
+            )+
+            fn now_ns(&self) -> u64 {
+                self.now_ns
+            }
+        }
+    };
+}
+no_registers! { read8 write8 u8; read16 write16 u16; read32 write32 u32; read64 write64 u64; }
+
+impl Machine for FakeMachine {
+    fn cycles(&self) -> u64 {
+        self.now_ns * CYCLES_PER_NS
+    }
+    fn span_cycles(&self, nanoseconds: u64) -> u64 {
+        nanoseconds * CYCLES_PER_NS
+    }
+    fn span_ns(&self, cycles: u64) -> u64 {
+        cycles / CYCLES_PER_NS
+    }
+    fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.seed >> 16
+    }
+    fn apic_id(&self, core: usize) -> u32 {
+        core as u32
+    }
+    fn kick(&mut self, _: usize) {}
+    fn set_timer(&mut self, deadline_ns: Option<u64>) {
+        self.timer = deadline_ns;
+    }
+    fn load_space(&mut self, _: Option<u64>) {}
+    fn flush_space(&mut self, _: u64) {}
+    fn leave_space(&mut self, _: u64) {}
+    fn reset_state(&mut self, _: u64) {}
+    fn save_state(&mut self, _: u64) {}
+    fn load_state(&mut self, _: u64) {}
+    fn set_thread_pointer(&mut self, _: u64) {}
+    fn write_console(&mut self, bytes: &[u8]) {
+        self.said.push_str(&String::from_utf8_lossy(bytes));
+    }
+    fn log(&mut self, _: Level, text: fmt::Arguments<'_>) {
+        self.control(text);
+    }
+    fn control(&mut self, line: fmt::Arguments<'_>) {
+        self.said.push_str(&std::format!("{line}\n"));
+    }
+}
+
+/// An application for a fake bundle.
+#[derive(Clone, Copy)]
+pub struct Program {
+    pub name: &'static str,
+    pub weight: u32,
+    pub cores_max: u32,
+    pub frames_max: u64,
+    pub manages: u64,
+    pub flags: u32,
+}
+
+impl Program {
+    /// One that is started at boot, with one core and 256 frames.
+    pub fn named(name: &'static str) -> Program {
+        Program { name, weight: 100, cores_max: 1, frames_max: 256, manages: 0, flags: flag::AUTOSTART }
+    }
+}
+
+/// A bundle with one code page and one data page for each program, and a channel between each pair in `channels`.
+fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
+    let tables = size_of::<Bundle>() + programs.len() * (128 + 2 * 32) + channels.len() * 16;
+    let contents = tables.next_multiple_of(4096) as u32;
+    let mut header = Bundle::new_zeroed();
+    header.magic = image::MAGIC;
+    header.version = nom_abi::VERSION;
+    header.bytes = contents + 8192;
+    let mut bytes = Vec::new();
+    let run = |offset: usize, count: usize| Run { offset: offset as u32, count: count as u32 };
+    let after_applications = size_of::<Bundle>() + programs.len() * 128;
+    let after_channels = after_applications + channels.len() * 16;
+    header.applications = run(size_of::<Bundle>(), programs.len());
+    header.channels = run(after_applications, channels.len());
+    bytes.extend_from_slice(header.as_bytes());
+    for (index, program) in programs.iter().enumerate() {
+        let mut record = ApplicationRecord::new_zeroed();
+        record.name[..program.name.len()].copy_from_slice(program.name.as_bytes());
+        (record.entry, record.image_bytes, record.stack_bytes) = (0x10, 0x3000, 0x2000);
+        (record.frames_max, record.manages) = (program.frames_max, program.manages);
+        (record.cores_max, record.weight, record.flags) = (program.cores_max, program.weight, program.flags);
+        record.segments = run(after_channels + index * 64, 2);
+        bytes.extend_from_slice(record.as_bytes());
+    }
+    for ends in channels {
+        bytes.extend_from_slice(ChannelRecord { ends: *ends, bytes: 8192 }.as_bytes());
+    }
+    for _ in programs {
+        for (address, memory_bytes, protection) in [(0, 0x1000, 5), (0x1000, 0x2000, 3)] {
+            let file_offset = contents + address as u32;
+            let segment =
+                SegmentRecord { address, memory_bytes, file_offset, file_bytes: 4096, protection, reserved: 0 };
+            bytes.extend_from_slice(segment.as_bytes());
+        }
+    }
+    bytes.resize(header.bytes as usize, 0xcc);
+    bytes
+}
+
+/// A kernel on a fake machine, and the registers at each core's border.
+pub struct World {
+    pub kernel: Kernel<'static, FakeMachine>,
+    pub borders: Vec<UserRegisters>,
+    /// What each core did last.
+    pub next: Vec<Next>,
+}
+
+impl World {
+    /// Boots. Everything is leaked: tests are short.
+    pub fn boot(cores: usize, programs: &[Program], channels: &[[u32; 2]]) -> World {
+        let bytes: &'static [u8] = Vec::leak(bundle(programs, channels));
+        let bundle = BundleView::parse(bytes).expect("a valid bundle");
+        let blocks = Vec::leak(std::vec![BlockInfo::RESERVED; Frames::blocks_for(FRAMES) as usize]);
+        let metadata: &'static mut [FrameInfo] =
+            Vec::leak((0..blocks.len() * 512).map(|_| FrameInfo::default()).collect());
+        let mut frames = Frames::new(blocks, metadata);
+        frames.add_free(BUNDLE_FRAME + bytes.len() as u64 / FRAME_BYTES + 1..FRAMES);
+        let machine = FakeMachine {
+            memory: std::vec![0; (FRAMES * FRAME_BYTES / 8) as usize],
+            now_ns: 1_000,
+            seed: 7,
+            timer: None,
+            said: String::new(),
+        };
+        let board: &'static Board = std::boxed::Box::leak(Board::new_box_zeroed().expect("memory for a board"));
+        assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= BUNDLE_FRAME);
+        board.machine.colours.store(16, core::sync::atomic::Ordering::Relaxed);
+        let mut kernel = Kernel::new(Parts {
+            machine,
+            frames,
+            board,
+            board_frame: BOARD_FRAME,
+            bundle,
+            bundle_frame: BUNDLE_FRAME,
+            applications: Vec::leak(std::vec![Application::default(); programs.len()]),
+            cores: Vec::leak(std::vec![Core::new(); cores]),
+            contexts: Vec::leak(std::vec![Context::default(); cores * programs.len()]),
+            pci: std::boxed::Box::leak(std::boxed::Box::new(Pci::none())),
+            iommu: Iommu::None,
+            kernel_root: KERNEL_ROOT,
+        });
+        kernel.start_applications();
+        let mut world = World {
+            kernel,
+            borders: std::vec![UserRegisters::default(); cores],
+            next: std::vec![Next::Halt; cores],
+        };
+        (0..cores).for_each(|core| world.settle(core, false));
+        world
+    }
+
+    /// Lets a core leave the kernel.
+    pub fn settle(&mut self, core: usize, after_syscall: bool) {
+        self.next[core] = self.kernel.next(core, &mut self.borders[core], after_syscall);
+    }
+
+    /// The application on a core makes a system call; the answer if it is still there to get one.
+    pub fn call(&mut self, core: usize, call: Syscall, arguments: &[u64]) -> Option<nom_abi::error::Result<u64>> {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let registers = &mut self.borders[core];
+        registers.rax = call as u64;
+        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = all;
+        let answered = self.kernel.syscall(core, registers);
+        let answer = nom_abi::error::decode(registers.rax, registers.rdx);
+        self.settle(core, answered);
+        answered.then_some(answer)
+    }
+
+    /// Time passes; the timer fires on every core at its deadline.
+    pub fn pass(&mut self, core: usize, nanoseconds: u64) {
+        let end = self.kernel.machine.now_ns + nanoseconds;
+        while let Some(deadline) = self.kernel.machine.timer.filter(|deadline| *deadline <= end) {
+            self.kernel.machine.now_ns = self.kernel.machine.now_ns.max(deadline);
+            self.kernel.timer(core);
+            self.settle(core, false);
+        }
+        self.kernel.machine.now_ns = end;
+        self.settle(core, false);
+    }
+
+    /// Everything that an application holds: grants, program, page tables.
+    pub fn held(&self, application: usize) -> [u64; 3] {
+        let owners = [Owner::grants(application), Owner::program(application), Owner::tables(application)];
+        owners.map(|owner| self.kernel.frames.held(owner))
+    }
+}

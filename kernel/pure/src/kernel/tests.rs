@@ -1,0 +1,324 @@
+//! The whole kernel on a fake machine: lifecycle, shares, warnings, upcalls, and that errors change nothing.
+
+use super::fake::{Program, World};
+use super::{Kernel, Next};
+use crate::cores::{GRACE_NS, SLICE_NS};
+use crate::events::{Fault, PAGE_FAULT};
+use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::error::Error;
+use nom_abi::image::flag;
+use nom_abi::syscall::Syscall;
+use nom_abi::upcall::{Upcall, UpcallFrame};
+use proptest::prelude::*;
+use zerocopy::{FromZeros, IntoBytes};
+
+const ANY: u64 = nom_abi::memory::ANY_COLOUR;
+const RUN: Next = Next::Run { after_syscall: true };
+
+fn idle(name: &'static str) -> Program {
+    Program { flags: 0, ..Program::named(name) }
+}
+
+/// Grants a page and maps it at `address`; returns the frame.
+fn map_page(world: &mut World, address: u64) -> u64 {
+    let frame = world.call(0, Syscall::MemoryGrant, &[0, 1, ANY]).unwrap().unwrap();
+    world.call(0, Syscall::MemoryMap, &[address, frame, 0, 1, 3]).unwrap().unwrap();
+    frame
+}
+
+fn with_upcalls(programs: &[Program]) -> World {
+    let mut world = World::boot(1, programs, &[]);
+    map_page(&mut world, 0x10_0000);
+    world.call(0, Syscall::UpcallRegister, &[0x2000_0000, 0x10_1000]).unwrap().unwrap();
+    world
+}
+
+/// The frame of the upcall that core 0 is in.
+fn upcall_frame(world: &World) -> UpcallFrame {
+    let mut frame = UpcallFrame::new_zeroed();
+    let space = world.kernel.applications[0].space.unwrap();
+    space.read_user(&world.kernel.machine, world.borders[0].rdi, frame.as_mut_bytes()).unwrap();
+    frame
+}
+
+#[test]
+fn the_machine_ends_with_the_status_of_its_application() {
+    let mut world = World::boot(1, &[Program::named("hello")], &[]);
+    assert_eq!(world.call(0, Syscall::Exit, &[7]), None);
+    assert_eq!(world.next[0], Next::End { status: 7 });
+    assert!(world.kernel.machine.said.contains("exited app=hello status=7"));
+}
+
+#[test]
+fn an_essential_application_ends_the_machine_while_others_run() {
+    let essential = Program { flags: flag::AUTOSTART | flag::ESSENTIAL, ..Program::named("main") };
+    let mut world = World::boot(1, &[essential, Program::named("other")], &[]);
+    world.call(0, Syscall::Exit, &[3]);
+    assert_eq!(world.next[0], Next::End { status: 3 });
+}
+
+#[test]
+fn ten_thousand_lives_leave_nothing_behind() {
+    let manager = Program { manages: 0b10, ..Program::named("manager") };
+    let mut world = World::boot(2, &[manager, idle("victim")], &[]);
+    let free = world.kernel.frames.free();
+    for _ in 0..10_000 {
+        world.call(0, Syscall::ApplicationStart, &[1]).unwrap().unwrap();
+        world.settle(1, false);
+        world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
+        world.settle(1, false);
+        assert_eq!(world.held(1), [0; 3]);
+    }
+    assert_eq!(world.kernel.frames.free(), free);
+}
+
+#[test]
+fn only_the_manager_starts_and_ends_others() {
+    let mut world = World::boot(1, &[Program::named("a"), idle("b")], &[]);
+    assert_eq!(world.call(0, Syscall::ApplicationStart, &[1]), Some(Err(Error::NotPermitted)));
+    assert_eq!(world.call(0, Syscall::ApplicationKill, &[1]), Some(Err(Error::NotPermitted)));
+    assert_eq!(world.call(0, Syscall::ApplicationStart, &[64]), Some(Err(Error::NoApplication)));
+}
+
+#[test]
+fn a_fault_without_handler_ends_one_application_alone() {
+    let mut world = World::boot(1, &[Program::named("bad"), Program::named("good")], &[]);
+    assert_eq!(world.kernel.cores[0].current, Some(0));
+    let fault = Fault { vector: PAGE_FAULT, code: 6, address: 0xdead_0000 };
+    world.kernel.fault(0, &mut world.borders[0], fault);
+    world.settle(0, false);
+    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(1), [0; 3]));
+    let said = &world.kernel.machine.said;
+    assert!(said.contains("bad faulted on core 0: write to 0xdead0000, which is not mapped"), "{said}");
+    assert!(said.contains("faulted app=bad status=139"), "{said}");
+}
+
+#[test]
+fn a_page_fault_upcall_returns_to_exactly_where_it_was() {
+    let mut world = with_upcalls(&[Program::named("pager")]);
+    let before = world.borders[0];
+    world.kernel.fault(0, &mut world.borders[0], Fault { vector: PAGE_FAULT, code: 4, address: 0x5000 });
+    world.settle(0, false);
+    let frame = upcall_frame(&world);
+    assert_eq!((frame.registers, world.borders[0].rip), (before, 0x2000_0000));
+    assert!(frame.events.has(Upcall::PageFault) && frame.events.fault_address == 0x5000);
+    let address = world.borders[0].rdi;
+    assert_eq!(world.call(0, Syscall::UpcallReturn, &[address]), None);
+    assert_eq!(world.borders[0], before);
+}
+
+#[test]
+fn a_fault_inside_the_handler_ends_the_application() {
+    let mut world = with_upcalls(&[Program::named("pager"), Program::named("other")]);
+    for _ in 0..2 {
+        world.kernel.fault(0, &mut world.borders[0], Fault { vector: PAGE_FAULT, code: 4, address: 0x5000 });
+        world.settle(0, false);
+    }
+    assert_eq!(world.kernel.cores[0].current, Some(1));
+}
+
+#[test]
+fn an_unwritable_upcall_stack_ends_the_application() {
+    let mut world = World::boot(1, &[Program::named("pager"), Program::named("other")], &[]);
+    world.call(0, Syscall::UpcallRegister, &[0x2000_0000, 0x10_1000]).unwrap().unwrap();
+    world.kernel.fault(0, &mut world.borders[0], Fault { vector: 6, code: 0, address: 0 });
+    world.settle(0, false);
+    assert_eq!(world.kernel.cores[0].current, Some(1));
+}
+
+#[test]
+fn an_upcall_return_cannot_raise_privileges() {
+    let mut world = with_upcalls(&[Program::named("pager")]);
+    world.kernel.fault(0, &mut world.borders[0], Fault { vector: 6, code: 0, address: 0 });
+    world.settle(0, false);
+    let (address, mut frame) = (world.borders[0].rdi, upcall_frame(&world));
+    frame.registers.rflags = u64::MAX;
+    frame.registers.rip = 0xffff_ffff_8010_0000;
+    let space = world.kernel.applications[0].space.unwrap();
+    space.write_user(&mut world.kernel.machine, address, frame.as_bytes()).unwrap();
+    assert_eq!(world.call(0, Syscall::UpcallReturn, &[address]), Some(Err(Error::OutsideUserSpace)));
+    frame.registers.rip = 0x40_0000;
+    space.write_user(&mut world.kernel.machine, address, frame.as_bytes()).unwrap();
+    world.call(0, Syscall::UpcallReturn, &[address]);
+    // No I/O privilege, no virtual-8086 mode, no nested task, interrupts on.
+    assert_eq!(world.borders[0].rflags & 0x2_7300, 0x200);
+}
+
+#[test]
+fn waiting_ends_at_the_deadline_and_arms_one_timer() {
+    let mut world = World::boot(1, &[Program::named("a")], &[]);
+    map_page(&mut world, 0x10_0000);
+    assert_eq!(world.call(0, Syscall::CoreWait, &[5_000_000, 0x10_0000]), None);
+    assert_eq!((world.next[0], world.kernel.machine.timer), (Next::Halt, Some(5_000_000)));
+    world.pass(0, 5_000_000);
+    assert_eq!((world.borders[0].rax, world.borders[0].rdx), (0, 0));
+    assert_eq!(world.kernel.machine.timer, None);
+}
+
+#[test]
+fn waiting_for_good_arms_no_timer() {
+    let mut world = World::boot(1, &[Program::named("a")], &[]);
+    map_page(&mut world, 0x10_0000);
+    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    assert_eq!((world.next[0], world.kernel.machine.timer), (Next::Halt, None));
+}
+
+#[test]
+fn a_notification_wakes_the_peer_with_its_own_number_for_the_channel() {
+    let programs = [Program::named("a"), Program::named("b"), Program::named("c")];
+    let mut world = World::boot(3, &programs, &[[0, 1], [1, 2]]);
+    // Core 1 runs b: it has both channels, and the one with c is its number 1.
+    let frame = world.call(1, Syscall::MemoryGrant, &[0, 1, ANY]).unwrap().unwrap();
+    world.call(1, Syscall::MemoryMap, &[0x10_0000, frame, 0, 1, 3]).unwrap().unwrap();
+    world.call(1, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    // It was told that its peers started before it waited.
+    world.call(1, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    assert_eq!(world.call(2, Syscall::ChannelNotify, &[0]), Some(Ok(0)));
+    world.settle(1, false);
+    assert_eq!(world.borders[1].rdx, Upcall::Message.mask());
+    assert_eq!(world.kernel.machine.memory_word(frame * 4096 + 32), 0b10);
+    assert_eq!(world.call(2, Syscall::ChannelNotify, &[1]), Some(Err(Error::NoChannel)));
+}
+
+#[test]
+fn three_spinners_get_their_shares() {
+    let weighted = |name, weight| Program { weight, ..Program::named(name) };
+    let mut world = World::boot(1, &[weighted("a", 50), weighted("b", 33), weighted("c", 17)], &[]);
+    world.pass(0, 2_000_000_000);
+    let cycles = [0, 1, 2].map(|app: usize| world.kernel.board.applications[app].cycles.load(Relaxed) as f64);
+    let total: f64 = cycles.iter().sum();
+    for (share, expected) in cycles.into_iter().map(|cycles| cycles / total).zip([0.50, 0.33, 0.17]) {
+        assert!((share - expected).abs() < 0.005, "{share} instead of {expected}");
+    }
+}
+
+#[test]
+fn a_core_is_taken_only_after_a_warning() {
+    let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
+    world.pass(0, 3 * SLICE_NS);
+    // It may have had to wait for its turn first.
+    while world.kernel.cores[0].current != Some(0) || world.kernel.contexts[0].takes_upcalls() {
+        world.pass(0, GRACE_NS / 10);
+    }
+    let frame = upcall_frame(&world);
+    assert!(frame.events.has(Upcall::CoreRevoking), "{frame:?}");
+    let left = frame.events.revoke_deadline_ns - world.kernel.machine.now_ns;
+    assert!(left <= GRACE_NS);
+    world.pass(0, left + 1);
+    assert_eq!(world.kernel.cores[0].current, Some(1));
+    assert_eq!(world.kernel.board.applications[0].preemptions.load(Relaxed), 1);
+}
+
+#[test]
+fn giving_the_core_up_in_time_is_no_preemption() {
+    let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
+    assert_eq!(world.call(0, Syscall::CoreYield, &[]), Some(Ok(0)));
+    assert_eq!(world.kernel.cores[0].current, Some(1));
+    assert_eq!(world.kernel.board.applications[0].preemptions.load(Relaxed), 0);
+}
+
+#[test]
+fn cores_are_acquired_up_to_the_cap_and_given_back() {
+    let mut world = World::boot(4, &[Program { cores_max: 3, ..Program::named("a") }], &[]);
+    assert_eq!(world.call(0, Syscall::CoreRelease, &[]), Some(Err(Error::LastCore)));
+    let start = [0x40_0000, 0x50_0000, 9, 3];
+    assert_eq!(world.call(0, Syscall::CoreAcquire, &start), Some(Ok(3)));
+    assert_eq!(world.call(0, Syscall::CoreAcquire, &start), Some(Ok(1)));
+    assert_eq!(world.call(0, Syscall::CoreAcquire, &start), Some(Err(Error::NoCore)));
+    world.settle(3, false);
+    assert_eq!((world.borders[3].rip, world.borders[3].rdi, world.borders[3].rsi), (0x40_0000, 9, 3));
+    assert_eq!(world.call(3, Syscall::CoreRelease, &[]), None);
+    assert_eq!(world.next[3], Next::Halt);
+    assert_eq!(world.kernel.board.applications[0].cores.load(Relaxed), 2);
+}
+
+#[test]
+fn granted_memory_is_zero_and_capped() {
+    let mut world = World::boot(1, &[Program { frames_max: 64, ..Program::named("a") }], &[]);
+    let frame = map_page(&mut world, 0x10_0000);
+    assert!((0..512).all(|word| world.kernel.machine.memory_word(frame * 4096 + word * 8) == 0));
+    assert_eq!(world.call(0, Syscall::MemoryGrant, &[0, 64, ANY]), Some(Err(Error::OverMemoryCap)));
+    assert_eq!(world.call(0, Syscall::MemoryRelease, &[frame, 0, 1]), Some(Err(Error::StillMapped)));
+    assert_eq!(world.call(0, Syscall::MemoryUnmap, &[0x10_0000, 4096]), Some(Ok(0)));
+    assert_eq!(world.call(0, Syscall::MemoryRelease, &[frame, 0, 1]), Some(Ok(0)));
+    assert_eq!(world.call(0, Syscall::MemoryMap, &[0x10_0000, frame, 0, 1, 3]), Some(Err(Error::NotGranted)));
+}
+
+#[test]
+fn an_unknown_number_is_an_error() {
+    let mut world = World::boot(1, &[Program::named("a")], &[]);
+    world.borders[0].rax = 1 << 40;
+    assert!(world.kernel.syscall(0, &mut world.borders[0]));
+    assert_eq!(world.borders[0].rax, Error::UnknownSyscall as u64);
+    world.settle(0, true);
+    assert_eq!(world.next[0], RUN);
+}
+
+/// Arguments that are likely to reach an edge: small, page-like, frame-like, boundary, or anything.
+fn argument() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0..8u64,
+        (0..64u64).prop_map(|page| page * 4096),
+        100..4200u64,
+        prop::sample::select(std::vec![
+            nom_abi::layout::USER_START,
+            nom_abi::layout::APPLICATION_END,
+            nom_abi::layout::USER_END,
+            0x10_0000,
+            0x10_1000,
+            u64::MAX,
+            u64::MAX - 4095,
+            1 << 63,
+            0xffff_8000_0000_0000,
+        ]),
+        any::<u64>(),
+    ]
+}
+
+/// What an application can observe of its own state, and what the machine has left.
+fn observe(kernel: &Kernel<'_, super::fake::FakeMachine>) -> (u64, [u64; 4], std::vec::Vec<u64>, u64) {
+    use crate::frames::Owner;
+    let owners = [Owner::grants(0), Owner::program(0), Owner::tables(0), Owner::KERNEL];
+    let space = kernel.applications[0].space.expect("it still runs");
+    let leaves = (0..512u64).filter_map(|page| {
+        let leaf = space.translate(&kernel.machine, page * 4096)?;
+        Some(leaf.frame << 8 | leaf.protection as u64)
+    });
+    let owned = owners.map(|owner| kernel.frames.held(owner));
+    (kernel.frames.free(), owned, leaves.collect(), kernel.applications[0].cores)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 128 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_call_that_returns_an_error_has_changed_nothing(
+        calls in prop::collection::vec((0..24u64, prop::array::uniform6(argument())), 1..60),
+    ) {
+        let mut world = World::boot(2, &[Program { cores_max: 2, ..Program::named("fuzz") }, idle("b")], &[[0, 1]]);
+        map_page(&mut world, 0x10_0000);
+        for (number, arguments) in calls {
+            let ends = [Syscall::Exit as u64, Syscall::CoreRelease as u64];
+            if ends.contains(&number) {
+                continue;
+            }
+            let before = observe(&world.kernel);
+            let registers = &mut world.borders[0];
+            registers.rax = number;
+            [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = arguments;
+            let (rdi, answered) = (registers.rdi, world.kernel.syscall(0, registers));
+            if answered && registers.rax != 0 {
+                prop_assert!(Error::from_code(registers.rax).is_some());
+                prop_assert_eq!(observe(&world.kernel), before, "call {} with {:x}", number, rdi);
+            }
+            world.settle(0, answered);
+            if !matches!(world.next[0], Next::Run { .. }) {
+                // It waits: let it come back.
+                world.kernel.wake(0, 0);
+                world.settle(0, false);
+            }
+        }
+        world.kernel.end_application(0, nom_abi::board::ApplicationState::Exited, 0);
+        prop_assert_eq!(world.held(0), [0; 3]);
+    }
+}
