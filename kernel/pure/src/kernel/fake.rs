@@ -208,7 +208,7 @@ impl World {
             timer: None,
             said: String::new(),
         };
-        let board: &'static Board = std::boxed::Box::leak(Board::new_box_zeroed().expect("memory for a board"));
+        let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
         assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= BUNDLE_FRAME);
         board.machine.colours.store(16, core::sync::atomic::Ordering::Relaxed);
         let mut kernel = Kernel::new(Parts {
