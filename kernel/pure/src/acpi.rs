@@ -21,6 +21,8 @@ pub struct Tables {
     pub processors: List<u32, CORES_MAX>,
     /// Physical address of the local APIC's registers (MADT); the architecture's default if not said.
     pub local_apic: u64,
+    /// Physical address of the registers of the I/O APIC that has interrupts 0 to 23 (MADT).
+    pub io_apic: Option<u64>,
     /// PCI Express configuration space of segment 0 (MCFG).
     pub ecam: Option<Ecam>,
     /// Physical address of the high precision event timer's registers.
@@ -76,11 +78,16 @@ pub enum ResetRegister {
 impl Viot {
     /// Endpoint identifier of a PCI function, if the unit translates it.
     pub fn endpoint(&self, function: u16) -> Option<u32> {
-        let range = self
-            .ranges
-            .iter()
-            .find(|range| (range.first..=range.last).contains(&function))?;
+        let range = self.ranges.iter().find(|range| (range.first..=range.last).contains(&function))?;
         Some(range.endpoint + u32::from(function - range.first))
+    }
+
+    /// The PCI function with an endpoint identifier.
+    pub fn function(&self, endpoint: u32) -> Option<u16> {
+        self.ranges.iter().find_map(|range| {
+            let offset = u16::try_from(endpoint.checked_sub(range.endpoint)?).ok()?;
+            range.first.checked_add(offset).filter(|function| *function <= range.last)
+        })
     }
 }
 
@@ -90,6 +97,7 @@ impl Tables {
         Tables {
             processors: List::new(0),
             local_apic: 0xfee0_0000,
+            io_apic: None,
             ecam: None,
             hpet: None,
             remapping_units: List::new(0),
@@ -107,11 +115,7 @@ impl Tables {
             return tables;
         };
         for offset in (HEADER_BYTES..root.length).step_by(entry_bytes as usize) {
-            let address = if entry_bytes == 8 {
-                root.u64(offset)
-            } else {
-                root.u32(offset).map(u64::from)
-            };
+            let address = if entry_bytes == 8 { root.u64(offset) } else { root.u32(offset).map(u64::from) };
             if let Some(table) = address.and_then(|at| Table::open(memory, at, memory_end)) {
                 tables.add(&table);
             }
@@ -123,11 +127,7 @@ impl Tables {
         match &table.signature {
             b"APIC" => self.add_processors(table),
             b"MCFG" => self.ecam = ecam(table).or(self.ecam),
-            b"HPET" => {
-                self.hpet = generic_address(table, 40)
-                    .filter(|it| it.0 == MEMORY)
-                    .map(|it| it.1)
-            }
+            b"HPET" => self.hpet = generic_address(table, 40).filter(|it| it.0 == MEMORY).map(|it| it.1),
             b"DMAR" => self.add_remapping_units(table),
             b"VIOT" => self.viot = viot(table),
             b"FACP" => {
@@ -141,6 +141,7 @@ impl Tables {
     /// Multiple APIC description table (5.2.12).
     fn add_processors<M: PhysicalMemory>(&mut self, table: &Table<M>) {
         const LOCAL_APIC: u64 = 0;
+        const IO_APIC: u64 = 1;
         const LOCAL_APIC_ADDRESS: u64 = 5;
         const LOCAL_X2APIC: u64 = 9;
         const ENABLED: u32 = 1;
@@ -148,6 +149,11 @@ impl Tables {
         for (at, kind) in table.structures(44, Width::Bytes) {
             let (id, flags) = match kind {
                 LOCAL_APIC => (table.u8(at + 3).map(u32::from), table.u32(at + 4)),
+                IO_APIC => {
+                    let address = table.u32(at + 4).filter(|_| table.u32(at + 8) == Some(0));
+                    self.io_apic = address.map(u64::from).or(self.io_apic);
+                    continue;
+                }
                 LOCAL_X2APIC => (table.u32(at + 4), table.u32(at + 8)),
                 LOCAL_APIC_ADDRESS => {
                     self.local_apic = table.u64(at + 4).unwrap_or(self.local_apic);
@@ -202,12 +208,7 @@ enum Width {
 
 impl<'m, M: PhysicalMemory> Table<'m, M> {
     fn open(memory: &'m M, address: u64, memory_end: u64) -> Option<Table<'m, M>> {
-        let mut table = Table {
-            memory,
-            address,
-            length: HEADER_BYTES,
-            signature: [0; 4],
-        };
+        let mut table = Table { memory, address, length: HEADER_BYTES, signature: [0; 4] };
         table.is_within(memory_end).then_some(())?;
         table.signature = table.bytes(0)?;
         let length = u64::from(table.u32(4)?);
@@ -216,9 +217,7 @@ impl<'m, M: PhysicalMemory> Table<'m, M> {
     }
 
     fn is_within(&self, memory_end: u64) -> bool {
-        self.address
-            .checked_add(self.length)
-            .is_some_and(|end| end <= memory_end)
+        self.address.checked_add(self.length).is_some_and(|end| end <= memory_end)
     }
 
     /// Sum of the first `length` bytes: 0 if they are whole.
@@ -272,12 +271,7 @@ fn root_table<M: PhysicalMemory>(memory: &M, rsdp: u64, memory_end: u64) -> Opti
     const LENGTH: u64 = 36;
     /// The part that the first version had, with a checksum of its own.
     const OLD_LENGTH: u64 = 20;
-    let pointer = Table {
-        memory,
-        address: rsdp,
-        length: LENGTH,
-        signature: [0; 4],
-    };
+    let pointer = Table { memory, address: rsdp, length: LENGTH, signature: [0; 4] };
     if rsdp == 0 || !pointer.is_within(memory_end) || pointer.bytes(0)? != *b"RSD PTR " {
         return None;
     }
@@ -305,11 +299,7 @@ fn generic_address<M: PhysicalMemory>(table: &Table<M>, offset: u64) -> Option<(
 fn ecam<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
     const ENTRY_BYTES: usize = 16;
     (44..table.length).step_by(ENTRY_BYTES).find_map(|at| {
-        let ecam = Ecam {
-            base: table.u64(at)?,
-            first_bus: table.u8(at + 10)?,
-            last_bus: table.u8(at + 11)?,
-        };
+        let ecam = Ecam { base: table.u64(at)?, first_bus: table.u8(at + 10)?, last_bus: table.u8(at + 11)? };
         let reaches = ecam.base != 0 && ecam.base % (1 << 20) == 0 && ecam.base < 1 << 48;
         (reaches && table.u16(at + 8)? == 0 && ecam.first_bus <= ecam.last_bus).then_some(ecam)
     })
@@ -326,10 +316,7 @@ fn reset<M: PhysicalMemory>(table: &Table<M>) -> Option<Reset> {
         (IO, port) => ResetRegister::Port(port.try_into().ok()?),
         _ => return None,
     };
-    Some(Reset {
-        register,
-        value: table.u8(128)?,
-    })
+    Some(Reset { register, value: table.u8(128)? })
 }
 
 /// The first virtio-iommu on PCI and the ranges it translates (virtual I/O translation table, 5.2.33).
@@ -341,11 +328,7 @@ fn viot<M: PhysicalMemory>(table: &Table<M>) -> Option<Viot> {
     let (unit, _) = nodes().find(|(at, kind)| *kind == VIRTIO_PCI && table.u16(at + 4) == Some(0))?;
     let mut viot = Viot {
         iommu: table.u16(unit + 6)?,
-        ranges: List::new(EndpointRange {
-            first: 0,
-            last: 0,
-            endpoint: 0,
-        }),
+        ranges: List::new(EndpointRange { first: 0, last: 0, endpoint: 0 }),
     };
     for (at, _) in nodes().filter(|(_, kind)| *kind == PCI_RANGE) {
         let is_ours = table.u16(at + 8)? == 0 && u64::from(table.u16(at + 16)?) == unit;
@@ -355,11 +338,7 @@ fn viot<M: PhysicalMemory>(table: &Table<M>) -> Option<Viot> {
             endpoint: table.u32(at + 4)?,
         };
         let count = range.last.checked_sub(range.first).map(u32::from);
-        if is_ours
-            && count
-                .and_then(|count| range.endpoint.checked_add(count))
-                .is_some()
-        {
+        if is_ours && count.and_then(|count| range.endpoint.checked_add(count)).is_some() {
             viot.ranges.push(range);
         }
     }

@@ -30,12 +30,7 @@ pub struct Bar {
 
 impl Bar {
     /// No region.
-    pub const ABSENT: Bar = Bar {
-        base: 0,
-        bytes: 0,
-        wide: false,
-        prefetchable: false,
-    };
+    pub const ABSENT: Bar = Bar { base: 0, bytes: 0, wide: false, prefetchable: false };
 
     /// The physical address of `length` bytes at `offset` of the region. The region may be used up to the
     /// end of its last page: it has that page to itself. `None` if the region is absent or ends before.
@@ -59,19 +54,11 @@ pub struct Window {
 
 impl Window {
     /// No addresses.
-    pub const EMPTY: Window = Window {
-        base: 0,
-        next: 0,
-        end: 0,
-    };
+    pub const EMPTY: Window = Window { base: 0, next: 0, end: 0 };
 
     /// The addresses `[base, end)`, none taken.
     pub const fn new(base: u64, end: u64) -> Window {
-        Window {
-            base,
-            next: base,
-            end,
-        }
+        Window { base, next: base, end }
     }
 
     /// The machine's addresses for PCI registers below 4 GiB: behind RAM, before the interrupt
@@ -84,11 +71,7 @@ impl Window {
         } else if ecam.start() <= base && base < ecam.end() {
             base = ecam.end();
         }
-        if base < end {
-            Window::new(base, end)
-        } else {
-            Window::EMPTY
-        }
+        if base < end { Window::new(base, end) } else { Window::EMPTY }
     }
 
     /// Takes `bytes`, aligned to `align` (a power of two). `None`, with nothing taken, if they do not fit.
@@ -127,17 +110,8 @@ fn size_one<R: Registers>(config: &mut Config<R>, index: usize, may_be_wide: boo
     let high = if wide { probe(config, index + 1) } else { u32::MAX };
     let writable = u64::from(high) << 32 | u64::from(low & !FLAGS);
     // The lowest address bit that can be written is the size.
-    let bytes = if writable == 0 {
-        0
-    } else {
-        1 << writable.trailing_zeros()
-    };
-    Bar {
-        base: 0,
-        bytes,
-        wide,
-        prefetchable: low & PREFETCHABLE != 0,
-    }
+    let bytes = if writable == 0 { 0 } else { 1 << writable.trailing_zeros() };
+    Bar { base: 0, bytes, wide, prefetchable: low & PREFETCHABLE != 0 }
 }
 
 /// Bits of a register that read as one after all were written as one; the register is zero afterwards.

@@ -114,11 +114,7 @@ impl Status {
 
 impl Slot {
     /// No slot, or one where nothing comes or goes.
-    pub const FIXED: Slot = Slot {
-        state: State::Fixed,
-        ready_ns: 0,
-        leaving: 0,
-    };
+    pub const FIXED: Slot = Slot { state: State::Fixed, ready_ns: 0, leaving: 0 };
 
     /// Whether nothing can be plugged in or out.
     pub fn is_fixed(&self) -> bool {
@@ -136,10 +132,7 @@ impl Slot {
             return Slot::FIXED;
         }
         let present = config.read16(express + offset::SLOT_STATUS) & status::PRESENT != 0;
-        Slot {
-            state: if present { State::Occupied } else { State::Empty },
-            ..Slot::FIXED
-        }
+        Slot { state: if present { State::Occupied } else { State::Empty }, ..Slot::FIXED }
     }
 }
 
@@ -162,11 +155,7 @@ impl<R: Registers> SlotRegisters<'_, '_, R> {
     fn set_power(&mut self, on: bool) {
         let at = self.express + offset::SLOT_CONTROL;
         let others = self.config.read16(at) & !(control::POWER_OFF | control::INDICATOR);
-        let power = if on {
-            control::INDICATOR_ON
-        } else {
-            control::INDICATOR_OFF | control::POWER_OFF
-        };
+        let power = if on { control::INDICATOR_ON } else { control::INDICATOR_OFF | control::POWER_OFF };
         self.config.write16(at, others | power);
     }
 
@@ -208,10 +197,7 @@ impl Pci {
 
     /// Board time at which [`Pci::next_event`] must be called though no interrupt came; all ones: never.
     pub fn deadline_ns(&self) -> u64 {
-        let settling = self
-            .ports
-            .iter()
-            .filter(|port| port.slot.state == State::Settling);
+        let settling = self.ports.iter().filter(|port| port.slot.state == State::Settling);
         settling.map(|port| port.slot.ready_ns).min().unwrap_or(u64::MAX)
     }
 
@@ -228,11 +214,7 @@ impl Pci {
         port.slot.leaving &= !mask;
         if port.slot.leaving == 0 {
             let config = &mut self.ecam.config(registers, port.function.address);
-            SlotRegisters {
-                config,
-                express: port.function.express,
-            }
-            .set_power(false);
+            SlotRegisters { config, express: port.function.express }.set_power(false);
             port.slot.state = State::Unpowered;
         }
     }
@@ -295,11 +277,7 @@ impl Pci {
         port.slot.ready_ns = registers.now_ns() + SETTLE_NS;
         port.slot.state = State::Settling;
         let config = &mut self.ecam.config(registers, port.function.address);
-        SlotRegisters {
-            config,
-            express: port.function.express,
-        }
-        .set_power(true);
+        SlotRegisters { config, express: port.function.express }.set_power(true);
         None
     }
 
@@ -323,11 +301,7 @@ impl Pci {
         port.slot.state = State::Leaving;
         if devices == 0 {
             let config = &mut self.ecam.config(registers, port.function.address);
-            SlotRegisters {
-                config,
-                express: port.function.express,
-            }
-            .set_power(false);
+            SlotRegisters { config, express: port.function.express }.set_power(false);
             port.slot.state = State::Unpowered;
             return None;
         }

@@ -18,6 +18,7 @@ pub mod devices;
 pub mod events;
 pub mod frames;
 pub mod hotplug;
+mod ioapic;
 pub mod iommu;
 pub mod kernel;
 pub mod list;

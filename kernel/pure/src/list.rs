@@ -12,10 +12,7 @@ pub struct List<T, const N: usize> {
 impl<T: Copy, const N: usize> List<T, N> {
     /// An empty list; `blank` fills the unused places and is never seen.
     pub const fn new(blank: T) -> List<T, N> {
-        List {
-            length: 0,
-            items: [blank; N],
-        }
+        List { length: 0, items: [blank; N] }
     }
 
     /// Appends `item`, or says by `false` that the list is full.

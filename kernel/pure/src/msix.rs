@@ -20,10 +20,7 @@ impl Message {
     /// Fixed delivery of `vector` to the one processor with this local APIC identifier, edge triggered,
     /// physical destination. Wider identifiers than 8 bits need interrupt remapping.
     pub const fn new(apic_id: u8, vector: u8) -> Message {
-        Message {
-            address: 0xfee0_0000 | (apic_id as u64) << 12,
-            data: vector as u32,
-        }
+        Message { address: 0xfee0_0000 | (apic_id as u64) << 12, data: vector as u32 }
     }
 }
 
@@ -53,32 +50,19 @@ impl MsixTable {
         };
         let parts = [found.table(), found.pending()];
         let fits = |(bar, offset, bytes): &(u8, u64, u64)| {
-            bars.get(usize::from(*bar))
-                .is_some_and(|bar| offset + bytes <= bar.bytes)
+            bars.get(usize::from(*bar)).is_some_and(|bar| offset + bytes <= bar.bytes)
         };
-        if parts.iter().all(fits) {
-            found
-        } else {
-            MsixTable::ABSENT
-        }
+        if parts.iter().all(fits) { found } else { MsixTable::ABSENT }
     }
 
     /// Region, offset and bytes of the table.
     fn table(&self) -> (u8, u64, u64) {
-        (
-            self.table_bar,
-            u64::from(self.table_offset),
-            u64::from(self.count) * ENTRY_BYTES,
-        )
+        (self.table_bar, u64::from(self.table_offset), u64::from(self.count) * ENTRY_BYTES)
     }
 
     /// Region, offset and bytes of the pending bits.
     fn pending(&self) -> (u8, u64, u64) {
-        (
-            self.pending_bar,
-            u64::from(self.pending_offset),
-            u64::from(self.count.div_ceil(64)) * 8,
-        )
+        (self.pending_bar, u64::from(self.pending_offset), u64::from(self.count.div_ceil(64)) * 8)
     }
 }
 
@@ -89,12 +73,10 @@ impl Function {
         let first = offset / FRAME_BYTES;
         let last = offset.saturating_add(length).div_ceil(FRAME_BYTES);
         self.msix.count != 0
-            && [self.msix.table(), self.msix.pending()]
-                .iter()
-                .any(|(part, start, bytes)| {
-                    let pages = (start / FRAME_BYTES, (start + bytes).div_ceil(FRAME_BYTES));
-                    usize::from(*part) == bar && first < pages.1 && pages.0 < last
-                })
+            && [self.msix.table(), self.msix.pending()].iter().any(|(part, start, bytes)| {
+                let pages = (start / FRAME_BYTES, (start + bytes).div_ceil(FRAME_BYTES));
+                usize::from(*part) == bar && first < pages.1 && pages.0 < last
+            })
     }
 
     /// Whether the MSI-X table has this vector.
@@ -189,8 +171,7 @@ impl Pci {
         vector: u16,
         message: Message,
     ) -> bool {
-        self.device(index)
-            .is_some_and(|function| function.bind(registers, vector, message))
+        self.device(index).is_some_and(|function| function.bind(registers, vector, message))
     }
 
     /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on. Returns false
@@ -202,7 +183,6 @@ impl Pci {
         vector: u16,
         masked: bool,
     ) -> bool {
-        self.device(index)
-            .is_some_and(|function| function.write_control(registers, vector, masked))
+        self.device(index).is_some_and(|function| function.write_control(registers, vector, masked))
     }
 }

@@ -16,6 +16,8 @@ pub(crate) const COMMON: u8 = 1;
 /// See [`COMMON`].
 pub(crate) const NOTIFY: u8 = 2;
 /// See [`COMMON`].
+pub(crate) const INTERRUPT: u8 = 3;
+/// See [`COMMON`].
 pub(crate) const DEVICE: u8 = 4;
 
 /// Offsets in the common configuration structure (4.1.4.3).
@@ -62,20 +64,9 @@ pub(crate) fn structure<R: Registers>(
         at = config.find_capability(capability::VENDOR, at)?;
     }
     let bar = function.bars.get(usize::from(config.read8(at + 4)))?;
-    let (offset, bytes) = (
-        u64::from(config.read32(at + 8)),
-        u64::from(config.read32(at + 12)),
-    );
-    let notify_stride = if kind == NOTIFY {
-        u64::from(config.read32(at + 16))
-    } else {
-        0
-    };
-    Some(Structure {
-        address: bar.pages(offset, bytes)?,
-        bytes,
-        notify_stride,
-    })
+    let (offset, bytes) = (u64::from(config.read32(at + 8)), u64::from(config.read32(at + 12)));
+    let notify_stride = if kind == NOTIFY { u64::from(config.read32(at + 16)) } else { 0 };
+    Some(Structure { address: bar.pages(offset, bytes)?, bytes, notify_stride })
 }
 
 fn is_virtio(function: &Function) -> bool {
@@ -83,9 +74,7 @@ fn is_virtio(function: &Function) -> bool {
 }
 
 fn common<R: Registers>(config: &mut Config<R>, function: &Function) -> Option<u64> {
-    structure(config, function, COMMON)
-        .filter(|it| it.bytes >= common::BYTES)
-        .map(|it| it.address)
+    structure(config, function, COMMON).filter(|it| it.bytes >= common::BYTES).map(|it| it.address)
 }
 
 /// Starts to reset a virtio device that decodes addresses; returns the address of the status register,
@@ -107,8 +96,6 @@ pub(crate) fn obeys_platform<R: Registers>(config: &mut Config<R>, function: &Fu
     let Some(common) = common(config, function) else {
         return false;
     };
-    config
-        .registers
-        .write32(common + common::DEVICE_FEATURE_SELECT, WORD);
+    config.registers.write32(common + common::DEVICE_FEATURE_SELECT, WORD);
     config.registers.read32(common + common::DEVICE_FEATURE) & BIT != 0
 }

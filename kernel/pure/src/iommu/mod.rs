@@ -5,6 +5,8 @@
 //! same physical addresses: drivers use physical addresses with and without a remapping unit. A device
 //! that is attached to no domain reaches nothing. Interrupt messages pass in every case.
 
+mod queue;
+mod tables;
 pub mod virtio;
 pub mod vtd;
 
@@ -12,12 +14,9 @@ use crate::acpi::Tables;
 use crate::machine::{PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Pci};
+use core::ops::Range;
 use nom_abi::PageSize;
 use nom_abi::board::DmaProtection;
-
-/// Memory and registers, as remapping units need both.
-pub trait Machine: PhysicalMemory + Registers {}
-impl<T: PhysicalMemory + Registers> Machine for T {}
 
 /// Where frames for page tables and queues come from and go back to. They belong to the kernel.
 pub trait FrameSource {
@@ -71,13 +70,20 @@ impl Iommu {
     /// machine with neither unit gives [`Iommu::None`]; a unit that is there but cannot be used is an
     /// error, for to go on without protection that was asked for would be wrong.
     pub fn start(
-        machine: &mut impl Machine,
+        machine: &mut (impl PhysicalMemory + Registers),
         frames: &mut impl FrameSource,
         tables: &Tables,
         pci: &Pci,
     ) -> Result<Iommu, Error> {
-        let _ = (machine, frames, tables, pci);
-        unimplemented!()
+        match (tables.viot, &tables.remapping_units[..], pci.remapper()) {
+            (Some(viot), ..) => {
+                virtio::VirtioIommu::start(machine, frames, tables, viot, pci).map(Iommu::Virtio)
+            }
+            (None, [], Some(_)) => Err(Error::Refused("there is a virtio-iommu but no VIOT table")),
+            (None, [], None) => Ok(Iommu::None),
+            (None, [unit], _) => vtd::Vtd::start(machine, frames, *unit).map(Iommu::Vtd),
+            (None, ..) => Err(Error::Refused("there is more than one VT-d unit")),
+        }
     }
 
     /// What the board says.
@@ -89,52 +95,73 @@ impl Iommu {
         }
     }
 
-    /// Lets the unit send `message` when it has blocked an access. Without this, poll
-    /// [`Iommu::take_fault`].
-    pub fn enable_interrupt(&mut self, machine: &mut impl Machine, pci: &Pci, message: Message) {
-        let _ = (machine, pci, message);
-        unimplemented!()
+    /// Lets the unit send `message` when it has blocked an access. At that interrupt call
+    /// [`Iommu::take_fault`] before it is acknowledged at the local APIC: it may be level triggered.
+    pub fn enable_interrupt(
+        &mut self,
+        machine: &mut (impl PhysicalMemory + Registers),
+        pci: &Pci,
+        message: Message,
+    ) {
+        match self {
+            Iommu::None => {}
+            Iommu::Virtio(unit) => unit.enable_interrupt(machine, pci, message),
+            Iommu::Vtd(unit) => unit.enable_interrupt(machine, message),
+        }
     }
 
     /// Attaches a device to a domain. Returns true if the domain is new, so that nothing is mapped in it:
     /// the caller then maps every grant of the application. Nothing has changed after an error.
     pub fn attach(
         &mut self,
-        machine: &mut impl Machine,
+        machine: &mut (impl PhysicalMemory + Registers),
         frames: &mut impl FrameSource,
         device: Address,
         domain: usize,
     ) -> Result<bool, Error> {
-        let _ = (machine, frames, device, domain);
-        unimplemented!()
+        match self {
+            Iommu::None => Ok(false),
+            Iommu::Virtio(unit) => unit.attach(machine, device, domain),
+            Iommu::Vtd(unit) => unit.attach(machine, frames, device, domain),
+        }
     }
 
     /// Detaches a device; it reaches nothing when this returns. With its last device the domain ends and
     /// its tables' frames go back. Quiesce the device before ([`Pci::switch_off`]).
     pub fn detach(
         &mut self,
-        machine: &mut impl Machine,
+        machine: &mut (impl PhysicalMemory + Registers),
         frames: &mut impl FrameSource,
         device: Address,
         domain: usize,
     ) -> Result<(), Error> {
-        let _ = (machine, frames, device, domain);
-        unimplemented!()
+        match self {
+            Iommu::None => Ok(()),
+            Iommu::Virtio(unit) => unit.detach(machine, device, domain),
+            Iommu::Vtd(unit) => unit.detach(machine, frames, device, domain),
+        }
     }
 
     /// Lets the devices of a domain reach `count` pages of `page_size` from `frame` on. Does nothing if
     /// the domain does not live. After an error some of the pages may be mapped: unmap them.
     pub fn map(
         &mut self,
-        machine: &mut impl Machine,
+        machine: &mut (impl PhysicalMemory + Registers),
         frames: &mut impl FrameSource,
         domain: usize,
         frame: u64,
         page_size: PageSize,
         count: u64,
     ) -> Result<(), Error> {
-        let _ = (machine, frames, domain, frame, page_size, count);
-        unimplemented!()
+        let range = range(frame, page_size, count);
+        match self {
+            Iommu::None => Ok(()),
+            Iommu::Virtio(unit) => {
+                let starts = range.step_by(page_size.frames() as usize);
+                unit.map(machine, domain, starts.map(|start| start..start + page_size.frames()))
+            }
+            Iommu::Vtd(unit) => unit.map(machine, frames, domain, range, page_size),
+        }
     }
 
     /// Takes pages away again, in units of the page size with which they were mapped. When this returns no
@@ -142,19 +169,43 @@ impl Iommu {
     /// frames must not be used for anything else.
     pub fn unmap(
         &mut self,
-        machine: &mut impl Machine,
+        machine: &mut (impl PhysicalMemory + Registers),
         domain: usize,
         frame: u64,
         page_size: PageSize,
         count: u64,
     ) -> Result<(), Error> {
-        let _ = (machine, domain, frame, page_size, count);
-        unimplemented!()
+        let range = range(frame, page_size, count);
+        match self {
+            Iommu::None => Ok(()),
+            Iommu::Virtio(unit) => unit.unmap(machine, domain, range),
+            Iommu::Vtd(unit) => unit.unmap(machine, domain, range),
+        }
     }
 
-    /// The next blocked access; call again until `None`.
-    pub fn take_fault(&mut self, machine: &mut impl Machine) -> Option<DmaFault> {
-        let _ = machine;
-        unimplemented!()
+    /// The next blocked access; call again until `None`, but not without bound: a device can fault faster
+    /// than this is called.
+    pub fn take_fault(&mut self, machine: &mut (impl PhysicalMemory + Registers)) -> Option<DmaFault> {
+        match self {
+            Iommu::None => None,
+            Iommu::Virtio(unit) => unit.take_fault(machine),
+            Iommu::Vtd(unit) => unit.take_fault(machine),
+        }
     }
+}
+
+/// The frames of `count` pages.
+fn range(frame: u64, page_size: PageSize, count: u64) -> Range<u64> {
+    frame..frame + count * page_size.frames()
+}
+
+/// Polls until `is_done`, at most [`PATIENCE_NS`].
+fn wait_until<M: Registers>(machine: &mut M, mut is_done: impl FnMut(&mut M) -> bool) -> Result<(), Error> {
+    let deadline = machine.now_ns() + PATIENCE_NS;
+    while !is_done(machine) {
+        if machine.now_ns() >= deadline {
+            return Err(Error::Silent);
+        }
+    }
+    Ok(())
 }

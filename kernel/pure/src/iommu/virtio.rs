@@ -1,5 +1,532 @@
-//! virtio-iommu: requests through a queue. Source: Virtual I/O Device (VIRTIO) 1.2, section 5.13.
+//! virtio-iommu: requests through a queue, faults through another.
+//!
+//! Source: VIRTIO 1.2, section 5.13.
+
+use super::queue::{Buffer, Queue, SIZE};
+use super::{DmaFault, Error, FrameSource, wait_until};
+use crate::acpi::{Tables, Viot};
+use crate::ioapic;
+use crate::machine::{PhysicalMemory, Registers};
+use crate::msix::Message;
+use crate::pci::{Address, Function, Pci, command, offset};
+use crate::virtio_pci::{self, common};
+use core::ops::Range;
+use nom_abi::layout::APPLICATIONS_MAX;
+use nom_abi::memory::FRAME_SHIFT;
+
+/// Feature bits (5.13.3).
+mod feature {
+    pub const DOMAIN_RANGE: u64 = 1 << 1;
+    pub const MAP_UNMAP: u64 = 1 << 2;
+    pub const PROBE: u64 = 1 << 4;
+    pub const MMIO: u64 = 1 << 5;
+    pub const BYPASS_CONFIG: u64 = 1 << 6;
+    pub const VERSION_1: u64 = 1 << 32;
+    pub const ACCESS_PLATFORM: u64 = 1 << 33;
+    /// Without these the unit cannot be used.
+    pub const NEEDED: u64 = MAP_UNMAP | VERSION_1;
+    /// The old bypass, under which unattached devices reach everything, is not among them.
+    pub const WANTED: u64 = NEEDED | DOMAIN_RANGE | PROBE | MMIO | BYPASS_CONFIG | ACCESS_PLATFORM;
+}
+
+/// Device status bits (2.1).
+mod status {
+    pub const ACKNOWLEDGE: u8 = 1;
+    pub const DRIVER: u8 = 2;
+    pub const DRIVER_OK: u8 = 4;
+    pub const FEATURES_OK: u8 = 8;
+}
+
+/// Offsets in the device's configuration (5.13.4).
+mod config {
+    pub const PAGE_SIZES: u64 = 0;
+    pub const FIRST_DOMAIN: u64 = 24;
+    pub const LAST_DOMAIN: u64 = 28;
+    pub const PROBE_BYTES: u64 = 32;
+    pub const BYPASS: u64 = 36;
+}
+
+const REQUEST_QUEUE: u16 = 0;
+const EVENT_QUEUE: u16 = 1;
+/// Requests that are under way at a time: each takes two descriptors.
+const BATCH: u16 = SIZE / 2;
+/// Bytes between two requests in the buffer area.
+const REQUEST_STRIDE: u64 = 64;
+/// Where a request's answer is behind its start: status and three reserved bytes.
+const ANSWER: u64 = 40;
+const ANSWER_BYTES: u32 = 4;
+/// A status that no answer has.
+const UNANSWERED: u8 = 0xff;
+/// Bytes between two event buffers.
+const EVENT_STRIDE: u64 = 32;
+/// Bytes of a fault report.
+const EVENT_BYTES: u32 = 24;
+/// Where interrupt messages are written.
+const MESSAGE_PAGE: u64 = 0xfee0_0000;
+
+/// Rights of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Memory,
+    /// The page that interrupt messages are written to.
+    Messages,
+}
+
+/// A request, as the bytes that the device reads.
+struct Request {
+    bytes: [u8; 40],
+    length: u32,
+}
+
+impl Request {
+    fn new(kind: u8, first: u32) -> Request {
+        let request = Request { bytes: [0; 40], length: 0 };
+        request.word(u32::from(kind)).word(first)
+    }
+
+    fn word(mut self, value: u32) -> Request {
+        let at = self.length as usize;
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        self.length += 4;
+        self
+    }
+
+    fn double(self, value: u64) -> Request {
+        self.word(value as u32).word((value >> 32) as u32)
+    }
+
+    fn attach(domain: u32, endpoint: u32) -> Request {
+        Request::new(1, domain).word(endpoint).word(0).word(0)
+    }
+
+    fn detach(domain: u32, endpoint: u32) -> Request {
+        Request::new(2, domain).word(endpoint).double(0)
+    }
+
+    /// Maps the addresses `[range.start, range.end)` to themselves.
+    fn map(domain: u32, range: Range<u64>, access: Access) -> Request {
+        const READ: u32 = 1;
+        const WRITE: u32 = 2;
+        const MMIO: u32 = 4;
+        let flags = if access == Access::Messages { WRITE | MMIO } else { READ | WRITE };
+        Request::new(3, domain).double(range.start).double(range.end - 1).double(range.start).word(flags)
+    }
+
+    fn unmap(domain: u32, range: Range<u64>) -> Request {
+        Request::new(4, domain).double(range.start).double(range.end - 1).word(0)
+    }
+}
+
+/// What a status that is not zero means (5.13.6).
+fn refusal(status: u8) -> Error {
+    Error::Refused(match status {
+        1 => "virtio-iommu: input or output error",
+        2 => "virtio-iommu: request not supported",
+        3 => "virtio-iommu: device error",
+        4 => "virtio-iommu: invalid argument",
+        5 => "virtio-iommu: out of range",
+        6 => "virtio-iommu: no such endpoint or domain",
+        7 => "virtio-iommu: fault in the request",
+        8 => "virtio-iommu: out of memory",
+        _ => "virtio-iommu: unknown status",
+    })
+}
 
 /// A running virtio-iommu.
 #[derive(Debug)]
-pub struct VirtioIommu {}
+pub struct VirtioIommu {
+    requests: Queue,
+    events: Queue,
+    /// Register whose reading takes back the interrupt line.
+    interrupt_status: u64,
+    io_apic: Option<u64>,
+    viot: Viot,
+    first_domain: u32,
+    /// Whether interrupt messages pass only if their page is mapped, with what the unit calls MMIO.
+    maps_messages: bool,
+    /// Devices attached to each domain.
+    devices: [u32; APPLICATIONS_MAX],
+}
+
+/// Physical addresses of the device's structures.
+struct Structures {
+    common: u64,
+    notify: u64,
+    notify_stride: u64,
+    interrupt_status: u64,
+    config: u64,
+}
+
+impl VirtioIommu {
+    /// Starts the unit: from here on unattached devices reach nothing.
+    pub(super) fn start<M: PhysicalMemory + Registers>(
+        machine: &mut M,
+        frames: &mut impl FrameSource,
+        tables: &Tables,
+        viot: Viot,
+        pci: &Pci,
+    ) -> Result<VirtioIommu, Error> {
+        let function = pci.remapper().filter(|function| function.address == Address(viot.iommu));
+        let function = function.ok_or(Error::Refused("the virtio-iommu that the VIOT names is not there"))?;
+        if !pci.switch_function_on(machine, function) {
+            return Err(Error::Refused("the virtio-iommu does not come out of reset"));
+        }
+        let at = find(machine, pci, function)
+            .ok_or(Error::Refused("the virtio-iommu lacks a register structure"))?;
+        let features = negotiate(machine, at.common)?;
+        let mut take = || frames.take().ok_or(Error::OutOfMemory);
+        let mut unit = VirtioIommu {
+            requests: start_queue(machine, &at, REQUEST_QUEUE, take()?)?,
+            events: start_queue(machine, &at, EVENT_QUEUE, take()?)?,
+            interrupt_status: at.interrupt_status,
+            io_apic: tables.io_apic,
+            viot,
+            first_domain: first_domain(machine, &at, features)?,
+            maps_messages: false,
+            devices: [0; APPLICATIONS_MAX],
+        };
+        unit.requests.disable_interrupts(machine);
+        let before = machine.read8(at.common + common::STATUS);
+        machine.write8(at.common + common::STATUS, before | status::DRIVER_OK);
+        if features & feature::BYPASS_CONFIG != 0 {
+            machine.write8(at.config + config::BYPASS, 0);
+        }
+        unit.offer_events(machine);
+        unit.maps_messages = !unit.messages_pass(machine, &at, features)?;
+        Ok(unit)
+    }
+
+    /// Has blocked accesses signalled: by MSI-X, else by the PCI interrupt line.
+    pub(super) fn enable_interrupt<M: Registers>(&self, machine: &mut M, pci: &Pci, message: Message) {
+        let Some(function) = pci.remapper() else { return };
+        if function.bind(machine, 0, message) {
+            return;
+        }
+        if let Some(io_apic) = self.io_apic {
+            let mut config = pci.ecam.config(machine, function.address);
+            let before = config.read16(offset::COMMAND);
+            config.write16(offset::COMMAND, before & !command::NO_INTX);
+            ioapic::route_pci_lines(machine, io_apic, message);
+        }
+    }
+
+    pub(super) fn attach<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        device: Address,
+        domain: usize,
+    ) -> Result<bool, Error> {
+        let endpoint = self.viot.endpoint(device.0).ok_or(Error::NotCovered)?;
+        let id = self.domain_id(domain);
+        self.submit(machine, [Request::attach(id, endpoint)].into_iter())?;
+        let is_new = self.devices[domain] == 0;
+        self.devices[domain] += 1;
+        if is_new && self.maps_messages {
+            let page = MESSAGE_PAGE..MESSAGE_PAGE + (1 << FRAME_SHIFT);
+            let mapped = self.submit(machine, [Request::map(id, page, Access::Messages)].into_iter());
+            if mapped.is_err() {
+                let _ = self.detach(machine, device, domain);
+            }
+            mapped?;
+        }
+        Ok(is_new)
+    }
+
+    pub(super) fn detach<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        device: Address,
+        domain: usize,
+    ) -> Result<(), Error> {
+        let endpoint = self.viot.endpoint(device.0).ok_or(Error::NotCovered)?;
+        if self.devices[domain] == 0 {
+            return Ok(());
+        }
+        // With its last endpoint the domain and its mappings end (5.13.6.3.1).
+        self.submit(machine, [Request::detach(self.domain_id(domain), endpoint)].into_iter())?;
+        self.devices[domain] -= 1;
+        Ok(())
+    }
+
+    /// Maps each of the ranges as a unit of its own: the device unmaps only what it mapped as one.
+    pub(super) fn map<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        domain: usize,
+        units: impl Iterator<Item = Range<u64>>,
+    ) -> Result<(), Error> {
+        if self.devices[domain] == 0 {
+            return Ok(());
+        }
+        let id = self.domain_id(domain);
+        self.submit(machine, units.map(|unit| Request::map(id, bytes(unit), Access::Memory)))
+    }
+
+    pub(super) fn unmap<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        domain: usize,
+        frames: Range<u64>,
+    ) -> Result<(), Error> {
+        if self.devices[domain] == 0 {
+            return Ok(());
+        }
+        let id = self.domain_id(domain);
+        self.submit(machine, [Request::unmap(id, bytes(frames))].into_iter())
+    }
+
+    /// The next fault report (5.13.6.9). Units need not say whether the access was a write.
+    pub(super) fn take_fault<M: PhysicalMemory + Registers>(&mut self, machine: &mut M) -> Option<DmaFault> {
+        const IS_WRITE: u32 = 2;
+        machine.read8(self.interrupt_status);
+        loop {
+            let buffer = self.events.take_used(machine)? % SIZE;
+            let mut report = [0; EVENT_BYTES as usize];
+            machine.read_bytes(self.events.buffers() + u64::from(buffer) * EVENT_STRIDE, &mut report);
+            self.events.offer(machine, buffer);
+            self.events.notify(machine);
+            let word = |at: usize| u32::from_le_bytes(core::array::from_fn(|byte| report[at + byte]));
+            if let Some(function) = self.viot.function(word(8)) {
+                let address = u64::from(word(16)) | u64::from(word(20)) << 32;
+                let device = Address(function);
+                return Some(DmaFault { device, address, write: word(4) & IS_WRITE != 0 });
+            }
+        }
+    }
+
+    fn domain_id(&self, domain: usize) -> u32 {
+        self.first_domain + domain as u32
+    }
+
+    /// Has the device carry requests out, in batches, and waits for each batch. Returns the first refusal,
+    /// after the batch that it is in.
+    fn submit<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        mut requests: impl Iterator<Item = Request>,
+    ) -> Result<(), Error> {
+        loop {
+            let mut count = 0;
+            for (slot, request) in (0..BATCH).zip(&mut requests) {
+                self.write_request(machine, slot, &request);
+                count = slot + 1;
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            self.run(machine, count)?;
+            for slot in 0..count {
+                match self.answer(machine, slot) {
+                    0 => {}
+                    refused => return Err(refusal(refused)),
+                }
+            }
+        }
+    }
+
+    fn request_address(&self, slot: u16) -> u64 {
+        self.requests.buffers() + u64::from(slot) * REQUEST_STRIDE
+    }
+
+    /// Writes a request where the device will read it, and offers it.
+    fn write_request(&mut self, memory: &mut impl PhysicalMemory, slot: u16, request: &Request) {
+        let address = self.request_address(slot);
+        memory.write_bytes(address, &request.bytes);
+        let answer = address + ANSWER;
+        memory.write_bytes(answer, &[UNANSWERED; ANSWER_BYTES as usize]);
+        self.offer_pair(memory, slot, (address, request.length), (answer, ANSWER_BYTES));
+    }
+
+    /// Offers two parts of memory: one that the device reads, and one that it writes.
+    fn offer_pair(
+        &mut self,
+        memory: &mut impl PhysicalMemory,
+        slot: u16,
+        request: (u64, u32),
+        answer: (u64, u32),
+    ) {
+        let (first, second) = (2 * slot, 2 * slot + 1);
+        let ((address, length), device_writes) = (request, false);
+        self.requests.describe(memory, first, Buffer { address, length, device_writes, next: Some(second) });
+        let ((address, length), device_writes) = (answer, true);
+        self.requests.describe(memory, second, Buffer { address, length, device_writes, next: None });
+        self.requests.offer(memory, first);
+    }
+
+    fn answer(&self, memory: &impl PhysicalMemory, slot: u16) -> u8 {
+        let mut status = [0];
+        memory.read_bytes(self.request_address(slot) + ANSWER, &mut status);
+        status[0]
+    }
+
+    /// Notifies the device of `count` requests and waits until it has used all.
+    fn run<M: PhysicalMemory + Registers>(&mut self, machine: &mut M, count: u16) -> Result<(), Error> {
+        self.requests.notify(machine);
+        let mut done = 0;
+        wait_until(machine, |machine| {
+            while done < count && self.requests.take_used(machine).is_some() {
+                done += 1;
+            }
+            done == count
+        })
+    }
+
+    fn offer_events<M: PhysicalMemory + Registers>(&mut self, machine: &mut M) {
+        for buffer in 0..SIZE {
+            let address = self.events.buffers() + u64::from(buffer) * EVENT_STRIDE;
+            let part = Buffer { address, length: EVENT_BYTES, device_writes: true, next: None };
+            self.events.describe(machine, buffer, part);
+            self.events.offer(machine, buffer);
+        }
+        self.events.notify(machine);
+    }
+
+    /// Asks, for one function, whether interrupt messages pass untranslated (5.13.6.8): it is the same
+    /// for all. An error if the unit blocks them for good.
+    fn messages_pass<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        at: &Structures,
+        features: u64,
+    ) -> Result<bool, Error> {
+        /// Bytes of the request, and where the answer starts in the buffer area.
+        const REQUEST_BYTES: u32 = 72;
+        const PROPERTIES: u64 = 2 * REQUEST_STRIDE;
+        const PROPERTIES_MAX: u32 = 1536;
+        let Some(range) = self.viot.ranges.first().filter(|_| features & feature::PROBE != 0) else {
+            return Ok(false);
+        };
+        let length = machine.read32(at.config + config::PROBE_BYTES);
+        if length > PROPERTIES_MAX {
+            return Ok(false);
+        }
+        let (request, properties) = (self.requests.buffers(), self.requests.buffers() + PROPERTIES);
+        machine.write_bytes(request, &[0; REQUEST_BYTES as usize]);
+        machine.write_bytes(request, &Request::new(5, range.endpoint).bytes[..8]);
+        self.offer_pair(machine, 0, (request, REQUEST_BYTES), (properties, length + ANSWER_BYTES));
+        self.run(machine, 1)?;
+        let mut status = [UNANSWERED];
+        machine.read_bytes(properties + u64::from(length), &mut status);
+        if status[0] != 0 {
+            return Ok(false);
+        }
+        match message_region(machine, properties..properties + u64::from(length)) {
+            Some(Region::Messages) => Ok(true),
+            Some(Region::Reserved) => Err(Error::Refused("the virtio-iommu blocks interrupt messages")),
+            None => Ok(false),
+        }
+    }
+}
+
+/// What a unit reserves a region for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Region {
+    Reserved,
+    Messages,
+}
+
+/// Finds the reserved region that covers the page of interrupt messages among a probe's properties.
+fn message_region(memory: &impl PhysicalMemory, properties: Range<u64>) -> Option<Region> {
+    const RESERVED_MEMORY: u16 = 1;
+    const IS_MESSAGES: u8 = 1;
+    let mut at = properties.start;
+    while at + 24 <= properties.end {
+        let mut property = [0; 24];
+        memory.read_bytes(at, &mut property);
+        let half = |at: usize| u16::from_le_bytes([property[at], property[at + 1]]);
+        let double = |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| property[at + byte]));
+        let kind = half(0) & 0xfff;
+        if kind == 0 {
+            return None;
+        }
+        if kind == RESERVED_MEMORY && (double(8)..=double(16)).contains(&MESSAGE_PAGE) {
+            return Some(if property[4] == IS_MESSAGES { Region::Messages } else { Region::Reserved });
+        }
+        at += 4 + u64::from(half(2));
+    }
+    None
+}
+
+/// The addresses of frames.
+fn bytes(frames: Range<u64>) -> Range<u64> {
+    frames.start << FRAME_SHIFT..frames.end << FRAME_SHIFT
+}
+
+fn find<M: Registers>(machine: &mut M, pci: &Pci, function: &Function) -> Option<Structures> {
+    let config = &mut pci.ecam.config(machine, function.address);
+    let mut find = |kind, bytes| {
+        virtio_pci::structure(config, function, kind).filter(|structure| structure.bytes >= bytes)
+    };
+    let notify = find(virtio_pci::NOTIFY, 2)?;
+    Some(Structures {
+        common: find(virtio_pci::COMMON, common::BYTES)?.address,
+        notify: notify.address,
+        notify_stride: notify.notify_stride,
+        interrupt_status: find(virtio_pci::INTERRUPT, 1)?.address,
+        config: find(virtio_pci::DEVICE, config::BYPASS)?.address,
+    })
+}
+
+/// Initialises the device up to its queues (3.1.1), and returns the features that it has.
+fn negotiate<M: Registers>(machine: &mut M, common: u64) -> Result<u64, Error> {
+    machine.write8(common + common::STATUS, status::ACKNOWLEDGE);
+    machine.write8(common + common::STATUS, status::ACKNOWLEDGE | status::DRIVER);
+    let mut offered = 0;
+    for word in 0..2 {
+        machine.write32(common + common::DEVICE_FEATURE_SELECT, word);
+        offered |= u64::from(machine.read32(common + common::DEVICE_FEATURE)) << (32 * word);
+    }
+    let features = offered & feature::WANTED;
+    if features & feature::NEEDED != feature::NEEDED {
+        return Err(Error::Refused("the virtio-iommu cannot map and unmap"));
+    }
+    for word in 0..2 {
+        machine.write32(common + common::DRIVER_FEATURE_SELECT, word);
+        machine.write32(common + common::DRIVER_FEATURE, (features >> (32 * word)) as u32);
+    }
+    let wanted = status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK;
+    machine.write8(common + common::STATUS, wanted);
+    match machine.read8(common + common::STATUS) & status::FEATURES_OK {
+        0 => Err(Error::Refused("the virtio-iommu does not accept its own features")),
+        _ => Ok(features),
+    }
+}
+
+/// Sets a queue up in `frame`. Events go by the first MSI-X vector, if there is one.
+fn start_queue<M: PhysicalMemory + Registers>(
+    machine: &mut M,
+    at: &Structures,
+    number: u16,
+    frame: u64,
+) -> Result<Queue, Error> {
+    const NO_VECTOR: u16 = 0xffff;
+    let common = at.common;
+    machine.write16(common + common::CONFIG_VECTOR, NO_VECTOR);
+    machine.write16(common + common::QUEUE_SELECT, number);
+    let vector = if number == EVENT_QUEUE { 0 } else { NO_VECTOR };
+    machine.write16(common + common::QUEUE_VECTOR, vector);
+    let offset = u64::from(machine.read16(common + common::QUEUE_NOTIFY_OFFSET));
+    let queue = Queue::new(machine, frame, number, at.notify + offset * at.notify_stride);
+    match queue.enable(machine, common) {
+        true => Ok(queue),
+        false => Err(Error::Refused("the virtio-iommu's queues are too short")),
+    }
+}
+
+/// The identifier of application 0's domain, after checking that the unit suits.
+fn first_domain<M: Registers>(machine: &mut M, at: &Structures, features: u64) -> Result<u32, Error> {
+    const SMALLEST_PAGE: u32 = 12;
+    let sizes = u64::from(machine.read32(at.config + config::PAGE_SIZES));
+    if sizes.trailing_zeros() > SMALLEST_PAGE {
+        return Err(Error::Refused("the virtio-iommu maps no 4 KiB pages"));
+    }
+    if features & feature::DOMAIN_RANGE == 0 {
+        return Ok(0);
+    }
+    let first = machine.read32(at.config + config::FIRST_DOMAIN);
+    let last = machine.read32(at.config + config::LAST_DOMAIN);
+    match last.checked_sub(first) {
+        Some(more) if more as usize >= APPLICATIONS_MAX - 1 => Ok(first),
+        _ => Err(Error::Refused("the virtio-iommu has fewer domains than there are applications")),
+    }
+}

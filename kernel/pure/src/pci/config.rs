@@ -27,10 +27,7 @@ impl Ecam {
 
     /// Configuration space of the function at `address`, which is on one of the buses.
     pub(crate) fn config<'r, R: Registers>(&self, registers: &'r mut R, address: Address) -> Config<'r, R> {
-        Config {
-            registers,
-            base: self.base + (u64::from(address.0) << 12),
-        }
+        Config { registers, base: self.base + (u64::from(address.0) << 12) }
     }
 }
 
@@ -114,11 +111,7 @@ impl<R: Registers> Config<'_, R> {
         if self.read16(offset::STATUS) & STATUS_HAS_CAPABILITIES == 0 {
             return None;
         }
-        let mut link = if after == 0 {
-            offset::CAPABILITIES
-        } else {
-            after + 1
-        };
+        let mut link = if after == 0 { offset::CAPABILITIES } else { after + 1 };
         for _ in 0..CAPABILITIES_MAX {
             let place = u16::from(self.read8(link) & !3);
             if place < 0x40 {

@@ -29,11 +29,7 @@ pub(crate) struct Bus {
 impl Bus {
     /// The link behind a downstream port.
     pub fn link(number: u8) -> Bus {
-        Bus {
-            number,
-            is_link: true,
-            depth: 0,
-        }
+        Bus { number, is_link: true, depth: 0 }
     }
 }
 
@@ -44,11 +40,7 @@ impl Pci {
     pub fn enumerate(&mut self, registers: &mut impl Registers, ecam: Ecam, low_memory_end: u64) {
         self.ecam = ecam;
         let mut window = Window::of_machine(&ecam, low_memory_end);
-        let root = Bus {
-            number: ecam.first_bus,
-            is_link: false,
-            depth: 0,
-        };
+        let root = Bus { number: ecam.first_bus, is_link: false, depth: 0 };
         self.scan(registers, root, &mut window);
     }
 
@@ -107,10 +99,7 @@ impl Pci {
             return last;
         }
         let mut config = self.ecam.config(registers, address);
-        let mut port = Port {
-            function: describe(&mut config, address, 2),
-            ..Port::ABSENT
-        };
+        let mut port = Port { function: describe(&mut config, address, 2), ..Port::ABSENT };
         bars::place(&mut port.function.bars, window);
         bars::program(&mut config, &port.function.bars);
         port.secondary = last + 1;
@@ -120,17 +109,9 @@ impl Pci {
 
         window.next = window.next.next_multiple_of(BRIDGE_ALIGN);
         let base = window.next;
-        let bus = Bus {
-            number: port.secondary,
-            is_link: port.is_downstream,
-            depth: depth + 1,
-        };
+        let bus = Bus { number: port.secondary, is_link: port.is_downstream, depth: depth + 1 };
         port.subordinate = self.scan(registers, bus, window);
-        let least = if port.slot.is_fixed() {
-            base
-        } else {
-            base + SLOT_WINDOW_BYTES
-        };
+        let least = if port.slot.is_fixed() { base } else { base + SLOT_WINDOW_BYTES };
         let end = window.next.max(least).next_multiple_of(BRIDGE_ALIGN);
         window.next = end.min(window.end);
         port.window = Window::new(base, window.next.max(base));
@@ -151,11 +132,7 @@ impl Pci {
         let mut function = describe(&mut config, address, 6);
         let is_remapper = (function.vendor, function.device) == VIRTIO_IOMMU;
         let free = self.devices.iter_mut().find(|place| place.vendor == 0);
-        let Some(place) = (if is_remapper {
-            Some(&mut self.remapper)
-        } else {
-            free
-        }) else {
+        let Some(place) = (if is_remapper { Some(&mut self.remapper) } else { free }) else {
             return;
         };
         bars::place(&mut function.bars, window);
@@ -164,9 +141,7 @@ impl Pci {
 
     /// Indices, one bit each, of the devices behind a port.
     pub(crate) fn devices_behind(&self, port: &Port) -> u64 {
-        let behind = self
-            .devices()
-            .filter(|(_, function)| port.leads_to(function.address));
+        let behind = self.devices().filter(|(_, function)| port.leads_to(function.address));
         behind.fold(0, |mask, (index, _)| mask | 1 << index)
     }
 }
@@ -211,14 +186,7 @@ fn describe<R: Registers>(config: &mut Config<R>, address: Address, bar_count: u
     let (vendor, device) = config.identity().unwrap_or((0, 0));
     let class = config.read32(offset::CLASS_AND_REVISION) >> 8;
     let bars = bars::size(config, bar_count);
-    let mut function = Function {
-        address,
-        vendor,
-        device,
-        class,
-        bars,
-        ..Function::ABSENT
-    };
+    let mut function = Function { address, vendor, device, class, bars, ..Function::ABSENT };
     function.msix = MsixTable::read(config, &function.bars);
     function.express = config.find_capability(capability::EXPRESS, 0).unwrap_or(0);
     function
@@ -252,10 +220,6 @@ fn open<R: Registers>(config: &mut Config<R>, port: &Port) {
     config.write16(offset::IO_WINDOW, CLOSED_IO);
     config.write32(offset::BRIDGE_ROM, 0);
     config.write16(offset::BRIDGE_CONTROL, 0);
-    let decode = if port.function.is_placed() {
-        command::MEMORY
-    } else {
-        0
-    };
+    let decode = if port.function.is_placed() { command::MEMORY } else { 0 };
     config.write16(offset::COMMAND, decode | command::BUS_MASTER | command::NO_INTX);
 }

@@ -153,11 +153,7 @@ impl Pci {
     /// A machine without PCI. All zero bytes, so that a static one takes no room in the image.
     pub const fn none() -> Pci {
         Pci {
-            ecam: Ecam {
-                base: 0,
-                first_bus: 0,
-                last_bus: 0,
-            },
+            ecam: Ecam { base: 0, first_bus: 0, last_bus: 0 },
             devices: [Function::ABSENT; DEVICES_MAX],
             ports: List::new(Port::ABSENT),
             remapper: Function::ABSENT,
@@ -171,17 +167,12 @@ impl Pci {
 
     /// Every function with its index on the board.
     pub fn devices(&self) -> impl Iterator<Item = (usize, &Function)> {
-        self.devices
-            .iter()
-            .enumerate()
-            .filter(|(_, function)| function.vendor != 0)
+        self.devices.iter().enumerate().filter(|(_, function)| function.vendor != 0)
     }
 
     /// Index on the board of the function at `address`, for instance one whose DMA was blocked.
     pub fn index_of(&self, address: Address) -> Option<usize> {
-        self.devices()
-            .find(|(_, function)| function.address == address)
-            .map(|(index, _)| index)
+        self.devices().find(|(_, function)| function.address == address).map(|(index, _)| index)
     }
 
     /// The virtio-iommu's function, if there is one.

@@ -14,8 +14,7 @@ impl Pci {
     /// reach memory. Returns false, with the device off, if it has left, is still resetting, or found no
     /// room for its registers.
     pub fn switch_on(&self, registers: &mut impl Registers, index: usize) -> bool {
-        self.device(index)
-            .is_some_and(|function| self.switch_function_on(registers, function))
+        self.device(index).is_some_and(|function| self.switch_function_on(registers, function))
     }
 
     pub(crate) fn switch_function_on(&self, registers: &mut impl Registers, function: &Function) -> bool {
@@ -28,10 +27,7 @@ impl Pci {
             return false;
         }
         function.enable_msix(config);
-        config.write16(
-            offset::COMMAND,
-            command::MEMORY | command::BUS_MASTER | command::NO_INTX,
-        );
+        config.write16(offset::COMMAND, command::MEMORY | command::BUS_MASTER | command::NO_INTX);
         true
     }
 

@@ -1,0 +1,30 @@
+//! The I/O APIC, for the one device that may have no message-signalled interrupt: QEMU's virtio-iommu.
+//!
+//! Source: Intel 82093AA I/O Advanced Programmable Interrupt Controller, section 3.
+
+use crate::machine::Registers;
+use crate::msix::Message;
+
+/// Offsets of the two registers by which the others are reached.
+const SELECT: u64 = 0;
+const DATA: u64 = 0x10;
+/// Inputs that PCI interrupt lines can lead to; those below are ISA's.
+const PCI_LINES: core::ops::Range<u32> = 16..24;
+
+/// Lets every PCI interrupt line deliver what `message` says, level triggered. Which line a function has
+/// only AML tells; this needs not know, for no function but the kernel's own may raise one.
+pub(crate) fn route_pci_lines(registers: &mut impl Registers, base: u64, message: Message) {
+    const LEVEL: u32 = 1 << 15;
+    const DESTINATION_SHIFT: u32 = 24;
+    let destination = (message.address >> 12) as u32 & 0xff;
+    for line in PCI_LINES {
+        let entry = 0x10 + 2 * line;
+        write(registers, base, entry + 1, destination << DESTINATION_SHIFT);
+        write(registers, base, entry, LEVEL | message.data & 0xff);
+    }
+}
+
+fn write(registers: &mut impl Registers, base: u64, register: u32, value: u32) {
+    registers.write32(base + SELECT, register);
+    registers.write32(base + DATA, value);
+}
