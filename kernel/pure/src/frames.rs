@@ -8,6 +8,7 @@
 //! A *unit* is a piece of memory as it was allocated: 4 KiB, 2 MiB or 1 GiB. It is given back as such, and
 //! it counts the pages that are mapped onto it, so that nothing is given back that can still be reached.
 
+mod change;
 mod metadata;
 mod search;
 #[cfg(test)]
@@ -74,19 +75,11 @@ impl<'m> Frames<'m> {
     /// # Panics
     /// If the lengths do not agree.
     pub fn new(blocks: &'m mut [BlockInfo], frames: &'m mut [FrameInfo]) -> Frames<'m> {
-        assert!(
-            blocks.len() as u64 * BLOCK_FRAMES == frames.len() as u64,
-            "512 frames to a block"
-        );
+        assert!(blocks.len() as u64 * BLOCK_FRAMES == frames.len() as u64, "512 frames to a block");
         blocks.fill(BlockInfo::RESERVED);
         let mut held = [0; Owner::COUNT];
         held[Owner::RESERVED.index()] = frames.len() as u64;
-        Frames {
-            blocks,
-            frames,
-            held,
-            hints: Hints::default(),
-        }
+        Frames { blocks, frames, held, hints: Hints::default() }
     }
 
     /// Makes the frames of `range` free that were reserved so far; skips others, and what lies beyond the
@@ -148,9 +141,7 @@ impl<'m> Frames<'m> {
         if count == 0 || colour.is_some_and(|colour| !single || colour.index >= colour.count) {
             return Err(Error::InvalidArgument);
         }
-        let wanted = count
-            .checked_mul(size.frames())
-            .filter(|wanted| *wanted <= self.free());
+        let wanted = count.checked_mul(size.frames()).filter(|wanted| *wanted <= self.free());
         let wanted = wanted.ok_or(Error::OutOfMemory)?;
         let frame = self.find(size, wanted, colour).ok_or(Error::OutOfMemory)?;
         self.take(owner, frame..frame + wanted, size);
@@ -225,19 +216,12 @@ impl<'m> Frames<'m> {
     /// If they were not counted before.
     pub fn dereference(&mut self, frame: u64, size: PageSize, count: u64) {
         let range = frame_range(frame, size, count).expect("pages that were mapped");
-        self.count_maps(range, size, |maps, pages| {
-            maps.checked_sub(pages).expect("counted as mapped")
-        });
+        self.count_maps(range, size, |maps, pages| maps.checked_sub(pages).expect("counted as mapped"));
     }
 
     /// The unit that `frame` is part of. A frame beyond all memory is reserved.
     pub fn unit(&self, frame: u64) -> Unit {
-        let single = |owner, maps| Unit {
-            owner,
-            frame,
-            size: PageSize::Small,
-            maps,
-        };
+        let single = |owner, maps| Unit { owner, frame, size: PageSize::Small, maps };
         let block = block_of(frame);
         match self.blocks.get(block).map_or(Block::Reserved, |info| info.0) {
             Block::Reserved => single(Owner::RESERVED, 0),
@@ -246,29 +230,19 @@ impl<'m> Frames<'m> {
                 let info = self.frames[frame as usize];
                 single(info.owner(), info.maps())
             }
-            Block::Large { owner, maps } => Unit {
-                owner,
-                frame: first_frame(block),
-                size: PageSize::Large,
-                maps: maps.into(),
-            },
-            Block::Huge { owner, maps } => Unit {
-                owner,
-                frame: first_frame(block),
-                size: PageSize::Huge,
-                maps: maps.into(),
-            },
+            Block::Large { owner, maps } => {
+                Unit { owner, frame: first_frame(block), size: PageSize::Large, maps: maps.into() }
+            }
+            Block::Huge { owner, maps } => {
+                Unit { owner, frame: first_frame(block), size: PageSize::Huge, maps: maps.into() }
+            }
             Block::HugeRest => self.unit(first_frame(block - block % HUGE_BLOCKS)),
         }
     }
 
     /// The runs of contiguous frames that `owner` holds, by ascending frame: (first frame, frames).
     pub fn runs(&self, owner: Owner) -> Runs<'_> {
-        Runs {
-            frames: self,
-            owner,
-            next: 0,
-        }
+        Runs { frames: self, owner, next: 0 }
     }
 
     /// Frames that `owner` holds.
@@ -286,150 +260,11 @@ impl<'m> Frames<'m> {
         self.frames.len() as u64 - self.held(Owner::RESERVED)
     }
 
-    /// Hands free frames over: `range` is a whole number of units of `size`.
-    fn take(&mut self, owner: Owner, range: Range<u64>, size: PageSize) {
-        assert!(
-            owner != Owner::FREE && owner != Owner::RESERVED,
-            "memory is given to somebody"
-        );
-        if size == PageSize::Small {
-            return self.take_frames(owner, range);
-        }
-        self.move_held(Owner::FREE, owner, range.end - range.start);
-        for block in block_of(range.start)..block_of(range.end) {
-            self.blocks[block].0 = match size {
-                PageSize::Huge if block % HUGE_BLOCKS != 0 => Block::HugeRest,
-                PageSize::Huge => Block::Huge { owner, maps: 0 },
-                _ => Block::Large { owner, maps: 0 },
-            };
-        }
-    }
-
-    fn take_frames(&mut self, owner: Owner, range: Range<u64>) {
-        for frame in range {
-            if self.blocks[block_of(frame)].0 == Block::Free {
-                self.split(block_of(frame), Owner::FREE);
-            }
-            self.set_owner(frame, owner);
-        }
-    }
-
-    /// Frees one unit.
-    fn put_back(&mut self, owner: Owner, frame: u64, size: PageSize) {
-        if size == PageSize::Small {
-            return self.set_owner(frame, Owner::FREE);
-        }
-        self.move_held(owner, Owner::FREE, size.frames());
-        for block in block_of(frame)..block_of(frame + size.frames()) {
-            self.set_block(block, Block::Free);
-        }
-    }
-
-    /// Frees what `owner` holds in a split block, and brings the block's mask of owners up to date.
-    fn purge(&mut self, block: usize, owner: Owner) {
-        let mut present = 0;
-        for frame in first_frame(block)..first_frame(block + 1) {
-            match self.unit(frame).owner {
-                holder if holder == owner => self.set_owner(frame, Owner::FREE),
-                Owner::FREE | Owner::RESERVED => {}
-                other => present |= other.bit(),
-            }
-        }
-        if let Block::Split { owners, .. } = &mut self.blocks[block].0 {
-            *owners = present;
-        }
-    }
-
-    /// Starts to keep account of each frame of a block, all of them held by `owner` so far.
-    fn split(&mut self, block: usize, owner: Owner) {
-        let frames = first_frame(block) as usize..first_frame(block + 1) as usize;
-        self.frames[frames].fill(FrameInfo::new(owner, 0));
-        let (free, hint) = if owner == Owner::FREE {
-            (BLOCK_FRAMES, 0)
-        } else {
-            (0, BLOCK_FRAMES)
-        };
-        self.set_block(
-            block,
-            Block::Split {
-                free: free as u16,
-                hint: hint as u16,
-                owners: 0,
-            },
-        );
-    }
-
-    /// Hands one frame of a split block over, mapped nowhere; a block that is all free then is so as a whole.
-    fn set_owner(&mut self, frame: u64, owner: Owner) {
-        let info = &mut self.frames[frame as usize];
-        let from = info.owner();
-        *info = FrameInfo::new(owner, 0);
-        self.move_held(from, owner, 1);
-
-        let (block, offset) = (block_of(frame), (frame % BLOCK_FRAMES) as u16);
-        let Block::Split {
-            mut free,
-            mut hint,
-            mut owners,
-        } = self.blocks[block].0
-        else {
-            unreachable!("single frames belong to split blocks");
-        };
-        if owner == Owner::FREE {
-            (free, hint) = (free + 1, hint.min(offset));
-        } else {
-            free -= u16::from(from == Owner::FREE);
-            hint += u16::from(hint == offset);
-            owners |= owner.bit();
-        }
-        let all_free = u64::from(free) == BLOCK_FRAMES;
-        self.set_block(
-            block,
-            if all_free {
-                Block::Free
-            } else {
-                Block::Split { free, hint, owners }
-            },
-        );
-    }
-
-    /// Writes a block's state in which it may have free frames.
-    fn set_block(&mut self, block: usize, state: Block) {
-        self.blocks[block].0 = state;
-        self.hints.found_free(block, state);
-    }
-
-    fn move_held(&mut self, from: Owner, to: Owner, frames: u64) {
-        self.held[from.index()] -= frames;
-        self.held[to.index()] += frames;
-    }
-
     /// The unit at `frame`, the number of pages of `size` that lie on it before `end`, and their end.
     fn pages_on_unit(&self, frame: u64, end: u64, size: PageSize) -> (Unit, u64, u64) {
         let unit = self.unit(frame);
         let end = end.min(unit.frame + unit.size.frames().max(size.frames()));
         (unit, (end - frame) / size.frames(), end)
-    }
-
-    /// Sets the map count of every unit in `range` to what `next` makes of it and of the number of pages
-    /// of `size` on it.
-    fn count_maps(&mut self, range: Range<u64>, size: PageSize, next: impl Fn(u64, u64) -> u64) {
-        let mut frame = range.start;
-        while frame < range.end {
-            let (unit, pages, end) = self.pages_on_unit(frame, range.end, size);
-            if unit.owner != Owner::RESERVED {
-                self.set_maps(&unit, next(unit.maps, pages));
-            }
-            frame = end;
-        }
-    }
-
-    fn set_maps(&mut self, unit: &Unit, count: u64) {
-        match &mut self.blocks[block_of(unit.frame)].0 {
-            Block::Split { .. } => self.frames[unit.frame as usize] = FrameInfo::new(unit.owner, count),
-            Block::Large { maps, .. } | Block::Huge { maps, .. } => *maps = count as u32,
-            Block::Reserved | Block::Free | Block::HugeRest => unreachable!("not a unit that somebody holds"),
-        }
     }
 }
 
@@ -499,11 +334,7 @@ impl Runs<'_> {
                 _ => unit.owner != self.owner,
             };
             let end = unit.frame + unit.size.frames();
-            self.next = if elsewhere {
-                first_frame(block_of(self.next) + 1)
-            } else {
-                end
-            };
+            self.next = if elsewhere { first_frame(block_of(self.next) + 1) } else { end };
             if unit.owner == self.owner {
                 return Some((unit.frame, end));
             }

@@ -31,5 +31,7 @@ mod report;
 pub mod space;
 pub mod symbols;
 mod syscalls;
+#[cfg(test)]
+mod testing;
 mod virtio_pci;
 pub mod wfq;

@@ -81,11 +81,7 @@ impl Entry {
     /// The accessed bit is set from the start, here and in leaves also the dirty bit: nobody looks at them,
     /// and so the processor never has to write to a table.
     pub const fn table(frame: u64, privilege: Privilege) -> Entry {
-        let user = if matches!(privilege, Privilege::User) {
-            Self::USER
-        } else {
-            0
-        };
+        let user = if matches!(privilege, Privilege::User) { Self::USER } else { 0 };
         Entry(frame << FRAME_SHIFT | Self::PRESENT | Self::WRITE | Self::ACCESSED | user)
     }
 
@@ -98,32 +94,12 @@ impl Entry {
         privilege: Privilege,
     ) -> Entry {
         let mut bits = frame << FRAME_SHIFT | Self::ACCESSED | Self::DIRTY;
-        bits |= if matches!(protection, Protection::None) {
-            Self::GUARD
-        } else {
-            Self::PRESENT
-        };
-        bits |= if matches!(size, PageSize::Small) {
-            0
-        } else {
-            Self::PAGE_SIZE
-        };
+        bits |= if matches!(protection, Protection::None) { Self::GUARD } else { Self::PRESENT };
+        bits |= if matches!(size, PageSize::Small) { 0 } else { Self::PAGE_SIZE };
         bits |= if protection.writable() { Self::WRITE } else { 0 };
-        bits |= if protection.executable() {
-            0
-        } else {
-            Self::NO_EXECUTE
-        };
-        bits |= if matches!(caching, Caching::Uncached) {
-            Self::UNCACHED
-        } else {
-            0
-        };
-        bits |= if matches!(privilege, Privilege::User) {
-            Self::USER
-        } else {
-            Self::GLOBAL
-        };
+        bits |= if protection.executable() { 0 } else { Self::NO_EXECUTE };
+        bits |= if matches!(caching, Caching::Uncached) { Self::UNCACHED } else { 0 };
+        bits |= if matches!(privilege, Privilege::User) { Self::USER } else { Self::GLOBAL };
         Entry(bits)
     }
 
@@ -136,11 +112,7 @@ impl Entry {
         if level > 1 && self.0 & Self::PAGE_SIZE == 0 {
             return Meaning::Table(frame);
         }
-        Meaning::Leaf {
-            frame,
-            protection: self.protection(),
-            caching: self.caching(),
-        }
+        Meaning::Leaf { frame, protection: self.protection(), caching: self.caching() }
     }
 
     const fn protection(self) -> Protection {
@@ -156,11 +128,7 @@ impl Entry {
     }
 
     const fn caching(self) -> Caching {
-        if self.0 & Self::CACHE_DISABLE != 0 {
-            Caching::Uncached
-        } else {
-            Caching::WriteBack
-        }
+        if self.0 & Self::CACHE_DISABLE != 0 { Caching::Uncached } else { Caching::WriteBack }
     }
 }
 

@@ -29,15 +29,9 @@ pub struct Bounds {
 
 impl Bounds {
     /// What applications manage themselves.
-    pub const APPLICATION: Bounds = Bounds {
-        start: USER_START,
-        end: APPLICATION_END,
-    };
+    pub const APPLICATION: Bounds = Bounds { start: USER_START, end: APPLICATION_END };
     /// All of user space, with the windows in which the kernel places things.
-    pub const USER: Bounds = Bounds {
-        start: USER_START,
-        end: USER_END,
-    };
+    pub const USER: Bounds = Bounds { start: USER_START, end: USER_END };
 
     /// The range of `length` bytes at `address`. Errors: InvalidArgument (no bytes), Misaligned (either is
     /// not a multiple of 4096), Overflow, OutsideUserSpace.
@@ -145,11 +139,7 @@ impl Space {
         let root = frames.allocate(owner, PageSize::Small, 1, None)?;
         memory.zero_frames(root, 1);
         let half = ((ENTRIES - KERNEL_HALF) * size_of::<u64>()) as u64;
-        memory.copy(
-            entry_address(kernel_root, KERNEL_HALF),
-            entry_address(root, KERNEL_HALF),
-            half,
-        );
+        memory.copy(entry_address(kernel_root, KERNEL_HALF), entry_address(root, KERNEL_HALF), half);
         Ok(Space { root })
     }
 
@@ -189,13 +179,7 @@ impl Space {
             return Err(Error::OutOfMemory);
         }
         let range = mapping.range(bounds)?;
-        Installer {
-            memory,
-            frames,
-            mapping,
-            owner: budget.owner,
-        }
-        .install(self.root, ROOT_LEVEL, range);
+        Installer { memory, frames, mapping, owner: budget.owner }.install(self.root, ROOT_LEVEL, range);
         Ok(needed)
     }
 
@@ -219,10 +203,7 @@ impl Space {
     /// Unmaps every page in `length` bytes at `address`, calls `on_leaf` for each by ascending address (to
     /// [`Frames::dereference`] it), and gives tables that became empty back from `owner`. Errors:
     /// InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped (as for [`Space::protect`]).
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "each is one of the things that the call is about"
-    )]
+    #[allow(clippy::too_many_arguments, reason = "each is one of the things that the call is about")]
     pub fn unmap(
         self,
         memory: &mut impl PhysicalMemory,
@@ -235,13 +216,7 @@ impl Space {
     ) -> Result<()> {
         let range = bounds.bytes(address, length)?;
         tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone())?;
-        Remover {
-            memory,
-            frames,
-            owner,
-            on_leaf,
-        }
-        .remove(self.root, ROOT_LEVEL, range);
+        Remover { memory, frames, owner, on_leaf }.remove(self.root, ROOT_LEVEL, range);
         Ok(())
     }
 
@@ -256,20 +231,10 @@ impl Space {
             match entry.meaning(level) {
                 Meaning::Empty => return None,
                 Meaning::Table(next) => (table, level) = (next, level - 1),
-                Meaning::Leaf {
-                    frame,
-                    protection,
-                    caching,
-                } => {
+                Meaning::Leaf { frame, protection, caching } => {
                     let size = leaf_size(level)?;
                     let address = address - address % size.bytes();
-                    return Some(Leaf {
-                        address,
-                        frame,
-                        size,
-                        protection,
-                        caching,
-                    });
+                    return Some(Leaf { address, frame, size, protection, caching });
                 }
             }
         }

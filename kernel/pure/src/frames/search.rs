@@ -55,30 +55,20 @@ impl Frames<'_> {
     }
 
     fn find_coloured(&mut self, colour: Colour) -> Option<u64> {
-        let from = self
-            .hints
-            .coloured
-            .filter(|(hinted, _)| *hinted == colour)
-            .map_or(0, |(_, from)| from);
+        let from = self.hints.coloured.filter(|(hinted, _)| *hinted == colour).map_or(0, |(_, from)| from);
         let found = (from..self.blocks.len()).find_map(|block| {
-            let frame = self
-                .free_frames(block)?
-                .find(|frame| frame % colour.count == colour.index)?;
+            let frame = self.free_frames(block)?.find(|frame| frame % colour.count == colour.index)?;
             Some((block, frame))
         });
         let lowest = found.map_or(self.blocks.len(), |(block, _)| block);
         self.hints.coloured = Some((colour, lowest));
-        found
-            .map(|(_, frame)| frame)
-            .or_else(|| self.find_coloured_in_free_block(colour))
+        found.map(|(_, frame)| frame).or_else(|| self.find_coloured_in_free_block(colour))
     }
 
     fn find_coloured_in_free_block(&self, colour: Colour) -> Option<u64> {
-        (self.hints.free..self.blocks.len())
-            .filter(|block| self.blocks[*block].0 == Block::Free)
-            .find_map(|block| {
-                (first_frame(block)..first_frame(block + 1)).find(|f| f % colour.count == colour.index)
-            })
+        (self.hints.free..self.blocks.len()).filter(|block| self.blocks[*block].0 == Block::Free).find_map(
+            |block| (first_frame(block)..first_frame(block + 1)).find(|f| f % colour.count == colour.index),
+        )
     }
 
     fn find_run(&mut self, wanted: u64) -> Option<u64> {
@@ -94,8 +84,7 @@ impl Frames<'_> {
         (self.hints.split..self.blocks.len()).find_map(|block| match self.blocks[block].0 {
             Block::Split { free, .. } if u64::from(free) >= wanted => {
                 let mut run = Run::default();
-                self.free_frames(block)?
-                    .find_map(|frame| run.extend(frame..frame + 1, wanted))
+                self.free_frames(block)?.find_map(|frame| run.extend(frame..frame + 1, wanted))
             }
             _ => None,
         })
@@ -107,8 +96,7 @@ impl Frames<'_> {
             if self.blocks[block].0 == Block::Free {
                 return run.extend(first_frame(block)..first_frame(block + 1), wanted);
             }
-            self.free_frames(block)?
-                .find_map(|frame| run.extend(frame..frame + 1, wanted))
+            self.free_frames(block)?.find_map(|frame| run.extend(frame..frame + 1, wanted))
         })
     }
 

@@ -1,1 +1,468 @@
+use super::*;
+use crate::testing::{Metadata, cases};
+use PageSize::{Huge, Large, Small};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
+const A: Owner = Owner::grants(0);
+const B: Owner = Owner::tables(63);
+
+/// Runs `test` on memory whose frames in `free` are free.
+fn with_memory<T>(free: Range<u64>, test: impl FnOnce(&mut Frames<'_>) -> T) -> T {
+    let mut metadata = Metadata::new(free.end);
+    let mut frames = metadata.frames();
+    assert_eq!(frames.add_free(free.clone()), free.end - free.start);
+    test(&mut frames)
+}
+
+#[test]
+fn metadata_takes_four_bytes_a_frame_and_sixteen_a_block() {
+    assert_eq!(Frames::metadata_bytes(512), 512 * 4 + 16);
+    assert_eq!(Frames::metadata_bytes(513), 2 * (512 * 4 + 16));
+    assert_eq!(Frames::metadata_bytes(16 << 20), (64 << 20) + (512 << 10));
+}
+
+#[test]
+fn every_owner_is_somebody_else() {
+    let mut all = vec![Owner::RESERVED, Owner::FREE, Owner::KERNEL];
+    for index in 0..64 {
+        let owners =
+            [Owner::grants(index), Owner::program(index), Owner::tables(index), Owner::channel(index)];
+        all.extend(owners);
+    }
+    let unique: std::collections::HashSet<Owner> = all.iter().copied().collect();
+    assert_eq!((unique.len(), all.len()), (Owner::COUNT, Owner::COUNT));
+}
+
+#[test]
+fn what_metadata_contained_before_does_not_matter() {
+    let mut blocks = [BlockInfo(Block::Huge { owner: A, maps: 7 }); 2];
+    let mut infos = [FrameInfo::new(B, 9); 1024];
+    let mut frames = Frames::new(&mut blocks, &mut infos);
+    assert_eq!(frames.add_free(10..1000), 990);
+    assert_eq!((frames.free(), frames.total(), frames.held(A), frames.held(B)), (990, 990, 0, 0));
+    assert_eq!(frames.unit(9).owner, Owner::RESERVED);
+    assert_eq!(frames.unit(10), Unit { owner: Owner::FREE, frame: 10, size: Small, maps: 0 });
+}
+
+#[test]
+fn adding_memory_twice_adds_it_once() {
+    let mut metadata = Metadata::new(2048);
+    let mut frames = metadata.frames();
+    assert_eq!(frames.add_free(100..700), 600);
+    assert_eq!(frames.add_free(0..1024), 424);
+    assert_eq!(frames.add_free(0..u64::MAX), 1024);
+    assert_eq!((frames.free(), frames.total()), (2048, 2048));
+    assert_eq!(frames.allocate(A, Large, 4, None), Ok(0));
+}
+
+#[test]
+fn single_frames_fill_split_blocks_before_free_ones() {
+    with_memory(0..2048, |frames| {
+        frames.claim(A, 700, 1).unwrap();
+        for expected in (512..700).chain(701..1024) {
+            assert_eq!(frames.allocate(A, Small, 1, None), Ok(expected));
+        }
+        assert_eq!(frames.allocate(A, Small, 1, None), Ok(0));
+        assert_eq!(frames.allocate(A, Large, 2, None), Ok(1024));
+    });
+}
+
+#[test]
+fn a_frame_given_back_is_found_again() {
+    with_memory(0..1024, |frames| {
+        assert_eq!(frames.allocate(A, Small, 1024, None), Ok(0));
+        frames.release(A, 1000, Small, 1).unwrap();
+        frames.release(A, 3, Small, 1).unwrap();
+        assert_eq!(frames.allocate(B, Small, 1, None), Ok(3));
+        assert_eq!(frames.allocate(B, Small, 1, None), Ok(1000));
+        assert_eq!(frames.allocate(B, Small, 1, None), Err(Error::OutOfMemory));
+    });
+}
+
+#[test]
+fn a_block_is_whole_again_when_its_last_frame_comes_back() {
+    with_memory(0..512, |frames| {
+        let first = frames.allocate(A, Small, 1, None).unwrap();
+        assert_eq!(frames.allocate(A, Large, 1, None), Err(Error::OutOfMemory));
+        frames.release(A, first, Small, 1).unwrap();
+        assert_eq!(frames.allocate(A, Large, 1, None), Ok(0));
+    });
+}
+
+#[test]
+fn a_run_may_cross_blocks_when_it_must() {
+    with_memory(0..1024, |frames| {
+        frames.claim(B, 0, 300).unwrap();
+        frames.claim(B, 900, 100).unwrap();
+        assert_eq!(frames.allocate(A, Small, 600, None), Ok(300));
+        assert_eq!(frames.allocate(A, Small, 25, None), Err(Error::OutOfMemory));
+        assert_eq!(frames.allocate(A, Small, 24, None), Ok(1000));
+    });
+}
+
+#[test]
+fn colours_are_exhausted_one_by_one() {
+    with_memory(100..1024, |frames| {
+        let colour = Some(Colour { index: 5, count: 16 });
+        for frame in (101..1024).step_by(16) {
+            assert_eq!(frames.allocate(A, Small, 1, colour), Ok(frame));
+        }
+        assert_eq!(frames.allocate(A, Small, 1, colour), Err(Error::OutOfMemory));
+        assert_eq!(frames.allocate(A, Small, 1, Some(Colour { index: 6, count: 16 })), Ok(102));
+        frames.release(A, 117, Small, 1).unwrap();
+        assert_eq!(frames.allocate(A, Small, 1, colour), Ok(117));
+    });
+}
+
+#[test]
+fn a_colour_is_one_of_those_there_are_and_for_one_frame() {
+    with_memory(0..1024, |frames| {
+        let colour = |index, count| Some(Colour { index, count });
+        for (size, count, colour) in [
+            (Small, 2, colour(0, 4)),
+            (Large, 1, colour(0, 4)),
+            (Small, 1, colour(4, 4)),
+            (Small, 1, colour(0, 0)),
+            (Small, 0, None),
+        ] {
+            assert_eq!(frames.allocate(A, size, count, colour), Err(Error::InvalidArgument));
+        }
+        assert_eq!(frames.allocate(A, Small, 1, colour(u64::MAX - 1, u64::MAX)), Err(Error::OutOfMemory));
+        assert_eq!(frames.allocate(A, Huge, u64::MAX, None), Err(Error::OutOfMemory));
+        assert_eq!(frames.free(), 1024);
+    });
+}
+
+#[test]
+fn a_unit_is_given_back_as_it_was_given() {
+    with_memory(0..1536, |frames| {
+        assert_eq!(frames.allocate(A, Large, 1, None), Ok(0));
+        assert_eq!(frames.allocate(A, Small, 512, None), Ok(512));
+        assert_eq!(frames.release(A, 0, Small, 1), Err(Error::NotGranted));
+        assert_eq!(frames.release(A, 512, Large, 1), Err(Error::NotGranted));
+        assert_eq!(frames.release(B, 0, Large, 1), Err(Error::NotGranted));
+        assert_eq!(frames.release(A, 1023, Small, 2), Err(Error::NotGranted));
+        assert_eq!(frames.release(A, 1, Large, 1), Err(Error::Misaligned));
+        assert_eq!(frames.release(A, 0, Small, 0), Err(Error::InvalidArgument));
+        assert_eq!(frames.release(A, 1, Small, u64::MAX), Err(Error::Overflow));
+        assert_eq!(frames.release(A, 0, Huge, u64::MAX), Err(Error::Overflow));
+        assert_eq!(frames.held(A), 1024);
+    });
+}
+
+#[test]
+fn pages_count_on_the_unit_that_they_lie_on() {
+    with_memory(0..1024, |frames| {
+        frames.allocate(A, Large, 1, None).unwrap();
+        frames.reference(A, 0, Large, 1).unwrap();
+        frames.reference(A, 100, Small, 3).unwrap();
+        assert_eq!(frames.unit(511), Unit { owner: A, frame: 0, size: Large, maps: 4 });
+        frames.dereference(0, Large, 1);
+        assert_eq!(frames.release(A, 0, Large, 1), Err(Error::StillMapped));
+        frames.dereference(100, Small, 3);
+        assert_eq!(frames.release(A, 0, Large, 1), Ok(()));
+    });
+}
+
+#[test]
+fn a_large_page_needs_a_large_unit() {
+    with_memory(0..1024, |frames| {
+        assert_eq!(frames.allocate(A, Small, 512, None), Ok(0));
+        assert_eq!(frames.reference(A, 0, Large, 1), Err(Error::NotGranted));
+        assert_eq!(frames.reference(A, 0, Small, 512), Ok(()));
+        assert_eq!(frames.reference(A, 0, Small, 513), Err(Error::NotGranted));
+        assert_eq!(frames.unit(0).maps, 1);
+    });
+}
+
+#[test]
+fn a_frame_cannot_be_mapped_more_often_than_can_be_counted() {
+    with_memory(0..512, |frames| {
+        frames.allocate(A, Small, 2, None).unwrap();
+        frames.frames[1] = FrameInfo::new(A, FrameInfo::MAPS_MAX);
+        assert_eq!(frames.reference(A, 0, Small, 2), Err(Error::TableFull));
+        assert_eq!((frames.unit(0).maps, frames.unit(1).maps), (0, FrameInfo::MAPS_MAX));
+        frames.dereference(1, Small, 1);
+        assert_eq!(frames.reference(A, 0, Small, 2), Ok(()));
+        assert_eq!(frames.unit(1).owner, A);
+    });
+}
+
+#[test]
+fn device_registers_count_nothing() {
+    with_memory(512..1024, |frames| {
+        frames.dereference(0, Large, 1);
+        frames.dereference(1 << 30, Small, 7);
+        assert_eq!(frames.reference(A, 0, Large, 1), Err(Error::NotGranted));
+    });
+}
+
+#[test]
+#[should_panic(expected = "counted as mapped")]
+fn unmapping_what_was_never_mapped_is_a_bug() {
+    with_memory(0..512, |frames| {
+        let frame = frames.allocate(A, Small, 1, None).unwrap();
+        frames.dereference(frame, Small, 1);
+    });
+}
+
+#[test]
+fn a_dead_application_loses_everything_and_nobody_else_does() {
+    with_memory(0..4096, |frames| {
+        frames.allocate(A, Small, 3, None).unwrap();
+        frames.allocate(B, Small, 3, None).unwrap();
+        frames.allocate(A, Large, 2, None).unwrap();
+        frames.reference(A, 0, Small, 3).unwrap();
+        assert_eq!(frames.release_all(A), 3 + 1024);
+        assert_eq!((frames.held(A), frames.held(B), frames.free()), (0, 3, 4093));
+        assert_eq!(frames.release_all(A), 0);
+        assert_eq!(frames.runs(B).collect::<Vec<_>>(), [(3, 3)]);
+    });
+}
+
+/// What frames ought to be: units in a map, free memory the gaps between them.
+#[derive(Debug, Default)]
+struct Model {
+    memory: Vec<Range<u64>>,
+    units: BTreeMap<u64, Unit>,
+    mappings: Vec<(u64, PageSize, u64)>,
+}
+
+impl Model {
+    /// Runs of free frames, as long as they can be.
+    fn gaps(&self) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        for range in &self.memory {
+            let mut start = range.start;
+            for unit in self.units.range(range.clone()).map(|(_, unit)| unit) {
+                gaps.push(start..unit.frame);
+                start = unit.frame + unit.size.frames();
+            }
+            gaps.push(start..range.end);
+        }
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
+    }
+
+    fn free(&self) -> u64 {
+        self.gaps().iter().map(|gap| gap.end - gap.start).sum()
+    }
+
+    fn is_free(&self, range: Range<u64>) -> bool {
+        self.gaps().iter().any(|gap| gap.start <= range.start && range.end <= gap.end)
+    }
+
+    fn can_allocate(&self, size: PageSize, count: u64, colour: Option<Colour>) -> bool {
+        self.gaps().into_iter().any(|gap| match colour {
+            None => gap.start.next_multiple_of(size.frames()) + count * size.frames() <= gap.end,
+            Some(colour) => gap.into_iter().any(|frame| frame % colour.count == colour.index),
+        })
+    }
+
+    /// Whether some free frame's block is not all free memory.
+    fn has_free_frame_in_split_block(&self) -> bool {
+        self.gaps().iter().any(|gap| !gap.start.is_multiple_of(512) || !gap.end.is_multiple_of(512))
+    }
+
+    fn is_in_split_block(&self, frame: u64) -> bool {
+        let block = frame / 512 * 512;
+        !self.is_free(block..block + 512)
+    }
+
+    fn add(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) {
+        for frame in (frame..).step_by(size.frames() as usize).take(count as usize) {
+            self.units.insert(frame, Unit { owner, frame, size, maps: 0 });
+        }
+    }
+
+    fn unit_of(&mut self, frame: u64) -> Option<&mut Unit> {
+        let (_, unit) = self.units.range_mut(..=frame).next_back()?;
+        (frame < unit.frame + unit.size.frames()).then_some(unit)
+    }
+
+    fn release(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
+        let range = frame_range(frame, size, count)?;
+        for frame in range.clone().step_by(size.frames() as usize) {
+            match self.units.get(&frame) {
+                Some(unit) if (unit.owner, unit.size) != (owner, size) => return Err(Error::NotGranted),
+                Some(unit) if unit.maps > 0 => return Err(Error::StillMapped),
+                Some(_) => {}
+                None => return Err(Error::NotGranted),
+            }
+        }
+        self.units.retain(|frame, _| !range.contains(frame));
+        Ok(())
+    }
+
+    fn reference(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
+        let pages = frame_range(frame, size, count)?.step_by(size.frames() as usize);
+        for frame in pages.clone() {
+            let unit = self.unit_of(frame).ok_or(Error::NotGranted)?;
+            if unit.owner != owner || unit.size < size {
+                return Err(Error::NotGranted);
+            }
+        }
+        self.mappings.push((frame, size, count));
+        pages.for_each(|frame| self.unit_of(frame).expect("checked").maps += 1);
+        Ok(())
+    }
+
+    fn dereference(&mut self, (frame, size, count): (u64, PageSize, u64)) {
+        for page in 0..count {
+            self.unit_of(frame + page * size.frames()).expect("mapped").maps -= 1;
+        }
+    }
+
+    fn release_all(&mut self, owner: Owner) -> u64 {
+        let before = self.held(owner);
+        let mut mappings = std::mem::take(&mut self.mappings);
+        mappings.retain(|(frame, ..)| self.unit_of(*frame).is_some_and(|unit| unit.owner != owner));
+        self.mappings = mappings;
+        self.units.retain(|_, unit| unit.owner != owner);
+        before
+    }
+
+    fn held(&self, owner: Owner) -> u64 {
+        self.units.values().filter(|unit| unit.owner == owner).map(|unit| unit.size.frames()).sum()
+    }
+
+    fn runs(&self, owner: Owner) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for unit in self.units.values().filter(|unit| unit.owner == owner) {
+            match runs.last_mut() {
+                Some((start, count)) if *start + *count == unit.frame => *count += unit.size.frames(),
+                _ => runs.push((unit.frame, unit.size.frames())),
+            }
+        }
+        runs
+    }
+}
+
+/// A step of a random life; places are chosen among what there is when it is taken.
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(Owner, PageSize, u64, Option<Colour>),
+    Claim(Owner, u64, u64),
+    Release(Owner, usize, u64),
+    ReleaseAnything(Owner, u64, PageSize, u64),
+    Reference(Owner, usize, PageSize, u64),
+    Dereference(usize),
+    ReleaseAll(Owner),
+}
+
+fn step(end: u64) -> impl Strategy<Value = Step> {
+    let owner = || prop_oneof![Just(A), Just(B), Just(Owner::program(0)), Just(Owner::KERNEL)];
+    let size = || prop_oneof![8 => Just(Small), 3 => Just(Large), 1 => Just(Huge)];
+    let count = || prop_oneof![4 => 1..3_u64, 2 => 1..40_u64, 1 => 1..1200_u64];
+    let colour = (0..17_u64, 1..17_u64).prop_map(|(index, count)| Colour { index, count });
+    prop_oneof![
+        6 => (owner(), size(), count()).prop_map(|(o, s, n)| Step::Allocate(o, s, n, None)),
+        2 => (owner(), colour).prop_map(|(o, colour)| Step::Allocate(o, Small, 1, Some(colour))),
+        1 => (owner(), 0..end, count()).prop_map(|(o, f, n)| Step::Claim(o, f, n)),
+        4 => (owner(), any::<usize>(), count()).prop_map(|(o, at, n)| Step::Release(o, at, n)),
+        1 => (owner(), 0..end, size(), count()).prop_map(|(o, f, s, n)| Step::ReleaseAnything(o, f, s, n)),
+        4 => (owner(), any::<usize>(), size(), count()).prop_map(|(o, at, s, n)| Step::Reference(o, at, s, n)),
+        3 => any::<usize>().prop_map(Step::Dereference),
+        1 => owner().prop_map(Step::ReleaseAll),
+    ]
+}
+
+/// The unit number `at` of all there are, wrapping around.
+fn nth_unit(model: &Model, at: usize) -> Option<Unit> {
+    model.units.values().nth(at.checked_rem(model.units.len())?).copied()
+}
+
+fn take(step: Step, frames: &mut Frames<'_>, model: &mut Model) {
+    match step {
+        Step::Allocate(owner, size, count, colour) => allocate(frames, model, owner, size, count, colour),
+        Step::Claim(owner, frame, count) => {
+            let is_free = model.is_free(frame..frame + count);
+            let expected = if is_free { Ok(()) } else { Err(Error::NotGranted) };
+            assert_eq!(frames.claim(owner, frame, count), expected);
+            model.add(owner, frame, Small, if is_free { count } else { 0 });
+        }
+        Step::Release(owner, at, count) => {
+            let Some(unit) = nth_unit(model, at) else { return };
+            let expected = model.release(owner, unit.frame, unit.size, count);
+            assert_eq!(frames.release(owner, unit.frame, unit.size, count), expected);
+        }
+        Step::ReleaseAnything(owner, frame, size, count) => {
+            let expected = model.release(owner, frame, size, count);
+            assert_eq!(frames.release(owner, frame, size, count), expected);
+        }
+        Step::Reference(owner, at, size, count) => {
+            let Some(unit) = nth_unit(model, at) else { return };
+            let expected = model.reference(owner, unit.frame, size, count);
+            assert_eq!(frames.reference(owner, unit.frame, size, count), expected);
+        }
+        Step::Dereference(at) => {
+            let Some(at) = at.checked_rem(model.mappings.len()) else { return };
+            let (frame, size, count) = model.mappings.swap_remove(at);
+            model.dereference((frame, size, count));
+            frames.dereference(frame, size, count);
+        }
+        Step::ReleaseAll(owner) => assert_eq!(frames.release_all(owner), model.release_all(owner)),
+    }
+}
+
+fn allocate(
+    frames: &mut Frames<'_>,
+    model: &mut Model,
+    owner: Owner,
+    size: PageSize,
+    count: u64,
+    colour: Option<Colour>,
+) {
+    match frames.allocate(owner, size, count, colour) {
+        Ok(frame) => {
+            assert!(frame.is_multiple_of(size.frames()));
+            assert!(model.is_free(frame..frame + count * size.frames()));
+            assert!(colour.is_none_or(|colour| frame % colour.count == colour.index));
+            if (size, count, colour) == (Small, 1, None) && model.has_free_frame_in_split_block() {
+                assert!(model.is_in_split_block(frame), "frame {frame} broke up a free block");
+            }
+            model.add(owner, frame, size, count);
+        }
+        Err(Error::InvalidArgument) => assert!(colour.is_some_and(|colour| colour.index >= colour.count)),
+        Err(error) => {
+            assert_eq!(error, Error::OutOfMemory);
+            assert!(!model.can_allocate(size, count, colour));
+        }
+    }
+}
+
+fn compare(frames: &Frames<'_>, model: &Model) {
+    assert_eq!(frames.free(), model.free());
+    for owner in [A, B, Owner::program(0), Owner::KERNEL, Owner::channel(3)] {
+        assert_eq!(frames.held(owner), model.held(owner));
+        assert_eq!(frames.runs(owner).collect::<Vec<_>>(), model.runs(owner));
+    }
+    for unit in model.units.values() {
+        assert_eq!(frames.unit(unit.frame + unit.size.frames() - 1), *unit);
+    }
+}
+
+/// Memory with a hole, ragged ends and, but for Miri's sake, room for a unit of 1 GiB.
+fn memory() -> Vec<Range<u64>> {
+    let end = if cfg!(miri) { 4000 } else { 2 * Huge.frames() + 1000 };
+    vec![3..600, 1024..2048, 2900..end]
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn any_life_agrees_with_the_model(steps in prop::collection::vec(step(5000), 1..80)) {
+        let mut model = Model { memory: memory(), ..Model::default() };
+        let mut metadata = Metadata::new(model.memory[2].end);
+        let mut frames = metadata.frames();
+        model.memory.iter().for_each(|range| { frames.add_free(range.clone()); });
+        let total = frames.total();
+        for step in steps {
+            take(step, &mut frames, &mut model);
+            compare(&frames, &model);
+        }
+        prop_assert_eq!(frames.total(), total);
+    }
+}

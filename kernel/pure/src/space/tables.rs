@@ -137,12 +137,7 @@ impl<M: PhysicalMemory> Installer<'_, '_, M> {
     }
 
     fn leaf(&self, address: u64) -> Entry {
-        let &Mapping {
-            size,
-            protection,
-            caching,
-            ..
-        } = self.mapping;
+        let &Mapping { size, protection, caching, .. } = self.mapping;
         let frame = self.mapping.frame + (address - self.mapping.address) / FRAME_BYTES;
         Entry::leaf(frame, size, protection, caching, Privilege::User)
     }
@@ -175,26 +170,10 @@ impl<'m, M: PhysicalMemory, F: FnMut(&mut Frames<'m>, Leaf)> Remover<'_, 'm, M, 
                     self.remove(next, level - 1, slot.range());
                     self.remove_table_if_empty(&slot, next);
                 }
-                (
-                    Meaning::Leaf {
-                        frame,
-                        protection,
-                        caching,
-                    },
-                    Some(size),
-                ) => {
+                (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
                     self.memory.write(slot.entry, Entry::EMPTY.0);
                     let address = slot.start;
-                    (self.on_leaf)(
-                        self.frames,
-                        Leaf {
-                            address,
-                            frame,
-                            size,
-                            protection,
-                            caching,
-                        },
-                    );
+                    (self.on_leaf)(self.frames, Leaf { address, frame, size, protection, caching });
                 }
                 _ => unreachable!("checked to be mapped"),
             }

@@ -53,10 +53,7 @@ impl Space {
         length: u64,
         allows: fn(Protection) -> bool,
     ) -> Result<()> {
-        let end = address
-            .checked_add(length)
-            .filter(|end| *end <= USER_END)
-            .ok_or(Error::BadPointer)?;
+        let end = address.checked_add(length).filter(|end| *end <= USER_END).ok_or(Error::BadPointer)?;
         let mut next = address;
         while next < end {
             next += self.piece(memory, next, end - next, allows)?.1;
@@ -78,10 +75,7 @@ impl Space {
             return Err(Error::BadPointer);
         }
         let offset = address - leaf.address;
-        Ok((
-            leaf.frame * FRAME_BYTES + offset,
-            length.min(leaf.size.bytes() - offset),
-        ))
+        Ok((leaf.frame * FRAME_BYTES + offset, length.min(leaf.size.bytes() - offset)))
     }
 }
 
