@@ -10,13 +10,19 @@
 //! which is made from the same table as the parser.
 #![forbid(unsafe_code)]
 
+mod bundle;
+mod elf;
 mod error;
+mod kernel;
 mod lower;
 pub mod manifest;
 mod pack;
+mod program;
+mod relocations;
 mod report;
+mod symbols;
 
-pub use error::{Error, Result};
+pub use error::{Error, Place, Result};
 pub use lower::{Lowered, lower};
 pub use manifest::{BundleManifest, Program};
 pub use pack::{Image, Symbols, pack};

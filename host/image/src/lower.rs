@@ -1,17 +1,136 @@
-//! Manifest and programs together.
+//! Manifest and programs together: everything about the applications that the image needs.
 
-use crate::error::Result;
-use crate::manifest::{BundleManifest, Program};
-use std::path::PathBuf;
+use crate::error::{Error, Result};
+use crate::manifest::{Application, BundleManifest, Program};
+use crate::program;
+use nom_abi::memory::FRAME_BYTES;
+use nom_abi::start::{START_BYTES_MAX, Start};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// The caller's reason why it has no ELF file for a program.
+pub type ResolveError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A bundle whose programs have been read and checked.
 #[derive(Clone, Debug)]
-pub struct Lowered {}
+pub struct Lowered {
+    pub(crate) applications: Vec<LoweredApplication>,
+}
 
-/// Reads and checks each program of the bundle; `resolve` gives the ELF file of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct LoweredApplication {
+    pub manifest: Application,
+    pub program: Rc<program::Program>,
+}
+
+/// Reads and checks each program of the bundle; `resolve` gives the ELF file of a program and is asked once
+/// for each.
+///
+/// # Errors
+/// A program that cannot be had, read or run as an application; arguments that are too long; a memory cap
+/// under which the application could not start.
 pub fn lower(
-    _bundle: &BundleManifest,
-    _resolve: impl Fn(&Program) -> std::result::Result<PathBuf, Box<dyn std::error::Error + Send + Sync>>,
+    bundle: &BundleManifest,
+    resolve: impl Fn(&Program) -> std::result::Result<PathBuf, ResolveError>,
 ) -> Result<Lowered> {
-    todo!()
+    let mut programs: BTreeMap<&Program, Rc<program::Program>> = BTreeMap::new();
+    let mut applications = Vec::new();
+    for manifest in &bundle.applications {
+        let program = match programs.get(&manifest.program) {
+            Some(known) => known.clone(),
+            None => {
+                let path = resolve(&manifest.program).map_err(|source| Error::Resolve {
+                    place: manifest.places.program.clone(),
+                    program: manifest.program.to_string(),
+                    source,
+                })?;
+                let program = Rc::new(read(&path)?);
+                programs.insert(&manifest.program, program.clone());
+                program
+            }
+        };
+        check_start(manifest)?;
+        check_memory(bundle, manifest, &program)?;
+        applications.push(LoweredApplication { manifest: manifest.clone(), program });
+    }
+    Ok(Lowered { applications })
+}
+
+fn read(path: &Path) -> Result<program::Program> {
+    let data = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    program::Program::parse(path, &data)
+}
+
+/// Bytes of the start page with its strings.
+fn start_bytes(application: &Application) -> u64 {
+    (size_of::<Start>() + application.argument_bytes().len() + application.environment_bytes().len()) as u64
+}
+
+fn check_start(application: &Application) -> Result<()> {
+    let bytes = start_bytes(application);
+    let most = START_BYTES_MAX as u64;
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Error::Manifest {
+        place: application.places.arguments.clone(),
+        problem: format!(
+            "`arguments` and `environment` of `{}` take {} bytes, expected at most {}",
+            application.name,
+            bytes - size_of::<Start>() as u64,
+            most - size_of::<Start>() as u64
+        ),
+    })
+}
+
+/// Refuses a memory cap under which the kernel could not even start the application.
+fn check_memory(
+    bundle: &BundleManifest,
+    application: &Application,
+    program: &program::Program,
+) -> Result<()> {
+    let program_frames: u64 = program.segments.iter().map(program::Segment::frames).sum();
+    let stack_frames = application.stack / FRAME_BYTES;
+    let start_frames = start_bytes(application).div_ceil(FRAME_BYTES);
+    let table_frames = table_frames(bundle, application, program);
+    let needed = program_frames + stack_frames + start_frames + table_frames + CORE_FRAMES;
+    if needed <= application.memory / FRAME_BYTES {
+        return Ok(());
+    }
+    let kib = |frames: u64| frames * FRAME_BYTES / 1024;
+    Err(Error::Manifest {
+        place: application.places.memory.clone(),
+        problem: format!(
+            "`memory`: {} KiB, expected at least {} KiB that `{}` needs to start: program {}, stack {}, \
+             start page {}, page tables {}, first core {}",
+            application.memory / 1024,
+            kib(needed),
+            application.name,
+            kib(program_frames),
+            kib(stack_frames),
+            kib(start_frames),
+            kib(table_frames),
+            kib(CORE_FRAMES),
+        ),
+    })
+}
+
+/// Frames that hold an application's state on its first core.
+const CORE_FRAMES: u64 = 1;
+
+/// Page tables of the least address space: a root, then three levels for each window of
+/// [`nom_abi::layout`], whose last level spans 2 MiB.
+fn table_frames(bundle: &BundleManifest, application: &Application, program: &program::Program) -> u64 {
+    const LAST_LEVEL_BYTES: u64 = 2 << 20;
+    let window = |bytes: u64| 2 + bytes.div_ceil(LAST_LEVEL_BYTES);
+    let start_and_board = 2 * window(1);
+    let channels: Vec<u64> = bundle.channels_of(application).collect();
+    let channel_tables: u64 = channels.iter().map(|bytes| 1 + bytes.div_ceil(LAST_LEVEL_BYTES)).sum();
+    let channel_window = u64::from(!channels.is_empty());
+    1 + window(program.image_bytes)
+        + window(application.stack)
+        + start_and_board
+        + channel_window
+        + channel_tables
 }

@@ -18,31 +18,16 @@ fn check_field(line: &str, expected: Expect) {
 
 #[test]
 fn syntax() {
-    check_field(
-        "cores =",
-        expect!["app.toml:3: string values must be quoted, expected literal string"],
-    );
+    check_field("cores =", expect!["app.toml:3: string values must be quoted, expected literal string"]);
     check_field("cores = 1\ncores = 2", expect!["app.toml:4: duplicate key"]);
-    check_field(
-        "arguments = [\"a\"",
-        expect!["app.toml:3: unclosed array, expected `]`"],
-    );
+    check_field("arguments = [\"a\"", expect!["app.toml:3: unclosed array, expected `]`"]);
 }
 
 #[test]
 fn missing() {
-    check(
-        "program = \"p\"",
-        expect!["app.toml: `name`: missing, every application needs one"],
-    );
-    check(
-        "name = \"a\"",
-        expect!["app.toml: `program`: missing, every application needs one"],
-    );
-    check(
-        "--- other.toml\n",
-        expect!["app.toml: cannot be read: No such file or directory (os error 2)"],
-    );
+    check("program = \"p\"", expect!["app.toml: `name`: missing, every application needs one"]);
+    check("name = \"a\"", expect!["app.toml: `program`: missing, every application needs one"]);
+    check("--- other.toml\n", expect!["app.toml: cannot be read: No such file or directory (os error 2)"]);
 }
 
 #[test]
@@ -301,10 +286,7 @@ fn inheritance() {
         "inherit = [\n\"base.toml\"]",
         expect!["app.toml:4: base.toml cannot be read: No such file or directory (os error 2)"],
     );
-    check_field(
-        "inherit = [\"app.toml\"]",
-        expect!["app.toml:3: app.toml inherits from itself"],
-    );
+    check_field("inherit = [\"app.toml\"]", expect!["app.toml:3: app.toml inherits from itself"]);
     check(
         "inherit = [\"b.toml\"]\n--- b.toml\ninherit = [\"d/c.toml\"]\n--- d/c.toml\n\ninherit = [\"../b.toml\"]",
         expect!["d/c.toml:2: d/../b.toml inherits from itself"],
@@ -335,9 +317,8 @@ fn bundles() {
         "--- bundle.toml\napplications = [{ name = \"a\" }]",
         expect!["bundle.toml:1: `program`: missing, every application needs one"],
     );
-    let many: String = (0..65)
-        .map(|n| format!("[[applications]]\nname = \"a{n}\"\nprogram = \"p\"\n"))
-        .collect();
+    let many: String =
+        (0..65).map(|n| format!("[[applications]]\nname = \"a{n}\"\nprogram = \"p\"\n")).collect();
     check(
         &format!("--- bundle.toml\n{many}"),
         expect!["bundle.toml:194: more than 64 applications in one bundle"],
@@ -377,11 +358,7 @@ fn relations_between_applications() {
         "",
         expect!["bundle.toml:4: `peers`: `b` is listed twice"],
     );
-    check_pair(
-        "peers = [{ bytes = 4096 }]",
-        "",
-        expect!["bundle.toml:4: `peers`: an entry has no `name`"],
-    );
+    check_pair("peers = [{ bytes = 4096 }]", "", expect!["bundle.toml:4: `peers`: an entry has no `name`"]);
     check_pair(
         "peers = [{ name = \"b\" }]",
         "peers = [{ name = \"a\" }]",
@@ -394,11 +371,7 @@ fn relations_between_applications() {
         "manages = [\n\"a\",\n\"x\"]",
         expect!["bundle.toml:10: `manages`: `x` is unknown, expected one of `a`"],
     );
-    check_pair(
-        "manages = [\"a\"]",
-        "",
-        expect!["bundle.toml:4: `manages`: `a` is the application itself"],
-    );
+    check_pair("manages = [\"a\"]", "", expect!["bundle.toml:4: `manages`: `a` is the application itself"]);
 }
 
 #[test]
@@ -426,9 +399,7 @@ fn applications_that_cannot_start() {
 #[test]
 fn too_many_channels() {
     let application = |n: usize| {
-        let peers: String = (n + 1..12)
-            .map(|peer| format!("{{ name = \"a{peer}\" }},"))
-            .collect();
+        let peers: String = (n + 1..12).map(|peer| format!("{{ name = \"a{peer}\" }},")).collect();
         format!("[[applications]]\nname = \"a{n}\"\nprogram = \"p\"\npeers = [{peers}]\n")
     };
     let all: String = (0..12).map(application).collect();

@@ -20,41 +20,19 @@ pub fn graph(bundle: &BundleManifest) -> String {
 }
 
 fn add_application(dot: &mut String, number: usize, application: &Application) {
-    let Application {
-        name, weight, cores, ..
-    } = application;
-    let border = if application.essential {
-        ", peripheries=2"
-    } else {
-        ""
-    };
-    let style = if application.autostart {
-        ""
-    } else {
-        ", style=dashed"
-    };
-    line(
-        dot,
-        format_args!("a{number} [label=\"{name}\\nweight {weight}, cores {cores}\"{border}{style}]"),
-    );
+    let Application { name, weight, cores, .. } = application;
+    let border = if application.essential { ", peripheries=2" } else { "" };
+    let style = if application.autostart { "" } else { ", style=dashed" };
+    line(dot, format_args!("a{number} [label=\"{name}\\nweight {weight}, cores {cores}\"{border}{style}]"));
 }
 
 fn add_edges(dot: &mut String, number: usize, application: &Application) {
     for peer in &application.peers {
         let kib = peer.bytes / 1024;
-        line(
-            dot,
-            format_args!(
-                "a{number} -> a{} [dir=both, label=\"{kib} KiB\"]",
-                peer.application
-            ),
-        );
+        line(dot, format_args!("a{number} -> a{} [dir=both, label=\"{kib} KiB\"]", peer.application));
     }
     for managed in &application.manages {
-        line(
-            dot,
-            format_args!("a{number} -> a{managed} [style=dashed, label=\"manages\"]"),
-        );
+        line(dot, format_args!("a{number} -> a{managed} [style=dashed, label=\"manages\"]"));
     }
     for device in application.devices.iter().map(describe) {
         line(dot, format_args!("\"{device}\" [shape=ellipse]"));
@@ -67,22 +45,14 @@ fn line(dot: &mut String, statement: std::fmt::Arguments<'_>) {
 }
 
 fn describe(selector: &DeviceSelector) -> String {
-    let DeviceSelector {
-        vendor,
-        device,
-        class,
-    } = *selector;
+    let DeviceSelector { vendor, device, class } = *selector;
     let class = match class {
         NETWORK_CLASS => "network".to_owned(),
         0xff_ffff => "any".to_owned(),
         class => format!("class {class:06x}"),
     };
     let id = |id: u16| {
-        if id == 0xffff {
-            "*".to_owned()
-        } else {
-            format!("{id:04x}")
-        }
+        if id == 0xffff { "*".to_owned() } else { format!("{id:04x}") }
     };
     match (vendor, device) {
         (0xffff, 0xffff) => class,

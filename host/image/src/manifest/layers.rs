@@ -53,10 +53,7 @@ impl Layers {
     pub fn each<'l, T: 'l>(&'l self, pick: Pick<T>) -> impl DoubleEndedIterator<Item = Given<'l, T>> {
         self.0.iter().filter_map(move |layer| {
             let spanned = pick(&layer.fields).as_ref()?;
-            Some(Given {
-                spanned,
-                source: &layer.source,
-            })
+            Some(Given { spanned, source: &layer.source })
         })
     }
 
@@ -70,8 +67,7 @@ impl Layers {
 
     /// Where a field is given, or else the application's own file or entry.
     pub fn place<T>(&self, pick: Pick<T>) -> Place {
-        self.find(pick)
-            .map_or_else(|| self.own_place(), |given| given.place())
+        self.find(pick).map_or_else(|| self.own_place(), |given| given.place())
     }
 
     fn own_place(&self) -> Place {
@@ -89,17 +85,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Layers>> {
     let bundle: RawBundle = source.parse()?;
     if bundle.applications.get_ref().is_empty() {
         let span = bundle.applications.span();
-        return Err(source.error(
-            Some(span),
-            "`applications`: empty, expected at least one application",
-        ));
+        return Err(source.error(Some(span), "`applications`: empty, expected at least one application"));
     }
-    bundle
-        .applications
-        .into_inner()
-        .into_iter()
-        .map(|entry| read_entry(entry, &source))
-        .collect()
+    bundle.applications.into_inner().into_iter().map(|entry| read_entry(entry, &source)).collect()
 }
 
 /// The manifest that `path` means: itself, or the first of these files in it if it is a directory.
@@ -122,18 +110,13 @@ fn read_application(source: Rc<Source>) -> Result<Layers> {
 fn read_entry(entry: Spanned<Entry>, source: &Rc<Source>) -> Result<Layers> {
     let span = entry.span();
     let fields = match entry.into_inner() {
-        Entry::File(file) => RawApplication {
-            file: Some(Spanned::new(span.clone(), file)),
-            ..RawApplication::default()
-        },
+        Entry::File(file) => {
+            RawApplication { file: Some(Spanned::new(span.clone(), file)), ..RawApplication::default() }
+        }
         Entry::Table(fields) => *fields,
     };
     let bases = bases(&fields);
-    let mut layers = vec![Layer {
-        fields,
-        source: source.clone(),
-        span: Some(span),
-    }];
+    let mut layers = vec![Layer { fields, source: source.clone(), span: Some(span) }];
     for base in bases {
         add_base(&base, source, &[identity(source.path())], &mut layers)?;
     }
@@ -153,14 +136,8 @@ fn add_file(source: Rc<Source>, chain: &[PathBuf], layers: &mut Vec<Layer>) -> R
         return Err(source.error(Some(file.span()), problem));
     }
     let bases = bases(&fields);
-    layers.push(Layer {
-        fields,
-        source: source.clone(),
-        span: None,
-    });
-    bases
-        .iter()
-        .try_for_each(|base| add_base(base, &source, chain, layers))
+    layers.push(Layer { fields, source: source.clone(), span: None });
+    bases.iter().try_for_each(|base| add_base(base, &source, chain, layers))
 }
 
 /// Adds the layers of an inherited file; `chain` is how it was reached, to notice cycles.
@@ -172,10 +149,9 @@ fn add_base(
 ) -> Result<()> {
     let path = manifest_file(&heir.relative(base.get_ref()), ["app.toml"; 2]);
     let unreadable = |error: Error| match error {
-        Error::Read { path, source } => heir.error(
-            Some(base.span()),
-            format!("{} cannot be read: {source}", path.display()),
-        ),
+        Error::Read { path, source } => {
+            heir.error(Some(base.span()), format!("{} cannot be read: {source}", path.display()))
+        }
         other => other,
     };
     let source = Source::read(&path).map_err(unreadable)?;

@@ -15,6 +15,7 @@ pub use values::parse_size;
 use crate::error::{Place, Result};
 use nom_abi::image::DeviceSelector;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -122,17 +123,47 @@ pub fn load(path: &Path) -> Result<BundleManifest> {
 impl BundleManifest {
     /// Every program that must be there to lower the bundle, each once.
     pub fn programs(&self) -> Vec<&Program> {
-        let programs: BTreeSet<_> = self
-            .applications
-            .iter()
-            .map(|application| &application.program)
-            .collect();
+        let programs: BTreeSet<_> =
+            self.applications.iter().map(|application| &application.program).collect();
         programs.into_iter().collect()
+    }
+
+    /// Sizes of the channels that an application is an end of.
+    pub(crate) fn channels_of(&self, application: &Application) -> impl Iterator<Item = u64> {
+        let own = self.applications.iter().position(|other| other.name == application.name);
+        self.applications.iter().enumerate().flat_map(move |(number, other)| {
+            let ours =
+                other.peers.iter().filter(move |peer| [Some(number), Some(peer.application)].contains(&own));
+            ours.map(|peer| peer.bytes)
+        })
     }
 
     /// The same bundle with these arguments for its first application.
     pub fn with_arguments(mut self, arguments: &[String]) -> BundleManifest {
         self.applications[0].arguments = arguments.to_vec();
         self
+    }
+}
+
+impl Application {
+    /// The arguments as NUL-terminated strings.
+    pub(crate) fn argument_bytes(&self) -> Vec<u8> {
+        self.arguments.iter().flat_map(|argument| argument.bytes().chain([0])).collect()
+    }
+
+    /// The environment as NUL-terminated strings `NAME=value`.
+    pub(crate) fn environment_bytes(&self) -> Vec<u8> {
+        let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}\0"));
+        variables.flat_map(String::into_bytes).collect()
+    }
+}
+
+impl fmt::Display for Program {
+    /// As the manifest names it; a file by its path.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Program::Package(name) => out.write_str(name),
+            Program::File(path) => path.display().fmt(out),
+        }
     }
 }

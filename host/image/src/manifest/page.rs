@@ -5,9 +5,8 @@ use std::fmt::Write;
 
 /// The page `docs/manifest.md`; a test holds the file to it.
 pub fn page() -> String {
-    let (own, of_bundles): (Vec<_>, Vec<_>) = RawApplication::FIELDS
-        .iter()
-        .partition(|field| field.name != "file");
+    let (own, of_bundles): (Vec<_>, Vec<_>) =
+        RawApplication::FIELDS.iter().partition(|field| field.name != "file");
     let template = include_str!("page.md");
     [
         ("{APPLICATION}", table(own)),
@@ -16,20 +15,12 @@ pub fn page() -> String {
         ("{ENTRY}", table(of_bundles)),
     ]
     .into_iter()
-    .fold(template.to_owned(), |page, (mark, table)| {
-        page.replace(mark, &table)
-    })
+    .fold(template.to_owned(), |page, (mark, table)| page.replace(mark, &table))
 }
 
 fn table<'f>(fields: impl IntoIterator<Item = &'f Field>) -> String {
     let mut table = String::from("| field | value | default | meaning |\n|---|---|---|---|");
-    for Field {
-        name,
-        expected,
-        default,
-        text,
-    } in fields
-    {
+    for Field { name, expected, default, text } in fields {
         write!(table, "\n| `{name}` | {expected} | {default} | {} |", text.trim())
             .expect("a String takes everything");
     }

@@ -25,10 +25,7 @@ type Index<'l> = BTreeMap<&'l Name, usize>;
 
 pub(super) fn bundle(layers: &[Layers]) -> Result<BundleManifest> {
     let index = index(layers)?;
-    let applications = layers
-        .iter()
-        .map(|layers| application(layers, &index))
-        .collect::<Result<Vec<_>>>()?;
+    let applications = layers.iter().map(|layers| application(layers, &index)).collect::<Result<Vec<_>>>()?;
     check_channels(layers, &applications)?;
     check_starts(layers, &applications)?;
     Ok(BundleManifest { applications })
@@ -58,22 +55,12 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
     Ok(Application {
         name: name.0.clone(),
         program: program(layers)?,
-        cores: layers
-            .find(|raw| &raw.cores)
-            .map_or(CORES_MAX as u32, |cores| cores.value().0),
-        memory: layers
-            .find(|raw| &raw.memory)
-            .map_or(MEMORY_BYTES_MAX, |size| size.value().0),
-        stack: layers
-            .find(|raw| &raw.stack)
-            .map_or(STACK_BYTES, |size| size.value().0),
-        weight: layers
-            .find(|raw| &raw.weight)
-            .map_or(WEIGHT, |weight| weight.value().0),
+        cores: layers.find(|raw| &raw.cores).map_or(CORES_MAX as u32, |cores| cores.value().0),
+        memory: layers.find(|raw| &raw.memory).map_or(MEMORY_BYTES_MAX, |size| size.value().0),
+        stack: layers.find(|raw| &raw.stack).map_or(STACK_BYTES, |size| size.value().0),
+        weight: layers.find(|raw| &raw.weight).map_or(WEIGHT, |weight| weight.value().0),
         autostart: layers.find(|raw| &raw.autostart).is_none_or(|flag| *flag.value()),
-        essential: layers
-            .find(|raw| &raw.essential)
-            .is_some_and(|flag| *flag.value()),
+        essential: layers.find(|raw| &raw.essential).is_some_and(|flag| *flag.value()),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
         environment: environment(layers),
         devices: devices(layers)?,
@@ -107,20 +94,15 @@ fn program(layers: &Layers) -> Result<Program> {
 fn environment(layers: &Layers) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
-    variables
-        .map(|(name, value)| (name.0.clone(), value.0.clone()))
-        .collect()
+    variables.map(|(name, value)| (name.0.clone(), value.0.clone())).collect()
 }
 
 fn devices(layers: &Layers) -> Result<Vec<DeviceSelector>> {
     let Some(given) = layers.find(|raw| &raw.devices) else {
         return Ok(Vec::new());
     };
-    let selectors = given
-        .value()
-        .iter()
-        .map(|device| selectors(device, &given))
-        .collect::<Result<Vec<_>>>()?;
+    let selectors =
+        given.value().iter().map(|device| selectors(device, &given)).collect::<Result<Vec<_>>>()?;
     Ok(selectors.concat())
 }
 
@@ -133,21 +115,13 @@ fn selectors(device: &RawDevice, given: &Given<'_, Vec<RawDevice>>) -> Result<Ve
             return Err(given.source.error(Some(class.span()), problem));
         }
         Some((_, Class::Entropy)) => {
-            let selector = |device| DeviceSelector {
-                vendor: VIRTIO_VENDOR,
-                device,
-                class: ANY_CLASS,
-            };
+            let selector = |device| DeviceSelector { vendor: VIRTIO_VENDOR, device, class: ANY_CLASS };
             return Ok(VIRTIO_ENTROPY.map(selector).to_vec());
         }
         Some((_, Class::Code(code))) => *code,
         None => ANY_CLASS,
     };
-    Ok(vec![DeviceSelector {
-        vendor,
-        device: product,
-        class,
-    }])
+    Ok(vec![DeviceSelector { vendor, device: product, class }])
 }
 
 fn peers(layers: &Layers, own: &Name, index: &Index<'_>) -> Result<Vec<Peer>> {
@@ -157,9 +131,7 @@ fn peers(layers: &Layers, own: &Name, index: &Index<'_>) -> Result<Vec<Peer>> {
     let mut peers: Vec<Peer> = Vec::new();
     for raw in given.value() {
         let RawPeer { name, bytes } = raw;
-        let name = name
-            .as_ref()
-            .ok_or_else(|| given.error("`peers`: an entry has no `name`"))?;
+        let name = name.as_ref().ok_or_else(|| given.error("`peers`: an entry has no `name`"))?;
         let peer = Peer {
             application: other("peers", name, &given, own, index)?,
             bytes: bytes.as_ref().map_or(CHANNEL_BYTES, |bytes| bytes.get_ref().0),
@@ -177,10 +149,7 @@ fn manages(layers: &Layers, own: &Name, index: &Index<'_>) -> Result<Vec<usize>>
     let Some(given) = layers.find(|raw| &raw.manages) else {
         return Ok(Vec::new());
     };
-    let numbers = given
-        .value()
-        .iter()
-        .map(|name| other("manages", name, &given, own, index));
+    let numbers = given.value().iter().map(|name| other("manages", name, &given, own, index));
     Ok(numbers.collect::<Result<BTreeSet<_>>>()?.into_iter().collect())
 }
 
@@ -192,31 +161,18 @@ fn other<T>(
     own: &Name,
     index: &Index<'_>,
 ) -> Result<usize> {
-    let error = |problem: String| {
-        given
-            .source
-            .error(Some(name.span()), format!("`{field}`: {problem}"))
-    };
+    let error = |problem: String| given.source.error(Some(name.span()), format!("`{field}`: {problem}"));
     let wanted = name.get_ref();
-    let others = || {
-        index
-            .keys()
-            .filter(|key| **key != own)
-            .map(|key| format!("`{}`", key.0))
-    };
+    let others = || index.keys().filter(|key| **key != own).map(|key| format!("`{}`", key.0));
     match index.get(wanted) {
         Some(_) if wanted == own => Err(error(format!("`{}` is the application itself", own.0))),
         Some(&number) => Ok(number),
-        None if index.len() == 1 => Err(error(format!(
-            "`{}` is unknown, `{}` is alone in this bundle",
-            wanted.0, own.0
-        ))),
+        None if index.len() == 1 => {
+            Err(error(format!("`{}` is unknown, `{}` is alone in this bundle", wanted.0, own.0)))
+        }
         None => {
             let known = others().collect::<Vec<_>>().join(", ");
-            Err(error(format!(
-                "`{}` is unknown, expected one of {known}",
-                wanted.0
-            )))
+            Err(error(format!("`{}` is unknown, expected one of {known}", wanted.0)))
         }
     }
 }
@@ -232,9 +188,7 @@ fn check_channels(layers: &[Layers], applications: &[Application]) -> Result<()>
             count += 1;
             let other = &applications[peer.application];
             if count > CHANNELS_MAX {
-                return Err(error(format!(
-                    "`peers`: more than {CHANNELS_MAX} channels in one bundle"
-                )));
+                return Err(error(format!("`peers`: more than {CHANNELS_MAX} channels in one bundle")));
             }
             if peer.application < number && other.peers.iter().any(|back| back.application == number) {
                 let (one, two) = (&application.name, &other.name);
@@ -250,10 +204,7 @@ fn check_channels(layers: &[Layers], applications: &[Application]) -> Result<()>
 
 /// Every application must have a way to start.
 fn check_starts(layers: &[Layers], applications: &[Application]) -> Result<()> {
-    let managed: BTreeSet<usize> = applications
-        .iter()
-        .flat_map(|a| a.manages.iter().copied())
-        .collect();
+    let managed: BTreeSet<usize> = applications.iter().flat_map(|a| a.manages.iter().copied()).collect();
     for (number, application) in applications.iter().enumerate() {
         if !application.autostart && !managed.contains(&number) {
             let place = layers[number].place(|raw| &raw.autostart);

@@ -15,14 +15,9 @@ pub(super) struct Source {
 
 impl Source {
     pub fn read(path: &Path) -> Result<Source> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(Source {
-            path: path.to_owned(),
-            text,
-        })
+        let text =
+            std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Ok(Source { path: path.to_owned(), text })
     }
 
     pub fn path(&self) -> &Path {
@@ -42,34 +37,18 @@ impl Source {
 
     /// The file and line of a span; `None` stands for the whole file.
     pub fn place(&self, span: Option<Range<usize>>) -> Place {
-        let line = |span: Range<usize>| {
-            1 + self
-                .text
-                .bytes()
-                .take(span.start)
-                .filter(|&byte| byte == b'\n')
-                .count()
-        };
-        Place {
-            file: self.path.clone(),
-            line: span.map(line),
-        }
+        let line =
+            |span: Range<usize>| 1 + self.text.bytes().take(span.start).filter(|&byte| byte == b'\n').count();
+        Place { file: self.path.clone(), line: span.map(line) }
     }
 
     pub fn error(&self, span: Option<Range<usize>>, problem: impl Into<String>) -> Error {
-        Error::Manifest {
-            place: self.place(span),
-            problem: problem.into(),
-        }
+        Error::Manifest { place: self.place(span), problem: problem.into() }
     }
 
     fn toml_error(&self, field: &str, error: &toml::de::Error) -> Error {
         let message = error.message().trim_end();
-        let problem = if field.is_empty() {
-            message.to_owned()
-        } else {
-            format!("`{field}`: {message}")
-        };
+        let problem = if field.is_empty() { message.to_owned() } else { format!("`{field}`: {message}") };
         self.error(error.span(), problem)
     }
 }

@@ -56,18 +56,7 @@ macro_rules! scalars {
         })+
     };
 }
-scalars!(
-    Name,
-    Text,
-    Variable,
-    Cores,
-    Weight,
-    Size,
-    ChannelSize,
-    Class,
-    PciId,
-    Port
-);
+scalars!(Name, Text, Variable, Cores, Weight, Size, ChannelSize, Class, PciId, Port);
 
 /// Name of an application.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,19 +208,11 @@ impl Scalar for Port {
         let (address, host) = match host.rsplit_once(':') {
             None => (None, host),
             Some((address, host)) => {
-                let address = address
-                    .strip_prefix('[')
-                    .and_then(|a| a.strip_suffix(']'))
-                    .unwrap_or(address);
+                let address = address.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(address);
                 (Some(address.parse().ok()?), host)
             }
         };
-        Some(Port {
-            address,
-            host: port_number(host)?,
-            guest: port_number(guest)?,
-            protocol,
-        })
+        Some(Port { address, host: port_number(host)?, guest: port_number(guest)?, protocol })
     }
 }
 
@@ -252,11 +233,7 @@ impl fmt::Display for Port {
             None => {}
         }
         write!(out, "{}:{}", self.host, self.guest)?;
-        if self.protocol == Protocol::Udp {
-            out.write_str("/udp")
-        } else {
-            Ok(())
-        }
+        if self.protocol == Protocol::Udp { out.write_str("/udp") } else { Ok(()) }
     }
 }
 
@@ -271,17 +248,11 @@ pub fn parse_size(text: &str) -> Option<u64> {
         _ => return None,
     };
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if all_digits {
-        digits.parse::<u64>().ok()?.checked_mul(unit)
-    } else {
-        None
-    }
+    if all_digits { digits.parse::<u64>().ok()?.checked_mul(unit) } else { None }
 }
 
 fn bounded(value: i64, low: u32, high: u32) -> Option<u32> {
-    u32::try_from(value)
-        .ok()
-        .filter(|value| (low..=high).contains(value))
+    u32::try_from(value).ok().filter(|value| (low..=high).contains(value))
 }
 
 fn whole_pages(bytes: u64, most: u64) -> Option<u64> {
@@ -289,7 +260,5 @@ fn whole_pages(bytes: u64, most: u64) -> Option<u64> {
 }
 
 fn port_number(text: &str) -> Option<u16> {
-    text.parse()
-        .ok()
-        .filter(|&port| port != 0 && !text.starts_with('+'))
+    text.parse().ok().filter(|&port| port != 0 && !text.starts_with('+'))
 }

@@ -26,7 +26,5 @@ fn write(directory: &Path, name: &str, text: &str) -> PathBuf {
 
 /// A message with the test's directory taken out.
 pub fn without(directory: &Path, message: impl ToString) -> String {
-    message
-        .to_string()
-        .replace(&format!("{}/", directory.display()), "")
+    message.to_string().replace(&format!("{}/", directory.display()), "")
 }
