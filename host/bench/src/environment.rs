@@ -1,6 +1,7 @@
 //! Where a bench ran: what a reader needs to judge or repeat it.
 
 use anyhow::{Context, Result};
+use nom_vmm::qemu::PROGRAM;
 use std::process::Command;
 use std::time::SystemTime;
 
@@ -21,7 +22,7 @@ pub struct Environment {
     pub host_kernel: String,
     /// QEMU's version line.
     pub qemu: String,
-    /// What runs the guest's instructions: `kvm` or `tcg`.
+    /// What executes the guests' instructions, and why that.
     pub accelerator: String,
 }
 
@@ -29,10 +30,7 @@ impl Environment {
     /// Describes this machine; `accelerator` is what the guests run on.
     pub fn capture(accelerator: &str) -> Result<Environment> {
         let memory_kib = first_value(&read("/proc/meminfo")?, "MemTotal");
-        let memory_kib = memory_kib
-            .split_whitespace()
-            .next()
-            .and_then(|kib| kib.parse::<u64>().ok());
+        let memory_kib = memory_kib.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
         Ok(Environment {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -52,10 +50,7 @@ impl Environment {
             ("command", self.command.clone()),
             ("processor", self.processor.clone()),
             ("processors", self.processors.to_string()),
-            (
-                "memory",
-                crate::record::format_value(self.memory_bytes as f64, crate::Unit::Bytes),
-            ),
+            ("memory", crate::record::format_value(self.memory_bytes as f64, crate::Unit::Bytes)),
             ("host kernel", self.host_kernel.clone()),
             ("QEMU", self.qemu.clone()),
             ("accelerator", self.accelerator.clone()),
@@ -68,13 +63,9 @@ fn read(path: &str) -> Result<String> {
 }
 
 fn qemu_version() -> Result<String> {
-    let output = Command::new(crate::machine::QEMU).arg("--version").output();
-    let output = output.with_context(|| format!("cannot run {}", crate::machine::QEMU))?;
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .next()
-        .unwrap_or("unknown")
-        .into())
+    let output = Command::new(PROGRAM).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {PROGRAM}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("unknown").into())
 }
 
 /// The value of the first `name: value` line, as `/proc` writes them.

@@ -36,33 +36,23 @@ const FILLED: f64 = 0.8;
 impl Bars {
     /// One group for each of `metrics` (with its label), one series for each system that has a record of one
     /// of them in `unit`. The texts are [`Bars::name`], [`Bars::title`] and [`Bars::axis`].
-    pub fn of_records(texts: [&str; 3], records: &[Record], unit: Unit, metrics: &[(&str, &str)]) -> Bars {
+    pub fn of_records(
+        texts: [&str; 3],
+        records: &[Record],
+        unit: Unit,
+        metrics: &[(String, String)],
+    ) -> Bars {
         let named = |record: &&Record| metrics.iter().any(|(metric, _)| record.metric == *metric);
-        let shown: Vec<&Record> = records
-            .iter()
-            .filter(|record| record.unit == unit)
-            .filter(named)
-            .collect();
+        let shown: Vec<&Record> = records.iter().filter(|record| record.unit == unit).filter(named).collect();
         let series = distinct(shown.iter().map(|record| &record.system));
-        let value = |metric: &str, system: &String| {
-            let record = shown
-                .iter()
-                .find(|record| record.metric == metric && record.system == *system);
+        let value = |metric: &String, system: &String| {
+            let record = shown.iter().find(|record| record.metric == *metric && record.system == *system);
             record.map(|record| record.value)
         };
         let values = |metric| series.iter().map(|system| value(metric, system)).collect();
-        let groups = metrics
-            .iter()
-            .map(|(metric, label)| (label.to_string(), values(metric)))
-            .collect();
+        let groups = metrics.iter().map(|(metric, label)| (label.clone(), values(metric))).collect();
         let [name, title, axis] = texts.map(String::from);
-        Bars {
-            name,
-            title,
-            axis,
-            series: series.into_iter().cloned().collect(),
-            groups,
-        }
+        Bars { name, title, axis, series: series.into_iter().cloned().collect(), groups }
     }
 
     /// Draws the figure.
@@ -70,8 +60,7 @@ impl Bars {
         let mut svg = String::new();
         {
             let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-            self.draw(&area)
-                .map_err(|error| anyhow!("cannot draw figure {}: {error}", self.name))?;
+            self.draw(&area).map_err(|error| anyhow!("cannot draw figure {}: {error}", self.name))?;
         }
         Ok(svg)
     }
@@ -101,18 +90,13 @@ impl Bars {
                 .draw_series(bars.iter().map(|bar| Rectangle::new(*bar, colour.filled())))?
                 .label(name)
                 .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
-            let value = ("sans-serif", 12)
-                .into_font()
-                .color(&BLACK)
-                .pos(Pos::new(HPos::Center, VPos::Bottom));
+            let value =
+                ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
             chart.draw_series(bars.iter().map(|[(left, _), (right, top)]| {
                 Text::new(short(*top), ((left + right) / 2.0, *top), value.clone())
             }))?;
         }
-        let name = ("sans-serif", 13)
-            .into_font()
-            .color(&BLACK)
-            .pos(Pos::new(HPos::Center, VPos::Top));
+        let name = ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
         chart.draw_series(self.groups.iter().enumerate().map(|(group, (label, _))| {
             EmptyElement::at((group as f64 + 0.5, floor)) + Text::new(label.clone(), (0, 8), name.clone())
         }))?;
@@ -140,19 +124,11 @@ impl Bars {
 
     /// The powers of ten below the smallest and above the largest value, with room for the legend.
     fn decades(&self) -> (f64, f64) {
-        let positive = || {
-            self.groups
-                .iter()
-                .flat_map(|(_, values)| values)
-                .flatten()
-                .filter(|value| **value > 0.0)
-        };
+        let positive =
+            || self.groups.iter().flat_map(|(_, values)| values).flatten().filter(|value| **value > 0.0);
         let smallest = positive().copied().reduce(f64::min).unwrap_or(1.0);
         let largest = positive().copied().reduce(f64::max).unwrap_or(1.0);
-        (
-            10f64.powf(smallest.log10().floor() - 0.3),
-            10f64.powf(largest.log10().ceil() + 0.7),
-        )
+        (10f64.powf(smallest.log10().floor() - 0.3), 10f64.powf(largest.log10().ceil() + 0.7))
     }
 }
 
@@ -160,25 +136,11 @@ type DrawError = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::E
 
 /// A number in few characters: `1.6G`, `420`, `3m`.
 fn short(value: f64) -> String {
-    const STEPS: [(f64, &str); 7] = [
-        (1e9, "G"),
-        (1e6, "M"),
-        (1e3, "k"),
-        (1.0, ""),
-        (1e-3, "m"),
-        (1e-6, "\u{b5}"),
-        (1e-9, "n"),
-    ];
-    let (step, name) = STEPS
-        .into_iter()
-        .find(|(step, _)| value.abs() >= *step)
-        .unwrap_or((1.0, ""));
+    const STEPS: [(f64, &str); 7] =
+        [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u{b5}"), (1e-9, "n")];
+    let (step, name) = STEPS.into_iter().find(|(step, _)| value.abs() >= *step).unwrap_or((1.0, ""));
     let number = value / step;
-    let digits = if number >= 10.0 || number.fract() == 0.0 {
-        0
-    } else {
-        1
-    };
+    let digits = if number >= 10.0 || number.fract() == 0.0 { 0 } else { 1 };
     format!("{number:.digits$}{name}")
 }
 
@@ -209,15 +171,7 @@ mod tests {
             .filter_map(|node| node.text())
             .collect::<Vec<_>>()
             .join(" ");
-        for expected in [
-            "Costs <of> a & b",
-            "cycles",
-            "nom",
-            "linux",
-            "system call",
-            "upcall",
-            "1.2k",
-        ] {
+        for expected in ["Costs <of> a & b", "cycles", "nom", "linux", "system call", "upcall", "1.2k"] {
             assert!(text.contains(expected), "{expected:?} is not in {text:?}");
         }
     }
@@ -227,10 +181,7 @@ mod tests {
         assert_eq!(bars().rectangles(0, 1.0).len(), 2);
         assert_eq!(bars().rectangles(1, 1.0).len(), 1);
         let [(left, bottom), (right, top)] = bars().rectangles(1, 1.0)[0];
-        assert!(
-            0.5 <= left && right < 0.9,
-            "second series, right half of the first group"
-        );
+        assert!(0.5 <= left && right < 0.9, "second series, right half of the first group");
         assert_eq!((bottom, top), (1.0, 1200.0));
     }
 
@@ -244,45 +195,25 @@ mod tests {
             ("probe", "exit", Unit::Seconds, 4.0),
         ] {
             let (application, scenario, metric) = ("hello", "tcg".into(), metric.into());
-            samples.push(
-                Key {
-                    system: system.into(),
-                    application,
-                    scenario,
-                    metric,
-                    unit,
-                },
-                value,
-            );
+            samples.push(Key { system: system.into(), application, scenario, metric, unit }, value);
         }
-        let metrics = [("entry", "Entry"), ("exit", "Exit")];
+        let metrics =
+            [("entry", "Entry"), ("exit", "Exit")].map(|(metric, label)| (metric.into(), label.into()));
         let bars = Bars::of_records(["a", "b", "c"], &samples.records(), Unit::Cycles, &metrics);
         assert_eq!(bars.series, ["nom", "linux"]);
         let expected = [("Entry", [None, Some(3.0)]), ("Exit", [Some(1.0), Some(2.0)])];
-        assert_eq!(
-            bars.groups,
-            expected.map(|(label, values)| (label.to_owned(), values.to_vec()))
-        );
+        assert_eq!(bars.groups, expected.map(|(label, values)| (label.to_owned(), values.to_vec())));
     }
 
     #[test]
     fn empty_figure_is_still_a_figure() {
-        let empty = Bars {
-            groups: vec![],
-            ..bars()
-        };
+        let empty = Bars { groups: vec![], ..bars() };
         assert!(empty.to_svg().unwrap().starts_with("<svg"));
     }
 
     #[test]
     fn numbers_are_short() {
-        for (value, text) in [
-            (1.5e9, "1.5G"),
-            (420.0, "420"),
-            (0.003, "3m"),
-            (2e-7, "200n"),
-            (0.0, "0"),
-        ] {
+        for (value, text) in [(1.5e9, "1.5G"), (420.0, "420"), (0.003, "3m"), (2e-7, "200n"), (0.0, "0")] {
             assert_eq!(short(value), text);
         }
     }

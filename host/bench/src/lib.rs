@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
-pub mod control;
 pub mod environment;
 pub mod figure;
 pub mod linux;

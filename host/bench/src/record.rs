@@ -47,6 +47,20 @@ pub enum Unit {
     Ratio,
 }
 
+impl Unit {
+    /// The unit as records write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Seconds => "s",
+            Unit::Cycles => "cycles",
+            Unit::Instructions => "instructions",
+            Unit::Bytes => "bytes",
+            Unit::Hertz => "Hz",
+            Unit::Ratio => "ratio",
+        }
+    }
+}
+
 /// Values as they come in, from which records are made: one for each system, application, scenario, metric
 /// and unit, in order of first appearance.
 #[derive(Clone, Debug)]
@@ -73,10 +87,7 @@ pub struct Key {
 impl Samples {
     /// No samples yet of this experiment.
     pub fn new(experiment: &'static str) -> Samples {
-        Samples {
-            experiment,
-            series: Vec::new(),
-        }
+        Samples { experiment, series: Vec::new() }
     }
 
     /// Adds one value.
@@ -89,21 +100,12 @@ impl Samples {
 
     /// A record of each series: its median and deviation.
     pub fn records(&self) -> Vec<Record> {
-        self.series
-            .iter()
-            .filter_map(|(key, values)| self.record(key, values))
-            .collect()
+        self.series.iter().filter_map(|(key, values)| self.record(key, values)).collect()
     }
 
     fn record(&self, key: &Key, values: &[f64]) -> Option<Record> {
         let summary = Summary::of(values)?;
-        let Key {
-            system,
-            application,
-            scenario,
-            metric,
-            unit,
-        } = key.clone();
+        let Key { system, application, scenario, metric, unit } = key.clone();
         Some(Record {
             experiment: self.experiment.into(),
             system,
@@ -135,13 +137,7 @@ impl Record {
     /// Whether two records say the same thing of two systems.
     pub fn is_comparable_to(&self, other: &Record) -> bool {
         let key = |record: &Record| {
-            let Record {
-                experiment,
-                application,
-                scenario,
-                metric,
-                ..
-            } = record.clone();
+            let Record { experiment, application, scenario, metric, .. } = record.clone();
             (experiment, application, scenario, metric, record.unit)
         };
         key(self) == key(other)
@@ -179,11 +175,7 @@ impl fmt::Display for Record {
 pub fn format_value(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Bytes => scaled(value, 1024.0, &[(0, "B"), (1, "KiB"), (2, "MiB"), (3, "GiB")]),
-        Unit::Seconds => scaled(
-            value,
-            1000.0,
-            &[(-3, "ns"), (-2, "\u{b5}s"), (-1, "ms"), (0, "s")],
-        ),
+        Unit::Seconds => scaled(value, 1000.0, &[(-3, "ns"), (-2, "\u{b5}s"), (-1, "ms"), (0, "s")]),
         Unit::Hertz => scaled(value, 1000.0, &[(0, "Hz"), (1, "kHz"), (2, "MHz"), (3, "GHz")]),
         Unit::Ratio => format!("{value:.4}"),
         Unit::Cycles => format!("{} cycles", scaled_count(value)),
@@ -192,13 +184,7 @@ pub fn format_value(value: f64, unit: Unit) -> String {
 }
 
 fn scaled_count(value: f64) -> String {
-    scaled(
-        value,
-        1000.0,
-        &[(0, ""), (1, "thousand"), (2, "million"), (3, "billion")],
-    )
-    .trim_end()
-    .into()
+    scaled(value, 1000.0, &[(0, ""), (1, "thousand"), (2, "million"), (3, "billion")]).trim_end().into()
 }
 
 /// `value` in the largest step of `names` that leaves at least 1 before the point.
@@ -219,16 +205,7 @@ mod tests {
         let mut samples = Samples::new("boot");
         for &value in values {
             let (application, scenario, metric) = ("hello", "tcg".into(), "exit".into());
-            samples.push(
-                Key {
-                    system: system.into(),
-                    application,
-                    scenario,
-                    metric,
-                    unit,
-                },
-                value,
-            );
+            samples.push(Key { system: system.into(), application, scenario, metric, unit }, value);
         }
         samples.records().remove(0)
     }
@@ -236,10 +213,7 @@ mod tests {
     #[test]
     fn value_is_the_median_and_one_run_has_no_deviation() {
         let three = record("nom", Unit::Seconds, &[3.0, 1.0, 2.0]);
-        assert_eq!(
-            (three.value, three.repetitions, three.deviation),
-            (2.0, 3, Some(1.0))
-        );
+        assert_eq!((three.value, three.repetitions, three.deviation), (2.0, 3, Some(1.0)));
         assert_eq!(record("nom", Unit::Seconds, &[3.0]).deviation, None);
         assert_eq!(Samples::new("boot").records(), []);
     }
@@ -253,17 +227,19 @@ mod tests {
     }
 
     #[test]
+    fn units_are_written_by_their_names() {
+        use Unit::*;
+        for unit in [Seconds, Cycles, Instructions, Bytes, Hertz, Ratio] {
+            assert_eq!(serde_json::to_string(&unit).unwrap(), format!("\"{}\"", unit.name()));
+        }
+    }
+
+    #[test]
     fn ratio_names_both_systems() {
-        let (nom, linux) = (
-            record("nom", Unit::Seconds, &[1.0]),
-            record("linux", Unit::Seconds, &[20.0]),
-        );
+        let (nom, linux) = (record("nom", Unit::Seconds, &[1.0]), record("linux", Unit::Seconds, &[20.0]));
         assert!(nom.is_comparable_to(&linux));
         let ratio = nom.ratio_to(&linux).unwrap();
-        assert_eq!(
-            (ratio.system.as_str(), ratio.value, ratio.unit),
-            ("nom/linux", 0.05, Unit::Ratio)
-        );
+        assert_eq!((ratio.system.as_str(), ratio.value, ratio.unit), ("nom/linux", 0.05, Unit::Ratio));
         assert!(!ratio.is_comparable_to(&nom));
         assert_eq!(nom.ratio_to(&Record { value: 0.0, ..linux }), None);
     }

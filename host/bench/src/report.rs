@@ -42,10 +42,7 @@ impl Report {
             Ok::<_, anyhow::Error>(path)
         };
         let drawn = self.draw()?;
-        save(
-            "results.json",
-            &(serde_json::to_string_pretty(&self.records)? + "\n"),
-        )?;
+        save("results.json", &(serde_json::to_string_pretty(&self.records)? + "\n"))?;
         save("results.csv", &to_csv(&self.records)?)?;
         for (figure, svg) in self.figures.iter().zip(&drawn) {
             save(&format!("{}.svg", figure.name), svg)?;
@@ -155,12 +152,7 @@ fn rows(records: &[Record]) -> Vec<Vec<&Record>> {
     let mut rows: Vec<Vec<&Record>> = Vec::new();
     for record in records {
         let same = |row: &&mut Vec<&Record>| {
-            let Record {
-                metric,
-                application,
-                scenario,
-                ..
-            } = row[0];
+            let Record { metric, application, scenario, .. } = row[0];
             (metric, application, scenario) == (&record.metric, &record.application, &record.scenario)
         };
         match rows.iter_mut().find(same) {
@@ -182,13 +174,7 @@ mod tests {
         for (system, value) in [("nom", 1e-3), ("nom", 2e-3), ("linux", 1.0)] {
             let (application, scenario, metric) = ("hello", "tcg".into(), "exit_time".into());
             samples.push(
-                Key {
-                    system: system.into(),
-                    application,
-                    scenario,
-                    metric,
-                    unit: Unit::Seconds,
-                },
+                Key { system: system.into(), application, scenario, metric, unit: Unit::Seconds },
                 value,
             );
         }
@@ -235,15 +221,10 @@ mod tests {
             assert!(xml.contains(void));
             xml = xml.replace(void, "");
         }
-        let options = roxmltree::ParsingOptions {
-            allow_dtd: true,
-            ..Default::default()
-        };
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         let document = roxmltree::Document::parse_with_options(&xml, options).expect("well-formed page");
         for node in document.descendants() {
-            let fetched = node
-                .attributes()
-                .find(|attribute| ["src", "href"].contains(&attribute.name()));
+            let fetched = node.attributes().find(|attribute| ["src", "href"].contains(&attribute.name()));
             assert_eq!(fetched, None, "the page needs another file");
             assert!(!["script", "link", "img", "iframe"].contains(&node.tag_name().name()));
         }
@@ -285,10 +266,7 @@ mod tests {
             assert!(out.join(name).metadata().unwrap().len() > 0, "{name}");
         }
         let json = std::fs::read_to_string(out.join("results.json")).unwrap();
-        assert_eq!(
-            serde_json::from_str::<Vec<Record>>(&json).unwrap(),
-            report().records
-        );
+        assert_eq!(serde_json::from_str::<Vec<Record>>(&json).unwrap(), report().records);
     }
 
     #[test]

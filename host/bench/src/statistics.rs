@@ -40,10 +40,7 @@ mod tests {
     #[test]
     fn textbook_samples() {
         let summary = Summary::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-        assert_eq!(
-            (summary.count, summary.min, summary.median, summary.mean),
-            (8, 2.0, 4.5, 5.0)
-        );
+        assert_eq!((summary.count, summary.min, summary.median, summary.mean), (8, 2.0, 4.5, 5.0));
         assert!((summary.deviation.unwrap() - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
     }
 

@@ -59,6 +59,12 @@ impl Target {
         }
     }
 
+    /// Claim, verdict and measured value in one line.
+    pub fn sentence(&self, records: &[Record]) -> String {
+        let measured = self.find(records).map(|record| format!(" ({record})")).unwrap_or_default();
+        format!("{}: {}{measured}", self.claim, self.judge(records))
+    }
+
     /// The limit for a person.
     pub fn limit_text(&self) -> String {
         match self.limit {
@@ -94,25 +100,13 @@ mod tests {
     fn records(system: &str, value: f64) -> Vec<Record> {
         let (application, scenario, metric) = ("hello", "tcg".into(), "image_size".into());
         let mut samples = Samples::new("boot");
-        samples.push(
-            Key {
-                system: system.into(),
-                application,
-                scenario,
-                metric,
-                unit: Unit::Bytes,
-            },
-            value,
-        );
+        samples.push(Key { system: system.into(), application, scenario, metric, unit: Unit::Bytes }, value);
         samples.records()
     }
 
     #[test]
     fn limit_itself_is_reached_from_either_side() {
-        let at_least = Target {
-            limit: Limit::AtLeast(100.0),
-            ..TARGET
-        };
+        let at_least = Target { limit: Limit::AtLeast(100.0), ..TARGET };
         assert_eq!(TARGET.judge(&records("nom", 100.0)), Verdict::Reached);
         assert_eq!(at_least.judge(&records("nom", 100.0)), Verdict::Reached);
         assert_eq!(TARGET.judge(&records("nom", 101.0)), Verdict::Missed);
@@ -122,5 +116,7 @@ mod tests {
     #[test]
     fn another_systems_record_does_not_count() {
         assert_eq!(TARGET.judge(&records("linux", 1.0)), Verdict::NotMeasured);
+        assert_eq!(TARGET.sentence(&records("linux", 1.0)), "the image is small: not measured");
+        assert_eq!(TARGET.sentence(&records("nom", 1.0)), "the image is small: reached (1 B)");
     }
 }

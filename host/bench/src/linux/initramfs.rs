@@ -6,25 +6,18 @@ use std::io::Write;
 
 /// An archive that holds `program` as `/init`, and the console that Linux opens for it.
 pub fn archive(program: &[u8]) -> Result<Vec<u8>> {
-    let directory = Builder::new("dev")
-        .mode(0o755)
-        .set_mode_file_type(ModeFileType::Directory);
+    let directory = Builder::new("dev").mode(0o755).set_mode_file_type(ModeFileType::Directory);
     let console = Builder::new("dev/console")
         .mode(0o600)
         .set_mode_file_type(ModeFileType::Char)
         .rdev_major(5)
         .rdev_minor(1);
-    let init = Builder::new("init")
-        .mode(0o755)
-        .set_mode_file_type(ModeFileType::Regular);
+    let init = Builder::new("init").mode(0o755).set_mode_file_type(ModeFileType::Regular);
     let mut archive = Vec::new();
-    for (inode, (entry, content)) in [(directory, &[][..]), (console, &[]), (init, program)]
-        .into_iter()
-        .enumerate()
+    for (inode, (entry, content)) in
+        [(directory, &[][..]), (console, &[]), (init, program)].into_iter().enumerate()
     {
-        let mut writer = entry
-            .ino(inode as u32 + 1)
-            .write(&mut archive, content.len() as u32);
+        let mut writer = entry.ino(inode as u32 + 1).write(&mut archive, content.len() as u32);
         writer.write_all(content)?;
         writer.finish()?;
     }

@@ -37,15 +37,9 @@ impl BzImage {
             "not a bzImage: no setup header"
         );
         let version = u16::from_le_bytes(bytes_at(image, field::VERSION)?);
-        ensure!(
-            version >= VERSION_MIN,
-            "boot protocol {version:#x} is older than {VERSION_MIN:#x}"
-        );
+        ensure!(version >= VERSION_MIN, "boot protocol {version:#x} is older than {VERSION_MIN:#x}");
         let [opcode, distance] = bytes_at(image, field::JUMP)?;
-        ensure!(
-            opcode == 0xeb && distance < 0x80,
-            "the setup part does not begin with a short jump forward"
-        );
+        ensure!(opcode == 0xeb && distance < 0x80, "the setup part does not begin with a short jump forward");
         let sectors = match image[field::SETUP_SECTORS] {
             0 => 4,
             sectors => sectors as usize,
@@ -53,15 +47,8 @@ impl BzImage {
         let setup_bytes = (1 + sectors) * SECTOR_BYTES;
         let start = setup_bytes + u32_at(image, field::PAYLOAD_OFFSET)?;
         let payload = start..start + u32_at(image, field::PAYLOAD_BYTES)?;
-        ensure!(
-            image.get(payload.clone()).is_some(),
-            "the compressed kernel {payload:?} exceeds the file"
-        );
-        Ok(BzImage {
-            entry: field::JUMP + 2 + distance as usize,
-            setup_bytes,
-            payload,
-        })
+        ensure!(image.get(payload.clone()).is_some(), "the compressed kernel {payload:?} exceeds the file");
+        Ok(BzImage { entry: field::JUMP + 2 + distance as usize, setup_bytes, payload })
     }
 }
 
@@ -82,11 +69,7 @@ pub fn decompress(image: &[u8]) -> Result<Vec<u8>> {
         }
         _ => bail!("the compressed kernel is too short"),
     };
-    ensure!(
-        kernel.len() == size,
-        "the kernel has {} bytes where {size} were promised",
-        kernel.len()
-    );
+    ensure!(kernel.len() == size, "the kernel has {} bytes where {size} were promised", kernel.len());
     Ok(kernel)
 }
 
@@ -96,9 +79,7 @@ fn decompress_lz4(mut blocks: &[u8]) -> Result<Vec<u8>> {
     let mut kernel = Vec::new();
     while let Some((length, rest)) = blocks.split_first_chunk::<4>() {
         let length = u32::from_le_bytes(*length) as usize;
-        let (block, rest) = rest
-            .split_at_checked(length)
-            .context("an LZ4 block exceeds the file")?;
+        let (block, rest) = rest.split_at_checked(length).context("an LZ4 block exceeds the file")?;
         kernel.extend(lz4_flex::block::decompress(block, BLOCK_BYTES)?);
         blocks = rest;
     }
@@ -106,9 +87,7 @@ fn decompress_lz4(mut blocks: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn bytes_at<const N: usize>(image: &[u8], offset: usize) -> Result<[u8; N]> {
-    let bytes = image
-        .get(offset..offset + N)
-        .context("not a bzImage: the file is too short")?;
+    let bytes = image.get(offset..offset + N).context("not a bzImage: the file is too short")?;
     Ok(bytes.try_into().expect("the range has N bytes"))
 }
 
@@ -146,14 +125,7 @@ pub(crate) mod tests {
     #[test]
     fn parts_are_where_the_header_says() {
         let parsed = BzImage::parse(&bzimage()).unwrap();
-        assert_eq!(
-            parsed,
-            BzImage {
-                entry: 0x26c,
-                setup_bytes: 1024,
-                payload: 1040..1064
-            }
-        );
+        assert_eq!(parsed, BzImage { entry: 0x26c, setup_bytes: 1024, payload: 1040..1064 });
     }
 
     #[test]
@@ -176,10 +148,7 @@ pub(crate) mod tests {
             (broken(1040, &[0xfd, b'7']), "begins fd 37"),
             (broken(1044, &[0xff; 4]), "LZ4 block exceeds"),
             (broken(1060, &[7]), "6 bytes where 7"),
-            (
-                BzImage::parse(&[0; 600]).unwrap_err().to_string(),
-                "no setup header",
-            ),
+            (BzImage::parse(&[0; 600]).unwrap_err().to_string(), "no setup header"),
             (BzImage::parse(&[]).unwrap_err().to_string(), "too short"),
         ];
         for (error, expected) in cases {

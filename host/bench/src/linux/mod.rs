@@ -32,11 +32,7 @@ impl Linux {
     /// If the package cannot be fetched, its kernel is of an unknown form, or the program does not compile.
     pub fn prepare(cache: &Path) -> Result<Linux> {
         let kernel = package::fetch(cache)?;
-        let directory = kernel
-            .bzimage
-            .parent()
-            .context("the kernel lies in a directory")?
-            .to_owned();
+        let directory = kernel.bzimage.parent().context("the kernel lies in a directory")?.to_owned();
         let linux = Linux {
             package: kernel.package,
             vmlinux: directory.join("vmlinux"),

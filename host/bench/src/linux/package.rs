@@ -24,27 +24,15 @@ pub fn fetch(cache: &Path) -> Result<Kernel> {
     if let Some(kernel) = find(cache) {
         return Ok(kernel);
     }
-    let package = kernel_package(&run(Command::new("apt-cache").args([
-        "show",
-        "--no-all-versions",
-        META,
-    ]))?)?;
+    let package = kernel_package(&run(Command::new("apt-cache").args(["show", "--no-all-versions", META]))?)?;
     std::fs::create_dir_all(cache).with_context(|| format!("cannot create directory {}", cache.display()))?;
     // Made beside its final place and renamed, so that an interrupted run leaves no half of a kernel.
     let workplace = tempfile::tempdir_in(cache)?;
-    run(Command::new("apt-get")
-        .args(["download", "--quiet", &package])
-        .current_dir(&workplace))?;
+    run(Command::new("apt-get").args(["download", "--quiet", &package]).current_dir(&workplace))?;
     extract_boot(workplace.path())?;
-    let bzimage = workplace.path().join(format!(
-        "boot/vmlinuz-{}",
-        package.trim_start_matches("linux-image-")
-    ));
-    ensure!(
-        bzimage.is_file(),
-        "package {package} holds no {}",
-        bzimage.display()
-    );
+    let bzimage =
+        workplace.path().join(format!("boot/vmlinuz-{}", package.trim_start_matches("linux-image-")));
+    ensure!(bzimage.is_file(), "package {package} holds no {}", bzimage.display());
     let home = cache.join(&package);
     std::fs::create_dir(&home)?;
     std::fs::rename(&bzimage, home.join("bzImage"))?;
@@ -53,50 +41,29 @@ pub fn fetch(cache: &Path) -> Result<Kernel> {
 
 /// The newest kernel that was fetched before.
 fn find(cache: &Path) -> Option<Kernel> {
-    let names = std::fs::read_dir(cache)
-        .ok()?
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let package = names
-        .filter(|name| cache.join(name).join("bzImage").is_file())
-        .max()?;
-    Some(Kernel {
-        bzimage: cache.join(&package).join("bzImage"),
-        package,
-    })
+    let names = std::fs::read_dir(cache).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let package = names.filter(|name| cache.join(name).join("bzImage").is_file()).max()?;
+    Some(Kernel { bzimage: cache.join(&package).join("bzImage"), package })
 }
 
 /// The first kernel package in the `Depends` field of what `apt-cache show` printed.
 fn kernel_package(shown: &str) -> Result<String> {
-    let depends = shown
-        .lines()
-        .find_map(|line| line.strip_prefix("Depends:"))
-        .unwrap_or_default();
-    let mut names = depends
-        .split(',')
-        .filter_map(|dependency| dependency.split_whitespace().next());
+    let depends = shown.lines().find_map(|line| line.strip_prefix("Depends:")).unwrap_or_default();
+    let mut names = depends.split(',').filter_map(|dependency| dependency.split_whitespace().next());
     let package = names.find(|name| name.starts_with("linux-image-"));
-    Ok(package
-        .with_context(|| format!("package {META} depends on no kernel: {depends:?}"))?
-        .into())
+    Ok(package.with_context(|| format!("package {META} depends on no kernel: {depends:?}"))?.into())
 }
 
 /// Takes `/boot` out of the one package file in `directory`.
 fn extract_boot(directory: &Path) -> Result<()> {
     let files = std::fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let package = files
-        .into_iter()
-        .find(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    let package = files.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "deb"));
     let package = package.context("apt-get download left no package file")?;
-    let mut unpacked = Command::new("dpkg-deb")
-        .arg("--fsys-tarfile")
-        .arg(package)
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut unpacked =
+        Command::new("dpkg-deb").arg("--fsys-tarfile").arg(package).stdout(Stdio::piped()).spawn()?;
     let archive = unpacked.stdout.take().context("dpkg-deb has an output")?;
-    let extracted = run(Command::new("tar")
-        .args(["-x", "./boot"])
-        .current_dir(directory)
-        .stdin(Stdio::from(archive)));
+    let extracted =
+        run(Command::new("tar").args(["-x", "./boot"]).current_dir(directory).stdin(Stdio::from(archive)));
     let status = unpacked.wait()?;
     extracted?;
     ensure!(status.success(), "dpkg-deb failed with {status}");
@@ -106,16 +73,9 @@ fn extract_boot(directory: &Path) -> Result<()> {
 /// Runs a command to its end and returns its output; what it said goes into the error.
 fn run(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().with_context(|| format!("cannot run {name}"))?;
+    let Output { status, stdout, stderr } = command.output().with_context(|| format!("cannot run {name}"))?;
     if !status.success() {
-        bail!(
-            "{name} failed with {status}: {}",
-            String::from_utf8_lossy(&stderr).trim()
-        );
+        bail!("{name} failed with {status}: {}", String::from_utf8_lossy(&stderr).trim());
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
@@ -129,12 +89,7 @@ mod tests {
         let shown =
             "Package: linux-image-cloud-amd64\nDepends: base, linux-image-6.1.0-56-cloud-amd64 (= 6.1.1-2)\n";
         assert_eq!(kernel_package(shown).unwrap(), "linux-image-6.1.0-56-cloud-amd64");
-        assert!(
-            kernel_package("Package: x\n")
-                .unwrap_err()
-                .to_string()
-                .contains(META)
-        );
+        assert!(kernel_package("Package: x\n").unwrap_err().to_string().contains(META));
     }
 
     #[test]
@@ -146,20 +101,12 @@ mod tests {
         assert_eq!(find(cache.path()), None, "an empty directory is no kernel");
         std::fs::write(home.join("bzImage"), "").unwrap();
         let kernel = fetch(cache.path()).unwrap();
-        assert_eq!(
-            (kernel.package.as_str(), kernel.bzimage),
-            ("linux-image-1", home.join("bzImage"))
-        );
+        assert_eq!((kernel.package.as_str(), kernel.bzimage), ("linux-image-1", home.join("bzImage")));
     }
 
     #[test]
     fn failed_command_says_why() {
-        let error = run(Command::new("tar").arg("--no-such-option"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("tar failed") && error.contains("no-such-option"),
-            "{error}"
-        );
+        let error = run(Command::new("tar").arg("--no-such-option")).unwrap_err().to_string();
+        assert!(error.contains("tar failed") && error.contains("no-such-option"), "{error}");
     }
 }

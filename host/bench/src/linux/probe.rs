@@ -29,17 +29,13 @@ impl Mode {
     }
 }
 
-/// The probe's code: writes `probe tsc=0x..` to the debug console and ends QEMU in order.
+/// The probe's code: writes `probe tsc=0x..` to the control channel and ends the machine in order.
 fn code(mode: Mode) -> Vec<u8> {
     let (narrow, wide) = mode.prefixes();
     // mov dx, port
     let port = |port: u8| [narrow, &[0xba, port, 0x00]].concat();
     // mov al, byte; out dx, al
-    let text = |text: &[u8]| {
-        text.iter()
-            .flat_map(|&byte| [0xb0, byte, 0xee])
-            .collect::<Vec<_>>()
-    };
+    let text = |text: &[u8]| text.iter().flat_map(|&byte| [0xb0, byte, 0xee]).collect::<Vec<_>>();
     [
         &[0x0f, 0x31][..], //         rdtsc
         wide,
@@ -52,7 +48,7 @@ fn code(mode: Mode) -> Vec<u8> {
         wide,
         &[0x89, 0xf3], //             mov ebx, esi
         &digits(wide),
-        &text(b"\n"),
+        &text(b"\nhalt status=0\n"),
         &port(0xf4),
         &[0xb0, 0x10, 0xee, 0xf4], // mov al, 0x10; out dx, al; hlt
     ]
@@ -87,9 +83,7 @@ pub fn from_kernel(image: &[u8]) -> Result<Vec<u8>> {
         _ => (BzImage::parse(image)?.entry, code(Mode::Real)),
     };
     let mut probe = image.to_vec();
-    let place = probe
-        .get_mut(entry..entry + code.len())
-        .context("the kernel's entry exceeds its file")?;
+    let place = probe.get_mut(entry..entry + code.len()).context("the kernel's entry exceeds its file")?;
     place.copy_from_slice(&code);
     Ok(probe)
 }
@@ -102,9 +96,7 @@ fn pvh_entry(image: &[u8]) -> Result<usize> {
     let entry = entry_note(segments, endian, image)?.context("the kernel has no PVH entry")?;
     for segment in segments {
         let start = segment.p_paddr(endian);
-        let inside = entry
-            .checked_sub(start)
-            .filter(|offset| *offset < segment.p_filesz(endian));
+        let inside = entry.checked_sub(start).filter(|offset| *offset < segment.p_filesz(endian));
         if let (object::elf::PT_LOAD, Some(offset)) = (segment.p_type(endian), inside) {
             return Ok((segment.p_offset(endian) + offset) as usize);
         }
@@ -122,11 +114,7 @@ fn entry_note(segments: &[Segment], endian: LittleEndian, image: &[u8]) -> Resul
         while let Some(note) = notes.next()? {
             if (note.name(), note.n_type(endian)) == (b"Xen", PHYS32_ENTRY) {
                 let mut word = [0; 8];
-                ensure!(
-                    (4..=8).contains(&note.desc().len()),
-                    "the PVH note has {} bytes",
-                    note.desc().len()
-                );
+                ensure!((4..=8).contains(&note.desc().len()), "the PVH note has {} bytes", note.desc().len());
                 word[..note.desc().len()].copy_from_slice(note.desc());
                 return Ok(Some(u64::from_le_bytes(word)));
             }
@@ -153,47 +141,22 @@ mod tests {
         put(32, &[HEADER_BYTES as u8]);
         put(52, &[HEADER_BYTES as u8, 0, SEGMENT_BYTES as u8, 0, 2]);
         let note = HEADER_BYTES + 2 * SEGMENT_BYTES;
-        for (at, kind, offset, bytes) in [
-            (HEADER_BYTES, 1, 0, 512u64),
-            (HEADER_BYTES + SEGMENT_BYTES, 4, note, 20),
-        ] {
+        for (at, kind, offset, bytes) in
+            [(HEADER_BYTES, 1, 0, 512u64), (HEADER_BYTES + SEGMENT_BYTES, 4, note, 20)]
+        {
             put(at, &[kind]);
             put(at + 8, &(offset as u64).to_le_bytes());
             put(at + 24, &(0x10_0000 + offset as u64).to_le_bytes());
             put(at + 32, &bytes.to_le_bytes());
             put(at + 48, &[4]);
         }
-        put(
-            note,
-            &[
-                4,
-                0,
-                0,
-                0,
-                4,
-                0,
-                0,
-                0,
-                PHYS32_ENTRY.0 as u8,
-                0,
-                0,
-                0,
-                b'X',
-                b'e',
-                b'n',
-                0,
-            ],
-        );
+        put(note, &[4, 0, 0, 0, 4, 0, 0, 0, PHYS32_ENTRY.0 as u8, 0, 0, 0, b'X', b'e', b'n', 0]);
         put(note + 16, &entry.to_le_bytes());
         image
     }
 
     fn changed(before: &[u8], after: &[u8]) -> Vec<usize> {
-        assert_eq!(
-            before.len(),
-            after.len(),
-            "the firmware copies as much as for the original"
-        );
+        assert_eq!(before.len(), after.len(), "the firmware copies as much as for the original");
         (0..before.len()).filter(|&at| before[at] != after[at]).collect()
     }
 
@@ -203,11 +166,7 @@ mod tests {
         let probe = from_kernel(&kernel).unwrap();
         assert_eq!(BzImage::parse(&probe).unwrap(), BzImage::parse(&kernel).unwrap());
         assert_eq!(probe[0x26c..][..code.len()], code);
-        assert!(
-            changed(&kernel, &probe)
-                .iter()
-                .all(|at| (0x26c..0x26c + code.len()).contains(at))
-        );
+        assert!(changed(&kernel, &probe).iter().all(|at| (0x26c..0x26c + code.len()).contains(at)));
     }
 
     #[test]
@@ -215,11 +174,7 @@ mod tests {
         let (kernel, code) = (pvh(0x10_0000 + CODE as u32), code(Mode::Protected));
         let probe = from_kernel(&kernel).unwrap();
         assert_eq!(probe[CODE..][..code.len()], code);
-        assert!(
-            changed(&kernel, &probe)
-                .iter()
-                .all(|at| (CODE..CODE + code.len()).contains(at))
-        );
+        assert!(changed(&kernel, &probe).iter().all(|at| (CODE..CODE + code.len()).contains(at)));
     }
 
     #[test]
@@ -247,11 +202,6 @@ mod tests {
         }
         let mut without = pvh(0x10_0100);
         without[HEADER_BYTES + SEGMENT_BYTES] = 0;
-        assert!(
-            from_kernel(&without)
-                .unwrap_err()
-                .to_string()
-                .contains("no PVH entry")
-        );
+        assert!(from_kernel(&without).unwrap_err().to_string().contains("no PVH entry"));
     }
 }

@@ -11,29 +11,13 @@ pub fn compile(directory: &Path) -> Result<Vec<u8>> {
     let (source, program) = (directory.join("init.rs"), directory.join("init"));
     super::save(&source, SOURCE.as_bytes())?;
     let output = Command::new("rustc")
-        .args([
-            "--edition",
-            "2024",
-            "-O",
-            "-Cpanic=abort",
-            "-Crelocation-model=static",
-            "-Cstrip=symbols",
-        ])
+        .args(["--edition", "2024", "-O", "-Cpanic=abort", "-Crelocation-model=static", "-Cstrip=symbols"])
         .arg("-Clink-args=-nostartfiles -nostdlib -static -Wl,--build-id=none")
-        .args([
-            "-Dwarnings".as_ref(),
-            "-o".as_ref(),
-            program.as_os_str(),
-            source.as_os_str(),
-        ])
+        .args(["-Dwarnings".as_ref(), "-o".as_ref(), program.as_os_str(), source.as_os_str()])
         .output()
         .context("cannot run rustc, which compiles the Linux guest's program")?;
     if !output.status.success() {
-        bail!(
-            "rustc cannot compile {}:\n{}",
-            source.display(),
-            String::from_utf8_lossy(&output.stderr)
-        );
+        bail!("rustc cannot compile {}:\n{}", source.display(), String::from_utf8_lossy(&output.stderr));
     }
     super::read(&program)
 }
@@ -49,10 +33,7 @@ mod tests {
         let program = compile(directory.path()).unwrap();
         let elf = object::File::parse(&*program).unwrap();
         assert_eq!(elf.kind(), object::ObjectKind::Executable);
-        assert!(
-            !program.windows(8).any(|bytes| bytes == b"/lib64/l"),
-            "no dynamic linker is asked for"
-        );
+        assert!(!program.windows(8).any(|bytes| bytes == b"/lib64/l"), "no dynamic linker is asked for");
         let entry = elf.entry();
         let text = elf
             .segments()
