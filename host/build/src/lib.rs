@@ -6,12 +6,16 @@
 
 mod freshness;
 mod guest;
+mod image;
+mod programs;
 pub mod toolchain;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
 pub use guest::World;
+pub use image::Built;
+pub use programs::{Catalogue, WorkspaceProgram};
 pub use toolchain::Toolchain;
 
 /// A checkout of nom.
@@ -63,17 +67,17 @@ impl Project {
     /// Builds the kernel if need be; returns its ELF file, with symbols.
     ///
     /// # Errors
-    /// See [`Project::programs`].
+    /// See [`Project::build`].
     pub fn kernel(&self) -> Result<PathBuf> {
-        let directory = guest::build(&self.root, &self.guest_target(), World::Kernel, "nom-kernel")?;
-        Ok(directory.join("nom-kernel"))
+        Ok(self.build(World::Kernel, "nom-kernel")?.join("nom-kernel"))
     }
 
-    /// Builds a package of applications if need be; returns the directory with one ELF file for each.
+    /// Builds a package of one world unless nothing that it is made of changed; returns the directory of
+    /// its programs, ELF files with symbols.
     ///
     /// # Errors
     /// If there is no toolchain for it, or cargo fails; what cargo said is on standard error.
-    pub fn programs(&self, package: &str) -> Result<PathBuf> {
-        guest::build(&self.root, &self.guest_target(), World::Application, package)
+    pub fn build(&self, world: World, package: &str) -> Result<PathBuf> {
+        guest::build(&self.root, &self.guest_target(), world, package)
     }
 }

@@ -1,1 +1,60 @@
-fn main() {}
+//! `nom`: what people type.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod debugger;
+mod machines;
+mod produce;
+mod run;
+mod store;
+
+use anyhow::{Context, Result};
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, Parser};
+use nom_build::Project;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match execute(&Arguments::parse().command) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("nom: {error:#}");
+            ExitCode::from(nom_vmm::STATUS_FAILED)
+        }
+    }
+}
+
+fn execute(command: &Command) -> Result<u8> {
+    match command {
+        Command::Run(options) => run::run(options),
+        Command::Ps(options) => machines::ps(options),
+        Command::Logs(options) => machines::logs(options),
+        Command::Stop(options) => machines::stop(options),
+        Command::Build(options) => produce::build(options),
+        Command::Test(options) => xtask("test", &options.arguments),
+        Command::Tidy(options) => xtask("tidy", &options.arguments),
+        Command::Doctor(options) => doctor(options),
+        Command::Completions(options) => {
+            clap_complete::generate(options.shell, &mut Arguments::command(), "nom", &mut std::io::stdout());
+            Ok(0)
+        }
+        Command::Symbols(options) => debugger::symbols(options),
+    }
+}
+
+/// Runs a command of the development tool.
+fn xtask(command: &str, arguments: &[String]) -> Result<u8> {
+    let project = Project::find()?;
+    let status = std::process::Command::new("cargo")
+        .current_dir(project.root())
+        .args(["run", "--quiet", "--package", "nom-xtask", "--", command])
+        .args(arguments)
+        .status()
+        .context("cannot run cargo")?;
+    Ok(status.code().map_or(nom_vmm::STATUS_FAILED, |code| code as u8))
+}
+
+fn doctor(options: &arguments::Doctor) -> Result<u8> {
+    let _ = options;
+    anyhow::bail!("not written yet")
+}

@@ -161,6 +161,15 @@ pub struct Forward {
     pub udp: bool,
 }
 
+impl fmt::Display for Forward {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(address) = self.address {
+            write!(out, "{address}:")?;
+        }
+        write!(out, "{}:{}{}", self.host, self.guest, if self.udp { "/udp" } else { "" })
+    }
+}
+
 /// Bytes of memory, in [`MEMORY_BYTES`] and a multiple of 4096.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

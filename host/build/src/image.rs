@@ -1,0 +1,96 @@
+//! From the name of an application to a bootable image.
+
+use crate::programs::Catalogue;
+use crate::{Project, World};
+use anyhow::{Context, Result, bail};
+use nom_image::manifest::{BundleManifest, Program};
+use nom_image::{Image, Symbols};
+use std::path::{Path, PathBuf};
+
+/// An image with what it was made from.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The image.
+    pub image: Image,
+    /// Its applications.
+    pub manifest: BundleManifest,
+    /// The kernel's ELF file, with symbols.
+    pub kernel: PathBuf,
+    /// ELF file of each application, with symbols, in the manifest's order.
+    pub programs: Vec<(String, PathBuf)>,
+}
+
+/// Why a program could not be found or built, as `nom_image` passes it on.
+type Reason = Box<dyn std::error::Error + Send + Sync>;
+
+impl Project {
+    /// The manifest that people mean by `name`: an application in `apps/`, or the path of a manifest or of a
+    /// directory with one.
+    ///
+    /// # Errors
+    /// If there is none; the error lists the applications that there are.
+    pub fn manifest_path(&self, name: &str) -> Result<PathBuf> {
+        let application = self.root().join("apps").join(name);
+        if !name.contains('/') && has_manifest(&application) {
+            return Ok(application);
+        }
+        let path = Path::new(name);
+        if path.is_file() || has_manifest(path) {
+            return Ok(path.to_owned());
+        }
+        bail!(
+            "no application `{name}`: expected one of {}, or the path of an app.toml or bundle.toml",
+            self.applications().join(", ")
+        )
+    }
+
+    /// Names of the applications in `apps/`.
+    pub fn applications(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.root().join("apps")).into_iter().flatten().flatten();
+        let with_manifest = entries.filter(|entry| has_manifest(&entry.path()));
+        let mut names: Vec<String> =
+            with_manifest.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// Builds the kernel and the applications of a manifest, and packs them into one image. `arguments`, if
+    /// given, go to the first application in place of the manifest's.
+    ///
+    /// # Errors
+    /// If the manifest is wrong, or something does not build.
+    pub fn image(&self, manifest: &Path, arguments: Option<&[String]>, symbols: Symbols) -> Result<Built> {
+        let mut manifest = nom_image::manifest::load(manifest)?;
+        if let Some(arguments) = arguments {
+            manifest = manifest.with_arguments(arguments);
+        }
+        let kernel = self.kernel()?;
+        let catalogue = Catalogue::read(self.root())?;
+        let resolve = |program: &Program| self.program(&catalogue, program);
+        let lowered = nom_image::lower(&manifest, |program| resolve(program).map_err(Reason::from))?;
+        let image = nom_image::pack(&kernel, &lowered, symbols)?;
+        let programs = manifest
+            .applications
+            .iter()
+            .map(|application| Ok((application.name.clone(), resolve(&application.program)?)))
+            .collect::<Result<_>>()?;
+        Ok(Built { image, manifest, kernel, programs })
+    }
+
+    /// The ELF file of a program, built if need be.
+    fn program(&self, catalogue: &Catalogue, program: &Program) -> Result<PathBuf> {
+        match program {
+            Program::File(path) => {
+                path.canonicalize().with_context(|| format!("no program {}", path.display()))
+            }
+            Program::Package(name) => {
+                let program = catalogue.find(name)?;
+                Ok(self.build(World::Application, &program.package)?.join(program.binary))
+            }
+        }
+    }
+}
+
+fn has_manifest(directory: &Path) -> bool {
+    ["app.toml", "bundle.toml"].iter().any(|name| directory.join(name).is_file())
+}

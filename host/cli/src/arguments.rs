@@ -1,0 +1,280 @@
+//! The command line, as people type it.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use nom_image::manifest::Port;
+use nom_vmm::config::CORES_MAX;
+use nom_vmm::{Accelerator, Iommu, MachineKind, Memory};
+use std::path::PathBuf;
+
+/// Boot applications on nom, each machine in milliseconds.
+#[derive(Debug, Parser)]
+#[command(name = "nom", version, max_term_width = 100, after_help = TOP_EXAMPLES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const TOP_EXAMPLES: &str = "Examples:
+  nom run hello              run an application in a new machine, in the foreground
+  nom run -d -p 8080:80 web  run it in the background, with a port of the host
+  nom ps                     list running machines
+  nom logs -f web-1          follow what one writes
+  nom stop web-1             end it
+  nom test                   run every test
+  nom doctor                 say what this computer can do";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an application in a new machine.
+    Run(Run),
+    /// List machines.
+    Ps(Ps),
+    /// Print what a machine wrote to its console.
+    Logs(Logs),
+    /// End machines.
+    Stop(Stop),
+    /// Write the bootable image of an application.
+    Build(Build),
+    /// Run tests: all, or one suite.
+    Test(Delegated),
+    /// Check the source code against the project's rules.
+    Tidy(Delegated),
+    /// Say what this computer can do, and what to do about the rest.
+    Doctor(Doctor),
+    /// Print a completion script for a shell.
+    Completions(Completions),
+    /// Write the debugger's list of applications where they are now.
+    #[command(hide = true)]
+    Symbols(Symbols),
+}
+
+/// `nom run`.
+#[derive(Debug, Args)]
+#[command(after_help = "The status is the application's own; 125 if the machine failed, 130 after Ctrl-C.
+
+Examples:
+  nom run hello
+  nom run hello -- one two             with arguments
+  nom run --cpus 4 --memory 1G hello
+  nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
+  nom run --gdb hello                  wait for a debugger
+  nom run hello.img                    an image that `nom build` wrote")]
+pub struct Run {
+    /// Application in `apps/`, path of an app.toml or bundle.toml, or an image of `nom build`.
+    pub app: String,
+    /// Arguments of the (first) application, in place of those in its manifest.
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
+    /// Publish a port of the machine at a port of the host.
+    #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
+    pub publish: Vec<Port>,
+    /// Number of processors.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
+    pub cpus: u32,
+    /// Memory, such as 64M or 2G.
+    #[arg(short = 'm', long, value_name = "SIZE", default_value_t = Memory::DEFAULT)]
+    pub memory: Memory,
+    /// Run in the background and print the machine's name.
+    #[arg(short = 'd', long)]
+    pub detach: bool,
+    /// Name of the machine; otherwise the application's with a number.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Wait for a debugger before the first instruction.
+    #[arg(long)]
+    pub gdb: bool,
+    /// Chipset.
+    #[arg(long, value_name = "q35|microvm", default_value_t = MachineKind::Q35)]
+    pub machine: MachineKind,
+    /// Who executes guest instructions; `auto` probes.
+    #[arg(long, value_enum, default_value_t = AcceleratorChoice::Auto)]
+    pub accel: AcceleratorChoice,
+    /// Least important messages of the kernel to show.
+    #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
+    pub log: LogLevel,
+    /// DMA remapping unit.
+    #[arg(long, value_name = "none|virtio|intel", default_value_t = Iommu::None)]
+    pub iommu: Iommu,
+    /// One more device, as QEMU's -device takes it (for developers).
+    #[arg(long = "device", value_name = "DEVICE")]
+    pub devices: Vec<String>,
+    /// With -d: print the machine as JSON.
+    #[arg(long, requires = "detach")]
+    pub json: bool,
+}
+
+/// Values of `--accel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AcceleratorChoice {
+    /// KVM if it really works here, else TCG.
+    Auto,
+    /// The processor itself.
+    Kvm,
+    /// QEMU's translator.
+    Tcg,
+}
+
+impl AcceleratorChoice {
+    /// The accelerator, if it was chosen by hand.
+    pub fn fixed(self) -> Option<Accelerator> {
+        match self {
+            AcceleratorChoice::Auto => None,
+            AcceleratorChoice::Kvm => Some(Accelerator::Kvm),
+            AcceleratorChoice::Tcg => Some(Accelerator::Tcg),
+        }
+    }
+}
+
+/// Values of `--log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What ends the machine or an application.
+    Error,
+    /// What is amiss.
+    Warn,
+    /// What happens.
+    Info,
+    /// Everything.
+    Debug,
+}
+
+/// `nom ps`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nom ps\n  nom ps -a --json")]
+pub struct Ps {
+    /// Show ended machines too.
+    #[arg(short, long)]
+    pub all: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nom logs`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nom logs hello-1\n  nom logs -f web-1\n  nom logs --control web-1")]
+pub struct Logs {
+    /// Machine, running or ended.
+    pub name: String,
+    /// Go on until the machine ends.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// What the kernel reported to programs, in place of the console.
+    #[arg(long)]
+    pub control: bool,
+}
+
+/// `nom stop`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nom stop web-1\n  nom stop --time 1 web-1 web-2")]
+pub struct Stop {
+    /// Machines.
+    #[arg(required = true)]
+    pub names: Vec<String>,
+    /// Seconds to wait before a machine is killed.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 10)]
+    pub time: u64,
+}
+
+/// `nom build`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nom build hello                    writes hello.img
+  nom build hello -o /tmp/h.img --json
+  nom build --no-symbols hello       smaller; backtraces show numbers only")]
+pub struct Build {
+    /// Application in `apps/`, or path of an app.toml or bundle.toml.
+    pub app: String,
+    /// File to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Leave the symbols behind readable backtraces out.
+    #[arg(long)]
+    pub no_symbols: bool,
+    /// Print the size of each part as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A command of the development tool, which has its own help.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct Delegated {
+    /// Passed on; --help lists what there is.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SUITE")]
+    pub arguments: Vec<String>,
+}
+
+/// `nom doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nom doctor\n  nom doctor --json")]
+pub struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nom completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nom completions bash > ~/.local/share/bash-completion/completions/nom")]
+pub struct Completions {
+    /// Shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// `nom symbols`, which the debugger's script calls.
+#[derive(Debug, Args)]
+pub struct Symbols {
+    /// Machine.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run(line: &str) -> Result<Run, clap::Error> {
+        let words = ["nom", "run"].into_iter().chain(line.split_whitespace());
+        Arguments::try_parse_from(words).map(|arguments| match arguments.command {
+            Command::Run(run) => run,
+            other => panic!("`run` read as {other:?}"),
+        })
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn run_reads_as_docker_does() {
+        let run = run("-d -p 8080:80 -p 127.0.0.1:53:53/udp --cpus 4 -m 1g --name web apps/web -- -v x")
+            .expect("legal");
+        assert!(run.detach);
+        assert_eq!((run.cpus, run.memory.to_string().as_str(), run.app.as_str()), (4, "1G", "apps/web"));
+        assert_eq!(run.name.as_deref(), Some("web"));
+        assert_eq!(run.arguments, ["-v", "x"]);
+        let ports: Vec<String> = run.publish.iter().map(Port::to_string).collect();
+        assert_eq!(ports, ["8080:80", "127.0.0.1:53:53/udp"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, named) in [
+            ("--cpus 65 hello", "65"),
+            ("--cpus 0 hello", "0"),
+            ("--memory 64X hello", "64X"),
+            ("-p 80 hello", "[ADDRESS:]HOST:GUEST"),
+            ("-p 1.2.3:80:80 hello", "1.2.3:80:80"),
+            ("--machine pc hello", "q35, microvm"),
+            ("--json hello", "--detach"),
+            ("", "APP"),
+        ] {
+            let error = run(line).expect_err(line).to_string();
+            assert!(error.contains(named), "`{line}` says: {error}");
+        }
+    }
+}

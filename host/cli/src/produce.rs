@@ -1,0 +1,31 @@
+//! `nom build`.
+
+use crate::arguments::Build;
+use anyhow::{Context, Result};
+use nom_build::Project;
+use nom_image::Symbols;
+use std::path::PathBuf;
+
+/// `nom build`.
+///
+/// # Errors
+/// If there is no such application, it does not build, or the image cannot be written.
+pub fn build(options: &Build) -> Result<u8> {
+    let project = Project::find()?;
+    let manifest = project.manifest_path(&options.app)?;
+    let symbols = if options.no_symbols { Symbols::Omit } else { Symbols::Keep };
+    let built = project.image(&manifest, None, symbols)?;
+    let output = match &options.output {
+        Some(output) => output.clone(),
+        None => PathBuf::from(format!("{}.img", built.manifest.applications[0].name)),
+    };
+    std::fs::write(&output, &built.image.elf)
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    if options.json {
+        let report = serde_json::json!({ "image": output, "report": built.image.report });
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}: {} bytes", output.display(), built.image.elf.len());
+    }
+    Ok(0)
+}

@@ -1,0 +1,97 @@
+use super::*;
+
+fn store() -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = Store { root: directory.path().to_owned() };
+    (directory, store)
+}
+
+/// Writes down a machine whose monitor is this process (running) or has ended.
+fn add(store: &Store, name: &str, running: bool, created_ms: u64) -> Machine {
+    let (name, directory) = store.create(Some(name), "hello").expect("a free name");
+    let ours = ProcessIdentity::of(std::process::id()).expect("this process runs");
+    let process = if running { ours } else { ProcessIdentity { started: ours.started + 1, ..ours } };
+    let record = Record {
+        name,
+        app: "hello".to_owned(),
+        process,
+        created_ms,
+        cpus: 1,
+        memory: nom_vmm::Memory::DEFAULT,
+        machine: nom_vmm::MachineKind::Q35,
+        accelerator: nom_vmm::Accelerator::Tcg,
+        ports: Vec::new(),
+        detached: true,
+        programs: Vec::new(),
+    };
+    save(&directory, &record).expect("saved");
+    Machine { record, directory }
+}
+
+#[test]
+fn names_follow_what_runs() {
+    let (_directory, store) = store();
+    for (app, name) in [
+        ("hello", "hello-1"),
+        ("hello", "hello-2"),
+        ("apps/hello/app.toml", "hello-3"),
+        ("/tmp/my image.img", "myimage-1"),
+        ("tests/guest/bundles/fault.toml", "fault-1"),
+        ("...", "machine-1"),
+    ] {
+        assert_eq!(store.create(None, app).expect("created").0, name, "{app}");
+    }
+}
+
+#[test]
+fn a_name_that_leaves_the_directory_is_refused() {
+    let (_directory, store) = store();
+    for name in ["", "..", ".", "a/b", "../x", "-x", &"x".repeat(64)] {
+        assert!(store.create(Some(name), "hello").is_err(), "{name}");
+        assert!(store.find(name).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_running_machine_keeps_its_name_and_an_ended_one_gives_it_up() {
+    let (_directory, store) = store();
+    add(&store, "web", true, 1);
+    let refusal = store.create(Some("web"), "hello").expect_err("taken").to_string();
+    assert!(refusal.contains("nom stop web"), "{refusal}");
+    add(&store, "old", false, 2);
+    store.create(Some("old"), "hello").expect("free again");
+}
+
+#[test]
+fn an_unknown_machine_is_answered_with_those_that_there_are() {
+    let (_directory, store) = store();
+    assert!(store.find("web").expect_err("none").to_string().contains("there are none yet"));
+    add(&store, "web", true, 1);
+    assert!(store.find("wep").expect_err("none").to_string().contains("there are web"));
+    assert_eq!(store.find("web").expect("found").record.name, "web");
+}
+
+#[test]
+fn the_ending_is_what_the_kernel_reported() {
+    let (_directory, store) = store();
+    assert_eq!(add(&store, "web", true, 1).ending(), None);
+    let ended = add(&store, "done", false, 2);
+    assert!(matches!(ended.ending(), Some(Ending::Failed(_))));
+    std::fs::write(ended.directory.join(STOPPED), "").expect("written");
+    assert_eq!(ended.ending(), Some(Ending::Stopped));
+    std::fs::write(ended.control_log(), "boot clock=hpet\nhalt status=3\n").expect("written");
+    assert_eq!(ended.ending(), Some(Ending::Halted(3)));
+}
+
+#[test]
+fn the_oldest_ended_machines_are_forgotten() {
+    let (_directory, store) = store();
+    add(&store, "running", true, 0);
+    for number in 1..=ENDED_KEPT as u64 + 3 {
+        add(&store, &format!("ended{number}"), false, number);
+    }
+    store.prune().expect("pruned");
+    let names: Vec<String> = store.list().expect("listed").into_iter().map(|m| m.record.name).collect();
+    assert_eq!(names.len(), ENDED_KEPT + 1);
+    assert_eq!(names[..2], ["running", "ended4"]);
+}
