@@ -84,3 +84,90 @@ impl Rate {
         Some(Rate { hz, multiplier: multiplier as u64 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::cases;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_source_tells_the_frequency() {
+        let hz = |rate: Option<Rate>| rate.map(Rate::hz);
+        assert_eq!(hz(Rate::from_hz(3_000_000_000)), Some(3_000_000_000));
+        // 50 ms of an 8254 at 1,193,182 Hz.
+        assert_eq!(hz(Rate::from_ticks(150_000_000, 59_659, 1_193_182)), Some(3_000_005_029));
+        // 10 ms of a timer with a period of 10 ns.
+        assert_eq!(hz(Rate::from_hpet(25_000_000, 1_000_000, 10_000_000)), Some(2_500_000_000));
+        assert_eq!(hz(Rate::from_pvclock(3_435_973_837, -1)), Some(2_500_000_000));
+        assert_eq!(hz(Rate::from_pvclock(2_147_483_648, 1)), Some(1_000_000_000));
+        // A crystal of 24 MHz with a ratio of 250 to 2.
+        assert_eq!(hz(Rate::from_cpuid_crystal(2, 250, 24_000_000)), Some(3_000_000_000));
+        assert_eq!(hz(Rate::from_cpuid_hypervisor(2_893_000)), Some(2_893_000_000));
+    }
+
+    #[test]
+    fn an_absent_or_absurd_answer_is_no_frequency() {
+        let absurd = [
+            Rate::from_hz(0),
+            Rate::from_hz(999_999),
+            Rate::from_hz(u64::MAX),
+            Rate::from_ticks(1 << 40, 0, 1_193_182),
+            Rate::from_ticks(u64::MAX, 1, u64::MAX),
+            Rate::from_hpet(u64::MAX, 1, 1),
+            Rate::from_hpet(1 << 30, 1 << 20, 0),
+            Rate::from_pvclock(0, 0),
+            Rate::from_pvclock(1 << 31, -128),
+            Rate::from_pvclock(1 << 31, 127),
+            Rate::from_cpuid_crystal(0, 250, 24_000_000),
+            Rate::from_cpuid_crystal(2, 250, 0),
+            Rate::from_cpuid_hypervisor(0),
+        ];
+        assert_eq!(absurd, [None; 13]);
+    }
+
+    #[test]
+    fn a_second_is_a_second() {
+        let rate = Rate::from_hz(3_000_000_000).unwrap();
+        assert_eq!(rate.multiplier(), 1_431_655_765);
+        assert_eq!(rate.nanoseconds(3_000_000_000), 999_999_999);
+        assert_eq!(rate.cycles(1_000_000_000), 3_000_000_001);
+        assert_eq!(Rate::from_hz(1_000_000_000).unwrap().nanoseconds(u64::MAX), u64::MAX);
+    }
+
+    proptest! {
+        #![proptest_config(cases(2000))]
+
+        #[test]
+        fn a_deadline_is_the_first_moment_that_is_not_early(
+            hz in Rate::PLAUSIBLE_HZ, nanoseconds in 1..1_u64 << 53,
+        ) {
+            let rate = Rate::from_hz(hz).unwrap();
+            let cycles = rate.cycles(nanoseconds);
+            prop_assert!(rate.nanoseconds(cycles) >= nanoseconds);
+            prop_assert!(rate.nanoseconds(cycles - 1) < nanoseconds);
+        }
+
+        #[test]
+        fn time_drifts_less_than_a_microsecond_in_a_second(hz in Rate::PLAUSIBLE_HZ) {
+            let second = Rate::from_hz(hz).unwrap().nanoseconds(hz);
+            prop_assert!(second.abs_diff(1_000_000_000) < 1000, "{second} ns");
+        }
+
+        #[test]
+        fn no_calibration_overflows(a: u64, b: u64, c: u64, shift: i8) {
+            let (x, y, z) = (a as u32, b as u32, c as u32);
+            let rates = [
+                Rate::from_ticks(a, b, c),
+                Rate::from_hpet(a, b, x),
+                Rate::from_pvclock(x, shift),
+                Rate::from_cpuid_crystal(x, y, z),
+                Rate::from_cpuid_hypervisor(x),
+            ];
+            for rate in rates.into_iter().flatten() {
+                prop_assert!(Rate::PLAUSIBLE_HZ.contains(&rate.hz()) && rate.multiplier() > 0);
+                let _ = (rate.nanoseconds(a), rate.cycles(b));
+            }
+        }
+    }
+}

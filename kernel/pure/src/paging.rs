@@ -162,3 +162,91 @@ pub const fn is_canonical(address: u64) -> bool {
     let sign_extended = ((address << 16) as i64 >> 16) as u64;
     sign_extended == address
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::cases;
+    use proptest::prelude::*;
+
+    const FRAME: u64 = 0x12_3456_7000 >> FRAME_SHIFT;
+
+    fn user(size: PageSize, protection: Protection, caching: Caching) -> u64 {
+        Entry::leaf(FRAME, size, protection, caching, Privilege::User).0
+    }
+
+    #[test]
+    fn entries_are_those_of_the_manual() {
+        let (small, memory) = (PageSize::Small, Caching::WriteBack);
+        assert_eq!(Entry::table(FRAME, Privilege::User).0, 0x12_3456_7027);
+        assert_eq!(Entry::table(FRAME, Privilege::Kernel).0, 0x12_3456_7023);
+        assert_eq!(user(small, Protection::Read, memory), 0x8000_0012_3456_7065);
+        assert_eq!(user(small, Protection::ReadWrite, memory), 0x8000_0012_3456_7067);
+        assert_eq!(user(small, Protection::ReadExecute, memory), 0x0000_0012_3456_7065);
+        assert_eq!(user(PageSize::Large, Protection::Read, memory), 0x8000_0012_3456_70e5);
+        assert_eq!(user(small, Protection::ReadWrite, Caching::Uncached), 0x8000_0012_3456_707f);
+        let kernel = Entry::leaf(FRAME, PageSize::Huge, Protection::ReadWrite, memory, Privilege::Kernel);
+        assert_eq!(kernel.0, 0x8000_0012_3456_71e3);
+    }
+
+    #[test]
+    fn the_processor_sees_a_guard_as_not_present() {
+        for size in PageSize::ALL {
+            assert_eq!(user(size, Protection::None, Caching::WriteBack) & 1, 0);
+        }
+    }
+
+    #[test]
+    fn indices_are_nine_bits_each() {
+        let address = 1 << 39 | 2 << 30 | 3 << 21 | 4 << 12 | 5;
+        assert_eq!([4, 3, 2, 1].map(|level| index(address, level)), [1, 2, 3, 4]);
+        assert_eq!(index(nom_abi::layout::DIRECT_MAP, ROOT_LEVEL), KERNEL_HALF);
+        assert_eq!(index(nom_abi::layout::USER_END - 1, ROOT_LEVEL), KERNEL_HALF - 1);
+        for size in PageSize::ALL {
+            assert_eq!(leaf_size(leaf_level(size)), Some(size));
+            assert_eq!(entry_bytes(leaf_level(size)), size.bytes());
+        }
+        assert_eq!(leaf_size(ROOT_LEVEL), None);
+    }
+
+    #[test]
+    fn canonical_addresses_are_the_two_ends() {
+        for address in [0, 0x7fff_ffff_ffff, 0xffff_8000_0000_0000, u64::MAX] {
+            assert!(is_canonical(address), "{address:#x}");
+        }
+        for address in [0x8000_0000_0000, 0xffff_7fff_ffff_ffff, 1 << 63] {
+            assert!(!is_canonical(address), "{address:#x}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(cases(256))]
+
+        #[test]
+        fn a_leaf_means_what_it_was_made_of(
+            unit in 0..FRAMES_END >> 18,
+            size in prop::sample::select(&PageSize::ALL),
+            protection in prop::sample::select(&[
+                Protection::None, Protection::Read, Protection::ReadWrite, Protection::ReadExecute,
+            ]),
+            caching in prop::sample::select(&[Caching::WriteBack, Caching::Uncached]),
+            privilege in prop::sample::select(&[Privilege::User, Privilege::Kernel]),
+        ) {
+            let frame = unit * size.frames();
+            let entry = Entry::leaf(frame, size, protection, caching, privilege);
+            let expected = Meaning::Leaf { frame, protection, caching };
+            prop_assert_eq!(entry.meaning(leaf_level(size)), expected);
+            let table = Entry::table(frame, privilege);
+            prop_assert_eq!(table.meaning(leaf_level(size) + 1), Meaning::Table(frame));
+        }
+
+        #[test]
+        fn any_word_means_something(word: u64, level in 1..=ROOT_LEVEL) {
+            match Entry(word).meaning(level) {
+                Meaning::Empty => prop_assert_eq!(word & 1, 0),
+                Meaning::Table(frame) => prop_assert!(level > 1 && frame < FRAMES_END),
+                Meaning::Leaf { frame, .. } => prop_assert!(frame < FRAMES_END),
+            }
+        }
+    }
+}

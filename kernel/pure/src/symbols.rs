@@ -34,3 +34,87 @@ fn last_at_or_before(bytes: &[u8], address: u64) -> Option<Symbol> {
     // In a table that is not sorted the search can end anywhere.
     (u64::from(found.address) <= address).then_some(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::cases;
+    use proptest::prelude::*;
+    use zerocopy::IntoBytes;
+
+    fn table(functions: &[(u32, &str)]) -> Vec<u8> {
+        let (mut symbols, mut names) = (Vec::new(), Vec::new());
+        for &(address, name) in functions {
+            symbols.extend_from_slice(Symbol { address, name: names.len() as u32 }.as_bytes());
+            names.extend_from_slice(name.as_bytes());
+            names.push(0);
+        }
+        let header = SymbolTable { symbols: functions.len() as u32, names: names.len() as u32 };
+        [header.as_bytes(), &symbols, &names].concat()
+    }
+
+    fn is_at(table: &[u8], address: u64, name: &str, offset: u64) -> bool {
+        lookup(table, address) == Some(Location { name, offset })
+    }
+
+    #[test]
+    fn an_address_is_in_the_last_function_that_starts_before_it() {
+        let table = table(&[(0x1000, "main"), (0x1040, "<Grüße as From>::from"), (0x2000, "exit")]);
+        assert_eq!(lookup(&table, 0xfff), None);
+        assert!(is_at(&table, 0x1000, "main", 0));
+        assert!(is_at(&table, 0x103f, "main", 0x3f));
+        assert!(is_at(&table, 0x1040, "<Grüße as From>::from", 0));
+        assert!(is_at(&table, 0x1_0000_0000, "exit", 0xffff_e000));
+    }
+
+    #[test]
+    fn a_table_need_not_be_aligned() {
+        let mut bytes = vec![0];
+        bytes.extend(table(&[(16, "start")]));
+        assert!(is_at(&bytes[1..], 17, "start", 1));
+    }
+
+    #[test]
+    fn a_table_without_functions_knows_nothing() {
+        assert_eq!(lookup(&[], 1), None);
+        assert_eq!(lookup(&table(&[]), 1), None);
+    }
+
+    #[test]
+    fn a_table_that_is_cut_off_has_no_names() {
+        let whole = table(&[(0, "a"), (8, "b")]);
+        for length in 0..whole.len() {
+            assert_eq!(lookup(&whole[..length], 9), None, "{length} bytes");
+        }
+        assert!(is_at(&whole, 9, "b", 1));
+    }
+
+    proptest! {
+        #![proptest_config(cases(2000))]
+
+        #[test]
+        fn every_function_is_found(starts in prop::collection::btree_set(any::<u32>(), 1..40), within: u64) {
+            let names: Vec<String> = starts.iter().map(|start| format!("at_{start:x}")).collect();
+            let functions: Vec<_> = starts.iter().copied().zip(names.iter().map(String::as_str)).collect();
+            let table = table(&functions);
+            for (number, &(start, name)) in functions.iter().enumerate() {
+                let end = functions.get(number + 1).map_or(1 << 32, |next| u64::from(next.0));
+                let offset = within % (end - u64::from(start));
+                prop_assert!(is_at(&table, u64::from(start) + offset, name, offset));
+            }
+        }
+
+        #[test]
+        fn no_table_can_harm(
+            count in 0..6_u32,
+            mut bytes in prop::collection::vec(any::<u8>(), 8..80),
+            address in prop_oneof![any::<u64>(), 0..1_u64 << 33],
+        ) {
+            bytes[..4].copy_from_slice(&count.to_le_bytes());
+            bytes[5..8].fill(0);
+            if let Some(location) = lookup(&bytes, address) {
+                prop_assert!(location.offset <= address);
+            }
+        }
+    }
+}

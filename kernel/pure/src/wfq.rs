@@ -10,6 +10,9 @@
 //! The one that runs stays ready. Charge it for what it ran *before* waking others: the queue cannot
 //! know of cycles that it was not told.
 
+#[cfg(test)]
+mod tests;
+
 use nom_abi::layout::APPLICATIONS_MAX;
 
 /// Largest weight.

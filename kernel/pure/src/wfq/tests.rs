@@ -1,0 +1,240 @@
+use super::*;
+use crate::testing::cases;
+use proptest::prelude::*;
+
+const SLICE: u64 = 1_000_000;
+
+/// Lets ready members run for `total` cycles, each as long as it may, and adds up what each got.
+fn run(queue: &mut Queue, total: u64) -> [u64; APPLICATIONS_MAX] {
+    let mut used = [0; APPLICATIONS_MAX];
+    let mut left = total;
+    while left > 0 {
+        let running = queue.pick().expect("somebody is ready");
+        let turn = queue.cycles_left(running, SLICE).unwrap_or(left).clamp(1, left);
+        queue.charge(running, turn);
+        used[running] += turn;
+        left -= turn;
+    }
+    used
+}
+
+/// A queue with one ready member for each weight, numbered from 0.
+fn ready(weights: &[u32]) -> Queue {
+    let mut queue = Queue::new();
+    for (id, weight) in weights.iter().enumerate() {
+        queue.insert(id, *weight);
+        queue.wake(id);
+    }
+    queue
+}
+
+#[test]
+fn shares_follow_weights() {
+    let used = run(&mut ready(&[50, 33, 17]), 1000 * SLICE);
+    for (id, weight) in [50, 33, 17].into_iter().enumerate() {
+        let exact = weight * 10 * SLICE;
+        assert!(used[id].abs_diff(exact) < exact / 100, "{weight}%: {} of {exact} cycles", used[id]);
+    }
+}
+
+#[test]
+fn one_alone_runs_without_end() {
+    let mut queue = ready(&[7]);
+    assert_eq!((queue.pick(), queue.cycles_left(0, SLICE)), (Some(0), None));
+    queue.charge(0, u64::MAX);
+    assert_eq!((queue.pick(), queue.should_preempt(0, SLICE)), (Some(0), false));
+}
+
+#[test]
+fn nobody_ready_is_nobody_picked() {
+    let mut queue = ready(&[1, 1]);
+    queue.sleep(0);
+    queue.remove(1);
+    assert_eq!((queue.pick(), queue.ready_count()), (None, 0));
+    assert!(queue.contains(0) && !queue.contains(1));
+    queue.wake(1);
+    assert_eq!(queue.pick(), None);
+}
+
+#[test]
+fn a_turn_lasts_a_slice() {
+    let mut queue = ready(&[100, 100]);
+    assert_eq!(queue.cycles_left(0, SLICE), Some(SLICE));
+    queue.charge(0, SLICE - 1);
+    assert!(!queue.should_preempt(0, SLICE));
+    queue.charge(0, 1);
+    assert!(queue.should_preempt(0, SLICE));
+    assert_eq!(queue.pick(), Some(1));
+}
+
+#[test]
+fn a_sleeper_does_not_hoard() {
+    let mut queue = ready(&[100, 100]);
+    queue.sleep(1);
+    run(&mut queue, 1000 * SLICE);
+    queue.wake(1);
+    let used = run(&mut queue, 100 * SLICE);
+    assert!(used[0].abs_diff(used[1]) <= 2 * SLICE, "{used:?}");
+}
+
+#[test]
+fn a_sleeper_that_wakes_waits_for_one_turn_at_most() {
+    let mut queue = ready(&[100, 100, 100]);
+    queue.sleep(2);
+    run(&mut queue, 777 * SLICE + 5);
+    queue.wake(2);
+    let used = run(&mut queue, 2 * SLICE + 2);
+    assert!(used[2] > 0, "{used:?}");
+}
+
+#[test]
+fn all_start_level_after_the_core_was_idle() {
+    let mut queue = ready(&[100, 100]);
+    queue.sleep(1);
+    queue.charge(0, 500 * SLICE);
+    queue.sleep(0);
+    queue.wake(1);
+    queue.wake(0);
+    assert_eq!(queue.cycles_left(1, SLICE), Some(SLICE));
+    assert_eq!(queue.cycles_left(0, SLICE), Some(SLICE));
+}
+
+#[test]
+fn whoever_yields_goes_last() {
+    let mut queue = ready(&[100, 100, 100]);
+    queue.charge(1, 10);
+    queue.charge(2, 20);
+    queue.yield_to_others(0);
+    assert_eq!(queue.pick(), Some(1));
+    queue.sleep(1);
+    queue.sleep(2);
+    queue.yield_to_others(0);
+    assert_eq!(queue.pick(), Some(0));
+}
+
+#[test]
+fn virtual_time_can_go_on_for_ever() {
+    let mut queue = ready(&[1, 10_000]);
+    let mut used = [0_u128; 2];
+    for _ in 0..400 {
+        let running = queue.pick().unwrap();
+        let turn = queue.cycles_left(running, 1 << 48).unwrap();
+        queue.charge(running, turn);
+        used[running] += u128::from(turn);
+    }
+    assert!(used[0] > 1 << 50, "the test is long enough to pass the largest virtual time: {used:?}");
+    let ratio = used[1] / used[0];
+    assert!((9_800..10_200).contains(&ratio), "{ratio} to 1");
+}
+
+/// What holds at any time.
+fn check(queue: &Queue) {
+    assert_eq!(queue.ready & !queue.members, 0);
+    for id in bits(queue.ready) {
+        assert!(queue.virtual_times[id] >= queue.now, "{id} is before the queue's own time");
+    }
+    let least = bits(queue.ready).map(|id| queue.virtual_times[id]).min();
+    assert_eq!(queue.pick().map(|id| queue.virtual_times[id]), least);
+    assert_eq!(queue.pick().is_some(), queue.ready_count() > 0, "work conserving");
+    assert!(queue.pick().is_none_or(|id| queue.contains(id) && queue.is_ready(id)));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(usize, u32),
+    Remove(usize),
+    Wake(usize),
+    Sleep(usize),
+    Charge(usize, u64),
+    Yield(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let id = || prop_oneof![0..4_usize, 0..APPLICATIONS_MAX];
+    let cycles = prop_oneof![0..10_000_000_u64, any::<u64>()];
+    prop_oneof![
+        2 => (id(), any::<u32>()).prop_map(|(id, weight)| Step::Insert(id, weight)),
+        1 => id().prop_map(Step::Remove),
+        4 => id().prop_map(Step::Wake),
+        2 => id().prop_map(Step::Sleep),
+        4 => (id(), cycles).prop_map(|(id, cycles)| Step::Charge(id, cycles)),
+        1 => id().prop_map(Step::Yield),
+    ]
+}
+
+fn take(step: Step, queue: &mut Queue) {
+    match step {
+        Step::Insert(id, weight) if !queue.contains(id) => queue.insert(id, weight),
+        Step::Insert(..) => {}
+        Step::Remove(id) => queue.remove(id),
+        Step::Wake(id) => queue.wake(id),
+        Step::Sleep(id) => queue.sleep(id),
+        Step::Charge(id, cycles) => queue.charge(id, cycles),
+        Step::Yield(id) => queue.yield_to_others(id),
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    #[test]
+    fn any_sequence_of_operations_keeps_the_queue_in_order(steps in prop::collection::vec(step(), 1..200)) {
+        let mut queue = Queue::new();
+        for step in steps {
+            take(step, &mut queue);
+            check(&queue);
+        }
+    }
+
+    /// The theorem that start-time fair queueing is about, with members that sleep and wake beside the two.
+    #[test]
+    fn two_that_stay_ready_never_drift_apart(
+        weights in prop::collection::vec(1..=WEIGHT_MAX, 3..8),
+        turns in prop::collection::vec((1..=SLICE, any::<u8>()), 1..300),
+    ) {
+        let mut queue = ready(&weights);
+        let mut used = [0_u64; 2];
+        for (turn, noise) in turns {
+            let running = queue.pick().unwrap();
+            queue.charge(running, turn);
+            if running < 2 {
+                used[running] += turn;
+            }
+            let other = 2 + usize::from(noise / 2) % (weights.len() - 2);
+            if noise % 2 == 0 { queue.sleep(other) } else { queue.wake(other) }
+
+            let service = |id: usize| used[id] as f64 / f64::from(weights[id]);
+            let bound = SLICE as f64 / f64::from(weights[0]) + SLICE as f64 / f64::from(weights[1]);
+            prop_assert!((service(0) - service(1)).abs() <= bound * 1.001);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(30))]
+
+    #[test]
+    fn nobody_starves(
+        weights in prop::collection::vec(prop_oneof![1..=WEIGHT_MAX, Just(1), Just(WEIGHT_MAX)], 2..12),
+    ) {
+        let mut queue = ready(&weights);
+        // In a round that is long enough for the least share to be a slice, everybody has a turn.
+        let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+        let least = u64::from(*weights.iter().min().expect("not empty"));
+        let used = run(&mut queue, 2 * SLICE * sum.div_ceil(least));
+        for (id, weight) in weights.iter().enumerate() {
+            prop_assert!(used[id] > 0, "application {} of weight {}", id, weight);
+        }
+    }
+
+    #[test]
+    fn any_shares_follow_any_weights(weights in prop::collection::vec(1..=100_u32, 2..6)) {
+        let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+        let total = 200 * sum * SLICE;
+        let used = run(&mut ready(&weights), total);
+        for (id, weight) in weights.iter().enumerate() {
+            let exact = total / sum * u64::from(*weight);
+            prop_assert!(used[id].abs_diff(exact) <= exact / 100, "{} of {} cycles", used[id], exact);
+        }
+    }
+}
