@@ -195,9 +195,9 @@ fn three_spinners_get_their_shares() {
 #[test]
 fn a_core_is_taken_only_after_a_warning() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
-    world.pass(0, 3 * SLICE_NS);
-    // It may have had to wait for its turn first.
+    let longest = world.kernel.machine.now_ns + 10 * SLICE_NS;
     while world.kernel.cores[0].current != Some(0) || world.kernel.contexts[0].takes_upcalls() {
+        assert!(world.kernel.machine.now_ns < longest, "no warning");
         world.pass(0, GRACE_NS / 10);
     }
     let frame = upcall_frame(&world);
