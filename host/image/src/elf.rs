@@ -38,7 +38,8 @@ pub(crate) struct Load<'d> {
 impl<'d> Elf<'d> {
     pub fn parse(path: &'d Path, data: &'d [u8]) -> Result<Elf<'d>> {
         let error = |problem: &str| Error::Elf { path: path.to_owned(), problem: problem.to_owned() };
-        let header = Header::parse(data).map_err(|_| error("no 64-bit ELF file"))?;
+        let header = Header::parse(data)
+            .map_err(|_| error("no 64-bit ELF file, expected an executable for x86-64"))?;
         let machine = (header.is_little_endian(), header.e_machine(ENDIAN));
         if machine != (true, elf::EM_X86_64) {
             return Err(error("made for another processor, expected x86-64"));
@@ -87,7 +88,12 @@ impl<'d> Elf<'d> {
             return Err(self.error(format!("the segment at {address:#x} leaves the address space")));
         }
         let file_bytes = segment.p_filesz(ENDIAN);
-        if load.contents.len() as u64 != file_bytes || file_bytes > load.memory_bytes {
+        if file_bytes > load.memory_bytes {
+            return Err(
+                self.error(format!("the segment at {address:#x} is larger in the file than in memory"))
+            );
+        }
+        if load.contents.len() as u64 != file_bytes {
             return Err(self.error(format!("the segment at {address:#x} is not wholly in the file")));
         }
         if load.writable && load.executable {

@@ -6,6 +6,7 @@ use crate::program;
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{START_BYTES_MAX, Start};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -13,15 +14,22 @@ use std::rc::Rc;
 pub type ResolveError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A bundle whose programs have been read and checked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lowered {
     pub(crate) applications: Vec<LoweredApplication>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LoweredApplication {
     pub manifest: Application,
     pub program: Rc<program::Program>,
+}
+
+impl fmt::Debug for Lowered {
+    /// The manifests without the programs' contents.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.applications.iter().map(|app| &app.manifest)).finish()
+    }
 }
 
 /// Reads and checks each program of the bundle; `resolve` gives the ELF file of a program and is asked once

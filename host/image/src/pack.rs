@@ -9,6 +9,7 @@ use crate::report::ImageReport;
 use nom_abi::layout::KERNEL_IMAGE;
 use object::elf::{self, FileHeader64, Ident, ProgramHeader64};
 use object::{Endianness, U16, U32, U64, pod};
+use std::fmt;
 use std::path::Path;
 
 type Header = FileHeader64<Endianness>;
@@ -28,12 +29,19 @@ pub enum Symbols {
 }
 
 /// A bootable image.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Image {
     /// The ELF file.
     pub elf: Vec<u8>,
     /// What each part of it costs.
     pub report: ImageReport,
+}
+
+impl fmt::Debug for Image {
+    /// The report without the contents.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.report.fmt(out)
+    }
 }
 
 /// Packs the kernel and the bundle into one bootable ELF file.

@@ -12,7 +12,7 @@ use object::read::elf::FileHeader;
 use std::path::Path;
 
 /// A position-independent program.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Program {
     /// Entry point, from the image's base.
     pub entry: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Program {
 }
 
 /// Whole pages of a program with one protection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Segment {
     /// From the image's base.
     pub address: u64,

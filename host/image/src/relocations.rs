@@ -87,8 +87,8 @@ fn check_one(elf: &Elf<'_>, loads: &[Load<'_>], relocation: &Rela64<Endianness>)
         return Ok(());
     }
     Err(elf.error(format!(
-        "{} must be relocated but is in no writable segment, expected it in .data.rel.ro or .data, and \
-         these in a writable segment: link with `-z norelro`, without `-z notext`",
+        "{} must be relocated but is in no writable segment, expected it in .data or .data.rel.ro: link \
+         with `-z text`, which tells the object file",
         describe(elf, target)
     )))
 }

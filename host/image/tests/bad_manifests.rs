@@ -179,13 +179,13 @@ fn numbers_out_of_range() {
     check_field(
         "stack = \"-4KiB\"",
         expect![[
-            r#"app.toml:3: `stack`: invalid value: string "-4KiB", expected a size such as "64MiB" (KiB, MiB, GiB or a number of bytes), a multiple of 4096, at most 64 TiB"#
+            r#"app.toml:3: `stack`: invalid value: string "-4KiB", expected a size such as "64KiB" (KiB, MiB, GiB or a number of bytes), a multiple of 4096, at most 1 GiB"#
         ]],
     );
     check_field(
         "stack = 0",
         expect![[
-            r#"app.toml:3: `stack`: invalid value: integer `0`, expected a size such as "64MiB" (KiB, MiB, GiB or a number of bytes), a multiple of 4096, at most 64 TiB"#
+            r#"app.toml:3: `stack`: invalid value: integer `0`, expected a size such as "64KiB" (KiB, MiB, GiB or a number of bytes), a multiple of 4096, at most 1 GiB"#
         ]],
     );
     check_field(
@@ -363,7 +363,7 @@ fn relations_between_applications() {
         "peers = [{ name = \"b\" }]",
         "peers = [{ name = \"a\" }]",
         expect![
-            "bundle.toml:8: `peers`: `b` and `a` list each other, expected one to list both ends' channel"
+            "bundle.toml:8: `peers`: `b` and `a` list each other, expected only one of them to list the channel"
         ],
     );
     check_pair(

@@ -1,7 +1,7 @@
 //! The one table of a manifest's fields: parser and documentation are both made from it.
 
 use super::Port;
-use super::values::{ChannelSize, Class, Cores, Name, PciId, Scalar, Size, Text, Variable, Weight};
+use super::values::{Class, Cores, Name, PciId, RegionSize, Scalar, Size, Text, Variable, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fields! {
         /// Most memory that it may hold: program, stack, page tables and all that it is granted.
         memory: Size, Size::EXPECTED, "64 TiB: all";
         /// Size of its first stack.
-        stack: Size, Size::EXPECTED, "`\"64KiB\"`";
+        stack: RegionSize, RegionSize::EXPECTED, "`\"64KiB\"`";
         /// Its share of a core that others want too: twice the weight, twice the time.
         weight: Weight, Weight::EXPECTED, "`100`";
         /// Whether it is started at boot. Otherwise an application that manages it starts it.
@@ -95,6 +95,6 @@ fields! {
         /// Name of the other application. It does not list the channel itself.
         name: Name, Name::EXPECTED, "required";
         /// Size of the shared memory.
-        bytes: ChannelSize, ChannelSize::EXPECTED, "`\"64KiB\"`";
+        bytes: RegionSize, RegionSize::EXPECTED, "`\"64KiB\"`";
     }
 }

@@ -26,7 +26,7 @@ impl Source {
 
     /// A path that the manifest names, relative to the manifest itself.
     pub fn relative(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(path)
+        self.path.parent().unwrap_or(Path::new("")).join(path).components().collect()
     }
 
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {

@@ -56,7 +56,7 @@ macro_rules! scalars {
         })+
     };
 }
-scalars!(Name, Text, Variable, Cores, Weight, Size, ChannelSize, Class, PciId, Port);
+scalars!(Name, Text, Variable, Cores, Weight, Size, RegionSize, Class, PciId, Port);
 
 /// Name of an application.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,20 +139,20 @@ impl Scalar for Size {
     }
 }
 
-/// Bytes of a channel's shared memory.
+/// Bytes of a stack or a channel, which are there from the start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ChannelSize(pub u64);
+pub(super) struct RegionSize(pub u64);
 
-impl Scalar for ChannelSize {
+impl Scalar for RegionSize {
     const EXPECTED: &'static str = "a size such as \"64KiB\" (KiB, MiB, GiB or a number of bytes), \
          a multiple of 4096, at most 1 GiB";
 
     fn from_integer(value: i64) -> Option<Self> {
-        whole_pages(u64::try_from(value).ok()?, CHANNEL_STRIDE).map(ChannelSize)
+        whole_pages(u64::try_from(value).ok()?, CHANNEL_STRIDE).map(RegionSize)
     }
 
     fn from_text(text: &str) -> Option<Self> {
-        whole_pages(parse_size(text)?, CHANNEL_STRIDE).map(ChannelSize)
+        whole_pages(parse_size(text)?, CHANNEL_STRIDE).map(RegionSize)
     }
 }
 

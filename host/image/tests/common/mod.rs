@@ -1,4 +1,7 @@
-//! A directory of files for one test.
+//! What several tests need: directories of files, ELF files. Not every test uses everything.
+#![allow(dead_code)]
+
+pub mod elf;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,352 @@
+//! Manifests that are right: what they mean, and that the documentation says so.
+
+mod common;
+
+use expect_test::{expect, expect_file};
+use nom_image::manifest::{self, BundleManifest, Port, Program, Protocol, parse_size};
+
+fn load(text: &str) -> BundleManifest {
+    let directory = common::directory(text);
+    manifest::load(directory.path()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_least_manifest_has_every_default() {
+    let directory = common::directory("name = \"hello\"\nprogram = \"nom-hello\"\n");
+    let bundle = manifest::load(directory.path()).expect("it is good");
+    let text = common::without(directory.path(), format!("{bundle:#?}"));
+    expect![[r#"
+        BundleManifest {
+            applications: [
+                Application {
+                    name: "hello",
+                    program: Package(
+                        "nom-hello",
+                    ),
+                    cores: 64,
+                    memory: 70368744177664,
+                    stack: 65536,
+                    weight: 100,
+                    autostart: true,
+                    essential: false,
+                    arguments: [],
+                    environment: {},
+                    devices: [],
+                    peers: [],
+                    manages: [],
+                    ports: [],
+                    places: Places {
+                        program: Place {
+                            file: "app.toml",
+                            line: Some(
+                                2,
+                            ),
+                        },
+                        memory: Place {
+                            file: "app.toml",
+                            line: None,
+                        },
+                        arguments: Place {
+                            file: "app.toml",
+                            line: None,
+                        },
+                    },
+                },
+            ],
+        }"#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn every_field_arrives() {
+    let directory = common::directory(
+        r#"--- bundle.toml
+[[applications]]
+name = "server"
+program = "bin/server.elf"
+arguments = ["-p", "80", ""]
+environment = { MODE = "fast", EMPTY = "" }
+cores = 4
+memory = "64MiB"
+stack = 8192
+weight = 250
+essential = true
+devices = [
+    { class = "network" },
+    { class = "entropy" },
+    { class = 0x010802, vendor = 0x1b36, device = 0x0010 },
+    { vendor = 0x1af4 },
+]
+peers = [{ name = "worker" }, { name = "log", bytes = "1MiB" }]
+manages = ["log", "worker"]
+ports = ["8080:80", "127.0.0.1:53:53/udp", "[::1]:1:2/tcp"]
+
+[[applications]]
+name = "worker"
+program = "worker"
+autostart = false
+
+[[applications]]
+name = "log"
+program = "./log"
+"#,
+    );
+    let bundle = manifest::load(directory.path()).expect("it is good");
+    let text = common::without(directory.path(), format!("{:#?}", bundle.applications[0]));
+    expect![[r#"
+        Application {
+            name: "server",
+            program: File(
+                "bin/server.elf",
+            ),
+            cores: 4,
+            memory: 67108864,
+            stack: 8192,
+            weight: 250,
+            autostart: true,
+            essential: true,
+            arguments: [
+                "-p",
+                "80",
+                "",
+            ],
+            environment: {
+                "EMPTY": "",
+                "MODE": "fast",
+            },
+            devices: [
+                DeviceSelector {
+                    vendor: 65535,
+                    device: 65535,
+                    class: 131072,
+                },
+                DeviceSelector {
+                    vendor: 6900,
+                    device: 4101,
+                    class: 16777215,
+                },
+                DeviceSelector {
+                    vendor: 6900,
+                    device: 4164,
+                    class: 16777215,
+                },
+                DeviceSelector {
+                    vendor: 6966,
+                    device: 16,
+                    class: 67586,
+                },
+                DeviceSelector {
+                    vendor: 6900,
+                    device: 65535,
+                    class: 16777215,
+                },
+            ],
+            peers: [
+                Peer {
+                    application: 1,
+                    bytes: 65536,
+                },
+                Peer {
+                    application: 2,
+                    bytes: 1048576,
+                },
+            ],
+            manages: [
+                1,
+                2,
+            ],
+            ports: [
+                Port {
+                    address: None,
+                    host: 8080,
+                    guest: 80,
+                    protocol: Tcp,
+                },
+                Port {
+                    address: Some(
+                        127.0.0.1,
+                    ),
+                    host: 53,
+                    guest: 53,
+                    protocol: Udp,
+                },
+                Port {
+                    address: Some(
+                        ::1,
+                    ),
+                    host: 1,
+                    guest: 2,
+                    protocol: Tcp,
+                },
+            ],
+            places: Places {
+                program: Place {
+                    file: "bundle.toml",
+                    line: Some(
+                        3,
+                    ),
+                },
+                memory: Place {
+                    file: "bundle.toml",
+                    line: Some(
+                        7,
+                    ),
+                },
+                arguments: Place {
+                    file: "bundle.toml",
+                    line: Some(
+                        4,
+                    ),
+                },
+            },
+        }"#]]
+    .assert_eq(&text);
+    expect![[r#"
+        digraph bundle {
+            rankdir=LR;
+            node [shape=box];
+            a0 [label="server\nweight 250, cores 4", peripheries=2];
+            a1 [label="worker\nweight 100, cores 64", style=dashed];
+            a2 [label="log\nweight 100, cores 64"];
+            a0 -> a1 [dir=both, label="64 KiB"];
+            a0 -> a2 [dir=both, label="1024 KiB"];
+            a0 -> a1 [style=dashed, label="manages"];
+            a0 -> a2 [style=dashed, label="manages"];
+            "network" [shape=ellipse];
+            a0 -> "network" [arrowhead=none];
+            "any 1af4:1005" [shape=ellipse];
+            a0 -> "any 1af4:1005" [arrowhead=none];
+            "any 1af4:1044" [shape=ellipse];
+            a0 -> "any 1af4:1044" [arrowhead=none];
+            "class 010802 1b36:0010" [shape=ellipse];
+            a0 -> "class 010802 1b36:0010" [arrowhead=none];
+            "any 1af4:*" [shape=ellipse];
+            a0 -> "any 1af4:*" [arrowhead=none];
+        }
+    "#]]
+    .assert_eq(&manifest::graph(&bundle));
+    let programs: Vec<String> =
+        bundle.programs().iter().map(|program| common::without(directory.path(), program)).collect();
+    assert_eq!(programs, ["worker", "bin/server.elf", "log"]);
+}
+
+#[test]
+fn what_is_given_wins_over_what_is_inherited() {
+    let bundle = load(
+        r#"
+name = "own"
+inherit = ["a.toml", "b/b.toml"]
+environment = { OWN = "own", B = "own" }
+--- a.toml
+program = "a"
+name = "a"
+weight = 1
+cores = 1
+environment = { A = "a", B = "a", OWN = "a" }
+--- b/b.toml
+inherit = ["c.toml"]
+program = "bin/b"
+weight = 2
+environment = { B = "b" }
+--- b/c.toml
+stack = "4KiB"
+weight = 3
+"#,
+    );
+    let [own] = &bundle.applications[..] else { panic!("one application") };
+    assert_eq!((own.name.as_str(), own.weight, own.cores, own.stack), ("own", 2, 1, 4096));
+    let Program::File(file) = &own.program else { panic!("a path") };
+    assert!(file.ends_with("b/bin/b"), "{}", file.display());
+    let environment: Vec<_> =
+        own.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(environment, [("A", "a"), ("B", "own"), ("OWN", "own")]);
+}
+
+#[test]
+fn one_application_can_be_in_a_bundle_many_times() {
+    let bundle = load(
+        r#"
+name = "a"
+program = "p"
+arguments = ["one"]
+--- bundle.toml
+applications = [
+    "app.toml",
+    { file = "app.toml", name = "b", weight = 7, arguments = ["two", "three"] },
+    { file = "app.toml", name = "c", inherit = ["heavy.toml"] },
+]
+--- heavy.toml
+weight = 10_000
+name = "unused"
+"#,
+    );
+    let rows: Vec<_> = bundle
+        .applications
+        .iter()
+        .map(|app| (app.name.as_str(), app.weight, app.arguments.len(), app.program.to_string()))
+        .collect();
+    let p = || "p".to_owned();
+    assert_eq!(rows, [("a", 100, 1, p()), ("b", 7, 2, p()), ("c", 10_000, 1, p())]);
+    assert_eq!(bundle.programs().len(), 1);
+}
+
+#[test]
+fn the_same_file_may_be_inherited_on_two_ways() {
+    let bundle = load(
+        "name = \"a\"\nprogram = \"p\"\ninherit = [\"b.toml\", \"c.toml\"]\n\
+         --- b.toml\ninherit = [\"d.toml\"]\n--- c.toml\ninherit = [\"d.toml\"]\n--- d.toml\nweight = 5\n",
+    );
+    assert_eq!(bundle.applications[0].weight, 5);
+}
+
+#[test]
+fn arguments_of_the_command_line_replace_those_of_the_first_application() {
+    let text = "--- bundle.toml\napplications = [\n{ name = \"a\", program = \"p\", arguments = [\"x\"] },\n\
+                { name = \"b\", program = \"p\", arguments = [\"y\"] }]\n";
+    let bundle = load(text).with_arguments(&["1".to_owned(), "2".to_owned()]);
+    let arguments: Vec<_> = bundle.applications.into_iter().map(|app| app.arguments).collect();
+    assert_eq!(arguments, [vec!["1", "2"], vec!["y"]]);
+}
+
+#[test]
+fn ports_are_read_and_written_alike() {
+    for text in ["80:8080", "1:65535/udp", "127.0.0.1:80:80", "[::1]:80:80/udp"] {
+        let port: Port = text.parse().expect(text);
+        assert_eq!(port.to_string(), text);
+    }
+    let port: Port = "10.0.0.1:1:2/udp".parse().expect("a port");
+    assert_eq!((port.host, port.guest, port.protocol), (1, 2, Protocol::Udp));
+    for text in ["", "80", "80:", ":80", "0:80", "80:65536", "+80:80", "80:80/", "a:80:80", "80:80/udp/udp"] {
+        text.parse::<Port>().expect_err(text);
+    }
+}
+
+#[test]
+fn sizes_have_binary_units() {
+    let good = [("1", 1), ("4KiB", 4096), ("64MiB", 64 << 20), ("2GiB", 2 << 30)];
+    assert!(good.iter().all(|(text, bytes)| parse_size(text) == Some(*bytes)));
+    for text in ["", "MiB", "1kb", "1 MiB", "-1", "+1", "1.5MiB", "18446744073709551616", "17179869184GiB"] {
+        assert_eq!(parse_size(text), None, "{text}");
+    }
+}
+
+#[test]
+fn the_documentation_is_fresh() {
+    expect_file!["../../../docs/manifest.md"].assert_eq(&manifest::page());
+}
+
+#[test]
+fn examples_in_the_documentation_are_right() {
+    let page = manifest::page();
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
+    let [least, variant, bundle] = examples[..] else { panic!("three examples") };
+    let directory = common::directory(&format!(
+        "{least}--- variant.toml\n{variant}--- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
+         --- memcached/app.toml\nname = \"memcached\"\nprogram = \"p\"\n"
+    ));
+    for (file, applications) in [("app.toml", 1), ("variant.toml", 1), ("bundles", 2)] {
+        let bundle = manifest::load(&directory.path().join(file)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(bundle.applications.len(), applications);
+    }
+}
