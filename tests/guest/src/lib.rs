@@ -1,1 +1,16 @@
+//! What the applications under `src/bin` share: they run in a machine and check the kernel from ring 3.
+//!
+//! Each prints `ok NAME` or `FAILED NAME: why` for every check and ends with status 0 if all were ok. The
+//! bundles beside this crate say which of them run together; `tests/system` boots those and judges.
+//!
+//! This crate may be unsafe: it does on purpose what a program must not do ([`misdeeds`], [`border`]),
+//! calls the kernel with arguments that no safe type would let through, and drives a device ([`entropy`]).
+#![no_std]
 
+pub mod border;
+pub mod entropy;
+pub mod line;
+pub mod misdeeds;
+pub mod report;
+
+pub use report::{Check, Failure, expect, expect_that, run};

@@ -1,0 +1,49 @@
+//! Starts one application after the other, each argument `NAME=STATUS`, and checks how each ends and that
+//! nothing of it stays.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use core::sync::atomic::Ordering::Relaxed;
+use nom_app::alloc::format;
+use nom_app::{applications, args, board, events, println, time};
+use nom_guest_tests::{Check, expect};
+
+nom_app::main!(main);
+
+/// How long an application may take to end.
+const TIMEOUT_NS: u64 = 20_000_000_000;
+/// Time between two looks at the board.
+const LOOK_NS: u64 = 500_000;
+
+fn main() -> u8 {
+    let mut status = 0;
+    for argument in args() {
+        match supervise(argument) {
+            Ok(()) => println!("ok {argument}"),
+            Err(why) => {
+                println!("FAILED {argument}: {why:?}");
+                status = 1;
+            }
+        }
+    }
+    status
+}
+
+fn supervise(argument: &str) -> Check {
+    let (name, status) = argument.split_once('=').ok_or("an argument is NAME=STATUS")?;
+    let status: u32 = status.parse().map_err(|_| "a status is a number")?;
+    let application = applications::find(name)?;
+    let free = board().machine.frames_free.load(Relaxed);
+    applications::start(application)?;
+    let deadline = time::now_ns() + TIMEOUT_NS;
+    while applications::is_running(application) {
+        if time::now_ns() > deadline {
+            applications::kill(application)?;
+            return Err(format!("{name} did not end").into());
+        }
+        events::sleep(LOOK_NS);
+    }
+    expect("its status", applications::entry(application).status.load(Relaxed), status)?;
+    expect("frames free", board().machine.frames_free.load(Relaxed), free)
+}

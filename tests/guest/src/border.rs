@@ -1,0 +1,181 @@
+//! Crossing the border with registers in states that no compiler leaves them in.
+
+use core::arch::asm;
+use nom_sys::abi::Error;
+use nom_sys::abi::error::decode;
+use nom_sys::upcall::Delivery;
+
+/// Number of no system call.
+const NO_CALL: u64 = u64::MAX;
+const TRAP_FLAG: u64 = 1 << 8;
+
+/// Makes an unknown system call: in and out of the kernel, and nothing else.
+pub fn call_unknown() -> Result<u64, Error> {
+    // SAFETY: it does nothing.
+    unsafe { nom_sys::raw::call(NO_CALL, [0; 6]) }
+}
+
+/// Makes an unknown system call with these flags set in RFLAGS, clears them again, and returns the answer.
+/// A trap flag is set by the very instruction before the call.
+pub fn call_with_flags(flags: u64) -> Result<u64, Error> {
+    let (code, value): (u64, u64);
+    // SAFETY: the call does nothing; the flags are put back before compiled code goes on.
+    unsafe {
+        asm!(
+            "pushfq",
+            "pushfq",
+            "or [rsp], {flags}",
+            "popfq",
+            "syscall",
+            "popfq",
+            flags = in(reg) flags,
+            inlateout("rax") NO_CALL => code,
+            lateout("rdx") value,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    decode(code, value)
+}
+
+/// As [`call_with_flags`] with the trap flag: the debug exception that follows the call is one of ring 3.
+pub fn call_single_stepping() -> Result<u64, Error> {
+    call_with_flags(TRAP_FLAG)
+}
+
+/// Loads a null selector into every data segment register, and calls.
+pub fn call_with_null_segments() -> Result<u64, Error> {
+    let (code, value): (u64, u64);
+    // SAFETY: the flat segments are not used in 64-bit mode; FS, whose base loading would clear, is left alone.
+    unsafe {
+        asm!(
+            "mov ds, {zero:x}",
+            "mov es, {zero:x}",
+            "mov gs, {zero:x}",
+            "syscall",
+            zero = in(reg) 0_u64,
+            inlateout("rax") NO_CALL => code,
+            lateout("rdx") value,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    decode(code, value)
+}
+
+/// Calls with a stack pointer that points nowhere: the kernel has its own.
+pub fn call_without_stack(stack_pointer: u64) -> Result<u64, Error> {
+    let (code, value): (u64, u64);
+    // SAFETY: the stack pointer is back before compiled code goes on, and no handler is registered that
+    // would need it.
+    unsafe {
+        asm!(
+            "mov {old}, rsp",
+            "mov rsp, {new}",
+            "syscall",
+            "mov rsp, {old}",
+            old = out(reg) _,
+            new = in(reg) stack_pointer,
+            inlateout("rax") NO_CALL => code,
+            lateout("rdx") value,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    decode(code, value)
+}
+
+/// What RBX, RSI, RDI, R8, R9, R10 and R12 to R15 hold behind a call before which each held `mark` plus its
+/// place in this list: the call must keep them.
+pub fn registers_after_call(mark: u64) -> [u64; 10] {
+    let mut held = [0; 10];
+    let at = &raw mut held;
+    // SAFETY: the block saves RBX, which the compiler may not give away, and writes only `held`.
+    unsafe {
+        asm!(
+            "push rbx",
+            "push rbp",
+            "push rcx",
+            "mov rbx, rdx",
+            "lea rsi, [rdx + 1]",
+            "lea rdi, [rdx + 2]",
+            "lea r8, [rdx + 3]",
+            "lea r9, [rdx + 4]",
+            "lea r10, [rdx + 5]",
+            "lea r12, [rdx + 6]",
+            "lea r13, [rdx + 7]",
+            "lea r14, [rdx + 8]",
+            "lea r15, [rdx + 9]",
+            "syscall",
+            "pop rcx",
+            "mov [rcx], rbx",
+            "mov [rcx + 8], rsi",
+            "mov [rcx + 16], rdi",
+            "mov [rcx + 24], r8",
+            "mov [rcx + 32], r9",
+            "mov [rcx + 40], r10",
+            "mov [rcx + 48], r12",
+            "mov [rcx + 56], r13",
+            "mov [rcx + 64], r14",
+            "mov [rcx + 72], r15",
+            "pop rbp",
+            "pop rbx",
+            inlateout("rax") NO_CALL => _,
+            inlateout("rdx") mark => _,
+            inlateout("rcx") at => _,
+            out("rsi") _, out("rdi") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+        );
+    }
+    held
+}
+
+/// Reads the word at `address`, which faults, while every vector register holds a mark of its own, and
+/// returns whether they all still do behind the upcall.
+pub fn vectors_survive_fault(address: u64) -> bool {
+    let mut marks = [[0_u64; 2]; 16];
+    for (number, mark) in marks.iter_mut().enumerate() {
+        *mark = [number as u64 + 1, !(number as u64)];
+    }
+    let mut held = [[0_u64; 2]; 16];
+    // SAFETY: reads `marks`, writes `held`, touches `address`, which the handler maps.
+    unsafe {
+        asm!(
+            "movups xmm0, [{m}]", "movups xmm1, [{m} + 16]", "movups xmm2, [{m} + 32]",
+            "movups xmm3, [{m} + 48]", "movups xmm4, [{m} + 64]", "movups xmm5, [{m} + 80]",
+            "movups xmm6, [{m} + 96]", "movups xmm7, [{m} + 112]", "movups xmm8, [{m} + 128]",
+            "movups xmm9, [{m} + 144]", "movups xmm10, [{m} + 160]", "movups xmm11, [{m} + 176]",
+            "movups xmm12, [{m} + 192]", "movups xmm13, [{m} + 208]", "movups xmm14, [{m} + 224]",
+            "movups xmm15, [{m} + 240]",
+            "mov {a}, [{a}]",
+            "movups [{h}], xmm0", "movups [{h} + 16], xmm1", "movups [{h} + 32], xmm2",
+            "movups [{h} + 48], xmm3", "movups [{h} + 64], xmm4", "movups [{h} + 80], xmm5",
+            "movups [{h} + 96], xmm6", "movups [{h} + 112], xmm7", "movups [{h} + 128], xmm8",
+            "movups [{h} + 144], xmm9", "movups [{h} + 160], xmm10", "movups [{h} + 176], xmm11",
+            "movups [{h} + 192], xmm12", "movups [{h} + 208], xmm13", "movups [{h} + 224], xmm14",
+            "movups [{h} + 240], xmm15",
+            m = in(reg) &raw const marks, h = in(reg) &raw mut held, a = inout(reg) address => _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _,
+            out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+        );
+    }
+    held == marks
+}
+
+/// Raises an invalid-opcode exception, from which a handler goes on by [`skip_undefined`].
+pub fn raise_undefined() {
+    // SAFETY: the handler skips the instruction, which has no effect but to call the handler.
+    unsafe { asm!("ud2") };
+}
+
+/// Vector of the exception that [`raise_undefined`] raises.
+pub const UNDEFINED_VECTOR: u64 = 6;
+/// Length of its instruction.
+const UNDEFINED_BYTES: u64 = 2;
+
+/// Goes on behind the instruction of [`raise_undefined`].
+pub fn skip_undefined(upcall: &mut Delivery) {
+    // SAFETY: the instruction has no effect, so behind it the state is what the compiler expects.
+    unsafe { upcall.registers_mut() }.rip += UNDEFINED_BYTES;
+}

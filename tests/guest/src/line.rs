@@ -1,0 +1,83 @@
+//! A conversation over a channel.
+
+use crate::{Check, Failure, expect, expect_that};
+use nom_app::channels::{self, Channel};
+use nom_app::ipc::{self, Consumer, Producer, RingError};
+use nom_app::{Upcall, events, time};
+
+/// How long an answer may take.
+const TIMEOUT_NS: u64 = 20_000_000_000;
+
+/// How to wait for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// By looking again and again.
+    Awake,
+    /// Asleep, until the peer notifies.
+    Asleep,
+}
+
+/// This end of the application's first channel.
+pub struct Line {
+    /// The channel.
+    pub channel: Channel,
+    producer: Producer<'static>,
+    consumer: Consumer<'static>,
+}
+
+impl Line {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If there is no channel.
+    pub fn open() -> Result<Line, Failure> {
+        let channel = channels::all().next().ok_or("no channel")?;
+        let (producer, consumer) = ipc::open(channel.words, channel.end)?;
+        Ok(Line { channel, producer, consumer })
+    }
+
+    /// Sends a message, when there is room, and wakes the peer if it sleeps.
+    ///
+    /// # Errors
+    /// If the message is too long.
+    pub fn send(&mut self, message: &[u8]) -> Check {
+        loop {
+            match self.producer.push(message) {
+                Ok(()) => break,
+                Err(RingError::Full) => events::yield_core(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if self.producer.consumer_waits() {
+            self.channel.notify()?;
+        }
+        Ok(())
+    }
+
+    /// The next message, in `buffer`; returns its length.
+    ///
+    /// # Errors
+    /// If there is none in time, or a notification was for another channel.
+    pub fn receive(&mut self, buffer: &mut [u8], patience: Patience) -> Result<usize, Failure> {
+        let deadline = time::now_ns() + TIMEOUT_NS;
+        loop {
+            if let Some(length) = self.consumer.pop(buffer)? {
+                return Ok(length);
+            }
+            match patience {
+                Patience::Awake => core::hint::spin_loop(),
+                Patience::Asleep => self.sleep(deadline)?,
+            }
+        }
+    }
+
+    fn sleep(&mut self, deadline: u64) -> Check {
+        if self.consumer.prepare_wait() {
+            let events = events::wait(Some(deadline));
+            if events.has(Upcall::Message) {
+                expect("the channels notified", events.messages, 1 << self.channel.number)?;
+            }
+        }
+        expect_that("a message comes in time", time::now_ns() < deadline)
+    }
+}

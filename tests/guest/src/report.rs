@@ -1,0 +1,76 @@
+//! Checks and how they are reported.
+
+use core::fmt::{self, Debug};
+use nom_app::alloc::format;
+use nom_app::alloc::string::String;
+use nom_app::{Error, ipc::RingError, println};
+
+/// Why a check failed.
+pub struct Failure(String);
+
+impl Debug for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure(format!("unexpected error {}", error.name()))
+    }
+}
+
+impl From<RingError> for Failure {
+    fn from(error: RingError) -> Failure {
+        Failure(format!("unexpected error {error:?}"))
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure(text)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Failure {
+        Failure(text.into())
+    }
+}
+
+/// Outcome of a check.
+pub type Check = Result<(), Failure>;
+
+/// Fails unless both are equal.
+///
+/// # Errors
+/// Says what was expected.
+pub fn expect<T: PartialEq + Debug>(what: &str, actual: T, expected: T) -> Check {
+    if actual == expected {
+        return Ok(());
+    }
+    Err(Failure(format!("{what} is {actual:?}, expected {expected:?}")))
+}
+
+/// Fails unless `condition` holds.
+///
+/// # Errors
+/// Says `what` does not hold.
+pub fn expect_that(what: &str, condition: bool) -> Check {
+    if condition { Ok(()) } else { Err(Failure(format!("not so: {what}"))) }
+}
+
+/// Runs checks by name, prints how each went, and returns the exit status.
+pub fn run(checks: &[(&str, fn() -> Check)]) -> u8 {
+    let mut status = 0;
+    for (name, check) in checks {
+        match check() {
+            Ok(()) => println!("ok {name}"),
+            Err(why) => {
+                println!("FAILED {name}: {why:?}");
+                status = 1;
+            }
+        }
+    }
+    status
+}
