@@ -55,10 +55,16 @@ impl fmt::Display for BundleError {
 impl core::error::Error for BundleError {}
 
 /// A bundle that has been checked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct BundleView<'b> {
     bytes: &'b [u8],
     header: Bundle,
+}
+
+impl fmt::Debug for BundleView<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BundleView").field("header", &self.header).finish_non_exhaustive()
+    }
 }
 
 impl<'b> BundleView<'b> {

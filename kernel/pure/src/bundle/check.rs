@@ -104,11 +104,11 @@ fn segments(view: BundleView<'_>, index: usize, app: &ApplicationRecord) -> Chec
     let mut has_entry = false;
     for (number, segment) in view.segments(app).enumerate() {
         let part = Part::Segment(index, number);
+        let protection = segment_fields(part, &segment)?;
         part.require(segment.address >= lowest, "address", "addresses that ascend and do not overlap")?;
         let end = segment.address.checked_add(segment.memory_bytes).filter(|end| *end <= app.image_bytes);
         part.require(end.is_some(), "memory_bytes", "a segment inside the image")?;
         lowest = end.unwrap_or(lowest);
-        let protection = segment_fields(part, &segment)?;
         segment_contents(view, part, &segment, protection)?;
         has_entry |= protection.executable() && (segment.address..lowest).contains(&app.entry);
     }
