@@ -4,6 +4,9 @@
 //! memory, is too short or fails its checksum is as good as absent, and a machine with no tables at all
 //! is one with one processor and no devices. Source: ACPI specification 6.4, chapter 5.2.
 
+#[cfg(test)]
+mod tests;
+
 use crate::list::List;
 use crate::machine::PhysicalMemory;
 use crate::pci::Ecam;
@@ -300,7 +303,7 @@ fn ecam<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
     const ENTRY_BYTES: usize = 16;
     (44..table.length).step_by(ENTRY_BYTES).find_map(|at| {
         let ecam = Ecam { base: table.u64(at)?, first_bus: table.u8(at + 10)?, last_bus: table.u8(at + 11)? };
-        let reaches = ecam.base != 0 && ecam.base % (1 << 20) == 0 && ecam.base < 1 << 48;
+        let reaches = ecam.base != 0 && ecam.base.is_multiple_of(1 << 20) && ecam.base < 1 << 48;
         (reaches && table.u16(at + 8)? == 0 && ecam.first_bus <= ecam.last_bus).then_some(ecam)
     })
 }

@@ -15,6 +15,9 @@
 //!                                         <---------------------------------+
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use crate::bars::Window;
 use crate::machine::Registers;
 use crate::msix::Message;
@@ -259,7 +262,10 @@ impl Pci {
                 self.arrive(registers, port)
             }
             State::Occupied | State::Leaving if !present || status.has(status::PRESENCE_CHANGED) => {
-                slot.set_power(false);
+                // If another device took its place, that one keeps the power.
+                if !present {
+                    slot.set_power(false);
+                }
                 self.leave(port, State::Empty)
             }
             State::Occupied if status.has(status::BUTTON) => self.request_removal(registers, port),

@@ -16,6 +16,8 @@ pub mod contexts;
 pub mod cores;
 pub mod devices;
 pub mod events;
+#[cfg(test)]
+mod fakes;
 pub mod frames;
 pub mod hotplug;
 mod ioapic;

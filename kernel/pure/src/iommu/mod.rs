@@ -7,6 +7,8 @@
 
 mod queue;
 mod tables;
+#[cfg(test)]
+mod tests;
 pub mod virtio;
 pub mod vtd;
 
@@ -56,6 +58,7 @@ pub struct DmaFault {
 
 /// The machine's remapping unit.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it, and no heap to put a variant on")]
 pub enum Iommu {
     /// None: *trusted mode*. Every operation succeeds and does nothing.
     None,

@@ -8,6 +8,8 @@
 mod config;
 mod enumerate;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 use crate::bars::{Bar, Window};
 use crate::hotplug::Slot;
