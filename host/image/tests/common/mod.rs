@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod elf;
+pub mod image;
 
 use std::path::{Path, PathBuf};
 
