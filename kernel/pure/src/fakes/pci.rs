@@ -156,10 +156,6 @@ impl FakeFunction {
         u16::from_le_bytes([self.config[at], self.config[at + 1]])
     }
 
-    fn is_bridge(&self) -> bool {
-        self.config[0xe] & 0x7f == 1
-    }
-
     fn bar_base(&self, index: usize) -> u64 {
         let at = 0x10 + 4 * index;
         let bytes: [u8; 8] = self.config[at..at + 8].try_into().expect("8 bytes");

@@ -14,6 +14,9 @@ const PROBE_BYTES: usize = 512;
 /// First domain that it allows.
 const FIRST_DOMAIN: u32 = 7;
 
+/// A part of a chain: address, length, whether the device writes it.
+type Part = (u64, u32, bool);
+
 #[derive(Clone, Copy, Default)]
 struct QueueRegisters {
     size: u16,
@@ -163,8 +166,8 @@ impl FakeVirtioIommu {
         }
     }
 
-    /// Takes the next chain of a queue: its head and its parts (address, length, whether written).
-    fn pop(&mut self, memory: &FakeMemory, queue: usize) -> Option<(u16, Vec<(u64, u32, bool)>)> {
+    /// Takes the next chain of a queue: its head and its parts.
+    fn pop(&mut self, memory: &FakeMemory, queue: usize) -> Option<(u16, Vec<Part>)> {
         let it = &mut self.queues[queue];
         assert!(it.enabled && self.common[20] & 4 != 0, "the queue is not running");
         let half = |address| {
@@ -256,7 +259,7 @@ impl FakeVirtioIommu {
     fn map(&mut self, domain: u32, first: u64, last: u64, physical: u64, flags: u32) -> u8 {
         let Some(mappings) = self.domains.get_mut(&domain) else { return NO_ENTRY };
         assert_eq!(first, physical, "a bus address is not its physical address");
-        if first % 4096 != 0 || last % 4096 != 4095 || last < first {
+        if !first.is_multiple_of(4096) || last % 4096 != 4095 || last < first {
             return RANGE;
         }
         let before = mappings.range(..=last).next_back();

@@ -51,7 +51,7 @@ impl FakeVtd {
         match offset {
             0x08 => self.capability as u32,
             0x0c => (self.capability >> 32) as u32,
-            0x10 => (IOTLB / 16 << 8) as u32,
+            0x10 => ((IOTLB / 16) << 8) as u32,
             0x1c => u32::from(self.translating) << 31 | u32::from(self.root != 0) << 30,
             _ => self.registers.get(&offset).copied().unwrap_or(0),
         }

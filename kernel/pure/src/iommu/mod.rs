@@ -6,6 +6,7 @@
 //! that is attached to no domain reaches nothing. Interrupt messages pass in every case.
 
 mod queue;
+mod request;
 mod tables;
 #[cfg(test)]
 mod tests;

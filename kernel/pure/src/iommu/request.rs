@@ -1,0 +1,105 @@
+//! What is said to a virtio-iommu and what it answers. Source: VIRTIO 1.2, section 5.13.6.
+
+use super::Error;
+use crate::machine::PhysicalMemory;
+use core::ops::Range;
+
+/// Where interrupt messages are written.
+pub(super) const MESSAGE_PAGE: u64 = 0xfee0_0000;
+
+/// Rights of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Memory,
+    /// The page that interrupt messages are written to.
+    Messages,
+}
+
+/// A request, as the bytes that the device reads.
+pub(super) struct Request {
+    pub bytes: [u8; 40],
+    pub length: u32,
+}
+
+impl Request {
+    pub fn new(kind: u8, first: u32) -> Request {
+        let request = Request { bytes: [0; 40], length: 0 };
+        request.word(u32::from(kind)).word(first)
+    }
+
+    fn word(mut self, value: u32) -> Request {
+        let at = self.length as usize;
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        self.length += 4;
+        self
+    }
+
+    fn double(self, value: u64) -> Request {
+        self.word(value as u32).word((value >> 32) as u32)
+    }
+
+    pub fn attach(domain: u32, endpoint: u32) -> Request {
+        Request::new(1, domain).word(endpoint).word(0).word(0)
+    }
+
+    pub fn detach(domain: u32, endpoint: u32) -> Request {
+        Request::new(2, domain).word(endpoint).double(0)
+    }
+
+    /// Maps the addresses `[range.start, range.end)` to themselves.
+    pub fn map(domain: u32, range: Range<u64>, access: Access) -> Request {
+        const READ: u32 = 1;
+        const WRITE: u32 = 2;
+        const MMIO: u32 = 4;
+        let flags = if access == Access::Messages { WRITE | MMIO } else { READ | WRITE };
+        Request::new(3, domain).double(range.start).double(range.end - 1).double(range.start).word(flags)
+    }
+
+    pub fn unmap(domain: u32, range: Range<u64>) -> Request {
+        Request::new(4, domain).double(range.start).double(range.end - 1).word(0)
+    }
+}
+
+/// What a status that is not zero means (5.13.6).
+pub(super) fn refusal(status: u8) -> Error {
+    Error::Refused(match status {
+        1 => "virtio-iommu: input or output error",
+        2 => "virtio-iommu: request not supported",
+        3 => "virtio-iommu: device error",
+        4 => "virtio-iommu: invalid argument",
+        5 => "virtio-iommu: out of range",
+        6 => "virtio-iommu: no such endpoint or domain",
+        7 => "virtio-iommu: fault in the request",
+        8 => "virtio-iommu: out of memory",
+        _ => "virtio-iommu: unknown status",
+    })
+}
+
+/// What a unit reserves a region for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Region {
+    Reserved,
+    Messages,
+}
+
+/// Finds the reserved region that covers the page of interrupt messages among a probe's properties.
+pub(super) fn message_region(memory: &impl PhysicalMemory, properties: Range<u64>) -> Option<Region> {
+    const RESERVED_MEMORY: u16 = 1;
+    const IS_MESSAGES: u8 = 1;
+    let mut at = properties.start;
+    while at + 24 <= properties.end {
+        let mut property = [0; 24];
+        memory.read_bytes(at, &mut property);
+        let half = |at: usize| u16::from_le_bytes([property[at], property[at + 1]]);
+        let double = |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| property[at + byte]));
+        let kind = half(0) & 0xfff;
+        if kind == 0 {
+            return None;
+        }
+        if kind == RESERVED_MEMORY && (double(8)..=double(16)).contains(&MESSAGE_PAGE) {
+            return Some(if property[4] == IS_MESSAGES { Region::Messages } else { Region::Reserved });
+        }
+        at += 4 + u64::from(half(2));
+    }
+    None
+}
