@@ -21,8 +21,8 @@ pub struct Toolchain {
 const LIBRARY: &str = "lib/rustlib/src/rust/library/core/src/lib.rs";
 
 impl Toolchain {
-    /// The best toolchain with library sources: the one chosen by rustup for this directory, another of
-    /// rustup's, the system's.
+    /// The best toolchain with library sources: the one of the search path, another of rustup's, the
+    /// system's, a nightly.
     ///
     /// # Errors
     /// If there is none; the message says what to install.
@@ -61,23 +61,24 @@ impl Toolchain {
     }
 }
 
-/// Roots of the toolchains to consider, best first.
+/// Roots of the toolchains to consider, best first: released compilers before nightly ones.
 fn roots() -> Vec<PathBuf> {
     let mut roots = Vec::new();
-    let rustup = std::env::var_os("RUSTUP_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::home_dir().map(|home| home.join(".rustup")));
-    if let Some(rustup) = rustup {
-        if let Ok(output) = Command::new("rustc").args(["--print", "sysroot"]).output() {
-            roots.push(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
-        }
-        let mut installed: Vec<PathBuf> = std::fs::read_dir(rustup.join("toolchains"))
-            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-            .unwrap_or_default();
-        installed.sort();
-        roots.extend(installed);
+    if let Ok(output) = Command::new("rustc").args(["--print", "sysroot"]).output() {
+        roots.push(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
     }
+    let home = || std::env::home_dir().map(|home| home.join(".rustup"));
+    let rustup = std::env::var_os("RUSTUP_HOME").map(PathBuf::from).or_else(home);
+    let entries = rustup.and_then(|rustup| std::fs::read_dir(rustup.join("toolchains")).ok());
+    let mut installed: Vec<PathBuf> =
+        entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    installed.sort();
+    roots.extend(installed);
     roots.push(PathBuf::from("/usr"));
+    // The sort is stable: among the released ones the order stays.
+    roots.sort_by_key(|root| {
+        root.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nightly"))
+    });
     roots
 }
 
