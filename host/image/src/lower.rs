@@ -5,7 +5,7 @@ use crate::manifest::{Application, BundleManifest, Program};
 use crate::program;
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{START_BYTES_MAX, Start};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -98,47 +98,42 @@ fn check_memory(
     application: &Application,
     program: &program::Program,
 ) -> Result<()> {
-    let program_frames: u64 = program.segments.iter().map(program::Segment::frames).sum();
-    let stack_frames = application.stack / FRAME_BYTES;
-    let start_frames = start_bytes(application).div_ceil(FRAME_BYTES);
-    let table_frames = table_frames(bundle, application, program);
-    let needed = program_frames + stack_frames + start_frames + table_frames + CORE_FRAMES;
+    let parts = [
+        ("program", program.segments.iter().map(program::Segment::frames).sum()),
+        ("stack", application.stack / FRAME_BYTES),
+        ("start page", start_bytes(application).div_ceil(FRAME_BYTES)),
+        ("page tables", table_frames(bundle, application, program)),
+        ("state of its first core", 1),
+    ];
+    let needed: u64 = parts.iter().map(|(_, frames)| frames).sum();
     if needed <= application.memory / FRAME_BYTES {
         return Ok(());
     }
     let kib = |frames: u64| frames * FRAME_BYTES / 1024;
+    let parts = parts.map(|(part, frames)| format!("{part} {}", kib(frames))).join(", ");
     Err(Error::Manifest {
         place: application.places.memory.clone(),
         problem: format!(
-            "`memory`: {} KiB, expected at least {} KiB that `{}` needs to start: program {}, stack {}, \
-             start page {}, page tables {}, first core {}",
+            "`memory`: {} KiB, expected at least {} KiB, which `{}` needs to start ({parts})",
             application.memory / 1024,
             kib(needed),
             application.name,
-            kib(program_frames),
-            kib(stack_frames),
-            kib(start_frames),
-            kib(table_frames),
-            kib(CORE_FRAMES),
         ),
     })
 }
 
-/// Frames that hold an application's state on its first core.
-const CORE_FRAMES: u64 = 1;
-
-/// Page tables of the least address space: a root, then three levels for each window of
-/// [`nom_abi::layout`], whose last level spans 2 MiB.
+/// Fewest page tables of its address space: a root, and in each window of [`nom_abi::layout`] two levels
+/// above tables that span 2 MiB each.
 fn table_frames(bundle: &BundleManifest, application: &Application, program: &program::Program) -> u64 {
-    const LAST_LEVEL_BYTES: u64 = 2 << 20;
-    let window = |bytes: u64| 2 + bytes.div_ceil(LAST_LEVEL_BYTES);
-    let start_and_board = 2 * window(1);
-    let channels: Vec<u64> = bundle.channels_of(application).collect();
-    let channel_tables: u64 = channels.iter().map(|bytes| 1 + bytes.div_ceil(LAST_LEVEL_BYTES)).sum();
-    let channel_window = u64::from(!channels.is_empty());
-    1 + window(program.image_bytes)
-        + window(application.stack)
-        + start_and_board
-        + channel_window
-        + channel_tables
+    const TABLE_BYTES: u64 = 2 << 20;
+    let pages = |segment: &program::Segment| {
+        segment.address / TABLE_BYTES..(segment.address + segment.memory_bytes).div_ceil(TABLE_BYTES)
+    };
+    let image: BTreeSet<u64> = program.segments.iter().flat_map(pages).collect();
+    let [image, stack] =
+        [image.len() as u64, application.stack.div_ceil(TABLE_BYTES)].map(|tables| 2 + tables);
+    let [start, board] = [3, 3];
+    // Channels are 1 GiB apart, so that each has a table of the level above too.
+    let channels: u64 = bundle.channels_of(application).map(|bytes| 1 + bytes.div_ceil(TABLE_BYTES)).sum();
+    1 + image + stack + start + board + channels + u64::from(channels > 0)
 }
