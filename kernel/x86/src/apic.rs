@@ -22,6 +22,7 @@ const SPURIOUS_VECTOR: u32 = 0x0f;
 const COMMAND: u32 = 0x30;
 const COMMAND_HIGH: u32 = 0x31;
 const TIMER_ENTRY: u32 = 0x32;
+const LOCAL_INTERRUPT_0: u32 = 0x35;
 const TIMER_INITIAL: u32 = 0x38;
 const TIMER_CURRENT: u32 = 0x39;
 const TIMER_DIVIDE: u32 = 0x3e;
@@ -60,6 +61,11 @@ pub fn choose(features: &cpu::Features) {
     if !features.x2apic {
         mapping::ensure_device(XAPIC);
     }
+    // Firmware left the 8259s open, on vectors that are exceptions.
+    for port in [0x21, 0xa1] {
+        // SAFETY: masks every input of the legacy interrupt controllers, which nobody uses.
+        unsafe { cpu::out8(port, 0xff) };
+    }
 }
 
 /// Turns this core's APIC on, its timer off.
@@ -68,6 +74,7 @@ pub fn init() {
     // SAFETY: keeps the APIC where it is and enables it.
     unsafe { cpu::wrmsr(msr::APIC_BASE, cpu::rdmsr(msr::APIC_BASE) | enable) };
     write(SPURIOUS_VECTOR, 0x100 | u32::from(SPURIOUS));
+    write(LOCAL_INTERRUPT_0, MASKED);
     let mode = if DEADLINE.load(Relaxed) { TSC_DEADLINE_MODE } else { 0 };
     write(TIMER_DIVIDE, 0b1011);
     write(TIMER_ENTRY, mode | u32::from(TIMER));

@@ -147,7 +147,7 @@ boot_pointers_low:  .skip 4096
 boot_pointers_high: .skip 4096
 boot_directory:     .skip 4096
     .global boot_stack
-boot_stack:         .skip 32768
+boot_stack:         .skip 131072
     .global boot_stack_top
 boot_stack_top:
     .skip 64
