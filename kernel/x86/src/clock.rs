@@ -116,21 +116,33 @@ fn hpet_rate(memory: &mut Physical, base: u64) -> Option<Rate> {
     Rate::from_hpet(end.0 - start.0, end.1.wrapping_sub(start.1), period_fs)
 }
 
-/// Channel 2 of the 8254, gated by port 0x61 (Intel 8254 data sheet).
+/// Channel 0 of the 8254, counting down from 65,536 again and again (Intel 8254 data sheet, mode 2): the only one
+/// whose gate is open on every machine. Its interrupt is masked.
 fn pit_rate() -> Option<Rate> {
-    let count = (PIT_HZ * WATCH_NS / 1_000_000_000) as u16;
-    // SAFETY: the timer's own ports; channel 2 drives nothing but the speaker, which stays off.
-    let cycles = unsafe {
-        out8(0x61, in8(0x61) & !3);
-        out8(0x43, 0xb0);
-        out8(0x42, count as u8);
-        out8(0x42, (count >> 8) as u8);
-        out8(0x61, in8(0x61) | 1);
-        let start = cpu::rdtsc();
-        while in8(0x61) & 1 << 5 == 0 && cpu::rdtsc() - start < 1 << 36 {}
-        cpu::rdtsc() - start
-    };
-    Rate::from_ticks(cycles, count.into(), PIT_HZ)
+    // SAFETY: the timer's own ports.
+    unsafe {
+        out8(0x43, 0x34);
+        out8(0x40, 0);
+        out8(0x40, 0);
+    }
+    let start = bracket(pit_count);
+    let ticks = PIT_HZ * WATCH_NS / 1_000_000_000;
+    // A timer that does not count ends this too, and gives an implausible rate.
+    let patience = cpu::rdtsc() + (1 << 36);
+    while start.1.wrapping_sub(pit_count()) & 0xffff < ticks && cpu::rdtsc() < patience {
+        core::hint::spin_loop();
+    }
+    let end = bracket(pit_count);
+    Rate::from_ticks(end.0 - start.0, start.1.wrapping_sub(end.1) & 0xffff, PIT_HZ)
+}
+
+/// What channel 0 has counted down to.
+fn pit_count() -> u64 {
+    // SAFETY: latches the count and reads its two bytes.
+    unsafe {
+        out8(0x43, 0);
+        u64::from(in8(0x40)) | u64::from(in8(0x40)) << 8
+    }
 }
 
 /// The time-stamp counter at a board time, not before it.
