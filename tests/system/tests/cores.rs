@@ -1,0 +1,42 @@
+//! Processors: acquired, shared, given back, and left alone when there is nothing to do.
+
+use nom_system_tests::{Guest, Life};
+
+fn all_ok(guest: Guest) -> Life {
+    guest.run().expect_status(0).expect_no("FAILED")
+}
+
+#[test]
+fn an_application_works_on_every_processor() {
+    for processors in [2, 7] {
+        all_ok(Guest::bundle("tests/guest/bundles/many-cores.toml").cpus(processors));
+    }
+}
+
+#[test]
+fn an_application_works_on_sixty_four_processors() {
+    all_ok(Guest::bundle("tests/guest/bundles/many-cores.toml").cpus(64).memory("512M"));
+}
+
+/// Within 1% of 50, 33 and 17: the application itself judges.
+#[test]
+fn shares_follow_weights_on_one_processor() {
+    all_ok(Guest::bundle("tests/guest/bundles/shares.toml")).expect("ok shares");
+}
+
+#[test]
+fn a_core_is_taken_after_a_warning() {
+    all_ok(Guest::bundle("tests/guest/bundles/revoke-ignore.toml"));
+}
+
+#[test]
+fn a_core_that_is_given_up_when_warned_is_not_taken() {
+    all_ok(Guest::bundle("tests/guest/bundles/revoke-yield.toml"));
+}
+
+#[test]
+fn deadlines_are_kept_and_an_idle_machine_takes_no_interrupts() {
+    for processors in [1, 4] {
+        all_ok(Guest::bundle("tests/guest/bundles/waits.toml").cpus(processors)).expect("ok tickless-idle");
+    }
+}

@@ -1,0 +1,15 @@
+//! That every figure of the boot bench's guest is printed; how large they are is for the bench to say.
+
+use nom_system_tests::Guest;
+
+#[test]
+fn every_cost_is_measured() {
+    let life = Guest::bundle("tests/guest/bundles/measure.toml").cpus(2).run().expect_status(0);
+    for name in
+        ["system_call", "upcall_round_trip", "board_clock", "ipc_round_trip_awake", "ipc_round_trip_asleep"]
+    {
+        assert!(life.number(&format!("figure name={name} cycles=")) > 0, "{name}");
+    }
+    let life = Guest::bundle("tests/guest/bundles/measure-switch.toml").run().expect_status(0);
+    assert!(life.number("figure name=address_space_switch cycles=") > 0);
+}

@@ -1,0 +1,49 @@
+//! PCI devices, driven by applications.
+
+use nom_system_tests::{Guest, Iommu, MachineKind};
+
+const ENTROPY: &str = "virtio-rng-pci";
+
+#[test]
+fn an_application_drives_a_device() {
+    for kind in [MachineKind::Q35, MachineKind::Microvm] {
+        let guest = Guest::bundle("tests/guest/bundles/device.toml").machine(kind);
+        let life = guest.device(ENTROPY).device("virtio-serial-pci").run();
+        life.expect_status(0).expect_no("FAILED").expect("ok interrupts-as-upcalls");
+    }
+}
+
+fn foreign_dma_is_blocked(iommu: Iommu, name: &str) {
+    let guest = Guest::bundle("tests/guest/bundles/dma.toml").iommu(iommu).cpus(2);
+    guest
+        .device("virtio-rng-pci,iommu_platform=on,disable-legacy=on")
+        .run()
+        .expect_status(0)
+        .expect_no("FAILED")
+        .expect(&format!("dma protection={name}"))
+        .expect("DMA blocked")
+        .expect("ok dma-victim");
+}
+
+#[test]
+fn virtio_iommu_blocks_foreign_dma() {
+    foreign_dma_is_blocked(Iommu::Virtio, "virtio-iommu");
+}
+
+#[test]
+fn intel_iommu_blocks_foreign_dma() {
+    foreign_dma_is_blocked(Iommu::Intel, "intel-iommu");
+}
+
+#[test]
+fn devices_come_and_go() {
+    let mut vm = Guest::bundle("tests/guest/bundles/hotplug.toml").hotplug_slots(1).boot();
+    for round in 0..2 {
+        vm.wait_for(&format!("hotplug round={round} waiting"));
+        vm.plug(0, ENTROPY, "entropy", &[]);
+        vm.wait_for(&format!("hotplug round={round} device="));
+        vm.unplug("entropy");
+        vm.wait_for(&format!("hotplug round={round} left"));
+    }
+    vm.finish().expect_status(0).expect("ok hotplug");
+}
