@@ -67,8 +67,10 @@ fn pvh_entry(elf: &Elf<'_>, loads: &[Load<'_>]) -> Result<u32> {
         .find(|note| note.name() == XEN_NOTE_NAME && note.n_type(ENDIAN).0 == XEN_ELFNOTE_PHYS32_ENTRY)
         .and_then(|note| note.desc().first_chunk().map(|bytes| u32::from_le_bytes(*bytes)))
         .ok_or_else(missing)?;
-    let address = KERNEL_IMAGE + u64::from(entry);
-    match loads.iter().any(|load| load.executable && load.contains(address, 1)) {
+    let inside = |load: &Load<'_>| {
+        u64::from(entry).checked_sub(load.physical).is_some_and(|offset| offset < load.memory_bytes)
+    };
+    match loads.iter().any(|load| load.executable && inside(load)) {
         true => Ok(entry),
         false => Err(elf.error(format!("its PVH entry point {entry:#x} is in no executable segment"))),
     }

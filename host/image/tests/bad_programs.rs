@@ -59,6 +59,7 @@ const KERNELS: &[(&str, Change)] = &[
     ("another note", |kernel| kernel.segments[2].contents[8] = 17),
     ("note of somebody else", |kernel| kernel.segments[2].contents[12] = b'x'),
     ("PVH entry outside", |kernel| kernel.segments[2].contents[18] = 0x20),
+    ("PVH entry in the last page", |kernel| kernel.segments[2].contents[16..20].fill(0xff)),
     ("linked elsewhere", |kernel| kernel.segments[0].physical = 0x20_0000),
     ("below 1 MiB", |kernel| {
         kernel.segments[0].physical = 0x1000;
