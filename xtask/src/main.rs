@@ -1,1 +1,74 @@
-fn main() {}
+//! The project's habits, each one command: `cargo xtask build`, `test`, `tidy`, `abi-doc`.
+#![forbid(unsafe_code)]
+
+mod abi_doc;
+mod counts;
+mod suites;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use nom_build::{Catalogue, Project, World};
+use std::process::ExitCode;
+
+/// Build, test and check nom.
+#[derive(Debug, Parser)]
+#[command(name = "xtask", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build the kernel and every package of applications for the guest.
+    Build,
+    /// Run all suites of tests, or those named.
+    Test(Test),
+    /// The same as `test`, with all suites: what continuous integration runs.
+    Ci,
+    /// Check the sources against the project's mechanical rules.
+    Tidy,
+    /// Write docs/abi.md from the tables in `abi`.
+    AbiDoc,
+}
+
+#[derive(Debug, Args)]
+struct Test {
+    /// Suites; all if none is named.
+    #[arg(value_enum, value_name = "SUITE")]
+    suites: Vec<suites::Suite>,
+    /// Go on with the next suite after one has failed.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+fn main() -> ExitCode {
+    match Project::find().and_then(|project| execute(&project, Arguments::parse().command)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; `false` if it found something wrong.
+fn execute(project: &Project, command: Command) -> Result<bool> {
+    match command {
+        Command::Build => build(project),
+        Command::Test(options) => suites::run(project, &options.suites, options.keep_going),
+        Command::Ci => suites::run(project, &[], true),
+        Command::Tidy => tidy::run(project.root()),
+        Command::AbiDoc => abi_doc::write(project.root()),
+    }
+}
+
+fn build(project: &Project) -> Result<bool> {
+    println!("{}", project.kernel()?.display());
+    for package in Catalogue::read(project.root())?.packages() {
+        println!("{}: {package}", project.build(World::Application, package)?.display());
+    }
+    Ok(true)
+}

@@ -29,8 +29,8 @@ impl Toolchain {
     pub fn find() -> Result<Toolchain> {
         let Some(root) = roots().into_iter().find(|root| is_complete(root)) else {
             bail!(
-                "no Rust toolchain with library sources: run `./nom` as root to set one up, or do \
-                 `rustup component add rust-src`, or on Debian `apt-get install rustc-web cargo-web rust-web-src`"
+                "no Rust toolchain with library sources: run `./nom` as root to set one up, or do `rustup \
+                 component add rust-src`, or on Debian `apt-get install rustc-web cargo-web rust-web-src`"
             );
         };
         let bin = root.join("bin");

@@ -1,8 +1,7 @@
 //! The command line, as people type it.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use nom_image::manifest::Port;
-use nom_vmm::config::CORES_MAX;
 use nom_vmm::{Accelerator, Iommu, MachineKind, Memory};
 use std::path::PathBuf;
 
@@ -71,7 +70,7 @@ pub struct Run {
     #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
     pub publish: Vec<Port>,
     /// Number of processors.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     pub cpus: u32,
     /// Memory, such as 64M or 2G.
     #[arg(short = 'm', long, value_name = "SIZE", default_value_t = Memory::DEFAULT)]

@@ -44,7 +44,7 @@ fn script(directory: &Path, name: &str, port: u16, kernel: Option<&Path>, nom: &
     let _ = write!(
         text,
         "define nom-applications\n  shell '{nom}' symbols {name}\n  source {applications}\nend\n\
-         document nom-applications\nLoads the symbols of every application that has been started so far.\nend\n\
+         document nom-applications\nLoads the symbols of all applications that were started.\nend\n\
          echo Type `nom-applications` once applications run, to load their symbols.\\n\n"
     );
     text

@@ -133,7 +133,8 @@ mod tests {
     fn commands_events_and_refusals() {
         let (directory, server) = scripted(&[
             "{\"return\": {}}\n",
-            "{\"event\": \"NOISE\"}\n{\"event\": \"DEVICE_DELETED\", \"data\": {\"device\": \"n0\"}}\n{\"return\": 7}\n",
+            "{\"event\": \"NOISE\"}\n{\"event\": \"DEVICE_DELETED\", \"data\": {\"device\": \"n0\"}}\n\
+             {\"return\": 7}\n",
             "{\"error\": {\"desc\": \"no such device\"}}\n",
         ]);
         let mut monitor = Monitor::connect(directory.path(), "qmp").expect("connected");

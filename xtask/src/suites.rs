@@ -1,0 +1,172 @@
+//! The suites of `nom test`.
+
+use crate::counts::Counts;
+use crate::tidy;
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use nom_build::{Catalogue, Project, World};
+use std::io::BufReader;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A suite of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// The project's mechanical rules.
+    Tidy,
+    /// Formatting.
+    Fmt,
+    /// Lints of the compiler and of clippy.
+    Clippy,
+    /// Unit, property and documentation tests on the host, with the corpora of the fuzzers.
+    Unit,
+    /// The kernel and all applications build for the guest.
+    Guest,
+    /// Whole machines.
+    System,
+    /// The kernel's decisions under Miri, where a nightly with Miri is there.
+    Miri,
+}
+
+/// What came of a suite.
+enum Verdict {
+    Ran(Counts),
+    Skipped(&'static str),
+}
+
+/// A suite that is over.
+struct Report {
+    suite: Suite,
+    verdict: Verdict,
+    time: Duration,
+}
+
+/// Runs suites, all if none is named; `false` if a test failed. Stops at the first suite that fails unless
+/// `keep_going`. The last line it prints is the sum.
+///
+/// # Errors
+/// If something other than a test fails: a tool that is missing, for example.
+pub fn run(project: &Project, suites: &[Suite], keep_going: bool) -> Result<bool> {
+    let suites = if suites.is_empty() { Suite::value_variants() } else { suites };
+    let mut reports = Vec::new();
+    for &suite in suites {
+        println!("\n==== {}", suite.name());
+        let start = Instant::now();
+        let verdict = suite.run(project)?;
+        let failed = matches!(&verdict, Verdict::Ran(counts) if counts.failed > 0);
+        reports.push(Report { suite, verdict, time: start.elapsed() });
+        if failed && !keep_going {
+            break;
+        }
+    }
+    Ok(summarise(&reports))
+}
+
+fn summarise(reports: &[Report]) -> bool {
+    let mut total = Counts::default();
+    println!("\n==== summary");
+    for Report { suite, verdict, time } in reports {
+        let (name, seconds) = (suite.name(), time.as_secs());
+        match verdict {
+            Verdict::Skipped(reason) => println!("{name:8} skipped: {reason}"),
+            Verdict::Ran(counts) => {
+                println!("{name:8} {} passed, {} failed ({seconds} s)", counts.passed, counts.failed);
+                total += *counts;
+            }
+        }
+    }
+    println!("{} passed, {} failed", total.passed, total.failed);
+    total.failed == 0
+}
+
+impl Suite {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn run(self, project: &Project) -> Result<Verdict> {
+        match self {
+            Suite::Tidy => tidy::run(project.root()).map(|passed| Verdict::Ran(Counts::one(passed))),
+            Suite::Fmt => check(project, "fmt", &["fmt", "--all", "--check"]),
+            Suite::Clippy => {
+                let arguments = ["clippy", "--quiet", "--all-targets", "--package", "nom-system-tests"];
+                check(project, "clippy", &[&arguments[..], HOST_PACKAGES, &["--", "-D", "warnings"]].concat())
+            }
+            Suite::Unit => {
+                cargo_tests(project, Command::new("cargo").args(["test", "--quiet"]).args(HOST_PACKAGES))
+            }
+            Suite::Guest => guest(project),
+            Suite::System => cargo_tests(
+                project,
+                Command::new("cargo").args(["test", "--quiet", "--package", "nom-system-tests"]),
+            ),
+            Suite::Miri => miri(project),
+        }
+    }
+}
+
+/// Nothing: the workspace's default members are the packages that are tested on the host.
+const HOST_PACKAGES: &[&str] = &[];
+
+/// A cargo command that says nothing but yes or no.
+fn check(project: &Project, tool: &str, arguments: &[&str]) -> Result<Verdict> {
+    let present = Command::new("cargo").args([tool, "--version"]).output().is_ok_and(|o| o.status.success());
+    if !present {
+        return Ok(Verdict::Skipped("this toolchain does not have it"));
+    }
+    let status = Command::new("cargo").current_dir(project.root()).args(arguments).status();
+    Ok(Verdict::Ran(Counts::one(status.context("cannot run cargo")?.success())))
+}
+
+/// Runs cargo tests, passes their output on and counts them. A build that fails counts as one failure.
+fn cargo_tests(project: &Project, command: &mut Command) -> Result<Verdict> {
+    let mut child =
+        command.current_dir(project.root()).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut counts = Counts::pass_on(BufReader::new(output), std::io::stdout())?;
+    if !child.wait()?.success() && counts.failed == 0 {
+        counts.failed = 1;
+    }
+    Ok(Verdict::Ran(counts))
+}
+
+fn guest(project: &Project) -> Result<Verdict> {
+    let mut counts = Counts::one(passes("nom-kernel", project.kernel()));
+    for package in Catalogue::read(project.root())?.packages() {
+        counts += Counts::one(passes(package, project.build(World::Application, package)));
+    }
+    Ok(Verdict::Ran(counts))
+}
+
+fn passes<T>(package: &str, outcome: Result<T>) -> bool {
+    match outcome {
+        Ok(_) => println!("{package} builds for the guest"),
+        Err(error) => {
+            println!("{error:#}");
+            return false;
+        }
+    }
+    true
+}
+
+fn miri(project: &Project) -> Result<Verdict> {
+    let mut probe = Command::new("cargo");
+    if !probe.args(["+nightly", "miri", "--version"]).output().is_ok_and(|output| output.status.success()) {
+        return Ok(Verdict::Skipped("no nightly toolchain with Miri"));
+    }
+    let setup = Command::new("cargo").args(["+nightly", "miri", "setup"]).output();
+    if !setup.is_ok_and(|output| output.status.success()) {
+        return Ok(Verdict::Skipped("`cargo +nightly miri setup` cannot build its library here"));
+    }
+    let mut command = Command::new("cargo");
+    command
+        .args(["+nightly", "miri", "test", "--quiet", "--package", "nom-abi", "--package", "nom-kernel-pure"])
+        .arg("--target-dir")
+        .arg(project.target().join("miri"))
+        // Miri is some hundred times slower than the processor: fewer cases, and no files of old failures.
+        .env("PROPTEST_CASES", "4")
+        .env("PROPTEST_FAILURE_PERSISTENCE", "off")
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env_remove("RUSTC");
+    cargo_tests(project, &mut command)
+}

@@ -1,0 +1,183 @@
+//! Rules about documents.
+
+use super::Violation;
+use super::tree::{File, Tree};
+use super::unsafety::DECLARED;
+use crate::abi_doc;
+
+const README_LINES_MAX: usize = 100;
+const STYLE_RULES_MAX: usize = 20;
+
+/// README.md has at most 100 lines.
+pub fn readme_is_short(tree: &Tree) -> Vec<Violation> {
+    let Some(readme) = tree.find("README.md") else {
+        return vec![Violation::new("README.md", 1, "readme", "missing")];
+    };
+    let lines = readme.text.lines().count();
+    let message = format!("{lines} lines, at most {README_LINES_MAX}");
+    let violation = Violation::new("README.md", README_LINES_MAX + 1, "readme", message);
+    (lines > README_LINES_MAX).then_some(violation).into_iter().collect()
+}
+
+/// STYLE.md has at most 20 rules, each a numbered item or heading.
+pub fn style_has_few_rules(tree: &Tree) -> Vec<Violation> {
+    let Some(style) = tree.find("STYLE.md") else {
+        return vec![Violation::new("STYLE.md", 1, "style", "missing")];
+    };
+    let is_rule = |line: &str| {
+        let text = line.trim_start_matches(['#', ' ', '*']);
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        digits > 0 && text[digits..].starts_with(". ")
+    };
+    let rules = style.text.lines().filter(|line| is_rule(line)).count();
+    match rules {
+        0 => vec![Violation::new("STYLE.md", 1, "style", "no rule is numbered")],
+        1..=STYLE_RULES_MAX => Vec::new(),
+        _ => {
+            let message = format!("{rules} rules, at most {STYLE_RULES_MAX}");
+            vec![Violation::new("STYLE.md", 1, "style", message)]
+        }
+    }
+}
+
+/// Every crate that may be unsafe has a page under docs/safety, called after its directory.
+pub fn safety_pages_exist(tree: &Tree) -> Vec<Violation> {
+    let packages = tree.packages().filter(|package| DECLARED.contains(package));
+    let pages = packages.map(|package| format!("docs/safety/{}.md", package.replace('/', "-")));
+    let missing = pages.filter(|page| tree.find(page).is_none());
+    missing
+        .map(|page| Violation::new(&page, 1, "safety-page", "a crate that may be unsafe argues why here"))
+        .collect()
+}
+
+/// Each row of each table in SPEC.md ends with a link to its check, or says `pending`.
+pub fn specification_rows_have_checks(tree: &Tree) -> Vec<Violation> {
+    let Some(specification) = tree.find("SPEC.md") else {
+        return vec![Violation::new("SPEC.md", 1, "specification", "missing")];
+    };
+    let unchecked = table_rows(&specification.text).filter(|(_, row)| {
+        let check = row.trim().trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+        !check.contains("](") && !check.contains("pending")
+    });
+    let message = "the last column must link the row's check, or say `pending`";
+    unchecked.map(|(line, _)| Violation::new("SPEC.md", line, "specification", message)).collect()
+}
+
+/// Rows of a document's tables without their heads, with their lines' numbers.
+fn table_rows(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_body = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let is_row = line.trim_start().starts_with('|');
+        let is_rule = is_row && line.chars().all(|c| "|-: ".contains(c));
+        let is_body_row = is_row && in_body;
+        in_body = is_row && (in_body || is_rule);
+        is_body_row.then_some((index + 1, line))
+    })
+}
+
+/// docs/abi.md is what the tables in `abi` make of it.
+pub fn abi_page_is_fresh(tree: &Tree) -> Vec<Violation> {
+    let fresh = tree.find(abi_doc::PATH).is_some_and(|file| file.text == abi_doc::page());
+    let violation = Violation::new(abi_doc::PATH, 1, "abi-page", "out of date: run `cargo xtask abi-doc`");
+    (!fresh).then_some(violation).into_iter().collect()
+}
+
+/// Every relative link in a document leads to a file or directory of the project.
+pub fn links_lead_somewhere(tree: &Tree) -> Vec<Violation> {
+    let documents = tree.files.iter().filter(|file| file.path.ends_with(".md"));
+    documents.flat_map(|file| dead_links(file, tree)).collect()
+}
+
+fn dead_links(file: &File, tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (index, line) in file.text.lines().enumerate() {
+        for target in links(line).filter(|target| !target.contains(':')) {
+            let path = resolve(&file.path, target.split('#').next().unwrap_or_default());
+            let directory = format!("{path}/");
+            if !path.is_empty()
+                && !tree.files.iter().any(|f| f.path == path || f.path.starts_with(&directory))
+            {
+                let message = format!("there is no `{path}`");
+                violations.push(Violation::new(&file.path, index + 1, "link", message));
+            }
+        }
+    }
+    violations
+}
+
+/// Targets of the links in a line.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
+}
+
+/// The path that `target` means in the document at `document`.
+fn resolve(document: &str, target: &str) -> String {
+    if target.is_empty() {
+        return String::new();
+    }
+    let mut parts: Vec<&str> = document.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::judge;
+
+    #[test]
+    fn the_readme_is_there_and_short() {
+        assert_eq!(judge(readme_is_short, &[]).len(), 1);
+        assert_eq!(judge(readme_is_short, &[("README.md", &"a\n".repeat(100))]), [""; 0]);
+        assert_eq!(judge(readme_is_short, &[("README.md", &"a\n".repeat(101))]).len(), 1);
+    }
+
+    #[test]
+    fn numbered_rules_are_counted() {
+        let rules = |count: usize| (1..=count).map(|n| format!("{n}. Rule.\n   More.\n")).collect::<String>();
+        assert_eq!(judge(style_has_few_rules, &[("STYLE.md", &rules(20))]), [""; 0]);
+        assert_eq!(judge(style_has_few_rules, &[("STYLE.md", &rules(21))]).len(), 1);
+        assert_eq!(judge(style_has_few_rules, &[("STYLE.md", "# Style\n")]).len(), 1);
+        assert_eq!(judge(style_has_few_rules, &[]).len(), 1);
+    }
+
+    #[test]
+    fn unsafe_crates_have_pages() {
+        let manifest = ("libos/sys/Cargo.toml", "[package]");
+        assert_eq!(judge(safety_pages_exist, &[manifest, ("docs/safety/libos-sys.md", "")]), [""; 0]);
+        assert!(
+            judge(safety_pages_exist, &[manifest])[0].starts_with("docs/safety/libos-sys.md:1: safety-page")
+        );
+    }
+
+    #[test]
+    fn rows_of_the_specification_have_checks() {
+        let text = "| what | must | check |\n|---|---|---|\n\
+                    | a | 1 | [test](t.rs) |\n| b | 2 | pending |\n| c | 3 | |\n\
+                    \nText | with bars.\n\n| x | y |\n|---|---|\n| d | none |\n";
+        let found = judge(specification_rows_have_checks, &[("SPEC.md", text)]);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].starts_with("SPEC.md:5: ") && found[1].starts_with("SPEC.md:11: "), "{found:?}");
+    }
+
+    #[test]
+    fn a_stale_abi_page_is_found() {
+        assert_eq!(judge(abi_page_is_fresh, &[("docs/abi.md", &abi_doc::page())]), [""; 0]);
+        assert_eq!(judge(abi_page_is_fresh, &[("docs/abi.md", "old")]).len(), 1);
+        assert_eq!(judge(abi_page_is_fresh, &[]).len(), 1);
+    }
+
+    #[test]
+    fn dead_links_are_found() {
+        let text = "[a](b.md) [c](../x/y.rs#L3) [d](https://a.b/c) [e](#here) [f](../x)\n[g](no.md)\n";
+        let files = [("docs/a.md", text), ("docs/b.md", ""), ("x/y.rs", "")];
+        assert_eq!(judge(links_lead_somewhere, &files), ["docs/a.md:2: link: there is no `docs/no.md`"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! The kernel stays small.
+
+use super::Violation;
+use super::tree::{File, Tree};
+use syn::spanned::Spanned;
+
+const LINES_MAX: usize = 8000;
+
+/// The kernel has at most 8,000 lines, its tests not counted.
+pub fn kernel_is_small(tree: &Tree) -> Vec<Violation> {
+    let kernel: Vec<&File> = tree.files.iter().filter(|file| file.path.starts_with("kernel/")).collect();
+    let test_modules: Vec<String> = kernel.iter().flat_map(|file| test_modules(file)).collect();
+    let is_counted = |file: &&&File| {
+        let is_source = [".rs", ".S", ".ld"].iter().any(|ending| file.path.ends_with(ending));
+        let is_test = file.path.contains("/tests/")
+            || test_modules.iter().any(|module| {
+                let rest = file.path.strip_prefix(module.as_str());
+                rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            });
+        is_source && !is_test
+    };
+    let lines: usize = kernel.iter().filter(is_counted).map(|file| lines_without_tests(file)).sum();
+    let message = format!("the kernel has {lines} lines, at most {LINES_MAX}");
+    (lines > LINES_MAX).then(|| Violation::new("kernel", 1, "kernel-size", message)).into_iter().collect()
+}
+
+/// Paths, without `.rs`, of the modules in files of their own that a file declares for tests only.
+fn test_modules(file: &File) -> Vec<String> {
+    let path = file.path.trim_end_matches(".rs");
+    let directory = ["lib", "main", "mod"].iter().find_map(|root| path.strip_suffix(&format!("/{root}")));
+    let items = file.syntax.iter().flat_map(|syntax| &syntax.items);
+    let modules = items.filter_map(|item| match item {
+        syn::Item::Mod(module) if module.content.is_none() && module.attrs.iter().any(is_test_only) => {
+            Some(format!("{}/{}", directory.unwrap_or(path), module.ident))
+        }
+        _ => None,
+    });
+    modules.collect()
+}
+
+/// Lines of a file that are not in a module of tests.
+fn lines_without_tests(file: &File) -> usize {
+    let items = file.syntax.iter().flat_map(|syntax| &syntax.items);
+    let modules = items.filter_map(|item| match item {
+        syn::Item::Mod(module) if module.attrs.iter().any(is_test_only) => Some(module.span()),
+        _ => None,
+    });
+    let tests: usize = modules.map(|span| span.end().line + 1 - span.start().line).sum();
+    file.text.lines().count() - tests
+}
+
+/// Whether the attribute is `#[cfg(test)]`.
+fn is_test_only(attribute: &syn::Attribute) -> bool {
+    attribute.path().is_ident("cfg")
+        && attribute.parse_args::<syn::Ident>().is_ok_and(|condition| condition == "test")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::judge;
+
+    #[test]
+    fn tests_do_not_count() {
+        let lines = "\n".repeat(7998);
+        let tested = format!("{lines}\n#[cfg(test)]\nmod tests {{\n}}\n#[cfg(test)] mod fake;");
+        let fine = [
+            ("kernel/src/a.rs", tested.as_str()),
+            ("kernel/src/a/fake.rs", &lines),
+            ("kernel/src/a/fake/more.rs", &lines),
+            ("kernel/tests/b.rs", &lines),
+            ("abi/b.rs", &lines),
+        ];
+        assert_eq!(judge(kernel_is_small, &fine), [""; 0]);
+        let large = [("kernel/src/a.rs", tested.as_str()), ("kernel/x86/src/boot.S", "\n\n")];
+        assert_eq!(
+            judge(kernel_is_small, &large),
+            ["kernel:1: kernel-size: the kernel has 8001 lines, at most 8000"]
+        );
+    }
+}
