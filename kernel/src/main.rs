@@ -16,7 +16,7 @@ fn kernel_main(mut boot: Boot) -> ! {
     boot.read_firmware_tables(); //  processors, PCI, HPET, remapping units
     boot.start_clock(); //           time, and the timer
     boot.start_cores(); //           the other processors, which wait
-    let mut kernel = boot.into_kernel(); // memory, devices, DMA protection, board, channels
+    let kernel = boot.into_kernel(); // memory, devices, DMA protection, board, channels
     kernel.start_applications(); //  each in an address space of its own
     enter(kernel) //                 all cores, from now on only when something happens
 }

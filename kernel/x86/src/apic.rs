@@ -116,7 +116,7 @@ pub fn set_timer(tsc: Option<u64>) {
     }
     let ticks = tsc.map_or(0, |tsc| {
         let cycles = tsc.saturating_sub(cpu::rdtsc());
-        let ticks = u128::from(cycles) * u128::from(TICKS.load(Relaxed)) >> 32;
+        let ticks = (u128::from(cycles) * u128::from(TICKS.load(Relaxed))) >> 32;
         // Too far away for the counter: it fires early, and the kernel arms it again.
         ticks.clamp(1, u32::MAX.into()) as u32
     });

@@ -165,7 +165,7 @@ impl Boot {
     }
 
     /// Puts the kernel together. What is left of memory is for applications.
-    pub fn into_kernel(mut self) -> Kernel<'static, Platform> {
+    pub fn into_kernel(mut self) -> &'static mut Kernel<'static, Platform> {
         let bundle =
             BundleView::parse(self.bundle).unwrap_or_else(|error| panic!("the bundle is damaged: {error}"));
         backtrace::set_symbols(bundle.kernel_symbols());
@@ -184,6 +184,7 @@ impl Boot {
         if let Some(ecam) = self.firmware.ecam {
             pci.enumerate(&mut self.memory, ecam, self.info.low_end());
         }
+        let place = self.early.take(size_of::<Kernel<'static, Platform>>() as u64);
         self.publish_clock(board);
         let mut frames = Frames::new(block_table, frame_table);
         self.give_memory(&mut frames);
@@ -203,7 +204,8 @@ impl Boot {
             iommu,
             kernel_root: mapping::kernel_root() / FRAME_BYTES,
         });
-        kernel
+        // SAFETY: `Early` hands memory out once.
+        unsafe { Physical::place(place, kernel) }
     }
 
     /// Early memory for `count` values, each made by `make`.
@@ -270,7 +272,7 @@ extern "C" fn core_entry(core: u64) -> ! {
 }
 
 /// Gives every core to the kernel. The applications that it has been told to start begin.
-pub fn enter(kernel: Kernel<'static, Platform>) -> ! {
+pub fn enter(kernel: &'static mut Kernel<'static, Platform>) -> ! {
     entry::install(kernel);
     smp::release();
     entry::begin()

@@ -36,7 +36,7 @@ pub fn cycles_in(nanoseconds: u64) -> u64 {
 
 /// Nanoseconds in a number of cycles.
 pub fn span_ns(cycles: u64) -> u64 {
-    (u128::from(cycles) * u128::from(MULTIPLIER.load(Relaxed)) >> 32) as u64
+    ((u128::from(cycles) * u128::from(MULTIPLIER.load(Relaxed))) >> 32) as u64
 }
 
 /// Spins.

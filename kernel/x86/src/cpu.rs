@@ -8,7 +8,6 @@ pub mod msr {
     pub const APIC_BASE: u32 = 0x1b;
     pub const TSC_DEADLINE: u32 = 0x6e0;
     pub const X2APIC: u32 = 0x800;
-    pub const EFER: u32 = 0xc000_0080;
     pub const STAR: u32 = 0xc000_0081;
     pub const LSTAR: u32 = 0xc000_0082;
     pub const SFMASK: u32 = 0xc000_0084;

@@ -14,7 +14,7 @@ use nom_kernel_pure::kernel::{Kernel, Next};
 use nom_kernel_pure::machine::{Level, Machine};
 
 /// The kernel, once [`install`] has put it there.
-static KERNEL: Lock<Option<Kernel<'static, Platform>>> = Lock::new(None);
+static KERNEL: Lock<Option<&'static mut Kernel<'static, Platform>>> = Lock::new(None);
 
 /// Exceptions have the vectors below this one.
 const EXCEPTIONS: u64 = 32;
@@ -53,12 +53,12 @@ unsafe extern "C" {
 }
 
 /// Hands the kernel over to the entries.
-pub fn install(kernel: Kernel<'static, Platform>) {
+pub fn install(kernel: &'static mut Kernel<'static, Platform>) {
     *KERNEL.lock() = Some(kernel);
 }
 
 /// The kernel under its lock.
-struct Inside(Guard<'static, Option<Kernel<'static, Platform>>>);
+struct Inside(Guard<'static, Option<&'static mut Kernel<'static, Platform>>>);
 
 impl Inside {
     fn enter() -> Inside {

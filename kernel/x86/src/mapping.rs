@@ -107,7 +107,9 @@ impl Mapper<'_> {
     /// Maps `[physical, end)` at `address` with the largest pages that fit.
     fn map(&mut self, mut address: u64, mut physical: u64, end: u64, flags: u64) {
         while physical < end {
-            let fits = |page: u64| address % page == 0 && physical % page == 0 && end - physical >= page;
+            let fits = |page: u64| {
+                address.is_multiple_of(page) && physical.is_multiple_of(page) && end - physical >= page
+            };
             let (level, page) = match () {
                 () if self.huge_pages && fits(HUGE_PAGE) => (3, HUGE_PAGE),
                 () if fits(LARGE_PAGE) => (2, LARGE_PAGE),
@@ -226,5 +228,5 @@ pub fn is_kernel_stack(address: u64) -> bool {
     // Of a core's four slots the first is its stack, the others are those of the exceptions with their own.
     let bytes = if index % 4 == 0 { STACK_BYTES } else { SMALL_PAGE };
     let in_own = own.contains(&address) && (STACK_SLOT - bytes..STACK_SLOT - 15).contains(&slot);
-    address % 8 == 0 && (boot.contains(&address) || in_own)
+    address.is_multiple_of(8) && (boot.contains(&address) || in_own)
 }

@@ -62,6 +62,20 @@ impl Physical {
         unsafe { Self::untouched(address, count) }
     }
 
+    /// A value in memory that belongs to the kernel for good.
+    ///
+    /// # Safety
+    /// The range belongs to the caller alone.
+    pub unsafe fn place<T>(address: u64, value: T) -> &'static mut T {
+        let pointer = at(address, size_of::<T>() as u64).cast::<T>();
+        assert!(pointer.is_aligned());
+        // SAFETY: mapped, by `at`; aligned; unique, by the contract; initialised here.
+        unsafe {
+            pointer.write(value);
+            &mut *pointer
+        }
+    }
+
     /// Typed memory that belongs to the kernel for good, with whatever it contains.
     ///
     /// # Safety

@@ -9,12 +9,13 @@ use nom_kernel_pure::machine::{Level, Machine, PhysicalMemory, Registers};
 
 /// All of the machine.
 pub struct Platform {
-    pub memory: Physical,
+    memory: Physical,
     /// State of the generator behind [`Machine::random`] where there is no RDRAND.
     random: u64,
 }
 
 impl Platform {
+    /// The machine, with all of its memory.
     pub fn new(memory: Physical) -> Platform {
         Platform { memory, random: cpu::rdtsc() | 1 }
     }
