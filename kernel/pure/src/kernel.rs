@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 
 use crate::applications::Application;

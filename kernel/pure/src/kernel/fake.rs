@@ -64,7 +64,8 @@ impl PhysicalMemory for FakeMachine {
         self.memory.as_mut_bytes().copy_within(from..from + length as usize, to as usize);
     }
     fn zero_frames(&mut self, frame: u64, count: u64) {
-        self.memory.as_mut_bytes()[(frame * FRAME_BYTES) as usize..][..(count * FRAME_BYTES) as usize].fill(0);
+        self.memory.as_mut_bytes()[(frame * FRAME_BYTES) as usize..][..(count * FRAME_BYTES) as usize]
+            .fill(0);
     }
 }
 
@@ -174,8 +175,14 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
     for _ in programs {
         for (address, memory_bytes, protection) in [(0, 0x1000, 5), (0x1000, 0x2000, 3)] {
             let file_offset = contents + address as u32;
-            let segment =
-                SegmentRecord { address, memory_bytes, file_offset, file_bytes: 4096, protection, reserved: 0 };
+            let segment = SegmentRecord {
+                address,
+                memory_bytes,
+                file_offset,
+                file_bytes: 4096,
+                protection,
+                reserved: 0,
+            };
             bytes.extend_from_slice(segment.as_bytes());
         }
     }
@@ -241,7 +248,12 @@ impl World {
     }
 
     /// The application on a core makes a system call; the answer if it is still there to get one.
-    pub fn call(&mut self, core: usize, call: Syscall, arguments: &[u64]) -> Option<nom_abi::error::Result<u64>> {
+    pub fn call(
+        &mut self,
+        core: usize,
+        call: Syscall,
+        arguments: &[u64],
+    ) -> Option<nom_abi::error::Result<u64>> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
         let registers = &mut self.borders[core];

@@ -1,7 +1,7 @@
 //! The whole kernel on a fake machine: lifecycle, shares, warnings, upcalls, and that errors change nothing.
 
+use super::Next;
 use super::fake::{Program, World};
-use super::{Kernel, Next};
 use crate::cores::{GRACE_NS, SLICE_NS};
 use crate::events::{Fault, PAGE_FAULT};
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,6 @@ use nom_abi::error::Error;
 use nom_abi::image::flag;
 use nom_abi::syscall::Syscall;
 use nom_abi::upcall::{Upcall, UpcallFrame};
-use proptest::prelude::*;
 use zerocopy::{FromZeros, IntoBytes};
 
 const ANY: u64 = nom_abi::memory::ANY_COLOUR;
@@ -252,73 +251,4 @@ fn an_unknown_number_is_an_error() {
     assert_eq!(world.borders[0].rax, Error::UnknownSyscall as u64);
     world.settle(0, true);
     assert_eq!(world.next[0], RUN);
-}
-
-/// Arguments that are likely to reach an edge: small, page-like, frame-like, boundary, or anything.
-fn argument() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        0..8u64,
-        (0..64u64).prop_map(|page| page * 4096),
-        100..4200u64,
-        prop::sample::select(std::vec![
-            nom_abi::layout::USER_START,
-            nom_abi::layout::APPLICATION_END,
-            nom_abi::layout::USER_END,
-            0x10_0000,
-            0x10_1000,
-            u64::MAX,
-            u64::MAX - 4095,
-            1 << 63,
-            0xffff_8000_0000_0000,
-        ]),
-        any::<u64>(),
-    ]
-}
-
-/// What an application can observe of its own state, and what the machine has left.
-fn observe(kernel: &Kernel<'_, super::fake::FakeMachine>) -> (u64, [u64; 4], std::vec::Vec<u64>, u64) {
-    use crate::frames::Owner;
-    let owners = [Owner::grants(0), Owner::program(0), Owner::tables(0), Owner::KERNEL];
-    let space = kernel.applications[0].space.expect("it still runs");
-    let leaves = (0..512u64).filter_map(|page| {
-        let leaf = space.translate(&kernel.machine, page * 4096)?;
-        Some(leaf.frame << 8 | leaf.protection as u64)
-    });
-    let owned = owners.map(|owner| kernel.frames.held(owner));
-    (kernel.frames.free(), owned, leaves.collect(), kernel.applications[0].cores)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 128 }, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_call_that_returns_an_error_has_changed_nothing(
-        calls in prop::collection::vec((0..24u64, prop::array::uniform6(argument())), 1..60),
-    ) {
-        let mut world = World::boot(2, &[Program { cores_max: 2, ..Program::named("fuzz") }, idle("b")], &[[0, 1]]);
-        map_page(&mut world, 0x10_0000);
-        for (number, arguments) in calls {
-            let ends = [Syscall::Exit as u64, Syscall::CoreRelease as u64];
-            if ends.contains(&number) {
-                continue;
-            }
-            let before = observe(&world.kernel);
-            let registers = &mut world.borders[0];
-            registers.rax = number;
-            [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = arguments;
-            let (rdi, answered) = (registers.rdi, world.kernel.syscall(0, registers));
-            if answered && registers.rax != 0 {
-                prop_assert!(Error::from_code(registers.rax).is_some());
-                prop_assert_eq!(observe(&world.kernel), before, "call {} with {:x}", number, rdi);
-            }
-            world.settle(0, answered);
-            if !matches!(world.next[0], Next::Run { .. }) {
-                // It waits: let it come back.
-                world.kernel.wake(0, 0);
-                world.settle(0, false);
-            }
-        }
-        world.kernel.end_application(0, nom_abi::board::ApplicationState::Exited, 0);
-        prop_assert_eq!(world.held(0), [0; 3]);
-    }
 }
