@@ -4,16 +4,22 @@
 //! debug console (port 0xe9), in the control-line format of nom's own kernel, and ends QEMU through
 //! `isa-debug-exit` (port 0xf4). The first argument chooses what it does between the two:
 //!
-//! - `boot`: writes one line to the console and ends;
-//! - `measure`: times a null system call, a switch of address space, a round trip between two processes
-//!   and a fault delivered to a handler, and prints one `figure` line each.
+//! - `boot` writes one line to the console and ends;
+//! - `crossings`, on one processor, times a system call, a fault delivered to a handler, and a switch of
+//!   address space;
+//! - `messages`, on two processors, times a message to another process and back: through shared memory
+//!   with both ends awake, and through pipes with both ends asleep until it comes.
+//!
+//! What is timed is printed as `figure name=.. cycles=..`, the median of many batches: the names, and how
+//! they are taken, are those of nom's own guest program `measure`.
 //!
 //! `nom bench` compiles it with plain `rustc`; it is not a package of the workspace.
 #![no_std]
 #![no_main]
 
 use core::arch::{asm, global_asm, x86_64::_rdtsc};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 // Linux enters a static program with the stack holding argc, argv.., 0. Nothing may come before `rdtsc`.
 global_asm!(
@@ -39,8 +45,10 @@ const DEBUG_EXIT: u16 = 0xf4;
 /// What QEMU turns into exit status 33: an orderly end, as nom's kernel says it.
 const ORDERLY: u8 = 0x10;
 
-/// Rounds of each figure; large enough that reading the counter does not matter.
-const ROUNDS: u64 = 20_000;
+const BATCHES: usize = 101;
+/// Repetitions in one batch: enough to make reading the counter cheap beside them; a tenth of it where one
+/// takes long.
+const REPETITIONS: u64 = 100;
 
 mod nr {
     pub const READ: usize = 0;
@@ -52,8 +60,10 @@ mod nr {
     pub const GETPID: usize = 39;
     pub const FORK: usize = 57;
     pub const EXIT: usize = 60;
-    pub const WAIT4: usize = 61;
+    pub const KILL: usize = 62;
     pub const IOPERM: usize = 173;
+    pub const SCHED_SETSCHEDULER: usize = 144;
+    pub const SCHED_SETAFFINITY: usize = 203;
     pub const CLOCK_GETTIME: usize = 228;
 }
 
@@ -62,12 +72,11 @@ extern "C" fn main(first_tsc: u64, stack: *const usize) -> ! {
         syscall(nr::IOPERM, [port as usize, 1, 1, 0]);
     }
     // SAFETY: `stack` is the entry stack pointer, where Linux keeps argc and then argv.
-    let measures = unsafe { *stack > 1 && **stack.add(2).cast::<*const u8>() == b'm' };
-    if measures {
-        measure();
-    } else {
-        let text = b"hello from Linux\n";
-        syscall(nr::WRITE, [1, text.as_ptr() as usize, text.len(), 0]);
+    let mode = unsafe { if *stack > 1 { **stack.add(2).cast::<*const u8>() } else { 0 } };
+    match mode {
+        b'c' => crossings(),
+        b'm' => messages(),
+        _ => say(b"hello from Linux\n"),
     }
     let end_tsc = now();
     line("boot", &[("user_tsc", first_tsc)]);
@@ -79,74 +88,97 @@ extern "C" fn main(first_tsc: u64, stack: *const usize) -> ! {
     loop {}
 }
 
-fn measure() {
+/// Writes to the console.
+fn say(text: &[u8]) {
+    syscall(nr::WRITE, [1, text.as_ptr() as usize, text.len(), 0]);
+}
+
+fn crossings() {
     line("clock", &[("tsc_hz", tsc_hz())]);
-    figure("null_syscall", null_syscall());
-    figure("address_space_switch", address_space_switch());
-    figure("ipc_round_trip", pipe_round_trip());
-    figure("fault_upcall", fault_to_handler());
-}
-
-/// Cycles of one `getpid`, the call that does nothing.
-fn null_syscall() -> u64 {
-    cycles_per(ROUNDS, || {
+    figure("system_call", REPETITIONS, || {
         syscall(nr::GETPID, [0; 4]);
-    })
+    });
+    handle_illegal_instructions();
+    // SAFETY: the handler just registered steps over the two bytes of `ud2`.
+    figure("upcall_round_trip", REPETITIONS, || unsafe { asm!("ud2") });
+    switches();
 }
 
-/// Cycles from one process to another that shares nothing but the page that counts the switches.
-fn address_space_switch() -> u64 {
-    const READ_WRITE: usize = 3;
-    const SHARED_ANONYMOUS: usize = 0x21;
-    let page = mmap(4096, READ_WRITE, SHARED_ANONYMOUS);
-    // SAFETY: the new mapping is page-aligned, zeroed and lives as long as the program.
-    let [runner, switches] = unsafe { &*(page as *const [AtomicU64; 2]) };
-    let yields = |me: u64| {
-        for _ in 0..ROUNDS {
-            // Only one processor runs: the two processes never do this at once.
-            if runner.swap(me, Relaxed) != me {
-                switches.fetch_add(1, Relaxed);
-            }
+/// One yield is a switch to the other process and one back, if both are of one real-time priority: ordinary
+/// ones may go on although they yield.
+fn switches() {
+    const FIFO: usize = 1;
+    let lowest_priority = 1u32;
+    syscall(nr::SCHED_SETSCHEDULER, [0, FIFO, &raw const lowest_priority as usize, 0]);
+    let [turns, _] = shared_words();
+    let child = start(|| {
+        loop {
+            turns.fetch_add(1, Relaxed);
             syscall(nr::SCHED_YIELD, [0; 4]);
         }
-    };
-    let start = now();
-    with_child(|| yields(1), || yields(2));
-    (now() - start) / switches.load(Relaxed).max(1)
+    });
+    let cycles = median(REPETITIONS, || {
+        syscall(nr::SCHED_YIELD, [0; 4]);
+    });
+    if turns.load(Relaxed) >= BATCHES as u64 * REPETITIONS {
+        line("figure name=address_space_switch", &[("cycles", cycles / 2)]);
+    }
+    kill(child);
 }
 
-/// Cycles for one byte to go through a pipe to another process and back.
-fn pipe_round_trip() -> u64 {
+fn messages() {
+    pin_to_processor(0);
+    awake();
+    asleep();
+}
+
+/// The two ends change one word each and watch the other's.
+fn awake() {
+    let [request, answer] = shared_words();
+    let child = start(|| {
+        pin_to_processor(1);
+        loop {
+            answer.store(request.load(Acquire), Release);
+            core::hint::spin_loop();
+        }
+    });
+    figure("ipc_round_trip_awake", REPETITIONS, || {
+        let message = answer.load(Relaxed) + 1;
+        request.store(message, Release);
+        while answer.load(Acquire) != message {
+            core::hint::spin_loop();
+        }
+    });
+    kill(child);
+}
+
+/// The two ends read one byte from a pipe each and answer.
+fn asleep() {
     let (there, back) = (pipe(), pipe());
-    let echo = || {
-        for _ in 0..ROUNDS {
+    let child = start(|| {
+        pin_to_processor(1);
+        loop {
             transfer(nr::READ, there[0]);
             transfer(nr::WRITE, back[1]);
         }
-    };
-    let mut cycles = 0;
-    with_child(echo, || {
-        cycles = cycles_per(ROUNDS, || {
-            transfer(nr::WRITE, there[1]);
-            transfer(nr::READ, back[0]);
-        });
     });
-    cycles
+    figure("ipc_round_trip_asleep", REPETITIONS / 10, || {
+        transfer(nr::WRITE, there[1]);
+        transfer(nr::READ, back[0]);
+    });
+    kill(child);
 }
 
-/// Cycles from a faulting instruction through its handler back to the next instruction.
-fn fault_to_handler() -> u64 {
+/// Steps over `ud2` from now on.
+fn handle_illegal_instructions() {
     const SIGILL: usize = 4;
     const SIGINFO_RESTORER: usize = 0x0400_0004;
     unsafe extern "C" {
         fn signal_restorer();
     }
-    let action = [skip_ud2 as *const () as usize, SIGINFO_RESTORER, signal_restorer as *const () as usize, 0];
+    let (handler, restorer) = (skip_ud2 as *const () as usize, signal_restorer as *const () as usize);
+    let action = [handler, SIGINFO_RESTORER, restorer, 0];
     syscall(nr::RT_SIGACTION, [SIGILL, action.as_ptr() as usize, 0, 8]);
-    cycles_per(ROUNDS, || {
-        // SAFETY: the handler just registered steps over the two bytes of `ud2`.
-        unsafe { asm!("ud2") }
-    })
 }
 
 /// Handler of the illegal instruction: steps over it.
@@ -157,25 +189,52 @@ extern "C" fn skip_ud2(_signal: i32, _info: usize, context: *mut u64) {
     unsafe { *context.add(RIP) += 2 };
 }
 
-/// Runs `child` in a new process beside `parent`, and waits for its end.
-fn with_child(child: impl FnOnce(), parent: impl FnOnce()) {
-    let pid = syscall(nr::FORK, [0; 4]);
-    if pid == 0 {
+/// Runs `child` in a new process and returns its number.
+fn start(child: impl FnOnce()) -> usize {
+    let process = syscall(nr::FORK, [0; 4]);
+    if process == 0 {
         child();
         syscall(nr::EXIT, [0; 4]);
     }
-    parent();
-    syscall(nr::WAIT4, [pid as usize, 0, 0, 0]);
+    process as usize
+}
+
+fn kill(process: usize) {
+    const SIGKILL: usize = 9;
+    syscall(nr::KILL, [process, SIGKILL, 0, 0]);
+}
+
+fn pin_to_processor(number: u32) {
+    let mask = 1u64 << number;
+    syscall(nr::SCHED_SETAFFINITY, [0, 8, &raw const mask as usize, 0]);
+}
+
+/// Two words on cache lines of their own that later children share.
+fn shared_words() -> [&'static AtomicU64; 2] {
+    const READ_WRITE: usize = 3;
+    const SHARED_ANONYMOUS: usize = 0x21;
+    let page = mmap(4096, READ_WRITE, SHARED_ANONYMOUS);
+    // SAFETY: the new mapping is page-aligned, zeroed, longer than both words and never unmapped.
+    [0, 64].map(|offset| unsafe { &*((page + offset) as *const AtomicU64) })
 }
 
 /// The counter's frequency, read against Linux's own clock over 50 ms.
 fn tsc_hz() -> u64 {
-    let (start_tsc, start_ns) = (now(), monotonic_ns());
-    let (mut tsc, mut ns) = (start_tsc, start_ns);
-    while ns - start_ns < 50_000_000 {
-        (tsc, ns) = (now(), monotonic_ns());
+    let (start_tsc, start_ns) = both_clocks();
+    while monotonic_ns() - start_ns < 50_000_000 {}
+    let (tsc, ns) = both_clocks();
+    ((tsc - start_tsc) as u128 * 1_000_000_000).checked_div((ns - start_ns) as u128).unwrap_or(0) as u64
+}
+
+/// The counter and Linux's clock at one time: of many readings the one in which least time passed between
+/// the two.
+fn both_clocks() -> (u64, u64) {
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..100 {
+        let (before, ns) = (now(), monotonic_ns());
+        best = best.min((now() - before, before, ns));
     }
-    ((tsc - start_tsc) as u128 * 1_000_000_000 / (ns - start_ns) as u128) as u64
+    (best.1, best.2)
 }
 
 fn monotonic_ns() -> u64 {
@@ -188,12 +247,30 @@ fn monotonic_ns() -> u64 {
     seconds * 1_000_000_000 + ns
 }
 
-fn cycles_per(rounds: u64, mut body: impl FnMut()) -> u64 {
-    let start = now();
-    for _ in 0..rounds {
-        body();
+/// Prints the median cost of `work`, see [`median`].
+fn figure(name: &str, repetitions: u64, work: impl FnMut()) {
+    text(b"figure name=");
+    line(name, &[("cycles", median(repetitions, work))]);
+}
+
+/// The cycles of one `work`: the median of many batches of so many repetitions.
+fn median(repetitions: u64, mut work: impl FnMut()) -> u64 {
+    // Not on the stack, and not sorted: both would need a library's memory functions.
+    static SAMPLES: [AtomicU64; BATCHES] = [const { AtomicU64::new(0) }; BATCHES];
+    for sample in &SAMPLES {
+        let start = now();
+        for _ in 0..repetitions {
+            work();
+        }
+        sample.store((now() - start).checked_div(repetitions).unwrap_or(0), Relaxed);
     }
-    (now() - start) / rounds
+    let samples = || SAMPLES.iter().map(|sample| sample.load(Relaxed));
+    let is_median = |value: &u64| {
+        let (below, not_above) =
+            (samples().filter(|x| x < value).count(), samples().filter(|x| x <= value).count());
+        below <= BATCHES / 2 && BATCHES / 2 < not_above
+    };
+    samples().find(is_median).unwrap_or(0)
 }
 
 fn now() -> u64 {
@@ -231,11 +308,6 @@ fn syscall(number: usize, arguments: [usize; 4]) -> isize {
              in("rdx") arguments[2], in("r10") arguments[3], out("rcx") _, out("r11") _);
     }
     result
-}
-
-fn figure(name: &str, cycles: u64) {
-    text(b"figure name=");
-    line(name, &[("cycles", cycles)]);
 }
 
 /// Writes one control line: `head key=value..`.

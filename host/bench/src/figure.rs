@@ -122,13 +122,16 @@ impl Bars {
         groups.filter_map(bar).collect()
     }
 
-    /// The powers of ten below the smallest and above the largest value, with room for the legend.
+    /// The ends of the scale: below the smallest value, above the largest with room for the legend, and so
+    /// far apart that the marks between them do not crowd.
     fn decades(&self) -> (f64, f64) {
         let positive =
             || self.groups.iter().flat_map(|(_, values)| values).flatten().filter(|value| **value > 0.0);
         let smallest = positive().copied().reduce(f64::min).unwrap_or(1.0);
         let largest = positive().copied().reduce(f64::max).unwrap_or(1.0);
-        (10f64.powf(smallest.log10().floor() - 0.3), 10f64.powf(largest.log10().ceil() + 0.7))
+        let top = largest.log10().ceil() + 0.7;
+        let bottom = (smallest.log10().floor() - 0.3).min(top - 3.0);
+        (10f64.powf(bottom), 10f64.powf(top))
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Guest {
     pub initramfs: Option<PathBuf>,
     /// Its command line.
     pub arguments: String,
+    /// Processors of its machine.
+    pub cores: u32,
 }
 
 /// On what to start it; all but this is the machine that `nom run` makes.
@@ -98,6 +100,7 @@ fn config(guest: &Guest, setting: &Setting) -> Result<MachineConfig> {
     }
     Ok(MachineConfig {
         accelerator: setting.accelerator,
+        cores: guest.cores,
         memory: Memory::from_bytes(setting.memory_bytes).map_err(|problem| anyhow!("{problem}"))?,
         command_line: guest.arguments.clone(),
         extra_arguments,
@@ -156,7 +159,8 @@ pub(crate) mod tests {
 
     #[test]
     fn setting_reaches_the_machine() {
-        let guest = Guest { kernel: "k".into(), initramfs: Some("/i".into()), arguments: "quiet".into() };
+        let guest =
+            Guest { kernel: "k".into(), initramfs: Some("/i".into()), arguments: "quiet".into(), cores: 2 };
         let setting = Setting {
             accelerator: Accelerator::Tcg,
             counts_instructions: true,
@@ -166,6 +170,9 @@ pub(crate) mod tests {
         let config = config(&guest, &setting).unwrap();
         assert!(config.image.is_absolute() && config.image.ends_with("k"));
         assert_eq!(config.extra_arguments, ["-initrd", "/i", "-icount", "shift=0"]);
-        assert_eq!((config.command_line.as_str(), config.memory.bytes()), ("quiet", 2 << 20));
+        assert_eq!(
+            (config.command_line.as_str(), config.cores, config.memory.bytes()),
+            ("quiet", 2, 2 << 20)
+        );
     }
 }

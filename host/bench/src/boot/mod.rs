@@ -9,23 +9,22 @@ mod system;
 
 use crate::environment::Environment;
 use crate::linux::Linux;
+use crate::record::Record;
 use crate::report::Report;
 use anyhow::{Context, Result, ensure};
+use nom_build::Project;
+use nom_vmm::Accelerator;
 use runs::{Pace, Runs};
 use std::path::PathBuf;
 use system::System;
 
-/// What to measure, with what, and where the results go.
+/// What to measure, and where the results go.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The checkout that nom is built from; what is fetched or made once lies in its `.nom/bench`.
+    pub project: Project,
     /// Directory for `results.json`, `results.csv`, the figures and `report.html`; created.
     pub out: PathBuf,
-    /// Directory for what is fetched or made once (the Debian kernel), for example `.nom/bench`; created.
-    pub cache: PathBuf,
-    /// nom's bootable file with the application `hello`.
-    pub hello: PathBuf,
-    /// nom's bootable file with the guest test `measure`, which prints `figure name=.. cycles=..` lines.
-    pub measure: PathBuf,
     /// How often each timed run is repeated.
     pub repetitions: u32,
 }
@@ -46,55 +45,75 @@ pub struct Outcome {
 /// # Errors
 /// If nom does not boot, or QEMU or a directory is missing. What only Linux lacks is a note.
 pub fn run(options: &Options) -> Result<Outcome> {
-    std::fs::create_dir_all(&options.cache)
-        .with_context(|| format!("cannot create directory {}", options.cache.display()))?;
-    let choice = nom_vmm::accelerator::choose(&options.cache);
+    let cache = options.project.root().join(".nom/bench");
+    std::fs::create_dir_all(&cache)
+        .with_context(|| format!("cannot create directory {}", cache.display()))?;
+    let choice = nom_vmm::accelerator::choose(&cache);
     let environment = Environment::capture(&choice.to_string())?;
-    let probes = tempfile::tempdir_in(&options.cache)?;
-    let mut notes = Vec::new();
-    let mut systems = vec![System::nom(options, probes.path())?];
-    match Linux::prepare(&options.cache) {
+    let images = tempfile::tempdir_in(&cache)?;
+    let mut notes = Notes::default();
+    let mut systems = vec![System::nom(&options.project, images.path())?];
+    match Linux::prepare(&cache) {
         Ok(linux) => {
-            notes.push(format!("Linux is Debian's {}, with an init that ends at once.", linux.package));
-            systems.extend(System::linux(&linux, probes.path())?);
+            notes.add(format!("Linux is Debian's {}, with an init that ends at once.", linux.package));
+            systems.extend(System::linux(&linux, images.path())?);
         }
-        Err(error) => notes.push(format!("Linux was not measured: {error:#}.")),
+        Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
-    let mut runs = Runs::new(choice.accelerator);
-    for (what, measure) in plan(options.repetitions) {
-        for system in &systems {
-            if let Err(error) = measure(&mut runs, system) {
-                notes.push(format!("{} of {} not measured: {error:#}.", what, system.name));
+    let records = summary::complete(measure(choice.accelerator, &systems, options.repetitions, &mut notes));
+    let report = Report {
+        title: "nom bench boot".into(),
+        environment,
+        targets: summary::TARGETS.to_vec(),
+        figures: summary::figures(&records),
+        records,
+        notes: notes.0,
+    };
+    let path = report.write(&options.out)?;
+    ensure!(summary::nom_booted(&report.records), "nom did not boot, see {}", path.display());
+    let verdicts = report.targets.iter().map(|target| target.sentence(&report.records)).collect();
+    Ok(Outcome { report: path, verdicts, notes: report.notes })
+}
+
+/// Takes every measurement of every system; what fails becomes a note. Each measurement is taken of all
+/// systems before the next, so that what else the host does falls on all of them.
+fn measure(accelerator: Accelerator, systems: &[System], repetitions: u32, notes: &mut Notes) -> Vec<Record> {
+    let mut runs = Runs::new(accelerator);
+    for (what, measurement) in plan(repetitions) {
+        for system in systems {
+            if let Err(error) = measurement(&mut runs, system) {
+                notes.add(format!("{what} of {} not measured: {error:#}.", system.name));
             }
         }
     }
-    notes.dedup();
-    let records = summary::complete(runs.records());
-    let targets = summary::TARGETS.to_vec();
-    let verdicts = targets.iter().map(|target| target.sentence(&records)).collect();
-    let figures = summary::figures(&records);
-    let booted =
-        records.iter().any(|record| record.system == system::NOM && record.metric.ends_with("_to_exit"));
-    let title = "nom bench boot".into();
-    let report = Report { title, environment, records, targets, figures, notes: notes.clone() };
-    let report = report.write(&options.out)?;
-    ensure!(booted, "nom did not boot, see {}:\n{}", report.display(), notes.join("\n"));
-    Ok(Outcome { report, verdicts, notes })
+    runs.records()
+}
+
+/// Sentences, each once.
+#[derive(Debug, Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    fn add(&mut self, note: String) {
+        if !self.0.contains(&note) {
+            self.0.push(note);
+        }
+    }
 }
 
 type Measurement = fn(&mut Runs, &System) -> Result<()>;
 
-/// Every measurement of a system in order. Each is taken of all systems before the next, so that what else
-/// the host does falls on all of them.
+/// Every measurement of a system, in order.
 fn plan(repetitions: u32) -> Vec<(&'static str, Measurement)> {
     let timed: [(&str, Measurement); 2] = [
-        ("boot time", |runs, system| runs.boot(system, Pace::Timed)),
+        ("time to boot", |runs, system| runs.boot(system, Pace::Timed)),
         ("costs", |runs, system| runs.costs(system, Pace::Timed)),
     ];
-    let counted: [(&str, Measurement); 3] = [
-        ("boot instructions", |runs, system| runs.boot(system, Pace::Counted)),
+    // Twice, so that the report shows how well they repeat.
+    let counted: [(&str, Measurement); 2] = [
+        ("instructions to boot", |runs, system| runs.boot(system, Pace::Counted)),
         ("instructions of costs", |runs, system| runs.costs(system, Pace::Counted)),
-        ("sizes", Runs::sizes),
     ];
-    [timed.repeat(repetitions as usize), counted.to_vec()].concat()
+    let once: [(&str, Measurement); 1] = [("sizes", Runs::sizes)];
+    [timed.repeat(repetitions as usize), counted.repeat(2), once.to_vec()].concat()
 }

@@ -106,19 +106,27 @@ impl Runs {
         Ok(())
     }
 
-    /// Runs the application that measures costs once.
+    /// Runs the application that measures costs once, on one processor; with time on two as well, for what
+    /// only several can do. Instructions of several together mean nothing.
     pub fn costs(&mut self, system: &System, pace: Pace) -> Result<()> {
-        let run = self.run(&system.measure, pace, "costs")?;
+        let [one, two] = &system.costs;
+        let run = self.run(one, pace, "costs")?;
         let figures = run.figures();
         ensure!(!figures.is_empty(), "the guest printed no `figure name=.. cycles=..`");
+        self.push_costs(system, pace, figures);
+        if pace == Pace::Timed {
+            let frequency = run.number("boot", "tsc_hz").or_else(|_| run.number("clock", "tsc_hz"))?;
+            self.push(system, MEASURE, pace, "tsc_frequency", Unit::Hertz, frequency as f64);
+            let messages = self.run(two, pace, "messages")?.figures().into_iter();
+            self.push_costs(system, pace, messages.filter(|(name, _)| name.starts_with("ipc_")));
+        }
+        Ok(())
+    }
+
+    fn push_costs(&mut self, system: &System, pace: Pace, figures: impl IntoIterator<Item = (String, u64)>) {
         for (name, cycles) in figures {
             self.push(system, MEASURE, pace, &name, pace.unit(), cycles as f64);
         }
-        let frequency = run.number("boot", "tsc_hz").or_else(|_| run.number("clock", "tsc_hz"));
-        if let (Pace::Timed, Ok(hz)) = (pace, frequency) {
-            self.push(system, MEASURE, pace, "tsc_frequency", Unit::Hertz, hz as f64);
-        }
-        Ok(())
     }
 
     /// Notes the size of the files of `system`, and searches for the smallest memory in which it boots, and

@@ -45,6 +45,11 @@ pub fn complete(mut measured: Vec<Record>) -> Vec<Record> {
     measured
 }
 
+/// Whether nom got as far as its application's end at least once.
+pub fn nom_booted(records: &[Record]) -> bool {
+    records.iter().any(|record| record.system == system::NOM && record.metric.ends_with("_to_exit"))
+}
+
 /// Cycles of booting as seconds, all by one frequency, so that the ratio of two times is that of their
 /// cycles: nom's if it said one, else Linux's.
 fn times(records: &[Record]) -> Vec<Record> {
