@@ -36,6 +36,8 @@ pub enum Command {
     Stop(Stop),
     /// Write the bootable image of an application.
     Build(Build),
+    /// Measure, and write records, figures and a report.
+    Bench(Bench),
     /// Run tests: all, or one suite.
     Test(Delegated),
     /// Check the source code against the project's rules.
@@ -195,6 +197,25 @@ pub struct Build {
     /// Print the size of each part as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `nom bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "Benches:
+  boot    from the kernel's first instruction to the application's, beside Linux
+
+Examples:
+  nom bench boot
+  nom bench boot --out results/boot --repetitions 30")]
+pub struct Bench {
+    /// Which bench.
+    pub name: String,
+    /// Directory for results.json, results.csv, figures and report.html; by default `bench-NAME`.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How often each timed run is repeated.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(1..=1000))]
+    pub repetitions: u32,
 }
 
 /// A command of the development tool, which has its own help.

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod debugger;
+mod doctor;
 mod machines;
 mod produce;
 mod run;
@@ -31,9 +32,10 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Logs(options) => machines::logs(options),
         Command::Stop(options) => machines::stop(options),
         Command::Build(options) => produce::build(options),
+        Command::Bench(options) => produce::bench(options),
         Command::Test(options) => xtask("test", &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),
-        Command::Doctor(options) => doctor(options),
+        Command::Doctor(options) => doctor::doctor(options),
         Command::Completions(options) => {
             clap_complete::generate(options.shell, &mut Arguments::command(), "nom", &mut std::io::stdout());
             Ok(0)
@@ -52,9 +54,4 @@ fn xtask(command: &str, arguments: &[String]) -> Result<u8> {
         .status()
         .context("cannot run cargo")?;
     Ok(status.code().map_or(nom_vmm::STATUS_FAILED, |code| code as u8))
-}
-
-fn doctor(options: &arguments::Doctor) -> Result<u8> {
-    let _ = options;
-    anyhow::bail!("not written yet")
 }

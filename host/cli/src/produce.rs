@@ -1,7 +1,8 @@
-//! `nom build`.
+//! `nom build` and `nom bench`.
 
-use crate::arguments::Build;
-use anyhow::{Context, Result};
+use crate::arguments::{Bench, Build};
+use anyhow::{Context, Result, bail};
+use nom_bench::boot;
 use nom_build::Project;
 use nom_image::Symbols;
 use std::path::PathBuf;
@@ -27,5 +28,29 @@ pub fn build(options: &Build) -> Result<u8> {
     } else {
         println!("{}: {} bytes", output.display(), built.image.elf.len());
     }
+    Ok(0)
+}
+
+/// `nom bench`.
+///
+/// # Errors
+/// If there is no such bench, or it fails.
+pub fn bench(options: &Bench) -> Result<u8> {
+    if options.name != "boot" {
+        bail!("no bench `{}`: there is boot", options.name);
+    }
+    let project = Project::find()?;
+    let outcome = boot::run(&boot::Options {
+        out: options.out.clone().unwrap_or_else(|| PathBuf::from("bench-boot")),
+        project,
+        repetitions: options.repetitions,
+    })?;
+    for note in &outcome.notes {
+        eprintln!("note: {note}");
+    }
+    for verdict in &outcome.verdicts {
+        println!("{verdict}");
+    }
+    println!("{}", outcome.report.display());
     Ok(0)
 }
