@@ -6,8 +6,8 @@
 
 use crate::layout::{APPLICATIONS_MAX, CORES_MAX, DEVICES_MAX};
 use crate::seqlock::Sequence;
-use zerocopy::FromZeros;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use zerocopy::FromZeros;
 
 /// First word of the board.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nomboard");

@@ -26,7 +26,8 @@ macro_rules! for_each_syscall {
             3 MemoryRelease memory_release(frame, page_size, count)
             /// Maps `count` pages of `page_size` of granted memory, from `frame` on, at `address`.
             /// `protection`: bit 0 read, bit 1 write, bit 2 execute. Errors: InvalidArgument, Misaligned,
-            /// Overflow, OutsideUserSpace, NotGranted, AlreadyMapped, WriteExecute, OutOfMemory, OverMemoryCap.
+            /// Overflow, OutsideUserSpace, NotGranted, AlreadyMapped, WriteExecute, OutOfMemory,
+            /// OverMemoryCap.
             4 MemoryMap memory_map(address, frame, page_size, count, protection)
             /// Changes the protection of every page in `[address, address + length)`; all must be mapped and
             /// wholly inside. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped,
@@ -36,27 +37,28 @@ macro_rules! for_each_syscall {
             /// grants stay. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped.
             6 MemoryUnmap memory_unmap(address, length)
             /// Registers this core's upcall handler: entered at `entry` with `rdi` pointing to an
-            /// `UpcallFrame` just below `stack_top`. `entry` 0 removes it. Registering ends the state in which
-            /// a new core starts, where upcalls wait. Errors: OutsideUserSpace, Misaligned.
+            /// `UpcallFrame` just below `stack_top`. `entry` 0 removes it. Registering ends the state in
+            /// which a new core starts, where upcalls wait. Errors: OutsideUserSpace, Misaligned.
             7 UpcallRegister upcall_register(entry, stack_top)
             /// Ends an upcall: resumes the computation in the `UpcallFrame` at `frame`. Only from a handler.
             /// Errors: WrongContext, BadPointer, OutsideUserSpace.
             8 UpcallReturn upcall_return(frame)
-            /// Acquires one more core, `hint` if the board shows it free, else the least loaded, and starts it
-            /// at `entry` with `rsp` = `stack_top`, `rdi` = `argument`, `rsi` = the core's number, upcalls
+            /// Acquires one more core, `hint` if the board shows it free, else the least loaded, and starts
+            /// it at `entry` with `rsp` = `stack_top`, `rdi` = `argument`, `rsi` = the core's number, upcalls
             /// waiting. Returns the core's number. Errors: NoCore, OutsideUserSpace, OutOfMemory.
             9 CoreAcquire core_acquire(entry, stack_top, argument, hint)
             /// Gives this core up; never returns if it succeeds. Errors: LastCore.
             10 CoreRelease core_release()
             /// Sleeps until an event is pending on this core or the board's clock reaches `deadline_ns`
-            /// (all ones: never), takes the pending events and writes them as `Events` at `events`. Returns the
-            /// pending bits, 0 at the deadline. Errors: BadPointer.
+            /// (all ones: never), takes the pending events and writes them as `Events` at `events`. Returns
+            /// the pending bits, 0 at the deadline. Errors: BadPointer.
             11 CoreWait core_wait(deadline_ns, events)
             /// Lets the other applications that share this core go first.
             12 CoreYield core_yield()
             /// Acquires the device with this `index` on the board. Errors: NoDevice, NotPermitted.
             13 DeviceAcquire device_acquire(device)
-            /// Releases a device: interrupts off, registers unmapped, DMA off. Errors: NoDevice, NotPermitted.
+            /// Releases a device: interrupts off, registers unmapped, DMA off. Errors: NoDevice,
+            /// NotPermitted.
             14 DeviceRelease device_release(device)
             /// Maps `length` bytes from `offset` of base address register `bar` at `address`, uncached. Pages
             /// that hold the MSI-X table are refused. Errors: NoDevice, NotPermitted, NoSuchRegion,
@@ -66,20 +68,22 @@ macro_rules! for_each_syscall {
             /// Errors: NoDevice, NotPermitted, Misaligned, InvalidArgument.
             16 DeviceConfigRead device_config_read(device, offset)
             /// Binds MSI-X vector `vector` of an owned device to this core, as bit `bit` (0 to 63) of
-            /// `Events::interrupts`, unmasked. Errors: NoDevice, NotPermitted, NoSuchInterrupt, InvalidArgument.
+            /// `Events::interrupts`, unmasked. Errors: NoDevice, NotPermitted, NoSuchInterrupt,
+            /// InvalidArgument.
             17 InterruptBind interrupt_bind(device, vector, bit)
             /// Masks (`masked` 1) or unmasks (0) a bound MSI-X vector. Errors: NoDevice, NotPermitted,
             /// NoSuchInterrupt, InvalidArgument.
             18 InterruptMask interrupt_mask(device, vector, masked)
             /// Notifies the application at the other end of a channel. Errors: NoChannel.
             19 ChannelNotify channel_notify(channel)
-            /// Starts an application of the bundle that is not running. Only for an application whose manifest
-            /// says `manages` it. Errors: NoApplication, NotPermitted, WrongState, OutOfMemory.
+            /// Starts an application of the bundle that is not running. Only for an application whose
+            /// manifest says `manages` it. Errors: NoApplication, NotPermitted, WrongState, OutOfMemory.
             20 ApplicationStart application_start(application)
             /// Ends a running application as if it had faulted. Only for an application whose manifest says
             /// `manages` it. Errors: NoApplication, NotPermitted, WrongState.
             21 ApplicationKill application_kill(application)
-            /// Sets the FS base of this core to `address`, for thread-local storage. Errors: OutsideUserSpace.
+            /// Sets the FS base of this core to `address`, for thread-local storage. Errors:
+            /// OutsideUserSpace.
             22 ThreadPointer thread_pointer(address)
         }
     };

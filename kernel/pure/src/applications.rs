@@ -263,8 +263,8 @@ impl<M: Machine> Kernel<'_, M> {
         (0..self.cores.len()).filter(|core| candidates & 1 << core != 0).min_by_key(load)
     }
 
-    /// Makes an application hold a core and begin there. `rsi` becomes the core's number. Errors: OutOfMemory,
-    /// OverMemoryCap.
+    /// Makes an application hold a core and begin there. `rsi` becomes the core's number. Errors:
+    /// OutOfMemory, OverMemoryCap.
     pub(crate) fn begin_context(
         &mut self,
         core: usize,
@@ -359,8 +359,8 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// Copies to the page at `to`, which holds bytes from `offset` on, the part of `bytes` (which start at `start`)
-/// that lies in it.
+/// Copies to the page at `to`, which holds bytes from `offset` on, the part of `bytes` (which start at
+/// `start`) that lies in it.
 fn copy_overlap(machine: &mut impl Machine, to: u64, offset: u64, start: u64, bytes: &[u8]) {
     let from = offset.max(start);
     let until = (offset + FRAME_BYTES).min(start + bytes.len() as u64);

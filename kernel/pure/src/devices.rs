@@ -190,7 +190,8 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn release_devices(&mut self, application: usize) {
         for index in 0..DEVICES_MAX {
             if self.devices.owner(index) == Some(application) {
-                // It is owned, so this can only fail if the device has just left: then there is nothing to do.
+                // It is owned, so this can only fail if the device has just left: then there is nothing to
+                // do.
                 let _ = self.device_release(application, index as u64);
             }
         }
@@ -320,8 +321,8 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(0)
     }
 
-    /// A device's or the platform's interrupt arrived on `core`. A vector that is bound to nothing is one that
-    /// was on its way when it was unbound.
+    /// A device's or the platform's interrupt arrived on `core`. A vector that is bound to nothing is one
+    /// that was on its way when it was unbound.
     pub fn interrupt(&mut self, core: usize, vector: u8) {
         if vector == PLATFORM_VECTOR {
             return self.poll_platform();

@@ -79,7 +79,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The addresses to be mapped. Errors: those of [`Bounds::pages`], and Misaligned and Overflow for frames.
+    /// The addresses to be mapped. Errors: those of [`Bounds::pages`], and Misaligned and Overflow for
+    /// frames.
     fn range(&self, bounds: Bounds) -> Result<Range<u64>> {
         let range = bounds.pages(self.address, self.size, self.count)?;
         if !self.frame.is_multiple_of(self.size.frames()) {
@@ -160,9 +161,9 @@ impl Space {
     }
 
     /// Maps pages for user code and returns the number of page tables that it took. That the frames may be
-    /// mapped is the caller's to check ([`Frames::reference`]). Errors: InvalidArgument (no pages), Misaligned
-    /// (address or frame), Overflow, OutsideUserSpace, AlreadyMapped, OverMemoryCap (more tables than the
-    /// budget allows), OutOfMemory.
+    /// mapped is the caller's to check ([`Frames::reference`]). Errors: InvalidArgument (no pages),
+    /// Misaligned (address or frame), Overflow, OutsideUserSpace, AlreadyMapped, OverMemoryCap (more tables
+    /// than the budget allows), OutOfMemory.
     pub fn map(
         self,
         memory: &mut impl PhysicalMemory,

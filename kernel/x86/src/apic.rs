@@ -1,4 +1,5 @@
-//! The local APIC: who a core is, interrupts between cores, and the one-shot timer (Intel SDM vol. 3A, ch. 11).
+//! The local APIC: who a core is, interrupts between cores, and the one-shot timer (Intel SDM vol. 3A, ch.
+//! 11).
 //!
 //! x2APIC where the processor has it, else the memory-mapped xAPIC, whose identifiers have eight bits.
 

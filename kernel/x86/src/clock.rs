@@ -116,8 +116,8 @@ fn hpet_rate(memory: &mut Physical, base: u64) -> Option<Rate> {
     Rate::from_hpet(end.0 - start.0, end.1.wrapping_sub(start.1), period_fs)
 }
 
-/// Channel 0 of the 8254, counting down from 65,536 again and again (Intel 8254 data sheet, mode 2): the only one
-/// whose gate is open on every machine. Its interrupt is masked.
+/// Channel 0 of the 8254, counting down from 65,536 again and again (Intel 8254 data sheet, mode 2): the only
+/// one whose gate is open on every machine. Its interrupt is masked.
 fn pit_rate() -> Option<Rate> {
     // SAFETY: the timer's own ports.
     unsafe {

@@ -44,7 +44,8 @@ pub enum End {
     Panic = 0x11,
 }
 
-/// Ends the machine. Without a debug-exit device: a triple fault, which resets or, with `-no-reboot`, ends it.
+/// Ends the machine. Without a debug-exit device: a triple fault, which resets or, with `-no-reboot`, ends
+/// it.
 pub fn end(how: End, status: u8) -> ! {
     control(format_args!("halt status={status}"));
     // SAFETY: the debug-exit device ends the machine; where there is none the write goes nowhere.

@@ -1,4 +1,5 @@
-//! Every way into the kernel and out again, in Rust: `trap.S` has saved the registers, the pure kernel decides.
+//! Every way into the kernel and out again, in Rust: `trap.S` has saved the registers, the pure kernel
+//! decides.
 
 use crate::area::{self, CoreArea};
 use crate::control::{End, end};
@@ -103,7 +104,8 @@ fn interrupt(kernel: &mut Kernel<'static, Platform>, vector: u8) {
     }
 }
 
-/// Leaves the kernel: into an application (the return value is for `resume`), through as many halts as it takes.
+/// Leaves the kernel: into an application (the return value is for `resume`), through as many halts as it
+/// takes.
 fn leave(mut inside: Inside, answered: bool) -> u64 {
     let mut answered = answered;
     loop {
@@ -168,7 +170,7 @@ extern "C" fn kernel_trap(vector: u64, code: u64, rip: u64, frame: u64) {
 /// A core's first way into an application, from the boot code.
 pub fn begin() -> ! {
     let flag = leave(Inside::enter(), false);
-    // SAFETY: 1. The core's area is installed and holds a context's registers. 2. GS holds the kernel's base, as
-    // after an entry. 3. The boot stack is not needed any more.
+    // SAFETY: 1. The core's area is installed and holds a context's registers. 2. GS holds the kernel's base,
+    // as after an entry. 3. The boot stack is not needed any more.
     unsafe { enter_application(flag) }
 }

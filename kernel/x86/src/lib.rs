@@ -1,8 +1,9 @@
 //! The machine under nom's kernel: x86-64, booted by PVH.
 //!
 //! The only ring-0 crate with `unsafe` or assembly (allowed here, and argued page by page in
-//! `docs/safety/kernel-x86.md`). It gives `nom-kernel-pure` its [`Machine`](nom_kernel_pure::machine::Machine)
-//! and turns system calls, faults and interrupts into calls of it; it decides nothing itself.
+//! `docs/safety/kernel-x86.md`). It gives `nom-kernel-pure` its
+//! [`Machine`](nom_kernel_pure::machine::Machine) and turns system calls, faults and interrupts into calls of
+//! it; it decides nothing itself.
 #![no_std]
 
 mod apic;

@@ -1,8 +1,8 @@
 //! The kernel's one lock.
 //!
-//! The kernel is off the data path, so one lock is enough, and it leaves nothing to reason about but itself. It
-//! hands itself on in order of arrival. A core that waits goes on answering TLB shootdowns, because the core
-//! that asks for one holds the lock.
+//! The kernel is off the data path, so one lock is enough, and it leaves nothing to reason about but itself.
+//! It hands itself on in order of arrival. A core that waits goes on answering TLB shootdowns, because the
+//! core that asks for one holds the lock.
 
 use crate::shootdown;
 use core::cell::UnsafeCell;

@@ -1,4 +1,5 @@
-//! Segments, the task state and the interrupt descriptor table of each core (Intel SDM vol. 3A, 3.5, 6.14, 7.7).
+//! Segments, the task state and the interrupt descriptor table of each core (Intel SDM vol. 3A, 3.5, 6.14,
+//! 7.7).
 
 use crate::cpu::{self, msr};
 use core::arch::asm;

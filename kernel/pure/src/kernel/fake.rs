@@ -145,7 +145,8 @@ impl Program {
     }
 }
 
-/// A bundle with one code page and one data page for each program, and a channel between each pair in `channels`.
+/// A bundle with one code page and one data page for each program, and a channel between each pair in
+/// `channels`.
 fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
     let tables = size_of::<Bundle>() + programs.len() * (128 + 2 * 32) + channels.len() * 16;
     let contents = tables.next_multiple_of(4096) as u32;

@@ -2,8 +2,8 @@
  *
  * PVH (Xen "x86/HVM direct boot ABI"): 32-bit protected mode, flat segments, paging off, interrupts off,
  * EBX = physical address of the start info. We build just enough paging to run in the top 2 GiB: the first
- * GiB of physical memory identity-mapped, at DIRECT_MAP and at KERNEL_IMAGE, with 2 MiB pages, writable. `paging.rs`
- * replaces all of it; the processors started later pass through the identity half of it once.
+ * GiB of physical memory identity-mapped, at DIRECT_MAP and at KERNEL_IMAGE, with 2 MiB pages, writable.
+ * `mapping.rs` replaces all of it; the processors started later pass through the identity half of it once.
  *
  * The first instruction reads the time-stamp counter: boot time counts from here.
  */

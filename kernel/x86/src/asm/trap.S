@@ -80,8 +80,7 @@ trap_stubs:
     .set vector, 0
     .rept 256
     .balign 16
-    .if (vector == 8) || (vector == 10) || (vector == 11) || (vector == 12) || (vector == 13) || (vector == 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
-    .else
+    .if vector > 30 || ((0x60227d00 >> vector) & 1) == 0     /* bits: vectors that push an error code */
     pushq $0
     .endif
     pushq $vector
