@@ -23,19 +23,24 @@ impl FakeMemory {
     fn frame(&mut self, frame: u64) -> &mut [u8; FRAME_BYTES as usize] {
         self.frames.entry(frame).or_insert_with(|| Box::new([Self::RUBBISH; FRAME_BYTES as usize]))
     }
+}
 
-    fn byte(&self, address: u64) -> u8 {
-        let frame = self.frames.get(&(address / FRAME_BYTES));
-        frame.map_or(Self::RUBBISH, |frame| frame[(address % FRAME_BYTES) as usize])
-    }
+/// The parts of `length` bytes at `address`, split at frames: (frame, offset in it, bytes).
+fn pieces(address: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+    let (mut next, end) = (address, address + length as u64);
+    std::iter::from_fn(move || {
+        let (frame, offset) = (next / FRAME_BYTES, next % FRAME_BYTES);
+        let piece = (end - next).min(FRAME_BYTES - offset);
+        next += piece;
+        (piece > 0).then_some((frame, offset as usize, piece as usize))
+    })
 }
 
 impl PhysicalMemory for FakeMemory {
     fn read(&self, address: u64) -> u64 {
         assert!(address.is_multiple_of(8), "misaligned read at {address:#x}");
-        let offset = (address % FRAME_BYTES) as usize;
-        let frame = self.frames.get(&(address / FRAME_BYTES));
-        let bytes = frame.map_or([Self::RUBBISH; 8], |f| f[offset..offset + 8].try_into().expect("8 bytes"));
+        let mut bytes = [0; 8];
+        self.read_bytes(address, &mut bytes);
         u64::from_le_bytes(bytes)
     }
 
@@ -44,15 +49,22 @@ impl PhysicalMemory for FakeMemory {
         self.write_bytes(address, &value.to_le_bytes());
     }
 
-    fn read_bytes(&self, address: u64, bytes: &mut [u8]) {
-        for (address, byte) in (address..).zip(bytes) {
-            *byte = self.byte(address);
+    fn read_bytes(&self, address: u64, mut bytes: &mut [u8]) {
+        for (frame, offset, length) in pieces(address, bytes.len()) {
+            let (piece, rest) = bytes.split_at_mut(length);
+            match self.frames.get(&frame) {
+                Some(frame) => piece.copy_from_slice(&frame[offset..offset + length]),
+                None => piece.fill(Self::RUBBISH),
+            }
+            bytes = rest;
         }
     }
 
-    fn write_bytes(&mut self, address: u64, bytes: &[u8]) {
-        for (address, byte) in (address..).zip(bytes) {
-            self.frame(address / FRAME_BYTES)[(address % FRAME_BYTES) as usize] = *byte;
+    fn write_bytes(&mut self, address: u64, mut bytes: &[u8]) {
+        for (frame, offset, length) in pieces(address, bytes.len()) {
+            let (piece, rest) = bytes.split_at(length);
+            self.frame(frame)[offset..offset + length].copy_from_slice(piece);
+            bytes = rest;
         }
     }
 
@@ -93,7 +105,12 @@ impl Metadata {
     }
 }
 
-/// Settings of a property test: `cases` of them, a few when Miri interprets, and no files written.
+/// How much to try: all of it, or little enough for Miri, which interprets a thousand times slower.
+pub fn effort<T>(full: T, interpreted: T) -> T {
+    if cfg!(miri) { interpreted } else { full }
+}
+
+/// Settings of a property test: `cases` of them, and no files written.
 pub fn cases(cases: u32) -> Config {
-    Config { cases: if cfg!(miri) { 3 } else { cases }, failure_persistence: None, ..Config::default() }
+    Config { cases: effort(cases, 3), failure_persistence: None, ..Config::default() }
 }

@@ -204,8 +204,9 @@ fn headers_are_checked() {
             ("symbols", |p| p.header.symbols.offset = u32::MAX),
         ],
     );
+    let valid = Parts::valid().bytes();
     for length in 0..size_of::<Bundle>() {
-        let error = BundleView::parse(&Parts::valid().bytes()[..length]).unwrap_err();
+        let error = BundleView::parse(&valid[..length]).unwrap_err();
         assert_eq!((error.part, error.field), (Part::Header, "bytes"));
     }
 }

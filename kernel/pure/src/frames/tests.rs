@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{Metadata, cases};
+use crate::testing::{Metadata, cases, effort};
 use PageSize::{Huge, Large, Small};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -445,7 +445,7 @@ fn compare(frames: &Frames<'_>, model: &Model) {
 
 /// Memory with a hole, ragged ends and, but for Miri's sake, room for a unit of 1 GiB.
 fn memory() -> Vec<Range<u64>> {
-    let end = if cfg!(miri) { 4000 } else { 2 * Huge.frames() + 1000 };
+    let end = effort(2 * Huge.frames() + 1000, 4000);
     vec![3..600, 1024..2048, 2900..end]
 }
 
@@ -453,7 +453,7 @@ proptest! {
     #![proptest_config(cases(100))]
 
     #[test]
-    fn any_life_agrees_with_the_model(steps in prop::collection::vec(step(5000), 1..80)) {
+    fn any_life_agrees_with_the_model(steps in prop::collection::vec(step(5000), 1..effort(80, 8))) {
         let mut model = Model { memory: memory(), ..Model::default() };
         let mut metadata = Metadata::new(model.memory[2].end);
         let mut frames = metadata.frames();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::paging::{ROOT_LEVEL, entry_bytes, leaf_level};
-use crate::testing::{FakeMemory, Metadata, cases};
+use crate::testing::{FakeMemory, Metadata, cases, effort};
 use PageSize::{Huge, Large, Small};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -384,7 +384,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn any_life_agrees_with_the_model(steps in prop::collection::vec(step(), 1..60)) {
+    fn any_life_agrees_with_the_model(steps in prop::collection::vec(step(), 1..effort(60, 8))) {
         let mut model = Model::default();
         with_frames(4096, |machine| {
             for step in steps {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::cases;
+use crate::testing::{cases, effort};
 use proptest::prelude::*;
 
 const SLICE: u64 = 1_000_000;
@@ -162,6 +162,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Weights up to `most`, the extremes among them.
+fn weight(most: u32) -> impl Strategy<Value = u32> {
+    prop_oneof![1..=most, Just(1), Just(most)]
+}
+
 fn take(step: Step, queue: &mut Queue) {
     match step {
         Step::Insert(id, weight) if !queue.contains(id) => queue.insert(id, weight),
@@ -178,7 +183,7 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn any_sequence_of_operations_keeps_the_queue_in_order(steps in prop::collection::vec(step(), 1..200)) {
+    fn any_sequence_of_operations_keeps_the_queue_in_order(steps in prop::collection::vec(step(), 1..effort(200, 40))) {
         let mut queue = Queue::new();
         for step in steps {
             take(step, &mut queue);
@@ -190,7 +195,7 @@ proptest! {
     #[test]
     fn two_that_stay_ready_never_drift_apart(
         weights in prop::collection::vec(1..=WEIGHT_MAX, 3..8),
-        turns in prop::collection::vec((1..=SLICE, any::<u8>()), 1..300),
+        turns in prop::collection::vec((1..=SLICE, any::<u8>()), 1..effort(300, 40)),
     ) {
         let mut queue = ready(&weights);
         let mut used = [0_u64; 2];
@@ -215,7 +220,7 @@ proptest! {
 
     #[test]
     fn nobody_starves(
-        weights in prop::collection::vec(prop_oneof![1..=WEIGHT_MAX, Just(1), Just(WEIGHT_MAX)], 2..12),
+        weights in prop::collection::vec(weight(effort(WEIGHT_MAX, 50)), 2..12),
     ) {
         let mut queue = ready(&weights);
         // In a round that is long enough for the least share to be a slice, everybody has a turn.
@@ -228,9 +233,9 @@ proptest! {
     }
 
     #[test]
-    fn any_shares_follow_any_weights(weights in prop::collection::vec(1..=100_u32, 2..6)) {
+    fn any_shares_follow_any_weights(weights in prop::collection::vec(1..=effort(100_u32, 10), 2..6)) {
         let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
-        let total = 200 * sum * SLICE;
+        let total = effort(200, 100) * sum * SLICE;
         let used = run(&mut ready(&weights), total);
         for (id, weight) in weights.iter().enumerate() {
             let exact = total / sum * u64::from(*weight);
