@@ -1,6 +1,7 @@
 //! nom's kernel: it boots, enumerates, runs applications, and then keeps out of the way.
 //!
-//! `unsafe` stands here for one attribute: `docs/safety/kernel.md`. Boot is the list below. Decisions are in `nom-kernel-pure`, the machine is in `nom-kernel-x86`.
+//! `unsafe` stands here for one attribute: `docs/safety/kernel.md`. Boot is the list below. Decisions are in
+//! `nom-kernel-pure`, the machine is in `nom-kernel-x86`.
 #![no_std]
 #![no_main]
 

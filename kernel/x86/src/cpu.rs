@@ -38,10 +38,9 @@ pub fn rdmsr(register: u32) -> u64 {
 /// # Safety
 /// The value must keep memory safety: base addresses and entry points must be the kernel's own.
 pub unsafe fn wrmsr(register: u32, value: u64) {
+    let (low, high) = (value as u32, (value >> 32) as u32);
     // SAFETY: by this function's contract.
-    unsafe {
-        asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack))
-    };
+    unsafe { asm!("wrmsr", in("ecx") register, in("eax") low, in("edx") high, options(nostack)) };
 }
 
 pub fn rdtsc() -> u64 {
@@ -109,7 +108,8 @@ pub fn cr4_set(bits: u64) {
     // SAFETY: only bits of `cr4`, each after its CPUID check: they restrict what the processor allows or
     // enable state that `vector_state` manages.
     unsafe {
-        asm!("mov {t}, cr4", "or {t}, {b}", "mov cr4, {t}", t = out(reg) _, b = in(reg) bits, options(nostack))
+        asm!("mov {t}, cr4", "or {t}, {b}", "mov cr4, {t}", t = out(reg) _, b = in(reg) bits,
+            options(nostack));
     };
 }
 

@@ -79,7 +79,7 @@ fn make(world: &mut World, call: &[u8]) {
     let answered = world.kernel.syscall(0, registers);
     if answered && registers.rax != 0 {
         assert!(Error::from_code(registers.rax).is_some());
-        assert_eq!(observe(&world.kernel), before, "call {} {rdi:x} {rsi:x} {rdx:x} {r10:x} {r8:x}", call[0]);
+        assert_eq!(observe(&world.kernel), before, "call {call:x?}");
     }
     world.settle(0, answered);
     world.settle(1, false);
