@@ -307,6 +307,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Ends an application: nobody runs it any more when this returns, and all it held is free.
     pub(crate) fn end_application(&mut self, application: usize, state: ApplicationState, status: u8) {
+        let tsc = self.machine.cycles();
         let Some(space) = self.applications[application].space else {
             return;
         };
@@ -325,7 +326,7 @@ impl<M: Machine> Kernel<'_, M> {
         let name = crate::bundle::name(&record);
         let word = if state == ApplicationState::Exited { "exited" } else { "faulted" };
         self.machine.log(Level::Info, format_args!("{name} {word} with status {status}"));
-        self.machine.control(format_args!("{word} app={name} status={status}"));
+        self.machine.control(format_args!("{word} app={name} status={status} tsc={tsc}"));
         if record.flags & flag::ESSENTIAL != 0 {
             self.ending.get_or_insert(status);
         }
