@@ -27,10 +27,13 @@ pub mod file {
 pub fn arguments(config: &MachineConfig, streams: Streams) -> Vec<String> {
     let mut line = CommandLine::default();
     line.words("-display none -nodefaults -no-user-config -no-reboot");
-    line.option("-machine", machine(config));
+    line.option("-machine", format!("{},memory-backend=memory", machine(config)));
     line.option("-cpu", if config.accelerator == Accelerator::Kvm { "host" } else { "max" });
     line.option("-smp", processors(config.cores));
-    line.option("-m", format!("{}k", config.memory.bytes() / 1024));
+    let kilobytes = config.memory.bytes() / 1024;
+    line.option("-m", format!("{kilobytes}k"));
+    // Not reserved: a machine may be given more memory than this computer has, and use what it touches.
+    line.option("-object", format!("memory-backend-ram,id=memory,size={kilobytes}k,reserve=off"));
     line.option("-kernel", escape(&config.image.display().to_string()));
     line.option("-append", &config.command_line);
     line.option("-qmp", format!("unix:{},server=on,wait=off", file::MONITOR));
@@ -153,8 +156,8 @@ mod tests {
     fn every_setting_reaches_qemu() {
         type Row = (fn(&mut MachineConfig), &'static str);
         let rows: &[Row] = &[
-            (|_| {}, "-machine q35,accel=tcg -cpu max -smp 1,maxcpus=2 -m 65536k -kernel image"),
-            (|c| c.accelerator = Accelerator::Kvm, "-machine q35,accel=kvm -cpu host"),
+            (|_| {}, "-machine q35,accel=tcg,memory-backend=memory -cpu max -smp 1,maxcpus=2 -m 65536k -object memory-backend-ram"),
+            (|c| c.accelerator = Accelerator::Kvm, "-machine q35,accel=kvm,memory-backend=memory -cpu host"),
             (|c| c.cores = 4, "-smp 4"),
             (|c| c.kind = MachineKind::Microvm, "-machine microvm,accel=tcg,pcie=on"),
             (|c| c.command_line = "log=info".into(), "-append log=info"),
