@@ -1,8 +1,8 @@
 //! Crossing the border with registers in states that no compiler leaves them in.
 
 use core::arch::asm;
-use nom_sys::abi::Error;
 use nom_sys::abi::error::decode;
+use nom_sys::abi::{Error, Upcall};
 use nom_sys::upcall::Delivery;
 
 /// Number of no system call.
@@ -174,8 +174,11 @@ pub const UNDEFINED_VECTOR: u64 = 6;
 /// Length of its instruction.
 const UNDEFINED_BYTES: u64 = 2;
 
-/// Goes on behind the instruction of [`raise_undefined`].
+/// Goes on behind the instruction of [`raise_undefined`], if that is why the handler was entered.
 pub fn skip_undefined(upcall: &mut Delivery) {
-    // SAFETY: the instruction has no effect, so behind it the state is what the compiler expects.
-    unsafe { upcall.registers_mut() }.rip += UNDEFINED_BYTES;
+    let events = upcall.events();
+    if events.has(Upcall::Exception) && events.fault_address == UNDEFINED_VECTOR {
+        // SAFETY: the instruction has no effect, so behind it the state is what the compiler expects.
+        unsafe { upcall.registers_mut() }.rip += UNDEFINED_BYTES;
+    }
 }

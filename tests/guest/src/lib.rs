@@ -13,4 +13,4 @@ pub mod line;
 pub mod misdeeds;
 pub mod report;
 
-pub use report::{Check, Failure, expect, expect_that, run};
+pub use report::{Check, Failure, accounted_frames, expect, expect_that, run};

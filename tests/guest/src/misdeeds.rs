@@ -46,7 +46,6 @@ pub const ALL: &[(&str, fn())] = &[
     ("breakpoint", || instruction(Instruction::Breakpoint)),
     ("software-interrupt", || instruction(Instruction::SoftwareInterrupt)),
     ("misaligned-vector", || instruction(Instruction::MisalignedVector)),
-    ("vector-exception", || instruction(Instruction::VectorException)),
     ("fault-in-handler", fault_in_handler),
     ("handler-without-stack", handler_without_stack),
 ];
@@ -109,7 +108,6 @@ enum Instruction {
     Breakpoint,
     SoftwareInterrupt,
     MisalignedVector,
-    VectorException,
 }
 
 fn instruction(which: Instruction) {
@@ -136,12 +134,6 @@ fn instruction(which: Instruction) {
             Instruction::MisalignedVector => {
                 let bytes = [0_u64; 4];
                 asm!("movaps xmm0, [{}]", in(reg) (&raw const bytes).byte_add(8 - (&raw const bytes as usize & 8)), out("xmm0") _);
-            }
-            Instruction::VectorException => {
-                // All exceptions unmasked, then one divided by zero.
-                let (control, one) = (0x1f00_u32, 1.0_f32);
-                asm!("ldmxcsr [{}]", "xorps xmm1, xmm1", "divss xmm0, xmm1", in(reg) &raw const control,
-                    inout("xmm0") one => _, out("xmm1") _);
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Checks and how they are reported.
 
 use core::fmt::{self, Debug};
+use core::sync::atomic::Ordering::Relaxed;
 use nom_app::alloc::format;
 use nom_app::alloc::string::String;
-use nom_app::{Error, ipc::RingError, println};
+use nom_app::{Error, board, ipc::RingError, println};
 
 /// Why a check failed.
 pub struct Failure(String);
@@ -58,6 +59,20 @@ pub fn expect<T: PartialEq + Debug>(what: &str, actual: T, expected: T) -> Check
 /// Says `what` does not hold.
 pub fn expect_that(what: &str, condition: bool) -> Check {
     if condition { Ok(()) } else { Err(Failure(format!("not so: {what}"))) }
+}
+
+/// Frames that are free or charged to an application: the same at any moment, unless some are lost.
+pub fn accounted_frames() -> u64 {
+    let board = board();
+    let charged =
+        || board.applications.iter().map(|application| application.frames.load(Relaxed)).sum::<u64>();
+    // Each change is published in several steps: two readings that agree had none between them.
+    loop {
+        let sums = [(); 2].map(|()| board.machine.frames_free.load(Relaxed) + charged());
+        if sums[0] == sums[1] {
+            return sums[0];
+        }
+    }
 }
 
 /// Runs checks by name, prints how each went, and returns the exit status.

@@ -5,8 +5,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use nom_app::alloc::vec::Vec;
-use nom_app::memory::{Grant, Pages};
-use nom_app::{Error, PageSize, application, applications, cores};
+use nom_app::memory::{Grant, Region};
+use nom_app::{Error, PageSize, Protection, application, applications, cores};
 use nom_guest_tests::{Check, expect, expect_that, run};
 
 nom_app::main!(main);
@@ -41,8 +41,10 @@ fn memory_cap() -> Check {
     expect("frames left", left(), 0)?;
     expect("pages granted", grants.len() as u64, before)?;
     grants.pop();
-    // One frame for the page, none for the tables that it would need.
-    expect("a mapping at the cap", Pages::new(PageSize::Small, 1).unwrap_err(), Error::OverMemoryCap)?;
+    // One frame for a page, none for the tables that it would need far from everything else.
+    let (page, far) = (Grant::new(PageSize::Small, 1)?, Region::reserve(4096, PageSize::Huge)?);
+    expect("a mapping at the cap", far.map(0, &page, Protection::Read), Err(Error::OverMemoryCap))?;
+    drop(page);
     drop(grants);
     expect("frames left again", left(), before)
 }

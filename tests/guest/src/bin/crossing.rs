@@ -58,9 +58,7 @@ fn on_exception(upcall: &mut upcall::Delivery) {
     let (count, vector) = (upcall.events().has(Upcall::Exception), upcall.events().fault_address);
     EXCEPTIONS.fetch_add(count.into(), Relaxed);
     LAST_VECTOR.store(vector, Relaxed);
-    if vector == border::UNDEFINED_VECTOR {
-        border::skip_undefined(upcall);
-    }
+    border::skip_undefined(upcall);
 }
 
 fn exception_upcall() -> Check {

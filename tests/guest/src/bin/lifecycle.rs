@@ -9,8 +9,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 use fastrand::Rng;
 use nom_app::alloc::{format, vec::Vec};
-use nom_app::{Error, applications, args, board, events, println, seed, time};
-use nom_guest_tests::{Check, expect, run};
+use nom_app::{Error, applications, args, events, println, seed, time};
+use nom_guest_tests::{Check, accounted_frames, expect, run};
 
 nom_app::main!(main);
 
@@ -28,19 +28,10 @@ struct Plan {
     statuses: Vec<u32>,
 }
 
-/// Board values that must not change over all rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Held {
-    free: u64,
-    kernel: u64,
-    own: u64,
-    victim: u64,
-}
-
 fn lifecycle() -> Check {
     let plan = plan().ok_or("arguments: VICTIM ROUNDS MICROSECONDS STATUS[,STATUS..]")?;
     let mut random = Rng::with_seed(u64::from_le_bytes([seed()[0]; 8]));
-    let before = held(&plan);
+    let before = accounted_frames();
     let mut killed = 0;
     for _ in 0..plan.rounds {
         killed += u64::from(round(&plan, random.u64(0..=plan.delay_us) * 1000)?);
@@ -48,7 +39,8 @@ fn lifecycle() -> Check {
     println!("lifecycle rounds={} killed={killed}", plan.rounds);
     let starts = applications::entry(plan.victim).starts.load(Relaxed);
     expect("the victim's starts", u64::from(starts), plan.rounds)?;
-    expect("what is held", held(&plan), before)
+    expect("frames charged to the victim", applications::entry(plan.victim).frames.load(Relaxed), 0)?;
+    expect("frames that are free or charged to somebody", accounted_frames(), before)
 }
 
 fn plan() -> Option<Plan> {
@@ -57,18 +49,6 @@ fn plan() -> Option<Plan> {
     let (rounds, delay_us) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let statuses = words.next()?.split(',').filter_map(|status| status.parse().ok()).collect();
     Some(Plan { victim, rounds, delay_us, statuses })
-}
-
-fn held(plan: &Plan) -> Held {
-    let machine = &board().machine;
-    let (free, kernel) =
-        machine.sequence.read(|| (machine.frames_free.load(Relaxed), machine.frames_kernel.load(Relaxed)));
-    Held {
-        free,
-        kernel,
-        own: applications::entry(nom_app::application()).frames.load(Relaxed),
-        victim: applications::entry(plan.victim).frames.load(Relaxed),
-    }
 }
 
 /// One life. Returns whether it had to be killed.

@@ -6,8 +6,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use nom_app::alloc::format;
-use nom_app::{applications, args, board, events, println, time};
-use nom_guest_tests::{Check, expect};
+use nom_app::{applications, args, events, println, time};
+use nom_guest_tests::{Check, accounted_frames, expect};
 
 nom_app::main!(main);
 
@@ -34,7 +34,7 @@ fn supervise(argument: &str) -> Check {
     let (name, status) = argument.split_once('=').ok_or("an argument is NAME=STATUS")?;
     let status: u32 = status.parse().map_err(|_| "a status is a number")?;
     let application = applications::find(name)?;
-    let free = board().machine.frames_free.load(Relaxed);
+    let before = accounted_frames();
     applications::start(application)?;
     let deadline = time::now_ns() + TIMEOUT_NS;
     while applications::is_running(application) {
@@ -45,5 +45,6 @@ fn supervise(argument: &str) -> Check {
         events::sleep(LOOK_NS);
     }
     expect("its status", applications::entry(application).status.load(Relaxed), status)?;
-    expect("frames free", board().machine.frames_free.load(Relaxed), free)
+    expect("its frames", applications::entry(application).frames.load(Relaxed), 0)?;
+    expect("frames that are free or charged to somebody", accounted_frames(), before)
 }

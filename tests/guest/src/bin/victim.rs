@@ -43,7 +43,7 @@ fn main() -> u8 {
 
 /// Memory of every kind: mapped, granted only, and with holes.
 fn take_memory(choice: u8) -> (Vec<Shared>, Vec<Grant>, Option<Region>) {
-    let size = if choice & 1 == 0 { PageSize::Small } else { PageSize::Large };
+    let size = if choice & 15 == 0 { PageSize::Large } else { PageSize::Small };
     let mapped: Vec<Shared> =
         (0..choice >> 4).filter_map(|count| Shared::new(size, u64::from(count)).ok()).collect();
     let grants: Vec<Grant> = (0..choice & 15).filter_map(|_| Grant::new(PageSize::Small, 3).ok()).collect();

@@ -14,6 +14,9 @@ nom_app::main!(main);
 const LATE_NS: u64 = 500_000_000;
 /// For how long the machine is left idle.
 const IDLE_NS: u64 = 2_000_000_000;
+/// Timer interrupts that one deadline may take: a timer that counts a little too fast fires early and is
+/// armed again for the rest. The slowest of ticks would come more often.
+const INTERRUPTS_MAX: u64 = 5;
 /// Part of that time, in percent, that every processor must have been halted.
 const IDLE_PERCENT: u64 = 95;
 
@@ -45,7 +48,7 @@ fn past() -> Check {
     Ok(())
 }
 
-/// The one timer interrupt is the one that ends the sleep.
+/// No timer interrupts but those that end the sleep.
 fn idle() -> Check {
     let machine = &board().machine;
     let processors = machine.cores.load(Relaxed) as usize;
@@ -58,7 +61,10 @@ fn idle() -> Check {
         "idle processors={processors} timer_interrupts={interrupts} own_idle_percent={}",
         idle * 100 / passed
     );
-    expect_that(&format!("{interrupts} timer interrupts are at most 1"), interrupts <= 1)?;
+    expect_that(
+        &format!("{interrupts} timer interrupts do not come from ticks"),
+        interrupts <= INTERRUPTS_MAX,
+    )?;
     expect_that(&format!("{idle} of {passed} cycles were idle"), idle * 100 >= passed * IDLE_PERCENT)
 }
 
