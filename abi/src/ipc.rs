@@ -386,9 +386,13 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
 
         #[test]
-        fn a_ring_is_a_queue(capacity in 2usize..40, steps in prop::collection::vec((any::<bool>(), 0usize..80), 0..80)) {
+        fn a_ring_is_a_queue(
+            capacity in 2usize..40,
+            steps in prop::collection::vec((any::<bool>(), 0usize..80), 0..80),
+        ) {
             let memory = memory(HEADER_WORDS + 2 * capacity);
-            let ((mut producer, _), (_, mut consumer)) = (open(&memory, 0).unwrap(), open(&memory, 1).unwrap());
+            let ends = (open(&memory, 0).unwrap(), open(&memory, 1).unwrap());
+            let ((mut producer, _), (_, mut consumer)) = ends;
             let (mut model, mut used) = (VecDeque::new(), 0);
             for (push, length) in steps {
                 if push {
@@ -414,7 +418,10 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_at_worst_nonsense(words in 0usize..120, writes in prop::collection::vec((any::<usize>(), edge()), 1..200)) {
+        fn garbage_is_at_worst_nonsense(
+            words in 0usize..120,
+            writes in prop::collection::vec((any::<usize>(), edge()), 1..200),
+        ) {
             let memory = memory(words);
             let mut ends = open(&memory, 0).ok();
             for (place, value) in writes {

@@ -155,7 +155,8 @@ mod tests {
             ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
             ("_RNvNtCs1dzzKqUvCVo_4core3fmt5write", "core::fmt::write"),
             (
-                "_RNvXs_NtCs4Vy1yP01IVg_7nom_sys7consoleNtB4_6BufferNtNtCs1dzzKqUvCVo_4core3fmt5Write9write_str",
+                "_RNvXs_NtCs4Vy1yP01IVg_7nom_sys7consoleNtB4_6BufferNtNt\
+                 Cs1dzzKqUvCVo_4core3fmt5Write9write_str",
                 "<Buffer as Write>::write_str",
             ),
             (

@@ -149,8 +149,8 @@ fn limits_that_are_too_tight_for_the_program() {
     lower_program(directory.path(), "memory = \"76KiB\"\nstack = \"4KiB\"", &good).expect("just enough");
     assert_eq!(
         problem("\nmemory = \"72KiB\"\nstack = \"4KiB\"", &good),
-        "app.toml:4: `memory`: 72 KiB, expected at least 76 KiB, which `a` needs to start (program 12, stack 4, \
-         start page 4, page tables 52, state of its first core 4)"
+        "app.toml:4: `memory`: 72 KiB, expected at least 76 KiB, which `a` needs to start (program 12, \
+         stack 4, start page 4, page tables 52, state of its first core 4)"
     );
     let arguments = format!("{:?},", "x".repeat(1000)).repeat(70);
     assert_eq!(

@@ -160,13 +160,17 @@ fn walk(view: BundleView<'_>) {
     assert!(lookup(view.kernel_symbols(), 0x10_0010).is_none_or(|found| found.offset <= 0x10_0010));
 }
 
+fn failed(error: impl ToString) -> TestCaseError {
+    TestCaseError::fail(error.to_string())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_manifest_says_what_was_written(bundle in any_bundle()) {
         let directory = common::directory(&written(&bundle));
-        let mut loaded = manifest::load(directory.path()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let mut loaded = manifest::load(directory.path()).map_err(failed)?;
         for (app, original) in loaded.applications.iter_mut().zip(&bundle.applications) {
             app.places = original.places.clone();
         }
@@ -194,9 +198,9 @@ proptest! {
         std::fs::write(&kernel, file::kernel(vec![0x90; 64]).build())?;
         let bundle = manifest::load(directory.path()).expect("it is good");
         if let Ok(lowered) = lower(&bundle, |_| Ok(program.clone())) {
-            let image = pack(&kernel, &lowered, Symbols::Keep).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            let image = pack(&kernel, &lowered, Symbols::Keep).map_err(failed)?;
             let bytes = common::image::bundle(&image.elf);
-            walk(BundleView::parse(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?);
+            walk(BundleView::parse(&bytes).map_err(failed)?);
         }
     }
 
@@ -218,7 +222,8 @@ proptest! {
     #[test]
     fn a_damaged_bundle_is_no_panic_in_the_kernel(damages in vec(damage(), 1..32)) {
         let manifest = "--- bundle.toml\n[[applications]]\nname = \"a\"\nprogram = \"p\"\n\
-                        arguments = [\"x\"]\ndevices = [{ class = \"entropy\" }]\npeers = [{ name = \"b\" }]\n\
+                        arguments = [\"x\"]\ndevices = [{ class = \"entropy\" }]\n\
+                        peers = [{ name = \"b\" }]\n\
                         [[applications]]\nname = \"b\"\nprogram = \"p\"\nmanages = [\"a\"]\n";
         let bytes = bundle(&packed(manifest, vec![0x90; 64], Symbols::Keep).elf);
         walk(BundleView::parse(&bytes).expect("it is good"));

@@ -156,7 +156,8 @@ mod tests {
     fn every_setting_reaches_qemu() {
         type Row = (fn(&mut MachineConfig), &'static str);
         let rows: &[Row] = &[
-            (|_| {}, "-machine q35,accel=tcg,memory-backend=memory -cpu max -smp 1,maxcpus=2 -m 65536k -object memory-backend-ram"),
+            (|_| {}, "-machine q35,accel=tcg,memory-backend=memory -cpu max -smp 1,maxcpus=2 -m 65536k"),
+            (|_| {}, "-object memory-backend-ram,id=memory,size=65536k,reserve=off"),
             (|c| c.accelerator = Accelerator::Kvm, "-machine q35,accel=kvm,memory-backend=memory -cpu host"),
             (|c| c.cores = 4, "-smp 4"),
             (|c| c.kind = MachineKind::Microvm, "-machine microvm,accel=tcg,pcie=on"),

@@ -193,7 +193,8 @@ fn check_channels(layers: &[Layers], applications: &[Application]) -> Result<()>
             if peer.application < number && other.peers.iter().any(|back| back.application == number) {
                 let (one, two) = (&application.name, &other.name);
                 let problem = format!(
-                    "`peers`: `{one}` and `{two}` list each other, expected only one of them to list the channel"
+                    "`peers`: `{one}` and `{two}` list each other, expected only one of them to \
+                     list the channel"
                 );
                 return Err(error(problem));
             }

@@ -100,7 +100,7 @@ fn call() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
     #[test]
     fn a_call_that_returns_an_error_has_changed_nothing(calls in prop::collection::vec(call(), 1..60)) {
