@@ -24,9 +24,8 @@ enum Command {
     /// Build the kernel and every package of applications for the guest.
     Build,
     /// Run all suites of tests, or those named.
+    #[command(visible_alias = "ci")]
     Test(Test),
-    /// The same as `test`, with all suites: what continuous integration runs.
-    Ci,
     /// Check the sources against the project's mechanical rules.
     Tidy,
     /// Write docs/abi.md from the tables in `abi`.
@@ -38,9 +37,9 @@ struct Test {
     /// Suites; all if none is named.
     #[arg(value_enum, value_name = "SUITE")]
     suites: Vec<suites::Suite>,
-    /// Go on with the next suite after one has failed.
+    /// Stop at the first suite that fails.
     #[arg(long)]
-    keep_going: bool,
+    fail_fast: bool,
 }
 
 fn main() -> ExitCode {
@@ -58,8 +57,7 @@ fn main() -> ExitCode {
 fn execute(project: &Project, command: Command) -> Result<bool> {
     match command {
         Command::Build => build(project),
-        Command::Test(options) => suites::run(project, &options.suites, options.keep_going),
-        Command::Ci => suites::run(project, &[], true),
+        Command::Test(options) => suites::run(project, &options.suites, options.fail_fast),
         Command::Tidy => tidy::run(project.root()),
         Command::AbiDoc => abi_doc::write(project.root()),
     }

@@ -41,12 +41,12 @@ struct Report {
     time: Duration,
 }
 
-/// Runs suites, all if none is named; `false` if a test failed. Stops at the first suite that fails unless
-/// `keep_going`. The last line it prints is the sum.
+/// Runs suites, all if none is named; `false` if a test failed. With `fail_fast` it stops at the first suite
+/// that fails. The last line it prints is the sum.
 ///
 /// # Errors
 /// If something other than a test fails: a tool that is missing, for example.
-pub fn run(project: &Project, suites: &[Suite], keep_going: bool) -> Result<bool> {
+pub fn run(project: &Project, suites: &[Suite], fail_fast: bool) -> Result<bool> {
     let suites = if suites.is_empty() { Suite::value_variants() } else { suites };
     let mut reports = Vec::new();
     for &suite in suites {
@@ -55,7 +55,7 @@ pub fn run(project: &Project, suites: &[Suite], keep_going: bool) -> Result<bool
         let verdict = suite.run(project)?;
         let failed = matches!(&verdict, Verdict::Ran(counts) if counts.failed > 0);
         reports.push(Report { suite, verdict, time: start.elapsed() });
-        if failed && !keep_going {
+        if failed && fail_fast {
             break;
         }
     }
@@ -87,30 +87,44 @@ impl Suite {
     fn run(self, project: &Project) -> Result<Verdict> {
         match self {
             Suite::Tidy => tidy::run(project.root()).map(|passed| Verdict::Ran(Counts::one(passed))),
-            Suite::Fmt => check(project, "fmt", &["fmt", "--all", "--check"]),
-            Suite::Clippy => {
-                let arguments = ["clippy", "--quiet", "--all-targets", "--package", "nom-system-tests"];
-                check(project, "clippy", &[&arguments[..], HOST_PACKAGES, &["--", "-D", "warnings"]].concat())
-            }
-            Suite::Unit => {
-                cargo_tests(project, Command::new("cargo").args(["test", "--quiet"]).args(HOST_PACKAGES))
-            }
+            Suite::Fmt => check(project, &["fmt", "--all", "--check", "--message-format", "short"]),
+            Suite::Clippy => clippy(project),
+            Suite::Unit => cargo_tests(project, Command::new("cargo").args(TEST)),
             Suite::Guest => guest(project),
-            Suite::System => cargo_tests(
-                project,
-                Command::new("cargo").args(["test", "--quiet", "--package", "nom-system-tests"]),
-            ),
+            Suite::System => {
+                cargo_tests(project, Command::new("cargo").args(TEST).args(["--package", "nom-system-tests"]))
+            }
             Suite::Miri => miri(project),
         }
     }
 }
 
-/// Nothing: the workspace's default members are the packages that are tested on the host.
-const HOST_PACKAGES: &[&str] = &[];
+/// Tests of all packages that are built for the host: the workspace's default members.
+const TEST: &[&str] = &["test", "--quiet", "--no-fail-fast"];
+
+/// Lints everything for the host. Programs for the guest only build there, so of them it sees the libraries.
+fn clippy(project: &Project) -> Result<Verdict> {
+    let start = ["clippy", "--quiet"];
+    let end = ["--", "--deny", "warnings"];
+    let scopes: [&[&str]; 3] = [
+        &["--all-targets"],
+        &["--all-targets", "--package", "nom-system-tests"],
+        &["--lib", "--package", "nom-kernel-x86", "--package", "nom-app", "--package", "nom-guest-tests"],
+    ];
+    let mut counts = Counts::default();
+    for scope in scopes {
+        match check(project, &[&start[..], scope, &end].concat())? {
+            Verdict::Ran(more) => counts += more,
+            skipped => return Ok(skipped),
+        }
+    }
+    Ok(Verdict::Ran(counts))
+}
 
 /// A cargo command that says nothing but yes or no.
-fn check(project: &Project, tool: &str, arguments: &[&str]) -> Result<Verdict> {
-    let present = Command::new("cargo").args([tool, "--version"]).output().is_ok_and(|o| o.status.success());
+fn check(project: &Project, arguments: &[&str]) -> Result<Verdict> {
+    let present =
+        Command::new("cargo").args([arguments[0], "--version"]).output().is_ok_and(|o| o.status.success());
     if !present {
         return Ok(Verdict::Skipped("this toolchain does not have it"));
     }

@@ -9,6 +9,11 @@ use tempfile::TempDir;
 /// How long anything may take, on a slow and busy computer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Lines of a log that a failing test shows, of its beginning and of its end.
+const SHOWN_FIRST: usize = 40;
+const SHOWN_LAST: usize = 120;
+const SHOWN_ALL: usize = SHOWN_FIRST + SHOWN_LAST;
+
 /// A running machine. It is killed when dropped, and shows what it wrote if the test fails.
 pub struct Vm {
     session: Option<Session>,
@@ -182,9 +187,24 @@ fn find<'l>(lines: &'l [ControlLine], wanted: &ControlLine) -> Option<&'l Contro
 }
 
 fn show(serial: &str, control: &[ControlLine]) {
-    eprintln!("---- console ----\n{serial}\n---- control channel ----");
-    control.iter().for_each(|line| eprintln!("{line}"));
-    eprintln!("----");
+    let control: Vec<String> = control.iter().map(ControlLine::to_string).collect();
+    let console: Vec<&str> = serial.lines().collect();
+    eprintln!("---- console ----\n{}", excerpt(&console));
+    eprintln!("---- control channel ----\n{}\n----", excerpt(&control));
+}
+
+/// The lines, without the middle if they are many.
+fn excerpt<L: AsRef<str>>(lines: &[L]) -> String {
+    let join = |lines: &[L]| lines.iter().map(L::as_ref).collect::<Vec<_>>().join("\n");
+    match lines.len() {
+        0..=SHOWN_ALL => join(lines),
+        count => format!(
+            "{}\n.. {} lines ..\n{}",
+            join(&lines[..SHOWN_FIRST]),
+            count - SHOWN_FIRST - SHOWN_LAST,
+            join(&lines[count - SHOWN_LAST..])
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +227,15 @@ mod tests {
         assert_eq!(life("").report("started app=b").field("base"), None);
         assert_eq!(life("").report("started").number("base"), Some(0x7000));
         assert!(std::panic::catch_unwind(|| drop(life("").report("started app=c").clone())).is_err());
+    }
+
+    #[test]
+    fn long_logs_are_shown_without_their_middle() {
+        let lines: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        let shown = excerpt(&lines);
+        assert!(shown.starts_with("0\n1\n") && shown.ends_with("998\n999"));
+        assert!(shown.contains("39\n.. 840 lines ..\n880\n"), "{shown}");
+        assert_eq!(excerpt(&lines[..2]), "0\n1");
     }
 
     #[test]
