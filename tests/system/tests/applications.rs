@@ -1,6 +1,7 @@
 //! Applications: what they are told, how they end, and that nothing of them stays.
 
 use nom_system_tests::{Guest, MachineKind};
+use std::time::Duration;
 
 #[test]
 fn arguments_environment_and_status_pass_the_border() {
@@ -70,7 +71,9 @@ fn ten_thousand_lives_leave_no_trace() {
         .cpus(2)
         .memory("128M")
         .log("error")
-        .run()
+        .boot()
+        .patience(Duration::from_secs(900))
+        .finish()
         .expect_status(0)
         .expect_no("FAILED")
         .expect("lifecycle rounds=10000")

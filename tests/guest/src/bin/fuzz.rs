@@ -15,7 +15,7 @@ use nom_sys::{raw, start};
 nom_app::main!(main);
 
 /// How far ahead a deadline may be, so that sleeping does not take all the time.
-const SLEEP_NS_MAX: u64 = 200_000;
+const SLEEP_NS_MAX: u64 = 20_000;
 
 fn main() {
     let mut words = args();
