@@ -114,15 +114,16 @@ impl Tables {
     /// `memory` may not reach, is touched. `rsdp` 0 means that firmware left none.
     pub fn read(memory: &impl PhysicalMemory, rsdp: u64, memory_end: u64) -> Tables {
         let mut tables = Tables::none();
-        let Some((root, entry_bytes)) = root_table(memory, rsdp, memory_end) else {
-            return tables;
-        };
+        let Some((root, entry_bytes)) = root_table(memory, rsdp, memory_end) else { return tables };
+        let mut dsdt = None;
         for offset in (HEADER_BYTES..root.length).step_by(entry_bytes as usize) {
             let address = if entry_bytes == 8 { root.u64(offset) } else { root.u32(offset).map(u64::from) };
             if let Some(table) = address.and_then(|at| Table::open(memory, at, memory_end)) {
                 tables.add(&table);
+                dsdt = dsdt.or_else(|| Table::open(memory, dsdt_address(&table)?, memory_end));
             }
         }
+        tables.ecam = tables.ecam.or_else(|| ecam_in_bytecode(&dsdt?));
         tables
     }
 
@@ -303,9 +304,37 @@ fn ecam<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
     const ENTRY_BYTES: usize = 16;
     (44..table.length).step_by(ENTRY_BYTES).find_map(|at| {
         let ecam = Ecam { base: table.u64(at)?, first_bus: table.u8(at + 10)?, last_bus: table.u8(at + 11)? };
-        let reaches = ecam.base != 0 && ecam.base.is_multiple_of(1 << 20) && ecam.base < 1 << 48;
-        (reaches && table.u16(at + 8)? == 0 && ecam.first_bus <= ecam.last_bus).then_some(ecam)
+        (reaches(&ecam) && table.u16(at + 8)? == 0 && ecam.first_bus <= ecam.last_bus).then_some(ecam)
     })
+}
+
+/// Where the FADT says that the differentiated system description table is (5.2.9).
+fn dsdt_address<M: PhysicalMemory>(table: &Table<M>) -> Option<u64> {
+    let is_fadt = table.signature == *b"FACP";
+    let wide = table.u64(140).filter(|address| *address != 0);
+    wide.or_else(|| table.u32(40).map(u64::from)).filter(|_| is_fadt)
+}
+
+/// Configuration space as the method `_CBA` returns it (PCI Firmware Specification 3.3, 4.1.3): QEMU's
+/// `microvm` has no MCFG. This is no interpreter: it looks for a method, or a name, that is a constant.
+fn ecam_in_bytecode<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
+    const RETURN: u8 = 0xa4;
+    const DWORD: u8 = 0x0c;
+    const QWORD: u8 = 0x0e;
+    let name = (HEADER_BYTES..table.length).find(|at| table.bytes(*at) == Some(*b"_CBA"))?;
+    let is_method = table.u8(name + 5) == Some(RETURN);
+    let value = name + if is_method { 6 } else { 4 };
+    let base = match table.u8(value)? {
+        DWORD => table.u32(value + 1)?.into(),
+        QWORD => table.u64(value + 1)?,
+        _ => return None,
+    };
+    Some(Ecam { base, first_bus: 0, last_bus: 255 }).filter(reaches)
+}
+
+/// Whether configuration space can be where it is said to be.
+fn reaches(ecam: &Ecam) -> bool {
+    ecam.base != 0 && ecam.base.is_multiple_of(1 << 20) && ecam.base < 1 << 48
 }
 
 /// The reset register, if the FADT says that it has one (5.2.9).

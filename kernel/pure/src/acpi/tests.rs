@@ -146,6 +146,30 @@ fn the_reset_register_counts_only_if_the_flag_says_so() {
     }
 }
 
+/// A FADT that leads to a DSDT with this bytecode.
+fn with_bytecode(bytecode: &[u8]) -> Firmware {
+    let mut firmware = Firmware::new();
+    let dsdt = firmware.place(b"DSDT", bytecode);
+    let mut fadt = vec![0; 208];
+    fadt[104..112].copy_from_slice(&dsdt.to_le_bytes());
+    firmware.with(b"FACP", &fadt)
+}
+
+#[test]
+fn configuration_space_is_found_in_bytecode_if_there_is_no_table() {
+    let method = b"\x5b\x82\x14\x0c_CBA\x00\xa4\x0c\x00\x00\x00\xe0rest";
+    let name = b"\x08_CBA\x0e\x00\x00\x00\x00\x01\x00\x00\x00";
+    let ecam = |base| Some(Ecam { base, first_bus: 0, last_bus: 255 });
+    assert_eq!(with_bytecode(method).read(2).ecam, ecam(0xe000_0000));
+    assert_eq!(with_bytecode(name).read(2).ecam, ecam(0x1_0000_0000));
+    for unusable in [&b"_CBA"[..], b"_CBA\x00\xa4\x0c\x01\x00\x00\xe0", b"_CBA\x00\xa4\x0c\x00\x00", b"_CB"] {
+        assert_eq!(with_bytecode(unusable).read(2).ecam, None);
+    }
+    let mut mcfg = fields!(0_u64);
+    mcfg.extend(fields!(0xb000_0000_u64, 0_u16, 0_u8, 255_u8, 0_u32));
+    assert_eq!(with_bytecode(method).with(b"MCFG", &mcfg).read(2).ecam, ecam(0xb000_0000));
+}
+
 #[test]
 fn no_root_pointer_is_a_machine_without_tables() {
     let memory = FakeMemory::new();

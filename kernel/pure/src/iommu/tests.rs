@@ -27,7 +27,7 @@ impl Rig {
     fn start(mut machine: FakeMachine, tables: Tables) -> Result<Rig, Error> {
         let mut pci = Pci::none();
         pci.enumerate(&mut machine, ECAM, 0);
-        let mut frames = FakeFrames::new(TABLE_FRAMES, 1000);
+        let mut frames = FakeFrames::new(TABLE_FRAMES, 10_000);
         let iommu = Iommu::start(&mut machine, &mut frames, &tables, &pci)?;
         Ok(Rig { machine, frames, pci, tables, iommu })
     }
@@ -83,7 +83,7 @@ fn virtio_tables() -> Tables {
 fn rigs() -> [Rig; 4] {
     [
         Rig::vtd(FakeVtd::new(true, true, 3)),
-        Rig::vtd(FakeVtd::new(false, true, 0)),
+        Rig::vtd(FakeVtd::new(false, true, 1)),
         Rig::virtio(Messages::Pass).expect("it starts"),
         Rig::virtio(Messages::Unmentioned).expect("it starts"),
     ]
@@ -170,6 +170,14 @@ fn large_grants_are_mapped_and_unmapped_by_their_units() {
         assert_eq!(rig.unmap(0, 1024, PageSize::Large, 1), Ok(()));
         assert!((1024..1536).all(|frame| !rig.reaches(NET, frame)));
     }
+}
+
+#[test]
+fn no_page_that_is_larger_than_what_was_asked_for_is_mapped() {
+    let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
+    assert_eq!(rig.attach(NET, 0), Ok(true));
+    assert_eq!(rig.map(0, 700, PageSize::Large, 1), Ok(()));
+    assert!((512..2048).all(|frame| rig.reaches(NET, frame) == (700..1212).contains(&frame)));
 }
 
 #[test]
