@@ -21,7 +21,9 @@ pub fn lookup(table: &[u8], address: u64) -> Option<Location<'_>> {
     let symbol = last_at_or_before(symbols, address)?;
     let names = names.get(..header.names as usize)?;
     let name = CStr::from_bytes_until_nul(names.get(symbol.name as usize..)?).ok()?;
-    Some(Location { name: name.to_str().ok()?, offset: address - u64::from(symbol.address) })
+    // In a table that is not sorted the search can end anywhere.
+    let offset = address.checked_sub(symbol.address.into())?;
+    Some(Location { name: name.to_str().ok()?, offset })
 }
 
 /// The last of the symbols in `bytes` that does not start after `address`.
@@ -30,9 +32,7 @@ fn last_at_or_before(bytes: &[u8], address: u64) -> Option<Symbol> {
     let (symbols, _) = bytes.as_chunks::<{ size_of::<Symbol>() }>();
     let read = |chunk: &[u8; size_of::<Symbol>()]| -> Symbol { zerocopy::transmute!(*chunk) };
     let after = symbols.partition_point(|chunk| u64::from(read(chunk).address) <= address);
-    let found = read(symbols.get(after.checked_sub(1)?)?);
-    // In a table that is not sorted the search can end anywhere.
-    (u64::from(found.address) <= address).then_some(found)
+    symbols.get(after.checked_sub(1)?).map(read)
 }
 
 #[cfg(test)]

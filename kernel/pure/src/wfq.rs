@@ -80,12 +80,7 @@ impl Queue {
             return;
         }
         self.ready &= !(1 << id);
-        if self.ready == 0 {
-            // SFQ's rule for the end of a busy period: all who wake after it start level with the last.
-            self.advance(self.virtual_times[id]);
-        } else {
-            self.advance_to_least();
-        }
+        self.advance_to_least();
     }
 
     /// Counts `cycles` that a member has run, asleep by now or not.
@@ -157,12 +152,8 @@ impl Queue {
 
     fn advance_to_least(&mut self) {
         if let Some(first) = self.pick() {
-            self.advance(self.virtual_times[first]);
+            self.now = self.now.max(self.virtual_times[first]);
         }
-    }
-
-    fn advance(&mut self, time: u64) {
-        self.now = self.now.max(time);
     }
 
     /// Counts virtual time from the queue's own on. Sleepers that are behind it lose nothing: they

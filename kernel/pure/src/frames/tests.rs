@@ -1,8 +1,10 @@
+mod model;
+
 use super::*;
 use crate::testing::{Metadata, cases, effort};
 use PageSize::{Huge, Large, Small};
+use model::Model;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
 
 const A: Owner = Owner::grants(0);
 const B: Owner = Owner::tables(63);
@@ -46,6 +48,15 @@ fn what_metadata_contained_before_does_not_matter() {
 }
 
 #[test]
+fn whole_blocks_are_added_without_touching_their_frames() {
+    let mut blocks = [BlockInfo::RESERVED; 2];
+    let mut infos = [FrameInfo::new(B, 9); 1024];
+    let mut frames = Frames::new(&mut blocks, &mut infos);
+    assert_eq!(frames.add_free(0..1024), 1024);
+    assert!(frames.frames.iter().all(|info| info.maps() == 9));
+}
+
+#[test]
 fn adding_memory_twice_adds_it_once() {
     let mut metadata = Metadata::new(2048);
     let mut frames = metadata.frames();
@@ -77,6 +88,34 @@ fn a_frame_given_back_is_found_again() {
         assert_eq!(frames.allocate(B, Small, 1, None), Ok(3));
         assert_eq!(frames.allocate(B, Small, 1, None), Ok(1000));
         assert_eq!(frames.allocate(B, Small, 1, None), Err(Error::OutOfMemory));
+    });
+}
+
+#[test]
+fn what_is_given_back_below_a_full_part_is_found_again() {
+    with_memory(0..2048, |frames| {
+        (0..1024).for_each(|frame| assert_eq!(frames.allocate(A, Small, 1, None), Ok(frame)));
+        frames.allocate(A, Large, 2, None).unwrap();
+        assert_eq!(frames.allocate(A, Small, 1, None), Err(Error::OutOfMemory));
+        frames.release(A, 7, Small, 1).unwrap();
+        assert_eq!(frames.allocate(A, Small, 1, None), Ok(7));
+        frames.release(A, 8, Small, 600).unwrap();
+        assert_eq!(frames.allocate(A, Large, 1, None), Err(Error::OutOfMemory));
+        frames.release(A, 1024, Large, 1).unwrap();
+        assert_eq!(frames.allocate(A, Large, 1, None), Ok(1024));
+    });
+}
+
+#[test]
+fn a_huge_unit_starts_at_its_own_size() {
+    let huge = Huge.frames();
+    with_memory(512..3 * huge, |frames| {
+        frames.claim(B, huge + 5, 1).unwrap();
+        assert_eq!(frames.allocate(A, Huge, 2, None), Err(Error::OutOfMemory));
+        assert_eq!(frames.allocate(A, Huge, 1, None), Ok(2 * huge));
+        assert_eq!(frames.unit(3 * huge - 1), Unit { owner: A, frame: 2 * huge, size: Huge, maps: 0 });
+        assert_eq!(frames.release(A, 2 * huge, Large, 512), Err(Error::NotGranted));
+        assert_eq!(frames.release_all(A), huge);
     });
 }
 
@@ -219,124 +258,6 @@ fn a_dead_application_loses_everything_and_nobody_else_does() {
         assert_eq!(frames.release_all(A), 0);
         assert_eq!(frames.runs(B).collect::<Vec<_>>(), [(3, 3)]);
     });
-}
-
-/// What frames ought to be: units in a map, free memory the gaps between them.
-#[derive(Debug, Default)]
-struct Model {
-    memory: Vec<Range<u64>>,
-    units: BTreeMap<u64, Unit>,
-    mappings: Vec<(u64, PageSize, u64)>,
-}
-
-impl Model {
-    /// Runs of free frames, as long as they can be.
-    fn gaps(&self) -> Vec<Range<u64>> {
-        let mut gaps = Vec::new();
-        for range in &self.memory {
-            let mut start = range.start;
-            for unit in self.units.range(range.clone()).map(|(_, unit)| unit) {
-                gaps.push(start..unit.frame);
-                start = unit.frame + unit.size.frames();
-            }
-            gaps.push(start..range.end);
-        }
-        gaps.retain(|gap| !gap.is_empty());
-        gaps
-    }
-
-    fn free(&self) -> u64 {
-        self.gaps().iter().map(|gap| gap.end - gap.start).sum()
-    }
-
-    fn is_free(&self, range: Range<u64>) -> bool {
-        self.gaps().iter().any(|gap| gap.start <= range.start && range.end <= gap.end)
-    }
-
-    fn can_allocate(&self, size: PageSize, count: u64, colour: Option<Colour>) -> bool {
-        self.gaps().into_iter().any(|gap| match colour {
-            None => gap.start.next_multiple_of(size.frames()) + count * size.frames() <= gap.end,
-            Some(colour) => gap.into_iter().any(|frame| frame % colour.count == colour.index),
-        })
-    }
-
-    /// Whether some free frame's block is not all free memory.
-    fn has_free_frame_in_split_block(&self) -> bool {
-        self.gaps().iter().any(|gap| !gap.start.is_multiple_of(512) || !gap.end.is_multiple_of(512))
-    }
-
-    fn is_in_split_block(&self, frame: u64) -> bool {
-        let block = frame / 512 * 512;
-        !self.is_free(block..block + 512)
-    }
-
-    fn add(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) {
-        for frame in (frame..).step_by(size.frames() as usize).take(count as usize) {
-            self.units.insert(frame, Unit { owner, frame, size, maps: 0 });
-        }
-    }
-
-    fn unit_of(&mut self, frame: u64) -> Option<&mut Unit> {
-        let (_, unit) = self.units.range_mut(..=frame).next_back()?;
-        (frame < unit.frame + unit.size.frames()).then_some(unit)
-    }
-
-    fn release(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        let range = frame_range(frame, size, count)?;
-        for frame in range.clone().step_by(size.frames() as usize) {
-            match self.units.get(&frame) {
-                Some(unit) if (unit.owner, unit.size) != (owner, size) => return Err(Error::NotGranted),
-                Some(unit) if unit.maps > 0 => return Err(Error::StillMapped),
-                Some(_) => {}
-                None => return Err(Error::NotGranted),
-            }
-        }
-        self.units.retain(|frame, _| !range.contains(frame));
-        Ok(())
-    }
-
-    fn reference(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        let pages = frame_range(frame, size, count)?.step_by(size.frames() as usize);
-        for frame in pages.clone() {
-            let unit = self.unit_of(frame).ok_or(Error::NotGranted)?;
-            if unit.owner != owner || unit.size < size {
-                return Err(Error::NotGranted);
-            }
-        }
-        self.mappings.push((frame, size, count));
-        pages.for_each(|frame| self.unit_of(frame).expect("checked").maps += 1);
-        Ok(())
-    }
-
-    fn dereference(&mut self, (frame, size, count): (u64, PageSize, u64)) {
-        for page in 0..count {
-            self.unit_of(frame + page * size.frames()).expect("mapped").maps -= 1;
-        }
-    }
-
-    fn release_all(&mut self, owner: Owner) -> u64 {
-        let before = self.held(owner);
-        let mut mappings = std::mem::take(&mut self.mappings);
-        mappings.retain(|(frame, ..)| self.unit_of(*frame).is_some_and(|unit| unit.owner != owner));
-        self.mappings = mappings;
-        self.units.retain(|_, unit| unit.owner != owner);
-        before
-    }
-
-    fn held(&self, owner: Owner) -> u64 {
-        self.units.values().filter(|unit| unit.owner == owner).map(|unit| unit.size.frames()).sum()
-    }
-
-    fn runs(&self, owner: Owner) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for unit in self.units.values().filter(|unit| unit.owner == owner) {
-            match runs.last_mut() {
-                Some((start, count)) if *start + *count == unit.frame => *count += unit.size.frames(),
-                _ => runs.push((unit.frame, unit.size.frames())),
-            }
-        }
-        runs
-    }
 }
 
 /// A step of a random life; places are chosen among what there is when it is taken.

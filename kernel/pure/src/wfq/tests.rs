@@ -100,8 +100,20 @@ fn all_start_level_after_the_core_was_idle() {
 }
 
 #[test]
+fn a_newcomer_starts_level_with_those_that_are_ready() {
+    let mut queue = ready(&[100, 100]);
+    queue.charge(1, 5 * SLICE);
+    queue.sleep(0);
+    queue.insert(2, 100);
+    queue.wake(2);
+    assert_eq!(queue.cycles_left(2, SLICE), Some(SLICE));
+}
+
+#[test]
 fn whoever_yields_goes_last() {
     let mut queue = ready(&[100, 100, 100]);
+    queue.yield_to_others(0);
+    assert_eq!(queue.pick(), Some(1));
     queue.charge(1, 10);
     queue.charge(2, 20);
     queue.yield_to_others(0);
