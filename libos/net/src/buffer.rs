@@ -1,0 +1,192 @@
+//! Buffers that travel through the stack without being copied.
+//!
+//! The driver owns the memory and says by [`Buffer`] how a handle on it is shared. The stack, and the
+//! application behind it, keep handles as long as they like; dropping the last one gives the memory back.
+
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{Deref, Range};
+
+/// A counted handle on memory that no longer changes. `clone` makes another handle, never a copy.
+pub trait Buffer: Clone + AsRef<[u8]> {}
+
+impl Buffer for Rc<[u8]> {}
+impl Buffer for Arc<[u8]> {}
+
+/// A part of a buffer, as the bytes that it is.
+#[derive(Clone, Debug)]
+pub struct Slice<B> {
+    buffer: B,
+    range: Range<usize>,
+}
+
+impl<B: Buffer> Slice<B> {
+    /// The whole buffer.
+    pub fn new(buffer: B) -> Slice<B> {
+        let range = 0..buffer.as_ref().len();
+        Slice { buffer, range }
+    }
+
+    /// The part `range` of this slice, cut to what there is.
+    pub fn part(&self, range: Range<usize>) -> Slice<B> {
+        let end = self.range.start.saturating_add(range.end).min(self.range.end);
+        let start = self.range.start.saturating_add(range.start).min(end);
+        Slice { buffer: self.buffer.clone(), range: start..end }
+    }
+
+    /// Forgets the first `count` bytes, or all if there are fewer.
+    pub fn advance(&mut self, count: usize) {
+        self.range.start = self.range.start.saturating_add(count).min(self.range.end);
+    }
+
+    /// Forgets what stands after the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.range.end = self.range.start.saturating_add(len).min(self.range.end);
+    }
+}
+
+impl<B: Buffer> Deref for Slice<B> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer.as_ref()[self.range.clone()]
+    }
+}
+
+/// Slices one after another: the payload of one packet, gathered by the device.
+pub type Chain<B> = Vec<Slice<B>>;
+
+/// Bytes in a chain.
+pub fn chain_len<B: Buffer>(chain: &[Slice<B>]) -> usize {
+    chain.iter().map(|slice| slice.len()).sum()
+}
+
+/// Bytes in order, put in at the end and forgotten from the front, cut anywhere at the cost of a binary
+/// search however many slices there are.
+#[derive(Debug)]
+pub struct Queue<B> {
+    /// Each slice with the position of its first byte in the stream.
+    slices: VecDeque<(u64, Slice<B>)>,
+    start: u64,
+    end: u64,
+}
+
+impl<B: Buffer> Queue<B> {
+    /// A queue of nothing.
+    pub fn new() -> Queue<B> {
+        Queue { slices: VecDeque::new(), start: 0, end: 0 }
+    }
+
+    /// Bytes held.
+    pub fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Whether no byte is held.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Appends a slice.
+    pub fn push(&mut self, slice: Slice<B>) {
+        if !slice.is_empty() {
+            let at = self.end;
+            self.end += slice.len() as u64;
+            self.slices.push_back((at, slice));
+        }
+    }
+
+    /// Takes the first slice whole.
+    pub fn pop(&mut self) -> Option<Slice<B>> {
+        let (_, slice) = self.slices.pop_front()?;
+        self.start += slice.len() as u64;
+        Some(slice)
+    }
+
+    /// Forgets the first `count` bytes, or all if there are fewer.
+    pub fn advance(&mut self, count: usize) {
+        let target = (self.start + count as u64).min(self.end);
+        while let Some((at, slice)) = self.slices.front_mut() {
+            let after = *at + slice.len() as u64;
+            if after <= target {
+                self.slices.pop_front();
+                continue;
+            }
+            slice.advance((target - *at) as usize);
+            *at = target;
+            break;
+        }
+        self.start = target;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.advance(self.len());
+    }
+
+    /// Handles on the `len` bytes from `offset`, or on as many as there are.
+    pub fn cut(&self, offset: usize, len: usize) -> Chain<B> {
+        let from = self.start + offset as u64;
+        let to = from.saturating_add(len as u64).min(self.end);
+        let first = self.slices.partition_point(|(at, slice)| at + slice.len() as u64 <= from);
+        let touched = self.slices.range(first.min(self.slices.len())..).take_while(|(at, _)| *at < to);
+        touched.map(|(at, slice)| slice.part(from.saturating_sub(*at) as usize..(to - at) as usize)).collect()
+    }
+}
+
+impl<B: Buffer> Default for Queue<B> {
+    fn default() -> Queue<B> {
+        Queue::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(text: &str) -> Slice<Rc<[u8]>> {
+        Slice::new(Rc::from(text.as_bytes()))
+    }
+
+    fn text(chain: &[Slice<Rc<[u8]>>]) -> String {
+        chain.iter().map(|slice| String::from_utf8(slice.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_queue_is_cut_across_its_slices() {
+        let mut queue = Queue::new();
+        for piece in ["abc", "", "defg", "h"] {
+            queue.push(slice(piece));
+        }
+        assert_eq!(text(&queue.cut(0, 8)), "abcdefgh");
+        assert_eq!(text(&queue.cut(2, 3)), "cde");
+        assert_eq!(text(&queue.cut(7, 100)), "h");
+        assert!(queue.cut(8, 1).is_empty());
+        queue.advance(4);
+        assert_eq!((queue.len(), text(&queue.cut(1, 2))), (4, "fg".to_owned()));
+        assert_eq!(queue.pop().unwrap().to_vec(), b"efg");
+        queue.clear();
+        assert!(queue.is_empty() && queue.cut(0, 1).is_empty());
+    }
+
+    #[test]
+    fn a_kept_slice_outlives_its_queue_and_is_not_copied() {
+        let memory: Rc<[u8]> = Rc::from(&b"value"[..]);
+        let mut queue = Queue::new();
+        queue.push(Slice::new(memory.clone()));
+        let kept = queue.cut(1, 3).remove(0);
+        drop(queue);
+        assert_eq!(&*kept, b"alu");
+        assert_eq!(kept.as_ptr(), memory[1..].as_ptr());
+        assert_eq!(Rc::strong_count(&memory), 2);
+    }
+
+    #[test]
+    fn a_part_never_leaves_its_slice() {
+        let part = slice("abcdef").part(2..4);
+        assert_eq!(&*part.part(1..usize::MAX), b"d");
+        assert!(part.part(7..9).is_empty());
+    }
+}

@@ -1,0 +1,177 @@
+//! From the addresses of a segment to its flow, at a cost that does not grow with the number of flows.
+
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+use core::net::SocketAddr;
+use hashbrown::HashTable;
+use siphasher::sip::SipHasher13;
+
+/// What makes a flow one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FourTuple {
+    /// Our address and port.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+}
+
+/// A flow's name. A name is never used for a second flow: once the flow is gone, it finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId {
+    index: u32,
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    flow: Option<(FourTuple, T)>,
+}
+
+/// Flows by name and by addresses.
+#[derive(Debug)]
+pub struct Table<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    by_tuple: HashTable<u32>,
+    /// Keys of the hash: without them, peers could choose ports that all collide.
+    secret: [u64; 2],
+    capacity: usize,
+}
+
+impl<T> Table<T> {
+    /// An empty table for at most `capacity` flows, whose hash nobody without `secret` can foretell.
+    pub fn new(capacity: usize, secret: [u64; 2]) -> Table<T> {
+        let capacity = capacity.min(u32::MAX as usize);
+        Table { slots: Vec::new(), free: Vec::new(), by_tuple: HashTable::new(), secret, capacity }
+    }
+
+    /// Flows in the table.
+    pub fn len(&self) -> usize {
+        self.by_tuple.len()
+    }
+
+    /// Whether there is no flow.
+    pub fn is_empty(&self) -> bool {
+        self.by_tuple.is_empty()
+    }
+
+    fn hash(&self, tuple: &FourTuple) -> u64 {
+        hash(self.secret, tuple)
+    }
+
+    /// The flow of these addresses.
+    pub fn find(&self, tuple: &FourTuple) -> Option<FlowId> {
+        self.find_counted(tuple).0
+    }
+
+    /// The flow of these addresses, and how many entries were compared to find it.
+    pub fn find_counted(&self, tuple: &FourTuple) -> (Option<FlowId>, u32) {
+        let mut probes = 0;
+        let found = self.by_tuple.find(self.hash(tuple), |&index| {
+            probes += 1;
+            self.slots[index as usize].flow.as_ref().is_some_and(|(other, _)| other == tuple)
+        });
+        let name = |&index: &u32| FlowId { index, generation: self.slots[index as usize].generation };
+        (found.map(name), probes)
+    }
+
+    /// Adds a flow; `None` if the table is full or has these addresses already.
+    pub fn insert(&mut self, tuple: FourTuple, flow: T) -> Option<FlowId> {
+        if self.len() >= self.capacity || self.find(&tuple).is_some() {
+            return None;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, flow: None });
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.flow = Some((tuple, flow));
+        let id = FlowId { index, generation: slot.generation };
+        let (slots, secret) = (&self.slots, self.secret);
+        let rehash = |&index: &u32| slots[index as usize].flow.as_ref().map_or(0, |(t, _)| hash(secret, t));
+        self.by_tuple.insert_unique(hash(secret, &tuple), index, rehash);
+        Some(id)
+    }
+
+    /// Removes a flow and gives it back.
+    pub fn remove(&mut self, id: FlowId) -> Option<T> {
+        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        let (tuple, flow) = slot.flow.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        let hash = hash(self.secret, &tuple);
+        if let Ok(entry) = self.by_tuple.find_entry(hash, |&index| index == id.index) {
+            entry.remove();
+        }
+        self.free.push(id.index);
+        Some(flow)
+    }
+
+    /// The flow of this name with its addresses.
+    pub fn get(&self, id: FlowId) -> Option<(&FourTuple, &T)> {
+        let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.flow.as_ref().map(|(tuple, flow)| (tuple, flow))
+    }
+
+    /// The flow of this name with its addresses, to change it.
+    pub fn get_mut(&mut self, id: FlowId) -> Option<(&FourTuple, &mut T)> {
+        let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.flow.as_mut().map(|(tuple, flow)| (&*tuple, flow))
+    }
+}
+
+/// A keyed hash of anything.
+pub(crate) fn hash(secret: [u64; 2], value: &impl Hash) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, SocketAddrV4};
+
+    fn tuple(number: u32) -> FourTuple {
+        let remote =
+            SocketAddrV4::new(Ipv4Addr::from(0x0a00_0000 + number / 1000), (1 + number % 1000) as u16);
+        FourTuple { local: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80).into(), remote: remote.into() }
+    }
+
+    /// Mean number of entries compared, over every flow of a table of `count`.
+    fn probes(count: u32) -> f64 {
+        let mut table = Table::new(count as usize, [1, 2]);
+        for number in 0..count {
+            table.insert(tuple(number), number).unwrap();
+        }
+        let total: u32 = (0..count).map(|number| table.find_counted(&tuple(number)).1).sum();
+        f64::from(total) / f64::from(count)
+    }
+
+    #[test]
+    fn a_hundred_thousand_flows_cost_no_more_probes_than_ten() {
+        assert!(probes(10) >= 1.0);
+        assert!(probes(100_000) < 1.1, "{} probes", probes(100_000));
+    }
+
+    #[test]
+    fn a_name_is_never_used_again() {
+        let mut table = Table::new(1, [1, 2]);
+        let first = table.insert(tuple(1), 'a').unwrap();
+        assert_eq!(table.insert(tuple(2), 'b'), None, "full");
+        assert_eq!(table.remove(first), Some('a'));
+        assert_eq!(table.remove(first), None);
+        let second = table.insert(tuple(2), 'b').unwrap();
+        assert!(table.get(first).is_none() && table.get_mut(first).is_none());
+        assert_eq!(table.find(&tuple(2)), Some(second));
+        assert_eq!(table.find(&tuple(1)), None);
+    }
+
+    #[test]
+    fn two_flows_cannot_have_the_same_addresses() {
+        let mut table = Table::new(2, [1, 2]);
+        table.insert(tuple(1), 'a').unwrap();
+        assert_eq!(table.insert(tuple(1), 'b'), None);
+        assert_eq!(table.len(), 1);
+    }
+}

@@ -1,0 +1,205 @@
+//! Cubic congestion control (RFC 9438), in integers: a kernel-grade stack uses no floating point.
+
+use crate::time::Instant;
+use core::time::Duration;
+
+/// C = 0.4 and beta = 0.7 of RFC 9438 section 4, as fractions.
+const C_TENTHS: u64 = 4;
+const BETA_TENTHS: u32 = 7;
+/// Initial window in segments (RFC 6928).
+const INITIAL_SEGMENTS: u32 = 10;
+
+/// How much may be in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Cubic {
+    mss: u32,
+    window: u32,
+    threshold: u32,
+    /// W_max of section 4.1.1, in bytes.
+    window_max: u32,
+    /// When the present growth began, and K, the time from then to `window_max`.
+    epoch: Option<(Instant, Duration)>,
+    /// The window of a Reno sender in this epoch (section 4.3), in bytes.
+    reno: u32,
+    /// Acknowledged bytes not yet turned into growth.
+    credit: u64,
+}
+
+impl Cubic {
+    /// The window before any acknowledgement.
+    pub fn new(mss: u32) -> Cubic {
+        Cubic {
+            mss,
+            window: INITIAL_SEGMENTS * mss,
+            threshold: u32::MAX / 2,
+            window_max: 0,
+            epoch: None,
+            reno: 0,
+            credit: 0,
+        }
+    }
+
+    /// Bytes that may be in flight.
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Whether the window still grows by what is acknowledged.
+    pub fn in_slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    /// `count` new bytes were acknowledged outside recovery, by a sender that used its window.
+    pub fn acknowledged(&mut self, now: Instant, count: u32, rtt: Duration) {
+        if self.in_slow_start() {
+            self.window = self.window.saturating_add(count).min(self.threshold);
+            return;
+        }
+        let (start, k) = *self.epoch.get_or_insert_with(|| {
+            let gap = self.window_max.saturating_sub(self.window);
+            (now, Duration::from_millis(cube_root(millis_cubed(gap, self.mss))))
+        });
+        if self.reno == 0 {
+            self.reno = self.window;
+        }
+        self.grow_reno(count);
+        let target = self.cubic(now - start + rtt, k).max(self.reno);
+        self.approach(target, count);
+    }
+
+    /// A loss was found: multiplicative decrease (section 4.6) with fast convergence (section 4.7).
+    pub fn lost(&mut self) {
+        let converging = self.window < self.window_max;
+        self.window_max = if converging { self.window / 20 * (10 + BETA_TENTHS) } else { self.window };
+        self.threshold = (self.window / 10 * BETA_TENTHS).max(2 * self.mss);
+        self.window = self.threshold;
+        self.restart();
+    }
+
+    /// The retransmission timer expired (section 4.8): begin again from one segment.
+    pub fn timed_out(&mut self) {
+        if self.window > self.mss {
+            self.lost();
+        }
+        self.window = self.mss;
+    }
+
+    fn restart(&mut self) {
+        self.epoch = None;
+        self.reno = 0;
+        self.credit = 0;
+    }
+
+    /// W_cubic(t) of section 4.2, in bytes, at most half as much again as the window (section 4.4).
+    fn cubic(&self, elapsed: Duration, k: Duration) -> u32 {
+        let (t, k) = (elapsed.as_millis() as u64, k.as_millis() as u64);
+        let distance = t.abs_diff(k).min(1_000_000);
+        // C * t^3 segments, t in milliseconds: 10^9 of them cubed make a second cubed.
+        let bytes =
+            u128::from(distance).pow(3) * u128::from(C_TENTHS) * u128::from(self.mss) / 10_000_000_000;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let target =
+            if t < k { self.window_max.saturating_sub(bytes) } else { self.window_max.saturating_add(bytes) };
+        target.clamp(self.window, self.window.saturating_add(self.window / 2))
+    }
+
+    /// alpha = 3 * (1 - beta) / (1 + beta) = 9/17 segments for each window acknowledged (section 4.3).
+    fn grow_reno(&mut self, count: u32) {
+        let growth = u64::from(self.mss) * u64::from(count) * 9 / (17 * u64::from(self.window));
+        self.reno = self.reno.saturating_add(growth as u32);
+    }
+
+    /// Closes `target - window` over the acknowledgement of one window.
+    fn approach(&mut self, target: u32, count: u32) {
+        self.credit += u64::from(target.saturating_sub(self.window)) * u64::from(count);
+        let growth = self.credit / u64::from(self.window);
+        self.credit %= u64::from(self.window);
+        self.window = self.window.saturating_add(u32::try_from(growth).unwrap_or(u32::MAX)).min(1 << 30);
+    }
+}
+
+/// `gap / mss / C` seconds cubed, in milliseconds cubed.
+fn millis_cubed(gap: u32, mss: u32) -> u64 {
+    u64::from(gap) * 10 / C_TENTHS * 1_000_000_000 / u64::from(mss)
+}
+
+/// The largest number whose cube is at most `value`, bit by bit.
+fn cube_root(value: u64) -> u64 {
+    (0..22).rev().fold(0u64, |root, bit| {
+        let trial = root | 1 << bit;
+        if trial.checked_pow(3).is_some_and(|cube| cube <= value) { trial } else { root }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_micros(millis * 1000)
+    }
+
+    /// Acknowledges whole windows, one a round trip, until `millis`; the window after each.
+    fn rounds(cubic: &mut Cubic, from: u64, until: u64) -> Vec<u32> {
+        (from..until)
+            .step_by(100)
+            .map(|millis| {
+                for _ in 0..cubic.window() / MSS {
+                    cubic.acknowledged(at(millis), MSS, RTT);
+                }
+                cubic.window()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn slow_start_doubles_every_round() {
+        let mut cubic = Cubic::new(MSS);
+        assert_eq!(cubic.window(), 10 * MSS);
+        rounds(&mut cubic, 0, 100);
+        assert_eq!(cubic.window(), 20 * MSS);
+    }
+
+    #[test]
+    fn a_loss_keeps_seven_tenths_and_then_climbs_back_to_a_plateau() {
+        let mut cubic = Cubic { window: 100 * MSS, ..Cubic::new(MSS) };
+        cubic.lost();
+        assert_eq!(cubic.window(), 70 * MSS);
+        // K = cbrt(30 / 0.4) = 4.2 s.
+        let windows = rounds(&mut cubic, 0, 8000);
+        assert!(windows.is_sorted());
+        let at_k = windows[42];
+        assert!((97 * MSS..=103 * MSS).contains(&at_k), "{at_k} at K");
+        let (before, around, after) =
+            (windows[10] - windows[0], windows[46] - windows[36], windows[79] - windows[69]);
+        assert!(around < before && around < after, "{before} {around} {after}: concave, then convex");
+    }
+
+    #[test]
+    fn a_second_loss_below_the_first_gives_way_to_newcomers() {
+        let mut cubic = Cubic { window: 100 * MSS, ..Cubic::new(MSS) };
+        cubic.lost();
+        cubic.lost();
+        assert_eq!(cubic.window_max, 70 * MSS / 20 * 17);
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_segment_and_repeats_do_not_lower_the_threshold() {
+        let mut cubic = Cubic { window: 100 * MSS, ..Cubic::new(MSS) };
+        cubic.timed_out();
+        cubic.timed_out();
+        assert_eq!((cubic.window(), cubic.threshold), (MSS, 70 * MSS));
+        assert!(cubic.in_slow_start());
+    }
+
+    #[test]
+    fn the_cube_root_is_exact() {
+        for root in [0, 1, 2, 9, 4217, 2_000_000] {
+            assert_eq!(cube_root(root * root * root), root);
+            assert_eq!(cube_root((root + 1).pow(3) - 1), root);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The round-trip time and the retransmission timeout that follows from it (RFC 6298).
+
+use core::time::Duration;
+
+/// Before the first sample (RFC 6298 rule 2.1).
+const INITIAL: Duration = Duration::from_secs(1);
+/// The longest timeout, however often it doubles (rule 2.5).
+const MAX: Duration = Duration::from_secs(60);
+
+/// Smoothed round-trip time, its variation, and the backed-off timeout.
+#[derive(Clone, Copy, Debug)]
+pub struct Rtt {
+    /// Smoothed round-trip time and variation; none before the first sample.
+    estimate: Option<(Duration, Duration)>,
+    /// How often the timeout has doubled since something new was acknowledged.
+    backoff: u32,
+    min: Duration,
+}
+
+impl Rtt {
+    /// No sample yet; no timeout will be shorter than `min`.
+    pub fn new(min: Duration) -> Rtt {
+        Rtt { estimate: None, backoff: 0, min }
+    }
+
+    /// Takes one measurement (rules 2.2 and 2.3).
+    pub fn sample(&mut self, rtt: Duration) {
+        self.estimate = Some(match self.estimate {
+            None => (rtt, rtt / 2),
+            Some((smooth, variation)) => ((smooth * 7 + rtt) / 8, (variation * 3 + smooth.abs_diff(rtt)) / 4),
+        });
+    }
+
+    /// The timeout expired (rule 5.5).
+    pub fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// Something new was acknowledged (rule 5.7).
+    pub fn reset_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// The timeout to wait now.
+    pub fn timeout(&self) -> Duration {
+        let base = match self.estimate {
+            None => INITIAL,
+            Some((smooth, variation)) => smooth + variation * 4,
+        };
+        (base.max(self.min) * (1 << self.backoff)).min(MAX)
+    }
+
+    /// The smoothed round-trip time, once there is a sample.
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.estimate.map(|(smooth, _)| smooth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_first_samples_follow_the_rules() {
+        let mut rtt = Rtt::new(MS);
+        assert_eq!(rtt.timeout(), INITIAL);
+        rtt.sample(MS * 100);
+        assert_eq!(rtt.timeout(), MS * 300, "R + 4 * R/2");
+        rtt.sample(MS * 100);
+        assert_eq!(rtt.timeout(), MS * 250, "the variation shrinks by a quarter");
+        assert_eq!(rtt.smoothed(), Some(MS * 100));
+    }
+
+    #[test]
+    fn every_expiry_doubles_up_to_a_minute() {
+        let mut rtt = Rtt::new(MS * 200);
+        rtt.sample(MS);
+        assert_eq!(rtt.timeout(), MS * 200, "the minimum holds");
+        rtt.back_off();
+        assert_eq!(rtt.timeout(), MS * 400);
+        for _ in 0..100 {
+            rtt.back_off();
+        }
+        assert_eq!(rtt.timeout(), MAX);
+        rtt.reset_backoff();
+        assert_eq!(rtt.timeout(), MS * 200);
+    }
+}
