@@ -1,3 +1,13 @@
 //! Prices, utility, profit: arithmetic and decisions, no I/O.
+//!
+//! [`units`] keep dollars for data and dollars for operations apart; [`utility`] says what the owner is paid,
+//! [`prices`] what she pays; [`ledger`] sums both.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod ledger;
+pub mod prices;
+pub mod units;
+pub mod utility;
