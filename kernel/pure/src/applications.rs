@@ -284,7 +284,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.cores[core].queue.insert(application, weight);
         self.cores[core].queue.wake(application);
         self.publish_cores(application);
-        self.machine.kick(core);
+        self.disturb(core);
         Ok(())
     }
 
@@ -302,7 +302,7 @@ impl<M: Machine> Kernel<'_, M> {
             .release(Owner::program(application), frame, PageSize::Small, 1)
             .expect("a context holds its state's frame");
         self.publish_cores(application);
-        self.machine.kick(core);
+        self.disturb(core);
     }
 
     /// Ends an application: nobody runs it any more when this returns, and all it held is free.

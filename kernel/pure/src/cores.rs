@@ -35,6 +35,11 @@ pub struct Core {
     pub revoke_at_ns: Option<u64>,
     /// Whether the current application said that others may go first.
     pub yielded: bool,
+    /// Whether something happened because of which the core may have to do something else. Most entries into
+    /// the kernel are system calls that change nothing here, and go back at once.
+    pub disturbed: bool,
+    /// What the timer is armed for.
+    pub armed_ns: Option<u64>,
     /// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
     pub vectors: [Option<Binding>; crate::devices::VECTORS],
 }
@@ -49,6 +54,8 @@ impl Core {
             accounted: 0,
             revoke_at_ns: None,
             yielded: false,
+            disturbed: false,
+            armed_ns: None,
             vectors: [None; crate::devices::VECTORS],
         }
     }
@@ -80,6 +87,10 @@ impl<M: Machine> Kernel<'_, M> {
     /// Decides what `core` does now. `registers` are those at the border, and are replaced if another
     /// context runs.
     pub fn next(&mut self, core: usize, registers: &mut Registers, after_syscall: bool) -> Next {
+        let undisturbed = !core::mem::take(&mut self.cores[core].disturbed);
+        if undisturbed && self.cores[core].current.is_some() && self.ending.is_none() {
+            return Next::Run { after_syscall };
+        }
         let mut same = after_syscall;
         self.account(core);
         self.wake_expired(core);
@@ -234,7 +245,10 @@ impl<M: Machine> Kernel<'_, M> {
         let platform =
             (core == 0).then(|| self.devices.deadline_ns()).filter(|deadline| *deadline != u64::MAX);
         let deadline = waits.chain(turn).chain(platform).min();
-        self.machine.set_timer(deadline);
+        if self.cores[core].armed_ns != deadline {
+            self.cores[core].armed_ns = deadline;
+            self.machine.set_timer(deadline);
+        }
     }
 
     fn show_running(&mut self, core: usize) {
@@ -244,6 +258,8 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// The timer fired on `core`; what is due is found by [`Kernel::next`].
     pub fn timer(&mut self, core: usize) {
+        self.cores[core].armed_ns = None;
+        self.cores[core].disturbed = true;
         self.board.machine.timer_interrupts.fetch_add(1, Relaxed);
         if core == 0 {
             self.poll_platform();
@@ -275,8 +291,14 @@ impl<M: Machine> Kernel<'_, M> {
         let waits = self.context(core, application).upcalls_wait;
         let current = self.cores[core].current;
         if current != Some(application) || !waits {
-            self.machine.kick(core);
+            self.disturb(core);
         }
+    }
+
+    /// Makes a core decide anew: when it next leaves the kernel, and that soon.
+    pub(crate) fn disturb(&mut self, core: usize) {
+        self.cores[core].disturbed = true;
+        self.machine.kick(core);
     }
 
     pub(crate) fn write_events(&mut self, application: usize, address: u64, events: &Events) -> Result<()> {

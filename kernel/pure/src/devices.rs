@@ -22,6 +22,9 @@ use nom_abi::{PageSize, Protection};
 pub const VECTORS: usize = 64;
 /// Most ranges of one device's registers that can be mapped at a time.
 const RANGES_MAX: usize = 8;
+/// Most blocked accesses that are reported at a time, and the pause after that many, in nanoseconds.
+const FAULTS_MAX: usize = 64;
+const FAULTS_PAUSE_NS: u64 = 10_000_000;
 
 /// A range of user addresses: start and length.
 type AddressRange = (u64, u64);
@@ -41,13 +44,15 @@ pub struct Devices<'m> {
     pub(crate) pci: &'m mut Pci,
     pub(crate) iommu: Iommu,
     holdings: [Holding; DEVICES_MAX],
+    /// Board time at which more blocked accesses may be waiting to be reported; all ones: none are.
+    faults_ns: u64,
 }
 
 impl<'m> Devices<'m> {
     /// Devices that nobody owns yet.
     pub fn new(pci: &'m mut Pci, iommu: Iommu) -> Devices<'m> {
         let nobody = Holding { owner: None, ranges: List::new((0, 0)), leaving: false };
-        Devices { pci, iommu, holdings: [nobody; DEVICES_MAX] }
+        Devices { pci, iommu, holdings: [nobody; DEVICES_MAX], faults_ns: u64::MAX }
     }
 
     /// The device's owner, if it has one.
@@ -55,9 +60,9 @@ impl<'m> Devices<'m> {
         self.holdings[device].owner.map(usize::from)
     }
 
-    /// Board time at which hot-plug wants to look again; all ones: never.
+    /// Board time at which [`Kernel::poll_platform`] wants to look again; all ones: never.
     pub fn deadline_ns(&self) -> u64 {
-        self.pci.deadline_ns()
+        self.pci.deadline_ns().min(self.faults_ns)
     }
 
     /// The function with this index. Errors: NoDevice.
@@ -345,9 +350,28 @@ impl<M: Machine> Kernel<'_, M> {
                 Event::Left { devices } => each(devices, |index| self.left(index)),
             }
         }
-        while let Some(fault) = self.devices.iommu.take_fault(&mut self.machine) {
+        self.report_faults();
+    }
+
+    /// Reports blocked accesses, so many at a time: a device can cause them faster than they are reported.
+    fn report_faults(&mut self) {
+        let mut logged = None;
+        for _ in 0..FAULTS_MAX {
+            let Some(fault) = self.devices.iommu.take_fault(&mut self.machine) else {
+                self.devices.faults_ns = u64::MAX;
+                return;
+            };
+            // One transfer can be blocked many times.
+            let page = (fault.device, fault.address / FRAME_BYTES);
+            if logged.replace(page) != Some(page) {
+                let kind =
+                    fault.write.map_or("access to", |write| if write { "write to" } else { "read of" });
+                let text = format_args!("DMA blocked: {kind} {:#x} by {}", fault.address, fault.device);
+                self.machine.log(Level::Warn, text);
+            }
             self.dma_blocked(fault);
         }
+        self.devices.faults_ns = self.machine.now_ns() + FAULTS_PAUSE_NS;
     }
 
     fn arrived(&mut self, devices: u64) {
@@ -371,21 +395,21 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn left(&mut self, index: usize) {
-        if let Some(owner) = self.devices.owner(index) {
+        if let Some((owner, function)) = self.devices.owner(index).zip(self.devices.pci.device(index)) {
+            let address = function.address;
             self.unbind_vectors(index);
+            self.detach(owner, address);
             self.devices.holdings[index].leaving = false;
             self.let_go(index, owner);
             self.tell(owner, Upcall::DeviceLeft, |_| {});
         }
+        self.devices.pci.forget(1 << index);
         self.board.devices[index].changes.fetch_add(1, Relaxed);
         self.publish_device(index);
     }
 
     fn dma_blocked(&mut self, fault: DmaFault) {
         let index = self.devices.pci.index_of(fault.device);
-        let kind = if fault.write { "write to" } else { "read of" };
-        let text = format_args!("DMA blocked: {kind} {:#x} by {:?}", fault.address, fault.device);
-        self.machine.log(Level::Warn, text);
         let Some(index) = index else { return };
         self.board.devices[index].dma_blocked.fetch_add(1, Relaxed);
         if let Some(owner) = self.devices.owner(index) {

@@ -47,6 +47,7 @@ impl<M: Machine> Kernel<'_, M> {
             context.post(Upcall::Exception);
         }
         context.events.fault_code = fault.code;
+        self.disturb(core);
     }
 
     /// Enters the handler of `core`'s current application if there is something to tell it. Returns whether
@@ -97,6 +98,7 @@ impl<M: Machine> Kernel<'_, M> {
         let context = self.context(core, app);
         (context.upcall_entry, context.upcall_stack) = (entry, stack_top);
         context.upcalls_wait = false;
+        self.disturb(core);
         Ok(0)
     }
 
@@ -118,7 +120,11 @@ impl<M: Machine> Kernel<'_, M> {
         check_code(resumed.registers.rip)?;
         *registers = resumed.registers;
         registers.rflags = Self::user_flags(registers.rflags);
-        self.context(core, application).upcalls_wait = false;
+        let context = self.context(core, application);
+        context.upcalls_wait = false;
+        if context.events.pending != 0 {
+            self.disturb(core);
+        }
         Ok(())
     }
 

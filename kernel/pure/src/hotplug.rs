@@ -50,7 +50,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     state: State,
-    /// Board time at which a device that is settling is ready, in nanoseconds.
+    /// Board time at which a state that is to pass by itself does so, in nanoseconds.
     ready_ns: u64,
     /// Devices that are still to be ejected, one bit for each index on the board.
     leaving: u64,
@@ -200,13 +200,13 @@ impl Pci {
 
     /// Board time at which [`Pci::next_event`] must be called though no interrupt came; all ones: never.
     pub fn deadline_ns(&self) -> u64 {
-        let settling = self.ports.iter().filter(|port| port.slot.state == State::Settling);
-        settling.map(|port| port.slot.ready_ns).min().unwrap_or(u64::MAX)
+        let passing = |port: &&Port| matches!(port.slot.state, State::Settling | State::Unpowered);
+        self.ports.iter().filter(passing).map(|port| port.slot.ready_ns).min().unwrap_or(u64::MAX)
     }
 
     /// Lets a device go whose removal was requested: switches off the power of its slot once every device
     /// behind the port is ejected. Does nothing if no removal was requested, so that it may follow every
-    /// release. Afterwards call [`Pci::next_event`].
+    /// release.
     pub fn eject(&mut self, registers: &mut impl Registers, index: usize) {
         let mask = 1_u64.checked_shl(index as u32).unwrap_or(0);
         let is_leaving =
@@ -216,6 +216,7 @@ impl Pci {
         };
         port.slot.leaving &= !mask;
         if port.slot.leaving == 0 {
+            port.slot.ready_ns = registers.now_ns();
             let config = &mut self.ecam.config(registers, port.function.address);
             SlotRegisters { config, express: port.function.express }.set_power(false);
             port.slot.state = State::Unpowered;
@@ -306,6 +307,7 @@ impl Pci {
         port.slot.leaving = devices;
         port.slot.state = State::Leaving;
         if devices == 0 {
+            port.slot.ready_ns = registers.now_ns();
             let config = &mut self.ecam.config(registers, port.function.address);
             SlotRegisters { config, express: port.function.express }.set_power(false);
             port.slot.state = State::Unpowered;

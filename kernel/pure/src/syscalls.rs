@@ -82,6 +82,7 @@ impl<M: Machine> Kernel<'_, M> {
             }
             Call::CoreYield {} => {
                 self.cores[core].yielded = true;
+                self.disturb(core);
                 Ok(0)
             }
             Call::DeviceAcquire { device } => self.device_acquire(app, device),

@@ -17,8 +17,8 @@ pub struct CoreArea {
     pub core: u64,
     /// Interrupt vectors that ended a halt and wait to be handled.
     pub pending: [u64; 4],
-    /// Whether the trap being handled was a system call, so that `rcx` and `r11` may be lost.
-    pub from_syscall: bool,
+    /// Where the area is.
+    this: u64,
 }
 
 /// Offsets for `trap.S`.
@@ -56,7 +56,7 @@ impl CoreArea {
         stack_top: 0,
         core: 0,
         pending: [0; 4],
-        from_syscall: false,
+        this: 0,
     };
 
     /// Makes `core`'s area the running core's.
@@ -68,13 +68,15 @@ impl CoreArea {
         unsafe {
             (*area).core = core as u64;
             (*area).stack_top = stack_top;
+            (*area).this = area as u64;
             cpu::wrmsr(msr::GS_BASE, area as u64);
         }
     }
 
     /// Runs `f` on the running core's area. Must not be nested: `f` gets the only reference.
     pub fn with<R>(f: impl FnOnce(&mut CoreArea) -> R) -> R {
-        let area = cpu::rdmsr(msr::GS_BASE) as *mut CoreArea;
+        // SAFETY: the field that `install` filled; GS points to the area, see below.
+        let area = unsafe { gs_word::<{ offset_of!(CoreArea, this) }>() } as *mut CoreArea;
         // SAFETY: 1. In the kernel GS holds what `install` put there (entry swaps it in before Rust runs).
         // 2. Only this core reaches this element, with interrupts off. 3. Callers do not nest.
         f(unsafe { &mut *area })
@@ -82,12 +84,21 @@ impl CoreArea {
 
     /// The running core's number.
     pub fn core() -> usize {
-        let core: u64;
-        // SAFETY: reads a field of the area that GS points to, as in `with`.
-        unsafe {
-            core::arch::asm!("mov {}, gs:[{}]", out(reg) core, const offset_of!(CoreArea, core),
-                options(readonly, nostack, preserves_flags))
-        };
-        core as usize
+        // SAFETY: as in `with`.
+        unsafe { gs_word::<{ offset_of!(CoreArea, core) }>() as usize }
     }
+}
+
+/// The word at an offset from GS.
+///
+/// # Safety
+/// GS must point to this core's area and the offset be that of one of its words.
+unsafe fn gs_word<const OFFSET: usize>() -> u64 {
+    let word: u64;
+    // SAFETY: by this function's contract.
+    unsafe {
+        core::arch::asm!("mov {}, gs:[{}]", out(reg) word, const OFFSET,
+            options(readonly, nostack, preserves_flags))
+    };
+    word
 }

@@ -91,10 +91,11 @@ impl FakeVirtioIommu {
         self.domains.len()
     }
 
-    /// Reports a fault, as it does when DMA is blocked. Returns false if no buffer is left for it.
-    pub fn report(&mut self, memory: &mut FakeMemory, endpoint: u32, address: u64, write: bool) -> bool {
+    /// Reports a fault, as it does when DMA is blocked; `access` is 1 for a read and 2 for a write, or 0.
+    /// Returns false if no buffer is left for it.
+    pub fn report(&mut self, memory: &mut FakeMemory, endpoint: u32, address: u64, access: u32) -> bool {
         let Some((head, descriptor)) = self.pop(memory, 1) else { return false };
-        let flags: u32 = 1 << 8 | if write { 2 } else { 0 };
+        let flags = 1 << 8 | access;
         let mut report = vec![2, 0, 0, 0];
         report.extend(flags.to_le_bytes());
         report.extend(endpoint.to_le_bytes());

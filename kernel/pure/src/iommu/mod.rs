@@ -53,8 +53,8 @@ pub struct DmaFault {
     pub device: Address,
     /// Bus address that it tried to reach.
     pub address: u64,
-    /// Whether it tried to write.
-    pub write: bool,
+    /// Whether it tried to write; `None` if the unit does not say.
+    pub write: Option<bool>,
 }
 
 /// The machine's remapping unit.

@@ -252,7 +252,7 @@ fn blocked_accesses_are_reported_by_vtd() {
     assert_eq!(rig.iommu.take_fault(&mut rig.machine), None);
     for device in [NET, DISK, NET] {
         assert!(!rig.reaches(device, 0x77));
-        let fault = DmaFault { device, address: 0x77000, write: true };
+        let fault = DmaFault { device, address: 0x77000, write: Some(true) };
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), Some(fault));
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), None);
     }
@@ -266,9 +266,10 @@ fn blocked_accesses_are_reported_by_virtio_iommu() {
     for round in 0..200_u64 {
         let unit = rig.machine.virtio_iommu.as_mut().expect("it is there");
         // A report about an endpoint that nobody knows is passed over.
-        assert!(unit.report(&mut rig.machine.memory, 1, 0, false));
-        assert!(unit.report(&mut rig.machine.memory, endpoint, round << 33, round % 2 == 1));
-        let fault = DmaFault { device: DISK, address: round << 33, write: round % 2 == 1 };
+        assert!(unit.report(&mut rig.machine.memory, 1, 0, 0));
+        assert!(unit.report(&mut rig.machine.memory, endpoint, round << 33, round as u32 % 4));
+        let write = [None, Some(false), Some(true), Some(true)][round as usize % 4];
+        let fault = DmaFault { device: DISK, address: round << 33, write };
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), Some(fault));
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), None);
     }

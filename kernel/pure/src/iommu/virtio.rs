@@ -205,8 +205,9 @@ impl VirtioIommu {
         self.submit(machine, [Request::unmap(id, bytes(frames))].into_iter())
     }
 
-    /// The next fault report (5.13.6.9). Units need not say whether the access was a write.
+    /// The next fault report (5.13.6.9).
     pub(super) fn take_fault<M: PhysicalMemory + Registers>(&mut self, machine: &mut M) -> Option<DmaFault> {
+        const IS_READ: u32 = 1;
         const IS_WRITE: u32 = 2;
         machine.read8(self.interrupt_status);
         loop {
@@ -218,8 +219,11 @@ impl VirtioIommu {
             let word = |at: usize| u32::from_le_bytes(core::array::from_fn(|byte| report[at + byte]));
             if let Some(function) = self.viot.function(word(8)) {
                 let address = u64::from(word(16)) | u64::from(word(20)) << 32;
-                let device = Address(function);
-                return Some(DmaFault { device, address, write: word(4) & IS_WRITE != 0 });
+                let write = match word(4) & (IS_READ | IS_WRITE) {
+                    0 => None,
+                    access => Some(access & IS_WRITE != 0),
+                };
+                return Some(DmaFault { device: Address(function), address, write });
             }
         }
     }

@@ -261,7 +261,8 @@ impl Vtd {
             if high & PENDING != 0 {
                 let address = machine.read64(record) & TABLE;
                 machine.write32(record + 12, CLEAR);
-                return Some(DmaFault { device: Address(high as u16), address, write: high & IS_READ == 0 });
+                let write = Some(high & IS_READ == 0);
+                return Some(DmaFault { device: Address(high as u16), address, write });
             }
         }
         let status = machine.read32(self.base + register::FAULT_STATUS);

@@ -271,6 +271,7 @@ impl World {
         let end = self.kernel.machine.now_ns + nanoseconds;
         while let Some(deadline) = self.kernel.machine.timer.filter(|deadline| *deadline <= end) {
             self.kernel.machine.now_ns = self.kernel.machine.now_ns.max(deadline);
+            self.kernel.machine.timer = None; // It fires once.
             self.kernel.timer(core);
             self.settle(core, false);
         }

@@ -17,6 +17,7 @@ use crate::list::List;
 use crate::machine::Registers;
 pub use config::Ecam;
 pub(crate) use config::{Config, capability, command, offset};
+use core::fmt;
 pub(crate) use enumerate::Bus;
 use nom_abi::layout::DEVICES_MAX;
 
@@ -36,6 +37,12 @@ impl Address {
     /// The bus.
     pub const fn bus(self) -> u8 {
         (self.0 >> 8) as u8
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:02x}:{:02x}.{}", self.bus(), self.0 >> 3 & 0x1f, self.0 & 7)
     }
 }
 
