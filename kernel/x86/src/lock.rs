@@ -1,18 +1,18 @@
 //! The kernel's one lock.
 //!
 //! The kernel is off the data path, so one lock is enough, and it leaves nothing to reason about but itself.
-//! It hands itself on in order of arrival. A core that waits goes on answering TLB shootdowns, because the
-//! core that asks for one holds the lock.
+//! Whoever comes first when it is free gets it. A lock that is handed on in order of arrival would be handed
+//! to processors that the host is not running, and everyone would wait for the host. A core that waits goes
+//! on answering TLB shootdowns, because the core that asks for one holds the lock.
 
 use crate::shootdown;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
-/// A ticket lock around `T`.
+/// A test-and-set lock around `T`.
 pub struct Lock<T> {
-    next: AtomicU32,
-    serving: AtomicU32,
+    held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -21,15 +21,17 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Lock<T> {
-        Lock { next: AtomicU32::new(0), serving: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Lock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Waits for the lock. Interrupts are off in the kernel, so the holder is never interrupted.
     pub fn lock(&self) -> Guard<'_, T> {
-        let ticket = self.next.fetch_add(1, Relaxed);
-        while self.serving.load(Acquire) != ticket {
-            shootdown::answer();
-            core::hint::spin_loop();
+        while self.held.swap(true, Acquire) {
+            // Only reads until it is free, so that the holder keeps the cache line.
+            while self.held.load(Relaxed) {
+                shootdown::answer();
+                core::hint::spin_loop();
+            }
         }
         Guard { lock: self }
     }
@@ -57,6 +59,6 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.lock.serving.store(self.lock.serving.load(Relaxed).wrapping_add(1), Release);
+        self.lock.held.store(false, Release);
     }
 }

@@ -3,7 +3,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use nom_app::alloc::{format, vec::Vec};
 use nom_app::{Error, application, applications, board, cores, events, time, upcall};
 use nom_guest_tests::{Check, Failure, border, expect, expect_that, run};
@@ -57,21 +57,35 @@ fn on_all_others(work: fn()) -> Check {
 
 static MEETING: AtomicU64 = AtomicU64::new(0);
 static SEEN: AtomicU64 = AtomicU64::new(0);
+static COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// Nobody leaves before all are there, so all have to run at once.
-fn meet() {
-    SEEN.fetch_or(1 << cores::current(), Relaxed);
-    MEETING.fetch_add(1, Relaxed);
-    while MEETING.load(Relaxed) < processors() {
-        core::hint::spin_loop();
+/// Sleeps until something is so: many spinning processors would keep each other from few real ones.
+fn doze_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        events::sleep(5_000_000);
     }
 }
 
+/// Nobody goes on before all are there, so all have to be there at once.
+fn meet() {
+    SEEN.fetch_or(1 << cores::current(), Relaxed);
+    MEETING.fetch_add(1, Relaxed);
+    doze_until(|| MEETING.load(Relaxed) >= processors());
+}
+
+/// Keeps the core until the cores are counted.
+fn meet_and_stay() {
+    meet();
+    doze_until(|| COUNTED.load(Relaxed));
+}
+
 fn all_at_once() -> Check {
-    let others: Vec<_> = (1..processors()).map(|_| cores::acquire(meet)).collect::<Result<_, _>>()?;
+    let others: Vec<_> = (1..processors()).map(|_| cores::acquire(meet_and_stay)).collect::<Result<_, _>>()?;
     expect("a core too many", cores::acquire(|| ()).map(|core| core.number()).unwrap_err(), Error::NoCore)?;
     meet();
-    expect("cores held", held(), processors())?;
+    let all_held = expect("cores held", held(), processors());
+    COUNTED.store(true, Relaxed);
+    all_held?;
     expect("the cores that were there", SEEN.load(Relaxed), u64::MAX >> (64 - processors()))?;
     let numbers: u64 = others.iter().map(|core| 1 << core.number()).sum::<u64>() | 1 << cores::current();
     expect("the cores that were promised", numbers, SEEN.load(Relaxed))?;
