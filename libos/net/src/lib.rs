@@ -5,8 +5,9 @@
 extern crate alloc;
 
 pub mod batch;
-pub mod buffer;
 pub mod counters;
 pub mod table;
 pub mod tcp;
 pub mod time;
+
+pub use nom_port::buffer;

@@ -19,11 +19,7 @@ pub fn find(name: &str) -> Result<usize> {
         let bytes = application.name_bytes();
         bytes.split(|byte| *byte == 0).next() == Some(name.as_bytes())
     };
-    crate::start::board()
-        .applications
-        .iter()
-        .position(named)
-        .ok_or(Error::NoApplication)
+    crate::start::board().applications.iter().position(named).ok_or(Error::NoApplication)
 }
 
 /// Whether it runs, as the board shows.

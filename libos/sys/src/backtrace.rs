@@ -6,10 +6,7 @@ use core::arch::asm;
 const DEPTH_MAX: usize = 32;
 
 /// Calls `show` with each return address, innermost first. `stack` is the range in which frames lie.
-#[cfg_attr(
-    not(target_os = "none"),
-    allow(dead_code, reason = "only a program on nom panics here")
-)]
+#[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "only a program on nom panics here"))]
 pub(crate) fn walk(stack: [u64; 2], mut show: impl FnMut(u64)) {
     let mut frame: u64;
     // SAFETY: reads a register.

@@ -20,20 +20,16 @@ pub struct Channel {
 /// This application's channels, in order of their numbers.
 pub fn all() -> impl Iterator<Item = Channel> {
     let info = start::info();
-    info.channel
-        .iter()
-        .take(info.channels as usize)
-        .enumerate()
-        .map(|(number, channel)| Channel {
-            number,
-            peer: channel.peer as usize,
-            end: channel.end as usize,
-            // SAFETY: the kernel maps the memory there, page aligned, readable and writable, for as long as the
-            // program runs; the peer writes it at any time, for which atomics are made.
-            words: unsafe {
-                core::slice::from_raw_parts(channel.address as *const AtomicU64, (channel.bytes / 8) as usize)
-            },
-        })
+    info.channel.iter().take(info.channels as usize).enumerate().map(|(number, channel)| Channel {
+        number,
+        peer: channel.peer as usize,
+        end: channel.end as usize,
+        // SAFETY: the kernel maps the memory there, page aligned, readable and writable, for as long as the
+        // program runs; the peer writes it at any time, for which atomics are made.
+        words: unsafe {
+            core::slice::from_raw_parts(channel.address as *const AtomicU64, (channel.bytes / 8) as usize)
+        },
+    })
 }
 
 /// The first channel to this application.

@@ -24,10 +24,7 @@ pub fn write(mut bytes: &[u8]) {
 
 /// Formats to the console.
 pub fn print(arguments: fmt::Arguments<'_>) {
-    let mut buffer = Buffer {
-        bytes: [0; BUFFER_BYTES],
-        used: 0,
-    };
+    let mut buffer = Buffer { bytes: [0; BUFFER_BYTES], used: 0 };
     // Only a `Display` that fails on its own account fails here, and what it wrote so far is printed.
     let _ = buffer.write_fmt(arguments);
     buffer.flush();

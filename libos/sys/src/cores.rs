@@ -77,11 +77,7 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
     // has set `finished`.
     let acquired = unsafe { raw::core_acquire(entry as *const () as u64, top, launch.as_ptr() as u64, hint) };
     match acquired {
-        Ok(number) => Ok(Core {
-            launch,
-            stack: ManuallyDrop::new(stack),
-            number,
-        }),
+        Ok(number) => Ok(Core { launch, stack: ManuallyDrop::new(stack), number }),
         Err(error) => {
             // SAFETY: no core was started, so nobody else has the pointer that `Box::leak` gave.
             drop(unsafe { Box::from_raw(launch.as_ptr()) });

@@ -122,10 +122,7 @@ impl Registers {
     fn register(&self, offset: u64, bytes: u64) -> u64 {
         match self.region.part(offset, bytes) {
             Ok(address) if offset.is_multiple_of(bytes) => address,
-            _ => panic!(
-                "no {bytes}-byte register at {offset:#x} of {:#x}",
-                self.region.bytes()
-            ),
+            _ => panic!("no {bytes}-byte register at {offset:#x} of {:#x}", self.region.bytes()),
         }
     }
 }
@@ -141,11 +138,7 @@ pub fn find(matches: impl Fn(u32, u32) -> bool) -> Result<usize> {
         .iter()
         .position(|device| {
             let (present, vendor, id) = device.sequence.read(|| {
-                (
-                    device.present.load(Relaxed),
-                    device.vendor.load(Relaxed),
-                    device.device.load(Relaxed),
-                )
+                (device.present.load(Relaxed), device.vendor.load(Relaxed), device.device.load(Relaxed))
             });
             present == 1 && matches(vendor, id)
         })

@@ -27,10 +27,7 @@ const OVERHEAD_BYTES: u64 = 16 * 1024;
 pub(crate) type Heap = TalcLock<RawLock, Grow>;
 
 /// A heap that has no memory yet.
-#[cfg_attr(
-    not(target_os = "none"),
-    allow(dead_code, reason = "hosts have their own heap")
-)]
+#[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "hosts have their own heap"))]
 pub(crate) const fn new() -> Heap {
     TalcLock::new(Grow { bytes: 0 })
 }
@@ -49,21 +46,14 @@ unsafe impl Source for Grow {
         let (address, bytes) = populate(wanted).map_err(|_| ())?;
         talc.source.bytes += bytes;
         // SAFETY: the memory was just mapped readable and writable, for ever, and belongs to nobody else.
-        unsafe { talc.claim(address as *mut u8, bytes as usize) }
-            .map(|_| ())
-            .ok_or(())
+        unsafe { talc.claim(address as *mut u8, bytes as usize) }.map(|_| ()).ok_or(())
     }
 }
 
 /// By how much a heap of `bytes` grows to satisfy `layout`.
 fn step(bytes: u64, layout: Layout) -> Option<u64> {
-    let needed = (layout.size() as u64)
-        .checked_add(layout.align() as u64)?
-        .checked_add(OVERHEAD_BYTES)?;
-    needed
-        .max(STEP_BYTES)
-        .max(bytes / STEP_FRACTION)
-        .checked_next_multiple_of(PageSize::Small.bytes())
+    let needed = (layout.size() as u64).checked_add(layout.align() as u64)?.checked_add(OVERHEAD_BYTES)?;
+    needed.max(STEP_BYTES).max(bytes / STEP_FRACTION).checked_next_multiple_of(PageSize::Small.bytes())
 }
 
 /// Maps up to `bytes` of new memory at new contiguous addresses, in as large pieces as the kernel has.
@@ -72,11 +62,7 @@ fn populate(bytes: u64) -> Result<(u64, u64)> {
     if bytes > obtainable() {
         return Err(Error::OutOfMemory);
     }
-    let align = if bytes >= PageSize::Large.bytes() {
-        PageSize::Large
-    } else {
-        PageSize::Small
-    };
+    let align = if bytes >= PageSize::Large.bytes() { PageSize::Large } else { PageSize::Small };
     let region = Region::reserve(bytes, align)?;
     let mut filled = 0;
     while filled < bytes {

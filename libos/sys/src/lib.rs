@@ -10,10 +10,7 @@
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     target_os = "none",
-    allow(
-        internal_features,
-        reason = "`main!` has to work where unsafe code is forbidden"
-    )
+    allow(internal_features, reason = "`main!` has to work where unsafe code is forbidden")
 )]
 #![cfg_attr(target_os = "none", feature(allow_internal_unsafe))]
 

@@ -38,11 +38,7 @@ impl Grant {
     fn request(page_size: PageSize, count: u64, colour: u64) -> Result<Grant> {
         // SAFETY: a new grant is memory that nothing in this program refers to yet.
         let frame = unsafe { raw::memory_grant(page_size as u64, count, colour) }?;
-        Ok(Grant {
-            frame,
-            count,
-            page_size,
-        })
+        Ok(Grant { frame, count, page_size })
     }
 
     /// Number of its first 4 KiB frame.

@@ -34,19 +34,14 @@ impl Region {
     /// # Errors
     /// [`Error::Overflow`] when the address space has no room left.
     pub fn reserve(bytes: u64, align: PageSize) -> Result<Region> {
-        let bytes = bytes
-            .checked_next_multiple_of(align.bytes())
-            .ok_or(Error::Overflow)?;
+        let bytes = bytes.checked_next_multiple_of(align.bytes()).ok_or(Error::Overflow)?;
         let mut next = NEXT.load(Ordering::Relaxed);
         loop {
             let start = if next == 0 { random_start() } else { next };
             let range = place(start, bytes, align).ok_or(Error::Overflow)?;
             match NEXT.compare_exchange_weak(next, range.end, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
-                    return Ok(Region {
-                        address: range.start,
-                        bytes,
-                    });
+                    return Ok(Region { address: range.start, bytes });
                 }
                 Err(changed) => next = changed,
             }
@@ -125,12 +120,10 @@ impl Drop for Region {
     fn drop(&mut self) {
         let mut offset = 0;
         while offset < self.bytes {
-            let unmapped = [PageSize::Huge, PageSize::Large, PageSize::Small]
-                .into_iter()
-                .find(|size| {
-                    (self.address + offset).is_multiple_of(size.bytes())
-                        && self.unmap(offset, size.bytes()).is_ok()
-                });
+            let unmapped = [PageSize::Huge, PageSize::Large, PageSize::Small].into_iter().find(|size| {
+                (self.address + offset).is_multiple_of(size.bytes())
+                    && self.unmap(offset, size.bytes()).is_ok()
+            });
             offset += unmapped.unwrap_or(PageSize::Small).bytes();
         }
     }

@@ -113,12 +113,9 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         println!("{info}");
         let image = start::info().image_base;
         let [base, end] = &local::current().stack;
-        backtrace::walk(
-            [base.load(Ordering::Relaxed), end.load(Ordering::Relaxed)],
-            |address| {
-                println!("  at image+{:#x}", address.wrapping_sub(image));
-            },
-        );
+        backtrace::walk([base.load(Ordering::Relaxed), end.load(Ordering::Relaxed)], |address| {
+            println!("  at image+{:#x}", address.wrapping_sub(image));
+        });
     }
     exit(STATUS_PANIC)
 }

@@ -20,10 +20,7 @@ pub struct RawLock(AtomicU64);
 // SAFETY: `try_lock` succeeds only by changing the word from 0, and only `unlock` changes it back, so one
 // core at a time holds the lock; acquire and release order its accesses.
 unsafe impl RawMutex for RawLock {
-    #[allow(
-        clippy::declare_interior_mutable_const,
-        reason = "the trait's way to say how a lock starts"
-    )]
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait's way to say how a lock starts")]
     const INIT: RawLock = RawLock(AtomicU64::new(0));
     type GuardMarker = GuardSend;
 
@@ -35,15 +32,8 @@ unsafe impl RawMutex for RawLock {
     fn lock(&self) {
         let me = local::current().core.load(Ordering::Relaxed) + 1;
         let mut attempts = 0;
-        while let Err(holder) = self
-            .0
-            .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
-        {
-            assert!(
-                holder != me,
-                "core {} waits for a lock that it holds itself",
-                me - 1
-            );
+        while let Err(holder) = self.0.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            assert!(holder != me, "core {} waits for a lock that it holds itself", me - 1);
             attempts += 1;
             if attempts % SPINS == 0 {
                 events::yield_core();
@@ -54,9 +44,7 @@ unsafe impl RawMutex for RawLock {
 
     fn try_lock(&self) -> bool {
         let me = local::current().core.load(Ordering::Relaxed) + 1;
-        self.0
-            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     unsafe fn unlock(&self) {

@@ -80,7 +80,8 @@ fn meet_and_stay() {
 }
 
 fn all_at_once() -> Check {
-    let others: Vec<_> = (1..processors()).map(|_| cores::acquire(meet_and_stay)).collect::<Result<_, _>>()?;
+    let others: Vec<_> =
+        (1..processors()).map(|_| cores::acquire(meet_and_stay)).collect::<Result<_, _>>()?;
     expect("a core too many", cores::acquire(|| ()).map(|core| core.number()).unwrap_err(), Error::NoCore)?;
     meet();
     let all_held = expect("cores held", held(), processors());

@@ -1,0 +1,3 @@
+//! memcached without its machine: protocols and store.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The server side of NetPIPE's TCP protocol, without its machine.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]

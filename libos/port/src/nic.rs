@@ -1,0 +1,164 @@
+//! One queue pair of a network interface, as the stack of one core sees it.
+
+use crate::buffer::{Buffer, Chain, Slice};
+use alloc::vec::Vec;
+
+/// What the interface does that the stack would otherwise have to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// Finishes transport checksums on the way out.
+    pub checksum: bool,
+    /// Cuts large IPv4 TCP segments.
+    pub segment_tcp4: bool,
+    /// Cuts large IPv6 TCP segments.
+    pub segment_tcp6: bool,
+}
+
+/// What an interface is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Most bytes of an IP packet on the link.
+    pub mtu: u16,
+    /// What it does by itself.
+    pub offloads: Offloads,
+}
+
+/// Whether somebody has looked at the transport checksum of a received packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nobody has.
+    Unknown,
+    /// The interface has, or the packet never left this computer.
+    Good,
+}
+
+/// A received frame.
+#[derive(Clone, Debug)]
+pub struct Received<B> {
+    /// The frame from its Ethernet header on. All headers are in the first slice.
+    pub frame: Chain<B>,
+    /// Of its transport header.
+    pub checksum: Checksum,
+    /// When the driver first saw it, in nanoseconds of the world's clock.
+    pub at_ns: u64,
+}
+
+/// The most bytes of headers in front of a payload: Ethernet 14, IPv6 40, TCP 60, and some to spare.
+pub const HEAD_MAX: usize = 128;
+
+/// The headers of a frame to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    bytes: [u8; HEAD_MAX],
+    len: u8,
+}
+
+impl Head {
+    /// A head of `len` zero bytes.
+    ///
+    /// # Panics
+    /// If `len` is above [`HEAD_MAX`].
+    pub fn zeroed(len: usize) -> Head {
+        assert!(len <= HEAD_MAX, "a head of {len} bytes");
+        Head { bytes: [0; HEAD_MAX], len: len as u8 }
+    }
+}
+
+impl core::ops::Deref for Head {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl core::ops::DerefMut for Head {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// A checksum that the interface finishes: over everything from `start`, into the 2 bytes `offset` further
+/// on, which already hold the sum of the pseudo-header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartialChecksum {
+    /// Where the sum starts, from the frame's first byte.
+    pub start: u16,
+    /// Where the result goes, from `start`.
+    pub offset: u16,
+}
+
+/// How the interface cuts a large TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segmentation {
+    /// Most bytes of payload in each piece.
+    pub payload_max: u16,
+    /// Whether it is IPv6.
+    pub is_ipv6: bool,
+}
+
+/// A frame to send: headers, then slices that are gathered and never copied if the device can reach them.
+#[derive(Clone, Debug)]
+pub struct Outgoing<B> {
+    /// Ethernet, IP and transport headers.
+    pub head: Head,
+    /// What follows them.
+    pub payload: Chain<B>,
+    /// What the interface is to finish; only if it offers that.
+    pub checksum: Option<PartialChecksum>,
+    /// How it is to be cut; only if the interface offers that.
+    pub segmentation: Option<Segmentation>,
+    /// When the request arrived that this answers, in nanoseconds; for the latency that clients see.
+    pub answers_ns: Option<u64>,
+}
+
+impl<B: Buffer> Outgoing<B> {
+    /// Bytes of the frame.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.payload.iter().map(|slice| slice.len()).sum::<usize>()
+    }
+
+    /// Whether there is no byte at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One queue pair.
+pub trait Nic {
+    /// Memory of received frames and of payloads to send.
+    type Buffer: Buffer;
+
+    /// What it is.
+    fn properties(&self) -> Properties;
+
+    /// The next received frame, if one is there.
+    fn receive(&mut self) -> Option<Received<Self::Buffer>>;
+
+    /// How many more frames can be queued for sending.
+    fn room(&mut self) -> usize;
+
+    /// Queues a frame. The device may not see it before [`Nic::kick`].
+    ///
+    /// # Errors
+    /// Gives the frame back if the ring is full.
+    fn transmit(&mut self, frame: Outgoing<Self::Buffer>) -> Result<(), Outgoing<Self::Buffer>>;
+
+    /// Tells the device about everything queued, unless it is looking anyway.
+    fn kick(&mut self);
+
+    /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
+
+    /// Asks for an interrupt at the next frame. `false` if frames are there already: poll again.
+    fn arm(&mut self) -> bool;
+
+    /// Asks for no more interrupts.
+    fn disarm(&mut self);
+}
+
+/// A frame's bytes in one piece, for what must look at all of them.
+pub fn gather<B: Buffer>(chain: &[Slice<B>]) -> Vec<u8> {
+    chain.iter().flat_map(|slice| slice.iter().copied()).collect()
+}

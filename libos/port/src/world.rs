@@ -1,0 +1,35 @@
+//! Time, sleep and chance.
+
+/// A clock that never goes back.
+pub trait Clock {
+    /// Nanoseconds since a start that the world chose.
+    fn now_ns(&self) -> u64;
+}
+
+/// What ended a sleep; more than one thing may have, and nothing at all at the deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wakeup {
+    /// Interrupts that came, as the bits that they were bound to.
+    pub interrupts: u64,
+    /// Whether another core, a peer application or the kernel has something to say.
+    pub messages: bool,
+}
+
+/// The way in which a core does nothing.
+pub trait Idle {
+    /// Sleeps until something happens or the clock reaches `deadline_ns`; `None` is never. What happened
+    /// since the last sleep ends it at once.
+    fn sleep(&mut self, deadline_ns: Option<u64>) -> Wakeup;
+}
+
+/// Another core's doorbell.
+pub trait Doorbell: Send + Sync {
+    /// Ends the present or the next sleep of `core`.
+    fn ring(&self, core: usize);
+}
+
+/// A source of bytes that nobody can foretell, or, in a simulation, only who knows the seed.
+pub trait Entropy {
+    /// Fills `bytes`.
+    fn fill(&mut self, bytes: &mut [u8]);
+}

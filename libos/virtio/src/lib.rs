@@ -1,0 +1,2 @@
+//! Drivers for virtio devices.
+#![cfg_attr(not(test), no_std)]
