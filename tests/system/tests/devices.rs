@@ -45,5 +45,7 @@ fn devices_come_and_go() {
         vm.unplug("entropy");
         vm.wait_for(&format!("hotplug round={round} left"));
     }
+    vm.wait_for("hotplug waits for the end");
+    vm.plug(0, ENTROPY, "end", &[]);
     vm.finish().expect_status(0).expect("ok hotplug");
 }

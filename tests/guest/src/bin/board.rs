@@ -115,7 +115,8 @@ fn cycles() -> Check {
         events::yield_core(); // Brings the board up to date.
         applications::entry(application()).cycles.load(Relaxed)
     };
-    let (before, start) = (charged(), time::cycles());
+    let start = time::cycles();
+    let before = charged();
     while time::cycles() - start < board().clock.tsc_hz.load(Relaxed) / 10 {}
     let (ran, passed) = (charged() - before, time::cycles() - start);
     expect_that(&format!("{ran} of {passed} cycles are charged"), ran <= passed && ran * 10 >= passed * 9)?;
