@@ -163,6 +163,10 @@ fn passes<T>(package: &str, outcome: Result<T>) -> bool {
     true
 }
 
+/// Tests that take Miri minutes: they fill memory of megabytes. The crate that they test forbids `unsafe`.
+const SLOW_UNDER_MIRI: &[&str] =
+    &["kernel::", "acpi::", "frames::tests::a_huge_unit", "frames::tests::any_life"];
+
 fn miri(project: &Project) -> Result<Verdict> {
     let mut probe = Command::new("cargo");
     if !probe.args(["+nightly", "miri", "--version"]).output().is_ok_and(|output| output.status.success()) {
@@ -177,6 +181,9 @@ fn miri(project: &Project) -> Result<Verdict> {
         .args(["+nightly", "miri", "test", "--quiet", "--package", "nom-abi", "--package", "nom-kernel-pure"])
         .arg("--target-dir")
         .arg(project.target().join("miri"))
+        .arg("--lib")
+        .arg("--")
+        .args(SLOW_UNDER_MIRI.iter().flat_map(|name| ["--skip", name]))
         // Miri is some hundred times slower than the processor: fewer cases, and no files of old failures.
         .env("PROPTEST_CASES", "4")
         .env("PROPTEST_FAILURE_PERSISTENCE", "off")

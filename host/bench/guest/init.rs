@@ -294,7 +294,8 @@ fn mmap(bytes: usize, protection: usize, flags: usize) -> usize {
     let result: usize;
     // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing.
     unsafe {
-        asm!("syscall", inlateout("rax") nr::MMAP => result, in("rdi") 0, in("rsi") bytes, in("rdx") protection,
+        asm!("syscall", inlateout("rax") nr::MMAP => result,
+            in("rdi") 0, in("rsi") bytes, in("rdx") protection,
              in("r10") flags, in("r8") -1isize, in("r9") 0, out("rcx") _, out("r11") _);
     }
     result
@@ -304,7 +305,8 @@ fn syscall(number: usize, arguments: [usize; 4]) -> isize {
     let result;
     // SAFETY: every caller passes pointers to memory that lives through the call.
     unsafe {
-        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") arguments[0], in("rsi") arguments[1],
+        asm!("syscall", inlateout("rax") number as isize => result,
+            in("rdi") arguments[0], in("rsi") arguments[1],
              in("rdx") arguments[2], in("r10") arguments[3], out("rcx") _, out("r11") _);
     }
     result

@@ -222,7 +222,10 @@ mod tests {
     fn json_names_units_as_the_field_does() {
         assert_eq!(
             serde_json::to_string(&record("nom", Unit::Seconds, &[0.5])).unwrap(),
-            r#"{"experiment":"boot","system":"nom","application":"hello","scenario":"tcg","metric":"exit","unit":"s","value":0.5,"repetitions":1,"deviation":null}"#
+            concat!(
+                r#"{"experiment":"boot","system":"nom","application":"hello","scenario":"tcg","metric":"exit","#,
+                r#""unit":"s","value":0.5,"repetitions":1,"deviation":null}"#
+            )
         );
     }
 
@@ -280,7 +283,17 @@ mod tests {
         ) {
             let [experiment, system, application, scenario, metric] = texts;
             let unit = Unit::Bytes;
-            let record = Record { experiment, system, application, scenario, metric, unit, value, repetitions, deviation };
+            let record = Record {
+                experiment,
+                system,
+                application,
+                scenario,
+                metric,
+                unit,
+                value,
+                repetitions,
+                deviation,
+            };
             let json = serde_json::to_string(&record).unwrap();
             prop_assert_eq!(&serde_json::from_str::<Record>(&json).unwrap(), &record);
             let csv = to_csv(std::slice::from_ref(&record)).unwrap();

@@ -26,8 +26,10 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}\
-table{border-collapse:collapse;margin:1rem 0}td,th{border-bottom:1px solid #ddd;padding:.25rem .75rem;text-align:left}\
+const STYLE: &str = "\
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}\
+table{border-collapse:collapse;margin:1rem 0}\
+td,th{border-bottom:1px solid #ddd;padding:.25rem .75rem;text-align:left}\
 td.value{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}small{color:#777}\
 .reached{color:#067647}.missed{color:#b42318;font-weight:600}svg{max-width:100%;height:auto}";
 

@@ -46,7 +46,8 @@ pub fn call_single_stepping() -> Result<u64, Error> {
 /// Loads a null selector into every data segment register, and calls.
 pub fn call_with_null_segments() -> Result<u64, Error> {
     let (code, value): (u64, u64);
-    // SAFETY: the flat segments are not used in 64-bit mode; FS, whose base loading would clear, is left alone.
+    // SAFETY: the flat segments are not used in 64-bit mode; FS, whose base loading would clear, is left
+    // alone.
     unsafe {
         asm!(
             "mov ds, {zero:x}",

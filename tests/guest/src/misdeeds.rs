@@ -133,7 +133,8 @@ fn instruction(which: Instruction) {
             Instruction::SoftwareInterrupt => asm!("int 0x80"),
             Instruction::MisalignedVector => {
                 let bytes = [0_u64; 4];
-                asm!("movaps xmm0, [{}]", in(reg) (&raw const bytes).byte_add(8 - (&raw const bytes as usize & 8)), out("xmm0") _);
+                let misaligned = (&raw const bytes).byte_add(8 - (&raw const bytes as usize & 8));
+                asm!("movaps xmm0, [{}]", in(reg) misaligned, out("xmm0") _);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The initramfs: a cpio archive in the "newc" format (Linux, `Documentation/driver-api/early-userspace/buffer-format.rst`).
+//! The initramfs: a cpio archive in the "newc" format
+//! (Linux, `Documentation/driver-api/early-userspace/buffer-format.rst`).
 
 use anyhow::Result;
 use cpio::newc::{Builder, ModeFileType, trailer};

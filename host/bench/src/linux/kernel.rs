@@ -1,4 +1,5 @@
-//! Linux's `bzImage` (Linux, `Documentation/arch/x86/boot.rst`): a setup part for real mode and a compressed ELF file.
+//! Linux's `bzImage` (Linux, `Documentation/arch/x86/boot.rst`): a setup part for real mode and a compressed
+//! ELF file.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::ops::Range;

@@ -283,7 +283,8 @@ fn step(end: u64) -> impl Strategy<Value = Step> {
         1 => (owner(), 0..end, count()).prop_map(|(o, f, n)| Step::Claim(o, f, n)),
         4 => (owner(), any::<usize>(), count()).prop_map(|(o, at, n)| Step::Release(o, at, n)),
         1 => (owner(), 0..end, size(), count()).prop_map(|(o, f, s, n)| Step::ReleaseAnything(o, f, s, n)),
-        4 => (owner(), any::<usize>(), size(), count()).prop_map(|(o, at, s, n)| Step::Reference(o, at, s, n)),
+        4 => (owner(), any::<usize>(), size(), count())
+            .prop_map(|(owner, at, size, count)| Step::Reference(owner, at, size, count)),
         3 => any::<usize>().prop_map(Step::Dereference),
         1 => owner().prop_map(Step::ReleaseAll),
     ]

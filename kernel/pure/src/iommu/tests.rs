@@ -405,7 +405,8 @@ proptest! {
         actions in prop::collection::vec(action(), 1..60),
     ) {
         let [first, second, third, fourth] = rigs();
-        let mut rig = [Some(first), Some(second), Some(third), Some(fourth)][kind].take().expect("one of four");
+        let mut rigs = [Some(first), Some(second), Some(third), Some(fourth)];
+        let mut rig = rigs[kind].take().expect("one of four");
         let start = rig.frames.taken.clone();
         let mut model = Model::default();
         for action in actions {
@@ -417,6 +418,7 @@ proptest! {
         }
         model.check(&mut rig)?;
         let contexts = if matches!(rig.iommu, Iommu::Vtd(_)) { 2 } else { 0 };
-        prop_assert!(rig.frames.taken.len() <= start.len() + contexts, "tables go back, one for each bus stays");
+        let kept = start.len() + contexts;
+        prop_assert!(rig.frames.taken.len() <= kept, "tables go back, one for each bus stays");
     }
 }

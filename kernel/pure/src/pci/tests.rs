@@ -249,7 +249,8 @@ proptest! {
     ) {
         let (table, pending) = (table * 8, pending * 8);
         let bytes = 1 << 16;
-        let (_, pci, _) = alone(FakeFunction::new(1, 2, 0).bar(0, bytes).bar(1, bytes).msix(count, 0, table, pending));
+        let function = FakeFunction::new(1, 2, 0).bar(0, bytes).bar(1, bytes);
+        let (_, pci, _) = alone(function.msix(count, 0, table, pending));
         let function = pci.device(0).expect("it is listed");
         let held: Vec<u64> = (u64::from(table)..u64::from(table) + 16 * u64::from(count))
             .chain(u64::from(pending)..u64::from(pending) + 8 * u64::from(count.div_ceil(64)))
@@ -274,7 +275,8 @@ proptest! {
             let mut function = FakeFunction::new(1, 2, 0).multi_function();
             let step = if *wide { 2 } else { 1 };
             for (bar, size) in sizes.iter().take(6 / step).enumerate() {
-                function = if *wide { function.wide_bar(2 * bar, 1 << size) } else { function.bar(bar, 1 << size) };
+                let bytes = 1 << size;
+                function = if *wide { function.wide_bar(2 * bar, bytes) } else { function.bar(bar, bytes) };
             }
             match ports.get(*bus) {
                 Some(port) if behind[*bus] < 8 => {

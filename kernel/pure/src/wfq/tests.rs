@@ -195,7 +195,9 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn any_sequence_of_operations_keeps_the_queue_in_order(steps in prop::collection::vec(step(), 1..effort(200, 40))) {
+    fn any_sequence_of_operations_keeps_the_queue_in_order(
+        steps in prop::collection::vec(step(), 1..effort(200, 40)),
+    ) {
         let mut queue = Queue::new();
         for step in steps {
             take(step, &mut queue);

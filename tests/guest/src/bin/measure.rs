@@ -1,5 +1,5 @@
-//! What crossing the border costs, in cycles of the time-stamp counter: lines `figure name=.. cycles=..`, each
-//! the median of many batches.
+//! What crossing the border costs, in cycles of the time-stamp counter: lines `figure name=.. cycles=..`,
+//! each the median of many batches.
 //!
 //! Argument: `measure NAME` measures, with the application NAME at the other end of the channel; `echo`
 //! answers, `yield` only yields. On one processor the two share it, on several they do not.
