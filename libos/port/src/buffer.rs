@@ -36,6 +36,16 @@ impl<B: Buffer> Slice<B> {
         Slice { buffer: self.buffer.clone(), range: start..end }
     }
 
+    /// The buffer that it is a part of.
+    pub fn buffer(&self) -> &B {
+        &self.buffer
+    }
+
+    /// Where in that buffer it lies.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
     /// Forgets the first `count` bytes, or all if there are fewer.
     pub fn advance(&mut self, count: usize) {
         self.range.start = self.range.start.saturating_add(count).min(self.range.end);
