@@ -51,6 +51,11 @@ impl<B: Buffer> Slice<B> {
         self.range.start = self.range.start.saturating_add(count).min(self.range.end);
     }
 
+    /// Bytes of memory that stay in use as long as this handle lives: those of the whole buffer.
+    pub fn pinned(&self) -> usize {
+        self.buffer.as_ref().len()
+    }
+
     /// Forgets what stands after the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.range.end = self.range.start.saturating_add(len).min(self.range.end);
@@ -62,6 +67,26 @@ impl<B: Buffer> Deref for Slice<B> {
 
     fn deref(&self) -> &[u8] {
         &self.buffer.as_ref()[self.range.clone()]
+    }
+}
+
+/// Where an application writes what it sends, in order.
+pub trait Sink<B: Buffer> {
+    /// Sends bytes that are copied: they may change as soon as this returns.
+    fn copy(&mut self, bytes: &[u8]);
+
+    /// Sends bytes as they lie, by a handle of their own.
+    fn share(&mut self, slice: Slice<B>);
+}
+
+/// Copies everything.
+impl<B: Buffer> Sink<B> for Vec<u8> {
+    fn copy(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn share(&mut self, slice: Slice<B>) {
+        self.extend_from_slice(&slice);
     }
 }
 
