@@ -7,7 +7,9 @@
 
 extern crate alloc;
 
+pub mod controller;
 pub mod ledger;
 pub mod prices;
+pub mod response;
 pub mod units;
 pub mod utility;

@@ -71,6 +71,116 @@ impl WorkingPoints for BatchingDelays {
     }
 }
 
+/// How an application learns of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The device interrupts.
+    Interrupt,
+    /// The application polls the device.
+    Poll,
+}
+
+/// One setting of every knob.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Batching delay in microseconds.
+    pub batching_micros: u32,
+    /// Interrupts or polling.
+    pub notice: Notice,
+    /// Cores held.
+    pub cores: u16,
+    /// Memory held, in MiB.
+    pub memory_mib: u32,
+}
+
+/// Every combination of the values of each knob.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    delays: BatchingDelays,
+    notices: Vec<Notice>,
+    cores: Vec<u16>,
+    memory_mib: Vec<u32>,
+}
+
+/// A knob without a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("knob `{knob}`: expected at least one value, each above 0")]
+pub struct NoValue {
+    /// Which.
+    pub knob: &'static str,
+}
+
+/// How different polling is from interrupts.
+const NOTICE_DISTANCE: f64 = 2.0;
+
+impl Knobs {
+    /// All combinations of the values; point 0 has the first of each, so list first what is safe to start with.
+    ///
+    /// # Errors
+    /// If a knob has no value, or a number of cores or an amount of memory is 0.
+    pub fn new(
+        delays: BatchingDelays,
+        notices: &[Notice],
+        cores: &[u16],
+        memory_mib: &[u32],
+    ) -> Result<Self, NoValue> {
+        let knobs = [
+            ("notice", !notices.is_empty()),
+            ("cores", !cores.is_empty() && !cores.contains(&0)),
+            ("memory", !memory_mib.is_empty() && !memory_mib.contains(&0)),
+        ];
+        if let Some((knob, _)) = knobs.into_iter().find(|(_, is_good)| !is_good) {
+            return Err(NoValue { knob });
+        }
+        Ok(Self { delays, notices: notices.into(), cores: cores.into(), memory_mib: memory_mib.into() })
+    }
+
+    /// The setting at a point.
+    #[must_use]
+    pub fn setting(&self, point: usize) -> Setting {
+        let [delay, notice, cores, memory] = self.digits(point);
+        Setting {
+            batching_micros: self.delays.micros(delay),
+            notice: self.notices[notice],
+            cores: self.cores[cores],
+            memory_mib: self.memory_mib[memory],
+        }
+    }
+
+    /// Index of each knob's value, the batching delay changing fastest.
+    fn digits(&self, point: usize) -> [usize; 4] {
+        let bases = [self.delays.count(), self.notices.len(), self.cores.len(), self.memory_mib.len()];
+        let mut rest = point;
+        bases.map(|base| {
+            let digit = rest % base;
+            rest /= base;
+            digit
+        })
+    }
+}
+
+impl WorkingPoints for Knobs {
+    fn count(&self) -> usize {
+        self.delays.count() * self.notices.len() * self.cores.len() * self.memory_mib.len()
+    }
+
+    /// Euclidean over the knobs; twice as many cores, or twice the memory, count as two half octaves.
+    fn distance(&self, a: usize, b: usize) -> f64 {
+        let ([delay, ..], [other, ..]) = (self.digits(a), self.digits(b));
+        let (x, y) = (self.setting(a), self.setting(b));
+        let notice = if x.notice == y.notice { 0.0 } else { NOTICE_DISTANCE };
+        let half_octaves = |more: f64, less: f64| 2.0 * libm::log2(more / less);
+        let cores = half_octaves(f64::from(x.cores), f64::from(y.cores));
+        let memory = half_octaves(f64::from(x.memory_mib), f64::from(y.memory_mib));
+        let delay = self.delays.distance(delay, other);
+        libm::sqrt(delay * delay + notice * notice + cores * cores + memory * memory)
+    }
+
+    fn added_latency(&self, point: usize) -> Seconds {
+        Seconds::from_micros(self.setting(point).batching_micros)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +197,29 @@ mod tests {
             let few = BatchingDelays::up_to(longest);
             assert_eq!(few.micros(few.count() - 1), longest);
         }
+    }
+
+    #[test]
+    fn knobs_are_every_combination_once() {
+        let delays = BatchingDelays::up_to(40);
+        let both = [Notice::Interrupt, Notice::Poll];
+        let knobs = Knobs::new(delays.clone(), &both, &[1, 2, 4], &[128]).expect("values");
+        assert_eq!(knobs.count(), delays.count() * 6);
+        let first = knobs.setting(0);
+        assert_eq!((first.batching_micros, first.notice, first.cores), (0, Notice::Interrupt, 1));
+        for a in 0..knobs.count() {
+            assert_eq!(knobs.distance(a, a), 0.0);
+            assert!((0..a).all(|b| knobs.setting(a) != knobs.setting(b) && knobs.distance(a, b) > 0.0));
+        }
+    }
+
+    #[test]
+    fn a_knob_without_a_value_is_named() {
+        let knobs = |cores: &[u16], memory: &[u32]| {
+            Knobs::new(BatchingDelays::up_to(8), &[Notice::Poll], cores, memory).err().map(|error| error.knob)
+        };
+        assert_eq!(knobs(&[], &[64]), Some("cores"));
+        assert_eq!(knobs(&[1], &[0]), Some("memory"));
+        assert_eq!(knobs(&[1], &[64]), None);
     }
 }

@@ -1,0 +1,43 @@
+//! What a controller's way of searching has to do.
+
+use super::model::Prediction;
+use super::space::Space;
+use super::tally::Tally;
+use crate::response::{Logs, Response};
+use crate::units::DollarsPerSecond;
+
+/// Profit at a working point that responds like this, at present prices.
+pub type Profit<'a> = dyn Fn(usize, &Response) -> DollarsPerSecond + 'a;
+
+/// Where to go next, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The point.
+    pub(super) point: usize,
+    /// Whether to learn of it rather than to earn by it.
+    pub(super) explores: bool,
+}
+
+/// A way of learning one load's response and of searching the best point under it. Sealed: its arguments are
+/// private to the controller.
+pub trait Strategy {
+    /// Knowing nothing.
+    fn new(space: &Space) -> Self;
+
+    /// What was measured.
+    fn tally(&self) -> &Tally;
+
+    /// Adds an observation that counts `share` of a whole one.
+    fn learn(&mut self, space: &Space, point: usize, logs: &Logs, share: f64);
+
+    /// What the point should do; nothing if there is no ground to say.
+    fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction>;
+
+    /// Where to go from `present`, with `horizon` intervals to go under this load as far as can be guessed.
+    fn choose(&mut self, space: &Space, present: usize, horizon: f64, profit: &Profit) -> Choice;
+}
+
+/// Profit at a point of which only the likeliest logarithms are considered.
+pub(super) fn profit_of(profit: &Profit, point: usize, logs: &Logs) -> f64 {
+    profit(point, &Response::from_logs(logs)).get()
+}

@@ -1,0 +1,84 @@
+//! What was measured at each point under one load, the old counting less.
+
+use crate::response::{CHANNELS, Logs};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Beyond this a point's past counts for no more, so that its mean follows a slow drift.
+const WEIGHT_MAX: f64 = 60.0;
+/// A point remembered less than this says nothing.
+const WEIGHT_MIN: f64 = 0.05;
+/// Intervals after which an observation counts 1/e.
+const MEMORY: f64 = 4000.0;
+/// Deviation of the measured logarithms before any is known, and the least that is believed.
+const NOISE: f64 = 0.04;
+const NOISE_MIN: f64 = 0.005;
+/// Intervals over which noise is averaged, and how many times its own variance one error may count.
+const NOISE_MEMORY: f64 = 30.0;
+const NOISE_CLIP: f64 = 9.0;
+
+/// Mean and weight of each point's observations, and the noise common to all.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    weights: Vec<f64>,
+    means: Vec<Logs>,
+    /// Mean squares of the errors.
+    noise: Logs,
+}
+
+impl Tally {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            weights: vec![0.0; count],
+            means: vec![[0.0; CHANNELS]; count],
+            noise: [NOISE * NOISE; CHANNELS],
+        }
+    }
+
+    /// How many observations the point has, the old ones counting less.
+    pub(super) fn weight(&self, point: usize) -> f64 {
+        self.weights[point]
+    }
+
+    /// Mean of the point's observations.
+    pub(super) fn mean(&self, point: usize) -> &Logs {
+        &self.means[point]
+    }
+
+    /// Points of which something is known.
+    pub(super) fn known(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.weights.len()).filter(|point| self.weights[*point] > WEIGHT_MIN)
+    }
+
+    /// Deviation of a single measurement of the channel.
+    pub(super) fn noise(&self, channel: usize) -> f64 {
+        libm::sqrt(self.noise[channel]).max(NOISE_MIN)
+    }
+
+    /// Adds an observation that counts `share` of a whole one.
+    pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
+        for weight in &mut self.weights {
+            *weight *= 1.0 - 1.0 / MEMORY;
+        }
+        self.learn_noise(point, logs);
+        let weight = &mut self.weights[point];
+        *weight = (*weight + share).min(WEIGHT_MAX);
+        let step = share / *weight;
+        for (mean, log) in self.means[point].iter_mut().zip(logs) {
+            *mean += (log - *mean) * step;
+        }
+    }
+
+    fn learn_noise(&mut self, point: usize, logs: &Logs) {
+        let weight = self.weights[point];
+        if weight < 1.0 {
+            return;
+        }
+        // The error against the mean of w others is larger than the noise by 1 + 1/w.
+        let unbiased = weight / (weight + 1.0);
+        for (noise, (log, mean)) in self.noise.iter_mut().zip(logs.iter().zip(&self.means[point])) {
+            let square = (log - mean) * (log - mean) * unbiased;
+            *noise += (square.min(NOISE_CLIP * *noise) - *noise) / NOISE_MEMORY;
+        }
+    }
+}

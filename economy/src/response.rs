@@ -1,0 +1,93 @@
+//! What a server did over an interval, and what was measured of it.
+
+use crate::units::{GbitPerSecond, OperationsPerSecond, Seconds};
+use crate::utility::{BadParameter, Latency};
+
+/// Throughput and latency over an interval. No price is in it, so that what was learned outlives every price.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Response {
+    /// Requests answered.
+    pub throughput: OperationsPerSecond,
+    /// Data that left the machine, as its provider meters it.
+    pub sent: GbitPerSecond,
+    /// Data that entered the machine.
+    pub received: GbitPerSecond,
+    /// How long the requests took.
+    pub latency: Latency,
+}
+
+/// A response as measured: over some interval in which one working point was set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    /// The response.
+    pub response: Response,
+    /// Requests that it is the statistics of.
+    pub samples: u64,
+}
+
+/// How many channels a [`Logs`] has.
+pub(crate) const CHANNELS: usize = 6;
+/// Throughput among the channels.
+pub(crate) const THROUGHPUT: usize = 0;
+/// Mean latency among the channels.
+pub(crate) const MEAN: usize = 1;
+
+/// Logarithms of throughput, mean latency, jitter, p99, data sent and data received: errors of measurement are
+/// relative, and no prediction is ever negative.
+pub(crate) type Logs = [f64; CHANNELS];
+
+/// The sign with which each channel moves when things go better: more is served, sooner.
+pub(crate) const BETTER: Logs = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0];
+
+/// Nothing has no logarithm; a nanosecond, and a bit in a second, are below what anybody measures.
+const LEAST: f64 = 1e-9;
+/// Beyond these logarithms nothing is measured, and products of two exponentials stay finite.
+const LOG_MAX: f64 = 60.0;
+
+impl Response {
+    pub(crate) fn logs(&self) -> Logs {
+        let latency = self.latency;
+        let values = [
+            self.throughput.get(),
+            latency.mean().get(),
+            latency.jitter().get(),
+            latency.p99().get(),
+            self.sent.get(),
+            self.received.get(),
+        ];
+        values.map(|value| libm::log(value.max(LEAST)))
+    }
+
+    pub(crate) fn from_logs(logs: &Logs) -> Self {
+        let [throughput, mean, jitter, p99, sent, received] =
+            logs.map(|log| libm::exp(log.clamp(-LOG_MAX, LOG_MAX)));
+        let response = || -> Result<Self, BadParameter> {
+            let seconds = |value| Seconds::new(value).expect("an exponential is positive");
+            let data = |value| GbitPerSecond::new(value).expect("an exponential is positive");
+            let latency = Latency::new(seconds(mean), seconds(jitter), seconds(p99))?;
+            let throughput = OperationsPerSecond::new(throughput).expect("an exponential is positive");
+            Ok(Self { throughput, sent: data(sent), received: data(received), latency })
+        };
+        response().expect("an exponential is above 0")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_lead_back_to_the_response() {
+        let seconds = |micros: u32| Seconds::from_micros(micros);
+        let latency = Latency::new(seconds(399), seconds(121), seconds(800)).expect("above 0");
+        let throughput = OperationsPerSecond::new(40_000.0).expect("fine");
+        let data = |value| GbitPerSecond::new(value).expect("fine");
+        let response = Response { throughput, sent: data(0.3), received: data(0.0), latency };
+        let again = Response::from_logs(&response.logs());
+        assert!((again.throughput.get() / 40_000.0 - 1.0).abs() < 1e-12);
+        assert!((again.latency.jitter().get() / 121e-6 - 1.0).abs() < 1e-12);
+        assert!(again.received.get() < 1e-8, "nothing comes back as next to nothing");
+        let wild = Response::from_logs(&[1e300; CHANNELS]);
+        assert!((wild.throughput.get() * wild.latency.mean().get()).is_finite());
+    }
+}
