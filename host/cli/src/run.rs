@@ -27,6 +27,9 @@ const SIGNAL_POLL: Duration = Duration::from_millis(50);
 /// Signals that end the machine.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
+/// SeaBIOS works in the last 256 KiB of memory before it starts the kernel, which is loaded by then.
+const FIRMWARE_BYTES: u64 = 256 << 10;
+
 /// What a machine boots.
 struct Boot {
     elf: Vec<u8>,
@@ -115,6 +118,10 @@ fn configure(options: &Run, boot: &Boot, accelerator: Accelerator, image: PathBu
         ..MachineConfig::new(image)
     };
     config.check()?;
+    let needed = nom_image::image_end(&config.image, &boot.elf)? + FIRMWARE_BYTES;
+    if config.memory.bytes() < needed {
+        bail!("--memory {}: image and firmware alone need {} KiB, expected more", config.memory, needed >> 10);
+    }
     Ok(config)
 }
 

@@ -42,8 +42,21 @@ impl<'d> Kernel<'d> {
 
     /// Physical address of the first page behind the kernel.
     pub fn physical_end(&self) -> u64 {
-        self.loads.iter().map(|load| load.page_end() - load.address + load.physical).max().unwrap_or(0)
+        physical_end(&self.loads)
     }
+}
+
+fn physical_end(loads: &[Load<'_>]) -> u64 {
+    loads.iter().map(|load| load.page_end() - load.address + load.physical).max().unwrap_or(0)
+}
+
+/// Bytes of physical memory that reach to the end of a bootable image, `data`, which `path` names. What the
+/// kernel and the applications take when they run comes on top.
+///
+/// # Errors
+/// If it is no ELF file with segments to load.
+pub fn image_end(path: &Path, data: &[u8]) -> Result<u64> {
+    Ok(physical_end(&Elf::parse(path, data)?.loads()?))
 }
 
 fn check_place(elf: &Elf<'_>, load: &Load<'_>) -> Result<()> {

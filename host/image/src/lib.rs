@@ -23,6 +23,7 @@ mod report;
 mod symbols;
 
 pub use error::{Error, Place, Result};
+pub use kernel::image_end;
 pub use lower::{Lowered, lower};
 pub use manifest::{BundleManifest, Program};
 pub use pack::{Image, Symbols, pack};

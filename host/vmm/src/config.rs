@@ -187,8 +187,8 @@ impl Memory {
         if !MEMORY_BYTES.contains(&bytes) {
             return Err("expected between 1M and 64G of memory".to_owned());
         }
-        if !bytes.is_multiple_of(4096) {
-            return Err("expected a multiple of 4K".to_owned());
+        if !bytes.is_multiple_of(8192) {
+            return Err("expected a multiple of 8K".to_owned());
         }
         Ok(Memory(bytes))
     }

@@ -48,6 +48,9 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let cache = options.project.root().join(".nom/bench");
     std::fs::create_dir_all(&cache)
         .with_context(|| format!("cannot create directory {}", cache.display()))?;
+    // Now, not after minutes of measuring.
+    std::fs::create_dir_all(&options.out)
+        .with_context(|| format!("cannot create directory {}", options.out.display()))?;
     let choice = nom_vmm::accelerator::choose(&cache);
     let environment = Environment::capture(&choice.to_string())?;
     let images = tempfile::tempdir_in(&cache)?;
