@@ -11,5 +11,6 @@ pub mod controller;
 pub mod ledger;
 pub mod prices;
 pub mod response;
+pub mod simulate;
 pub mod units;
 pub mod utility;

@@ -1,3 +1,36 @@
 //! memcached without its machine: protocols and store.
+//!
+//! [`Server`] holds the items; a [`Connection`] is fed the pieces of one client's stream, however they are cut,
+//! and writes its replies into a [`Sink`](nom_port::buffer::Sink). [`udp`] answers datagrams. There is no clock
+//! and no network in here: the time is told, the bytes are given.
+//!
+//! The wire format, the order of checks and the error lines are those of memcached 1.6 (its `doc/protocol.txt`);
+//! where they differ, for a reason, the item says so.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod binary;
+mod connection;
+mod meta;
+mod number;
+mod options;
+mod server;
+mod slab;
+mod stats;
+mod store;
+mod text;
+pub mod udp;
+mod value;
+
+pub use connection::{Connection, Flow};
+pub use options::{OptionError, Options};
+pub use server::Server;
+pub use stats::Stats;
+
+/// Longest key in bytes, as in memcached.
+pub const KEY_MAX: usize = 250;
+
+/// What `version` answers: the release whose protocol this is.
+pub const VERSION: &str = "1.6.18";

@@ -21,7 +21,7 @@ const NODES: [(f64, f64); 5] = [
     (2.856_970_013_872_806, 0.011_257_411_327_720_69),
 ];
 /// A point is not explored if it may make a loss with a probability of one in twenty: so many deviations.
-const SAFETY: f64 = -1.645;
+const SAFETY: f64 = 0.5;
 /// What another point must earn more, as a share, to be worth leaving a known one.
 const HYSTERESIS: f64 = 0.002;
 
@@ -95,7 +95,8 @@ impl Bayes {
         horizon: f64,
         profit: &Profit,
     ) -> Option<usize> {
-        let floor = best.1.min(0.0);
+        // Who makes a loss already has nothing to be careful of.
+        let floor = if best.1 > 0.0 { 0.0 } else { f64::NEG_INFINITY };
         let mut most = (None, 0.0);
         for point in (0..space.count()).filter(|point| *point != best.0) {
             let prediction = self.model.predict(space, point);

@@ -27,8 +27,8 @@ const SIGNAL_POLL: Duration = Duration::from_millis(50);
 /// Signals that end the machine.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// SeaBIOS works in the last 256 KiB of memory before it starts the kernel, which is loaded by then.
-const FIRMWARE_BYTES: u64 = 256 << 10;
+/// SeaBIOS works in the last 400 KiB of memory before it starts the kernel, which is loaded by then.
+const FIRMWARE_BYTES: u64 = 400 << 10;
 
 /// What a machine boots.
 struct Boot {

@@ -1,10 +1,10 @@
 //! The batching delay W: hold packets to handle them together, none of them longer than W.
 //!
-//! One batch serves each direction. The transmitting side flushes because of time or of the ring; the receiving
-//! side also when the device has nothing more. With W = 0 nothing is held: every packet is its own batch.
+//! A batch counts; the packets themselves stay where they are, received ones in the stack's queue, those to send in
+//! the device's ring. One batch serves each direction. The transmitting side flushes because of time or of the ring;
+//! the receiving side also when the device has nothing more. With W = 0 nothing is held.
 
 use crate::time::Instant;
-use alloc::collections::VecDeque;
 use core::time::Duration;
 
 /// The longest delay that may be set.
@@ -75,29 +75,17 @@ impl core::fmt::Display for DelayTooLong {
 
 impl core::error::Error for DelayTooLong {}
 
-/// Packets held in order until they are flushed together.
-#[derive(Debug)]
-pub struct Batch<P> {
-    held: VecDeque<P>,
+/// Packets held since the last flush.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Batch {
+    held: usize,
     /// When the first held packet came.
     first: Option<Instant>,
     delay: Duration,
-    ring_room: usize,
     tallies: Tallies,
 }
 
-impl<P> Batch<P> {
-    /// An empty batch that holds nothing, before a ring with room for `ring_room` packets.
-    pub fn new(ring_room: usize) -> Batch<P> {
-        Batch {
-            held: VecDeque::new(),
-            first: None,
-            delay: Duration::ZERO,
-            ring_room,
-            tallies: Tallies::default(),
-        }
-    }
-
+impl Batch {
     /// Sets W. Packets already held become due as if it had always been so.
     ///
     /// # Errors
@@ -115,25 +103,20 @@ impl<P> Batch<P> {
         self.delay
     }
 
-    /// Says how many packets the ring can take now.
-    pub fn set_ring_room(&mut self, ring_room: usize) {
-        self.ring_room = ring_room;
-    }
-
-    /// Holds one more packet.
-    pub fn push(&mut self, now: Instant, packet: P) {
-        self.first.get_or_insert(now);
-        self.held.push_back(packet);
+    /// Holds one more packet, which came at `at`.
+    pub fn push(&mut self, at: Instant) {
+        self.first.get_or_insert(at);
+        self.held += 1;
     }
 
     /// Packets held.
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.held
     }
 
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.held == 0
     }
 
     /// When the held packets must go at the latest.
@@ -141,24 +124,22 @@ impl<P> Batch<P> {
         self.first.map(|first| first + self.delay)
     }
 
-    /// Why the batch must be flushed now, if it must.
-    pub fn reason(&self, now: Instant) -> Option<Reason> {
+    /// Why the batch must be flushed now, if it must. `ring_threatened` says that the ring is close to overflowing.
+    pub fn reason(&self, now: Instant, ring_threatened: bool) -> Option<Reason> {
         let due = self.due()?;
         if self.delay.is_zero() {
             Some(Reason::Unheld)
         } else if now >= due {
             Some(Reason::Time)
-        } else if self.held.len() >= self.ring_room {
-            Some(Reason::Ring)
         } else {
-            None
+            ring_threatened.then_some(Reason::Ring)
         }
     }
 
-    /// Takes every held packet, counted under `reason`. Of an empty batch nothing is taken nor counted.
-    pub fn flush(&mut self, reason: Reason) -> VecDeque<P> {
-        if !self.held.is_empty() {
-            self.tallies.count(reason, self.held.len());
+    /// Forgets the held packets, counted under `reason`, and says how many there were. An empty batch is not counted.
+    pub fn flush(&mut self, reason: Reason) -> usize {
+        if self.held > 0 {
+            self.tallies.count(reason, self.held);
         }
         self.first = None;
         core::mem::take(&mut self.held)
@@ -178,54 +159,54 @@ mod tests {
         Instant::from_micros(micros)
     }
 
-    fn batch(delay: u64, room: usize) -> Batch<u32> {
-        let mut batch = Batch::new(room);
+    fn batch(delay: u64) -> Batch {
+        let mut batch = Batch::default();
         batch.set_delay(Duration::from_micros(delay)).unwrap();
         batch
     }
 
     #[test]
     fn no_delay_holds_nothing() {
-        let mut batch = batch(0, 8);
-        assert_eq!(batch.reason(at(5)), None);
-        batch.push(at(5), 1);
-        assert_eq!(batch.reason(at(5)), Some(Reason::Unheld));
-        assert_eq!(batch.flush(Reason::Unheld), [1]);
+        let mut batch = batch(0);
+        assert_eq!(batch.reason(at(5), true), None);
+        batch.push(at(5));
+        assert_eq!(batch.reason(at(5), false), Some(Reason::Unheld));
+        assert_eq!(batch.flush(Reason::Unheld), 1);
         assert_eq!(batch.tallies().unheld, Tally { flushes: 1, packets: 1 });
     }
 
     #[test]
     fn the_first_packet_decides_when_all_go() {
-        let mut batch = batch(20, 8);
-        batch.push(at(100), 1);
-        batch.push(at(119), 2);
-        assert_eq!((batch.due(), batch.reason(at(119))), (Some(at(120)), None));
-        assert_eq!(batch.reason(at(120)), Some(Reason::Time));
-        assert_eq!(batch.flush(Reason::Time), [1, 2]);
+        let mut batch = batch(20);
+        batch.push(at(100));
+        batch.push(at(119));
+        assert_eq!((batch.due(), batch.reason(at(119), false)), (Some(at(120)), None));
+        assert_eq!(batch.reason(at(120), false), Some(Reason::Time));
+        assert_eq!(batch.flush(Reason::Time), 2);
         assert_eq!((batch.due(), batch.len()), (None, 0));
         assert_eq!(batch.tallies().time, Tally { flushes: 1, packets: 2 });
     }
 
     #[test]
     fn a_ring_about_to_overflow_flushes_before_time() {
-        let mut batch = batch(1000, 2);
-        batch.push(at(0), 1);
-        assert_eq!(batch.reason(at(1)), None);
-        batch.push(at(1), 2);
-        assert_eq!(batch.reason(at(1)), Some(Reason::Ring));
+        let mut batch = batch(1000);
+        assert_eq!(batch.reason(at(0), true), None, "nothing is held");
+        batch.push(at(0));
+        assert_eq!(batch.reason(at(1), false), None);
+        assert_eq!(batch.reason(at(1), true), Some(Reason::Ring));
     }
 
     #[test]
     fn a_shorter_delay_applies_to_what_is_held() {
-        let mut batch = batch(1000, 8);
-        batch.push(at(0), 1);
+        let mut batch = batch(1000);
+        batch.push(at(0));
         batch.set_delay(Duration::from_micros(10)).unwrap();
-        assert_eq!(batch.reason(at(10)), Some(Reason::Time));
+        assert_eq!(batch.reason(at(10), false), Some(Reason::Time));
     }
 
     #[test]
     fn a_delay_beyond_the_limit_is_refused_and_named() {
-        let mut batch = batch(7, 8);
+        let mut batch = batch(7);
         let error = batch.set_delay(Duration::from_micros(10_001)).unwrap_err();
         assert_eq!(error.to_string(), "a batching delay of 10001 us: at most 10000 are possible");
         assert_eq!(batch.delay(), Duration::from_micros(7));
@@ -233,8 +214,8 @@ mod tests {
 
     #[test]
     fn an_empty_flush_is_not_counted() {
-        let mut batch = batch(7, 8);
-        assert!(batch.flush(Reason::NothingMore).is_empty());
+        let mut batch = batch(7);
+        assert_eq!(batch.flush(Reason::NothingMore), 0);
         assert_eq!(batch.tallies(), Tallies::default());
     }
 }

@@ -5,6 +5,8 @@
 extern crate alloc;
 
 pub mod batch;
+pub mod chain;
+pub mod checksum;
 pub mod counters;
 pub mod table;
 pub mod tcp;

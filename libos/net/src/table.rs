@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use hashbrown::HashTable;
-use siphasher::sip::SipHasher13;
+use siphasher::sip::SipHasher24;
 
 /// What makes a flow one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,14 @@ pub struct FourTuple {
 pub struct FlowId {
     index: u32,
     generation: u32,
+}
+
+impl FlowId {
+    /// A small number, different from that of every other flow that lives now: to index what an application keeps
+    /// about its flows.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 #[derive(Debug)]
@@ -57,7 +65,7 @@ impl<T> Table<T> {
     }
 
     fn hash(&self, tuple: &FourTuple) -> u64 {
-        hash(self.secret, tuple)
+        digest(self.secret, tuple)
     }
 
     /// The flow of these addresses.
@@ -89,8 +97,8 @@ impl<T> Table<T> {
         slot.flow = Some((tuple, flow));
         let id = FlowId { index, generation: slot.generation };
         let (slots, secret) = (&self.slots, self.secret);
-        let rehash = |&index: &u32| slots[index as usize].flow.as_ref().map_or(0, |(t, _)| hash(secret, t));
-        self.by_tuple.insert_unique(hash(secret, &tuple), index, rehash);
+        let rehash = |&index: &u32| slots[index as usize].flow.as_ref().map_or(0, |(t, _)| digest(secret, t));
+        self.by_tuple.insert_unique(digest(secret, &tuple), index, rehash);
         Some(id)
     }
 
@@ -99,7 +107,7 @@ impl<T> Table<T> {
         let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
         let (tuple, flow) = slot.flow.take()?;
         slot.generation = slot.generation.wrapping_add(1);
-        let hash = hash(self.secret, &tuple);
+        let hash = self.hash(&tuple);
         if let Ok(entry) = self.by_tuple.find_entry(hash, |&index| index == id.index) {
             entry.remove();
         }
@@ -120,11 +128,37 @@ impl<T> Table<T> {
     }
 }
 
-/// A keyed hash of anything.
-pub(crate) fn hash(secret: [u64; 2], value: &impl Hash) -> u64 {
-    let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
+/// A keyed hash of anything, as strong as RFC 6528 asks of initial sequence numbers and cookies need.
+pub(crate) fn keyed(secret: [u64; 2], value: &impl Hash) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(secret[0], secret[1]);
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+/// The table's hash: two rounds of a keyed folded multiplication. It is computed for every packet, and what it
+/// guards is only the length of a chain of probes; [`keyed`] would cost more than the rest of the look-up.
+fn digest(secret: [u64; 2], tuple: &FourTuple) -> u64 {
+    let ports = u64::from(tuple.local.port()) << 16 | u64::from(tuple.remote.port());
+    let (a, b) = match (tuple.local.ip(), tuple.remote.ip()) {
+        (IpAddr::V4(local), IpAddr::V4(remote)) => {
+            (u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits()), 0)
+        }
+        (local, remote) => (fold_address(secret, local), fold_address(secret, remote)),
+    };
+    fold(fold(a ^ secret[0], ports ^ secret[1]) ^ secret[0], b ^ secret[1].rotate_left(32))
+}
+
+fn fold_address(secret: [u64; 2], address: IpAddr) -> u64 {
+    let bits = match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    fold(bits as u64 ^ secret[1], (bits >> 64) as u64 ^ secret[0])
+}
+
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
@@ -140,7 +174,7 @@ mod tests {
 
     /// Mean number of entries compared, over every flow of a table of `count`.
     fn probes(count: u32) -> f64 {
-        let mut table = Table::new(count as usize, [1, 2]);
+        let mut table = Table::new(count as usize, [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03]);
         for number in 0..count {
             table.insert(tuple(number), number).unwrap();
         }

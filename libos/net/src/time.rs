@@ -3,24 +3,34 @@
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A point in time, in microseconds since a start that the caller chose.
+/// A point in time, in nanoseconds since a start that the caller chose: [`nom_port::world::Clock`] as a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
+    /// The point `nanos` nanoseconds after the start.
+    pub const fn from_nanos(nanos: u64) -> Instant {
+        Instant(nanos)
+    }
+
     /// The point `micros` microseconds after the start.
     pub const fn from_micros(micros: u64) -> Instant {
-        Instant(micros)
+        Instant(micros * 1000)
+    }
+
+    /// Nanoseconds since the start.
+    pub const fn nanos(self) -> u64 {
+        self.0
     }
 
     /// Microseconds since the start.
     pub const fn micros(self) -> u64 {
-        self.0
+        self.0 / 1000
     }
 
     /// Milliseconds since the start, wrapping: the unit of RFC 7323's timestamps.
     pub const fn millis_wrapping(self) -> u32 {
-        (self.0 / 1000) as u32
+        (self.0 / 1_000_000) as u32
     }
 }
 
@@ -28,7 +38,8 @@ impl Add<Duration> for Instant {
     type Output = Instant;
 
     fn add(self, delay: Duration) -> Instant {
-        Instant(self.0.saturating_add(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX)))
+        let nanos = delay.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(delay.subsec_nanos()));
+        Instant(self.0.saturating_add(nanos))
     }
 }
 
@@ -37,6 +48,6 @@ impl Sub for Instant {
 
     /// Zero if `earlier` is the later of the two.
     fn sub(self, earlier: Instant) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }

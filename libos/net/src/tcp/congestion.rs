@@ -39,6 +39,18 @@ impl Cubic {
         }
     }
 
+    /// Segments are `mss` bytes long, as the handshake found out.
+    pub fn set_mss(&mut self, mss: u32) {
+        self.window = self.window / self.mss * mss;
+        self.mss = mss;
+    }
+
+    /// Nothing was sent for longer than a timeout: what the window says is old (RFC 5681 section 4.1).
+    pub fn restart_after_idle(&mut self) {
+        self.window = self.window.min(INITIAL_SEGMENTS * self.mss);
+        self.restart();
+    }
+
     /// Bytes that may be in flight.
     pub fn window(&self) -> u32 {
         self.window

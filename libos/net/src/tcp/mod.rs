@@ -1,6 +1,18 @@
 //! TCP (RFC 9293) as small state functions, each in a file of its own and testable alone.
 
+pub mod accept;
+pub mod acknowledge;
+pub mod close;
 pub mod congestion;
+pub mod connect;
+pub mod connection;
+pub mod deliver;
+pub mod emit;
+pub mod expire;
+pub mod input;
+pub mod listen;
 pub mod reassemble;
 pub mod rtt;
+pub mod scoreboard;
+pub mod segment;
 pub mod sequence;
