@@ -1,0 +1,28 @@
+//! Network devices, driven by applications.
+
+use nom_system_tests::{Guest, MachineKind};
+
+const BUNDLE: &str = "tests/guest/bundles/net.toml";
+
+/// A machine with the application under test and a network device with these properties.
+fn guest(kind: MachineKind, properties: &str) -> Guest {
+    let device = format!("virtio-net-pci,disable-legacy=on,netdev=net0{properties}");
+    Guest::bundle(BUNDLE).machine(kind).qemu("-netdev user,id=net0,restrict=on").device(&device)
+}
+
+fn the_gateway_answers(kind: MachineKind, properties: &str, layout: &str) {
+    let life = guest(kind, properties).run().expect_status(0).expect_no("FAILED");
+    life.expect(&format!("net layout={layout}")).expect("ok net-polling").expect("ok net-interrupts");
+}
+
+#[test]
+fn split_rings_carry_frames() {
+    the_gateway_answers(MachineKind::Q35, "", "split");
+    the_gateway_answers(MachineKind::Microvm, "", "split");
+}
+
+#[test]
+fn packed_rings_carry_frames() {
+    the_gateway_answers(MachineKind::Q35, ",packed=on", "packed");
+    the_gateway_answers(MachineKind::Microvm, ",packed=on", "packed");
+}
