@@ -1,0 +1,255 @@
+//! Memory that a device reaches: words of a ring, which both sides change, and slots, which at any moment are
+//! one side's.
+//!
+//! All unsafe code of the crate is here. `docs/safety/libos-virtio.md` has the argument; its conditions are
+//! referred to by number.
+
+use alloc::boxed::Box;
+use core::cell::Cell;
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use nom_port::buffer::Buffer;
+use nom_port::device::DmaBlock;
+
+/// An atomic word: memory that holds one is valid whatever the device writes there.
+///
+/// # Safety
+/// Every bit pattern is a value of the type, and its alignment is its size.
+pub unsafe trait Word: 'static {}
+
+// SAFETY: an atomic integer has the size, alignment and bit validity of the integer.
+unsafe impl Word for AtomicU16 {}
+// SAFETY: as above.
+unsafe impl Word for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Word for AtomicU64 {}
+
+/// The part of a block that nobody uses yet, given out from its front.
+#[derive(Debug)]
+pub struct Carver {
+    next: NonNull<u8>,
+    bus: u64,
+    left: usize,
+}
+
+// SAFETY: it is the only way to its memory (condition 1), so it may move to another core.
+unsafe impl Send for Carver {}
+
+impl Carver {
+    /// Begins with all of `block`, which belongs to whoever has it.
+    pub fn new(block: DmaBlock) -> Carver {
+        Carver { next: block.pointer, bus: block.bus, left: block.bytes }
+    }
+
+    /// Bytes left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Gives out `bytes` as they come; `None` if there are not that many.
+    fn take(&mut self, bytes: usize) -> Option<(NonNull<u8>, u64)> {
+        let left = self.left.checked_sub(bytes)?;
+        let taken = (self.next, self.bus);
+        // SAFETY: `bytes` more are inside the block (condition 1), or the result is one past its end.
+        self.next = unsafe { self.next.add(bytes) };
+        self.bus += bytes as u64;
+        self.left = left;
+        Some(taken)
+    }
+
+    /// Leaves out bytes until bus address and pointer are `offset` behind a multiple of `align`, a power of
+    /// two up to 4096; `None` if there are not enough.
+    pub fn align(&mut self, align: usize, offset: usize) -> Option<()> {
+        let excess = self.next.as_ptr().addr().wrapping_sub(offset) & (align - 1);
+        self.take((align - excess) & (align - 1)).map(drop)
+    }
+
+    /// The next `count` words, with the bus address of the first; `None` if the block is used up or the place
+    /// not aligned to a word.
+    pub fn words<W: Word>(&mut self, count: usize) -> Option<(&'static [W], u64)> {
+        if !self.next.as_ptr().addr().is_multiple_of(size_of::<W>()) {
+            return None;
+        }
+        let (pointer, bus) = self.take(count.checked_mul(size_of::<W>())?)?;
+        // SAFETY: the memory is inside the block, initialised, there for ever and nobody else's but for
+        // atomic accesses and the device's (condition 1); it is aligned, as was checked; any value is valid.
+        Some((unsafe { core::slice::from_raw_parts(pointer.cast().as_ptr(), count) }, bus))
+    }
+
+    /// The next `bytes` as a slot that goes back to `list` when it is no longer used.
+    pub fn slot(&mut self, bytes: u32, list: &'static FreeList) -> Option<Slot> {
+        let (data, bus) = self.take(bytes as usize)?;
+        let (count, filled, next) = (Cell::new(0), Cell::new(0), Cell::new(None));
+        Some(Slot(Box::leak(Box::new(Place { data, bus, bytes, count, filled, next, list }))))
+    }
+}
+
+/// A range of device-reachable memory and who uses it. Places live for ever, as their memory does.
+struct Place {
+    data: NonNull<u8>,
+    bus: u64,
+    bytes: u32,
+    /// Handles on it; 0 while it is free or a [`Slot`].
+    count: Cell<usize>,
+    /// Bytes from its start that handles show.
+    filled: Cell<u32>,
+    next: Cell<Option<&'static Place>>,
+    list: &'static FreeList,
+}
+
+/// Places that nobody uses. It belongs to one core, as everything that refers to it does.
+#[derive(Default)]
+pub struct FreeList {
+    first: Cell<Option<&'static Place>>,
+}
+
+impl FreeList {
+    /// Takes a slot, if one is free.
+    #[inline]
+    pub fn take(&self) -> Option<Slot> {
+        let place = self.first.get()?;
+        self.first.set(place.next.get());
+        Some(Slot(place))
+    }
+
+    #[inline]
+    fn put(&self, place: &'static Place) {
+        place.next.set(self.first.get());
+        self.first.set(Some(place));
+    }
+
+    /// How many are free; takes as long as there are many.
+    pub fn count(&self) -> usize {
+        core::iter::successors(self.first.get(), |place| place.next.get()).count()
+    }
+}
+
+impl fmt::Debug for FreeList {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "FreeList({})", self.count())
+    }
+}
+
+/// Memory that is the driver's alone, or that the driver has lent to the device. Dropped, it is free.
+pub struct Slot(&'static Place);
+
+impl Slot {
+    /// Where the device sees it.
+    #[inline]
+    pub fn bus(&self) -> u64 {
+        self.0.bus
+    }
+
+    /// Its length.
+    #[inline]
+    pub fn bytes(&self) -> u32 {
+        self.0.bytes
+    }
+
+    /// Copies `source` to `offset`.
+    ///
+    /// # Panics
+    /// If it does not fit.
+    #[inline]
+    pub fn write(&mut self, offset: usize, source: &[u8]) {
+        let end = offset.checked_add(source.len()).expect("a place and a length in memory");
+        assert!(end <= self.0.bytes as usize, "{end} bytes into a slot of {}", self.0.bytes);
+        // SAFETY: the range is inside the place, as was checked; no handle refers to it and no other slot
+        // does (condition 2), so `source` is other memory.
+        unsafe {
+            self.0.data.add(offset).copy_from_nonoverlapping(NonNull::from(source).cast(), source.len())
+        };
+    }
+
+    /// Copies what lies at `offset` into `target`: for tests and small answers of the device.
+    ///
+    /// # Panics
+    /// If there is not that much.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        let end = offset.checked_add(target.len()).expect("a place and a length in memory");
+        assert!(end <= self.0.bytes as usize, "{end} bytes out of a slot of {}", self.0.bytes);
+        // SAFETY: the range is inside the place, as was checked, and initialised (condition 1).
+        unsafe {
+            self.0.data.add(offset).copy_to_nonoverlapping(NonNull::from(&mut *target).cast(), target.len())
+        };
+    }
+
+    /// The first `bytes` of it, or all if there are fewer, as a handle that can be cloned and kept. From now
+    /// on nobody writes there, until the last handle is dropped and the place is free.
+    #[inline]
+    pub fn share(self, bytes: u32) -> DmaBuffer {
+        let place = self.0;
+        core::mem::forget(self);
+        place.count.set(1);
+        place.filled.set(bytes.min(place.bytes));
+        DmaBuffer(place)
+    }
+}
+
+impl Drop for Slot {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.list.put(self.0);
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Slot({:#x}, {} bytes)", self.0.bus, self.0.bytes)
+    }
+}
+
+/// A counted handle on memory that a device filled, or that it is to read. It stays on the core that made it:
+/// counting needs no atomics. When the last handle is dropped, the memory goes back to its pool.
+pub struct DmaBuffer(&'static Place);
+
+impl DmaBuffer {
+    /// Where the device sees its first byte.
+    #[inline]
+    pub fn bus(&self) -> u64 {
+        self.0.bus
+    }
+
+    /// Handles on the same memory, this one included.
+    pub fn handles(&self) -> usize {
+        self.0.count.get()
+    }
+}
+
+impl Clone for DmaBuffer {
+    #[inline]
+    fn clone(&self) -> DmaBuffer {
+        // It cannot overflow: that takes 2^64 clones, one instruction each at the least.
+        self.0.count.set(self.0.count.get() + 1);
+        DmaBuffer(self.0)
+    }
+}
+
+impl Drop for DmaBuffer {
+    #[inline]
+    fn drop(&mut self) {
+        let left = self.0.count.get() - 1;
+        self.0.count.set(left);
+        if left == 0 {
+            self.0.list.put(self.0);
+        }
+    }
+}
+
+impl AsRef<[u8]> for DmaBuffer {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the bytes are inside the place, which `share` saw to, and initialised (condition 1); while
+        // there are handles nobody writes there (conditions 2 and 3); the place lives for ever.
+        unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.filled.get() as usize) }
+    }
+}
+
+impl Buffer for DmaBuffer {}
+
+impl fmt::Debug for DmaBuffer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "DmaBuffer({:#x}, {} bytes)", self.0.bus, self.0.filled.get())
+    }
+}

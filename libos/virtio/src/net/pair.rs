@@ -1,0 +1,190 @@
+//! One queue pair, for one core.
+
+use super::counters::Counters;
+use super::receive::Receiver;
+use super::transmit::{Sent, Transmitter};
+use super::{Lane, Options};
+use crate::error::{Error, Result};
+use crate::memory::{DmaBuffer, Slot};
+use crate::pci::{self, Transport};
+use crate::pool::Pool;
+use alloc::sync::Arc;
+use nom_port::buffer::Slice;
+use nom_port::device::{Dma, PciFunction, Registers};
+use nom_port::nic::{Nic, Outgoing, Properties, Received};
+use nom_port::world::Clock;
+
+/// The two queues of a pair.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub receive: Lane<Slot>,
+    pub transmit: Lane<Sent>,
+}
+
+/// What all pairs of a device have in common.
+#[derive(Debug)]
+pub(super) struct Common<R: Registers> {
+    pub transport: Arc<Transport<R>>,
+    pub features: u64,
+    pub options: Options,
+    pub properties: Properties,
+}
+
+impl<R: Registers> Clone for Common<R> {
+    fn clone(&self) -> Common<R> {
+        Common { transport: self.transport.clone(), ..*self }
+    }
+}
+
+/// A queue pair on its way to the core that it will belong to.
+#[derive(Debug)]
+pub struct PairSetup<F: PciFunction, D> {
+    number: u16,
+    lanes: Lanes,
+    common: Common<F::Registers>,
+    function: F,
+    world: D,
+}
+
+impl<F: PciFunction, D: Dma> PairSetup<F, D> {
+    pub(super) fn new(
+        number: u16,
+        lanes: Lanes,
+        common: Common<F::Registers>,
+        function: F,
+        world: D,
+    ) -> PairSetup<F, D> {
+        PairSetup { number, lanes, common, function, world }
+    }
+
+    /// Its number, from 0 on.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// What the device is.
+    pub fn properties(&self) -> Properties {
+        self.common.properties
+    }
+
+    /// Makes it the queue pair of this core, whose interrupts are bit `bit` of the core's wake-ups. It begins by
+    /// polling.
+    ///
+    /// # Errors
+    /// If the world binds no interrupt or has no memory.
+    pub fn start<C: Clock>(mut self, clock: C, bit: u8) -> Result<QueuePair<F::Registers, D, C>> {
+        self.function.bind_interrupt(self.number, bit)?;
+        let Common { transport, features, options, properties } = self.common;
+        let mut pool = Pool::new(self.world, options.memory_bytes);
+        let indirect = features & pci::feature::INDIRECT != 0;
+        let transmitter = Transmitter::new(self.lanes.transmit, indirect, properties.offloads, &mut pool);
+        let mut pair = QueuePair {
+            receiver: Receiver::new(self.lanes.receive, features, properties.mtu, options.receive_buffers),
+            transmitter: transmitter.ok_or(Error::OutOfMemory)?,
+            pool,
+            transport,
+            clock,
+            properties,
+            counters: Counters::default(),
+            is_interrupting: false,
+        };
+        pair.refill();
+        match pair.counters.refilled_buffers {
+            0 => Err(Error::OutOfMemory),
+            _ => Ok(pair),
+        }
+    }
+}
+
+/// A queue pair of a network device. It stays on its core.
+#[derive(Debug)]
+pub struct QueuePair<R: Registers, D, C> {
+    // Dropped last, by which the device is reset when no pair is left.
+    receiver: Receiver,
+    transmitter: Transmitter,
+    pool: Pool<D>,
+    clock: C,
+    properties: Properties,
+    counters: Counters,
+    /// Whether it sleeps on interrupts rather than polls.
+    is_interrupting: bool,
+    transport: Arc<Transport<R>>,
+}
+
+impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        let (receive, transmit) = (self.receiver.errors(), self.transmitter.errors());
+        Counters {
+            error_identifier_out_of_range: receive.identifier_out_of_range + transmit.identifier_out_of_range,
+            error_identifier_not_lent: receive.identifier_not_lent + transmit.identifier_not_lent,
+            error_overrun: receive.overrun + transmit.overrun,
+            ..self.counters
+        }
+    }
+
+    /// Whether the device says that only a reset helps.
+    pub fn is_broken(&self) -> bool {
+        self.transport.is_broken()
+    }
+
+    /// Frees what the device has read, and gives it buffers for those that it has filled.
+    #[inline]
+    fn refill(&mut self) {
+        self.receiver.refill(&mut self.pool, &self.transport, &mut self.counters);
+    }
+}
+
+impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
+    type Buffer = DmaBuffer;
+
+    fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<Received<DmaBuffer>> {
+        self.refill();
+        self.receiver.next(&self.clock, &mut self.counters)
+    }
+
+    #[inline]
+    fn room(&mut self) -> usize {
+        self.transmitter.room()
+    }
+
+    #[inline]
+    fn transmit(&mut self, frame: Outgoing<DmaBuffer>) -> core::result::Result<(), Outgoing<DmaBuffer>> {
+        self.transmitter.push(frame, &mut self.pool, &mut self.counters)
+    }
+
+    #[inline]
+    fn kick(&mut self) {
+        self.transmitter.kick(&self.transport, &mut self.counters);
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<DmaBuffer>> {
+        if let Some(copy) = self.pool.copy(bytes) {
+            return Some(Slice::new(copy));
+        }
+        self.transmitter.reclaim();
+        self.pool.copy(bytes).map(Slice::new)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.transmitter.reclaim();
+        self.refill();
+        let armed = self.transmitter.arm() && self.receiver.arm();
+        self.counters.switches_raced += u64::from(!armed);
+        self.counters.switches_to_interrupts += u64::from(armed && !self.is_interrupting);
+        self.is_interrupting |= armed;
+        armed
+    }
+
+    fn disarm(&mut self) {
+        self.receiver.disarm();
+        self.transmitter.disarm();
+        self.counters.switches_to_polling += u64::from(self.is_interrupting);
+        self.is_interrupting = false;
+    }
+}
