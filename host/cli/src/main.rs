@@ -16,6 +16,7 @@ use nom_build::Project;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    sigpipe::reset(); // `nom logs web | head` ends quietly.
     match execute(&Arguments::parse().command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
