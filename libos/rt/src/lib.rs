@@ -4,6 +4,18 @@
 
 extern crate alloc;
 
+pub mod event_loop;
+pub mod handle;
 pub mod histogram;
+pub mod inbox;
 pub mod latency;
+pub mod meter;
+pub mod poller;
+mod queues;
+pub mod rest;
+pub mod scheduler;
+pub mod sleep;
+pub mod task;
 pub mod wheel;
+#[cfg(test)]
+mod world;

@@ -43,6 +43,12 @@ struct Level {
     slots: [Ends; SLOTS],
 }
 
+impl Default for Level {
+    fn default() -> Self {
+        Self { occupied: 0, slots: [None; SLOTS] }
+    }
+}
+
 /// Timers, each with a value that comes back when it is due.
 #[derive(Debug)]
 pub struct Wheel<T> {
@@ -58,7 +64,7 @@ impl<T> Wheel<T> {
     /// A wheel without timers, on a clock that reads `now_ns`.
     #[must_use]
     pub fn new(now_ns: u64) -> Self {
-        let levels = array::from_fn(|_| Level { occupied: 0, slots: [None; SLOTS] });
+        let levels = array::from_fn(|_| Level::default());
         let now = now_ns / NANOSECONDS_PER_TICK;
         Self { timers: SlotMap::with_key(), levels, now, quiet_until: u64::MAX }
     }
@@ -95,6 +101,13 @@ impl<T> Wheel<T> {
     /// The value of a timer that is waiting.
     pub fn get_mut(&mut self, id: TimerId) -> Option<&mut T> {
         self.timers.get_mut(id).map(|timer| &mut timer.value)
+    }
+
+    /// Stops all timers and returns their values, in no order.
+    pub fn take_all(&mut self) -> Vec<T> {
+        self.levels.iter_mut().for_each(|level| *level = Level::default());
+        self.quiet_until = u64::MAX;
+        self.timers.drain().map(|(_, timer)| timer.value).collect()
     }
 
     /// Whether [`Wheel::expire`] could find anything; one comparison.

@@ -161,3 +161,15 @@ fn the_last_tick_there_is_can_be_waited_for() {
     wheel.expire(u64::MAX, &mut due);
     assert_eq!(due, [()]);
 }
+
+#[test]
+fn a_wheel_that_was_emptied_is_like_new() {
+    let mut wheel = Wheel::new(0);
+    [5, 5_000, 5_000_000].into_iter().for_each(|deadline| _ = wheel.insert(deadline, deadline));
+    let mut values = wheel.take_all();
+    values.sort_unstable();
+    assert_eq!(values, [5, 5_000, 5_000_000]);
+    assert_eq!((wheel.next_deadline_ns(), wheel.is_due(u64::MAX - 1)), (None, false));
+    wheel.insert(7_000, 7);
+    assert_eq!(wheel.next_deadline_ns(), Some(7_000));
+}

@@ -1,0 +1,356 @@
+//! One core's event loop. Everything that happens on the core is an event of it, and runs to completion.
+
+use crate::handle::{Handle, Shared};
+use crate::inbox::{Inbox, Message};
+use crate::meter::{Activity, INFRASTRUCTURE, Meter, Record};
+use crate::poller::{Change, Registered};
+use crate::queues::{Choice, Event, Queues, Work};
+use crate::rest::{Mode, Policy, Thresholds};
+use crate::scheduler::{Parameters, QueueId, RoundRobin};
+use crate::task::{TaskId, Tasks};
+use crate::wheel::Wheel;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::hint;
+use core::mem;
+use core::task::{Context, Waker};
+use nom_port::world::{Clock, Doorbell, Idle};
+
+/// Most events that a queue is served before the loop looks at everything else again; the omni-kernel's
+/// batching factor (section V-C).
+const EVENTS_PER_TURN: u64 = 8;
+
+/// Most messages that are taken out of the inbox before the loop looks at everything else again.
+const MESSAGES_PER_TURN: u32 = 256;
+
+pub(crate) enum Timer {
+    /// Run it, charged to the activity.
+    Call(Activity, Box<dyn FnOnce(&Handle)>),
+    Wake(Waker),
+}
+
+/// What a loop has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Turns that found no work.
+    pub vain_turns: u64,
+    /// Pieces of work that pollers found.
+    pub polled: u64,
+    /// Timers that fired.
+    pub timers: u64,
+    /// Messages from other cores, and wake-ups of tasks.
+    pub messages: u64,
+    /// Choices between queues that the scheduler made.
+    pub scheduled: u64,
+    /// Turns of the only queue that was ready.
+    pub direct: u64,
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Sleeps that were not begun because work came while interrupts were being asked for.
+    pub aborted_sleeps: u64,
+    /// Interrupt sources that ended a sleep.
+    pub interrupts: u64,
+    /// Changes from interrupts to polling.
+    pub to_polling: u64,
+    /// Changes from polling to interrupts.
+    pub to_interrupts: u64,
+    /// Doorbells that others rang for this core.
+    pub rings: u64,
+    /// Tasks that have not ended, at present.
+    pub tasks: usize,
+}
+
+/// The event loop of one core.
+pub struct EventLoop<C, I> {
+    clock: Rc<C>,
+    idle: I,
+    handle: Handle,
+    pollers: Vec<Registered>,
+    /// Kept for its memory.
+    due: Vec<Timer>,
+}
+
+impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
+    /// The loop of core number `core`, which others wake by `doorbell`. Its queues are served in turn, it adapts
+    /// between polling and interrupts, and all is paid for by [`INFRASTRUCTURE`], until told otherwise.
+    #[must_use]
+    pub fn new(core: usize, clock: C, idle: I, doorbell: Arc<dyn Doorbell>) -> Self {
+        let clock = Rc::new(clock);
+        let now_ns = clock.now_ns();
+        let inbox = Arc::new(Inbox::new(core, doorbell));
+        let mut queues = Queues::new(Box::new(RoundRobin::default()));
+        let handle = Handle::new(Shared {
+            clock: clock.clone(),
+            now_ns: Cell::new(now_ns),
+            activity: Cell::new(INFRASTRUCTURE),
+            has_charged: Cell::new(false),
+            meter: RefCell::new(Meter::new(now_ns)),
+            default_queue: queues.add(Parameters::default()),
+            queues: RefCell::new(queues),
+            wheel: RefCell::new(Wheel::new(now_ns)),
+            tasks: RefCell::new(Tasks::new(inbox.clone())),
+            inbox,
+            changes: RefCell::default(),
+            next_poller: Cell::new(0),
+            policy: RefCell::new(Policy::new(Thresholds::ADAPTIVE)),
+            statistics: RefCell::default(),
+            status: Cell::new(None),
+        });
+        Self { clock, idle, handle, pollers: Vec::new(), due: Vec::new() }
+    }
+
+    /// What events get, to set things up before the first.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs until an event calls [`Handle::stop`], and returns what that says.
+    pub fn run(&mut self) -> i32 {
+        loop {
+            if let Some(status) = self.shared().status.take() {
+                return status;
+            }
+            self.turn();
+        }
+    }
+
+    /// Runs until `future` is ready, and returns what it yields; nothing if the loop was stopped before.
+    pub fn block_on<T: 'static>(&mut self, future: impl Future<Output = T> + 'static) -> Option<T> {
+        let task = self.handle.spawn(future);
+        while !task.is_finished() && self.shared().status.get().is_none() {
+            self.turn();
+        }
+        task.take()
+    }
+
+    /// Looks once at everything that there may be to do, does some of it, and rests if there was nothing.
+    /// Returns whether there was.
+    pub fn turn(&mut self) -> bool {
+        let now_ns = self.read_clock();
+        self.shared().meter.borrow_mut().close(now_ns);
+        self.change_pollers();
+        let mut worked = self.fire_timers(now_ns);
+        worked |= self.poll(now_ns);
+        worked |= self.receive();
+        let choice = self.shared().queues.borrow_mut().choose(now_ns);
+        if let Choice::Serve(queue) = choice {
+            self.serve(queue);
+            worked = true;
+        }
+        self.shared().statistics.borrow_mut().turns += 1;
+        if worked {
+            self.shared().policy.borrow_mut().worked(now_ns);
+        } else {
+            self.rest(now_ns, &choice);
+        }
+        worked
+    }
+
+    fn shared(&self) -> &Shared {
+        self.handle.shared()
+    }
+
+    fn read_clock(&self) -> u64 {
+        let now_ns = self.clock.now_ns();
+        self.shared().now_ns.set(now_ns);
+        now_ns
+    }
+
+    fn change_pollers(&mut self) {
+        if self.shared().changes.borrow().is_empty() {
+            return;
+        }
+        for change in self.handle.shared().changes.take() {
+            match change {
+                Change::Add(poller) => self.pollers.push(poller),
+                Change::Remove(id) => self.pollers.retain(|poller| poller.id != id),
+            }
+        }
+    }
+
+    fn fire_timers(&mut self, now_ns: u64) -> bool {
+        if !self.shared().wheel.borrow().is_due(now_ns) {
+            return false;
+        }
+        let mut due = mem::take(&mut self.due);
+        self.shared().wheel.borrow_mut().expire(now_ns, &mut due);
+        self.shared().statistics.borrow_mut().timers += due.len() as u64;
+        let fired = !due.is_empty();
+        for timer in due.drain(..) {
+            match timer {
+                Timer::Wake(waker) => waker.wake(),
+                Timer::Call(activity, call) => self.enqueue(Event { activity, work: Work::Call(call) }),
+            }
+        }
+        self.due = due;
+        fired
+    }
+
+    fn poll(&mut self, now_ns: u64) -> bool {
+        let (mut polled, shared) = (0, self.handle.shared());
+        for registered in &mut self.pollers {
+            shared.begin(registered.activity, &*self.clock);
+            let progress = registered.poller.poll(now_ns);
+            registered.deadline_ns = progress.deadline_ns;
+            polled += u64::from(progress.worked);
+            if progress.worked > 0 && !shared.has_charged.get() {
+                shared.meter.borrow_mut().worked(registered.activity, progress.worked.into());
+            }
+        }
+        shared.statistics.borrow_mut().polled += polled;
+        polled > 0
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut received = 0;
+        while received < MESSAGES_PER_TURN
+            && let Some(message) = self.shared().inbox.receive()
+        {
+            received += 1;
+            match message {
+                Message::Call(activity, call) => self.enqueue(Event { activity, work: Work::Call(call) }),
+                Message::Wake(task) => self.schedule(task),
+            }
+        }
+        self.shared().statistics.borrow_mut().messages += u64::from(received);
+        received > 0
+    }
+
+    fn enqueue(&self, event: Event) {
+        let enqueued = self.handle.enqueue(self.shared().default_queue, event);
+        enqueued.expect("the default queue is never removed");
+    }
+
+    /// Queues a woken task; one whose queue was removed goes on in the default queue.
+    fn schedule(&self, task: TaskId) {
+        let place = self.shared().tasks.borrow().place_of(task);
+        let Some((queue, activity)) = place else { return };
+        let event = Event { activity, work: Work::Task(task) };
+        let pushed = self.shared().queues.borrow_mut().push(queue, event);
+        if let Err(event) = pushed {
+            self.enqueue(event);
+        }
+    }
+
+    /// Serves a queue for its turn.
+    fn serve(&self, queue: QueueId) {
+        let start_ns = self.read_clock();
+        let mut events = 0;
+        while events < EVENTS_PER_TURN {
+            let event = self.shared().queues.borrow_mut().pop(queue);
+            let Some(event) = event else { break };
+            self.run_event(event);
+            events += 1;
+        }
+        let ns = self.read_clock().saturating_sub(start_ns);
+        self.shared().queues.borrow_mut().served(queue, Record { events, ns });
+    }
+
+    fn run_event(&self, event: Event) {
+        let shared = self.shared();
+        shared.begin(event.activity, &*self.clock);
+        shared.meter.borrow_mut().worked(event.activity, 1);
+        match event.work {
+            Work::Call(call) => call(&self.handle),
+            Work::Task(task) => self.continue_task(task),
+        }
+    }
+
+    /// Polls a task, unless it has ended since it was woken.
+    fn continue_task(&self, id: TaskId) {
+        let started = self.shared().tasks.borrow_mut().start(id);
+        let Some((mut future, waker)) = started else { return };
+        let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut tasks = self.shared().tasks.borrow_mut();
+        let left = if is_over { tasks.remove(id) } else { tasks.suspend(id, future) };
+        drop(tasks);
+        drop(left);
+    }
+
+    /// There was nothing to do: polls on, or sleeps until something happens.
+    fn rest(&mut self, now_ns: u64, choice: &Choice) {
+        self.shared().statistics.borrow_mut().vain_turns += 1;
+        let mode = self.shared().policy.borrow_mut().idle(now_ns);
+        if mode == Mode::Polling {
+            return hint::spin_loop();
+        }
+        let deadline_ns = self.next_deadline_ns(now_ns, choice);
+        if !self.shared().policy.borrow().is_worth_sleeping(now_ns, deadline_ns) {
+            return hint::spin_loop();
+        }
+        if self.pollers.iter_mut().all(|registered| registered.poller.arm())
+            && self.shared().inbox.fall_asleep()
+        {
+            self.sleep(deadline_ns);
+        } else {
+            self.shared().statistics.borrow_mut().aborted_sleeps += 1;
+        }
+        self.pollers.iter_mut().for_each(|registered| registered.poller.disarm());
+    }
+
+    fn sleep(&mut self, deadline_ns: Option<u64>) {
+        let asleep_ns = self.read_clock();
+        self.shared().meter.borrow_mut().close(asleep_ns);
+        let wakeup = self.idle.sleep(deadline_ns);
+        self.shared().inbox.wake_up();
+        let awake_ns = self.read_clock();
+        self.shared().meter.borrow_mut().slept(awake_ns);
+        let mut statistics = self.shared().statistics.borrow_mut();
+        statistics.sleeps += 1;
+        statistics.interrupts += u64::from(wakeup.interrupts.count_ones());
+    }
+
+    /// When there will be something to do even if nothing happens.
+    fn next_deadline_ns(&self, now_ns: u64, choice: &Choice) -> Option<u64> {
+        let held = match *choice {
+            Choice::Wait(ns) => Some(now_ns.saturating_add(ns)),
+            _ => None,
+        };
+        let timer = self.shared().wheel.borrow().next_deadline_ns();
+        let polls = self.pollers.iter().filter_map(|registered| registered.deadline_ns);
+        polls.chain(held).chain(timer).min()
+    }
+}
+
+impl Shared {
+    /// Something begins that `activity` pays for, unless it says otherwise.
+    #[inline]
+    fn begin(&self, activity: Activity, clock: &impl Clock) {
+        self.meter.borrow_mut().separate(activity, || {
+            let now_ns = clock.now_ns();
+            self.now_ns.set(now_ns);
+            now_ns
+        });
+        self.activity.set(activity);
+        self.has_charged.set(false);
+    }
+
+    /// Takes everything out that may hold a handle, and so the loop itself. Returns whether there was anything.
+    fn drop_pending(&self) -> bool {
+        let events = self.queues.borrow_mut().take_all();
+        let tasks = self.tasks.borrow_mut().take_all();
+        let timers = self.wheel.borrow_mut().take_all();
+        let changes = self.changes.take();
+        let message = self.inbox.receive();
+        let has_more = !(events.is_empty() && tasks.is_empty() && timers.is_empty() && changes.is_empty());
+        has_more || message.is_some()
+    }
+}
+
+/// Drops what waits: the rest of a loop that was stopped.
+impl<C, I> Drop for EventLoop<C, I> {
+    fn drop(&mut self) {
+        self.pollers.clear();
+        // What is dropped may start something new in its destructor.
+        while self.handle.shared().drop_pending() {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! What events and tasks can ask of the loop that runs them.
+
+use crate::event_loop::{Statistics, Timer};
+use crate::inbox::{Inbox, Remote};
+use crate::meter::{Activity, Meter, Record, Usage};
+use crate::poller::{Change, Poller, PollerId, Registered};
+use crate::queues::{Event, Queues, Work};
+use crate::rest::{Mode, Policy, Thresholds};
+use crate::scheduler::{Parameters, QueueId, Scheduler};
+use crate::sleep::{self, Elapsed, Sleep};
+use crate::task::{self, JoinHandle, TaskId, Tasks};
+use crate::wheel::{TimerId, Wheel};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use nom_port::world::Clock;
+
+/// What a loop shares with its handles. No borrow is held while an event, a task or a destructor of the
+/// application runs.
+pub(crate) struct Shared {
+    pub clock: Rc<dyn Clock>,
+    /// As the clock read at the last boundary between events.
+    pub now_ns: Cell<u64>,
+    /// Who pays for what runs now.
+    pub activity: Cell<Activity>,
+    /// What runs now has said by itself who pays.
+    pub has_charged: Cell<bool>,
+    pub meter: RefCell<Meter>,
+    pub queues: RefCell<Queues>,
+    /// Where events go that name no queue.
+    pub default_queue: QueueId,
+    pub wheel: RefCell<Wheel<Timer>>,
+    pub tasks: RefCell<Tasks>,
+    pub inbox: Arc<Inbox>,
+    pub changes: RefCell<Vec<Change>>,
+    pub next_poller: Cell<u64>,
+    pub policy: RefCell<Policy>,
+    pub statistics: RefCell<Statistics>,
+    pub status: Cell<Option<i32>>,
+}
+
+/// There is no such queue (any more).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSuchQueue;
+
+impl fmt::Display for NoSuchQueue {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("there is no such request queue on this core")
+    }
+}
+
+impl core::error::Error for NoSuchQueue {}
+
+/// A core's event loop, as the events that it runs reach it. Clones are the same loop.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Rc<Shared>,
+}
+
+/// Time and who pays.
+impl Handle {
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared: Rc::new(shared) }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The time at the last boundary between events, in nanoseconds: no reading of the clock.
+    #[inline]
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.shared.now_ns.get()
+    }
+
+    /// Reads the clock, in nanoseconds.
+    #[must_use]
+    pub fn clock_ns(&self) -> u64 {
+        self.shared.clock.now_ns()
+    }
+
+    /// Who pays for what runs now, and for what it starts.
+    #[inline]
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        self.shared.activity.get()
+    }
+
+    /// A piece of work begins that `activity` pays for, and for what it starts: from here to the next call or the
+    /// end of the present event. For a poller whose pieces of work belong to different activities; each call
+    /// counts as an event.
+    pub fn charge(&self, activity: Activity) {
+        let mut meter = self.shared.meter.borrow_mut();
+        meter.separate(activity, || self.shared.clock.now_ns());
+        meter.worked(activity, 1);
+        self.shared.activity.set(activity);
+        self.shared.has_charged.set(true);
+    }
+
+    /// Where this core's time went, until the last boundary between events.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.shared.meter.borrow().usage()
+    }
+
+    /// What the loop has done so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let (queues, policy) = (self.shared.queues.borrow(), self.shared.policy.borrow());
+        Statistics {
+            scheduled: queues.scheduled,
+            direct: queues.direct,
+            to_polling: policy.to_polling,
+            to_interrupts: policy.to_interrupts,
+            rings: self.shared.inbox.rings(),
+            tasks: self.shared.tasks.borrow().len(),
+            ..*self.shared.statistics.borrow()
+        }
+    }
+}
+
+/// Events and their queues.
+impl Handle {
+    /// Runs `call` as an event after those that wait already. The present activity pays.
+    pub fn post(&self, call: impl FnOnce(&Handle) + 'static) {
+        let posted = self.post_to(self.shared.default_queue, call);
+        posted.expect("the default queue is never removed");
+    }
+
+    /// Runs `call` as an event of a queue. The present activity pays.
+    ///
+    /// # Errors
+    /// If there is no such queue; `call` is dropped.
+    pub fn post_to(&self, queue: QueueId, call: impl FnOnce(&Handle) + 'static) -> Result<(), NoSuchQueue> {
+        self.enqueue(queue, Event { activity: self.activity(), work: Work::Call(Box::new(call)) })
+    }
+
+    /// Runs `call` as an event of a queue. `activity` pays.
+    ///
+    /// # Errors
+    /// If there is no such queue; `call` is dropped.
+    pub fn post_for(
+        &self,
+        activity: Activity,
+        queue: QueueId,
+        call: impl FnOnce(&Handle) + 'static,
+    ) -> Result<(), NoSuchQueue> {
+        self.enqueue(queue, Event { activity, work: Work::Call(Box::new(call)) })
+    }
+
+    pub(crate) fn enqueue(&self, queue: QueueId, event: Event) -> Result<(), NoSuchQueue> {
+        let pushed = self.shared.queues.borrow_mut().push(queue, event);
+        pushed.map_err(|_dropped| NoSuchQueue)
+    }
+
+    /// The queue of events that name none.
+    #[must_use]
+    pub fn default_queue(&self) -> QueueId {
+        self.shared.default_queue
+    }
+
+    /// A new request queue.
+    #[must_use]
+    pub fn add_queue(&self, parameters: Parameters) -> QueueId {
+        self.shared.queues.borrow_mut().add(parameters)
+    }
+
+    /// Tells the scheduler something else about a queue.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn update_queue(&self, queue: QueueId, parameters: Parameters) -> Result<(), NoSuchQueue> {
+        self.shared.queues.borrow_mut().update(queue, parameters).ok_or(NoSuchQueue)
+    }
+
+    /// Removes a queue. Events that wait in it are dropped; its tasks go on in the default queue.
+    ///
+    /// # Errors
+    /// If there is no such queue, or it is the default queue.
+    pub fn remove_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
+        if queue == self.shared.default_queue {
+            return Err(NoSuchQueue);
+        }
+        let events = self.shared.queues.borrow_mut().remove(queue).ok_or(NoSuchQueue)?;
+        let (calls, tasks): (Vec<_>, Vec<_>) =
+            events.into_iter().partition(|event| matches!(event.work, Work::Call(_)));
+        drop(calls);
+        for event in tasks {
+            self.enqueue(self.shared.default_queue, event).expect("the default queue is never removed");
+        }
+        Ok(())
+    }
+
+    /// Serves a queue no more, until it is resumed. What it is sent waits.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn suspend_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
+        self.shared.queues.borrow_mut().suspend(queue).ok_or(NoSuchQueue)
+    }
+
+    /// Serves a queue again.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn resume_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
+        self.shared.queues.borrow_mut().resume(queue).ok_or(NoSuchQueue)
+    }
+
+    /// What was served from a queue; nothing if there is no such queue.
+    #[must_use]
+    pub fn queue_record(&self, queue: QueueId) -> Option<Record> {
+        self.shared.queues.borrow().record(queue)
+    }
+
+    /// Chooses between queues in another way from now on.
+    pub fn set_scheduler(&self, scheduler: Box<dyn Scheduler>) {
+        self.shared.queues.borrow_mut().set_scheduler(scheduler);
+    }
+}
+
+/// Timers.
+impl Handle {
+    /// Runs `call` as an event when the clock reads `deadline_ns`: never earlier. The present activity pays.
+    pub fn at(&self, deadline_ns: u64, call: impl FnOnce(&Handle) + 'static) -> TimerId {
+        let timer = Timer::Call(self.activity(), Box::new(call));
+        self.shared.wheel.borrow_mut().insert(deadline_ns, timer)
+    }
+
+    /// Runs `call` as an event after `ns` nanoseconds. The present activity pays.
+    pub fn after(&self, ns: u64, call: impl FnOnce(&Handle) + 'static) -> TimerId {
+        self.at(self.now_ns().saturating_add(ns), call)
+    }
+
+    /// Stops a timer. `false` if it has fired or was cancelled.
+    pub fn cancel(&self, timer: TimerId) -> bool {
+        let cancelled = self.shared.wheel.borrow_mut().cancel(timer);
+        cancelled.is_some()
+    }
+}
+
+/// Tasks.
+impl Handle {
+    /// Starts a task. The present activity pays for it.
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        let spawned = self.spawn_on(self.shared.default_queue, future);
+        spawned.expect("the default queue is never removed")
+    }
+
+    /// Starts a task that goes on as events of `queue`. The present activity pays for it.
+    ///
+    /// # Errors
+    /// If there is no such queue; the future is dropped.
+    pub fn spawn_on<T: 'static>(
+        &self,
+        queue: QueueId,
+        future: impl Future<Output = T> + 'static,
+    ) -> Result<JoinHandle<T>, NoSuchQueue> {
+        self.queue_record(queue).ok_or(NoSuchQueue)?;
+        let (promise, joined) = task::promise();
+        let whole = Box::pin(async move { promise.keep(future.await) });
+        let activity = self.activity();
+        let id = self.shared.tasks.borrow_mut().insert(activity, queue, whole);
+        self.enqueue(queue, Event { activity, work: Work::Task(id) })?;
+        Ok(joined(id))
+    }
+
+    /// Ends a task where it waits; who joins it is told. `false` if it has ended.
+    pub fn abort(&self, task: TaskId) -> bool {
+        let is_alive = self.shared.tasks.borrow().place_of(task).is_some();
+        let future = self.shared.tasks.borrow_mut().remove(task);
+        drop(future);
+        is_alive
+    }
+
+    /// Waits `ns` nanoseconds.
+    #[must_use]
+    pub fn sleep(&self, ns: u64) -> Sleep {
+        self.sleep_until(self.now_ns().saturating_add(ns))
+    }
+
+    /// Waits until the clock reads `deadline_ns`.
+    #[must_use]
+    pub fn sleep_until(&self, deadline_ns: u64) -> Sleep {
+        Sleep::new(self.clone(), deadline_ns)
+    }
+
+    /// What `future` yields within `ns` nanoseconds.
+    ///
+    /// # Errors
+    /// If it takes longer; it is dropped.
+    pub fn timeout<F: Future>(
+        &self,
+        ns: u64,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+        sleep::timeout(self.sleep(ns), future)
+    }
+
+    /// Lets other events go first, once.
+    pub fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        sleep::yield_now()
+    }
+}
+
+/// The loop itself.
+impl Handle {
+    /// This loop, for other cores.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        Remote::new(self.shared.inbox.clone())
+    }
+
+    /// Polls a source from the next turn on. Its work is paid for by `activity`.
+    pub fn add_poller(&self, activity: Activity, poller: impl Poller + 'static) -> PollerId {
+        let id = PollerId(self.shared.next_poller.replace(self.shared.next_poller.get() + 1));
+        let added = Registered { id, activity, poller: Box::new(poller), deadline_ns: None };
+        self.shared.changes.borrow_mut().push(Change::Add(added));
+        id
+    }
+
+    /// Polls a source no more, from the next turn on.
+    pub fn remove_poller(&self, id: PollerId) {
+        self.shared.changes.borrow_mut().push(Change::Remove(id));
+    }
+
+    /// When to poll and when to sleep, from now on.
+    pub fn set_thresholds(&self, thresholds: Thresholds) {
+        self.shared.policy.borrow_mut().set(thresholds);
+    }
+
+    /// Whether the loop polls or waits for interrupts at present.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.shared.policy.borrow().mode()
+    }
+
+    /// Ends the loop after this turn. What waits is dropped with it.
+    pub fn stop(&self, status: i32) {
+        self.shared.status.set(Some(status));
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Handle(core {})", self.remote().core())
+    }
+}

@@ -1,0 +1,103 @@
+//! What other cores send to a core: a lock-free queue, and a doorbell that is rung only if the core sleeps.
+//!
+//! A sender pushes and then looks whether the receiver sleeps; a receiver says that it sleeps and then looks
+//! whether something was pushed. Between the two steps each has a sequentially consistent fence, so at
+//! least one of them sees the other (OSv, section 2.4, has the same order for its incoming wake-ups).
+
+use crate::handle::Handle;
+use crate::meter::Activity;
+use crate::task::TaskId;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crossbeam_queue::SegQueue;
+use nom_port::world::Doorbell;
+
+pub(crate) enum Message {
+    /// Run it, charged to the activity.
+    Call(Activity, Box<dyn FnOnce(&Handle) + Send>),
+    /// Let the task go on.
+    Wake(TaskId),
+}
+
+/// The receiving end of one core, shared with all senders.
+pub(crate) struct Inbox {
+    core: usize,
+    doorbell: Arc<dyn Doorbell>,
+    messages: SegQueue<Message>,
+    is_asleep: AtomicBool,
+    rings: AtomicU64,
+}
+
+impl Inbox {
+    pub fn new(core: usize, doorbell: Arc<dyn Doorbell>) -> Self {
+        let messages = SegQueue::new();
+        Self { core, doorbell, messages, is_asleep: AtomicBool::new(false), rings: AtomicU64::new(0) }
+    }
+
+    pub fn send(&self, message: Message) {
+        self.messages.push(message);
+        fence(Ordering::SeqCst);
+        // The first sender takes the flag down: one ring a sleep.
+        if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::Relaxed) {
+            self.rings.fetch_add(1, Ordering::Relaxed);
+            self.doorbell.ring(self.core);
+        }
+    }
+
+    pub fn receive(&self) -> Option<Message> {
+        self.messages.pop()
+    }
+
+    /// Asks senders for the doorbell. `false` if there are messages already: do not sleep.
+    pub fn fall_asleep(&self) -> bool {
+        self.is_asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let is_empty = self.messages.is_empty();
+        if !is_empty {
+            self.wake_up();
+        }
+        is_empty
+    }
+
+    /// Tells senders not to ring any more.
+    pub fn wake_up(&self) {
+        self.is_asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// How often the doorbell was rung.
+    pub fn rings(&self) -> u64 {
+        self.rings.load(Ordering::Relaxed)
+    }
+}
+
+/// A core's event loop, as other cores reach it.
+#[derive(Clone)]
+pub struct Remote {
+    inbox: Arc<Inbox>,
+}
+
+impl Remote {
+    pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
+        Self { inbox }
+    }
+
+    /// Which core it is.
+    #[must_use]
+    pub fn core(&self) -> usize {
+        self.inbox.core
+    }
+
+    /// Runs `call` as an event of that core, paid for by `activity`. Calls of one sender arrive in order. There
+    /// is no bound on how many may wait; a loop that has ended runs none.
+    pub fn post(&self, activity: Activity, call: impl FnOnce(&Handle) + Send + 'static) {
+        self.inbox.send(Message::Call(activity, Box::new(call)));
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Remote(core {})", self.inbox.core)
+    }
+}

@@ -1,0 +1,162 @@
+//! Who pays for the core's time: every nanosecond is charged to an activity, to polling in vain, or to sleep.
+//!
+//! The clock is read when the payer changes and once a turn of the loop, not once an event: while events of one
+//! activity follow each other, metering is a comparison and an addition, and the sums are exact all the same.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::mem;
+pub use nom_economy::ledger::Activity;
+
+/// Who pays for what nobody else can be charged with.
+pub const INFRASTRUCTURE: Activity = Activity(0);
+
+/// What was consumed of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Events, or pieces of work that a poller counted.
+    pub events: u64,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+impl Record {
+    fn add(&mut self, other: Self) {
+        self.events += other.events;
+        self.ns += other.ns;
+    }
+}
+
+/// Where a core's time went. Activities, `spinning_ns` and `sleeping_ns` add up to all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// What each activity consumed, by activity.
+    pub activities: Vec<(Activity, Record)>,
+    /// Time in which the loop looked for work and found none.
+    pub spinning_ns: u64,
+    /// Time asleep.
+    pub sleeping_ns: u64,
+}
+
+/// Charges time.
+#[derive(Debug)]
+pub struct Meter {
+    since_ns: u64,
+    /// Who has worked since then.
+    payer: Option<Activity>,
+    /// What `of` consumed and is not yet in `records`, so that these are searched only when the payer changes.
+    pending: Record,
+    of: Activity,
+    records: BTreeMap<Activity, Record>,
+    spinning_ns: u64,
+    sleeping_ns: u64,
+}
+
+impl Meter {
+    /// Meters from `now_ns` on.
+    #[must_use]
+    pub fn new(now_ns: u64) -> Self {
+        Self {
+            since_ns: now_ns,
+            payer: None,
+            pending: Record::default(),
+            of: INFRASTRUCTURE,
+            records: BTreeMap::new(),
+            spinning_ns: 0,
+            sleeping_ns: 0,
+        }
+    }
+
+    /// Charges the time until `now_ns` to who worked in it; if nobody did, it was spinning.
+    #[inline]
+    pub fn close(&mut self, now_ns: u64) {
+        let ns = self.advance(now_ns);
+        match self.payer.take() {
+            Some(activity) => self.charge(activity, Record { events: 0, ns }),
+            None => self.spinning_ns += ns,
+        }
+    }
+
+    /// The time until `now_ns` was sleep.
+    pub fn slept(&mut self, now_ns: u64) {
+        self.sleeping_ns += self.advance(now_ns);
+    }
+
+    /// If somebody else has worked, the work of `activity` begins now; `now_ns` is asked only then.
+    #[inline]
+    pub fn separate(&mut self, activity: Activity, now_ns: impl FnOnce() -> u64) {
+        if self.payer.is_some_and(|payer| payer != activity) {
+            self.close(now_ns());
+        }
+    }
+
+    /// Counts `events` of `activity`, which pays for the time since the last reading.
+    #[inline]
+    pub fn worked(&mut self, activity: Activity, events: u64) {
+        self.payer = Some(activity);
+        self.charge(activity, Record { events, ns: 0 });
+    }
+
+    /// All that was charged until the last reading of the clock.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let mut records = self.records.clone();
+        records.entry(self.of).or_default().add(self.pending);
+        records.retain(|_, record| *record != Record::default());
+        let (spinning_ns, sleeping_ns) = (self.spinning_ns, self.sleeping_ns);
+        Usage { activities: records.into_iter().collect(), spinning_ns, sleeping_ns }
+    }
+
+    fn advance(&mut self, now_ns: u64) -> u64 {
+        let ns = now_ns.saturating_sub(self.since_ns);
+        self.since_ns += ns;
+        ns
+    }
+
+    #[inline]
+    fn charge(&mut self, activity: Activity, record: Record) {
+        if activity != self.of {
+            let before = mem::take(&mut self.pending);
+            self.records.entry(mem::replace(&mut self.of, activity)).or_default().add(before);
+        }
+        self.pending.add(record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Activity = Activity(1);
+    const B: Activity = Activity(2);
+
+    fn unread() -> u64 {
+        panic!("the clock was read without need")
+    }
+
+    #[test]
+    fn time_goes_to_who_worked_in_it() {
+        let mut meter = Meter::new(100);
+        meter.close(110);
+        meter.separate(A, unread);
+        meter.worked(A, 1);
+        meter.separate(A, unread);
+        meter.worked(A, 1);
+        meter.separate(B, || 140);
+        meter.worked(B, 5);
+        meter.close(200);
+        meter.slept(1_000);
+        let usage = meter.usage();
+        assert_eq!(usage.activities, [(A, Record { events: 2, ns: 30 }), (B, Record { events: 5, ns: 60 })]);
+        assert_eq!((usage.spinning_ns, usage.sleeping_ns), (10, 800));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_charges_nothing_twice() {
+        let mut meter = Meter::new(100);
+        meter.slept(200);
+        meter.slept(150);
+        meter.slept(210);
+        assert_eq!(meter.usage().sleeping_ns, 110);
+    }
+}

@@ -1,0 +1,223 @@
+//! Whether a core with nothing to do polls on or sleeps until an interrupt: decided without a machine.
+//!
+//! ```text
+//!             gaps between work shorter than `poll_below_ns`, on average
+//!   Interrupts ------------------------------------------------> Polling
+//!              <------------------------------------------------
+//!                    no work for `sleep_after_ns`
+//! ```
+//! On interrupts a core sleeps as soon as it has nothing to do. The two thresholds are apart, and after polling in
+//! vain the average starts at the upper one, so that it takes sustained load to poll again: one packet,
+//! or one burst, does not.
+
+/// Of the new gap in the moving average: 1/8, as TCP smooths round trips (RFC 6298).
+const SMOOTHING: u64 = 8;
+
+/// When to change between the modes, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Polls if the time without work between work is below this on average.
+    pub poll_below_ns: u64,
+    /// Goes back to interrupts after so long without work.
+    pub sleep_after_ns: u64,
+}
+
+impl Thresholds {
+    /// Sleeps whenever there is nothing to do.
+    pub const INTERRUPTS: Self = Self { poll_below_ns: 0, sleep_after_ns: 0 };
+
+    /// Never sleeps.
+    pub const POLLING: Self = Self { poll_below_ns: u64::MAX, sleep_after_ns: u64::MAX };
+
+    /// Polls for about as long as a sleep and its interrupt cost in a virtual machine, which is at most twice
+    /// what the best choice would have cost (ski rental).
+    pub const ADAPTIVE: Self = Self { poll_below_ns: 10_000, sleep_after_ns: 50_000 };
+}
+
+/// How a core waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It looks again and again.
+    Polling,
+    /// It sleeps until something happens.
+    Interrupts,
+}
+
+/// The state machine above.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    thresholds: Thresholds,
+    mode: Mode,
+    /// Since when there was nothing to do.
+    idle_since_ns: Option<u64>,
+    /// The moving average of the time without work between work.
+    gap_ns: u64,
+    /// How often the mode became polling.
+    pub to_polling: u64,
+    /// How often the mode became interrupts.
+    pub to_interrupts: u64,
+}
+
+impl Policy {
+    /// Starts on interrupts, unless told never to sleep.
+    #[must_use]
+    pub fn new(thresholds: Thresholds) -> Self {
+        let mode = if thresholds == Thresholds::POLLING { Mode::Polling } else { Mode::Interrupts };
+        let gap_ns = thresholds.sleep_after_ns;
+        Self { thresholds, mode, idle_since_ns: None, gap_ns, to_polling: 0, to_interrupts: 0 }
+    }
+
+    /// Other thresholds from now on.
+    pub fn set(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+        self.gap_ns = thresholds.sleep_after_ns;
+        if thresholds == Thresholds::POLLING && self.mode == Mode::Interrupts {
+            self.mode = Mode::Polling;
+            self.to_polling += 1;
+        }
+    }
+
+    /// Whether to sleep until `deadline_ns`: a wait that is shorter than the patience is not worth it.
+    #[must_use]
+    pub fn is_worth_sleeping(&self, now_ns: u64, deadline_ns: Option<u64>) -> bool {
+        deadline_ns.is_none_or(|deadline_ns| {
+            deadline_ns > now_ns && deadline_ns - now_ns >= self.thresholds.sleep_after_ns
+        })
+    }
+
+    /// How the core waits.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// There was work.
+    #[inline]
+    pub fn worked(&mut self, now_ns: u64) {
+        let gap_ns = self.idle_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
+        if self.mode == Mode::Interrupts {
+            // Rounded up, so that it reaches every gap from below, and down to 0 from above.
+            let change = gap_ns.abs_diff(self.gap_ns).div_ceil(SMOOTHING);
+            let is_longer = gap_ns > self.gap_ns;
+            self.gap_ns = if is_longer { self.gap_ns + change } else { self.gap_ns - change };
+            if self.gap_ns < self.thresholds.poll_below_ns {
+                self.mode = Mode::Polling;
+                self.to_polling += 1;
+            }
+        }
+    }
+
+    /// There was no work: the mode in which to wait for more.
+    #[inline]
+    pub fn idle(&mut self, now_ns: u64) -> Mode {
+        let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
+        let has_patience = now_ns.saturating_sub(since_ns) < self.thresholds.sleep_after_ns;
+        if self.mode == Mode::Polling && !has_patience {
+            self.mode = Mode::Interrupts;
+            self.to_interrupts += 1;
+            self.gap_ns = self.thresholds.sleep_after_ns;
+        }
+        self.mode
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const THRESHOLDS: Thresholds = Thresholds { poll_below_ns: 10, sleep_after_ns: 50 };
+
+    /// Works at a time and is idle right after; so many times, `gap` apart.
+    fn drive(policy: &mut Policy, now: &mut u64, gap: u64, times: u64) {
+        for _ in 0..times {
+            policy.idle(*now);
+            *now += gap;
+            if gap >= THRESHOLDS.sleep_after_ns {
+                policy.idle(*now);
+            }
+            policy.worked(*now);
+        }
+    }
+
+    #[test]
+    fn sustained_load_polls_and_silence_sleeps() {
+        let (mut policy, mut now) = (Policy::new(THRESHOLDS), 0);
+        drive(&mut policy, &mut now, 1, 3);
+        assert_eq!(policy.mode(), Mode::Interrupts, "a burst is no load");
+        drive(&mut policy, &mut now, 1, 30);
+        assert_eq!(policy.mode(), Mode::Polling);
+        assert_eq!(policy.idle(now), Mode::Polling);
+        assert_eq!(policy.idle(now + 49), Mode::Polling);
+        assert_eq!(policy.idle(now + 50), Mode::Interrupts);
+        policy.worked(now + 51);
+        assert_eq!(policy.mode(), Mode::Interrupts, "one packet is no load");
+        assert_eq!((policy.to_polling, policy.to_interrupts), (1, 1));
+    }
+
+    #[test]
+    fn load_between_the_thresholds_changes_nothing() {
+        let (mut policy, mut now) = (Policy::new(THRESHOLDS), 0);
+        drive(&mut policy, &mut now, 30, 100);
+        assert_eq!((policy.mode(), policy.to_polling), (Mode::Interrupts, 0));
+        drive(&mut policy, &mut now, 1, 30);
+        drive(&mut policy, &mut now, 30, 100);
+        assert_eq!((policy.mode(), policy.to_polling, policy.to_interrupts), (Mode::Polling, 1, 0));
+    }
+
+    #[test]
+    fn work_without_a_pause_is_load() {
+        let mut policy = Policy::new(THRESHOLDS);
+        (0..30).for_each(|now| policy.worked(now));
+        assert_eq!(policy.mode(), Mode::Polling);
+    }
+
+    #[test]
+    fn short_waits_are_spun_through() {
+        let adaptive = Policy::new(THRESHOLDS);
+        let worth =
+            [None, Some(150), Some(149), Some(100)].map(|until| adaptive.is_worth_sleeping(100, until));
+        assert_eq!(worth, [true, true, false, false]);
+        let interrupts = Policy::new(Thresholds::INTERRUPTS);
+        assert!(interrupts.is_worth_sleeping(100, Some(101)));
+        assert!(!interrupts.is_worth_sleeping(100, Some(100)), "the deadline has come");
+    }
+
+    #[test]
+    fn polling_can_be_ordered_and_countermanded() {
+        let mut policy = Policy::new(THRESHOLDS);
+        policy.set(Thresholds::POLLING);
+        assert_eq!(policy.idle(1_000_000), Mode::Polling);
+        policy.set(Thresholds::INTERRUPTS);
+        assert_eq!(policy.idle(1_000_000), Mode::Interrupts);
+        assert_eq!((policy.to_polling, policy.to_interrupts), (1, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+        #[test]
+        fn fixed_modes_stay(steps in proptest::collection::vec((any::<bool>(), 0u64..1_000_000), 0..200)) {
+            let fixed = [(Thresholds::POLLING, Mode::Polling), (Thresholds::INTERRUPTS, Mode::Interrupts)];
+            for (thresholds, mode) in fixed {
+                let (mut policy, mut now) = (Policy::new(thresholds), 0);
+                for &(works, later) in &steps {
+                    now += later;
+                    if works { policy.worked(now) } else { prop_assert_eq!(policy.idle(now), mode) }
+                }
+                prop_assert_eq!((policy.mode(), policy.to_polling, policy.to_interrupts), (mode, 0, 0));
+            }
+        }
+
+        #[test]
+        fn switches_alternate(steps in proptest::collection::vec((any::<bool>(), 0u64..100), 0..400)) {
+            let (mut policy, mut now) = (Policy::new(THRESHOLDS), 0);
+            for (works, later) in steps {
+                now += later;
+                if works { policy.worked(now) } else { policy.idle(now); }
+                let ahead = policy.to_polling - policy.to_interrupts;
+                prop_assert_eq!(ahead, u64::from(policy.mode() == Mode::Polling));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Tasks: futures that live on one core and go on as events of its loop.
+
+use crate::inbox::{Inbox, Message};
+use crate::meter::Activity;
+use crate::scheduler::QueueId;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
+use slotmap::SlotMap;
+
+slotmap::new_key_type! {
+    /// Names a task of one core.
+    pub struct TaskId;
+}
+
+pub(crate) type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Wakes a task from anywhere. Until the task goes on, only the first wake-up sends a message.
+struct Alarm {
+    task: TaskId,
+    inbox: Arc<Inbox>,
+    is_scheduled: AtomicBool,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_scheduled.swap(true, Ordering::AcqRel) {
+            self.inbox.send(Message::Wake(self.task));
+        }
+    }
+}
+
+struct Task {
+    /// Taken out while it runs.
+    future: Option<LocalFuture>,
+    alarm: Arc<Alarm>,
+    waker: Waker,
+    activity: Activity,
+    queue: QueueId,
+}
+
+/// The tasks of a core.
+pub(crate) struct Tasks {
+    tasks: SlotMap<TaskId, Task>,
+    inbox: Arc<Inbox>,
+}
+
+impl Tasks {
+    pub fn new(inbox: Arc<Inbox>) -> Self {
+        Self { tasks: SlotMap::with_key(), inbox }
+    }
+
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// A task that counts as woken: the caller queues its first event.
+    pub fn insert(&mut self, activity: Activity, queue: QueueId, future: LocalFuture) -> TaskId {
+        let inbox = &self.inbox;
+        self.tasks.insert_with_key(|task| {
+            let alarm = Arc::new(Alarm { task, inbox: inbox.clone(), is_scheduled: AtomicBool::new(true) });
+            Task { future: Some(future), waker: alarm.clone().into(), alarm, activity, queue }
+        })
+    }
+
+    /// Where and for whom a task goes on.
+    pub fn place_of(&self, id: TaskId) -> Option<(QueueId, Activity)> {
+        self.tasks.get(id).map(|task| (task.queue, task.activity))
+    }
+
+    /// Takes a task's future, to be polled when nothing is borrowed any more.
+    pub fn start(&mut self, id: TaskId) -> Option<(LocalFuture, Waker)> {
+        let task = self.tasks.get_mut(id)?;
+        // Down before it is polled, so that what happens from now on wakes it once more.
+        task.alarm.is_scheduled.store(false, Ordering::Release);
+        Some((task.future.take()?, task.waker.clone()))
+    }
+
+    /// Puts a future back that is not ready; gives it back if the task was aborted meanwhile.
+    pub fn suspend(&mut self, id: TaskId, future: LocalFuture) -> Option<LocalFuture> {
+        let Some(task) = self.tasks.get_mut(id) else { return Some(future) };
+        task.future = Some(future);
+        None
+    }
+
+    /// Removes a task; what it still holds is to be dropped when nothing is borrowed any more.
+    pub fn remove(&mut self, id: TaskId) -> Option<LocalFuture> {
+        self.tasks.remove(id)?.future
+    }
+
+    pub fn take_all(&mut self) -> Vec<LocalFuture> {
+        self.tasks.drain().filter_map(|(_, task)| task.future).collect()
+    }
+}
+
+/// The task was aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aborted;
+
+impl fmt::Display for Aborted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the task was aborted")
+    }
+}
+
+impl core::error::Error for Aborted {}
+
+/// What a task leaves for who joins it.
+struct Outcome<T> {
+    value: Option<T>,
+    /// No more value will come.
+    is_over: bool,
+    joiner: Option<Waker>,
+}
+
+/// The task's end of a [`JoinHandle`]. Dropped without a value, it says that the task was aborted.
+pub(crate) struct Promise<T> {
+    outcome: Rc<RefCell<Outcome<T>>>,
+}
+
+impl<T> Promise<T> {
+    pub fn keep(self, value: T) {
+        self.outcome.borrow_mut().value = Some(value);
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        let mut outcome = self.outcome.borrow_mut();
+        outcome.is_over = true;
+        let joiner = outcome.joiner.take();
+        drop(outcome);
+        if let Some(waker) = joiner {
+            waker.wake();
+        }
+    }
+}
+
+/// Awaits a task. Dropping it lets the task run on by itself.
+pub struct JoinHandle<T> {
+    task: TaskId,
+    outcome: Rc<RefCell<Outcome<T>>>,
+}
+
+impl<T> JoinHandle<T> {
+    /// The task, as [`Handle::abort`](crate::handle::Handle::abort) knows it.
+    #[must_use]
+    pub fn id(&self) -> TaskId {
+        self.task
+    }
+
+    /// Whether the task has ended or was aborted.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.outcome.borrow().is_over
+    }
+
+    /// The task's value, if it has ended and nobody took it.
+    #[must_use]
+    pub fn take(&self) -> Option<T> {
+        self.outcome.borrow_mut().value.take()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, Aborted>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut outcome = self.outcome.borrow_mut();
+        if outcome.is_over {
+            return Poll::Ready(outcome.value.take().ok_or(Aborted));
+        }
+        outcome.joiner = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("JoinHandle").field("task", &self.task).finish_non_exhaustive()
+    }
+}
+
+/// Both ends of a task's value.
+pub(crate) fn promise<T>() -> (Promise<T>, impl FnOnce(TaskId) -> JoinHandle<T>) {
+    let outcome = Rc::new(RefCell::new(Outcome { value: None, is_over: false, joiner: None }));
+    (Promise { outcome: outcome.clone() }, move |task| JoinHandle { task, outcome })
+}
