@@ -1,0 +1,346 @@
+//! One client's stream: finds where commands and values begin and end, whatever the pieces it comes in.
+//!
+//! A command that lies whole in one received slice is carried out from there, its value kept there. Otherwise its
+//! bytes are collected; once the value is there, the command is read again from what was collected, so both ways
+//! end in the same code.
+
+use crate::binary::{self, HEADER_LEN, Header, MAGIC};
+use crate::server::Server;
+use crate::text::{self, Refusal, Request, send_line};
+use crate::value::{Gather, Incoming};
+use crate::meta;
+use alloc::vec::Vec;
+use memchr::memchr;
+use nom_port::buffer::{Buffer, Sink, Slice};
+
+/// Longest command line in bytes, its end not counted, unless it names many keys.
+const LINE_MAX: usize = 2048;
+
+/// Longest line of a command that names many keys. memcached has no limit there; a client must not be able to
+/// make the server keep more.
+const KEYS_LINE_MAX: usize = 256 << 10;
+
+/// Memory that an idle connection may keep for commands to come.
+const KEEP_MAX: usize = 4096;
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Flow {
+    /// It does.
+    Open,
+    /// It is to be closed when the replies so far are sent.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Text,
+    Binary,
+}
+
+#[derive(Debug)]
+enum State<B> {
+    /// A command, or the rest of one, comes next.
+    Command,
+    /// The rest of the value of the command that was collected comes next.
+    Value(Value<B>),
+    /// So many bytes are of no interest.
+    Skip(usize),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Value<B> {
+    gather: Gather<B>,
+    /// Bytes of the value to come.
+    left: usize,
+    /// Bytes of its end to come, of the text protocol.
+    end_left: usize,
+    /// Whether the end was, so far, what it must be.
+    end_good: bool,
+}
+
+/// One client's stream.
+#[derive(Debug)]
+pub struct Connection<B> {
+    protocol: Option<Protocol>,
+    /// Bytes of a command that did not come whole with its value.
+    command: Vec<u8>,
+    state: State<B>,
+}
+
+impl<B: Buffer> Default for Connection<B> {
+    fn default() -> Connection<B> {
+        Connection::new()
+    }
+}
+
+impl<B: Buffer> Connection<B> {
+    /// A stream of which nothing was received. Its first byte chooses the protocol.
+    pub fn new() -> Connection<B> {
+        Connection { protocol: None, command: Vec::new(), state: State::Command }
+    }
+
+    /// Takes the next piece of the stream and writes the replies to the commands that it completes. After
+    /// [`Flow::Close`] further pieces are ignored.
+    pub fn receive(&mut self, server: &mut Server<B>, mut input: Slice<B>, sink: &mut impl Sink<B>) -> Flow {
+        server.stats.bytes_read += input.len() as u64;
+        if self.protocol.is_none() {
+            self.protocol = input.first().map(|&byte| if byte == MAGIC { Protocol::Binary } else { Protocol::Text });
+        }
+        while !input.is_empty() {
+            let used = match &mut self.state {
+                State::Command if self.protocol == Some(Protocol::Text) => self.text(server, &input, sink),
+                State::Command => self.binary(server, &input, sink),
+                State::Value(_) => self.value(server, &input, sink),
+                State::Skip(left) => {
+                    let used = input.len().min(*left);
+                    *left -= used;
+                    if *left == 0 {
+                        self.state = State::Command;
+                    }
+                    used
+                }
+                State::Closed => return Flow::Close,
+            };
+            input.advance(used);
+        }
+        if matches!(self.state, State::Closed) { Flow::Close } else { Flow::Open }
+    }
+
+    /// Takes a command line, or as much as there is of it, and says how many bytes that were.
+    fn text(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+        let Some(end) = memchr(b'\n', input) else { return self.collect_line(server, input, sink) };
+        if self.command.is_empty() {
+            return self.line(server, &input[..end], input, end + 1, sink);
+        }
+        self.command.extend_from_slice(&input[..end]);
+        let command = core::mem::take(&mut self.command);
+        let used = self.line(server, &command, input, end + 1, sink);
+        self.keep_room(command);
+        used
+    }
+
+    fn collect_line(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+        self.command.extend_from_slice(input);
+        if self.command.len() > line_max(&self.command) {
+            self.close_long(server, sink);
+        }
+        input.len()
+    }
+
+    fn close_long(&mut self, server: &mut Server<B>, sink: &mut impl Sink<B>) {
+        send_line(sink, "CLIENT_ERROR line too long");
+        self.close(server);
+    }
+
+    /// Ends the connection because of what the client sent.
+    fn close(&mut self, server: &mut Server<B>) {
+        server.stats.protocol_errors += 1;
+        self.command = Vec::new();
+        self.state = State::Closed;
+    }
+
+    /// Carries out one command line; `after` is where the input goes on behind it.
+    fn line(
+        &mut self,
+        server: &mut Server<B>,
+        line: &[u8],
+        input: &Slice<B>,
+        after: usize,
+        sink: &mut impl Sink<B>,
+    ) -> usize {
+        if line.len() > LINE_MAX && line.len() > line_max(line) {
+            self.close_long(server, sink);
+            return after;
+        }
+        let line = if line.len() > 1 { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+        let (len, admitted) = match text::parse(line) {
+            Ok(Request::Update { update, quiet }) => {
+                let admitted = text::admit(server, &update);
+                (update.len, admitted.map_err(|line| if quiet { None } else { Some(line) }))
+            }
+            Ok(Request::Meta(request)) if request.command == meta::Command::Set => {
+                (request.len, meta::admit(server, &request).map_err(Some))
+            }
+            Ok(request) => {
+                if !text::execute(server, request, sink) {
+                    self.state = State::Closed;
+                }
+                return after;
+            }
+            Err(refusal) => {
+                self.refuse(server, refusal, sink);
+                return after;
+            }
+        };
+        match admitted {
+            Ok(()) => self.line_value(server, line, len, input, after, sink),
+            Err(message) => {
+                self.refuse(server, Refusal { line: message, skip: len + 2, close: false }, sink);
+                after
+            }
+        }
+    }
+
+    fn refuse(&mut self, server: &mut Server<B>, refusal: Refusal, sink: &mut impl Sink<B>) {
+        if let Some(line) = refusal.line {
+            send_line(sink, line);
+        }
+        if refusal.close {
+            self.close(server);
+        } else if refusal.skip > 0 {
+            self.state = State::Skip(refusal.skip);
+        }
+    }
+
+    /// Takes the value of a command line at once if it is all there, else in pieces.
+    fn line_value(
+        &mut self,
+        server: &mut Server<B>,
+        line: &[u8],
+        len: usize,
+        input: &Slice<B>,
+        after: usize,
+        sink: &mut impl Sink<B>,
+    ) -> usize {
+        let end = after + len;
+        if let Some(ends) = input.get(end..end + 2) {
+            let value = (ends == b"\r\n").then(|| Incoming::of(input, after..end));
+            complete_line(server, line, value, sink);
+            return end + 2;
+        }
+        self.command = line.to_vec();
+        let gather = Gather::new();
+        self.state = State::Value(Value { gather, left: len, end_left: 2, end_good: true });
+        after
+    }
+
+    /// Takes a piece of a value.
+    fn value(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+        let State::Value(value) = &mut self.state else { return 0 };
+        let used = value.take(input);
+        if value.left > 0 || value.end_left > 0 {
+            return used;
+        }
+        let State::Value(mut value) = core::mem::replace(&mut self.state, State::Command) else { return used };
+        let command = core::mem::take(&mut self.command);
+        if self.protocol == Some(Protocol::Binary) {
+            binary::complete(server, &command, value.gather.finish(), sink);
+        } else {
+            let whole = value.end_good.then(|| value.gather.finish());
+            complete_line(server, &command, whole, sink);
+        }
+        self.keep_room(command);
+        used
+    }
+
+    /// Takes a binary command without its value, or as much as there is of it.
+    fn binary(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+        if self.command.is_empty()
+            && let Some(header) = Header::parse(input)
+            && let Some(head) = input.get(..header.head_len())
+        {
+            return self.head(server, &header, head, input, head.len(), sink);
+        }
+        let mut used = self.collect_to(HEADER_LEN, input, 0);
+        let Some(header) = Header::parse(&self.command) else { return used };
+        used = self.collect_to(header.head_len(), input, used);
+        if self.command.len() < header.head_len() {
+            return used;
+        }
+        let command = core::mem::take(&mut self.command);
+        let used = self.head(server, &header, &command, input, used, sink);
+        self.keep_room(command);
+        used
+    }
+
+    /// Collects input from `from` on until the command has `len` bytes, and says where it goes on.
+    fn collect_to(&mut self, len: usize, input: &Slice<B>, from: usize) -> usize {
+        let missing = len.saturating_sub(self.command.len()).min(input.len() - from);
+        self.command.extend_from_slice(&input[from..from + missing]);
+        from + missing
+    }
+
+    /// Carries out a binary command, or takes its value first; `after` is where the input goes on behind its head.
+    fn head(
+        &mut self,
+        server: &mut Server<B>,
+        header: &Header,
+        head: &[u8],
+        input: &Slice<B>,
+        after: usize,
+        sink: &mut impl Sink<B>,
+    ) -> usize {
+        match binary::begin(server, header, head, sink) {
+            binary::Next::Done => after,
+            binary::Next::Close => {
+                self.state = State::Closed;
+                after
+            }
+            binary::Next::Broken => {
+                self.close(server);
+                after
+            }
+            binary::Next::Skip(len) => {
+                self.state = State::Skip(len);
+                after
+            }
+            binary::Next::Value(len) if input.len() - after >= len => {
+                binary::complete(server, head, Incoming::of(input, after..after + len), sink);
+                after + len
+            }
+            binary::Next::Value(len) => {
+                self.command = head.to_vec();
+                let gather = Gather::new();
+                self.state = State::Value(Value { gather, left: len, end_left: 0, end_good: true });
+                after
+            }
+        }
+    }
+
+    /// Keeps the memory of a command that was carried out, unless it was uncommonly long.
+    fn keep_room(&mut self, mut command: Vec<u8>) {
+        if self.command.is_empty() && command.capacity() <= KEEP_MAX {
+            command.clear();
+            self.command = command;
+        }
+    }
+}
+
+impl<B: Buffer> Value<B> {
+    /// Takes what belongs to the value from the front of the input, and says how many bytes that were.
+    fn take(&mut self, input: &Slice<B>) -> usize {
+        let len = input.len().min(self.left);
+        self.gather.push(input, 0..len);
+        self.left -= len;
+        let ends = input.len().saturating_sub(len).min(self.end_left);
+        for &byte in &input[len..len + ends] {
+            self.end_good &= byte == if self.end_left == 2 { b'\r' } else { b'\n' };
+            self.end_left -= 1;
+        }
+        len + ends
+    }
+}
+
+/// Stores what a command line announced, `None` if it did not end as it should.
+fn complete_line<B: Buffer>(
+    server: &mut Server<B>,
+    line: &[u8],
+    value: Option<Incoming<'_, B>>,
+    sink: &mut impl Sink<B>,
+) {
+    const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
+    match (text::parse(line), value) {
+        (Ok(Request::Update { update, quiet }), Some(value)) => text::complete(server, &update, value, quiet, sink),
+        (Ok(Request::Update { quiet: true, .. }), None) => {}
+        (Ok(Request::Meta(request)), Some(value)) => meta::complete(server, &request, value, sink),
+        _ => send_line(sink, BAD_CHUNK),
+    }
+}
+
+fn line_max(line: &[u8]) -> usize {
+    let names_keys = ["get ", "gets ", "gat ", "gats "].iter().any(|command| line.starts_with(command.as_bytes()));
+    if names_keys { KEYS_LINE_MAX } else { LINE_MAX }
+}

@@ -1,0 +1,366 @@
+//! What the meta commands do, and how they answer.
+
+use super::{Command, DecodedKey, Request};
+use crate::server::{Mode, Server, Stored, Sum, Update};
+use crate::slab::Index;
+use crate::store::{Facts, Item, Marks};
+use crate::text::{NON_NUMERIC, OUT_OF_MEMORY, send_line, send_number};
+use crate::value::Incoming;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use core::fmt::Write;
+use nom_port::buffer::{Buffer, Sink};
+
+/// Carries out a command that has no value.
+pub(crate) fn execute<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
+    match request.command {
+        Command::Noop => send_line(sink, "MN"),
+        Command::Debug => debug(server, request, sink),
+        Command::Get => get(server, request, sink),
+        Command::Delete => delete(server, request, sink),
+        Command::Arithmetic => arithmetic(server, request, sink),
+        Command::Set => unreachable!("the connection completes a command that has a value"),
+    }
+}
+
+/// What `ms` stores.
+fn update_of<'k, B: Buffer>(server: &Server<B>, request: &Request<'_>, key: &'k [u8]) -> Update<'k> {
+    let flags = &request.flags;
+    Update {
+        key,
+        mode: request.set_mode().unwrap_or(Mode::Set),
+        facts: Facts {
+            flags: flags.client_flags,
+            expires: flags.exptime.map_or(0, |exptime| server.second(exptime)),
+            marks: Marks { key_binary: flags.key_binary, ..Marks::default() },
+        },
+        cas: flags.cas.unwrap_or(0),
+    }
+}
+
+/// Whether the value of `ms` may be as long as it says. If not, the item goes.
+pub(crate) fn admit<B: Buffer>(server: &mut Server<B>, request: &Request<'_>) -> Result<(), &'static str> {
+    let key = request.key();
+    if server.fits(key.bytes(), request.flags.client_flags, request.len) {
+        return Ok(());
+    }
+    server.stats.store_too_large += 1;
+    server.forget(key.bytes());
+    Err("SERVER_ERROR object too large for cache")
+}
+
+/// Stores the value of `ms` and answers.
+pub(crate) fn complete<B: Buffer>(
+    server: &mut Server<B>,
+    request: &Request<'_>,
+    value: Incoming<'_, B>,
+    sink: &mut impl Sink<B>,
+) {
+    let key = request.key();
+    let update = update_of(server, request, key.bytes());
+    let (status, cas) = match server.update(&update, value) {
+        Stored::Stored(_) if request.flags.quiet => return,
+        Stored::Stored(cas) => ("HD", cas),
+        Stored::NotStored => ("NS", 0),
+        Stored::Exists => ("EX", 0),
+        Stored::NotFound => ("NF", 0),
+        Stored::OutOfMemory => {
+            server.forget(key.bytes());
+            return send_line(sink, OUT_OF_MEMORY);
+        }
+    };
+    sink.copy(status.as_bytes());
+    for word in request.words.clone() {
+        match word[0] {
+            b'c' => {
+                sink.copy(b" c");
+                send_digits(cas, sink);
+            }
+            _ => repeat(request, word, &key, sink),
+        }
+    }
+    sink.copy(b"\r\n");
+}
+
+/// Sends back a flag that only identifies the request.
+fn repeat<B: Buffer>(request: &Request<'_>, word: &[u8], key: &DecodedKey, sink: &mut impl Sink<B>) {
+    match word[0] {
+        b'O' => {
+            sink.copy(b" ");
+            sink.copy(word);
+        }
+        b'k' => send_key(key.bytes(), request.flags.key_binary, sink),
+        _ => {}
+    }
+}
+
+fn repeat_all<B: Buffer>(request: &Request<'_>, key: &DecodedKey, sink: &mut impl Sink<B>) {
+    request.words.clone().for_each(|word| repeat(request, word, key, sink));
+    sink.copy(b"\r\n");
+}
+
+fn send_key<B: Buffer>(key: &[u8], binary: bool, sink: &mut impl Sink<B>) {
+    sink.copy(b" k");
+    match binary {
+        false => sink.copy(key),
+        true => {
+            send_base64(key, sink);
+            sink.copy(b" b");
+        }
+    }
+}
+
+fn send_base64<B: Buffer>(key: &[u8], sink: &mut impl Sink<B>) {
+    let mut place = [0; 4 * crate::KEY_MAX.div_ceil(3)];
+    let len = STANDARD.encode_slice(key, &mut place).expect("the place is for the longest key");
+    sink.copy(&place[..len]);
+}
+
+fn send_digits<B: Buffer>(number: u64, sink: &mut impl Sink<B>) {
+    let mut digits = itoa::Buffer::new();
+    sink.copy(digits.format(number).as_bytes());
+}
+
+fn send_ttl<B: Buffer>(item: &Item<B>, now: u32, sink: &mut impl Sink<B>) {
+    match item.expires {
+        0 => sink.copy(b" t-1"),
+        expires => {
+            sink.copy(b" t");
+            send_digits(u64::from(expires.wrapping_sub(now)), sink);
+        }
+    }
+}
+
+fn get<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
+    let key = request.key();
+    let found = server.peek(key.bytes());
+    let touches = request.flags.exptime.is_some();
+    count_get(server, touches, found.is_some() || request.flags.vivify.is_some());
+    let created = found.is_none();
+    let found = found.or_else(|| vivify(server, request, &key));
+    let Some(index) = found else {
+        if !request.flags.quiet {
+            sink.copy(b"EN");
+            repeat_all(request, &key, sink);
+        }
+        return;
+    };
+    if request.flags.value {
+        sink.copy(b"VA ");
+        send_digits(server.item(index).len() as u64, sink);
+    } else {
+        sink.copy(b"HD");
+    }
+    let mut won = created;
+    for word in request.words.clone() {
+        match word[0] {
+            b'T' => server.store.item_mut(index).expires = request.flags.exptime.map_or(0, |it| server.second(it)),
+            b'R' => won |= !created && is_due(server, request, index),
+            _ => send_fact(server, index, word, sink),
+        }
+    }
+    send_token(server.store.item_mut(index), won, sink);
+    sink.copy(b"\r\n");
+    if request.flags.value {
+        server.item(index).send(sink);
+        sink.copy(b"\r\n");
+    }
+    if !request.flags.no_bump {
+        server.bump(index);
+    }
+}
+
+fn count_get<B: Buffer>(server: &mut Server<B>, touches: bool, hit: bool) {
+    let stats = &mut server.stats;
+    let (commands, hits, misses) = match touches {
+        true => (&mut stats.cmd_touch, &mut stats.touch_hits, &mut stats.touch_misses),
+        false => (&mut stats.cmd_get, &mut stats.get_hits, &mut stats.get_misses),
+    };
+    *commands += 1;
+    *(if hit { hits } else { misses }) += 1;
+}
+
+/// Puts an empty item where there is none, for the client to fill.
+fn vivify<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, key: &DecodedKey) -> Option<Index> {
+    let expires = server.second(request.flags.vivify?);
+    let key = server.store.key(key.bytes());
+    let facts = Facts { expires, ..Facts::default() };
+    server.store.put(&key, None, facts, Incoming::Copy(&[])).ok()
+}
+
+/// Whether the item expires so soon that a client should replace it, and no other was told to.
+fn is_due<B: Buffer>(server: &Server<B>, request: &Request<'_>, index: Index) -> bool {
+    let item = server.item(index);
+    let limit = request.flags.recache.map_or(0, |recache| server.second(recache));
+    !item.marks.token_sent && item.expires != 0 && item.expires < limit
+}
+
+/// Sends what a flag of `mg` asks for.
+fn send_fact<B: Buffer>(server: &Server<B>, index: Index, word: &[u8], sink: &mut impl Sink<B>) {
+    let item = server.item(index);
+    let number = match word[0] {
+        b's' => item.len() as u64,
+        b'c' => item.cas,
+        b'f' => u64::from(item.flags),
+        b'l' => u64::from(server.store.now() - item.used),
+        b'h' => u64::from(item.marks.fetched),
+        b't' => return send_ttl(item, server.store.now(), sink),
+        b'k' => return send_key(item.key(), item.marks.key_binary, sink),
+        b'O' => {
+            sink.copy(b" ");
+            return sink.copy(word);
+        }
+        _ => return,
+    };
+    sink.copy(b" ");
+    sink.copy(&word[..1]);
+    send_digits(number, sink);
+}
+
+/// Says whose turn it is to replace an item: `W` yours, `Z` another's, `X` it is stale.
+fn send_token<B: Buffer>(item: &mut Item<B>, mut won: bool, sink: &mut impl Sink<B>) {
+    if item.marks.token_sent {
+        sink.copy(b" Z");
+    }
+    if item.marks.stale {
+        sink.copy(b" X");
+        won |= !item.marks.token_sent;
+    }
+    if won {
+        sink.copy(b" W");
+        item.marks.token_sent = true;
+    }
+}
+
+fn delete<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
+    let key = request.key();
+    let flags = &request.flags;
+    let outcome = match (server.peek(key.bytes()), flags.cas) {
+        (Some(index), Some(cas)) if server.item(index).cas != cas => Stored::Exists,
+        (Some(index), _) if flags.invalidate => {
+            invalidate(server, request, index);
+            Stored::Stored(0)
+        }
+        _ => server.delete(key.bytes(), 0),
+    };
+    let status = match outcome {
+        Stored::Stored(_) if flags.quiet => return,
+        Stored::Stored(_) => "HD",
+        Stored::Exists => {
+            server.stats.delete_misses += 1;
+            "EX"
+        }
+        _ => "NF",
+    };
+    sink.copy(status.as_bytes());
+    repeat_all(request, &key, sink);
+}
+
+/// Marks an item as stale, so that the next client that fetches it replaces it.
+fn invalidate<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, index: Index) {
+    let expires = request.flags.exptime.map(|exptime| server.second(exptime));
+    let cas = server.store.next_cas();
+    let item = server.store.item_mut(index);
+    item.expires = expires.unwrap_or(item.expires);
+    item.marks.stale = true;
+    item.marks.token_sent = false;
+    item.cas = cas;
+}
+
+fn arithmetic<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
+    let key = request.key();
+    let flags = &request.flags;
+    let increment = request.increments().unwrap_or(true);
+    let sum = server.sum(key.bytes(), increment, flags.delta.unwrap_or(1), flags.cas.unwrap_or(0));
+    let status = match sum {
+        Sum::Done { .. } if flags.quiet => return apply_ttl(server, request, sum),
+        Sum::Done { value, index } => return send_sum(server, request, &key, value, index, sink),
+        Sum::NotFound => match flags.vivify {
+            None => "NF",
+            Some(exptime) => {
+                let expires = server.second(exptime);
+                match server.put_number(key.bytes(), expires, flags.initial) {
+                    Sum::Done { value, index } => return send_sum(server, request, &key, value, index, sink),
+                    _ => return send_line(sink, "SERVER_ERROR Out of memory allocating new item"),
+                }
+            }
+        },
+        Sum::CasMismatch => "EX",
+        Sum::NonNumeric => return send_line(sink, NON_NUMERIC),
+        Sum::OutOfMemory => return send_line(sink, "SERVER_ERROR out of memory"),
+    };
+    sink.copy(status.as_bytes());
+    repeat_all(request, &key, sink);
+}
+
+fn apply_ttl<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sum: Sum) {
+    if let (Sum::Done { index, .. }, Some(exptime)) = (sum, request.flags.exptime) {
+        server.store.item_mut(index).expires = server.second(exptime);
+    }
+}
+
+fn send_sum<B: Buffer>(
+    server: &mut Server<B>,
+    request: &Request<'_>,
+    key: &DecodedKey,
+    value: u64,
+    index: Index,
+    sink: &mut impl Sink<B>,
+) {
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(value).as_bytes();
+    match request.flags.value {
+        true => {
+            sink.copy(b"VA");
+            send_number(b' ', digits.len() as u64, sink);
+        }
+        false => sink.copy(b"HD"),
+    }
+    for word in request.words.clone() {
+        match word[0] {
+            b'c' => {
+                sink.copy(b" c");
+                send_digits(server.item(index).cas, sink);
+            }
+            b't' => send_ttl(server.item(index), server.store.now(), sink),
+            b'T' => apply_ttl(server, request, Sum::Done { value, index }),
+            _ => repeat(request, word, key, sink),
+        }
+    }
+    sink.copy(b"\r\n");
+    if request.flags.value {
+        sink.copy(digits);
+        sink.copy(b"\r\n");
+    }
+}
+
+/// A line of `me`, which is for people.
+struct Line<'a, B, S> {
+    sink: &'a mut S,
+    buffers: core::marker::PhantomData<B>,
+}
+
+impl<B: Buffer, S: Sink<B>> Write for Line<'_, B, S> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.sink.copy(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn debug<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
+    server.stats.cmd_meta += 1;
+    let key = request.key();
+    let Some(index) = server.peek(key.bytes()) else { return send_line(sink, "EN") };
+    let (item, now) = (server.item(index), i64::from(server.store.now()));
+    sink.copy(b"ME ");
+    match item.marks.key_binary {
+        true => send_base64(item.key(), sink),
+        false => sink.copy(item.key()),
+    }
+    let expires = if item.expires == 0 { -1 } else { now - i64::from(item.expires) };
+    let fetched = if item.marks.fetched { "yes" } else { "no" };
+    let (unused, cas, cost) = (now - i64::from(item.used), item.cas, item.cost());
+    let mut line = Line { sink, buffers: core::marker::PhantomData };
+    let written = write!(line, " exp={expires} la={unused} cas={cas} fetch={fetched} cls=1 size={cost}\r\n");
+    written.expect("a sink takes everything");
+}

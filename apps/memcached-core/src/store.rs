@@ -1,0 +1,378 @@
+//! Items by key, within a bound of memory: when it is reached, the least recently used go.
+
+use crate::slab::{Exhausted, Index, Slab};
+use crate::value::{Gather, Incoming, Part};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, Hasher};
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
+use hashbrown::HashTable;
+use nom_port::buffer::{Buffer, Sink, Slice};
+
+/// Where the bytes of a value are.
+#[derive(Debug, Default)]
+enum Kept<B> {
+    /// Behind the key, in the item's own memory.
+    #[default]
+    Inline,
+    Shared(Slice<B>),
+    Parts(Vec<Part<B>>),
+}
+
+/// What the store knows about a key.
+#[derive(Debug)]
+pub struct Item<B> {
+    /// The key, and behind it the value if it was copied.
+    head: Box<[u8]>,
+    kept: Kept<B>,
+    hash: u64,
+    /// Changes with every change of the item; unique in the store.
+    pub cas: u64,
+    /// The client's, uninterpreted.
+    pub flags: u32,
+    /// Second at which it is gone; 0 for never.
+    pub expires: u32,
+    /// Second at which it was last used.
+    pub used: u32,
+    key_len: u8,
+    pub marks: Marks,
+}
+
+/// What the meta commands remember about an item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// It was fetched since it was stored.
+    pub fetched: bool,
+    /// It is out of date and waits for a client to replace it.
+    pub stale: bool,
+    /// A client was told that it is the one to replace it.
+    pub token_sent: bool,
+    /// Its key came in base64, and goes so.
+    pub key_binary: bool,
+}
+
+impl<B> Default for Item<B> {
+    fn default() -> Item<B> {
+        Item {
+            head: Box::default(),
+            kept: Kept::Inline,
+            hash: 0,
+            cas: 0,
+            flags: 0,
+            expires: 0,
+            used: 0,
+            key_len: 0,
+            marks: Marks::default(),
+        }
+    }
+}
+
+impl<B: Buffer> Item<B> {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.head[..usize::from(self.key_len)]
+    }
+
+    /// The value if it was copied.
+    pub fn inline(&self) -> Option<&[u8]> {
+        matches!(self.kept, Kept::Inline).then(|| &self.head[usize::from(self.key_len)..])
+    }
+
+    /// The value if it was copied, to be changed without changing its length.
+    pub fn inline_mut(&mut self) -> Option<&mut [u8]> {
+        matches!(self.kept, Kept::Inline).then(|| &mut self.head[usize::from(self.key_len)..])
+    }
+
+    /// Bytes of the value.
+    pub fn len(&self) -> usize {
+        match &self.kept {
+            Kept::Inline => self.head.len() - usize::from(self.key_len),
+            Kept::Shared(slice) => slice.len(),
+            Kept::Parts(parts) => parts.iter().map(Part::len).sum(),
+        }
+    }
+
+    /// Sends the value.
+    pub fn send(&self, sink: &mut impl Sink<B>) {
+        match &self.kept {
+            Kept::Inline => sink.copy(&self.head[usize::from(self.key_len)..]),
+            Kept::Shared(slice) => sink.share(slice.clone()),
+            Kept::Parts(parts) => parts.iter().for_each(|part| part.send(sink)),
+        }
+    }
+
+    /// Puts the value into another one.
+    pub fn append_to(&self, gather: &mut Gather<B>) {
+        match &self.kept {
+            Kept::Inline => gather.copy(&self.head[usize::from(self.key_len)..]),
+            Kept::Shared(slice) => gather.share(slice.clone()),
+            Kept::Parts(parts) => parts.iter().for_each(|part| match part {
+                Part::Copied(bytes) => gather.copy(bytes),
+                Part::Shared(slice) => gather.share(slice.clone()),
+            }),
+        }
+    }
+
+    /// Bytes of memory that it costs.
+    pub fn cost(&self) -> usize {
+        let pinned = match &self.kept {
+            Kept::Inline => 0,
+            Kept::Shared(slice) => slice.pinned(),
+            Kept::Parts(parts) => parts.iter().map(Part::pinned).sum(),
+        };
+        size_of::<Item<B>>() + LINKS + self.head.len() + pinned
+    }
+}
+
+/// Bytes an item costs in hash table and list.
+const LINKS: usize = 16;
+
+/// A key with its hash.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    pub bytes: &'a [u8],
+    hash: u64,
+}
+
+/// What is stored with a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    pub flags: u32,
+    pub expires: u32,
+    pub marks: Marks,
+}
+
+/// What happened to items without a command naming them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    /// Found expired by a look-up.
+    pub expired: u64,
+    /// Found flushed by a look-up.
+    pub flushed: u64,
+    /// Removed, though alive, to make room.
+    pub evictions: u64,
+    /// Removed to make room when they had expired or been flushed.
+    pub reclaimed: u64,
+}
+
+/// The items.
+#[derive(Debug)]
+pub struct Store<B> {
+    table: HashTable<Index>,
+    slots: Slab<Item<B>>,
+    hasher: SeedableRandomState,
+    /// Bytes that items may cost together.
+    pub limit: usize,
+    used: usize,
+    cas: u64,
+    /// Items with smaller ids have been flushed.
+    flushed_below: u64,
+    /// Second of the flush to come.
+    flush_at: u32,
+    now: u32,
+    /// Items ever stored.
+    pub stored: u64,
+    pub losses: Losses,
+}
+
+impl<B: Buffer> Store<B> {
+    /// An empty store for `limit` bytes. The seed must be unknown to clients, so that they cannot choose keys
+    /// that collide; it is kept for ever, because hash state lives in static memory.
+    pub fn new(limit: usize, seed: u64) -> Store<B> {
+        let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
+        Store {
+            table: HashTable::new(),
+            slots: Slab::new(),
+            hasher: SeedableRandomState::with_seed(seed.rotate_left(32), shared),
+            limit,
+            used: 0,
+            cas: 0,
+            flushed_below: 0,
+            flush_at: u32::MAX,
+            now: 0,
+            stored: 0,
+            losses: Losses::default(),
+        }
+    }
+
+    /// Tells the second. A clock that goes back is taken to stand still.
+    pub fn set_now(&mut self, now: u32) {
+        self.now = self.now.max(now);
+        if self.flush_at <= self.now {
+            self.flush();
+        }
+    }
+
+    /// The second it is.
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// Items held, dead ones that nobody has come across included.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Bytes that the items cost.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Hashes a key.
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(bytes);
+        Key { bytes, hash: hasher.finish() }
+    }
+
+    /// The slot of a live item. A dead one that stands there is removed.
+    pub fn find(&mut self, key: &Key<'_>) -> Option<Index> {
+        let is_it = |&index: &Index| {
+            let item = self.slots.get(index);
+            item.hash == key.hash && item.key() == key.bytes
+        };
+        let index = *self.table.find(key.hash, is_it)?;
+        if !self.is_dead(self.slots.get(index)) {
+            return Some(index);
+        }
+        match self.slots.get(index).cas < self.flushed_below {
+            true => self.losses.flushed += 1,
+            false => self.losses.expired += 1,
+        }
+        self.remove(index);
+        None
+    }
+
+    /// The item in a slot.
+    pub fn item(&self, index: Index) -> &Item<B> {
+        self.slots.get(index)
+    }
+
+    /// The item in a slot. Whoever changes what a client can see gives it a [new id](Store::next_cas).
+    pub fn item_mut(&mut self, index: Index) -> &mut Item<B> {
+        self.slots.get_mut(index)
+    }
+
+    /// Marks an item as used now.
+    pub fn touch(&mut self, index: Index) {
+        self.slots.touch(index);
+        let now = self.now;
+        self.slots.get_mut(index).used = now;
+    }
+
+    /// A new id for an item that changes.
+    pub fn next_cas(&mut self) -> u64 {
+        self.cas += 1;
+        self.cas
+    }
+
+    /// Stores a value at `key`, over the item in slot `found` if there is one, and returns its slot.
+    pub fn put(
+        &mut self,
+        key: &Key<'_>,
+        found: Option<Index>,
+        facts: Facts,
+        value: Incoming<'_, B>,
+    ) -> Result<Index, Exhausted> {
+        let copied = if let Incoming::Copy(bytes) = &value { bytes } else { &[][..] };
+        let cost = size_of::<Item<B>>() + LINKS + key.bytes.len() + copied.len() + value.pinned();
+        if cost > self.limit {
+            return Err(Exhausted);
+        }
+        let index = match found {
+            Some(index) => self.overwrite(index, key, copied)?,
+            None => self.insert(key, copied)?,
+        };
+        let cas = self.next_cas();
+        let now = self.now;
+        let item = self.slots.get_mut(index);
+        item.kept = match value {
+            Incoming::Copy(_) => Kept::Inline,
+            Incoming::Share(slice) => Kept::Shared(slice),
+            Incoming::Parts(parts) => Kept::Parts(parts),
+        };
+        (item.cas, item.used) = (cas, now);
+        (item.flags, item.expires, item.marks) = (facts.flags, facts.expires, facts.marks);
+        self.used += cost;
+        self.stored += 1;
+        self.make_room(index);
+        Ok(index)
+    }
+
+    /// Removes an item, live or dead.
+    pub fn remove(&mut self, index: Index) -> Item<B> {
+        let hash = self.slots.get(index).hash;
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == index) {
+            entry.remove();
+        }
+        let item = self.slots.remove(index);
+        self.used -= item.cost();
+        item
+    }
+
+    /// Makes every item present go: now, or at the second `at`.
+    pub fn flush_at(&mut self, at: u32) {
+        self.flush_at = at;
+        self.set_now(self.now);
+    }
+
+    /// All items, the least recently used first.
+    pub fn items(&self) -> impl Iterator<Item = &Item<B>> {
+        core::iter::successors(self.slots.oldest(), |&index| self.slots.newer(index)).map(|index| self.item(index))
+    }
+
+    fn flush(&mut self) {
+        self.flush_at = u32::MAX;
+        self.flushed_below = self.next_cas();
+    }
+
+    fn is_dead(&self, item: &Item<B>) -> bool {
+        item.cas < self.flushed_below || (item.expires != 0 && item.expires <= self.now)
+    }
+
+    /// Readies a slot in use for another value; reuses its memory if it has the right size.
+    fn overwrite(&mut self, index: Index, key: &Key<'_>, copied: &[u8]) -> Result<Index, Exhausted> {
+        let item = self.slots.get_mut(index);
+        let len = key.bytes.len() + copied.len();
+        let head = if item.head.len() == len { None } else { Some(head_of(key.bytes, copied)?) };
+        self.used -= item.cost();
+        match head {
+            Some(head) => item.head = head,
+            None => item.head[key.bytes.len()..].copy_from_slice(copied),
+        }
+        self.slots.touch(index);
+        Ok(index)
+    }
+
+    fn insert(&mut self, key: &Key<'_>, copied: &[u8]) -> Result<Index, Exhausted> {
+        let head = head_of(key.bytes, copied)?;
+        let hash_of = |&index: &Index| self.slots.get(index).hash;
+        self.table.try_reserve(1, hash_of).map_err(|_| Exhausted)?;
+        let key_len = key.bytes.len() as u8;
+        let index = self.slots.insert(Item { head, key_len, hash: key.hash, ..Item::default() })?;
+        self.table.insert_unique(key.hash, index, |&index| self.slots.get(index).hash);
+        Ok(index)
+    }
+
+    /// Removes the least recently used items, `keep` excepted, until the rest fits.
+    fn make_room(&mut self, keep: Index) {
+        while self.used > self.limit {
+            let oldest = self.slots.oldest().filter(|&oldest| oldest != keep);
+            let oldest = oldest.expect("an item that fits alone fits when it is alone");
+            match self.is_dead(self.slots.get(oldest)) {
+                true => self.losses.reclaimed += 1,
+                false => self.losses.evictions += 1,
+            }
+            self.remove(oldest);
+        }
+    }
+}
+
+fn head_of(key: &[u8], copied: &[u8]) -> Result<Box<[u8]>, Exhausted> {
+    let mut head = Vec::new();
+    head.try_reserve_exact(key.len() + copied.len()).map_err(|_| Exhausted)?;
+    head.extend_from_slice(key);
+    head.extend_from_slice(copied);
+    Ok(head.into_boxed_slice())
+}

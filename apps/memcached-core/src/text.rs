@@ -1,0 +1,423 @@
+//! The text protocol: one line a command, and a second one for a value.
+
+use crate::meta;
+use crate::number;
+use crate::server::{Mode, Server, Stored, Sum, Update};
+use crate::slab::Index;
+use crate::store::Facts;
+use crate::value::Incoming;
+use crate::{KEY_MAX, VERSION};
+use nom_port::buffer::{Buffer, Sink};
+
+mod stats;
+
+/// Words that memcached takes from a line at a time; only `get` and its like read on.
+const WORDS_MAX: usize = 23;
+
+/// Longest value in bytes that a command may announce.
+const LEN_MAX: u64 = i32::MAX as u64 - 2;
+
+pub(crate) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
+
+/// A command line.
+#[derive(Debug)]
+pub(crate) enum Request<'a> {
+    Get { keys: Words<'a>, cas: bool, exptime: Option<i64> },
+    Update { update: TextUpdate<'a>, quiet: bool },
+    Delete { key: &'a [u8], quiet: bool },
+    Arithmetic { key: &'a [u8], increment: bool, delta: u64, quiet: bool },
+    Touch { key: &'a [u8], exptime: i64, quiet: bool },
+    FlushAll { delay: i64, quiet: bool },
+    Verbosity { level: u64, quiet: bool },
+    Stats { words: Words<'a> },
+    Version,
+    Quit,
+    Meta(meta::Request<'a>),
+}
+
+/// A command that stores the value on the next line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextUpdate<'a> {
+    pub key: &'a [u8],
+    pub mode: Mode,
+    pub flags: u32,
+    pub exptime: i64,
+    pub cas: u64,
+    /// Bytes of the value.
+    pub len: usize,
+}
+
+/// A line that is no command, and what to answer; nothing if the client did not want to hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub line: Option<&'static str>,
+    /// Bytes of a value to skip.
+    pub skip: usize,
+    /// Whether the connection ends.
+    pub close: bool,
+}
+
+impl Refusal {
+    pub(crate) fn new(line: &'static str) -> Refusal {
+        Refusal { line: Some(line), skip: 0, close: false }
+    }
+
+    fn unless(quiet: bool, line: &'static str) -> Refusal {
+        Refusal { line: (!quiet).then_some(line), skip: 0, close: false }
+    }
+}
+
+const ERROR: Refusal = Refusal { line: Some("ERROR"), skip: 0, close: false };
+
+/// The words of a line, as they stand between blanks.
+#[derive(Clone, Debug)]
+pub(crate) struct Words<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn of(line: &'a [u8]) -> Words<'a> {
+        Words { rest: line }
+    }
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        while let [b' ', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = self.rest.iter().position(|&byte| byte == b' ').unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+/// Reads a command line, given without its end.
+pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
+    let mut words = Words::of(line);
+    let command = words.next().unwrap_or_default();
+    match command {
+        b"get" => get(words, false),
+        b"gets" => get(words, true),
+        b"gat" => get_and_touch(words, false),
+        b"gats" => get_and_touch(words, true),
+        b"set" => update(words, Mode::Set),
+        b"add" => update(words, Mode::Add),
+        b"replace" => update(words, Mode::Replace),
+        b"append" => update(words, Mode::Append),
+        b"prepend" => update(words, Mode::Prepend),
+        b"cas" => update(words, Mode::Cas { stale_wins: false }),
+        b"delete" => delete(words),
+        b"incr" => arithmetic(words, true),
+        b"decr" => arithmetic(words, false),
+        b"touch" => touch(words),
+        b"flush_all" => flush_all(words),
+        b"verbosity" => verbosity(words),
+        b"stats" => Ok(Request::Stats { words }),
+        b"version" => Ok(Request::Version),
+        b"quit" => Ok(Request::Quit),
+        b"shutdown" => Err(Refusal::new("ERROR: shutdown not enabled")),
+        [b'm', letter] => meta::parse(*letter, line, words).map(Request::Meta),
+        _ => Err(unknown(command, words)),
+    }
+}
+
+/// A stray HTTP request ends the connection, so that no browser can be made to store its body line by line.
+fn unknown(command: &[u8], words: Words<'_>) -> Refusal {
+    let last = words.take(WORDS_MAX - 1).last().unwrap_or(command);
+    let close = last.starts_with(b"HTTP/");
+    Refusal { line: (!close).then_some("ERROR"), skip: 0, close }
+}
+
+fn get(keys: Words<'_>, cas: bool) -> Result<Request<'_>, Refusal> {
+    check_keys(keys.clone())?;
+    Ok(Request::Get { keys, cas, exptime: None })
+}
+
+fn get_and_touch(mut words: Words<'_>, cas: bool) -> Result<Request<'_>, Refusal> {
+    let exptime = words.next().ok_or(ERROR)?;
+    let exptime = number::signed(exptime).ok_or(Refusal::new(BAD_EXPTIME))?;
+    if words.clone().next().is_some() {
+        check_keys(words.clone())?;
+    }
+    Ok(Request::Get { keys: words, cas, exptime: Some(exptime) })
+}
+
+/// One key that is too long spoils them all, so they are looked at before the first is answered.
+fn check_keys(mut keys: Words<'_>) -> Result<(), Refusal> {
+    let first = keys.next().ok_or(ERROR)?;
+    match first.len() <= KEY_MAX && keys.all(|key| key.len() <= KEY_MAX) {
+        true => Ok(()),
+        false => Err(Refusal::new(BAD_FORMAT)),
+    }
+}
+
+/// Up to `N` words, and how many there are, at most one more than `N`.
+fn take<const N: usize>(words: Words<'_>) -> ([&[u8]; N], usize) {
+    let mut taken = [&[][..]; N];
+    let mut count = 0;
+    for word in words.take(N + 1) {
+        if let Some(place) = taken.get_mut(count) {
+            *place = word;
+        }
+        count += 1;
+    }
+    (taken, count)
+}
+
+fn is_noreply(word: &[u8]) -> bool {
+    word == b"noreply"
+}
+
+fn update(words: Words<'_>, mode: Mode) -> Result<Request<'_>, Refusal> {
+    let (words, count) = take::<6>(words);
+    let needed = if matches!(mode, Mode::Cas { .. }) { 5 } else { 4 };
+    if count != needed && count != needed + 1 {
+        return Err(ERROR);
+    }
+    let quiet = is_noreply(words[count - 1]);
+    let bad = Refusal::unless(quiet, BAD_FORMAT);
+    if words[0].len() > KEY_MAX {
+        return Err(bad);
+    }
+    let update = TextUpdate {
+        key: words[0],
+        mode,
+        flags: number::unsigned_32(words[1]).ok_or(bad)?,
+        exptime: number::signed(words[2]).ok_or(bad)?,
+        cas: if needed == 5 { number::unsigned(words[4]).ok_or(bad)? } else { 0 },
+        len: len(words[3]).ok_or(bad)?,
+    };
+    Ok(Request::Update { update, quiet })
+}
+
+/// The length of a value.
+pub(crate) fn len(word: &[u8]) -> Option<usize> {
+    let len = number::unsigned(word).filter(|&len| len <= LEN_MAX)?;
+    Some(len as usize)
+}
+
+fn delete(words: Words<'_>) -> Result<Request<'_>, Refusal> {
+    const USAGE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+    let (words, count) = take::<3>(words);
+    if count == 0 || count > 3 {
+        return Err(ERROR);
+    }
+    let quiet = count > 1 && is_noreply(words[count - 1]);
+    let without_hold = words[1] == b"0";
+    let valid = match count {
+        1 => true,
+        2 => without_hold || quiet,
+        _ => without_hold && quiet,
+    };
+    match (valid, words[0].len() <= KEY_MAX) {
+        (true, true) => Ok(Request::Delete { key: words[0], quiet }),
+        (true, false) => Err(Refusal::unless(quiet, BAD_FORMAT)),
+        (false, _) => Err(Refusal::unless(quiet, USAGE)),
+    }
+}
+
+fn arithmetic(words: Words<'_>, increment: bool) -> Result<Request<'_>, Refusal> {
+    let (words, count) = take::<3>(words);
+    if count != 2 && count != 3 {
+        return Err(ERROR);
+    }
+    let quiet = is_noreply(words[count - 1]);
+    if words[0].len() > KEY_MAX {
+        return Err(Refusal::unless(quiet, BAD_FORMAT));
+    }
+    let invalid = Refusal::unless(quiet, "CLIENT_ERROR invalid numeric delta argument");
+    let delta = number::unsigned(words[1]).ok_or(invalid)?;
+    Ok(Request::Arithmetic { key: words[0], increment, delta, quiet })
+}
+
+fn touch(words: Words<'_>) -> Result<Request<'_>, Refusal> {
+    let (words, count) = take::<3>(words);
+    if count != 2 && count != 3 {
+        return Err(ERROR);
+    }
+    let quiet = is_noreply(words[count - 1]);
+    if words[0].len() > KEY_MAX {
+        return Err(Refusal::unless(quiet, BAD_FORMAT));
+    }
+    let exptime = number::signed(words[1]).ok_or(Refusal::unless(quiet, BAD_EXPTIME))?;
+    Ok(Request::Touch { key: words[0], exptime, quiet })
+}
+
+fn flush_all(words: Words<'_>) -> Result<Request<'_>, Refusal> {
+    let (words, count) = take::<2>(words);
+    if count > 2 {
+        return Err(ERROR);
+    }
+    let quiet = count > 0 && is_noreply(words[count - 1]);
+    let delay = match count - usize::from(quiet) {
+        0 => 0,
+        _ => number::signed(words[0]).ok_or(Refusal::unless(quiet, BAD_EXPTIME))?,
+    };
+    Ok(Request::FlushAll { delay, quiet })
+}
+
+fn verbosity(words: Words<'_>) -> Result<Request<'_>, Refusal> {
+    let (words, count) = take::<2>(words);
+    if count != 1 && count != 2 {
+        return Err(ERROR);
+    }
+    let quiet = is_noreply(words[count - 1]);
+    let level = number::unsigned(words[0]).ok_or(Refusal::unless(quiet, BAD_FORMAT))?;
+    Ok(Request::Verbosity { level, quiet })
+}
+
+/// Sends a line.
+pub(crate) fn send_line<B: Buffer>(sink: &mut impl Sink<B>, line: &str) {
+    sink.copy(line.as_bytes());
+    sink.copy(b"\r\n");
+}
+
+fn send_unless<B: Buffer>(quiet: bool, sink: &mut impl Sink<B>, line: &str) {
+    if !quiet {
+        send_line(sink, line);
+    }
+}
+
+/// Carries out a command that has no value. Says whether the client wants to go on.
+pub(crate) fn execute<B: Buffer>(server: &mut Server<B>, request: Request<'_>, sink: &mut impl Sink<B>) -> bool {
+    match request {
+        Request::Get { keys, cas, exptime: None } => get_all(server, keys, cas, None, sink),
+        Request::Get { keys, cas, exptime: Some(exptime) } => {
+            let expires = server.second(exptime);
+            get_all(server, keys, cas, Some(expires), sink);
+        }
+        Request::Delete { key, quiet } => {
+            let deleted = server.delete(key, 0) == Stored::Stored(0);
+            send_unless(quiet, sink, if deleted { "DELETED" } else { "NOT_FOUND" });
+        }
+        Request::Arithmetic { key, increment, delta, quiet } => {
+            let sum = server.sum(key, increment, delta, 0);
+            send_sum(sum, quiet, sink);
+        }
+        Request::Touch { key, exptime, quiet } => {
+            let touched = server.fetch_and_touch(key, server.second(exptime));
+            send_unless(quiet, sink, if touched.is_some() { "TOUCHED" } else { "NOT_FOUND" });
+        }
+        Request::FlushAll { delay, quiet } => {
+            server.flush(delay);
+            send_unless(quiet, sink, "OK");
+        }
+        Request::Verbosity { level, quiet } => {
+            server.options.verbosity = level.min(2) as u32;
+            send_unless(quiet, sink, "OK");
+        }
+        Request::Stats { words } => stats::send(server, words, sink),
+        Request::Version => {
+            sink.copy(b"VERSION ");
+            send_line(sink, VERSION);
+        }
+        Request::Meta(request) => meta::execute(server, &request, sink),
+        Request::Quit => return false,
+        Request::Update { .. } => unreachable!("the connection completes a command that has a value"),
+    }
+    true
+}
+
+fn get_all<B: Buffer>(
+    server: &mut Server<B>,
+    keys: Words<'_>,
+    cas: bool,
+    expires: Option<u32>,
+    sink: &mut impl Sink<B>,
+) {
+    for key in keys {
+        let found = match expires {
+            None => server.fetch(key),
+            Some(expires) => server.fetch_and_touch(key, expires),
+        };
+        if let Some(index) = found {
+            send_item(server, index, key, cas, sink);
+        }
+    }
+    sink.copy(b"END\r\n");
+}
+
+#[inline]
+fn send_item<B: Buffer>(server: &Server<B>, index: Index, key: &[u8], cas: bool, sink: &mut impl Sink<B>) {
+    let item = server.item(index);
+    sink.copy(b"VALUE ");
+    sink.copy(key);
+    send_number(b' ', u64::from(item.flags), sink);
+    send_number(b' ', item.len() as u64, sink);
+    if cas {
+        send_number(b' ', item.cas, sink);
+    }
+    sink.copy(b"\r\n");
+    item.send(sink);
+    sink.copy(b"\r\n");
+}
+
+/// Sends a number behind one character.
+pub(crate) fn send_number<B: Buffer>(before: u8, number: u64, sink: &mut impl Sink<B>) {
+    let mut digits = itoa::Buffer::new();
+    sink.copy(&[before]);
+    sink.copy(digits.format(number).as_bytes());
+}
+
+fn send_sum<B: Buffer>(sum: Sum, quiet: bool, sink: &mut impl Sink<B>) {
+    let line = match sum {
+        Sum::Done { value, .. } => {
+            let mut digits = itoa::Buffer::new();
+            return send_unless(quiet, sink, digits.format(value));
+        }
+        Sum::NotFound | Sum::CasMismatch => "NOT_FOUND",
+        Sum::NonNumeric => NON_NUMERIC,
+        Sum::OutOfMemory => "SERVER_ERROR out of memory",
+    };
+    send_unless(quiet, sink, line);
+}
+
+pub(crate) const NON_NUMERIC: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+pub(crate) const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
+
+/// Whether the value of an update may be as long as it says. If not, the item that it was to replace goes.
+pub(crate) fn admit<B: Buffer>(server: &mut Server<B>, request: &TextUpdate<'_>) -> Result<(), &'static str> {
+    if server.fits(request.key, request.flags, request.len) {
+        return Ok(());
+    }
+    server.stats.store_too_large += 1;
+    if request.mode == Mode::Set {
+        server.forget(request.key);
+    }
+    Err(TOO_LARGE)
+}
+
+/// Stores the value of an update and answers.
+pub(crate) fn complete<B: Buffer>(
+    server: &mut Server<B>,
+    request: &TextUpdate<'_>,
+    value: Incoming<'_, B>,
+    quiet: bool,
+    sink: &mut impl Sink<B>,
+) {
+    let facts = Facts { flags: request.flags, expires: server.second(request.exptime), ..Facts::default() };
+    let update = Update { key: request.key, mode: request.mode, facts, cas: request.cas };
+    let line = match server.update(&update, value) {
+        Stored::Stored(_) => "STORED",
+        Stored::NotStored => "NOT_STORED",
+        Stored::Exists => "EXISTS",
+        Stored::NotFound => "NOT_FOUND",
+        Stored::OutOfMemory => {
+            if request.mode == Mode::Set {
+                server.forget(request.key);
+            }
+            OUT_OF_MEMORY
+        }
+    };
+    send_unless(quiet, sink, line);
+}

@@ -1,0 +1,22 @@
+//! `stats` in the text protocol.
+
+use super::{Words, send_line};
+use crate::server::Server;
+use crate::stats;
+use nom_port::buffer::{Buffer, Sink};
+
+/// Answers `stats`, with or without a subcommand.
+pub(super) fn send<B: Buffer>(server: &mut Server<B>, mut words: Words<'_>, sink: &mut impl Sink<B>) {
+    let name = words.next().unwrap_or_default();
+    if name == b"reset" {
+        stats::reset(server);
+        return send_line(sink, "RESET");
+    }
+    let known = stats::each(server, name, &mut |name, value| {
+        sink.copy(b"STAT ");
+        sink.copy(name.as_bytes());
+        sink.copy(b" ");
+        send_line(sink, value);
+    });
+    send_line(sink, if known { "END" } else { "ERROR" });
+}
