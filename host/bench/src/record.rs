@@ -223,8 +223,8 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&record("nom", Unit::Seconds, &[0.5])).unwrap(),
             concat!(
-                r#"{"experiment":"boot","system":"nom","application":"hello","scenario":"tcg","metric":"exit","#,
-                r#""unit":"s","value":0.5,"repetitions":1,"deviation":null}"#
+                r#"{"experiment":"boot","system":"nom","application":"hello","scenario":"tcg","#,
+                r#""metric":"exit","unit":"s","value":0.5,"repetitions":1,"deviation":null}"#
             )
         );
     }

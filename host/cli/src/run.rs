@@ -120,7 +120,8 @@ fn configure(options: &Run, boot: &Boot, accelerator: Accelerator, image: PathBu
     config.check()?;
     let needed = nom_image::image_end(&config.image, &boot.elf)? + FIRMWARE_BYTES;
     if config.memory.bytes() < needed {
-        bail!("--memory {}: image and firmware alone need {} KiB, expected more", config.memory, needed >> 10);
+        let kibibytes = needed >> 10;
+        bail!("--memory {}: image and firmware alone need {kibibytes} KiB", config.memory);
     }
     Ok(config)
 }
