@@ -17,8 +17,7 @@ const ENABLE: u32 = 0;
 const DISABLE: u32 = 1 << 16;
 const AT_PLACE: u32 = 2 << 16;
 const ALIGN: usize = 16;
-/// The ring says of each chain alone whether it was used. That many are taken to be found together, so that a
-/// device that never pauses is still looked at as something new now and then.
+/// Used chains behind the first that are looked for at once.
 const TOGETHER_MAX: u16 = 15;
 
 /// Bytes of the ring and of both event suppression structures.
@@ -76,7 +75,7 @@ pub struct Packed<T> {
     pop: Position,
     /// Descriptors pushed since the last `publish`.
     unpublished: u16,
-    /// Used chains from here on that count as found together with the last.
+    /// Used chains from here on that were found together with an earlier one.
     together: u16,
     broken: bool,
 }
@@ -172,22 +171,30 @@ impl<T> Packed<T> {
 
     #[inline]
     pub(super) fn has_seen(&self) -> bool {
-        self.together > 0 && self.is_ready()
+        self.together > 0
     }
 
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        !self.broken && self.used().is_some()
+        !self.broken && self.used(self.pop).is_some()
     }
 
-    /// The second word at the next place, if the device has used the chain there.
+    /// The second word at a place, if the device has used the chain there.
     #[inline]
-    fn used(&self) -> Option<u64> {
+    fn used(&self, at: Position) -> Option<u64> {
         // What stands beside the flags, and the memory behind it, is read after them.
-        let word = self.ring[2 * usize::from(self.pop.place) + 1].load(Acquire);
+        let word = self.ring[2 * usize::from(at.place) + 1].load(Acquire);
         let flags = (word >> 48) as u16;
-        let expected = if self.pop.wrap { AVAILABLE | USED } else { 0 };
+        let expected = if at.wrap { AVAILABLE | USED } else { 0 };
         (flags & (AVAILABLE | USED) == expected).then_some(word)
+    }
+
+    /// Used chains from the next place on, if each is of one descriptor: the ring has no index that says how many
+    /// are found together. A chain of more ends the count early.
+    fn count_together(&self) -> u16 {
+        let most = TOGETHER_MAX.min(self.size - self.free);
+        let is_last = |count: &u16| self.used(self.pop.after(*count, self.size)).is_none();
+        (0..most).find(is_last).unwrap_or(most)
     }
 
     #[inline]
@@ -195,24 +202,29 @@ impl<T> Packed<T> {
         if self.broken {
             return None;
         }
-        let word = self.used()?;
+        let word = self.used(self.pop)?;
         if self.free == self.size {
             self.chains.errors.overrun += 1;
-            self.broken = true;
-            return None;
+            return self.give_up();
         }
         let id = (word >> 32) as u16;
         let Some((token, count)) = self.chains.take_back(id.into()) else {
             // How many places to go on is known by the chain alone, so there is no going on.
-            self.broken = true;
-            return None;
+            return self.give_up();
         };
         self.pop = self.pop.after(count, self.size);
-        self.together = self.together.checked_sub(1).unwrap_or(TOGETHER_MAX);
         self.next[usize::from(id)] = self.first_free;
         self.first_free = id;
         self.free += count;
+        self.together = self.together.checked_sub(1).unwrap_or_else(|| self.count_together());
         Some((token, word as u32))
+    }
+
+    #[cold]
+    fn give_up(&mut self) -> Option<(T, u32)> {
+        self.broken = true;
+        self.together = 0;
+        None
     }
 
     pub(super) fn arm(&mut self) -> bool {

@@ -145,8 +145,9 @@ fn interrupts() -> Check {
     let counters = pair.counters();
     show(&pair);
     println!("net wakeups={wakeups}");
-    expect("wake-ups by interrupts", wakeups, ROUNDS.into())?;
-    expect("interrupts counted", counters.interrupts, wakeups)?;
+    expect("interrupts that came due", counters.interrupts, ROUNDS.into())?;
+    // QEMU announces the first chain that it uses of each queue, whether that was asked for or not.
+    expect_that("each woke the core", (counters.interrupts..=counters.interrupts + 2).contains(&wakeups))?;
     expect("switches to interrupts", counters.switches_to_interrupts, 1)?;
     expect("switches to polling", counters.switches_to_polling, 1)
 }
