@@ -31,10 +31,36 @@ pub(crate) const CHANNELS: usize = 6;
 pub(crate) const THROUGHPUT: usize = 0;
 /// Mean latency among the channels.
 pub(crate) const MEAN: usize = 1;
+/// Jitter among the channels.
+pub(crate) const JITTER: usize = 2;
 
 /// Logarithms of throughput, mean latency, jitter, p99, data sent and data received: errors of measurement are
 /// relative, and no prediction is ever negative.
 pub(crate) type Logs = [f64; CHANNELS];
+
+/// An observation in the form that is learned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// What was measured.
+    pub logs: Logs,
+    /// Deviation of the logarithms of means for want of samples.
+    pub sampling: f64,
+    /// What it counts, in whole observations.
+    pub share: f64,
+}
+
+/// Requests with which an observation counts half of one with very many.
+const SAMPLES_HALF: f64 = 4.0;
+
+impl Observation {
+    pub(crate) fn measured(&self) -> Measured {
+        let (logs, samples) = (self.response.logs(), self.samples.max(1) as f64);
+        // Of requests that all took as long, few tell as much as many; a factor e is doubt enough.
+        let spread = libm::exp(logs[JITTER] - logs[MEAN]).min(1.0);
+        let sampling = spread / libm::sqrt(samples);
+        Measured { logs, sampling, share: samples / (samples + SAMPLES_HALF) }
+    }
+}
 
 /// The sign with which each channel moves when things go better: more is served, sooner.
 pub(crate) const BETTER: Logs = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0];

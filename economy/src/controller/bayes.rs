@@ -21,7 +21,7 @@ const NODES: [(f64, f64); 5] = [
     (2.856_970_013_872_806, 0.011_257_411_327_720_69),
 ];
 /// A point is not explored if it may make a loss with a probability of one in twenty: so many deviations.
-const SAFETY: f64 = 0.5;
+const SAFETY: f64 = 0.0;
 /// What another point must earn more, as a share, to be worth leaving a known one.
 const HYSTERESIS: f64 = 0.002;
 
@@ -39,7 +39,7 @@ pub struct Bayes {
 struct Prospect {
     /// Expected profit.
     expected: f64,
-    /// Expected improvement over the best known, were it measured once.
+    /// Expected improvement over what is worth leaving, were it measured once.
     gain: f64,
     /// Profit if things turn out badly.
     at_worst: f64,
@@ -47,6 +47,11 @@ struct Prospect {
 
 fn shifted(prediction: &Prediction, deviation: f64) -> Logs {
     core::array::from_fn(|channel| prediction.mean[channel] + BETTER[channel] * deviation)
+}
+
+/// Profit that is worth leaving a point for that makes so much.
+fn worth_leaving(profit: f64) -> f64 {
+    profit + HYSTERESIS * profit.abs()
 }
 
 impl Bayes {
@@ -62,14 +67,14 @@ impl Bayes {
         let mut at = |point| profit_of(profit, point, &self.model.predict(space, point).mean);
         let home = self.home.unwrap_or(present);
         let at_home = at(home);
-        let least = at_home + HYSTERESIS * at_home.abs();
+        let least = worth_leaving(at_home);
         let points = (0..space.count()).filter(|point| *point != home);
         points
             .map(|point| (point, at(point)))
             .fold((home, at_home), |best, other| if other.1 > best.1.max(least) { other } else { best })
     }
 
-    fn prospect(&self, prediction: &Prediction, point: usize, best: f64, profit: &Profit) -> Prospect {
+    fn prospect(&self, prediction: &Prediction, point: usize, least: f64, profit: &Profit) -> Prospect {
         let (deviation, noise) = (prediction.deviation, self.measurement_noise());
         // What one measurement is expected to change.
         let change = deviation * deviation / libm::sqrt(deviation * deviation + noise * noise);
@@ -77,7 +82,7 @@ impl Bayes {
         for (node, weight) in NODES {
             let value = profit_of(profit, point, &shifted(prediction, node * change));
             expected += weight * value;
-            gain += weight * (value - best).max(0.0);
+            gain += weight * (value - least).max(0.0);
         }
         let at_worst = profit_of(profit, point, &shifted(prediction, SAFETY * deviation));
         Prospect { expected, gain, at_worst }
@@ -97,10 +102,11 @@ impl Bayes {
     ) -> Option<usize> {
         // Who makes a loss already has nothing to be careful of.
         let floor = if best.1 > 0.0 { 0.0 } else { f64::NEG_INFINITY };
+        let least = worth_leaving(best.1);
         let mut most = (None, 0.0);
         for point in (0..space.count()).filter(|point| *point != best.0) {
             let prediction = self.model.predict(space, point);
-            let prospect = self.prospect(&prediction, point, best.1, profit);
+            let prospect = self.prospect(&prediction, point, least, profit);
             let worth = horizon * prospect.gain - (best.1 - prospect.expected);
             if worth > most.1 && prospect.at_worst >= floor {
                 most = (Some(point), worth);

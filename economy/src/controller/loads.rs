@@ -3,7 +3,7 @@
 use super::space::Space;
 use super::strategy::Strategy;
 use super::watch::surprise;
-use crate::response::Logs;
+use crate::response::Measured;
 use alloc::vec::Vec;
 
 /// Loads remembered; the one not met for longest gives way.
@@ -65,22 +65,22 @@ impl<S: Strategy> Loads<S> {
     }
 
     /// The load has changed: makes the one present under which the point is most likely to do this.
-    pub fn change(&mut self, space: &Space, point: usize, logs: &Logs) {
+    pub fn change(&mut self, space: &Space, point: usize, measured: &Measured) {
         let age = self.age as f64;
         // The geometric mean: lives differ by orders of magnitude.
         self.life = libm::sqrt(self.life * age).max(LIFE_MIN);
         self.age = 0;
-        self.present = match self.recognise(space, point, logs) {
+        self.present = match self.recognise(space, point, measured) {
             Some(load) => load,
-            None => self.begin(space, point, logs),
+            None => self.begin(space, point, measured),
         };
     }
 
-    fn recognise(&mut self, space: &Space, point: usize, logs: &Logs) -> Option<usize> {
+    fn recognise(&mut self, space: &Space, point: usize, measured: &Measured) -> Option<usize> {
         let mut best = (None, FAMILIAR);
         for (index, load) in self.loads.iter_mut().enumerate() {
             let Some(prediction) = load.strategy.predict(space, point) else { continue };
-            let surprise = surprise(&prediction, load.strategy.tally(), point, logs);
+            let surprise = surprise(&prediction, load.strategy.tally(), point, measured);
             if prediction.deviation < TELLING && surprise < best.1 {
                 best = (Some(index), surprise);
             }
@@ -88,9 +88,9 @@ impl<S: Strategy> Loads<S> {
         best.0
     }
 
-    fn begin(&mut self, space: &Space, point: usize, logs: &Logs) -> usize {
+    fn begin(&mut self, space: &Space, point: usize, measured: &Measured) -> usize {
         let mut strategy = S::new(space);
-        strategy.learn(space, point, logs, 1.0);
+        strategy.learn(space, point, &measured.logs, 1.0);
         let load = Load { strategy, met: self.now };
         if self.loads.len() < LOADS_MAX {
             self.loads.push(load);

@@ -24,13 +24,11 @@ pub use climb::Climb;
 pub use points::{BatchingDelays, Knobs, NoValue, Notice, Setting, WorkingPoints};
 pub use strategy::{Profit, Strategy};
 
-use crate::response::{Logs, Observation, Response};
+use crate::response::{Measured, Observation, Response};
 use loads::Loads;
 use space::Space;
 use watch::{Verdict, Watch, surprise};
 
-/// Fewer requests than this are no statistics: the interval is waited out.
-pub const SAMPLES_MIN: u64 = 4;
 /// What the first interval at a new point counts, for it begins with what the last point left behind.
 const FIRST_SHARE: f64 = 0.5;
 /// Where there is nothing to explore, so many intervals pass at most until the choice is reviewed.
@@ -90,20 +88,20 @@ impl<S: Strategy> Controller<S> {
 
     /// Learns from an interval that was spent at [`Self::point`], and returns the point to set next.
     pub fn observe(&mut self, observation: &Observation, profit: &Profit) -> usize {
-        if observation.samples < SAMPLES_MIN {
+        if observation.samples == 0 {
             return self.point;
         }
         self.loads.pass();
-        let logs = observation.response.logs();
+        let measured = observation.measured();
         let is_settled = core::mem::replace(&mut self.is_settled, true);
-        match self.judge(&logs) {
+        match self.judge(&measured) {
             Verdict::Suspicious => return self.point,
             Verdict::Same => {
-                let share = if is_settled { 1.0 } else { FIRST_SHARE };
-                self.loads.present().learn(&self.space, self.point, &logs, share);
+                let share = if is_settled { measured.share } else { FIRST_SHARE * measured.share };
+                self.loads.present().learn(&self.space, self.point, &measured.logs, share);
             }
-            Verdict::Changed(mean) => {
-                self.loads.change(&self.space, self.point, &mean);
+            Verdict::Changed(logs) => {
+                self.loads.change(&self.space, self.point, &Measured { logs, ..measured });
                 (self.rest, self.next_rest) = (0, 1);
             }
         }
@@ -119,14 +117,14 @@ impl<S: Strategy> Controller<S> {
         self.choose(profit)
     }
 
-    fn judge(&mut self, logs: &Logs) -> Verdict {
+    fn judge(&mut self, measured: &Measured) -> Verdict {
         let (space, point) = (&self.space, self.point);
         let strategy = self.loads.present();
         let surprise = match strategy.predict(space, point) {
-            Some(prediction) => surprise(&prediction, strategy.tally(), point, logs),
+            Some(prediction) => surprise(&prediction, strategy.tally(), point, measured),
             None => 0.0,
         };
-        self.watch.consider(surprise, logs)
+        self.watch.consider(surprise, &measured.logs)
     }
 
     fn choose(&mut self, profit: &Profit) -> usize {

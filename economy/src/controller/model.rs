@@ -12,7 +12,7 @@ use crate::response::{CHANNELS, Logs, MEAN, THROUGHPUT};
 use alloc::vec::Vec;
 
 /// Standard deviation of the Matern term, in logarithms: how far a response strays from its trend.
-const AMPLITUDE: f64 = 0.5;
+const AMPLITUDE: f64 = 0.3;
 /// Variance of the level in units of the amplitude's square: large, for nothing is known about it.
 const LEVEL: f64 = 100.0;
 /// Variance of the slope in the same units: half a unit either way is one deviation.

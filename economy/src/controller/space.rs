@@ -4,7 +4,7 @@ use super::points::WorkingPoints;
 use alloc::vec::Vec;
 
 /// Distance over which deviations from the trend are alike, in the units of [`WorkingPoints::distance`].
-const LENGTH: f64 = 4.0;
+const LENGTH: f64 = 9.0;
 const SQRT_3: f64 = 1.732_050_807_568_877_2;
 
 /// Distances and expected latencies of all points.

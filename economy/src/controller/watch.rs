@@ -6,7 +6,7 @@
 
 use super::model::Prediction;
 use super::tally::Tally;
-use crate::response::{CHANNELS, Logs, MEAN, THROUGHPUT};
+use crate::response::{CHANNELS, Logs, MEAN, Measured, THROUGHPUT};
 
 /// The surprise above which the sum grows; under an unchanged load the mean surprise is 1.
 const ALLOWANCE: f64 = 3.0;
@@ -40,12 +40,12 @@ pub(super) struct Watch {
 }
 
 /// How far a measurement is from what was predicted, as the mean square of standard deviations.
-pub(super) fn surprise(prediction: &Prediction, tally: &Tally, point: usize, logs: &Logs) -> f64 {
+pub(super) fn surprise(prediction: &Prediction, tally: &Tally, point: usize, measured: &Measured) -> f64 {
     let unmeasured = if tally.weight(point) < 1.0 { FORETOLD } else { DRIFT };
-    let deviation = libm::hypot(prediction.deviation, unmeasured);
+    let deviation = libm::hypot(libm::hypot(prediction.deviation, unmeasured), measured.sampling);
     let square = |channel: usize| {
         let noise = tally.noise(channel);
-        let error = logs[channel] - prediction.mean[channel];
+        let error = measured.logs[channel] - prediction.mean[channel];
         error * error / (noise * noise + deviation * deviation)
     };
     (square(THROUGHPUT) + square(MEAN)) / 2.0

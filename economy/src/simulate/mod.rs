@@ -1,0 +1,15 @@
+//! Servers, loads and prices from a seed, and what a controller makes of them.
+//!
+//! The ground on which controllers are compared (`cargo run --release -p nom-economy --example compare`).
+
+mod noise;
+mod random;
+mod run;
+mod scenario;
+mod server;
+
+pub use noise::Noise;
+pub use random::Random;
+pub use run::{Outcome, run};
+pub use scenario::{Contract, Phase, Scenario};
+pub use server::Server;

@@ -1,0 +1,111 @@
+//! Lets a controller run a scenario.
+
+use super::random::Random;
+use super::scenario::{Phase, Scenario};
+use crate::controller::{Controller, Strategy};
+use crate::response::{Logs, Response};
+use alloc::vec::Vec;
+
+/// Time constant with which a server follows a new setting, in seconds.
+const SETTLING: f64 = 2e-3;
+/// A point within this share of the best has found it.
+const FOUND: f64 = 0.03;
+
+/// What a controller made of a scenario. Only what clients were truly served counts.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Profit, in dollars.
+    pub profit: f64,
+    /// Profit of the best point of each phase, known beforehand.
+    pub oracle: f64,
+    /// Profit of the best single point.
+    pub best_static: f64,
+    /// Seconds from the beginning of each phase until a point within 3% of its best was first set.
+    pub found_seconds: Vec<f64>,
+    /// Changes of the point per second in the second half of each phase.
+    pub restless: Vec<f64>,
+    /// Share of all intervals in which a loss was made where a profit could be.
+    pub losses: f64,
+    /// Loads that it told apart.
+    pub loads: usize,
+}
+
+struct Runner<'a, S> {
+    scenario: &'a Scenario,
+    controller: Controller<S>,
+    random: Random,
+    noise: super::Noise,
+    state: Option<Logs>,
+    intervals: u64,
+    losses: u64,
+}
+
+/// Runs the scenario; `seed` decides the noise.
+pub fn run<S: Strategy>(scenario: &Scenario, seed: u64) -> Outcome {
+    let controller = Controller::<S>::new(&scenario.points, 0);
+    let (random, noise) = (Random::new(seed), scenario.noise.clone());
+    let mut runner = Runner { scenario, controller, random, noise, state: None, intervals: 0, losses: 0 };
+    let oracles = scenario.oracles();
+    let (mut found_seconds, mut restless, mut profit) = (Vec::new(), Vec::new(), 0.0);
+    for (span, (best, _)) in scenario.spans().zip(&oracles) {
+        let lived = runner.live(span, *best);
+        profit += lived.profit;
+        found_seconds.push(lived.found);
+        restless.push(lived.restless);
+    }
+    Outcome {
+        profit,
+        oracle: oracles.iter().map(|(_, profit)| profit).sum(),
+        best_static: scenario.best_static(),
+        found_seconds,
+        restless,
+        losses: runner.losses as f64 / runner.intervals as f64,
+        loads: runner.controller.loads(),
+    }
+}
+
+struct Lived {
+    profit: f64,
+    found: f64,
+    restless: f64,
+}
+
+impl<S: Strategy> Runner<'_, S> {
+    fn live(&mut self, (start, end, phase): (usize, usize, Phase), best: usize) -> Lived {
+        let (scenario, length) = (self.scenario, (end - start) as f64);
+        let value = |_: usize, response: &Response| scenario.contract.profit(response, phase.price);
+        // As priced does: a new price is announced at once.
+        self.controller.reconsider(&value);
+        let mut lived = Lived { profit: 0.0, found: length, restless: 0.0 };
+        let count = (length / scenario.interval) as u32;
+        for interval in 0..count {
+            let at = f64::from(interval) * scenario.interval;
+            let (second, point) = (start + at as usize, self.controller.point());
+            let best_profit = value(best, scenario.truth(second, best)).get();
+            let here = value(point, scenario.truth(second, point)).get();
+            if here >= best_profit * (1.0 - FOUND) {
+                lived.found = lived.found.min(at);
+            }
+            let response = self.follow(scenario.truth(second, point));
+            let earned = value(point, &response).get();
+            self.losses += u64::from(earned < 0.0 && best_profit > 0.0);
+            lived.profit += earned * length / f64::from(count);
+            let observation = self.noise.observe(&response, scenario.interval, &mut self.random);
+            let next = self.controller.observe(&observation, &value);
+            lived.restless += f64::from(u8::from(next != point && at > length / 2.0)) * 2.0 / length;
+        }
+        self.intervals += u64::from(count);
+        lived
+    }
+
+    /// Mean response over an interval in which the server goes from what it did to what it now shall do.
+    fn follow(&mut self, target: &Response) -> Response {
+        let target = target.logs();
+        let before = self.state.replace(target).unwrap_or(target);
+        let ratio = self.scenario.interval / SETTLING;
+        let left = (1.0 - libm::exp(-ratio)) / ratio;
+        let mean: Logs =
+            core::array::from_fn(|channel| target[channel] + (before[channel] - target[channel]) * left);
+        Response::from_logs(&mean)
+    }
+}

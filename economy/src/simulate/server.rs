@@ -1,0 +1,99 @@
+//! A server whose response to the batching delay follows from queueing.
+
+use super::random::Random;
+use crate::response::Response;
+use crate::units::{BytesPerOperation, OperationsPerSecond, Seconds};
+use crate::utility::Latency;
+
+/// Norm that joins the latency of an idle server to that of a saturated one: the knee is soft.
+const KNEE: f64 = 5.0;
+/// Iterations of throughput toward its fixed point, each half way.
+const ITERATIONS: u32 = 40;
+
+/// What a server's requests cost, in seconds.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Work of a request by itself.
+    pub request: f64,
+    /// Work that a batch shares: the kick, the interrupt, the walk through the stack.
+    pub batch: f64,
+    /// Work that a request has for each other one in its batch: what no longer fits the cache.
+    pub crowding: f64,
+    /// Latency outside the server.
+    pub wire: f64,
+    /// Share of the batching delay that a request waits.
+    pub waiting: f64,
+    /// Jitter as a share of idle latency, and of queueing.
+    pub idle_jitter: f64,
+    /// See [`Self::idle_jitter`].
+    pub queue_jitter: f64,
+    /// How much longer the tail is than a normal one.
+    pub tail: f64,
+    /// Amplitude and phase of ripples along the batching delay: no real curve is smooth.
+    pub ripple: (f64, f64),
+    /// Bytes sent for a request.
+    pub bytes: f64,
+}
+
+impl Server {
+    /// One like those of nom (VEE'16), Table 1 and Figures 11 and 12, `slowness` times as slow.
+    #[must_use]
+    pub fn random(random: &mut Random, slowness: f64) -> Self {
+        let request = slowness * random.log_between(4e-6, 25e-6);
+        let batch = request * random.log_between(0.05, 2.0);
+        // Work for each request, request + batch / b + crowding * b, is least at this batch size b.
+        let best_size: f64 = random.log_between(1.2, 30.0);
+        Self {
+            request,
+            batch,
+            crowding: batch / (best_size * best_size),
+            wire: slowness * random.log_between(20e-6, 80e-6),
+            waiting: random.between(0.7, 1.1),
+            idle_jitter: random.between(0.03, 0.3),
+            queue_jitter: random.between(0.1, 0.35),
+            tail: random.between(1.0, 1.4),
+            ripple: (random.between(0.0, 0.015), random.between(0.0, core::f64::consts::TAU)),
+            bytes: random.log_between(100.0, 4000.0),
+        }
+    }
+
+    /// What it does for so many clients that each wait for their answer before they ask again, at a batching
+    /// delay, if all its work takes `drift` times as long.
+    ///
+    /// # Panics
+    /// If there are no clients.
+    #[must_use]
+    pub fn response(&self, clients: f64, micros: u32, drift: f64) -> Response {
+        let delay = f64::from(micros) * 1e-6;
+        let mut throughput = 1.0 / (self.wire + self.request);
+        for _ in 0..ITERATIONS {
+            throughput = 0.5 * (throughput + clients / self.latency(clients, delay, throughput, drift));
+        }
+        let mean = clients / throughput;
+        let queueing = mean - self.idle(drift) - self.waiting * delay;
+        let parts =
+            [self.idle_jitter * self.idle(drift), self.queue_jitter * queueing.max(0.0), 0.29 * delay];
+        let jitter = libm::sqrt(parts.iter().map(|part| part * part).sum());
+        let seconds = |value| Seconds::new(value).expect("a sum of times");
+        let p99 = mean + 2.33 * self.tail * jitter;
+        let latency = Latency::new(seconds(mean), seconds(jitter), seconds(p99)).expect("clients wait");
+        let throughput = OperationsPerSecond::new(throughput).expect("positive");
+        let data = BytesPerOperation::new(self.bytes).expect("positive").data_rate(throughput);
+        Response { throughput, sent: data, received: data, latency }
+    }
+
+    fn idle(&self, drift: f64) -> f64 {
+        (self.wire + self.request + self.batch) * drift
+    }
+
+    fn latency(&self, clients: f64, delay: f64, throughput: f64, drift: f64) -> f64 {
+        let size = 1.0 + (throughput * delay).min(clients - 1.0);
+        let work = self.request + self.batch / size + self.crowding * size;
+        let (amplitude, phase) = self.ripple;
+        let ripple = 1.0 + amplitude * libm::sin(phase + 2.5 * libm::log1p(delay * 1e6));
+        let saturated = clients * work * drift * ripple;
+        let idle = self.idle(drift) * ripple + self.waiting * delay;
+        let sum = libm::pow(saturated / idle, KNEE) + 1.0;
+        idle * libm::pow(sum, 1.0 / KNEE)
+    }
+}
