@@ -76,8 +76,9 @@ pub struct EventLoop<C, I> {
 }
 
 impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
-    /// The loop of core number `core`, which others wake by `doorbell`. Its queues are served in turn, it adapts
-    /// between polling and interrupts, and all is paid for by [`INFRASTRUCTURE`], until told otherwise.
+    /// The loop of core number `core`, which others wake by `doorbell`. Its queues are served in turn, it
+    /// adapts between polling and interrupts, and all is paid for by [`INFRASTRUCTURE`], until told
+    /// otherwise.
     #[must_use]
     pub fn new(core: usize, clock: C, idle: I, doorbell: Arc<dyn Doorbell>) -> Self {
         let clock = Rc::new(clock);
@@ -331,7 +332,8 @@ impl Shared {
         self.has_charged.set(false);
     }
 
-    /// Takes everything out that may hold a handle, and so the loop itself. Returns whether there was anything.
+    /// Takes everything out that may hold a handle, and so the loop itself. Returns whether there was
+    /// anything.
     fn drop_pending(&self) -> bool {
         let events = self.queues.borrow_mut().take_all();
         let tasks = self.tasks.borrow_mut().take_all();

@@ -90,9 +90,9 @@ impl Handle {
         self.shared.activity.get()
     }
 
-    /// A piece of work begins that `activity` pays for, and for what it starts: from here to the next call or the
-    /// end of the present event. For a poller whose pieces of work belong to different activities; each call
-    /// counts as an event.
+    /// A piece of work begins that `activity` pays for, and for what it starts: from here to the next call
+    /// or the end of the present event. For a poller whose pieces of work belong to different activities;
+    /// each call counts as an event.
     pub fn charge(&self, activity: Activity) {
         let mut meter = self.shared.meter.borrow_mut();
         meter.separate(activity, || self.shared.clock.now_ns());

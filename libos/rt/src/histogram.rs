@@ -120,8 +120,8 @@ impl Histogram {
         Some(libm::sqrt(variance.max(0.0)))
     }
 
-    /// The value that a share of `q` of all values is at most (the nearest rank; 0 for the smallest, 1 for the
-    /// largest), within 1/64 of itself; nothing if there is no value.
+    /// The value that a share of `q` of all values is at most (the nearest rank; 0 for the smallest, 1 for
+    /// the largest), within 1/64 of itself; nothing if there is no value.
     ///
     /// # Panics
     /// If `q` is not between 0 and 1.
@@ -160,8 +160,8 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// Below `2 * STEPS` a value is its own bucket. Above, `shift` bits are cut off so that `STEP_BITS + 1` remain,
-/// and each cut is `STEPS` buckets further on. No branch: the `|` makes small values a cut of 0.
+/// Below `2 * STEPS` a value is its own bucket. Above, `shift` bits are cut off so that `STEP_BITS + 1`
+/// remain, and each cut is `STEPS` buckets further on. No branch: the `|` makes small values a cut of 0.
 #[inline]
 const fn bucket_of(value: u64) -> usize {
     let shift = (value | STEPS as u64).ilog2() - STEP_BITS;

@@ -89,8 +89,8 @@ impl Remote {
         self.inbox.core
     }
 
-    /// Runs `call` as an event of that core, paid for by `activity`. Calls of one sender arrive in order. There
-    /// is no bound on how many may wait; a loop that has ended runs none.
+    /// Runs `call` as an event of that core, paid for by `activity`. Calls of one sender arrive in order.
+    /// There is no bound on how many may wait; a loop that has ended runs none.
     pub fn post(&self, activity: Activity, call: impl FnOnce(&Handle) + Send + 'static) {
         self.inbox.send(Message::Call(activity, Box::new(call)));
     }
@@ -101,3 +101,6 @@ impl fmt::Debug for Remote {
         write!(out, "Remote(core {})", self.inbox.core)
     }
 }
+
+#[cfg(test)]
+mod tests;

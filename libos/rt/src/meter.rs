@@ -1,7 +1,8 @@
 //! Who pays for the core's time: every nanosecond is charged to an activity, to polling in vain, or to sleep.
 //!
-//! The clock is read when the payer changes and once a turn of the loop, not once an event: while events of one
-//! activity follow each other, metering is a comparison and an addition, and the sums are exact all the same.
+//! The clock is read when the payer changes and once a turn of the loop, not once an event: while events of
+//! one activity follow each other, metering is a comparison and an addition, and the sums are exact all the
+//! same.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -44,7 +45,8 @@ pub struct Meter {
     since_ns: u64,
     /// Who has worked since then.
     payer: Option<Activity>,
-    /// What `of` consumed and is not yet in `records`, so that these are searched only when the payer changes.
+    /// What `of` consumed and is not yet in `records`, so that these are searched only when the payer
+    /// changes.
     pending: Record,
     of: Activity,
     records: BTreeMap<Activity, Record>,

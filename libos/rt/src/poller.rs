@@ -19,8 +19,8 @@ pub trait Poller {
     /// Does what is there to do, run to completion, but no more than a batch: other sources wait meanwhile.
     fn poll(&mut self, now_ns: u64) -> Progress;
 
-    /// Asks for an interrupt that ends this core's sleep when there is work. `false` if there is already: the loop
-    /// polls again.
+    /// Asks for an interrupt that ends this core's sleep when there is work. `false` if there is already:
+    /// the loop polls again.
     fn arm(&mut self) -> bool;
 
     /// Asks for no more interrupts.

@@ -6,9 +6,9 @@
 //!              <------------------------------------------------
 //!                    no work for `sleep_after_ns`
 //! ```
-//! On interrupts a core sleeps as soon as it has nothing to do. The two thresholds are apart, and after polling in
-//! vain the average starts at the upper one, so that it takes sustained load to poll again: one packet,
-//! or one burst, does not.
+//! On interrupts a core sleeps as soon as it has nothing to do. The two thresholds are apart, and after
+//! polling in vain the average starts at the upper one, so that it takes sustained load to poll again: one
+//! packet, or one burst, does not.
 
 /// Of the new gap in the moving average: 1/8, as TCP smooths round trips (RFC 6298).
 const SMOOTHING: u64 = 8;

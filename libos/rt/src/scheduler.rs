@@ -1,8 +1,9 @@
 //! Which request queue a core serves next.
 //!
-//! The interface follows the omni-kernel's (appendix A, Table III). Of its functions, `init` and `init_core` are
-//! constructors here; `client_statistics` is answered by the loop, which has every record anyway; `load_share`
-//! chooses a core for a message before it is in any queue, so it is not this core's decision.
+//! The interface follows the omni-kernel's (appendix A, Table III). Of its functions, `init` and
+//! `init_core` are constructors here; `client_statistics` is answered by the loop, which has every record
+//! anyway; `load_share` chooses a core for a message before it is in any queue, so it is not this core's
+//! decision.
 
 use crate::meter::Record;
 use alloc::collections::VecDeque;
@@ -28,8 +29,8 @@ impl Default for Parameters {
 
 /// Decides between the request queues of one core.
 ///
-/// The loop asks only if there is a choice: while a single queue is ready it is served directly, as long as the
-/// scheduler [conserves work](Scheduler::is_work_conserving). So a client that is ready may have been
+/// The loop asks only if there is a choice: while a single queue is ready it is served directly, as long as
+/// the scheduler [conserves work](Scheduler::is_work_conserving). So a client that is ready may have been
 /// served without being scheduled, and may even be empty when it is; the loop then asks again.
 pub trait Scheduler {
     /// A new client. It is not ready.
@@ -41,8 +42,8 @@ pub trait Scheduler {
     /// Forgets a client.
     fn remove_client(&mut self, client: QueueId);
 
-    /// The client has something to do. Said when its queue is no longer empty, and again after it was scheduled
-    /// if there is more.
+    /// The client has something to do. Said when its queue is no longer empty, and again after it was
+    /// scheduled if there is more.
     fn client_ready(&mut self, client: QueueId, now_ns: u64);
 
     /// The client is not to be served until it is said to be ready again.

@@ -197,3 +197,6 @@ pub(crate) fn promise<T>() -> (Promise<T>, impl FnOnce(TaskId) -> JoinHandle<T>)
     let outcome = Rc::new(RefCell::new(Outcome { value: None, is_over: false, joiner: None }));
     (Promise { outcome: outcome.clone() }, move |task| JoinHandle { task, outcome })
 }
+
+#[cfg(test)]
+mod tests;

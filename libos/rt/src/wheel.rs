@@ -1,10 +1,10 @@
 //! A hierarchical timer wheel (Varghese and Lauck, SOSP 1987, scheme 7): insertion and cancellation in O(1),
 //! each timer moved at most once a level.
 //!
-//! A tick is a microsecond. A timer stands in the level of the highest digit (base 64) in which its tick differs
-//! from the wheel's present tick, and in the slot of that digit. Ten levels hold every tick that fits 64 bits of
-//! nanoseconds, so there is no overflow list; and as digits above the level are equal, a slot is always
-//! ahead of the present: nothing wraps around.
+//! A tick is a microsecond. A timer stands in the level of the highest digit (base 64) in which its tick
+//! differs from the wheel's present tick, and in the slot of that digit. Ten levels hold every tick that
+//! fits 64 bits of nanoseconds, so there is no overflow list; and as digits above the level are equal, a
+//! slot is always ahead of the present: nothing wraps around.
 
 use alloc::vec::Vec;
 use core::array;
@@ -81,8 +81,8 @@ impl<T> Wheel<T> {
         self.timers.is_empty()
     }
 
-    /// Starts a timer that is due at the first tick that does not begin before `deadline_ns`: never early, and
-    /// at most a tick late. A deadline that has passed is due at once.
+    /// Starts a timer that is due at the first tick that does not begin before `deadline_ns`: never early,
+    /// and at most a tick late. A deadline that has passed is due at once.
     pub fn insert(&mut self, deadline_ns: u64, value: T) -> TimerId {
         let tick = deadline_ns.div_ceil(NANOSECONDS_PER_TICK).max(self.now);
         let id = self.timers.insert(Timer { value, tick, previous: None, next: None });
@@ -117,8 +117,8 @@ impl<T> Wheel<T> {
         now_ns / NANOSECONDS_PER_TICK >= self.quiet_until
     }
 
-    /// Appends the values of all timers that are due to `due`: by deadline, and those of one tick in the order
-    /// in which they were started. A clock that went back is as if it stood still.
+    /// Appends the values of all timers that are due to `due`: by deadline, and those of one tick in the
+    /// order in which they were started. A clock that went back is as if it stood still.
     pub fn expire(&mut self, now_ns: u64, due: &mut Vec<T>) {
         let target = now_ns / NANOSECONDS_PER_TICK;
         let next = loop {

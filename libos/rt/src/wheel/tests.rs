@@ -98,7 +98,9 @@ proptest! {
     }
 
     #[test]
-    fn who_sleeps_until_the_next_deadline_is_never_late(ahead in proptest::collection::vec(duration(), 1..60)) {
+    fn who_sleeps_until_the_next_deadline_is_never_late(
+        ahead in proptest::collection::vec(duration(), 1..60)
+    ) {
         let mut wheel = Wheel::new(0);
         for &deadline in &ahead {
             wheel.insert(deadline, deadline);
