@@ -71,6 +71,8 @@ counters! {
     dropped_arp_queue,
     /// Outgoing packets dropped because nobody answered for their next hop.
     dropped_unreachable,
+    /// Outgoing packets dropped because the ring was full.
+    dropped_ring,
     /// Challenge acknowledgements held back by their limit (RFC 5961 section 7).
     challenges_limited,
     /// SYN-ACKs sent as cookies because too many connections were half open.

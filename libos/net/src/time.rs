@@ -38,7 +38,8 @@ impl Add<Duration> for Instant {
     type Output = Instant;
 
     fn add(self, delay: Duration) -> Instant {
-        let nanos = delay.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(delay.subsec_nanos()));
+        let nanos =
+            delay.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(delay.subsec_nanos()));
         Instant(self.0.saturating_add(nanos))
     }
 }

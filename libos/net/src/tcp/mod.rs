@@ -6,6 +6,7 @@ pub mod close;
 pub mod congestion;
 pub mod connect;
 pub mod connection;
+pub mod cookie;
 pub mod deliver;
 pub mod emit;
 pub mod expire;

@@ -1,0 +1,247 @@
+//! Ethernet and IP headers, read and written.
+
+use crate::counters::Counters;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use nom_port::nic::Head;
+use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv6Packet};
+
+/// Bytes of an Ethernet header.
+pub const ETHERNET: usize = 14;
+/// Bytes of an IPv4 header without options.
+pub const IPV4: usize = 20;
+/// Bytes of an IPv6 header without extensions.
+pub const IPV6: usize = 40;
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+/// The Ethernet address of everybody.
+pub const BROADCAST: Mac = [0xff; 6];
+/// Protocol numbers of IP.
+pub mod protocol {
+    /// ICMP for IPv4.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+}
+
+/// The counter that a dropped frame raises.
+pub type Drop = fn(&mut Counters) -> &mut u64;
+
+/// What an Ethernet header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ethernet {
+    /// Where the frame comes from.
+    pub from: Mac,
+    /// Where it goes to.
+    pub to: Mac,
+    /// What it carries.
+    pub protocol: EthernetProtocol,
+}
+
+impl Ethernet {
+    /// The header at the start of `bytes`; `None` if they are too few.
+    pub fn parse(bytes: &[u8]) -> Option<Ethernet> {
+        let frame = EthernetFrame::new_checked(bytes).ok()?;
+        Some(Ethernet { from: frame.src_addr().0, to: frame.dst_addr().0, protocol: frame.ethertype() })
+    }
+}
+
+/// What an IP header says, and where in the frame its payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Its source.
+    pub from: IpAddr,
+    /// Its destination.
+    pub to: IpAddr,
+    /// Protocol of the payload.
+    pub protocol: u8,
+    /// Where in the frame the payload begins.
+    pub start: usize,
+    /// Its length.
+    pub len: usize,
+    /// Hop limit, which neighbour discovery looks at.
+    pub hops: u8,
+}
+
+impl Packet {
+    /// The IPv4 header behind the Ethernet header of a frame whose first slice is `bytes`.
+    ///
+    /// # Errors
+    /// Why the frame is to be dropped.
+    pub fn parse_v4(bytes: &[u8]) -> Result<Packet, Drop> {
+        let bytes = bytes.get(ETHERNET..).filter(|rest| rest.len() >= IPV4).ok_or(malformed as Drop)?;
+        let packet = Ipv4Packet::new_unchecked(bytes);
+        let (header, total) = (usize::from(packet.header_len()), usize::from(packet.total_len()));
+        if packet.version() != 4 || header < IPV4 || header > bytes.len() || header > total {
+            return Err(malformed);
+        }
+        if crate::checksum::sum(&bytes[..header]) != 0xffff {
+            return Err(|counters| &mut counters.dropped_checksum);
+        }
+        if packet.more_frags() || packet.frag_offset() != 0 {
+            return Err(|counters| &mut counters.dropped_fragment);
+        }
+        Ok(Packet {
+            from: packet.src_addr().into(),
+            to: packet.dst_addr().into(),
+            protocol: packet.next_header().into(),
+            start: ETHERNET + header,
+            len: total - header,
+            hops: packet.hop_limit(),
+        })
+    }
+
+    /// The IPv6 header, as [`Packet::parse_v4`]. Extension headers are not spoken.
+    ///
+    /// # Errors
+    /// Why the frame is to be dropped.
+    pub fn parse_v6(bytes: &[u8]) -> Result<Packet, Drop> {
+        let bytes = bytes.get(ETHERNET..).filter(|rest| rest.len() >= IPV6).ok_or(malformed as Drop)?;
+        let packet = Ipv6Packet::new_unchecked(bytes);
+        if packet.version() != 6 {
+            return Err(malformed);
+        }
+        if packet.next_header() == IpProtocol::Ipv6Frag {
+            return Err(|counters| &mut counters.dropped_fragment);
+        }
+        Ok(Packet {
+            from: packet.src_addr().into(),
+            to: packet.dst_addr().into(),
+            protocol: packet.next_header().into(),
+            start: ETHERNET + IPV6,
+            len: usize::from(packet.payload_len()),
+            hops: packet.hop_limit(),
+        })
+    }
+}
+
+fn malformed(counters: &mut Counters) -> &mut u64 {
+    &mut counters.dropped_malformed
+}
+
+/// An Ethernet header with `rest` zero bytes behind it.
+pub fn ethernet(from: Mac, to: Mac, protocol: EthernetProtocol, rest: usize) -> Head {
+    let mut head = Head::zeroed(ETHERNET + rest);
+    let mut frame = EthernetFrame::new_unchecked(&mut head[..]);
+    frame.set_src_addr(EthernetAddress(from));
+    frame.set_dst_addr(EthernetAddress(to));
+    frame.set_ethertype(protocol);
+    head
+}
+
+/// Where an IP packet goes, in both layers.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// Our Ethernet address.
+    pub mac: Mac,
+    /// That of the next hop.
+    pub hop: Mac,
+    /// Our address.
+    pub from: IpAddr,
+    /// The peer's, of the same family.
+    pub to: IpAddr,
+}
+
+/// Ethernet and IP headers of a packet with `header` bytes of transport header and `payload` bytes behind; and where
+/// the transport header, still zero, begins.
+pub fn ip(path: &Path, protocol: u8, header: usize, payload: usize) -> (Head, usize) {
+    match (path.from, path.to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut head = ethernet(path.mac, path.hop, EthernetProtocol::Ipv4, IPV4 + header);
+            put_v4(&mut head[ETHERNET..ETHERNET + IPV4], from, to, protocol, header + payload);
+            (head, ETHERNET + IPV4)
+        }
+        (from, to) => {
+            let mut head = ethernet(path.mac, path.hop, EthernetProtocol::Ipv6, IPV6 + header);
+            put_v6(&mut head[ETHERNET..], as_v6(from), as_v6(to), protocol, header + payload);
+            (head, ETHERNET + IPV6)
+        }
+    }
+}
+
+fn as_v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+/// The identification stays zero: a packet that must not be fragmented needs none (RFC 6864 section 4.1).
+fn put_v4(bytes: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, protocol: u8, len: usize) {
+    let mut packet = Ipv4Packet::new_unchecked(&mut *bytes);
+    packet.set_version(4);
+    packet.set_header_len(IPV4 as u8);
+    packet.set_total_len((IPV4 + len) as u16);
+    packet.set_dont_frag(true);
+    packet.set_hop_limit(64);
+    packet.set_next_header(protocol.into());
+    packet.set_src_addr(from);
+    packet.set_dst_addr(to);
+    let checksum = !crate::checksum::sum(bytes);
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Neighbour discovery demands the largest hop limit (RFC 4861 section 7.1); nothing else minds it.
+fn put_v6(bytes: &mut [u8], from: Ipv6Addr, to: Ipv6Addr, protocol: u8, len: usize) {
+    let mut packet = Ipv6Packet::new_unchecked(bytes);
+    packet.set_version(6);
+    packet.set_payload_len(len as u16);
+    packet.set_next_header(protocol.into());
+    packet.set_hop_limit(if protocol == protocol::ICMPV6 { 255 } else { 64 });
+    packet.set_src_addr(from);
+    packet.set_dst_addr(to);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path(from: IpAddr, to: IpAddr) -> Path {
+        Path { mac: [2, 0, 0, 0, 0, 1], hop: [2, 0, 0, 0, 0, 2], from, to }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let (four, six) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1]));
+        let (head, start) = ip(&path(four, [10, 0, 0, 2].into()), protocol::UDP, 8, 100);
+        let packet = Packet::parse_v4(&head).unwrap_or_else(|_| panic!("dropped"));
+        assert_eq!(
+            (packet.from, packet.protocol, packet.start, packet.len),
+            (four, protocol::UDP, start, 108)
+        );
+        let (head, start) = ip(&path(six, six), protocol::TCP, 20, 7);
+        let packet = Packet::parse_v6(&head).unwrap_or_else(|_| panic!("dropped"));
+        assert_eq!((packet.to, packet.protocol, packet.start, packet.len), (six, protocol::TCP, start, 27));
+        assert_eq!(Ethernet::parse(&head).unwrap().to, [2, 0, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_header_is_named() {
+        let (head, _) = ip(&path([10, 0, 0, 1].into(), [10, 0, 0, 2].into()), protocol::UDP, 8, 0);
+        let dropped = |change: &dyn Fn(&mut [u8])| {
+            let mut bytes = head.to_vec();
+            change(&mut bytes[ETHERNET..]);
+            let mut counters = Counters::default();
+            *Packet::parse_v4(&bytes).expect_err("dropped")(&mut counters) += 1;
+            counters.iter().find(|(_, count)| *count == 1).unwrap().0
+        };
+        assert_eq!(dropped(&|ip| ip[0] = 0x55), "dropped_malformed");
+        assert_eq!(dropped(&|ip| ip[0] = 0x4f), "dropped_malformed");
+        assert_eq!(dropped(&|ip| ip[3] = 19), "dropped_malformed");
+        assert_eq!(dropped(&|ip| ip[19] = 99), "dropped_checksum");
+        assert_eq!(dropped(&|ip| (ip[6], ip[10]) = (0x20, ip[10] + 0x20)), "dropped_fragment");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parsers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Ethernet::parse(&bytes);
+            let _ = (Packet::parse_v4(&bytes), Packet::parse_v6(&bytes));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! UDP (RFC 768).
+
+use super::segments::transport;
+use super::{Application, Stack};
+use crate::chain;
+use crate::frame::{self, Drop, ETHERNET, Packet, Path, protocol};
+use core::net::SocketAddr;
+use nom_port::buffer::{Chain, chain_len};
+use nom_port::nic::{Checksum, Nic, Outgoing, Received};
+use smoltcp::wire::UdpPacket;
+
+/// Bytes of a UDP header.
+const HEADER: usize = 8;
+const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
+
+/// Why a datagram was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatagramError {
+    /// It does not fit into one packet of the link.
+    TooLong,
+    /// The ring is full.
+    Full,
+    /// Its source is of another family than its destination, or no router reaches that.
+    NoRoute,
+}
+
+impl core::fmt::Display for DatagramError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            DatagramError::TooLong => "the datagram does not fit into one packet of the link",
+            DatagramError::Full => "the transmit ring is full",
+            DatagramError::NoRoute => "no address or router of ours reaches the destination",
+        })
+    }
+}
+
+impl core::error::Error for DatagramError {}
+
+impl<N: Nic> Stack<N> {
+    /// Takes datagrams to UDP `port`, told by [`Application::datagram`].
+    pub fn bind(&mut self, port: u16) {
+        self.bound.insert(port);
+    }
+
+    /// Takes no more datagrams to `port`.
+    pub fn unbind(&mut self, port: u16) {
+        self.bound.remove(&port);
+    }
+
+    /// Sends a datagram without a copy.
+    ///
+    /// # Errors
+    /// [`DatagramError`]; nothing was sent.
+    pub fn send_datagram(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        payload: Chain<N::Buffer>,
+    ) -> Result<(), DatagramError> {
+        let len = HEADER + chain_len(&payload);
+        let headers = if to.is_ipv4() { frame::IPV4 } else { frame::IPV6 };
+        if headers + len > usize::from(self.link.properties.mtu) {
+            return Err(DatagramError::TooLong);
+        }
+        let hop = self.hop_to(to.ip());
+        if from.is_ipv4() != to.is_ipv4() || hop.is_none() && self.config.next_hop(to.ip()).is_none() {
+            return Err(DatagramError::NoRoute);
+        }
+        if !self.link.has_room() {
+            return Err(DatagramError::Full);
+        }
+        let path = Path { mac: self.link.properties.mac, hop: [0; 6], from: from.ip(), to: to.ip() };
+        let (mut head, start) = frame::ip(&path, protocol::UDP, HEADER, chain_len(&payload));
+        let mut packet = UdpPacket::new_unchecked(&mut head[start..]);
+        packet.set_src_port(from.port());
+        packet.set_dst_port(to.port());
+        packet.set_len(len as u16);
+        let checksum = self.put_checksum(&mut head, start, 6, &path, protocol::UDP, &payload);
+        let answers_ns = Some(self.arrived_ns);
+        self.transmit_to(to.ip(), hop, Outgoing { head, payload, checksum, segmentation: None, answers_ns });
+        Ok(())
+    }
+
+    /// Takes the datagram in a packet for us.
+    pub(super) fn datagram(
+        &mut self,
+        application: &mut impl Application<N>,
+        packet: &Packet,
+        mut received: Received<N::Buffer>,
+    ) -> Result<(), Drop> {
+        let quote = received.frame.first().ok_or(MALFORMED)?.part(ETHERNET..usize::MAX);
+        // RFC 768: a sum of zero says that there is none; IPv6 has no such datagrams (RFC 8200 section 8.1).
+        let sum = quote.get(packet.start - ETHERNET + 6..packet.start - ETHERNET + 8).ok_or(MALFORMED)?;
+        if packet.from.is_ipv4() && *sum == [0, 0] {
+            received.checksum = Checksum::Good;
+        }
+        let mut payload = transport(packet, received, protocol::UDP)?;
+        let first = payload.first().filter(|first| first.len() >= HEADER).ok_or(MALFORMED)?;
+        let udp = UdpPacket::new_unchecked(&first[..]);
+        let len = usize::from(udp.len());
+        let from = SocketAddr::new(packet.from, udp.src_port());
+        let to = SocketAddr::new(packet.to, udp.dst_port());
+        if len < HEADER || !chain::keep(&mut payload, HEADER, len - HEADER) {
+            return Err(MALFORMED);
+        }
+        if !self.bound.contains(&to.port()) {
+            self.port_unreachable(packet, quote);
+            return Err(|counters| &mut counters.dropped_udp_port);
+        }
+        application.datagram(self, to, from, payload);
+        Ok(())
+    }
+}

@@ -1,0 +1,435 @@
+//! Flows as the application handles them, their timers, and what they send.
+
+use super::{Application, Stack};
+use crate::buffer::{Buffer, Chain, Slice};
+use crate::checksum;
+use crate::frame::{self, Path, protocol};
+use crate::neighbour::Hop;
+use crate::table::{FlowId, FourTuple, keyed};
+use crate::tcp::close::SendError;
+use crate::tcp::connection::{Connection, Context, Effects, Origin, State};
+use crate::tcp::segment::{Ports, Segment};
+use crate::tcp::sequence::Seq;
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+use nom_port::nic::{Nic, Outgoing, PartialChecksum, Segmentation};
+
+/// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
+const LARGE_MAX: u32 = 65_535 - 60 - 60;
+/// Ports for connections that we ask for (RFC 6335 section 6).
+const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
+
+/// A connection in the table.
+#[derive(Debug)]
+pub(super) struct Open<B> {
+    pub connection: Connection<B>,
+    /// The next hop's Ethernet address, while it holds.
+    pub hop: Option<Hop>,
+    /// Whether it is in the list of those that may have something to send.
+    pub is_dirty: bool,
+    /// Whether the application knows its name.
+    pub is_known: bool,
+}
+
+/// What is remembered of a connection that is over (RFC 9293 section 3.6.1).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeWait {
+    pub send_next: Seq,
+    pub receive_next: Seq,
+    pub recent: Option<u32>,
+    pub window: u16,
+}
+
+/// What a name stands for.
+#[derive(Debug)]
+pub(super) enum Flow<B> {
+    Open(Box<Open<B>>),
+    Waiting(TimeWait),
+}
+
+/// Why a connection could not be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// No address of ours, or no router, reaches the peer.
+    NoRoute,
+    /// All ports to that peer, or all places in the table, are taken.
+    Full,
+}
+
+impl core::fmt::Display for ConnectError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            ConnectError::NoRoute => "no address or router of ours reaches the peer",
+            ConnectError::Full => "all ports to the peer, or all places for flows, are taken",
+        })
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+impl<N: Nic> Stack<N> {
+    /// Accepts connections to `port`; each is told by [`Application::connected`].
+    pub fn listen(&mut self, port: u16) {
+        self.listeners.insert(port);
+    }
+
+    /// Accepts no more connections to `port`. Those that are open stay.
+    pub fn unlisten(&mut self, port: u16) {
+        self.listeners.remove(&port);
+    }
+
+    /// Asks `remote` for a connection. Bytes can be queued at once; [`Application::connected`] or
+    /// [`Application::closed`] tells how it went.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&mut self, remote: SocketAddr) -> Result<FlowId, ConnectError> {
+        let from = self.config.source_for(remote.ip()).ok_or(ConnectError::NoRoute)?;
+        self.config.next_hop(remote.ip()).ok_or(ConnectError::NoRoute)?;
+        let tuple = self.free_tuple(from, remote).ok_or(ConnectError::Full)?;
+        let connection = Connection::ask(self.origin(&tuple), &self.config.tcp);
+        self.add(tuple, connection, true).ok_or(ConnectError::Full)
+    }
+
+    /// A port that differs by peer and cannot be foretold (RFC 6056 algorithm 3).
+    fn free_tuple(&mut self, from: IpAddr, remote: SocketAddr) -> Option<FourTuple> {
+        let [_, _, a, b] = self.config.secret;
+        let start = keyed([a, b], &(from, remote)) as u16;
+        let count = EPHEMERAL.len() as u16;
+        for _ in 0..count {
+            self.next_port = self.next_port.wrapping_add(1);
+            let port = EPHEMERAL.start + start.wrapping_add(self.next_port) % count;
+            let tuple = FourTuple { local: SocketAddr::new(from, port), remote };
+            if !self.listeners.contains(&port) && self.flows.find(&tuple).is_none() {
+                return Some(tuple);
+            }
+        }
+        None
+    }
+
+    /// Initial sequence number (RFC 6528) and the rest of a beginning.
+    pub(super) fn origin(&self, tuple: &FourTuple) -> Origin {
+        let [_, _, a, b] = self.config.secret;
+        let clock = (self.now.micros() / 4) as u32;
+        let iss = Seq(keyed([a, b], tuple) as u32) + clock;
+        Origin { iss, mss: self.mss_for(tuple.remote.ip()), now: self.now }
+    }
+
+    pub(super) fn mss_for(&self, remote: IpAddr) -> u16 {
+        let headers = if remote.is_ipv4() { 40 } else { 60 };
+        self.link.properties.mtu.saturating_sub(headers).max(88)
+    }
+
+    pub(super) fn add(
+        &mut self,
+        tuple: FourTuple,
+        connection: Connection<N::Buffer>,
+        is_known: bool,
+    ) -> Option<FlowId> {
+        let open = Open { connection, hop: None, is_dirty: false, is_known };
+        self.make_room();
+        let id = self.flows.insert(tuple, Flow::Open(Box::new(open)))?;
+        self.mark(id);
+        Some(id)
+    }
+
+    /// A full table forgets those who only wait for strays.
+    fn make_room(&mut self) {
+        while self.flows.len() >= self.config.flows_max {
+            let Some((_, oldest)) = self.waiting.pop_front() else { return };
+            if let Some((_, Flow::Waiting(_))) = self.flows.get(oldest) {
+                self.flows.remove(oldest);
+            }
+        }
+    }
+
+    pub(super) fn open_mut(&mut self, id: FlowId) -> Option<&mut Open<N::Buffer>> {
+        match self.flows.get_mut(id)?.1 {
+            Flow::Open(open) => Some(open),
+            Flow::Waiting(_) => None,
+        }
+    }
+
+    /// Queues bytes to be sent, without a copy. While there is any room, a slice is taken whole.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was queued. After [`SendError::Full`], [`Application::sendable`] tells when to try
+    /// again.
+    pub fn send(&mut self, flow: FlowId, bytes: Slice<N::Buffer>) -> Result<(), SendError> {
+        let send_max = self.config.tcp.send_max;
+        let open = self.open_mut(flow).ok_or(SendError::Closed)?;
+        open.connection.push(bytes, send_max)?;
+        self.mark(flow);
+        Ok(())
+    }
+
+    /// Bytes queued on a flow and not yet acknowledged.
+    pub fn queued(&self, flow: FlowId) -> usize {
+        match self.flows.get(flow) {
+            Some((_, Flow::Open(open))) => open.connection.send.queue.len(),
+            _ => 0,
+        }
+    }
+
+    /// Sends no more after what is queued. Bytes may still come until [`Application::finished`].
+    pub fn close(&mut self, flow: FlowId) {
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.close();
+            self.mark(flow);
+        }
+    }
+
+    /// Ends a flow at once, by a reset, and forgets it: nothing more is said of it.
+    pub fn abort(&mut self, flow: FlowId) {
+        let Some(open) = self.open_mut(flow) else { return };
+        let reset = open.connection.abort();
+        let Some((tuple, _)) = self.flows.get(flow) else { return };
+        let tuple = *tuple;
+        self.remove(flow);
+        if let Some(reset) = reset {
+            self.reply(&tuple, &reset);
+        }
+    }
+
+    /// Lets the peer of `flow` send at most `bytes` ahead from now on; 0 stops it. What it was already allowed may
+    /// still come.
+    pub fn window(&mut self, flow: FlowId, bytes: u32) {
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.set_window(bytes);
+            self.mark(flow);
+        }
+    }
+
+    /// Whether small segments of a flow wait for acknowledgements (RFC 896).
+    pub fn set_nagle(&mut self, flow: FlowId, is_on: bool) {
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.nagle = is_on;
+            self.mark(flow);
+        }
+    }
+
+    /// A flow's addresses.
+    pub fn addresses(&self, flow: FlowId) -> Option<&FourTuple> {
+        self.flows.get(flow).map(|(tuple, _)| tuple)
+    }
+
+    /// Looks at a flow before the end of the present event or [`Stack::poll`].
+    pub(super) fn mark(&mut self, id: FlowId) {
+        if let Some(open) = self.open_mut(id)
+            && !core::mem::replace(&mut open.is_dirty, true)
+        {
+            self.dirty.push(id);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: FlowId) {
+        self.timers.remove(id);
+        if let Some(Flow::Open(open)) = self.flows.remove(id)
+            && open.connection.is_half_open
+        {
+            self.half_open -= 1;
+        }
+    }
+
+    /// Runs timers whose time has come.
+    pub(super) fn expire(&mut self, application: &mut impl Application<N>) {
+        while let Some(id) = self.timers.take_due(self.now) {
+            let mut effects = core::mem::take(&mut self.effects);
+            if let Some((_, Flow::Open(open))) = self.flows.get_mut(id) {
+                let counters = &mut self.link.counters;
+                let mut context = Context { now: self.now, settings: &self.config.tcp, counters };
+                open.connection.expire(&mut context, &mut effects);
+                self.mark(id);
+            }
+            self.apply(application, id, effects);
+        }
+        while self.waiting.front().is_some_and(|(until, _)| *until <= self.now) {
+            if let Some((_, id)) = self.waiting.pop_front() {
+                self.flows.remove(id);
+            }
+        }
+    }
+
+    /// Tells the application what happened to a flow.
+    pub(super) fn apply(
+        &mut self,
+        application: &mut impl Application<N>,
+        id: FlowId,
+        mut effects: Effects<N::Buffer>,
+    ) {
+        if effects.connected {
+            self.opened(id);
+            application.connected(self, id);
+        }
+        for bytes in effects.data.drain(..) {
+            if self.flows.get(id).is_some() {
+                application.received(self, id, bytes);
+            }
+        }
+        if effects.sendable {
+            application.sendable(self, id);
+        }
+        if effects.finished {
+            application.finished(self, id);
+        }
+        if let Some(why) = effects.closed {
+            if self.open_mut(id).is_some_and(|open| open.is_known) {
+                application.closed(self, id, why);
+            }
+            self.over(id);
+        }
+        self.effects = Effects { data: effects.data, ..Effects::default() };
+    }
+
+    fn opened(&mut self, id: FlowId) {
+        let Some(open) = self.open_mut(id) else { return };
+        open.is_known = true;
+        if core::mem::take(&mut open.connection.is_half_open) {
+            self.half_open -= 1;
+        }
+    }
+
+    /// Keeps of a connection what TIME-WAIT needs, or nothing.
+    fn over(&mut self, id: FlowId) {
+        self.emit_flow(id);
+        let until = self.now + self.config.time_wait;
+        let Some((_, flow)) = self.flows.get_mut(id) else { return };
+        let Flow::Open(open) = flow else { return };
+        let connection = &open.connection;
+        if connection.state != State::TimeWait {
+            return self.remove(id);
+        }
+        let window = (connection.receive.window >> connection.receive.scale).min(0xffff) as u16;
+        *flow = Flow::Waiting(TimeWait {
+            send_next: connection.send.max,
+            receive_next: connection.receive.next,
+            recent: connection.stamps.map(|stamps| stamps.recent),
+            window,
+        });
+        self.timers.remove(id);
+        self.waiting.push_back((until, id));
+    }
+
+    /// Sends what all marked flows have to send.
+    pub(super) fn emit(&mut self) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        let mut dirty = core::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            self.emit_flow(id);
+        }
+        if self.dirty.is_empty() {
+            self.dirty = dirty;
+        }
+    }
+
+    /// Sends what a flow has to send, as far as the ring has room.
+    fn emit_flow(&mut self, id: FlowId) {
+        let Some(open) = self.open_mut(id) else { return };
+        open.is_dirty = false;
+        loop {
+            if !self.link.has_room() {
+                return self.mark(id);
+            }
+            let offloads = self.link.properties.offloads;
+            let Some((tuple, Flow::Open(open))) = self.flows.get_mut(id) else { return };
+            let is_large = if tuple.remote.is_ipv4() { offloads.segment_tcp4 } else { offloads.segment_tcp6 };
+            let counters = &mut self.link.counters;
+            let mut context = Context { now: self.now, settings: &self.config.tcp, counters };
+            let Some((segment, payload)) =
+                open.connection.emit(&mut context, if is_large { LARGE_MAX } else { 0 })
+            else {
+                break;
+            };
+            let payload_max = (open.connection.send.mss as usize - segment.options.len()) as u16;
+            let answers_ns = if segment.len > 0 { open.connection.request_ns.take() } else { None };
+            let hop = open.hop;
+            let tuple = *tuple;
+            let found =
+                self.transmit_segment(&tuple, &segment, payload, Extra { payload_max, answers_ns, hop });
+            if found != hop
+                && let Some(open) = self.open_mut(id)
+            {
+                open.hop = found;
+            }
+        }
+        self.schedule(id);
+    }
+
+    fn schedule(&mut self, id: FlowId) {
+        let Some((_, Flow::Open(open))) = self.flows.get(id) else { return };
+        if let Some(first) = open.connection.deadlines.first() {
+            self.timers.set(id, first);
+        }
+    }
+
+    /// Sends a segment that belongs to no connection.
+    pub(super) fn reply(&mut self, tuple: &FourTuple, segment: &Segment) {
+        let extra = Extra { payload_max: 0, answers_ns: None, hop: None };
+        self.transmit_segment(tuple, segment, Chain::new(), extra);
+    }
+
+    /// Sends one segment; the next hop by which it went.
+    fn transmit_segment(
+        &mut self,
+        tuple: &FourTuple,
+        segment: &Segment,
+        payload: Chain<N::Buffer>,
+        extra: Extra,
+    ) -> Option<Hop> {
+        let (from, to) = (tuple.local.ip(), tuple.remote.ip());
+        let hop =
+            extra.hop.filter(|hop| hop.version == self.neighbours.version()).or_else(|| self.hop_to(to));
+        let path = Path { mac: self.link.properties.mac, hop: hop.map_or([0; 6], |hop| hop.mac), from, to };
+        let (mut head, start) = frame::ip(&path, protocol::TCP, segment.header_len(), segment.len as usize);
+        segment.emit(Ports { from: tuple.local.port(), to: tuple.remote.port() }, &mut head[start..]);
+        let checksum = self.put_checksum(&mut head, start, 16, &path, protocol::TCP, &payload);
+        let is_large = segment.len > u32::from(extra.payload_max);
+        let segmentation = Segmentation { payload_max: extra.payload_max, is_ipv6: to.is_ipv6() };
+        let segmentation = is_large.then_some(segmentation);
+        let packet = Outgoing { head, payload, checksum, segmentation, answers_ns: extra.answers_ns };
+        self.transmit_to(to, hop, packet);
+        hop
+    }
+
+    /// Puts the checksum of what stands from `start` on into the two bytes `offset` further on; or, if the device does
+    /// that, the sum of the pseudo-header.
+    pub(super) fn put_checksum(
+        &self,
+        head: &mut nom_port::nic::Head,
+        start: usize,
+        offset: usize,
+        path: &Path,
+        protocol: u8,
+        payload: &[Slice<N::Buffer>],
+    ) -> Option<PartialChecksum> {
+        let len = head.len() - start + payload.iter().map(|slice| slice.len()).sum::<usize>();
+        let pseudo = checksum::pseudo_header(path.from, path.to, protocol, len);
+        let is_offloaded = self.link.properties.offloads.checksum;
+        let value = if is_offloaded {
+            pseudo
+        } else {
+            match !checksum::add(pseudo, checksum::sum_chain(&head[start..], payload)) {
+                // RFC 768: a sum of zero goes as its other form, as zero says that there is none.
+                0 if protocol == protocol::UDP => 0xffff,
+                value => value,
+            }
+        };
+        head[start + offset..start + offset + 2].copy_from_slice(&value.to_be_bytes());
+        is_offloaded.then_some(PartialChecksum { start: start as u16, offset: offset as u16 })
+    }
+}
+
+struct Extra {
+    payload_max: u16,
+    answers_ns: Option<u64>,
+    hop: Option<Hop>,
+}
+
+impl<B: Buffer> Open<B> {
+    /// Notes when a request arrived that nothing has yet answered.
+    pub(super) fn note_request(&mut self, at_ns: u64) {
+        self.connection.request_ns.get_or_insert(at_ns);
+    }
+}

@@ -1,0 +1,121 @@
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and the news that something cannot be reached.
+
+use super::Stack;
+use super::segments::transport;
+use crate::checksum;
+use crate::frame::{self, Drop, Packet, Path, protocol};
+use core::net::IpAddr;
+use core::time::Duration;
+use nom_port::buffer::{Chain, Slice};
+use nom_port::nic::{Nic, Outgoing, Received};
+use smoltcp::wire::{Icmpv6Packet, Icmpv6Repr};
+
+/// Bytes of an echo header, and of the header of an error.
+const HEADER: usize = 8;
+/// Errors sent in a second (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
+const ERRORS_MAX: u32 = 100;
+/// How much of the offending packet an error quotes: as much as fits into the least that IPv4 must carry.
+const QUOTE_MAX: usize = 576 - 20 - HEADER;
+
+const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
+const UNANSWERED: Drop = |counters| &mut counters.dropped_icmp;
+
+impl<N: Nic> Stack<N> {
+    /// Takes an ICMP packet.
+    pub(super) fn icmp(&mut self, packet: &Packet, received: Received<N::Buffer>) -> Result<(), Drop> {
+        let mut chain = received.frame;
+        if !crate::chain::keep(&mut chain, packet.start, packet.len) {
+            return Err(MALFORMED);
+        }
+        if checksum::sum_chain(&[], &chain) != 0xffff {
+            return Err(|counters| &mut counters.dropped_checksum);
+        }
+        let header = header(&chain)?;
+        match header[0] {
+            8 => self.echo(packet, header, chain, 0),
+            _ => return Err(UNANSWERED),
+        }
+        Ok(())
+    }
+
+    /// Takes an ICMPv6 packet.
+    pub(super) fn icmpv6(&mut self, packet: &Packet, received: Received<N::Buffer>) -> Result<(), Drop> {
+        let chain = transport(packet, received, protocol::ICMPV6)?;
+        let header = header(&chain)?;
+        if header[0] == 128 {
+            self.echo(packet, header, chain, 129);
+            return Ok(());
+        }
+        let (IpAddr::V6(from), IpAddr::V6(to)) = (packet.from, packet.to) else { return Err(MALFORMED) };
+        let first = &chain[0];
+        let icmp = Icmpv6Packet::new_checked(&first[..]).map_err(|_| MALFORMED)?;
+        match Icmpv6Repr::parse(&from, &to, &icmp, &smoltcp::phy::ChecksumCapabilities::ignored()) {
+            Ok(Icmpv6Repr::Ndisc(message)) => self.discovery(packet, message),
+            _ => Err(UNANSWERED),
+        }
+    }
+
+    /// Sends back what came, out of the memory in which it came.
+    fn echo(&mut self, packet: &Packet, header: [u8; HEADER], mut chain: Chain<N::Buffer>, reply: u8) {
+        let Some(from) = self.answering_address(packet) else { return };
+        let is_v4 = packet.from.is_ipv4();
+        let protocol = if is_v4 { protocol::ICMP } else { protocol::ICMPV6 };
+        crate::chain::advance(&mut chain, HEADER);
+        let mut answer = header;
+        (answer[0], answer[1], answer[2], answer[3]) = (reply, 0, 0, 0);
+        self.transmit_icmp(protocol, from, packet.from, answer, chain);
+    }
+
+    fn answering_address(&self, packet: &Packet) -> Option<IpAddr> {
+        if self.config.is_ours(packet.to) { Some(packet.to) } else { self.config.source_for(packet.from) }
+    }
+
+    /// Says that nobody takes datagrams at the port that `packet` was for; `quote` is that packet from its IP header.
+    pub(super) fn port_unreachable(&mut self, packet: &Packet, mut quote: Slice<N::Buffer>) {
+        if !self.config.is_ours(packet.to) || !self.may_send_error() {
+            return;
+        }
+        quote.truncate(QUOTE_MAX);
+        let (protocol, kind, code) =
+            if packet.from.is_ipv4() { (protocol::ICMP, 3, 3) } else { (protocol::ICMPV6, 1, 4) };
+        let header = [kind, code, 0, 0, 0, 0, 0, 0];
+        self.transmit_icmp(protocol, packet.to, packet.from, header, alloc::vec![quote]);
+    }
+
+    fn may_send_error(&mut self) -> bool {
+        if self.now >= self.errors_until {
+            self.errors_until = self.now + Duration::from_secs(1);
+            self.errors_left = ERRORS_MAX;
+        }
+        let may = self.errors_left > 0;
+        self.errors_left = self.errors_left.saturating_sub(1);
+        may
+    }
+
+    fn transmit_icmp(
+        &mut self,
+        protocol: u8,
+        from: IpAddr,
+        to: IpAddr,
+        header: [u8; HEADER],
+        payload: Chain<N::Buffer>,
+    ) {
+        let hop = self.hop_to(to);
+        let path = Path { mac: self.link.properties.mac, hop: [0; 6], from, to };
+        let len = nom_port::buffer::chain_len(&payload);
+        let (mut head, start) = frame::ip(&path, protocol, HEADER, len);
+        head[start..].copy_from_slice(&header);
+        let mut sum = checksum::sum_chain(&header, &payload);
+        if protocol == protocol::ICMPV6 {
+            sum = checksum::add(sum, checksum::pseudo_header(from, to, protocol, HEADER + len));
+        }
+        head[start + 2..start + 4].copy_from_slice(&(!sum).to_be_bytes());
+        let packet =
+            Outgoing { head, payload, checksum: None, segmentation: None, answers_ns: Some(self.arrived_ns) };
+        self.transmit_to(to, hop, packet);
+    }
+}
+
+fn header<B: nom_port::buffer::Buffer>(chain: &Chain<B>) -> Result<[u8; HEADER], Drop> {
+    chain.first().and_then(|first| first.first_chunk()).copied().ok_or(MALFORMED)
+}

@@ -1,0 +1,343 @@
+//! One core's stack: takes frames from the device, hands what is in them to the application, and sends what it says.
+//!
+//! [`Stack::poll`] is the whole of it as a list. The other files each carry one protocol between the wire and the
+//! state functions.
+
+mod cookies;
+mod datagrams;
+mod flows;
+mod icmp;
+mod neighbours;
+mod segments;
+
+use crate::batch::{Batch, DelayTooLong, Reason, Tallies};
+use crate::buffer::Slice;
+use crate::config::{Config, link_local};
+use crate::counters::Counters;
+use crate::frame::{Drop, Ethernet, Packet, protocol};
+use crate::link::Link;
+use crate::neighbour::Neighbours;
+use crate::table::{FlowId, Table};
+use crate::tcp::connection::{Closed, Effects};
+use crate::time::Instant;
+use crate::timers::Timers;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use flows::Flow;
+use nom_port::buffer::Chain;
+use nom_port::nic::{Nic, Received};
+use smoltcp::wire::EthernetProtocol;
+
+pub use datagrams::DatagramError;
+pub use flows::ConnectError;
+
+/// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its work.
+const FRAMES_MAX: usize = 256;
+
+/// What an application does with its flows. Every method may use the stack, that is: send at once. What it sends goes
+/// together with the acknowledgement of what it received.
+pub trait Application<N: Nic> {
+    /// Sees each frame before the stack does; a frame that is not given back is taken (the packet API). To answer,
+    /// [`Stack::transmit`].
+    fn filter(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
+        let _ = stack;
+        Some(frame)
+    }
+
+    /// A flow is open: somebody connected to a port that we listen on, or somebody accepted our connection.
+    fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        let _ = (stack, flow);
+    }
+
+    /// Bytes came. The slice is the memory that the device filled: it can be kept and sent again.
+    fn received(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<N::Buffer>);
+
+    /// A flow whose queue was full can take more.
+    fn sendable(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        let _ = (stack, flow);
+    }
+
+    /// The peer will send no more. Unless told otherwise, neither shall we.
+    fn finished(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        stack.close(flow);
+    }
+
+    /// A flow is over, and its name is about to mean nothing. Said once of each flow that was `connected` or that
+    /// [`Stack::connect`] returned, but not after [`Stack::abort`].
+    fn closed(&mut self, stack: &mut Stack<N>, flow: FlowId, why: Closed) {
+        let _ = (stack, flow, why);
+    }
+
+    /// A datagram came to a port that was bound.
+    fn datagram(&mut self, stack: &mut Stack<N>, to: SocketAddr, from: SocketAddr, bytes: Chain<N::Buffer>) {
+        let _ = (stack, to, from, bytes);
+    }
+}
+
+/// The stack of one core, over one queue pair.
+pub struct Stack<N: Nic> {
+    link: Link<N>,
+    config: Config,
+    neighbours: Neighbours<N::Buffer>,
+    flows: Table<Flow<N::Buffer>>,
+    /// TCP ports on which connections are accepted.
+    listeners: BTreeSet<u16>,
+    /// UDP ports that are bound.
+    bound: BTreeSet<u16>,
+    timers: Timers,
+    /// Flows in TIME-WAIT with the end of it, which is nearly in order.
+    waiting: VecDeque<(Instant, FlowId)>,
+    half_open: usize,
+    /// Flows that may have something to send.
+    dirty: Vec<FlowId>,
+    /// Frames received and not yet looked at.
+    frames: VecDeque<Received<N::Buffer>>,
+    receive_batch: Batch,
+    /// Whether the device may have frames that were not taken.
+    has_more: bool,
+    /// When the frame that is being looked at arrived.
+    arrived_ns: u64,
+    /// Kept for its memory.
+    effects: Effects<N::Buffer>,
+    cookies_until: Instant,
+    next_port: u16,
+    /// Errors of ICMP that may still be sent in this second (RFC 1812 section 4.3.2.8).
+    errors_left: u32,
+    errors_until: Instant,
+    now: Instant,
+}
+
+impl<N: Nic> Stack<N> {
+    /// A stack with no flows.
+    pub fn new(nic: N, mut config: Config) -> Stack<N> {
+        let link = Link::new(nic);
+        config.addresses.push(link_local(link.properties.mac));
+        let [a, b, ..] = config.secret;
+        Stack {
+            link,
+            neighbours: Neighbours::new(),
+            flows: Table::new(config.flows_max, [a, b]),
+            listeners: BTreeSet::new(),
+            bound: BTreeSet::new(),
+            timers: Timers::default(),
+            waiting: VecDeque::new(),
+            half_open: 0,
+            dirty: Vec::new(),
+            frames: VecDeque::new(),
+            receive_batch: Batch::default(),
+            has_more: false,
+            arrived_ns: 0,
+            effects: Effects::default(),
+            cookies_until: Instant::default(),
+            next_port: 0,
+            errors_left: 0,
+            errors_until: Instant::default(),
+            now: Instant::default(),
+            config,
+        }
+    }
+
+    /// Does all there is to do now, and says when there will be more: at once if that time is not after `now`, when a
+    /// frame comes if there is none. What was sent or closed outside [`Application`]'s methods goes with this call.
+    pub fn poll(&mut self, now: Instant, application: &mut impl Application<N>) -> Option<Instant> {
+        self.now = now;
+        self.expire(application);
+        self.ask_for_neighbours();
+        self.receive(application);
+        self.emit();
+        self.link.flush(now);
+        self.next_deadline()
+    }
+
+    /// Takes batches of frames from the device until it has no more, or enough were taken. A batch is complete when
+    /// its first frame has waited W, when it threatens to overflow the ring, or when there is nothing more to come.
+    fn receive(&mut self, application: &mut impl Application<N>) {
+        self.has_more = false;
+        let mut left = FRAMES_MAX;
+        loop {
+            let reason = self.gather(&mut left);
+            if self.receive_batch.flush(reason) == 0 {
+                return;
+            }
+            while let Some(frame) = self.frames.pop_front() {
+                self.frame(application, frame);
+            }
+            self.emit();
+            self.link.flush(self.now);
+            if left == 0 {
+                self.has_more = true;
+                return;
+            }
+        }
+    }
+
+    fn gather(&mut self, left: &mut usize) -> Reason {
+        while *left > 0 {
+            let Some(frame) = self.link.nic.receive() else { return Reason::NothingMore };
+            *left -= 1;
+            self.receive_batch.push(Instant::from_nanos(frame.at_ns));
+            self.frames.push_back(frame);
+            if let Some(reason) = self.receive_batch.reason(self.now, false) {
+                return reason;
+            }
+        }
+        Reason::Ring
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let blocked = (!self.dirty.is_empty()).then(|| self.now + RING_RETRY);
+        let waiting = self.waiting.front().map(|(until, _)| *until);
+        let deadlines = [
+            self.has_more.then_some(self.now),
+            self.link.batch.due(),
+            self.timers.first(),
+            self.neighbours.first(),
+            waiting,
+            blocked,
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// One frame.
+    fn frame(&mut self, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
+        self.link.counters.frames_received += 1;
+        self.arrived_ns = frame.at_ns;
+        let Some(frame) = application.filter(self, frame) else { return };
+        if let Err(counter) = self.demultiplex(application, frame) {
+            *counter(&mut self.link.counters) += 1;
+        }
+    }
+
+    fn demultiplex(
+        &mut self,
+        application: &mut impl Application<N>,
+        received: Received<N::Buffer>,
+    ) -> Result<(), Drop> {
+        let Some(first) = received.frame.first() else {
+            return Err(|counters| &mut counters.dropped_malformed);
+        };
+        let ethernet = Ethernet::parse(first).ok_or((|counters| &mut counters.dropped_malformed) as Drop)?;
+        if ethernet.to != self.link.properties.mac && ethernet.to[0] & 1 == 0 {
+            return Err(|counters| &mut counters.dropped_other_host);
+        }
+        match ethernet.protocol {
+            EthernetProtocol::Ipv4 => {
+                let packet = Packet::parse_v4(first)?;
+                self.check_v4(&packet)?;
+                self.ip(application, &packet, received)
+            }
+            EthernetProtocol::Ipv6 => {
+                let packet = Packet::parse_v6(first)?;
+                self.check_v6(&packet)?;
+                self.ip(application, &packet, received)
+            }
+            EthernetProtocol::Arp => self.arp(&received.frame),
+            _ => Err(|counters| &mut counters.dropped_protocol),
+        }
+    }
+
+    fn ip(
+        &mut self,
+        application: &mut impl Application<N>,
+        packet: &Packet,
+        received: Received<N::Buffer>,
+    ) -> Result<(), Drop> {
+        match packet.protocol {
+            protocol::TCP => self.segment(application, packet, received),
+            protocol::UDP => self.datagram(application, packet, received),
+            protocol::ICMP if packet.from.is_ipv4() => self.icmp(packet, received),
+            protocol::ICMPV6 if packet.from.is_ipv6() => self.icmpv6(packet, received),
+            _ => Err(|counters| &mut counters.dropped_protocol),
+        }
+    }
+
+    /// For us, and from somebody who can be answered (RFC 1122 section 3.2.1.3).
+    fn check_v4(&self, packet: &Packet) -> Result<(), Drop> {
+        let (IpAddr::V4(from), IpAddr::V4(to)) = (packet.from, packet.to) else {
+            unreachable!("parsed as IPv4")
+        };
+        if from.is_broadcast() || from.is_multicast() || from.is_loopback() || from.is_unspecified() {
+            return Err(|counters| &mut counters.dropped_source);
+        }
+        let is_for_all =
+            to.is_broadcast() || self.config.addresses.iter().any(|cidr| cidr.is_broadcast(packet.to));
+        if self.config.is_ours(packet.to) || is_for_all && packet.protocol == protocol::UDP {
+            return Ok(());
+        }
+        Err(|counters| &mut counters.dropped_other_address)
+    }
+
+    fn check_v6(&self, packet: &Packet) -> Result<(), Drop> {
+        let (IpAddr::V6(from), IpAddr::V6(to)) = (packet.from, packet.to) else {
+            unreachable!("parsed as IPv6")
+        };
+        // Duplicate address detection asks without an address (RFC 4862 section 5.4.2).
+        let is_nobody = from.is_unspecified() && packet.protocol != protocol::ICMPV6;
+        if from.is_multicast() || from.is_loopback() || is_nobody {
+            return Err(|counters| &mut counters.dropped_source);
+        }
+        if self.config.is_ours(packet.to) || to.is_multicast() && packet.protocol != protocol::TCP {
+            return Ok(());
+        }
+        Err(|counters| &mut counters.dropped_other_address)
+    }
+
+    /// Sets the batching delay W of both directions; 0 holds nothing.
+    ///
+    /// # Errors
+    /// If `delay` is longer than [`crate::batch::DELAY_MAX`]; the old delay stays.
+    pub fn set_delay(&mut self, delay: Duration) -> Result<(), DelayTooLong> {
+        self.link.batch.set_delay(delay)?;
+        self.receive_batch.set_delay(delay)
+    }
+
+    /// The batching delay W.
+    pub fn delay(&self) -> Duration {
+        self.link.batch.delay()
+    }
+
+    /// Flushes so far, with the packets that they carried: received ones, and sent ones.
+    pub fn tallies(&self) -> (Tallies, Tallies) {
+        (self.receive_batch.tallies(), self.link.batch.tallies())
+    }
+
+    /// What the stack did, and why it dropped what it dropped.
+    pub fn counters(&self) -> &Counters {
+        &self.link.counters
+    }
+
+    /// What the stack was told.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Flows, TIME-WAIT included.
+    pub fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The time of the present or last [`Stack::poll`].
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// When the frame that is being handled reached the driver, in nanoseconds of the world's clock.
+    pub fn arrived_ns(&self) -> u64 {
+        self.arrived_ns
+    }
+
+    /// The device, to arm its interrupt or to ask it about itself.
+    pub fn nic(&mut self) -> &mut N {
+        &mut self.link.nic
+    }
+
+    /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
+    pub fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
+        self.link.nic.buffer(bytes)
+    }
+}
+
+/// When to look again for room in the ring.
+const RING_RETRY: Duration = Duration::from_micros(50);

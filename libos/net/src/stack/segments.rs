@@ -1,0 +1,165 @@
+//! From an IP packet to the connection that its segment is for.
+
+use super::flows::{Flow, TimeWait};
+use super::{Application, Stack};
+use crate::chain;
+use crate::checksum;
+use crate::frame::{Drop, Packet, protocol};
+use crate::table::{FlowId, FourTuple};
+use crate::tcp::connection::{Connection, Context};
+use crate::tcp::segment::{Flags, Segment, Timestamps};
+use crate::tcp::sequence::Seq;
+use core::net::SocketAddr;
+use nom_port::buffer::Chain;
+use nom_port::nic::{Checksum, Nic, Received};
+
+impl<N: Nic> Stack<N> {
+    /// Takes the segment in a packet for us.
+    pub(super) fn segment(
+        &mut self,
+        application: &mut impl Application<N>,
+        packet: &Packet,
+        received: Received<N::Buffer>,
+    ) -> Result<(), Drop> {
+        let mut payload = transport(packet, received, protocol::TCP)?;
+        let parsed = payload.first().and_then(|first| Segment::parse(first, packet.len));
+        let (ports, segment, header_len) =
+            parsed.ok_or((|counters| &mut counters.dropped_malformed) as Drop)?;
+        chain::advance(&mut payload, header_len);
+        let tuple = FourTuple {
+            local: SocketAddr::new(packet.to, ports.to),
+            remote: SocketAddr::new(packet.from, ports.from),
+        };
+        match self.flows.find(&tuple) {
+            Some(id) => self.known(application, id, tuple, segment, payload),
+            None => self.unknown(application, tuple, segment, payload),
+        }
+    }
+
+    fn known(
+        &mut self,
+        application: &mut impl Application<N>,
+        id: FlowId,
+        tuple: FourTuple,
+        segment: Segment,
+        mut payload: Chain<N::Buffer>,
+    ) -> Result<(), Drop> {
+        let mut effects = core::mem::take(&mut self.effects);
+        match self.flows.get_mut(id) {
+            Some((_, Flow::Open(open))) => {
+                let counters = &mut self.link.counters;
+                let mut context = Context { now: self.now, settings: &self.config.tcp, counters };
+                if segment.len > 0 {
+                    open.note_request(self.arrived_ns);
+                }
+                open.connection.input(&mut context, segment, &mut payload, &mut effects);
+                self.mark(id);
+                self.apply(application, id, effects);
+                Ok(())
+            }
+            Some((_, Flow::Waiting(waiting))) => {
+                let waiting = *waiting;
+                self.stray(application, id, waiting, tuple, segment, payload)
+            }
+            None => unreachable!("the table names only flows that it has"),
+        }
+    }
+
+    /// A segment for a connection in TIME-WAIT (RFC 9293 section 3.10.7.4; RFC 1337: a reset does not end it; RFC
+    /// 6191: a SYN that is surely new does).
+    fn stray(
+        &mut self,
+        application: &mut impl Application<N>,
+        id: FlowId,
+        waiting: TimeWait,
+        tuple: FourTuple,
+        segment: Segment,
+        payload: Chain<N::Buffer>,
+    ) -> Result<(), Drop> {
+        if segment.flags.any(Flags::RST) {
+            return Err(|counters| &mut counters.dropped_tcp_stray_reset);
+        }
+        if segment.flags.any(Flags::SYN) && !segment.flags.any(Flags::ACK) && is_new(&waiting, &segment) {
+            self.remove(id);
+            return self.unknown(application, tuple, segment, payload);
+        }
+        if segment.sequence_len() > 0 {
+            let value = self.now.millis_wrapping();
+            let mut answer =
+                Segment { seq: waiting.send_next, ack: waiting.receive_next, ..Segment::default() };
+            answer.flags = Flags::ACK;
+            answer.window = waiting.window;
+            answer.options.timestamps = waiting.recent.map(|echo| Timestamps { value, echo });
+            self.reply(&tuple, &answer);
+        }
+        Err(|counters| &mut counters.dropped_tcp_window)
+    }
+
+    /// A segment for no connection: a beginning, or a mistake.
+    fn unknown(
+        &mut self,
+        application: &mut impl Application<N>,
+        tuple: FourTuple,
+        segment: Segment,
+        payload: Chain<N::Buffer>,
+    ) -> Result<(), Drop> {
+        let is_syn =
+            segment.flags.any(Flags::SYN) && !segment.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
+        if self.listeners.contains(&tuple.local.port()) {
+            if is_syn {
+                return self.begin(tuple, &segment);
+            }
+            if let Some(id) = self.redeem(&tuple, &segment) {
+                return self.known(application, id, tuple, segment, payload);
+            }
+        }
+        match segment.refusal() {
+            Some(refusal) => self.reply(&tuple, &refusal),
+            None => return Err(|counters| &mut counters.dropped_tcp_stray_reset),
+        }
+        Err(|counters| &mut counters.dropped_tcp_port)
+    }
+
+    /// A connection is asked for.
+    fn begin(&mut self, tuple: FourTuple, segment: &Segment) -> Result<(), Drop> {
+        if self.half_open >= self.config.half_open_max {
+            self.bake(&tuple, segment);
+            return Ok(());
+        }
+        let mut connection = Connection::answer(segment, self.origin(&tuple), &self.config.tcp);
+        connection.is_half_open = true;
+        match self.add(tuple, connection, false) {
+            Some(_) => {
+                self.half_open += 1;
+                Ok(())
+            }
+            None => Err(|counters| &mut counters.dropped_tcp_table_full),
+        }
+    }
+}
+
+fn is_new(waiting: &TimeWait, segment: &Segment) -> bool {
+    let is_later = waiting.receive_next.before(segment.seq);
+    match (waiting.recent, segment.options.timestamps) {
+        (Some(recent), Some(theirs)) => Seq(recent).before(Seq(theirs.value)) || is_later,
+        _ => is_later,
+    }
+}
+
+/// The transport header and payload of a packet, its checksum good. A GRO packet's sum, too, is checked only if
+/// nobody has.
+pub(super) fn transport<B: nom_port::buffer::Buffer>(
+    packet: &Packet,
+    received: Received<B>,
+    protocol: u8,
+) -> Result<Chain<B>, Drop> {
+    let mut chain = received.frame;
+    if !chain::keep(&mut chain, packet.start, packet.len) {
+        return Err(|counters| &mut counters.dropped_malformed);
+    }
+    let is_sum_good = received.checksum == Checksum::Good || {
+        let pseudo = checksum::pseudo_header(packet.from, packet.to, protocol, packet.len);
+        checksum::add(pseudo, checksum::sum_chain(&[], &chain)) == 0xffff
+    };
+    if is_sum_good { Ok(chain) } else { Err(|counters| &mut counters.dropped_checksum) }
+}

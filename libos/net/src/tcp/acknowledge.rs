@@ -1,0 +1,177 @@
+//! What the acknowledgement in a segment says (RFC 9293 section 3.10.7.4, fifth; RFC 5681; RFC 6675; RFC 6582).
+
+use super::connection::{Connection, Context, Effects, State};
+use super::segment::{Flags, Segment};
+use super::sequence::Seq;
+use crate::buffer::Buffer;
+use core::time::Duration;
+
+/// Duplicate acknowledgements that make a loss likely (RFC 5681 section 3.2).
+const DUPLICATES: u32 = 3;
+
+impl<B: Buffer> Connection<B> {
+    /// Takes the acknowledgement and the window of a segment; `false` if the segment is to be dropped.
+    pub fn acknowledge(
+        &mut self,
+        context: &mut Context<'_>,
+        segment: &Segment,
+        effects: &mut Effects<B>,
+    ) -> bool {
+        // RFC 5961 section 5.2: neither from the future nor from a past that no peer remembers.
+        let oldest = self.send.una - self.send.window_max;
+        if self.send.max.before(segment.ack) || segment.ack.before(oldest) {
+            context.counters.dropped_tcp_acknowledgement += 1;
+            self.challenge(context);
+            return false;
+        }
+        self.retries = 0;
+        let is_news = self.is_sack
+            && segment.options.sack[0].is_some()
+            && self.recovery.scoreboard.note(&segment.options.sack, self.send.una, self.send.max);
+        if self.send.una.before(segment.ack) {
+            self.advance(context, segment, effects);
+        } else if is_news || self.is_duplicate(segment) {
+            self.recovery.duplicates += 1;
+        }
+        self.take_window(segment);
+        self.consider_loss(context);
+        true
+    }
+
+    /// The definition of RFC 5681 section 2. With selective acknowledgements, only news counts (RFC 6675 section 2).
+    fn is_duplicate(&self, segment: &Segment) -> bool {
+        !self.is_sack
+            && segment.ack == self.send.una
+            && self.send.una != self.send.max
+            && segment.len == 0
+            && !segment.flags.any(Flags::FIN)
+            && u32::from(segment.window) << self.send.scale == self.send.window
+    }
+
+    /// Something new is acknowledged.
+    pub fn advance(&mut self, context: &mut Context<'_>, segment: &Segment, effects: &mut Effects<B>) {
+        let (una, ack) = (self.send.una, segment.ack);
+        let acked = ack.since(una);
+        let rtt = self.measure(context, segment);
+        let was_limited = self.send.max.since(una) + self.send.mss >= self.cubic.window() / 2;
+        let is_fin_acked = self.send.is_closing && self.send.end().before(ack);
+        self.send.queue.advance(acked as usize);
+        self.send.una = ack;
+        self.send.next = self.send.next.max(ack);
+        if !self.recovery.scoreboard.is_empty() {
+            self.recovery.scoreboard.acknowledged(ack);
+        }
+        self.progress(ack, acked);
+        if self.recovery.point.is_none() && was_limited {
+            self.cubic.acknowledged(context.now, acked, rtt);
+        }
+        self.restart_timer(context);
+        self.tell_room(context, effects);
+        if is_fin_acked {
+            self.fin_acknowledged(context, effects);
+        }
+    }
+
+    /// Takes a round-trip sample if there is one (RFC 6298 section 3; Karn: never of what was sent twice, unless the
+    /// peer's echo says which of the two it was).
+    fn measure(&mut self, context: &Context<'_>, segment: &Segment) -> Duration {
+        self.rtt.reset_backoff();
+        if let Some((end, at)) = self.timed {
+            if end.at_most(segment.ack) {
+                self.timed = None;
+                self.rtt.sample(context.now - at);
+            }
+        } else if let (Some(_), Some(stamps)) = (self.stamps, segment.options.timestamps) {
+            let millis = context.now.millis_wrapping().wrapping_sub(stamps.echo);
+            if stamps.echo != 0 && millis < 60_000 {
+                self.rtt.sample(Duration::from_millis(u64::from(millis)));
+            }
+        }
+        self.rtt.smoothed().unwrap_or_default()
+    }
+
+    /// Recovery ends, or goes on with the next hole (RFC 6582 section 3.2 step 3, RFC 6675 section 5).
+    fn progress(&mut self, ack: Seq, acked: u32) {
+        let recovery = &mut self.recovery;
+        if recovery.not_before.is_some_and(|end| end.before(ack)) {
+            recovery.not_before = None;
+        }
+        match recovery.point {
+            Some(point) if ack.before(point) => {
+                recovery.duplicates = recovery.duplicates.saturating_sub(acked / self.send.mss);
+                // Without selective acknowledgements a partial one says that the next segment is lost, too.
+                recovery.is_first_due |= !self.is_sack;
+                recovery.next = recovery.next.max(ack);
+            }
+            _ => {
+                recovery.point = None;
+                recovery.duplicates = 0;
+                recovery.is_first_due = false;
+            }
+        }
+    }
+
+    /// RFC 6298 rules 5.2 and 5.3.
+    fn restart_timer(&mut self, context: &Context<'_>) {
+        let is_quiet = self.send.una == self.send.max;
+        self.deadlines.retransmit = (!is_quiet).then(|| context.now + self.rtt.timeout());
+    }
+
+    /// Says once that there is room, when half of the queue is free.
+    fn tell_room(&mut self, context: &Context<'_>, effects: &mut Effects<B>) {
+        if self.send.is_awaited && self.send.queue.len() <= context.settings.send_max / 2 {
+            self.send.is_awaited = false;
+            effects.sendable = true;
+        }
+    }
+
+    /// The peer has all we had to say.
+    fn fin_acknowledged(&mut self, context: &Context<'_>, effects: &mut Effects<B>) {
+        self.send.is_closing = false;
+        match self.state {
+            State::FinWait1 => {
+                self.state = State::FinWait2;
+                self.deadlines.linger = Some(context.now + context.settings.linger);
+            }
+            State::Closing => self.state = State::TimeWait,
+            State::LastAck => self.end(super::connection::Closed::Finished, effects),
+            _ => {}
+        }
+    }
+
+    /// SND.WND, unless the segment is older than the one that last set it.
+    fn take_window(&mut self, segment: &Segment) {
+        let (seq, ack) = self.send.window_by;
+        if seq.before(segment.seq) || seq == segment.seq && ack.at_most(segment.ack) {
+            self.send.window = u32::from(segment.window) << self.send.scale;
+            self.send.window_max = self.send.window_max.max(self.send.window);
+            self.send.window_by = (segment.seq, segment.ack);
+            if self.send.window > 0 {
+                self.deadlines.persist = None;
+            }
+        }
+    }
+
+    /// Enters recovery if a segment is likely lost.
+    fn consider_loss(&mut self, context: &mut Context<'_>) {
+        let recovery = &self.recovery;
+        let is_lost = recovery.duplicates >= DUPLICATES
+            || recovery
+                .scoreboard
+                .lost_before(2 * self.send.mss)
+                .is_some_and(|edge| self.send.una.before(edge));
+        if !is_lost
+            || recovery.point.is_some()
+            || recovery.not_before.is_some()
+            || self.send.una == self.send.max
+        {
+            return;
+        }
+        context.counters.fast_retransmits += 1;
+        self.recovery.point = Some(self.send.max);
+        self.recovery.next = self.send.una;
+        self.recovery.is_first_due = true;
+        self.cubic.lost();
+        self.timed = None;
+    }
+}

@@ -1,0 +1,78 @@
+//! What the application asks of a connection: send, close, abort, window (RFC 9293 sections 3.10.2 to 3.10.5).
+
+use super::connection::{Connection, State};
+use super::segment::{Flags, Segment};
+use crate::buffer::{Buffer, Slice};
+
+/// Why bytes were not taken for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The queue is full: wait for `sendable`.
+    Full,
+    /// There is no such flow, or it is closed for sending.
+    Closed,
+}
+
+impl core::fmt::Display for SendError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            SendError::Full => "the flow's send queue is full",
+            SendError::Closed => "the flow is closed for sending",
+        })
+    }
+}
+
+impl core::error::Error for SendError {}
+
+impl<B: Buffer> Connection<B> {
+    /// Queues bytes. While there is any room, a slice is taken whole.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was queued.
+    pub fn push(&mut self, bytes: Slice<B>, send_max: usize) -> Result<(), SendError> {
+        let is_open =
+            matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait);
+        if !is_open || self.send.is_closing {
+            return Err(SendError::Closed);
+        }
+        if self.send.queue.len() >= send_max {
+            self.send.is_awaited = true;
+            return Err(SendError::Full);
+        }
+        self.send.queue.push(bytes);
+        Ok(())
+    }
+
+    /// Sends FIN after everything queued.
+    pub fn close(&mut self) {
+        self.send.is_closing = true;
+        self.state = match self.state {
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            other => other,
+        };
+    }
+
+    /// The segment that ends the connection at once.
+    pub fn abort(&mut self) -> Option<Segment> {
+        let is_synchronised = self.is_synchronised();
+        let was_sent = self.state != State::SynSent;
+        self.state = State::Closed;
+        let reset = Segment { seq: self.send.max, flags: Flags::RST, ..Segment::default() };
+        match (is_synchronised, was_sent) {
+            (true, _) => Some(Segment { ack: self.receive.next, flags: Flags::RST | Flags::ACK, ..reset }),
+            (false, true) => Some(reset),
+            (false, false) => None,
+        }
+    }
+
+    /// Takes at most `bytes` ahead from now on. What was already promised may still come.
+    pub fn set_window(&mut self, bytes: u32) {
+        self.receive.window = bytes.min(0xffff << self.receive.scale);
+        let wanted = (self.receive.next + self.receive.window).since(self.receive.edge);
+        // RFC 9293 section 3.8.6.2.2: a window that opens by crumbs makes small segments.
+        if wanted >= self.receive.window.min(2 * self.receive.mss).max(1) {
+            self.receive.is_acknowledgement_due = true;
+        }
+    }
+}

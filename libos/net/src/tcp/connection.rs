@@ -1,0 +1,410 @@
+//! The state of one connection; the files beside this one each do one thing with it.
+//!
+//! ```text
+//!  segment -> accept -> acknowledge -> deliver -> close      what arrives     (RFC 9293 section 3.10.7)
+//!  emit: lost, new, probe, acknowledgement                   what is to go    (section 3.8)
+//!  expire                                                    what time does   (RFC 6298)
+//!  listen, cookie, connect                                   how it begins
+//! ```
+//! None of them knows of addresses, devices or other connections.
+
+use super::congestion::Cubic;
+use super::reassemble::Reassembly;
+use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
+use super::segment::{Options, Segment};
+use super::sequence::Seq;
+use crate::buffer::{Buffer, Queue, Slice};
+use crate::counters::Counters;
+use crate::time::Instant;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// States of RFC 9293 section 3.3.2 that need all of this. LISTEN and TIME-WAIT are elsewhere, and small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// We sent SYN.
+    SynSent,
+    /// We answered SYN by SYN-ACK.
+    SynReceived,
+    /// Both sides may send.
+    Established,
+    /// We sent FIN, which is not yet acknowledged.
+    FinWait1,
+    /// Our FIN is acknowledged; the peer may still send.
+    FinWait2,
+    /// The peer sent FIN; we may still send.
+    CloseWait,
+    /// Both sent FIN at once; ours is not yet acknowledged.
+    Closing,
+    /// We sent FIN after the peer did; it is not yet acknowledged.
+    LastAck,
+    /// Over, but for stray segments.
+    TimeWait,
+    /// Over.
+    Closed,
+}
+
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// Both sides said all they had to say.
+    Finished,
+    /// The peer reset it.
+    Reset,
+    /// The peer refused it.
+    Refused,
+    /// The peer fell silent.
+    TimedOut,
+    /// The network says that the peer cannot be reached.
+    Unreachable,
+}
+
+/// When to ask a silent peer whether it is still there (RFC 9293 section 3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence before the first question.
+    pub idle: Duration,
+    /// Time between questions.
+    pub interval: Duration,
+    /// Questions before giving up.
+    pub probes: u32,
+}
+
+/// What all connections have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Bytes that a peer may send ahead.
+    pub receive_window: u32,
+    /// Bytes that an application may have queued before it is told to wait.
+    pub send_max: usize,
+    /// The shortest retransmission timeout. RFC 6298 says 1 s; everybody takes less.
+    pub timeout_min: Duration,
+    /// The longest that an acknowledgement waits for company (RFC 9293 section 3.8.6.3: below 0.5 s).
+    pub acknowledge_delay: Duration,
+    /// Whether small segments wait for acknowledgements (RFC 896). A server that answers in one piece gains nothing.
+    pub nagle: bool,
+    /// Whether and when to ask silent peers; off by default, as the RFC wants it.
+    pub keep_alive: Option<KeepAlive>,
+    /// Retransmissions in a row before giving up.
+    pub retries_max: u32,
+    /// The same while the connection is being made.
+    pub handshake_retries_max: u32,
+    /// How long a peer may take to close after we have (FIN-WAIT-2), from its last data on.
+    pub linger: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            receive_window: 256 << 10,
+            send_max: 256 << 10,
+            timeout_min: Duration::from_millis(200),
+            acknowledge_delay: Duration::from_millis(40),
+            nagle: false,
+            keep_alive: None,
+            retries_max: 12,
+            handshake_retries_max: 5,
+            linger: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The world in which a state function runs.
+pub struct Context<'a> {
+    /// Now.
+    pub now: Instant,
+    /// What all connections have in common.
+    pub settings: &'a Settings,
+    /// Where drops and the like are counted.
+    pub counters: &'a mut Counters,
+}
+
+/// What a segment or the time did that the application is to know.
+#[derive(Debug)]
+pub struct Effects<B> {
+    /// The connection is open.
+    pub connected: bool,
+    /// Bytes that came, in order.
+    pub data: Vec<Slice<B>>,
+    /// There is room again in the send queue, for an application that found it full.
+    pub sendable: bool,
+    /// The peer will send no more.
+    pub finished: bool,
+    /// The connection is over.
+    pub closed: Option<Closed>,
+}
+
+impl<B> Default for Effects<B> {
+    fn default() -> Effects<B> {
+        Effects { connected: false, data: Vec::new(), sendable: false, finished: false, closed: None }
+    }
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Sender<B> {
+    /// The oldest sequence number not acknowledged.
+    pub una: Seq,
+    /// The next to send; behind `max` while things are sent again after a timeout.
+    pub next: Seq,
+    /// The end of what was ever sent.
+    pub max: Seq,
+    /// What the peer lets us send beyond `una`.
+    pub window: u32,
+    /// The largest it ever was.
+    pub window_max: u32,
+    /// Sequence and acknowledgement number of the segment that set it (RFC 9293 SND.WL1 and SND.WL2).
+    pub window_by: (Seq, Seq),
+    /// Shift of the peer's window field.
+    pub scale: u8,
+    /// Most bytes of payload and options in a segment.
+    pub mss: u32,
+    /// Bytes from `una` on, once the handshake is over.
+    pub queue: Queue<B>,
+    /// Whether FIN follows the queue and is not yet acknowledged.
+    pub is_closing: bool,
+    /// Whether the application found the queue full and waits.
+    pub is_awaited: bool,
+}
+
+impl<B: Buffer> Sender<B> {
+    /// The sequence number after all queued bytes: that of FIN.
+    pub fn end(&self) -> Seq {
+        self.una + self.queue.len() as u32
+    }
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Receiver<B> {
+    /// The next sequence number expected.
+    pub next: Seq,
+    /// The end of what the peer may send: promised, so it never goes back.
+    pub edge: Seq,
+    /// How far beyond `next` the application wants `edge` to be.
+    pub window: u32,
+    /// Shift of our window field.
+    pub scale: u8,
+    /// Most bytes of payload and options that a peer puts into one segment, as we told it.
+    pub mss: u32,
+    /// The acknowledgement number sent last.
+    pub acknowledged: Seq,
+    /// Whether an acknowledgement must go now.
+    pub is_acknowledgement_due: bool,
+    /// Segments that came too early.
+    pub reassembly: Reassembly<B>,
+    /// Sequence number of the peer's FIN, if it came too early.
+    pub fin: Option<Seq>,
+}
+
+/// RFC 7323 timestamps of a connection that uses them.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamps {
+    /// TS.Recent.
+    pub recent: u32,
+    /// When it was set.
+    pub recent_at: Instant,
+}
+
+/// Loss recovery (RFC 6675 with selective acknowledgements, RFC 6582 without).
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Selective acknowledgements.
+    pub scoreboard: Scoreboard,
+    /// Duplicate acknowledgements in a row.
+    pub duplicates: u32,
+    /// The end of what was sent when the loss was found: recovery is over once it is acknowledged.
+    pub point: Option<Seq>,
+    /// Everything lost before this was sent again.
+    pub next: Seq,
+    /// Whether the first lost segment has not yet been sent again: it goes whatever is in flight.
+    pub is_first_due: bool,
+    /// No new recovery before this is acknowledged: duplicates up to here may be of our own making.
+    pub not_before: Option<Seq>,
+}
+
+/// When time will do something.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadlines {
+    /// Retransmission (RFC 6298).
+    pub retransmit: Option<Instant>,
+    /// The delayed acknowledgement.
+    pub acknowledge: Option<Instant>,
+    /// The question whether a closed window is still closed.
+    pub persist: Option<Instant>,
+    /// The question whether a silent peer is still there.
+    pub keep_alive: Option<Instant>,
+    /// The end of our patience in FIN-WAIT-2.
+    pub linger: Option<Instant>,
+}
+
+impl Deadlines {
+    /// The first of them.
+    pub fn first(&self) -> Option<Instant> {
+        [self.retransmit, self.acknowledge, self.persist, self.keep_alive, self.linger]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection<B> {
+    /// Its state.
+    pub state: State,
+    /// The sending half.
+    pub send: Sender<B>,
+    /// The receiving half.
+    pub receive: Receiver<B>,
+    /// Timestamps, if both sides use them; while SYN is on its way, if we offer them.
+    pub stamps: Option<Stamps>,
+    /// Whether both sides use selective acknowledgements; while SYN is on its way, whether we offer them.
+    pub is_sack: bool,
+    /// Whether both sides scale windows; while SYN is on its way, whether we offer it.
+    pub is_scaled: bool,
+    /// Loss recovery.
+    pub recovery: Recovery,
+    /// Congestion window.
+    pub cubic: Cubic,
+    /// Round-trip time.
+    pub rtt: Rtt,
+    /// The end of a segment that is being timed, and when it was sent.
+    pub timed: Option<(Seq, Instant)>,
+    /// Timers.
+    pub deadlines: Deadlines,
+    /// Retransmissions or probes in a row that nothing answered.
+    pub retries: u32,
+    /// The reset that answers a segment which fits no handshake.
+    pub refusal: Option<Segment>,
+    /// Whether a probe is to go.
+    pub is_probe_due: bool,
+    /// Whether a small segment may go although a larger one is possible.
+    pub is_small_allowed: bool,
+    /// Whether small segments wait for acknowledgements.
+    pub nagle: bool,
+    /// When the peer was last heard of.
+    pub heard_at: Instant,
+    /// When data was last sent.
+    pub sent_at: Instant,
+    /// No challenge acknowledgement before this (RFC 5961 section 7, each connection for itself, as a limit for all
+    /// of them would tell strangers about it: CVE-2016-5696).
+    pub no_challenge_before: Instant,
+    /// Whether it counts among the half open ones.
+    pub is_half_open: bool,
+    /// When the oldest request not yet answered arrived, in nanoseconds.
+    pub request_ns: Option<u64>,
+}
+
+/// How the two ends of a connection begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// Our initial sequence number.
+    pub iss: Seq,
+    /// Most bytes of payload that our link takes.
+    pub mss: u16,
+    /// When.
+    pub now: Instant,
+}
+
+impl<B: Buffer> Connection<B> {
+    /// A connection in `state` before anything is known of the peer.
+    pub fn new(state: State, origin: Origin, settings: &Settings) -> Connection<B> {
+        let Origin { iss, mss, now } = origin;
+        let mss = u32::from(mss);
+        Connection {
+            state,
+            send: Sender {
+                una: iss,
+                next: iss,
+                max: iss,
+                window: 0,
+                window_max: 0,
+                window_by: (Seq(0), Seq(0)),
+                scale: 0,
+                mss,
+                queue: Queue::new(),
+                is_closing: false,
+                is_awaited: false,
+            },
+            receive: Receiver {
+                next: Seq(0),
+                edge: Seq(0),
+                window: settings.receive_window,
+                scale: scale_for(settings.receive_window),
+                mss,
+                acknowledged: Seq(0),
+                is_acknowledgement_due: false,
+                reassembly: Reassembly::new(),
+                fin: None,
+            },
+            stamps: Some(Stamps { recent: 0, recent_at: now }),
+            is_sack: true,
+            is_scaled: true,
+            recovery: Recovery::default(),
+            cubic: Cubic::new(mss),
+            rtt: Rtt::new(settings.timeout_min),
+            timed: None,
+            deadlines: Deadlines::default(),
+            retries: 0,
+            refusal: None,
+            is_probe_due: false,
+            is_small_allowed: false,
+            nagle: settings.nagle,
+            heard_at: now,
+            sent_at: now,
+            no_challenge_before: now,
+            is_half_open: false,
+            request_ns: None,
+        }
+    }
+
+    /// Takes the peer's SYN: its sequence number, its options, its unscaled window.
+    pub fn take_syn(&mut self, segment: &Segment, now: Instant) {
+        self.receive.next = segment.seq + 1;
+        self.receive.acknowledged = self.receive.next;
+        self.receive.edge = self.receive.next + self.receive.window.min(0xffff);
+        self.send.window_by = (segment.seq, segment.ack);
+        self.negotiate(&segment.options, now);
+        self.send.window = u32::from(segment.window);
+        self.send.window_max = self.send.window;
+    }
+
+    /// Keeps what both sides can (RFC 7323 sections 1.3 and 3.2, RFC 2018 section 2, RFC 9293 section 3.7.1).
+    pub fn negotiate(&mut self, options: &Options, now: Instant) {
+        self.is_scaled = options.scale.is_some();
+        match options.scale {
+            Some(scale) => self.send.scale = scale.min(14),
+            None => self.receive.scale = 0,
+        }
+        self.stamps = options.timestamps.map(|stamps| Stamps { recent: stamps.value, recent_at: now });
+        self.is_sack = options.sack_permitted;
+        self.limit_mss(u32::from(options.mss.unwrap_or(536)).max(MSS_MIN));
+    }
+
+    /// Sends no larger segments than `mss`, options included.
+    pub fn limit_mss(&mut self, mss: u32) {
+        self.send.mss = self.send.mss.min(mss);
+        self.cubic.set_mss(self.send.mss);
+    }
+
+    /// Whether the handshake is over and the connection not.
+    pub fn is_synchronised(&self) -> bool {
+        !matches!(self.state, State::SynSent | State::SynReceived | State::Closed)
+    }
+
+    /// Ends it.
+    pub fn end(&mut self, why: Closed, effects: &mut Effects<B>) {
+        self.state = State::Closed;
+        effects.closed = Some(why);
+    }
+}
+
+/// Smaller segments than this are refused: a peer that wants them wants us to waste our time.
+const MSS_MIN: u32 = 88;
+
+/// The smallest shift with which `window` fits into 16 bits.
+fn scale_for(window: u32) -> u8 {
+    (0..14).find(|&scale| window >> scale <= 0xffff).unwrap_or(14)
+}

@@ -1,0 +1,104 @@
+//! What the payload and the FIN of a segment do (RFC 9293 section 3.10.7.4, seventh and eighth).
+
+use super::connection::{Closed, Connection, Context, Effects, State};
+use super::segment::{Flags, Segment};
+use crate::buffer::{Buffer, Chain};
+
+impl<B: Buffer> Connection<B> {
+    /// Takes the payload of an accepted segment.
+    pub fn deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        segment: &Segment,
+        payload: &mut Chain<B>,
+        effects: &mut Effects<B>,
+    ) {
+        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+            return;
+        }
+        if segment.len > 0 {
+            if segment.seq == self.receive.next {
+                self.take_in_order(context, segment.len, payload, effects);
+            } else {
+                self.keep_early(context, segment, payload);
+            }
+        }
+        self.take_fin(context, segment, effects);
+    }
+
+    /// The next bytes, and those behind them that came too early.
+    pub fn take_in_order(
+        &mut self,
+        context: &mut Context<'_>,
+        len: u32,
+        payload: &mut Chain<B>,
+        effects: &mut Effects<B>,
+    ) {
+        self.receive.next = self.receive.next + len;
+        effects.data.append(payload);
+        if !self.receive.reassembly.is_empty() {
+            while let Some(piece) = self.receive.reassembly.take(self.receive.next) {
+                self.receive.next = self.receive.next + piece.len() as u32;
+                effects.data.push(piece);
+            }
+            // RFC 5681 section 4.2: a hole that is filled is news for the peer.
+            self.receive.is_acknowledgement_due = true;
+        }
+        self.delay_acknowledgement(context);
+        if self.state == State::FinWait2 {
+            self.deadlines.linger = Some(context.now + context.settings.linger);
+        }
+    }
+
+    /// Every second full segment is acknowledged at once, all others after a while (RFC 9293 section 3.8.6.3).
+    fn delay_acknowledgement(&mut self, context: &Context<'_>) {
+        if self.receive.next.since(self.receive.acknowledged) >= 2 * self.receive.mss {
+            self.receive.is_acknowledgement_due = true;
+        } else {
+            let due = context.now + context.settings.acknowledge_delay;
+            self.deadlines.acknowledge.get_or_insert(due);
+        }
+    }
+
+    /// Bytes that came too early are kept and reported at once (RFC 5681 section 4.2).
+    fn keep_early(&mut self, context: &mut Context<'_>, segment: &Segment, payload: &mut Chain<B>) {
+        let mut at = segment.seq;
+        for piece in payload.drain(..) {
+            let len = piece.len() as u32;
+            if !self.receive.reassembly.insert(at, piece) {
+                context.counters.dropped_tcp_reassembly += 1;
+                break;
+            }
+            at = at + len;
+        }
+        self.receive.is_acknowledgement_due = true;
+    }
+
+    /// FIN counts once everything before it is there.
+    fn take_fin(&mut self, context: &Context<'_>, segment: &Segment, effects: &mut Effects<B>) {
+        if segment.flags.any(Flags::FIN) {
+            self.receive.fin = Some(segment.end() - 1);
+        }
+        if self.receive.fin != Some(self.receive.next) {
+            return;
+        }
+        self.receive.fin = None;
+        self.receive.next = self.receive.next + 1;
+        self.receive.is_acknowledgement_due = true;
+        effects.finished = true;
+        self.state = match self.state {
+            State::Established => State::CloseWait,
+            State::FinWait1 => State::Closing,
+            _ => State::TimeWait,
+        };
+        self.deadlines.linger = None;
+        self.heard_at = context.now;
+    }
+
+    /// A state that is over for the application although segments may still come.
+    pub fn settle(&mut self, effects: &mut Effects<B>) {
+        if self.state == State::TimeWait && effects.closed.is_none() {
+            effects.closed = Some(Closed::Finished);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Which segment a connection sends next, if any (RFC 9293 section 3.8, RFC 5681, RFC 6675).
+
+use super::connection::{Connection, Context, State};
+use super::segment::{Flags, Options, Segment, Timestamps};
+use super::sequence::Seq;
+use crate::buffer::{Buffer, Chain, chain_len};
+use crate::time::Instant;
+
+/// Slices in one packet: more do not fit into the descriptors that drivers set aside for it.
+pub const SLICES_MAX: usize = 64;
+
+/// A segment with its payload.
+pub type Emission<B> = (Segment, Chain<B>);
+
+impl<B: Buffer> Connection<B> {
+    /// The next segment to send now; call again until there is none. One segment carries up to `large_max` bytes
+    /// where the device cuts it, or as many as the peer takes if that is more.
+    pub fn emit(&mut self, context: &mut Context<'_>, large_max: u32) -> Option<Emission<B>> {
+        if let Some(refusal) = self.refusal.take() {
+            return Some((refusal, Chain::new()));
+        }
+        match self.state {
+            State::Closed => None,
+            State::SynSent | State::SynReceived => {
+                self.emit_syn(context).or_else(|| self.emit_acknowledgement(context))
+            }
+            _ => self
+                .emit_lost(context)
+                .or_else(|| self.emit_new(context, large_max))
+                .or_else(|| self.emit_probe(context))
+                .or_else(|| self.emit_acknowledgement(context)),
+        }
+    }
+
+    fn emit_syn(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
+        if self.send.next != self.send.una {
+            return None;
+        }
+        let is_answer = self.state == State::SynReceived;
+        let flags = if is_answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let mut segment = self.header(context, self.send.una, flags);
+        segment.window = self.receive.window.min(0xffff) as u16;
+        if !is_answer {
+            segment.ack = Seq(0);
+        }
+        segment.options.mss = Some(self.receive.mss as u16);
+        segment.options.scale = self.is_scaled.then_some(self.receive.scale);
+        segment.options.sack_permitted = self.is_sack;
+        self.sent(context, &segment);
+        Some((segment, Chain::new()))
+    }
+
+    /// What was lost, while recovery goes on.
+    fn emit_lost(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
+        self.recovery.point?;
+        let options = self.options(context.now);
+        let mss = self.send.mss - options.len() as u32;
+        let (from, to) = self.lost_hole(mss)?;
+        let len = to.min(self.send.end()).since(from).min(mss);
+        let payload = self.cut(from, len);
+        let len = chain_len(&payload) as u32;
+        let is_fin = self.send.is_closing && from + len == self.send.end() && self.send.end().before(to);
+        let mut segment =
+            self.header(context, from, if is_fin { Flags::ACK | Flags::FIN } else { Flags::ACK });
+        segment.len = len;
+        self.recovery.next = segment.end();
+        self.recovery.is_first_due = false;
+        self.timed = None;
+        context.counters.retransmissions += 1;
+        self.deadlines.retransmit = Some(context.now + self.rtt.timeout());
+        Some((segment, payload))
+    }
+
+    /// The next hole that counts as lost, if the congestion window has room for it; the first goes in any case.
+    fn lost_hole(&self, mss: u32) -> Option<(Seq, Seq)> {
+        let from = self.recovery.next.max(self.send.una);
+        if self.recovery.is_first_due {
+            return self.recovery.scoreboard.hole(from, self.send.max);
+        }
+        let has_room = self.pipe() + mss <= self.cubic.window();
+        let edge = self.recovery.scoreboard.lost_before(2 * self.send.mss)?;
+        if has_room { self.recovery.scoreboard.hole(from, edge) } else { None }
+    }
+
+    /// Bytes in flight: sent, and neither arrived nor lost (`SetPipe` of RFC 6675 section 4; without selective
+    /// acknowledgements each duplicate stands for a segment that has arrived, RFC 5681 section 3.2).
+    fn pipe(&self) -> u32 {
+        let flight = self.send.next.since(self.send.una);
+        let recovery = &self.recovery;
+        if recovery.duplicates == 0 && recovery.point.is_none() && recovery.scoreboard.is_empty() {
+            return flight;
+        }
+        let from = recovery.next.max(self.send.una);
+        let (arrived, lost) = if self.is_sack {
+            let edge =
+                recovery.scoreboard.lost_before(2 * self.send.mss).filter(|_| recovery.point.is_some());
+            (recovery.scoreboard.bytes(), edge.map_or(0, |edge| recovery.scoreboard.missing(from, edge)))
+        } else {
+            (recovery.duplicates.saturating_mul(self.send.mss), 0)
+        };
+        flight.saturating_sub(arrived.saturating_add(lost))
+    }
+
+    /// What was never sent, or has to be sent again after a timeout.
+    fn emit_new(&mut self, context: &mut Context<'_>, large_max: u32) -> Option<Emission<B>> {
+        let remaining = self.send.end().since(self.send.next);
+        let is_fin_left = self.send.is_closing && self.send.next.at_most(self.send.end());
+        if remaining == 0 && !is_fin_left {
+            return None;
+        }
+        if self.send.una == self.send.max && context.now - self.sent_at > self.rtt.timeout() {
+            self.cubic.restart_after_idle();
+        }
+        let options = self.options(context.now);
+        let mss = self.send.mss - options.len() as u32;
+        let len = self.new_len(remaining, mss, large_max);
+        if len == 0 && remaining > 0 {
+            self.watch_window(context);
+            return None;
+        }
+        let payload = self.cut(self.send.next, len);
+        let len = chain_len(&payload) as u32;
+        let mut flags = Flags::ACK;
+        if len == remaining {
+            flags = if self.send.is_closing { flags | Flags::PSH | Flags::FIN } else { flags | Flags::PSH };
+        }
+        let mut segment = self.header(context, self.send.next, flags);
+        segment.len = len;
+        self.is_small_allowed = false;
+        self.sent(context, &segment);
+        Some((segment, payload))
+    }
+
+    /// How many of `remaining` bytes may go in one segment: congestion (RFC 5681), the peer's window, the avoidance
+    /// of silly windows (RFC 9293 section 3.8.6.2.1), Nagle (RFC 896).
+    fn new_len(&self, remaining: u32, mss: u32, large_max: u32) -> u32 {
+        let window = (self.send.una + self.send.window).since(self.send.next);
+        let allowed = window.min(self.cubic.window().saturating_sub(self.pipe()));
+        let len = remaining.min(allowed).min(mss.max(large_max / mss * mss));
+        let may_be_small = !self.nagle || self.send.una == self.send.max || self.send.is_closing;
+        if len == remaining && may_be_small {
+            len
+        } else if len >= mss {
+            len / mss * mss
+        } else if self.is_small_allowed || len > 0 && len >= self.send.window_max / 2 {
+            len
+        } else {
+            0
+        }
+    }
+
+    /// Nothing is in flight that would make the peer say how its window is: ask after a while.
+    fn watch_window(&mut self, context: &Context<'_>) {
+        if self.send.una == self.send.max && !self.is_probe_due {
+            let due = context.now + self.rtt.timeout();
+            self.deadlines.persist.get_or_insert(due);
+        }
+    }
+
+    /// A byte that was acknowledged long ago, without the byte: the peer must answer (RFC 9293 section 3.8.4).
+    fn emit_probe(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
+        if !core::mem::take(&mut self.is_probe_due) {
+            return None;
+        }
+        let segment = self.header(context, self.send.una - 1, Flags::ACK);
+        self.watch_closed_window(context);
+        Some((segment, Chain::new()))
+    }
+
+    fn watch_closed_window(&mut self, context: &Context<'_>) {
+        if self.send.window == 0 && !self.send.queue.is_empty() {
+            self.deadlines.persist = Some(context.now + self.rtt.timeout());
+        }
+    }
+
+    fn emit_acknowledgement(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
+        if !self.receive.is_acknowledgement_due {
+            return None;
+        }
+        let seq = self.send.next.max(self.send.una);
+        Some((self.header(context, seq, Flags::ACK), Chain::new()))
+    }
+
+    /// Bytes of the queue from sequence number `from` on, in as many slices as a packet takes.
+    fn cut(&self, from: Seq, len: u32) -> Chain<B> {
+        let mut chain = self.send.queue.cut(from.since(self.send.una) as usize, len as usize);
+        chain.truncate(SLICES_MAX);
+        chain
+    }
+
+    /// Options of any segment but SYN.
+    fn options(&self, now: Instant) -> Options {
+        let timestamps =
+            self.stamps.map(|stamps| Timestamps { value: now.millis_wrapping(), echo: stamps.recent });
+        let mut sack = [None; 3];
+        if self.is_sack && !self.receive.reassembly.is_empty() {
+            for (slot, range) in sack.iter_mut().zip(self.receive.reassembly.ranges(3)) {
+                *slot = Some(range);
+            }
+        }
+        Options { timestamps, sack, ..Options::default() }
+    }
+
+    /// A header that acknowledges everything received.
+    fn header(&mut self, context: &Context<'_>, seq: Seq, flags: Flags) -> Segment {
+        let receive = &mut self.receive;
+        let wanted = receive.next + receive.window;
+        // RFC 9293 section 3.8.6.2.2: a nearly closed window opens by whole segments or not at all.
+        let gain = wanted.since(receive.edge);
+        if receive.edge.since(receive.next) >= receive.mss || gain >= receive.mss.min(receive.window / 2) {
+            receive.edge = receive.edge.max(wanted);
+        }
+        let window = (receive.edge.since(receive.next) >> receive.scale).min(0xffff) as u16;
+        receive.acknowledged = receive.next;
+        receive.is_acknowledgement_due = false;
+        self.deadlines.acknowledge = None;
+        Segment { seq, ack: self.receive.next, flags, window, options: self.options(context.now), len: 0 }
+    }
+
+    /// Notes that `segment`, which takes sequence numbers from `send.next` on, was sent.
+    fn sent(&mut self, context: &mut Context<'_>, segment: &Segment) {
+        let end = segment.end();
+        if segment.seq.before(self.send.max) {
+            context.counters.retransmissions += 1;
+        } else if self.timed.is_none() && self.recovery.not_before.is_none() {
+            self.timed = Some((end, context.now));
+        }
+        self.send.next = end;
+        self.send.max = self.send.max.max(end);
+        let due = context.now + self.rtt.timeout();
+        self.deadlines.retransmit.get_or_insert(due);
+        self.sent_at = context.now;
+    }
+}

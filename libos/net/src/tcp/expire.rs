@@ -1,0 +1,87 @@
+//! What the passing of time does to a connection (RFC 6298 section 5, RFC 9293 sections 3.8.4 and 3.8.6.1).
+
+use super::connection::{Closed, Connection, Context, Effects};
+use crate::buffer::Buffer;
+use crate::time::Instant;
+
+impl<B: Buffer> Connection<B> {
+    /// Does what is due. What is to be sent is for [`Connection::emit`] to find.
+    pub fn expire(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
+        if take_due(&mut self.deadlines.acknowledge, context.now) {
+            self.receive.is_acknowledgement_due = true;
+        }
+        if take_due(&mut self.deadlines.retransmit, context.now) {
+            self.retransmit(context, effects);
+        }
+        if take_due(&mut self.deadlines.persist, context.now) {
+            self.persist(context, effects);
+        }
+        if take_due(&mut self.deadlines.keep_alive, context.now) {
+            self.keep_alive(context, effects);
+        }
+        if take_due(&mut self.deadlines.linger, context.now) {
+            self.end(Closed::Finished, effects);
+        }
+    }
+
+    /// Nothing was acknowledged for too long: go back to the oldest byte and begin slowly (rules 5.4 to 5.6).
+    fn retransmit(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
+        let limit = if self.is_synchronised() {
+            context.settings.retries_max
+        } else {
+            context.settings.handshake_retries_max
+        };
+        if self.retries >= limit {
+            return self.end(Closed::TimedOut, effects);
+        }
+        self.retries += 1;
+        context.counters.timeouts += 1;
+        self.rtt.back_off();
+        self.timed = None;
+        self.cubic.timed_out();
+        self.recovery.scoreboard.clear();
+        self.recovery.point = None;
+        self.recovery.duplicates = 0;
+        self.recovery.is_first_due = false;
+        self.recovery.not_before = Some(self.send.max);
+        self.send.next = self.send.una;
+    }
+
+    /// The window is still closed, or too small for a whole segment.
+    fn persist(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
+        if self.retries >= context.settings.retries_max {
+            return self.end(Closed::TimedOut, effects);
+        }
+        self.retries += 1;
+        self.rtt.back_off();
+        if self.send.window == 0 {
+            context.counters.window_probes += 1;
+            self.is_probe_due = true;
+        } else {
+            self.is_small_allowed = true;
+        }
+    }
+
+    /// The peer has said nothing since the timer was set, or some time since then.
+    fn keep_alive(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
+        let Some(settings) = context.settings.keep_alive else { return };
+        let quiet = context.now - self.heard_at;
+        if quiet < settings.idle {
+            self.deadlines.keep_alive = Some(self.heard_at + settings.idle);
+            return;
+        }
+        if self.retries >= settings.probes {
+            return self.end(Closed::TimedOut, effects);
+        }
+        self.deadlines.keep_alive = Some(context.now + settings.interval);
+        if self.is_synchronised() && self.send.una == self.send.max {
+            self.retries += 1;
+            context.counters.keep_alives += 1;
+            self.is_probe_due = true;
+        }
+    }
+}
+
+fn take_due(deadline: &mut Option<Instant>, now: Instant) -> bool {
+    deadline.take_if(|due| *due <= now).is_some()
+}

@@ -1,0 +1,373 @@
+//! A simulated link between stacks, on virtual time, from a seed.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use nom_net::{Application, Chain, Cidr, Closed, Config, FlowId, Instant, Nic, Slice, Stack};
+use nom_port::nic::{Checksum, Offloads, Outgoing, Properties, Received};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub type Memory = Rc<[u8]>;
+
+/// Numbers that look random and replay from a seed (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// What a link does to frames, in per cent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub loss: u64,
+    pub reorder: u64,
+    pub duplicate: u64,
+    pub corrupt: u64,
+}
+
+/// One end's device: two queues that the link empties and fills.
+#[derive(Debug, Default)]
+pub struct Port {
+    pub received: VecDeque<(u64, Vec<u8>)>,
+    /// Queued with the time of the queueing, and not yet shown to the link.
+    pub queued: Vec<(u64, Outgoing<Memory>)>,
+    /// Shown to the link.
+    pub sent: Vec<Outgoing<Memory>>,
+    pub kicks: u64,
+    /// Frames by how long they were held before the kick, the longest.
+    pub held_max_ns: u64,
+    pub now_ns: u64,
+}
+
+/// A device of a simulated machine.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub port: Rc<RefCell<Port>>,
+    pub properties: Properties,
+    pub room: usize,
+    /// Received frames come in pieces of this many bytes, after the headers.
+    pub piece: usize,
+}
+
+impl Device {
+    pub fn new(number: u8, offloads: Offloads) -> Device {
+        let properties = Properties { mac: [2, 0, 0, 0, 0, number], mtu: 1500, offloads };
+        Device { port: Rc::default(), properties, room: 256, piece: 2048 }
+    }
+}
+
+impl Nic for Device {
+    type Buffer = Memory;
+
+    fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    fn receive(&mut self) -> Option<Received<Memory>> {
+        let (at_ns, bytes) = self.port.borrow_mut().received.pop_front()?;
+        let whole = Slice::new(Memory::from(bytes));
+        let first = self.piece.max(128);
+        let mut frame: Chain<Memory> = vec![whole.part(0..first)];
+        let rest = (first..whole.len()).step_by(self.piece).map(|at| whole.part(at..at + self.piece));
+        frame.extend(rest);
+        Some(Received { frame, checksum: Checksum::Unknown, at_ns })
+    }
+
+    fn room(&mut self) -> usize {
+        self.room - self.port.borrow().queued.len()
+    }
+
+    fn transmit(&mut self, frame: Outgoing<Memory>) -> Result<(), Outgoing<Memory>> {
+        if self.room() == 0 {
+            return Err(frame);
+        }
+        let mut port = self.port.borrow_mut();
+        let now = port.now_ns;
+        port.queued.push((now, frame));
+        Ok(())
+    }
+
+    fn kick(&mut self) {
+        let port = &mut *self.port.borrow_mut();
+        port.kicks += 1;
+        for (at, frame) in port.queued.drain(..) {
+            port.held_max_ns = port.held_max_ns.max(port.now_ns - at);
+            port.sent.push(frame);
+        }
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
+        Some(Slice::new(bytes.into()))
+    }
+
+    fn arm(&mut self) -> bool {
+        self.port.borrow().received.is_empty()
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// The frames that a device makes of one packet: cut and with checksums, as its offloads promise.
+pub fn frames(packet: &Outgoing<Memory>) -> Vec<Vec<u8>> {
+    let payload = nom_port::nic::gather(&packet.payload);
+    let Some(cut) = packet.segmentation else {
+        return vec![finished(packet, &packet.head, &payload)];
+    };
+    let pieces: Vec<&[u8]> = payload.chunks(cut.payload_max.into()).collect();
+    let count = pieces.len();
+    pieces
+        .into_iter()
+        .enumerate()
+        .map(|(index, piece)| segment(packet, index, index + 1 == count, piece))
+        .collect()
+}
+
+/// One piece of a large segment: lengths, sequence number, flags and pseudo-header sum are its own.
+fn segment(packet: &Outgoing<Memory>, index: usize, is_last: bool, piece: &[u8]) -> Vec<u8> {
+    let cut = packet.segmentation.expect("only large segments are cut");
+    let mut head = packet.head.to_vec();
+    let tcp = usize::from(packet.checksum.expect("segmentation needs the checksum").start);
+    let put = |head: &mut [u8], at: usize, value: u16| head[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    let sum = u16::from_be_bytes([head[tcp + 16], head[tcp + 17]]);
+    let total = packet.head.len() - tcp + packet.payload.iter().map(|slice| slice.len()).sum::<usize>();
+    let own = head.len() - tcp + piece.len();
+    let sum = nom_net::checksum::add(sum, nom_net::checksum::add(!(total as u16), own as u16));
+    put(&mut head, tcp + 16, sum);
+    if cut.is_ipv6 {
+        put(&mut head, 18, own as u16);
+    } else {
+        put(&mut head, 16, (own + 20) as u16);
+        put(&mut head, 24, 0);
+        let sum = !nom_net::checksum::sum(&head[14..34]);
+        put(&mut head, 24, sum);
+    }
+    let seq = u32::from_be_bytes(head[tcp + 4..tcp + 8].try_into().unwrap());
+    let seq = seq.wrapping_add(index as u32 * u32::from(cut.payload_max));
+    head[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
+    if !is_last {
+        head[tcp + 13] &= !0x09;
+    }
+    finished(packet, &head, piece)
+}
+
+fn finished(packet: &Outgoing<Memory>, head: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = [head, payload].concat();
+    if let Some(partial) = packet.checksum {
+        let start = usize::from(partial.start);
+        let at = start + usize::from(partial.offset);
+        let sum = !nom_net::checksum::sum(&bytes[start..]);
+        bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
+
+/// A machine: a stack and its application.
+pub struct Machine<A> {
+    pub stack: Stack<Device>,
+    pub device: Device,
+    pub application: A,
+    /// When it wants to be called.
+    pub due: Option<Instant>,
+}
+
+pub fn config(number: u8, seed: u64) -> Config {
+    let mut random = Random(seed ^ u64::from(number));
+    let secret = core::array::from_fn(|_| random.next());
+    let addresses = vec![
+        Cidr { address: [10, 0, 0, number].into(), prefix: 24 },
+        Cidr { address: [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)].into(), prefix: 64 },
+    ];
+    Config { addresses, secret, ..Config::default() }
+}
+
+impl<A: Application<Device>> Machine<A> {
+    pub fn new(device: Device, config: Config, application: A) -> Machine<A> {
+        let stack = Stack::new(device.clone(), config);
+        Machine { stack, device, application, due: Some(Instant::default()) }
+    }
+
+    pub fn poll(&mut self, now: Instant) {
+        self.device.port.borrow_mut().now_ns = now.nanos();
+        self.due = self.stack.poll(now, &mut self.application);
+    }
+
+    pub fn take_sent(&mut self) -> Vec<Vec<u8>> {
+        let sent = std::mem::take(&mut self.device.port.borrow_mut().sent);
+        sent.iter().flat_map(frames).collect()
+    }
+}
+
+/// Two machines and the link between them.
+pub struct World<A, B> {
+    pub left: Machine<A>,
+    pub right: Machine<B>,
+    pub random: Random,
+    pub faults: Faults,
+    pub delay: Duration,
+    pub now: Instant,
+    /// Frames on their way, by arrival and number: whether to the right, and the frame.
+    pub flying: BTreeMap<(Instant, u64), (bool, Vec<u8>)>,
+    pub count: u64,
+}
+
+impl<A: Application<Device>, B: Application<Device>> World<A, B> {
+    pub fn new(left: Machine<A>, right: Machine<B>, seed: u64, faults: Faults) -> World<A, B> {
+        let delay = Duration::from_micros(100);
+        let (random, now) = (Random(seed), Instant::default());
+        World { left, right, random, faults, delay, now, flying: BTreeMap::new(), count: 0 }
+    }
+
+    fn carry(&mut self, is_to_right: bool, mut frame: Vec<u8>) {
+        let faults = self.faults;
+        if self.random.chance(faults.loss) {
+            return;
+        }
+        if self.random.chance(faults.corrupt) {
+            let at = self.random.below(frame.len() as u64) as usize;
+            frame[at] ^= 1 << self.random.below(8);
+        }
+        let copies = 1 + usize::from(self.random.chance(faults.duplicate));
+        for _ in 0..copies {
+            let late = if self.random.chance(faults.reorder) { self.random.below(2000) } else { 0 };
+            let at = self.now + self.delay + Duration::from_micros(late);
+            self.count += 1;
+            self.flying.insert((at, self.count), (is_to_right, frame.clone()));
+        }
+    }
+
+    /// Goes to the next thing that happens; `false` if nothing ever will.
+    pub fn step(&mut self) -> bool {
+        let arrival = self.flying.keys().next().map(|(at, _)| *at);
+        let Some(next) = [arrival, self.left.due, self.right.due].into_iter().flatten().min() else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (is_to_right, frame) = entry.remove();
+            let device = if is_to_right { &self.right.device } else { &self.left.device };
+            device.port.borrow_mut().received.push_back((self.now.nanos(), frame));
+        }
+        self.left.poll(self.now);
+        self.right.poll(self.now);
+        for frame in self.left.take_sent() {
+            self.carry(true, frame);
+        }
+        for frame in self.right.take_sent() {
+            self.carry(false, frame);
+        }
+        true
+    }
+
+    /// Runs until `done`, at most for `limit` of virtual time.
+    pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        while self.now < end {
+            if done(self) {
+                return true;
+            }
+            if !self.step() {
+                return done(self);
+            }
+        }
+        false
+    }
+}
+
+/// Sends `outgoing` on each flow it has, keeps what comes, and closes when all is sent and the peer has closed, or at
+/// once.
+#[derive(Debug, Default)]
+pub struct Peer {
+    pub outgoing: Vec<u8>,
+    pub sent: usize,
+    pub incoming: Vec<u8>,
+    pub flow: Option<FlowId>,
+    pub is_finished: bool,
+    pub closed: Option<Closed>,
+    pub is_closing_when_sent: bool,
+    pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl Peer {
+    pub fn sending(outgoing: Vec<u8>) -> Peer {
+        Peer { outgoing, is_closing_when_sent: true, ..Peer::default() }
+    }
+
+    pub fn pump(&mut self, stack: &mut Stack<Device>) {
+        let Some(flow) = self.flow else { return };
+        while self.sent < self.outgoing.len() {
+            let end = self.outgoing.len().min(self.sent + 5000);
+            let bytes = stack.buffer(&self.outgoing[self.sent..end]).unwrap();
+            if stack.send(flow, bytes).is_err() {
+                return;
+            }
+            self.sent = end;
+        }
+        if self.is_closing_when_sent {
+            stack.close(flow);
+        }
+    }
+}
+
+impl Application<Device> for Peer {
+    fn connected(&mut self, stack: &mut Stack<Device>, flow: FlowId) {
+        self.flow = Some(flow);
+        self.pump(stack);
+    }
+
+    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, bytes: Slice<Memory>) {
+        self.incoming.extend_from_slice(&bytes);
+    }
+
+    fn sendable(&mut self, stack: &mut Stack<Device>, _: FlowId) {
+        self.pump(stack);
+    }
+
+    fn finished(&mut self, stack: &mut Stack<Device>, flow: FlowId) {
+        self.is_finished = true;
+        if self.sent == self.outgoing.len() {
+            stack.close(flow);
+        }
+    }
+
+    fn closed(&mut self, _: &mut Stack<Device>, _: FlowId, why: Closed) {
+        self.closed = Some(why);
+    }
+
+    fn datagram(
+        &mut self,
+        stack: &mut Stack<Device>,
+        to: SocketAddr,
+        from: SocketAddr,
+        bytes: Chain<Memory>,
+    ) {
+        self.datagrams.push((from, nom_port::nic::gather(&bytes)));
+        if to.port() == 7 {
+            stack.send_datagram(to, from, bytes).unwrap();
+        }
+    }
+}
+
+pub fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+pub fn server(number: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, number], 80))
+}
