@@ -64,6 +64,8 @@ pub struct Clock {
     pub tsc_hz: AtomicU64,
     /// Time-stamp counter when the first application's first instruction was about to run.
     pub first_user_tsc: AtomicU64,
+    /// Seconds since 1970, UTC, at time zero; 0 if the machine has no calendar.
+    pub unix_start: AtomicU64,
 }
 
 /// How the time-stamp counter was calibrated, best first.

@@ -10,6 +10,7 @@ pub mod acpi;
 pub mod applications;
 pub mod bars;
 pub mod bundle;
+pub mod calendar;
 mod channels;
 pub mod clock;
 pub mod contexts;

@@ -7,7 +7,7 @@ use crate::platform::Platform;
 use crate::serial::log;
 use crate::smp::{CORES_STARTED, STACK_TOPS, TRAMPOLINE};
 use crate::start_info::StartInfo;
-use crate::{apic, backtrace, clock, control, cpu, entry, serial, shootdown, smp, tables, vector_state};
+use crate::{calendar, apic, backtrace, clock, control, cpu, entry, serial, shootdown, smp, tables, vector_state};
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::{BOARD_BYTES, Board, ClockSource};
@@ -227,6 +227,9 @@ impl Boot {
         board.clock.sequence.write(|| {
             board.clock.source.store(source as u32, Relaxed);
             board.clock.tsc_base.store(clock::boot(), Relaxed);
+            let since_start = clock::now_ns() / 1_000_000_000;
+            let now = calendar::seconds().unwrap_or(since_start);
+            board.clock.unix_start.store(now.saturating_sub(since_start), Relaxed);
             board.clock.multiplier.store(rate.multiplier(), Relaxed);
             board.clock.tsc_hz.store(rate.hz(), Relaxed);
         });

@@ -10,6 +10,7 @@ mod apic;
 mod area;
 mod backtrace;
 mod boot;
+mod calendar;
 mod clock;
 mod control;
 mod cpu;

@@ -26,6 +26,7 @@ pub use nom_sys::{Error, PageSize, Protection, exit, main, print, println};
 pub use nom_sys::{applications, channels, cores, devices, events, sync, time, upcall};
 
 pub mod net;
+pub mod serve;
 
 /// The world behind `nom-port`'s traits, and the traits.
 pub mod port {

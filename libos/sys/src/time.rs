@@ -9,6 +9,12 @@ pub fn cycles() -> u64 {
     unsafe { _rdtsc() }
 }
 
+/// Seconds since 1970, UTC; since the machine started, if it has no calendar.
+pub fn unix() -> u64 {
+    let start = crate::start::board().clock.unix_start.load(core::sync::atomic::Ordering::Relaxed);
+    start + now_ns() / 1_000_000_000
+}
+
 /// Nanoseconds since the machine started.
 pub fn now_ns() -> u64 {
     crate::start::board().clock.nanoseconds(cycles())

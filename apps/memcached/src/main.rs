@@ -1,0 +1,67 @@
+//! memcached: the protocols and the store of `nom-memcached-core`, served by the program's own stack.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use core::net::SocketAddr;
+use nom_app::alloc::boxed::Box;
+use nom_app::net::DmaBuffer;
+use nom_app::port::world::Entropy as _;
+use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve};
+use nom_app::{args, port, println, time};
+use nom_memcached_core::{Connection, Flow as Stream, Options, Server, udp};
+
+nom_app::main!(main);
+
+fn main() -> Result<u8, Box<dyn core::error::Error>> {
+    let options = Options::parse(args())?;
+    let ports = Ports {
+        tcp: Some(options.tcp_port).filter(|port| *port != 0).into_iter().collect(),
+        udp: Some(options.udp_port).filter(|port| *port != 0).into_iter().collect(),
+    };
+    if options.verbosity > 0 {
+        println!("memcached: TCP {:?}, UDP {:?}, {} bytes", ports.tcp, ports.udp, options.memory);
+    }
+    let mut seed = [0; 8];
+    port::Entropy::new().fill(&mut seed);
+    let server = Server::new(options, time::unix(), u64::from_ne_bytes(seed));
+    Ok(serve(&ports, Memcached { server, second_ends_ns: 0 })?)
+}
+
+struct Memcached {
+    server: Server<DmaBuffer>,
+    second_ends_ns: u64,
+}
+
+impl Service for Memcached {
+    type Connection = Connection<DmaBuffer>;
+
+    fn connected(&mut self, _: SocketAddr) -> Option<Connection<DmaBuffer>> {
+        self.server.connected().then(Connection::new)
+    }
+
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
+        match client.receive(&mut self.server, bytes, reply) {
+            Stream::Open => Flow::Open,
+            Stream::Close => Flow::Close,
+        }
+    }
+
+    fn disconnected(&mut self, _: Self::Connection) {
+        self.server.disconnected();
+    }
+
+    fn datagram(&mut self, bytes: Bytes, reply: &mut Reply) {
+        let Some(request) = udp::answer(&mut self.server, bytes, reply) else { return };
+        for (head, range) in udp::frames(request, reply.len()) {
+            reply.datagram(&head, range.len());
+        }
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        if now_ns >= self.second_ends_ns {
+            self.second_ends_ns = now_ns + 1_000_000_000;
+            self.server.set_time(time::unix());
+        }
+    }
+}
