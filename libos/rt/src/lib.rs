@@ -16,6 +16,7 @@ pub mod rest;
 pub mod scheduler;
 pub mod sleep;
 pub mod task;
+pub mod threads;
 pub mod wheel;
 #[cfg(test)]
 mod world;

@@ -1,0 +1,3 @@
+//! Threads that block, on top of the loop.
+
+pub mod policy;
