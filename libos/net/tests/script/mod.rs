@@ -1,0 +1,263 @@
+//! Runs packet scripts against a stack on virtual time.
+
+pub mod language;
+
+use crate::common::{Device, Machine, Memory, config};
+use language::{Line, number, show};
+use nom_net::frame::{self, Packet, Path, protocol};
+use nom_net::tcp::segment::{Flags, Ports, Segment};
+use nom_net::tcp::sequence::Seq;
+use nom_net::{Application, Closed, Config, FlowId, Instant, KeepAlive, Slice, Stack, checksum};
+use nom_port::nic::Offloads;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+const OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+const THEIRS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// Scripts do not begin at time zero, where a timestamp would look like none.
+const START: Instant = Instant::from_micros(1_000_000);
+
+/// The application of a script: notes what happens, and does nothing by itself.
+#[derive(Debug, Default)]
+struct Notes {
+    flow: Option<FlowId>,
+    received: usize,
+    happened: VecDeque<String>,
+}
+
+impl Application<Device> for Notes {
+    fn connected(&mut self, _: &mut Stack<Device>, flow: FlowId) {
+        self.flow = Some(flow);
+        self.happened.push_back("connected".to_owned());
+    }
+
+    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, bytes: Slice<Memory>) {
+        self.received += bytes.len();
+    }
+
+    fn sendable(&mut self, _: &mut Stack<Device>, _: FlowId) {
+        self.happened.push_back("sendable".to_owned());
+    }
+
+    fn finished(&mut self, _: &mut Stack<Device>, _: FlowId) {
+        self.happened.push_back("finished".to_owned());
+    }
+
+    fn closed(&mut self, _: &mut Stack<Device>, _: FlowId, why: Closed) {
+        self.happened.push_back(format!("closed {why:?}"));
+    }
+}
+
+struct Script {
+    machine: Machine<Notes>,
+    now: Instant,
+    ports: Ports,
+    /// Our initial sequence number, once seen: scripts count from it.
+    iss: Option<Seq>,
+    /// Segments that the stack sent, with the time.
+    sent: VecDeque<(Instant, Segment)>,
+}
+
+/// Runs a script; what is wrong, with the number of the line, if something is.
+pub fn run(text: &str) -> Result<(), String> {
+    let lines = language::parse(text)?;
+    let (settings, events): (Vec<_>, Vec<_>) =
+        lines.into_iter().partition(|(_, _, line)| matches!(line, Line::Set(_)));
+    let mut config = config(1, 1);
+    for (number, _, line) in settings {
+        if let Line::Set(words) = line {
+            set(&mut config, &words).map_err(|error| format!("line {number}: {error}"))?;
+        }
+    }
+    let mut script = Script::new(config);
+    for (number, after, line) in events {
+        script.line(after, line).map_err(|error| format!("line {number}: {error}"))?;
+    }
+    script.nothing_left()
+}
+
+fn set(config: &mut Config, words: &[String]) -> Result<(), String> {
+    let values = words[1..].iter().map(|word| number(word)).collect::<Result<Vec<_>, _>>()?;
+    match (words[0].as_str(), &values[..]) {
+        ("nagle", []) => config.tcp.nagle = true,
+        ("window", [bytes]) => config.tcp.receive_window = *bytes as u32,
+        ("send-max", [bytes]) => config.tcp.send_max = *bytes as usize,
+        ("retries", [count]) => config.tcp.retries_max = *count as u32,
+        ("half-open-max", [count]) => config.half_open_max = *count as usize,
+        ("keep-alive", [idle, interval, probes]) => {
+            let [idle, interval] = [*idle, *interval].map(Duration::from_secs);
+            config.tcp.keep_alive = Some(KeepAlive { idle, interval, probes: *probes as u32 });
+        }
+        _ => return Err(format!("set {words:?} is unknown")),
+    }
+    Ok(())
+}
+
+impl Script {
+    fn new(config: Config) -> Script {
+        let mut machine = Machine::new(Device::new(1, Offloads::default()), config, Notes::default());
+        machine.stack.listen(80);
+        let ports = Ports { from: 4000, to: 80 };
+        let mut script = Script { machine, now: START, ports, iss: None, sent: VecDeque::new() };
+        script.greet();
+        script
+    }
+
+    /// The peer asks for our Ethernet address, so that we know its own.
+    fn greet(&mut self) {
+        let mut arp = vec![0xff; 6];
+        arp.extend(THEIR_MAC);
+        arp.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        arp.extend(THEIR_MAC);
+        arp.extend([10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1]);
+        self.deliver(arp);
+        assert_eq!(self.machine.take_sent().len(), 1, "ARP is answered");
+    }
+
+    fn deliver(&mut self, frame: Vec<u8>) {
+        self.machine.device.port.borrow_mut().received.push_back((self.now.nanos(), frame));
+        self.machine.poll(self.now);
+    }
+
+    fn line(&mut self, after: f64, line: Line) -> Result<(), String> {
+        self.wait(Duration::from_secs_f64(after));
+        match line {
+            Line::Inject(segment) => {
+                self.nothing_left()?;
+                self.inject(segment);
+            }
+            Line::Expect(segment, has_window) => self.expect(segment, has_window)?,
+            Line::App(words) => self.app(&words.iter().map(String::as_str).collect::<Vec<_>>())?,
+            Line::Counter(name, count) => self.counter(&name, count)?,
+            Line::Set(_) => unreachable!("settings were taken out"),
+        }
+        Ok(())
+    }
+
+    /// Lets time pass, waking the stack whenever it asked for it.
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.collect();
+        while let Some(due) = self.machine.due.filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.machine.poll(self.now);
+            self.collect();
+        }
+        self.now = end;
+    }
+
+    fn collect(&mut self) {
+        for frame in self.machine.take_sent() {
+            if frame[12..14] != [8, 0] {
+                continue;
+            }
+            let Ok(packet) = Packet::parse_v4(&frame) else { panic!("sent a bad header: {frame:02x?}") };
+            let bytes = &frame[packet.start..];
+            let sum = checksum::pseudo_header(packet.from, packet.to, protocol::TCP, packet.len);
+            assert_eq!(checksum::add(sum, checksum::sum(bytes)), 0xffff, "sent a bad checksum");
+            let (ports, mut segment, _) =
+                Segment::parse(bytes, packet.len).expect("sent a malformed segment");
+            self.ports = Ports { from: ports.to, to: ports.from };
+            if segment.flags.any(Flags::SYN) {
+                self.iss = Some(segment.seq);
+            }
+            if let Some(iss) = self.iss {
+                segment.seq = segment.seq - iss.0;
+            }
+            self.sent.push_back((self.now, segment));
+        }
+    }
+
+    fn inject(&mut self, mut segment: Segment) {
+        let iss = self.iss.unwrap_or_default().0;
+        if segment.flags.any(Flags::ACK) {
+            segment.ack = segment.ack + iss;
+        }
+        for (from, to) in segment.options.sack.iter_mut().flatten() {
+            (*from, *to) = (*from + iss, *to + iss);
+        }
+        let path = Path { mac: THEIR_MAC, hop: [2, 0, 0, 0, 0, 1], from: THEIRS, to: OURS };
+        let (head, start) = frame::ip(&path, protocol::TCP, segment.header_len(), segment.len as usize);
+        let mut bytes = head.to_vec();
+        segment.emit(self.ports, &mut bytes[start..]);
+        bytes.resize(bytes.len() + segment.len as usize, b'x');
+        let sum = checksum::pseudo_header(THEIRS, OURS, protocol::TCP, bytes.len() - start);
+        let sum = !checksum::add(sum, checksum::sum(&bytes[start..]));
+        bytes[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
+        self.deliver(bytes);
+        self.collect();
+    }
+
+    fn expect(&mut self, expected: Segment, has_window: bool) -> Result<(), String> {
+        let (at, mut sent) =
+            self.sent.pop_front().ok_or(format!("nothing was sent, not {}", show(&expected)))?;
+        if !has_window {
+            sent.window = 0;
+        }
+        if sent != expected {
+            return Err(format!("sent     {}\nexpected {}", show(&sent), show(&expected)));
+        }
+        let early = self.now - at;
+        if early > Duration::from_millis(1) { Err(format!("was sent {early:?} too early")) } else { Ok(()) }
+    }
+
+    fn nothing_left(&mut self) -> Result<(), String> {
+        if let Some((_, segment)) = self.sent.front() {
+            return Err(format!("also sent {}", show(segment)));
+        }
+        match self.machine.application.happened.front() {
+            Some(happened) => Err(format!("also happened: {happened}")),
+            None => Ok(()),
+        }
+    }
+
+    fn app(&mut self, words: &[&str]) -> Result<(), String> {
+        let stack = &mut self.machine.stack;
+        let notes = &mut self.machine.application;
+        let flow = || notes.flow.ok_or("there is no connection".to_owned());
+        match *words {
+            ["connect"] => {
+                notes.flow = Some(stack.connect((THEIRS, 8080).into()).map_err(|error| error.to_string())?)
+            }
+            ["send", len] => {
+                let bytes = vec![b'y'; number(len)? as usize];
+                let bytes = Slice::new(Memory::from(bytes));
+                stack.send(flow()?, bytes).map_err(|error| error.to_string())?;
+            }
+            ["refused", len] => {
+                let bytes = Slice::new(Memory::from(vec![b'y'; number(len)? as usize]));
+                let refusal = stack.send(flow()?, bytes);
+                return if refusal.is_err() { Ok(()) } else { Err("was not refused".to_owned()) };
+            }
+            ["close"] => stack.close(flow()?),
+            ["abort"] => stack.abort(flow()?),
+            ["window", bytes] => stack.window(flow()?, number(bytes)? as u32),
+            ["received", len] => {
+                let received = std::mem::take(&mut notes.received) as u64;
+                let expected = number(len)?;
+                return if received == expected { Ok(()) } else { Err(format!("received {received}")) };
+            }
+            ref words => {
+                let expected = words.join(" ");
+                return match notes.happened.pop_front() {
+                    Some(happened) if happened == expected => Ok(()),
+                    other => Err(format!("happened: {other:?}")),
+                };
+            }
+        }
+        self.machine.poll(self.now);
+        self.collect();
+        Ok(())
+    }
+
+    fn counter(&self, name: &str, expected: u64) -> Result<(), String> {
+        let found = self.machine.stack.counters().iter().find(|(other, _)| *other == name);
+        match found {
+            None => Err(format!("there is no counter {name}")),
+            Some((_, count)) if count == expected => Ok(()),
+            Some((_, count)) => Err(format!("{name} is {count}")),
+        }
+    }
+}
