@@ -67,8 +67,8 @@ impl world::Entropy for Entropy {
     }
 }
 
-/// A PCI function of this program. Clones are handles on the same; it is released with the last of them and of
-/// the registers mapped from it.
+/// A PCI function of this program. Clones are handles on the same; it is released with the last of them and
+/// of the registers mapped from it.
 ///
 /// Registers make a device write to memory by itself, so who has a `Function` answers for what the device is
 /// told: only addresses of [`Dma`] blocks, and only for as long as nothing else uses them. That is the
@@ -103,8 +103,8 @@ impl PciFunction for Function {
         let start = offset - offset % page;
         let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(page));
         let end = end.ok_or(Refused(Error::Overflow.name()))?;
-        // SAFETY: who has a `Function` tells the device only addresses of blocks of `Dma`, as its documentation
-        // demands, and those are used as shared memory.
+        // SAFETY: who has a `Function` tells the device only addresses of blocks of `Dma`, as its
+        // documentation demands, and those are used as shared memory.
         let registers = unsafe { self.0.map(bar.into(), start, end - start) }.map_err(refused)?;
         Ok(Window { registers, offset: offset - start, _device: self.0.clone() })
     }

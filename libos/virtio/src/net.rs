@@ -1,7 +1,7 @@
 //! The network device (section 5.1), one queue pair for each core.
 //!
-//! [`open`] brings the device up and leaves a [`PairSetup`] for each core, which can be sent there and becomes
-//! that core's [`QueuePair`]. Everything of a queue pair stays on its core: rings, memory, counters.
+//! [`open`] brings the device up and leaves a [`PairSetup`] for each core, which can be sent there and
+//! becomes that core's [`QueuePair`]. Everything of a queue pair stays on its core: rings, memory, counters.
 
 mod control;
 mod counters;
@@ -108,10 +108,11 @@ pub struct Options {
     pub queue_size: u16,
     /// Buffers of 2 KiB that wait for frames at each queue pair, at most as many as the queue has entries.
     pub receive_buffers: u16,
-    /// Bytes of memory for buffers that a queue pair takes at most: those that wait, those that the application
-    /// keeps, and those that are sent.
+    /// Bytes of memory for buffers that a queue pair takes at most: those that wait, those that the
+    /// application keeps, and those that are sent.
     pub memory_bytes: usize,
-    /// Features that are not used though the device offers them, as [`feature`] and [`pci::feature`] name them.
+    /// Features that are not used though the device offers them, as [`feature`] and [`pci::feature`] name
+    /// them.
     pub refused: u64,
 }
 
@@ -251,3 +252,6 @@ impl<R: Registers, D: Dma> Builder<'_, R, D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,8 +84,8 @@ pub struct Doorbell {
 }
 
 impl<R: Registers> Transport<R> {
-    /// Maps the structures of `function`, which must be a modern virtio device of type `kind` (section 5) or the
-    /// transitional one with the identifier `transitional`, and resets it (section 3.1.1, steps 1 to 3).
+    /// Maps the structures of `function`, which must be a modern virtio device of type `kind` (section 5) or
+    /// the transitional one with the identifier `transitional`, and resets it (section 3.1.1, steps 1 to 3).
     ///
     /// # Errors
     /// If it is another device, lacks a structure or does not come out of its reset.
@@ -135,8 +135,8 @@ impl<R: Registers> Transport<R> {
         half(0) | half(1) << 32
     }
 
-    /// Accepts `features`, some of those that are offered (section 3.1.1, steps 4 to 6). VERSION_1, and if offered
-    /// ACCESS_PLATFORM and ORDER_PLATFORM, are accepted in any case. Returns all that are.
+    /// Accepts `features`, some of those that are offered (section 3.1.1, steps 4 to 6). VERSION_1, and if
+    /// offered ACCESS_PLATFORM and ORDER_PLATFORM, are accepted in any case. Returns all that are.
     ///
     /// # Errors
     /// If the device has no modern interface or refuses.
@@ -173,8 +173,8 @@ impl<R: Registers> Transport<R> {
         }
     }
 
-    /// Tells the device where queue `queue` lies, with `size` entries and interrupts by `vector`, and enables it
-    /// (section 4.1.5.1.3).
+    /// Tells the device where queue `queue` lies, with `size` entries and interrupts by `vector`, and enables
+    /// it (section 4.1.5.1.3).
     ///
     /// # Errors
     /// If the device has no vector left, or says that it is notified where it has no registers.
@@ -220,8 +220,8 @@ impl<R: Registers> Transport<R> {
         self.notify.write16(doorbell.register, doorbell.queue);
     }
 
-    /// Reads the device's own configuration, again if it changed underway (section 2.5.1). Bytes behind its end
-    /// are 0.
+    /// Reads the device's own configuration, again if it changed underway (section 2.5.1). Bytes behind its
+    /// end are 0.
     ///
     /// # Errors
     /// If it changed every time.

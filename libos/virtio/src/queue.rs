@@ -156,7 +156,8 @@ impl<T> Queue<T> {
         either!(self, queue => queue.push(chain, token))
     }
 
-    /// Entry `index` of an indirect table in the queue's layout; the table is lent as [`Descriptor::indirect`].
+    /// Entry `index` of an indirect table in the queue's layout; the table is lent as
+    /// [`Descriptor::indirect`].
     #[inline]
     pub fn table_entry(&self, descriptor: Descriptor, index: usize, is_last: bool) -> [u8; TABLE_ENTRY] {
         either!(self, queue => queue.table_entry(descriptor, index, is_last))
@@ -174,8 +175,8 @@ impl<T> Queue<T> {
         either!(self, queue => queue.is_ready())
     }
 
-    /// Whether that is known without looking at what the device writes: chains that were found together with the
-    /// last one.
+    /// Whether that is known without looking at what the device writes: chains that were found together with
+    /// the last one.
     #[inline]
     pub fn has_seen(&self) -> bool {
         either!(self, queue => queue.has_seen())

@@ -67,8 +67,8 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
         self.common.properties
     }
 
-    /// Makes it the queue pair of this core, whose interrupts are bit `bit` of the core's wake-ups. It begins by
-    /// polling.
+    /// Makes it the queue pair of this core, whose interrupts are bit `bit` of the core's wake-ups. It begins
+    /// by polling.
     ///
     /// # Errors
     /// If the world binds no interrupt or has no memory.
@@ -154,8 +154,9 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
     }
 
     #[inline]
-    fn transmit(&mut self, frame: Outgoing<DmaBuffer>) -> core::result::Result<(), Outgoing<DmaBuffer>> {
-        self.transmitter.push(frame, &mut self.pool, &mut self.counters)
+    fn transmit(&mut self, mut frame: Outgoing<DmaBuffer>) -> core::result::Result<(), Outgoing<DmaBuffer>> {
+        let taken = self.transmitter.push(&mut frame, &mut self.pool, &mut self.counters);
+        if taken { Ok(()) } else { Err(frame) }
     }
 
     #[inline]
@@ -174,7 +175,7 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
     fn arm(&mut self) -> bool {
         self.transmitter.reclaim();
         self.refill();
-        let armed = self.transmitter.arm() && self.receiver.arm();
+        let armed = self.transmitter.arm() && self.receiver.arm(&mut self.counters);
         self.counters.switches_raced += u64::from(!armed);
         self.counters.switches_to_interrupts += u64::from(armed && !self.is_interrupting);
         self.is_interrupting |= armed;
@@ -182,7 +183,7 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
     }
 
     fn disarm(&mut self) {
-        self.receiver.disarm();
+        self.receiver.disarm(&mut self.counters);
         self.transmitter.disarm();
         self.counters.switches_to_polling += u64::from(self.is_interrupting);
         self.is_interrupting = false;

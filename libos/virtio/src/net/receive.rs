@@ -180,7 +180,8 @@ impl Receiver {
     }
 
     /// Asks for an interrupt at the next frame; `false`, and nothing asked, if there is one already.
-    pub(super) fn arm(&mut self) -> bool {
+    pub(super) fn arm(&mut self, counters: &mut Counters) -> bool {
+        self.settle(counters);
         self.armed = !self.lane.queue.has_seen() && self.lane.queue.arm();
         if !self.armed {
             self.lane.queue.disarm();
@@ -189,9 +190,18 @@ impl Receiver {
     }
 
     /// Asks for no more interrupts.
-    pub(super) fn disarm(&mut self) {
+    pub(super) fn disarm(&mut self, counters: &mut Counters) {
+        self.settle(counters);
         self.lane.queue.disarm();
         self.armed = false;
+    }
+
+    /// Counts the interrupt that was asked for if it is due.
+    fn settle(&mut self, counters: &mut Counters) {
+        if self.armed && self.lane.queue.is_ready() {
+            self.armed = false;
+            counters.interrupts += 1;
+        }
     }
 
     pub(super) fn errors(&self) -> crate::queue::Errors {

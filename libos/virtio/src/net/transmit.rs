@@ -76,33 +76,33 @@ impl Transmitter {
         room
     }
 
-    /// As `Nic::transmit`.
+    /// As `Nic::transmit`, but that the frame stays where it is: `false` if the ring is full, and else its
+    /// payload is taken.
     #[inline]
     pub(super) fn push<D: Dma>(
         &mut self,
-        frame: Frame,
+        frame: &mut Frame,
         pool: &mut Pool<D>,
         counters: &mut Counters,
-    ) -> Result<(), Frame> {
+    ) -> bool {
         let bytes = frame.len();
         if bytes == 0 || bytes > FRAME_MAX {
             counters.refused_length += 1;
-            return Ok(());
+            return true;
         }
-        if !self.offers(&frame) {
+        if !self.offers(frame) {
             counters.refused_offload += 1;
-            return Ok(());
+            return true;
         }
-        let pushed = self.lend(frame, pool, counters);
-        if pushed.is_ok() {
-            self.queued += 1;
-            counters.sent_frames += 1;
-            counters.sent_bytes += bytes as u64;
-        } else {
+        if !self.lend(frame, pool, counters) {
             self.is_blocked = true;
             counters.ring_full += 1;
+            return false;
         }
-        pushed
+        self.queued += 1;
+        counters.sent_frames += 1;
+        counters.sent_bytes += bytes as u64;
+        true
     }
 
     /// Whether the device does what the frame leaves to it; cutting a segment takes finishing checksums.
@@ -115,19 +115,15 @@ impl Transmitter {
         segments && (checksum || frame.checksum.is_none())
     }
 
+    /// Lends a frame to the device; `false` if there are too few descriptors.
     #[inline]
-    fn lend<D: Dma>(
-        &mut self,
-        frame: Frame,
-        pool: &mut Pool<D>,
-        counters: &mut Counters,
-    ) -> Result<(), Frame> {
+    fn lend<D: Dma>(&mut self, frame: &mut Frame, pool: &mut Pool<D>, counters: &mut Counters) -> bool {
         if self.lane.queue.free() < DESCRIPTORS {
             self.reclaim();
         }
-        let Some(id) = self.lane.queue.next_id() else { return Err(frame) };
-        let head = self.write_head(id, &frame);
-        let (count, first) = (slices(&frame).count(), slices(&frame).next().map(readable));
+        let Some(id) = self.lane.queue.next_id() else { return false };
+        let head = self.write_head(id, frame);
+        let (count, first) = (slices(frame).count(), slices(frame).next().map(readable));
         match first {
             None => self.give(&[head], frame, None),
             Some(slice) if count == 1 => self.give(&[head, slice], frame, None),
@@ -144,28 +140,27 @@ impl Transmitter {
         Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + frame.head.len()) as u32)
     }
 
-    /// Lends a frame of `count` descriptors: in a table if the device reads tables, and copied together if they
-    /// are more than a chain may have (section 2.7.5.3.1).
+    /// Lends a frame of `count` descriptors: in a table if the device reads tables, and copied together if
+    /// they are more than a chain may have (section 2.7.5.3.1).
     fn lend_many<D: Dma>(
         &mut self,
         head: Descriptor,
         count: usize,
-        mut frame: Frame,
+        frame: &mut Frame,
         pool: &mut Pool<D>,
         counters: &mut Counters,
-    ) -> Result<(), Frame> {
+    ) -> bool {
         if count > self.heads.len() {
-            let Some(copy) = pool.copy(&gather(&frame.payload)) else { return Err(frame) };
+            let Some(copy) = pool.copy(&gather(&frame.payload)) else { return false };
             frame.payload = Chain::from([Slice::new(copy)]);
             counters.sent_copied += 1;
-            let slice = readable(&frame.payload[0]);
-            return self.give(&[head, slice], frame, None);
+            return self.give(&[head, readable(&frame.payload[0])], frame, None);
         }
         if !self.indirect {
-            let chain: Vec<_> = descriptors(head, &frame).collect();
+            let chain: Vec<_> = descriptors(head, frame).collect();
             return self.give(&chain, frame, None);
         }
-        let Some(table) = self.list(head, count, &frame, pool) else { return Err(frame) };
+        let Some(table) = self.list(head, count, frame, pool) else { return false };
         counters.sent_indirect += 1;
         self.give(&[Descriptor::indirect(table.bus(), count as u32)], frame, Some(table))
     }
@@ -185,15 +180,16 @@ impl Transmitter {
         Some(table)
     }
 
-    /// Pushes a chain; the frame comes back if there are too few descriptors.
+    /// Pushes a chain and takes the frame's payload; `false` if there are too few descriptors.
     #[inline]
-    fn give(&mut self, chain: &[Descriptor], frame: Frame, table: Option<Slot>) -> Result<(), Frame> {
+    fn give(&mut self, chain: &[Descriptor], frame: &mut Frame, table: Option<Slot>) -> bool {
         if self.lane.queue.free() < chain.len() {
-            return Err(frame);
+            return false;
         }
-        let pushed = self.lane.queue.push(chain, Sent { _payload: frame.payload, _table: table });
+        let sent = Sent { _payload: core::mem::take(&mut frame.payload), _table: table };
+        let pushed = self.lane.queue.push(chain, sent);
         assert!(pushed.is_ok(), "a chain of {} does not fit", chain.len());
-        Ok(())
+        true
     }
 
     /// As `Nic::kick`.

@@ -6,7 +6,8 @@ use nom_port::device::PciFunction;
 /// Where configuration space says its first capability is (PCI 3.0, section 6.7).
 const FIRST: u16 = 0x34;
 const VENDOR_SPECIFIC: u8 = 9;
-/// A list has at most that many entries: 4 bytes each, behind the header. One that is longer runs in a circle.
+/// A list has at most that many entries: 4 bytes each, behind the header. One that is longer runs in a
+/// circle.
 const ENTRIES_MAX: usize = 48;
 /// Base address registers of a function.
 const BARS: u8 = 6;
@@ -40,8 +41,8 @@ pub(super) struct Capability {
 }
 
 impl Capability {
-    /// The first capability of a kind that names a memory region and is at least `bytes_min` long: a driver takes
-    /// the first that it can use (section 4.1.4.1).
+    /// The first capability of a kind that names a memory region and is at least `bytes_min` long: a driver
+    /// takes the first that it can use (section 4.1.4.1).
     pub(super) fn find(function: &impl PciFunction, kind: Kind, bytes_min: u64) -> Result<Capability> {
         let mut at = next(function.config(FIRST));
         for _ in 0..ENTRIES_MAX {

@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 /// Flags of a descriptor: made available, and used, in a round whose counter is odd.
 const AVAILABLE: u16 = 1 << 7;
 const USED: u16 = 1 << 15;
-/// What an event suppression structure asks for, in its upper half (section 2.8.10): notify always, never, or at
-/// the place in its lower half.
+/// What an event suppression structure asks for, in its upper half (section 2.8.10): notify always, never, or
+/// at the place in its lower half.
 const ENABLE: u32 = 0;
 const DISABLE: u32 = 1 << 16;
 const AT_PLACE: u32 = 2 << 16;
@@ -189,8 +189,8 @@ impl<T> Packed<T> {
         (flags & (AVAILABLE | USED) == expected).then_some(word)
     }
 
-    /// Used chains from the next place on, if each is of one descriptor: the ring has no index that says how many
-    /// are found together. A chain of more ends the count early.
+    /// Used chains from the next place on, if each is of one descriptor: the ring has no index that says how
+    /// many are found together. A chain of more ends the count early.
     fn count_together(&self) -> u16 {
         let most = TOGETHER_MAX.min(self.size - self.free);
         let is_last = |count: &u16| self.used(self.pop.after(*count, self.size)).is_none();

@@ -1,5 +1,5 @@
-//! Drives a virtio network device: asks the gateway of QEMU's user-mode network for its address, by polling and
-//! by interrupts.
+//! Drives a virtio network device: asks the gateway of QEMU's user-mode network for its address, by polling
+//! and by interrupts.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,0 +1,399 @@
+//! A virtio network device behind a PCI function (sections 4.1 and 5.1).
+
+use super::{DeviceQueue, FakeMemory, Lent};
+use crate::queue::Areas;
+use nom_port::device::{PciFunction, Refused, Registers};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Where the structures lie in region 4; the device's configuration not at the start of a page.
+const COMMON: u64 = 0;
+const CONFIG: u64 = 0x2008;
+const NOTIFY: u64 = 0x3000;
+const DISTANCE: u64 = 4;
+const REGION: u8 = 4;
+
+/// What a device is like.
+#[derive(Clone, Debug)]
+pub struct FakeOptions {
+    pub features: u64,
+    pub pairs: u16,
+    pub queue_size: u16,
+    pub vectors: u16,
+    pub mtu: u16,
+    pub mac: [u8; 6],
+    /// Answer to commands on the control queue.
+    pub answer: u8,
+    /// Does not accept what the driver does.
+    pub is_stubborn: bool,
+    /// Its configuration changes at each look.
+    pub is_restless: bool,
+    pub identifier: u32,
+}
+
+/// Features of a device that has all that the driver can use.
+pub const ALL_FEATURES: u64 = 0x5_30c7_99ab | 1 << 33;
+
+impl Default for FakeOptions {
+    fn default() -> FakeOptions {
+        FakeOptions {
+            features: ALL_FEATURES,
+            pairs: 4,
+            queue_size: 64,
+            vectors: 16,
+            mtu: 1500,
+            mac: [2, 3, 5, 7, 11, 13],
+            answer: 0,
+            is_stubborn: false,
+            is_restless: false,
+            identifier: 0x1041_1af4,
+        }
+    }
+}
+
+/// Registers of one queue, and the queue once it is enabled.
+#[derive(Debug)]
+struct Slot {
+    size: u16,
+    vector: u16,
+    addresses: [u32; 6],
+    queue: Option<DeviceQueue>,
+    kicks: u64,
+}
+
+#[derive(Debug)]
+struct Device {
+    options: FakeOptions,
+    memory: FakeMemory,
+    status: u8,
+    generation: u8,
+    driver_features: u64,
+    feature_select: [u32; 2],
+    select: u16,
+    slots: Vec<Slot>,
+    /// Vectors with their bits.
+    bound: Vec<(u16, u8)>,
+    interrupts: u64,
+    commands: Vec<Vec<u8>>,
+    resets: u64,
+}
+
+/// The function of a network device. Clones are handles on the same.
+#[derive(Clone, Debug)]
+pub struct FakeFunction(Rc<RefCell<Device>>);
+
+impl FakeFunction {
+    pub fn new(options: FakeOptions, memory: FakeMemory) -> FakeFunction {
+        let device = Device {
+            options,
+            memory,
+            status: 0,
+            generation: 0,
+            driver_features: 0,
+            feature_select: [0; 2],
+            select: 0,
+            slots: Vec::new(),
+            bound: Vec::new(),
+            interrupts: 0,
+            commands: Vec::new(),
+            resets: 0,
+        };
+        FakeFunction(Rc::new(RefCell::new(device)))
+    }
+
+    /// Works on queue number `queue` as the device does.
+    pub fn queue<T>(&self, queue: u16, work: impl FnOnce(&mut DeviceQueue, &FakeMemory) -> T) -> T {
+        let device = &mut *self.0.borrow_mut();
+        let queue = device.slots[usize::from(queue)].queue.as_mut().expect("the queue is enabled");
+        work(queue, &device.memory)
+    }
+
+    /// Puts a chain of queue `queue` back, with an interrupt if the driver wants one.
+    pub fn put(&self, queue: u16, lent: &Lent, written: u32) {
+        if self.queue(queue, |queue, _| queue.put(lent, written)) {
+            self.interrupt(queue);
+        }
+    }
+
+    pub fn interrupt(&self, queue: u16) {
+        let device = &mut *self.0.borrow_mut();
+        let vector = device.slots[usize::from(queue)].vector;
+        let bits = device.bound.iter().filter(|(bound, _)| *bound == vector).map(|(_, bit)| 1 << bit);
+        device.interrupts |= bits.sum::<u64>();
+    }
+
+    /// Has pair `pair` receive `frame` behind `header`, whose number of buffers is put right. `false` if the
+    /// driver has lent too little.
+    pub fn deliver(&self, pair: u16, mut header: [u8; 12], frame: &[u8]) -> bool {
+        let (mut chains, mut room) = (Vec::new(), 0);
+        while room < 12 + frame.len() {
+            let Some(lent) = self.queue(2 * pair, |queue, _| queue.take()) else { return false };
+            room += lent.pieces.iter().map(|piece| piece.bytes as usize).sum::<usize>();
+            chains.push(lent);
+        }
+        header[10..].copy_from_slice(&(chains.len() as u16).to_le_bytes());
+        let bytes = [&header[..], frame].concat();
+        let mut rest = &bytes[..];
+        let filled: Vec<usize> = chains
+            .iter()
+            .map(|lent| {
+                let written = self.queue(2 * pair, |_, memory| lent.write(memory, rest));
+                rest = &rest[written..];
+                written
+            })
+            .collect();
+        for (lent, written) in chains.iter().zip(filled) {
+            self.put(2 * pair, lent, written as u32);
+        }
+        true
+    }
+
+    /// Takes what pair `pair` sends, without giving it back.
+    pub fn take_sent(&self, pair: u16) -> Option<(Lent, Vec<u8>)> {
+        self.queue(2 * pair + 1, |queue, memory| {
+            let lent = queue.take()?;
+            let bytes = lent.read(memory);
+            Some((lent, bytes))
+        })
+    }
+
+    /// All that pair `pair` has sent: header and frame each.
+    pub fn sent(&self, pair: u16) -> Vec<Vec<u8>> {
+        let next = || {
+            let (lent, bytes) = self.take_sent(pair)?;
+            self.put(2 * pair + 1, &lent, 0);
+            Some(bytes)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Interrupts since the last call, as bits.
+    pub fn interrupts(&self) -> u64 {
+        std::mem::take(&mut self.0.borrow_mut().interrupts)
+    }
+
+    /// Notifications of queue `queue` so far.
+    pub fn kicks(&self, queue: u16) -> u64 {
+        self.0.borrow().slots[usize::from(queue)].kicks
+    }
+
+    /// Commands that came on the control queue.
+    pub fn commands(&self) -> Vec<Vec<u8>> {
+        self.0.borrow().commands.clone()
+    }
+
+    pub fn status(&self) -> u8 {
+        self.0.borrow().status
+    }
+
+    pub fn driver_features(&self) -> u64 {
+        self.0.borrow().driver_features
+    }
+
+    pub fn resets(&self) -> u64 {
+        self.0.borrow().resets
+    }
+}
+
+/// A vendor capability of 20 bytes.
+fn capability(next: u8, kind: u8, bar: u8, offset: u64, bytes: u32, extra: u32) -> [u8; 20] {
+    let mut raw = [0; 20];
+    raw[..5].copy_from_slice(&[9, next, 20, kind, bar]);
+    raw[8..12].copy_from_slice(&(offset as u32).to_le_bytes());
+    raw[12..16].copy_from_slice(&bytes.to_le_bytes());
+    raw[16..].copy_from_slice(&extra.to_le_bytes());
+    raw
+}
+
+impl PciFunction for FakeFunction {
+    type Registers = FakeRegisters;
+
+    fn config(&self, offset: u16) -> u32 {
+        assert!(offset.is_multiple_of(4) && offset < 4096, "configuration space at {offset:#x}");
+        let mut space = [0; 512];
+        space[..4].copy_from_slice(&self.0.borrow().options.identifier.to_le_bytes());
+        space[0x34] = 0x40;
+        // Not a vendor's; in no region; too short; then those that count.
+        space[0x40..0x42].copy_from_slice(&[5, 0x50]);
+        space[0x50..0x64].copy_from_slice(&capability(0x64, 1, 7, 0, 0x38, 0));
+        space[0x64..0x78].copy_from_slice(&capability(0x78, 1, 0, 0, 8, 0));
+        space[0x78..0x8c].copy_from_slice(&capability(0x8c, 1, REGION, COMMON, 0x38, 0));
+        space[0x8c..0xa0].copy_from_slice(&capability(0xa0, 4, REGION, CONFIG, 20, 0));
+        space[0xa0..0xb4].copy_from_slice(&capability(0, 2, REGION, NOTIFY, 0x1000, DISTANCE as u32));
+        let at = usize::from(offset);
+        space.get(at..at + 4).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap()))
+    }
+
+    fn map(&mut self, bar: u8, offset: u64, bytes: u64) -> Result<FakeRegisters, Refused> {
+        if bar != REGION {
+            return Err(Refused("NoSuchRegion"));
+        }
+        Ok(FakeRegisters { device: self.0.clone(), offset, bytes })
+    }
+
+    fn bind_interrupt(&mut self, vector: u16, bit: u8) -> Result<(), Refused> {
+        let device = &mut *self.0.borrow_mut();
+        if vector >= device.options.vectors || bit > 63 {
+            return Err(Refused("NoSuchInterrupt"));
+        }
+        device.bound.push((vector, bit));
+        Ok(())
+    }
+}
+
+/// Registers of the fake device.
+#[derive(Debug)]
+pub struct FakeRegisters {
+    device: Rc<RefCell<Device>>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl FakeRegisters {
+    fn read(&self, offset: u64, bytes: u64) -> u64 {
+        assert!(offset.is_multiple_of(bytes) && offset + bytes <= self.bytes, "register {offset:#x}");
+        let device = &mut *self.device.borrow_mut();
+        match self.offset {
+            COMMON => device.read_common(offset, bytes),
+            CONFIG => device.config(offset as usize, bytes as usize),
+            _ => panic!("notification registers are not read"),
+        }
+    }
+
+    fn write(&self, offset: u64, bytes: u64, value: u64) {
+        assert!(offset.is_multiple_of(bytes) && offset + bytes <= self.bytes, "register {offset:#x}");
+        let device = &mut *self.device.borrow_mut();
+        match self.offset {
+            COMMON => device.write_common(offset, bytes, value),
+            NOTIFY => device.notify(offset, bytes, value as u16),
+            _ => panic!("the configuration is not written"),
+        }
+    }
+}
+
+impl Registers for FakeRegisters {
+    fn read8(&self, offset: u64) -> u8 {
+        self.read(offset, 1) as u8
+    }
+    fn read16(&self, offset: u64) -> u16 {
+        self.read(offset, 2) as u16
+    }
+    fn read32(&self, offset: u64) -> u32 {
+        self.read(offset, 4) as u32
+    }
+    fn read64(&self, offset: u64) -> u64 {
+        self.read(offset, 8)
+    }
+    fn write8(&self, offset: u64, value: u8) {
+        self.write(offset, 1, value.into());
+    }
+    fn write16(&self, offset: u64, value: u16) {
+        self.write(offset, 2, value.into());
+    }
+    fn write32(&self, offset: u64, value: u32) {
+        self.write(offset, 4, value.into());
+    }
+    fn write64(&self, offset: u64, value: u64) {
+        self.write(offset, 8, value);
+    }
+}
+
+impl Device {
+    fn slot(&mut self) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(self.select))
+    }
+
+    fn read_common(&mut self, offset: u64, bytes: u64) -> u64 {
+        match (offset, bytes) {
+            (0x04, 4) => (self.options.features >> (32 * (self.feature_select[0] & 1))) & 0xffff_ffff,
+            (0x14, 1) => self.status.into(),
+            (0x15, 1) => {
+                self.generation = self.generation.wrapping_add(self.options.is_restless.into());
+                self.generation.into()
+            }
+            (0x18, 2) => self.slot().map_or(0, |slot| slot.size.into()),
+            (0x1a, 2) => self.slot().map_or(0xffff, |slot| slot.vector.into()),
+            (0x1e, 2) => self.select.into(),
+            _ => panic!("a read of {bytes} bytes at {offset:#x}"),
+        }
+    }
+
+    fn write_common(&mut self, offset: u64, bytes: u64, value: u64) {
+        let vectors = self.options.vectors;
+        match (offset, bytes) {
+            (0x00, 4) => self.feature_select[0] = value as u32,
+            (0x08, 4) => self.feature_select[1] = value as u32,
+            (0x0c, 4) if self.feature_select[1] == 0 => self.driver_features |= value,
+            (0x0c, 4) => self.driver_features |= value << 32,
+            (0x10, 2) => assert_eq!(value, 0xffff, "no vector for the configuration"),
+            (0x14, 1) => self.write_status(value as u8),
+            (0x16, 2) => self.select = value as u16,
+            (0x18, 2) => self.slot().expect("a queue").size = value as u16,
+            (0x1a, 2) => {
+                let accepted = if value < vectors.into() { value as u16 } else { 0xffff };
+                self.slot().expect("a queue").vector = accepted;
+            }
+            (0x1c, 2) => self.enable(),
+            (0x20..0x38, 4) => {
+                self.slot().expect("a queue").addresses[(offset - 0x20) as usize / 4] = value as u32;
+            }
+            _ => panic!("a write of {bytes} bytes at {offset:#x}"),
+        }
+    }
+
+    fn write_status(&mut self, value: u8) {
+        self.status = value;
+        if value == 0 {
+            self.resets += 1;
+            self.driver_features = 0;
+            let queues = 2 * self.options.pairs + 1;
+            let size = self.options.queue_size;
+            let slot = |_| Slot { size, vector: 0xffff, addresses: [0; 6], queue: None, kicks: 0 };
+            self.slots = (0..queues).map(slot).collect();
+        }
+        if value & 8 != 0 {
+            assert_eq!(self.driver_features & !self.options.features, 0, "features that were not offered");
+            if self.options.is_stubborn {
+                self.status &= !8;
+            }
+        }
+    }
+
+    fn enable(&mut self) {
+        assert_eq!(self.status & 12, 8, "queues are enabled between FEATURES_OK and DRIVER_OK");
+        let (features, memory) = (self.driver_features, self.memory.clone());
+        let slot = self.slot().expect("a queue");
+        let address = |at: usize| u64::from(slot.addresses[at]) | u64::from(slot.addresses[at + 1]) << 32;
+        let areas = Areas { descriptors: address(0), driver: address(2), device: address(4) };
+        let (packed, event_index) = (features >> 34 & 1 == 1, features >> 29 & 1 == 1);
+        let mut queue = DeviceQueue::new(memory, areas, slot.size, packed, event_index);
+        queue.want_kicks();
+        slot.queue = Some(queue);
+    }
+
+    fn config(&self, offset: usize, bytes: usize) -> u64 {
+        let FakeOptions { mac, pairs, mtu, .. } = &self.options;
+        let mut config = [0; 20];
+        config[..6].copy_from_slice(mac);
+        config[6] = 1;
+        config[8..10].copy_from_slice(&pairs.to_le_bytes());
+        config[10..12].copy_from_slice(&mtu.to_le_bytes());
+        config[offset..offset + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    }
+
+    fn notify(&mut self, offset: u64, bytes: u64, queue: u16) {
+        assert_eq!((bytes, offset), (2, DISTANCE * u64::from(queue)), "a queue's own register");
+        assert!(self.status & 4 != 0, "a notification before DRIVER_OK");
+        let slot = &mut self.slots[usize::from(queue)];
+        slot.kicks += 1;
+        if queue == 2 * self.options.pairs {
+            let queue = slot.queue.as_mut().expect("the control queue is enabled");
+            while let Some(lent) = queue.take() {
+                self.commands.push(lent.read(&self.memory));
+                lent.write(&self.memory, &[self.options.answer]);
+                queue.put(&lent, 1);
+                queue.want_kicks();
+            }
+        }
+    }
+}
