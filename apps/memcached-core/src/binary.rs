@@ -1,7 +1,7 @@
 //! The binary protocol: a header of 24 bytes, extras, key, value. Described in memcached's
 //! `doc/protocol-binary.xml`; numbers are big-endian.
 
-use crate::server::{Mode, Server, Stored, Sum, Update};
+use crate::server::{Mode, Outcome, Server, Sum, Update};
 use crate::slab::Index;
 use crate::store::Facts;
 use crate::value::Incoming;
@@ -261,8 +261,8 @@ pub(crate) fn begin<B: Buffer>(
         }
         Action::Update(mode) => return admit(server, header, mode, extras, key, sink),
         Action::Delete => match server.delete(key, header.cas) {
-            Stored::Stored(_) => header.send_done(quiet, 0, sink),
-            Stored::Exists => header.send_error(Status::Exists, sink),
+            Outcome::Done(_) => header.send_done(quiet, 0, sink),
+            Outcome::Exists => header.send_error(Status::Exists, sink),
             _ => header.send_error(Status::NotFound, sink),
         },
         Action::Arithmetic { increment } => arithmetic(server, header, (increment, quiet), extras, key, sink),
@@ -337,7 +337,11 @@ fn send_found<B: Buffer>(
 fn facts<B: Buffer>(server: &Server<B>, mode: Mode, extras: &[u8]) -> Facts {
     match mode {
         Mode::Append | Mode::Prepend => Facts::default(),
-        _ => Facts { flags: word(extras, 0), expires: server.second(word(extras, 4).into()), ..Facts::default() },
+        _ => Facts {
+            flags: word(extras, 0),
+            expires: server.second(word(extras, 4).into()),
+            ..Facts::default()
+        },
     }
 }
 
@@ -377,11 +381,11 @@ pub(crate) fn complete<B: Buffer>(
     let mode = if header.cas != 0 && !extends { Mode::Cas { stale_wins: false } } else { asked };
     let update = Update { key, mode, facts: facts(server, asked, extras), cas: header.cas };
     let status = match (server.update(&update, value), mode) {
-        (Stored::Stored(cas), _) => return header.send_done(quiet, cas, sink),
-        (Stored::Exists, _) | (Stored::NotStored, Mode::Add) => Status::Exists,
-        (Stored::NotFound, _) | (Stored::NotStored, Mode::Replace) => Status::NotFound,
-        (Stored::NotStored, _) => Status::NotStored,
-        (Stored::OutOfMemory, _) => {
+        (Outcome::Done(cas), _) => return header.send_done(quiet, cas, sink),
+        (Outcome::Exists, _) | (Outcome::Refused, Mode::Add) => Status::Exists,
+        (Outcome::NotFound, _) | (Outcome::Refused, Mode::Replace) => Status::NotFound,
+        (Outcome::Refused, _) => Status::NotStored,
+        (Outcome::OutOfMemory, _) => {
             if asked == Mode::Set {
                 server.forget(key);
             }

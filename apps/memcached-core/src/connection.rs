@@ -1,14 +1,14 @@
 //! One client's stream: finds where commands and values begin and end, whatever the pieces it comes in.
 //!
-//! A command that lies whole in one received slice is carried out from there, its value kept there. Otherwise its
-//! bytes are collected; once the value is there, the command is read again from what was collected, so both ways
-//! end in the same code.
+//! A command that lies whole in one received slice is carried out from there, its value kept there. Otherwise
+//! its bytes are collected; once the value is there, the command is read again from what was collected, so
+//! both ways end in the same code.
 
 use crate::binary::{self, HEADER_LEN, Header, MAGIC};
+use crate::meta;
 use crate::server::Server;
 use crate::text::{self, Refusal, Request, send_line};
 use crate::value::{Gather, Incoming};
-use crate::meta;
 use alloc::vec::Vec;
 use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink, Slice};
@@ -87,7 +87,8 @@ impl<B: Buffer> Connection<B> {
     pub fn receive(&mut self, server: &mut Server<B>, mut input: Slice<B>, sink: &mut impl Sink<B>) -> Flow {
         server.stats.bytes_read += input.len() as u64;
         if self.protocol.is_none() {
-            self.protocol = input.first().map(|&byte| if byte == MAGIC { Protocol::Binary } else { Protocol::Text });
+            self.protocol =
+                input.first().map(|&byte| if byte == MAGIC { Protocol::Binary } else { Protocol::Text });
         }
         while !input.is_empty() {
             let used = match &mut self.state {
@@ -224,7 +225,9 @@ impl<B: Buffer> Connection<B> {
         if value.left > 0 || value.end_left > 0 {
             return used;
         }
-        let State::Value(mut value) = core::mem::replace(&mut self.state, State::Command) else { return used };
+        let State::Value(mut value) = core::mem::replace(&mut self.state, State::Command) else {
+            return used;
+        };
         let command = core::mem::take(&mut self.command);
         if self.protocol == Some(Protocol::Binary) {
             binary::complete(server, &command, value.gather.finish(), sink);
@@ -263,7 +266,8 @@ impl<B: Buffer> Connection<B> {
         from + missing
     }
 
-    /// Carries out a binary command, or takes its value first; `after` is where the input goes on behind its head.
+    /// Carries out a binary command, or takes its value first; `after` is where the input goes on behind its
+    /// head.
     fn head(
         &mut self,
         server: &mut Server<B>,
@@ -333,7 +337,9 @@ fn complete_line<B: Buffer>(
 ) {
     const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
     match (text::parse(line), value) {
-        (Ok(Request::Update { update, quiet }), Some(value)) => text::complete(server, &update, value, quiet, sink),
+        (Ok(Request::Update { update, quiet }), Some(value)) => {
+            text::complete(server, &update, value, quiet, sink)
+        }
         (Ok(Request::Update { quiet: true, .. }), None) => {}
         (Ok(Request::Meta(request)), Some(value)) => meta::complete(server, &request, value, sink),
         _ => send_line(sink, BAD_CHUNK),
@@ -341,6 +347,7 @@ fn complete_line<B: Buffer>(
 }
 
 fn line_max(line: &[u8]) -> usize {
-    let names_keys = ["get ", "gets ", "gat ", "gats "].iter().any(|command| line.starts_with(command.as_bytes()));
+    let names_keys =
+        ["get ", "gets ", "gat ", "gats "].iter().any(|command| line.starts_with(command.as_bytes()));
     if names_keys { KEYS_LINE_MAX } else { LINE_MAX }
 }

@@ -1,10 +1,10 @@
-//! The meta commands `mg`, `ms`, `md`, `ma`, `me` and `mn`: a key, flags of one letter, and replies that repeat
-//! what the flags ask for, in their order.
+//! The meta commands `mg`, `ms`, `md`, `ma`, `me` and `mn`: a key, flags of one letter, and replies that
+//! repeat what the flags ask for, in their order.
 
+use crate::KEY_MAX;
 use crate::number;
 use crate::server::Mode;
 use crate::text::{self, BAD_FORMAT, Refusal, Words};
-use crate::KEY_MAX;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -80,7 +80,8 @@ impl Request<'_> {
     fn key(&self) -> DecodedKey {
         let mut key = DecodedKey { bytes: [0; KEY_MAX], len: self.raw_key.len() };
         if self.flags.key_binary {
-            key.len = STANDARD.decode_slice(self.raw_key, &mut key.bytes).expect("parse has decoded it before");
+            key.len =
+                STANDARD.decode_slice(self.raw_key, &mut key.bytes).expect("parse has decoded it before");
         } else {
             key.bytes[..key.len].copy_from_slice(self.raw_key);
         }
@@ -165,12 +166,15 @@ impl Request<'_> {
             match self.read_flag(letter, &word[1..]) {
                 Ok(true) => {}
                 Ok(false) => return Err(if vague { BAD_FLAGS } else { "CLIENT_ERROR invalid flag" }),
-                Err(line) => problem = Err(if vague { BAD_FLAGS } else { line }),
+                Err(_) if vague => problem = Err(BAD_FLAGS),
+                // The message of `F` is the one that there is without a problem.
+                Err(BAD_FORMAT) if problem.is_err() => {}
+                Err(line) => problem = Err(line),
             }
         }
         problem?;
-        self.check_opaque()?;
-        self.check_mode()
+        self.check_mode()?;
+        self.check_opaque()
     }
 
     /// Takes in one flag; `false` if there is none of that letter.
@@ -185,7 +189,8 @@ impl Request<'_> {
             b'C' => flags.cas = Some(number::unsigned(argument).ok_or(BAD_TOKEN)?),
             b'F' => flags.client_flags = number::unsigned_32(argument).ok_or(BAD_FORMAT)?,
             b'J' => {
-                flags.initial = number::unsigned(argument).ok_or("CLIENT_ERROR invalid numeric initial value")?;
+                flags.initial =
+                    number::unsigned(argument).ok_or("CLIENT_ERROR invalid numeric initial value")?;
             }
             b'D' => {
                 let delta = number::unsigned(argument).ok_or("CLIENT_ERROR invalid numeric delta value")?;
@@ -215,7 +220,9 @@ impl Request<'_> {
     fn check_mode(&self) -> Result<(), &'static str> {
         match self.command {
             Command::Set if self.set_mode().is_none() => Err("CLIENT_ERROR invalid mode for ms M token"),
-            Command::Arithmetic if self.increments().is_none() => Err("CLIENT_ERROR invalid mode for ma M token"),
+            Command::Arithmetic if self.increments().is_none() => {
+                Err("CLIENT_ERROR invalid mode for ma M token")
+            }
             _ => Ok(()),
         }
     }

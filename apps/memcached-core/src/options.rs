@@ -70,8 +70,12 @@ pub enum OptionError {
 impl fmt::Display for OptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OptionError::Unknown(option) => write!(f, "unknown option {option}; known are -m -c -t -p -U -l -I -v"),
-            OptionError::Stray(argument) => write!(f, "unexpected argument '{argument}': only options are taken"),
+            OptionError::Unknown(option) => {
+                write!(f, "unknown option {option}; known are -m -c -t -p -U -l -I -v")
+            }
+            OptionError::Stray(argument) => {
+                write!(f, "unexpected argument '{argument}': only options are taken")
+            }
             OptionError::Missing(what) => write!(f, "{what}"),
             OptionError::Bad { option, value, expected } => {
                 write!(f, "{option} '{value}': expected {expected}")
@@ -111,7 +115,10 @@ impl Options {
         let bad = |expected| OptionError::Bad { option, value: value.to_owned(), expected };
         match option {
             "-m" => self.memory = size(value, MIB).ok_or_else(|| bad("megabytes, at least 1, such as 64"))?,
-            "-c" => self.connections = positive(value).ok_or_else(|| bad("a number of connections, at least 1"))?,
+            "-c" => {
+                self.connections =
+                    positive(value).ok_or_else(|| bad("a number of connections, at least 1"))?
+            }
             "-t" => self.threads = positive(value).ok_or_else(|| bad("a number of threads, at least 1"))?,
             "-p" => self.tcp_port = value.parse().map_err(|_| bad("a port, 0 to 65535"))?,
             "-U" => self.udp_port = value.parse().map_err(|_| bad("a port, 0 to 65535"))?,
@@ -203,7 +210,10 @@ mod tests {
     #[test]
     fn a_bad_option_is_named() {
         assert_eq!(parse("-m lots").unwrap_err(), "-m 'lots': expected megabytes, at least 1, such as 64");
-        assert_eq!(parse("-m 99999999999999999").unwrap_err().split(':').next(), Some("-m '99999999999999999'"));
+        assert_eq!(
+            parse("-m 99999999999999999").unwrap_err().split(':').next(),
+            Some("-m '99999999999999999'")
+        );
         assert_eq!(parse("-c 0").unwrap_err(), "-c '0': expected a number of connections, at least 1");
         assert_eq!(parse("-p 65536").unwrap_err(), "-p '65536': expected a port, 0 to 65535");
         assert_eq!(parse("-l here").unwrap_err(), "-l 'here': expected an IPv4 or IPv6 address");

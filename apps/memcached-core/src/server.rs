@@ -3,7 +3,7 @@
 use crate::options::Options;
 use crate::slab::Index;
 use crate::stats::Stats;
-use crate::store::{Facts, Item, Key, Marks, Store};
+use crate::store::{Facts, Item, Key, Marks, START_LEN, Store};
 use crate::value::{Gather, Incoming};
 use crate::{KEY_MAX, number};
 use nom_port::buffer::Buffer;
@@ -11,8 +11,9 @@ use nom_port::buffer::Buffer;
 /// Longest time in seconds that is relative to now: 30 days. Longer ones are seconds since 1970.
 const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// Seconds that the server's clock shows when it starts, so that 0 and 1 are in the past.
-const START: u64 = 2;
+/// Seconds that the server's clock shows when it starts, so that 0 and 1 are in the past; as in memcached,
+/// where `mg` with the flag `t` shows it.
+const START: u64 = 62;
 
 /// One memcached: the items and the counters.
 #[derive(Debug)]
@@ -50,12 +51,13 @@ pub(crate) struct Update<'a> {
     pub cas: u64,
 }
 
-/// What became of a value.
+/// What became of an update or a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
-    /// Stored under this id.
-    Stored(u64),
-    NotStored,
+pub(crate) enum Outcome {
+    /// Done; a value is stored under this id.
+    Done(u64),
+    /// Its condition does not hold.
+    Refused,
     Exists,
     NotFound,
     OutOfMemory,
@@ -84,7 +86,8 @@ impl<B: Buffer> Server<B> {
         self.store.set_now(unix.saturating_sub(self.epoch) as u32);
     }
 
-    /// A client wants to connect: whether it may (`-c`). If so, [`disconnected`](Server::disconnected) follows.
+    /// A client wants to connect: whether it may (`-c`). If so, [`disconnected`](Server::disconnected)
+    /// follows.
     pub fn connected(&mut self) -> bool {
         let admitted = self.connections < self.options.connections;
         self.connections += u32::from(admitted);
@@ -128,8 +131,8 @@ impl<B: Buffer> Server<B> {
         second.clamp(1, i64::from(u32::MAX)) as u32
     }
 
-    /// Whether `-I` allows an item; counts as memcached does, with its header of 48 bytes, 8 for the id, 4 for flags
-    /// and the ends of key and value.
+    /// Whether `-I` allows an item; counts as memcached does, with its header of 48 bytes, 8 for the id, 4
+    /// for flags and the ends of key and value.
     pub(crate) fn fits(&self, key: &[u8], flags: u32, len: usize) -> bool {
         let flags = if flags == 0 { 0 } else { 4 };
         let size = len.saturating_add(48 + 8 + key.len() + 1 + flags + 2);
@@ -179,7 +182,7 @@ impl<B: Buffer> Server<B> {
     }
 
     /// Stores a value.
-    pub(crate) fn update(&mut self, update: &Update<'_>, value: Incoming<'_, B>) -> Stored {
+    pub(crate) fn update(&mut self, update: &Update<'_>, value: Incoming<'_, B>) -> Outcome {
         self.stats.cmd_set += 1;
         let key = self.store.key(update.key);
         let found = self.store.find(&key);
@@ -189,18 +192,18 @@ impl<B: Buffer> Server<B> {
             Mode::Replace if found.is_some() => self.put(&key, found, update.facts, value),
             Mode::Add => {
                 found.into_iter().for_each(|index| self.store.touch(index));
-                Stored::NotStored
+                Outcome::Refused
             }
-            Mode::Replace => Stored::NotStored,
+            Mode::Replace => Outcome::Refused,
             Mode::Append | Mode::Prepend => match found {
                 Some(index) => self.extend(&key, index, update, value),
-                None => Stored::NotStored,
+                None => Outcome::Refused,
             },
             Mode::Cas { stale_wins } => match found {
                 Some(index) => self.compare_and_swap(&key, index, update, stale_wins, value),
                 None => {
                     self.stats.cas_misses += 1;
-                    Stored::NotFound
+                    Outcome::NotFound
                 }
             },
         }
@@ -221,10 +224,13 @@ impl<B: Buffer> Server<B> {
             return Sum::NotFound;
         };
         let item = self.store.item(index);
+        if item.len() == 0 {
+            return Sum::NonNumeric;
+        }
         if cas != 0 && item.cas != cas {
             return Sum::CasMismatch;
         }
-        let Some(before) = item.inline().and_then(number::unsigned) else { return Sum::NonNumeric };
+        let Some(before) = number::unsigned(item.start(&mut [0; START_LEN])) else { return Sum::NonNumeric };
         let hits = if increment { &mut self.stats.incr_hits } else { &mut self.stats.decr_hits };
         *hits += 1;
         let value = if increment { before.wrapping_add(delta) } else { before.saturating_sub(delta) };
@@ -243,17 +249,17 @@ impl<B: Buffer> Server<B> {
     }
 
     /// Removes an item if it is there and has the id `cas` (0: any).
-    pub(crate) fn delete(&mut self, key: &[u8], cas: u64) -> Stored {
+    pub(crate) fn delete(&mut self, key: &[u8], cas: u64) -> Outcome {
         let Some(index) = self.peek(key) else {
             self.stats.delete_misses += 1;
-            return Stored::NotFound;
+            return Outcome::NotFound;
         };
         if cas != 0 && self.store.item(index).cas != cas {
-            return Stored::Exists;
+            return Outcome::Exists;
         }
         self.stats.delete_hits += 1;
         self.store.remove(index);
-        Stored::Stored(0)
+        Outcome::Done(0)
     }
 
     /// Makes all present items go after `delay`, an expiry time; at once if it is 0 or past.
@@ -268,24 +274,30 @@ impl<B: Buffer> Server<B> {
         self.store.item(index)
     }
 
-    fn put(&mut self, key: &Key<'_>, found: Option<Index>, facts: Facts, value: Incoming<'_, B>) -> Stored {
+    fn put(&mut self, key: &Key<'_>, found: Option<Index>, facts: Facts, value: Incoming<'_, B>) -> Outcome {
         match self.store.put(key, found, facts, value) {
-            Ok(index) => Stored::Stored(self.store.item(index).cas),
+            Ok(index) => Outcome::Done(self.store.item(index).cas),
             Err(_) => {
                 self.stats.store_no_memory += 1;
-                Stored::OutOfMemory
+                Outcome::OutOfMemory
             }
         }
     }
 
-    fn extend(&mut self, key: &Key<'_>, index: Index, update: &Update<'_>, value: Incoming<'_, B>) -> Stored {
+    fn extend(
+        &mut self,
+        key: &Key<'_>,
+        index: Index,
+        update: &Update<'_>,
+        value: Incoming<'_, B>,
+    ) -> Outcome {
         let item = self.store.item(index);
         let facts = Facts { flags: item.flags, expires: item.expires, marks: Marks::default() };
         if update.cas != 0 && update.cas != item.cas {
-            return Stored::Exists;
+            return Outcome::Exists;
         }
         if !self.fits(key.bytes, facts.flags, item.len() + value.len()) {
-            return Stored::NotStored;
+            return Outcome::Refused;
         }
         let mut gather = Gather::new();
         if update.mode == Mode::Append {
@@ -305,13 +317,13 @@ impl<B: Buffer> Server<B> {
         update: &Update<'_>,
         stale_wins: bool,
         value: Incoming<'_, B>,
-    ) -> Stored {
+    ) -> Outcome {
         let item = self.store.item(index);
         let mut facts = update.facts;
         if update.cas != item.cas {
             if !stale_wins || update.cas == 0 || update.cas > item.cas {
                 self.stats.cas_badval += 1;
-                return Stored::Exists;
+                return Outcome::Exists;
             }
             facts.expires = item.expires;
             facts.marks.stale = true;
@@ -336,8 +348,10 @@ impl<B: Buffer> Server<B> {
             return Sum::Done { value, index };
         }
         let facts = Facts { flags: item.flags, expires: item.expires, marks: Marks::default() };
+        let mut text = digits.to_vec();
+        text.resize(item.len().max(text.len()), b' ');
         let key = self.store.key(key);
-        match self.store.put(&key, Some(index), facts, Incoming::Copy(digits)) {
+        match self.store.put(&key, Some(index), facts, Incoming::Copy(&text)) {
             Ok(index) => Sum::Done { value, index },
             Err(_) => Sum::OutOfMemory,
         }

@@ -146,6 +146,7 @@ impl<T: Default> Slab<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::{collection::vec, sample::Index as Pick};
     use std::collections::VecDeque;
 
     fn order(slab: &Slab<u32>) -> Vec<u32> {
@@ -156,7 +157,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn the_order_is_that_of_use(steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..3000)) {
+        fn the_order_is_that_of_use(steps in vec((0u8..3, any::<Pick>()), 1..3000)) {
             let mut slab = Slab::new();
             let mut model: VecDeque<(Index, u32)> = VecDeque::new();
             for (number, (step, pick)) in steps.into_iter().enumerate() {

@@ -74,9 +74,17 @@ impl<B: Buffer> Item<B> {
         &self.head[..usize::from(self.key_len)]
     }
 
-    /// The value if it was copied.
-    pub fn inline(&self) -> Option<&[u8]> {
-        matches!(self.kept, Kept::Inline).then(|| &self.head[usize::from(self.key_len)..])
+    /// The first bytes of the value: all if it was copied, else as many as the place takes.
+    pub fn start<'a>(&'a self, place: &'a mut [u8; START_LEN]) -> &'a [u8] {
+        match &self.kept {
+            Kept::Inline => &self.head[usize::from(self.key_len)..],
+            Kept::Shared(slice) => slice,
+            Kept::Parts(parts) => {
+                let bytes = parts.iter().flat_map(|part| part.bytes());
+                let filled = place.iter_mut().zip(bytes).map(|(place, byte)| *place = *byte).count();
+                &place[..filled]
+            }
+        }
     }
 
     /// The value if it was copied, to be changed without changing its length.
@@ -124,6 +132,9 @@ impl<B: Buffer> Item<B> {
         size_of::<Item<B>>() + LINKS + self.head.len() + pinned
     }
 }
+
+/// Room for the start of a value: more than any number has digits.
+pub const START_LEN: usize = 32;
 
 /// Bytes an item costs in hash table and list.
 const LINKS: usize = 16;
@@ -319,7 +330,8 @@ impl<B: Buffer> Store<B> {
 
     /// All items, the least recently used first.
     pub fn items(&self) -> impl Iterator<Item = &Item<B>> {
-        core::iter::successors(self.slots.oldest(), |&index| self.slots.newer(index)).map(|index| self.item(index))
+        core::iter::successors(self.slots.oldest(), |&index| self.slots.newer(index))
+            .map(|index| self.item(index))
     }
 
     fn flush(&mut self) {

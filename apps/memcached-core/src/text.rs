@@ -2,7 +2,7 @@
 
 use crate::meta;
 use crate::number;
-use crate::server::{Mode, Server, Stored, Sum, Update};
+use crate::server::{Mode, Outcome, Server, Sum, Update};
 use crate::slab::Index;
 use crate::store::Facts;
 use crate::value::Incoming;
@@ -288,7 +288,11 @@ fn send_unless<B: Buffer>(quiet: bool, sink: &mut impl Sink<B>, line: &str) {
 }
 
 /// Carries out a command that has no value. Says whether the client wants to go on.
-pub(crate) fn execute<B: Buffer>(server: &mut Server<B>, request: Request<'_>, sink: &mut impl Sink<B>) -> bool {
+pub(crate) fn execute<B: Buffer>(
+    server: &mut Server<B>,
+    request: Request<'_>,
+    sink: &mut impl Sink<B>,
+) -> bool {
     match request {
         Request::Get { keys, cas, exptime: None } => get_all(server, keys, cas, None, sink),
         Request::Get { keys, cas, exptime: Some(exptime) } => {
@@ -296,7 +300,7 @@ pub(crate) fn execute<B: Buffer>(server: &mut Server<B>, request: Request<'_>, s
             get_all(server, keys, cas, Some(expires), sink);
         }
         Request::Delete { key, quiet } => {
-            let deleted = server.delete(key, 0) == Stored::Stored(0);
+            let deleted = server.delete(key, 0) == Outcome::Done(0);
             send_unless(quiet, sink, if deleted { "DELETED" } else { "NOT_FOUND" });
         }
         Request::Arithmetic { key, increment, delta, quiet } => {
@@ -408,11 +412,11 @@ pub(crate) fn complete<B: Buffer>(
     let facts = Facts { flags: request.flags, expires: server.second(request.exptime), ..Facts::default() };
     let update = Update { key: request.key, mode: request.mode, facts, cas: request.cas };
     let line = match server.update(&update, value) {
-        Stored::Stored(_) => "STORED",
-        Stored::NotStored => "NOT_STORED",
-        Stored::Exists => "EXISTS",
-        Stored::NotFound => "NOT_FOUND",
-        Stored::OutOfMemory => {
+        Outcome::Done(_) => "STORED",
+        Outcome::Refused => "NOT_STORED",
+        Outcome::Exists => "EXISTS",
+        Outcome::NotFound => "NOT_FOUND",
+        Outcome::OutOfMemory => {
             if request.mode == Mode::Set {
                 server.forget(request.key);
             }

@@ -1,5 +1,5 @@
-//! Requests and replies over UDP: each datagram begins with a frame of 8 bytes, the number of the request, that
-//! of the datagram in it, how many there are, and two bytes of nothing; all big-endian.
+//! Requests and replies over UDP: each datagram begins with a frame of 8 bytes, the number of the request,
+//! that of the datagram in it, how many there are, and two bytes of nothing; all big-endian.
 
 use crate::connection::Connection;
 use crate::server::Server;
@@ -21,7 +21,11 @@ pub type RequestId = u16;
 /// it writes into the sink is to be sent as [`frames`] divides it, if it is anything.
 ///
 /// A request of several datagrams is refused, as memcached does; a command cut short is forgotten.
-pub fn answer<B: Buffer>(server: &mut Server<B>, mut datagram: Slice<B>, sink: &mut impl Sink<B>) -> Option<RequestId> {
+pub fn answer<B: Buffer>(
+    server: &mut Server<B>,
+    mut datagram: Slice<B>,
+    sink: &mut impl Sink<B>,
+) -> Option<RequestId> {
     let Some(&[i0, i1, _, _, t0, t1, _, _]) = datagram.first_chunk::<FRAME_LEN>() else {
         server.stats.protocol_errors += 1;
         return None;
@@ -35,12 +39,16 @@ pub fn answer<B: Buffer>(server: &mut Server<B>, mut datagram: Slice<B>, sink: &
     Some(RequestId::from_be_bytes([i0, i1]))
 }
 
-/// The datagrams of a reply of `len` bytes: the frame of each, and which part of the reply follows it. A reply
-/// that is too long to be numbered ends with its last number.
-pub fn frames(request: RequestId, len: usize) -> impl ExactSizeIterator<Item = ([u8; FRAME_LEN], Range<usize>)> {
+/// The datagrams of a reply of `len` bytes: the frame of each, and which part of the reply follows it. A
+/// reply that is too long to be numbered ends with its last number.
+pub fn frames(
+    request: RequestId,
+    len: usize,
+) -> impl ExactSizeIterator<Item = ([u8; FRAME_LEN], Range<usize>)> {
     let total = len.div_ceil(PAYLOAD_MAX).min(usize::from(u16::MAX)) as u16;
     (0..total).map(move |number| {
-        let ([i0, i1], [n0, n1], [t0, t1]) = (request.to_be_bytes(), number.to_be_bytes(), total.to_be_bytes());
+        let ([i0, i1], [n0, n1], [t0, t1]) =
+            (request.to_be_bytes(), number.to_be_bytes(), total.to_be_bytes());
         let start = usize::from(number) * PAYLOAD_MAX;
         ([i0, i1, n0, n1, t0, t1, 0, 0], start..len.min(start + PAYLOAD_MAX))
     })

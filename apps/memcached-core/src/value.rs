@@ -1,8 +1,9 @@
 //! Values: copied, or kept in the buffers that they were received in.
 //!
-//! **The rule.** A piece of a value stays in its buffer if it is longer than [`COPY_MAX`] and fills at least half
-//! of the memory that keeping it pins; any other piece is copied. So the store never pins more than twice
-//! what it holds, and a short value, which is cheaper to copy than to count and to gather, is copied both ways.
+//! **The rule.** A piece of a value stays in its buffer if it is longer than [`COPY_MAX`] and fills at least
+//! half of the memory that keeping it pins; any other piece is copied. So the store never pins more than
+//! twice what it holds, and a short value, which is cheaper to copy than to count and to gather, is copied
+//! both ways.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -61,12 +62,17 @@ impl<B: Buffer> Incoming<'_, B> {
 }
 
 impl<B: Buffer> Part<B> {
+    /// The piece.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Part::Copied(bytes) => bytes,
+            Part::Shared(slice) => slice,
+        }
+    }
+
     /// Bytes of the piece.
     pub fn len(&self) -> usize {
-        match self {
-            Part::Copied(bytes) => bytes.len(),
-            Part::Shared(slice) => slice.len(),
-        }
+        self.bytes().len()
     }
 
     /// Bytes of memory it takes.

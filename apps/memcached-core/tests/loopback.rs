@@ -1,5 +1,6 @@
 //! The clients that Debian packages, on loopback: `memccapable` and `memcaslap` of libmemcached-tools.
 
+#[allow(dead_code, reason = "each test uses a part")]
 mod common;
 
 use common::{program, serve};

@@ -1,7 +1,7 @@
 //! What the meta commands do, and how they answer.
 
 use super::{Command, DecodedKey, Request};
-use crate::server::{Mode, Server, Stored, Sum, Update};
+use crate::server::{Mode, Outcome, Server, Sum, Update};
 use crate::slab::Index;
 use crate::store::{Facts, Item, Marks};
 use crate::text::{NON_NUMERIC, OUT_OF_MEMORY, send_line, send_number};
@@ -59,12 +59,12 @@ pub(crate) fn complete<B: Buffer>(
     let key = request.key();
     let update = update_of(server, request, key.bytes());
     let (status, cas) = match server.update(&update, value) {
-        Stored::Stored(_) if request.flags.quiet => return,
-        Stored::Stored(cas) => ("HD", cas),
-        Stored::NotStored => ("NS", 0),
-        Stored::Exists => ("EX", 0),
-        Stored::NotFound => ("NF", 0),
-        Stored::OutOfMemory => {
+        Outcome::Done(_) if request.flags.quiet => return,
+        Outcome::Done(cas) => ("HD", cas),
+        Outcome::Refused => ("NS", 0),
+        Outcome::Exists => ("EX", 0),
+        Outcome::NotFound => ("NF", 0),
+        Outcome::OutOfMemory => {
             server.forget(key.bytes());
             return send_line(sink, OUT_OF_MEMORY);
         }
@@ -154,7 +154,9 @@ fn get<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl
     let mut won = created;
     for word in request.words.clone() {
         match word[0] {
-            b'T' => server.store.item_mut(index).expires = request.flags.exptime.map_or(0, |it| server.second(it)),
+            b'T' => {
+                server.store.item_mut(index).expires = request.flags.exptime.map_or(0, |it| server.second(it))
+            }
             b'R' => won |= !created && is_due(server, request, index),
             _ => send_fact(server, index, word, sink),
         }
@@ -236,17 +238,17 @@ fn delete<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut i
     let key = request.key();
     let flags = &request.flags;
     let outcome = match (server.peek(key.bytes()), flags.cas) {
-        (Some(index), Some(cas)) if server.item(index).cas != cas => Stored::Exists,
+        (Some(index), Some(cas)) if server.item(index).cas != cas => Outcome::Exists,
         (Some(index), _) if flags.invalidate => {
             invalidate(server, request, index);
-            Stored::Stored(0)
+            Outcome::Done(0)
         }
         _ => server.delete(key.bytes(), 0),
     };
     let status = match outcome {
-        Stored::Stored(_) if flags.quiet => return,
-        Stored::Stored(_) => "HD",
-        Stored::Exists => {
+        Outcome::Done(_) if flags.quiet => return,
+        Outcome::Done(_) => "HD",
+        Outcome::Exists => {
             server.stats.delete_misses += 1;
             "EX"
         }
@@ -271,20 +273,20 @@ fn arithmetic<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &m
     let key = request.key();
     let flags = &request.flags;
     let increment = request.increments().unwrap_or(true);
-    let sum = server.sum(key.bytes(), increment, flags.delta.unwrap_or(1), flags.cas.unwrap_or(0));
+    let mut sum = server.sum(key.bytes(), increment, flags.delta.unwrap_or(1), flags.cas.unwrap_or(0));
+    let mut created = false;
+    if matches!(sum, Sum::NotFound) && flags.vivify.is_some() {
+        sum = server.put_number(key.bytes(), 0, flags.initial);
+        created = true;
+    }
     let status = match sum {
-        Sum::Done { .. } if flags.quiet => return apply_ttl(server, request, sum),
-        Sum::Done { value, index } => return send_sum(server, request, &key, value, index, sink),
-        Sum::NotFound => match flags.vivify {
-            None => "NF",
-            Some(exptime) => {
-                let expires = server.second(exptime);
-                match server.put_number(key.bytes(), expires, flags.initial) {
-                    Sum::Done { value, index } => return send_sum(server, request, &key, value, index, sink),
-                    _ => return send_line(sink, "SERVER_ERROR Out of memory allocating new item"),
-                }
-            }
-        },
+        Sum::Done { index, .. } if flags.quiet && !created => {
+            return if flags.exptime.is_some() {
+                set_ttl(server, flags.exptime, index)
+            };
+        }
+        Sum::Done { value, index } => return send_sum(server, request, &key, (value, index, created), sink),
+        Sum::NotFound => "NF",
         Sum::CasMismatch => "EX",
         Sum::NonNumeric => return send_line(sink, NON_NUMERIC),
         Sum::OutOfMemory => return send_line(sink, "SERVER_ERROR out of memory"),
@@ -293,18 +295,15 @@ fn arithmetic<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &m
     repeat_all(request, &key, sink);
 }
 
-fn apply_ttl<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sum: Sum) {
-    if let (Sum::Done { index, .. }, Some(exptime)) = (sum, request.flags.exptime) {
-        server.store.item_mut(index).expires = server.second(exptime);
-    }
+fn set_ttl<B: Buffer>(server: &mut Server<B>, exptime: Option<i64>, index: Index) {
+    server.store.item_mut(index).expires = exptime.map_or(0, |exptime| server.second(exptime));
 }
 
 fn send_sum<B: Buffer>(
     server: &mut Server<B>,
     request: &Request<'_>,
     key: &DecodedKey,
-    value: u64,
-    index: Index,
+    (value, index, created): (u64, Index, bool),
     sink: &mut impl Sink<B>,
 ) {
     let mut digits = itoa::Buffer::new();
@@ -323,7 +322,8 @@ fn send_sum<B: Buffer>(
                 send_digits(server.item(index).cas, sink);
             }
             b't' => send_ttl(server.item(index), server.store.now(), sink),
-            b'T' => apply_ttl(server, request, Sum::Done { value, index }),
+            b'T' => set_ttl(server, request.flags.exptime, index),
+            b'N' if created => set_ttl(server, request.flags.vivify, index),
             _ => repeat(request, word, key, sink),
         }
     }

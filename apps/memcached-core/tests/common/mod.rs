@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub mod script;
+
 pub type Bytes = Arc<[u8]>;
-pub type Shared = Arc<Mutex<Server<Bytes>>>;
+type Shared = Arc<Mutex<Server<Bytes>>>;
 
 pub fn unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right").as_secs()

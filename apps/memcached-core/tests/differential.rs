@@ -1,0 +1,161 @@
+//! The same commands to this server and to the memcached of the distribution: the replies must be the same,
+//! byte by byte.
+
+#[allow(dead_code, reason = "each test uses a part")]
+mod common;
+
+use common::script::{Dice, binary_command, frame, text_command};
+use common::{Bytes, program, unix};
+use nom_memcached_core::{Connection, Options, Server};
+use nom_port::buffer::Slice;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A memcached on loopback, ended with the test.
+struct Real {
+    process: Child,
+    port: u16,
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+}
+
+impl Real {
+    /// Starts it; `None`, and a note, if it is not installed.
+    fn start() -> Option<Real> {
+        let Some(path) = program("memcached") else {
+            eprintln!("skipped: memcached is not installed");
+            return None;
+        };
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .expect("a port is free")
+            .port();
+        let mut command = Command::new(path);
+        command.args(["-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-p", &port.to_string()]);
+        // Its LRU thread holds items for moments, in which `incr` replaces them instead of overwriting.
+        command.args(["-o", "no_modern"]);
+        Some(Real { process: command.spawn().expect("memcached starts"), port })
+    }
+
+    fn connect(&self) -> TcpStream {
+        for _ in 0..100 {
+            if let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+                stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is not zero");
+                return stream;
+            }
+            sleep(Duration::from_millis(50));
+        }
+        panic!("memcached does not listen on port {}", self.port);
+    }
+}
+
+/// Reads replies until they end with `end`, or the stream ends.
+fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut replies = Vec::new();
+    let mut buffer = [0; 65536];
+    while !replies.ends_with(end) {
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => break,
+            Ok(len) => replies.extend_from_slice(&buffer[..len]),
+        }
+    }
+    replies
+}
+
+/// Plays scripts of `command`s, each ended by `end`, whose reply is `ended`. The environment's `SEED` chooses
+/// others.
+fn replies_agree(command: fn(&mut Dice) -> Vec<u8>, end: &[u8], ended: &[u8]) {
+    let Some(real) = Real::start() else { return };
+    let mut stream = real.connect();
+    let mut server = Server::<Bytes>::new(Options::default(), unix(), 7);
+    let mut connection = Connection::new();
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let mut dice = Dice(seed.unwrap_or(1));
+    println!("seed {}", dice.0);
+    for _ in 0..4000 {
+        // One at a time: memcached treats items differently while replies that show them wait to be sent.
+        let mut script = command(&mut dice);
+        script.extend_from_slice(end);
+        stream.write_all(&script).expect("memcached reads");
+        let theirs = read_to(&mut stream, ended);
+        let mut ours = Vec::new();
+        let flow = connection.receive(&mut server, Slice::new(Bytes::from(&script[..])), &mut ours);
+        let same = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours == theirs).count();
+        let show = |bytes: &[u8]| bytes[same.saturating_sub(200)..].escape_ascii().to_string();
+        assert!(
+            ours == theirs,
+            "{flow:?}: {}\n\n{}\n\n{}",
+            show(&ours),
+            show(&theirs),
+            script.escape_ascii()
+        );
+    }
+}
+
+#[test]
+fn text_and_meta_replies_agree() {
+    replies_agree(text_command, b"\r\nverbosity 0 end\r\nmn\r\n", b"OK\r\nMN\r\n");
+}
+
+#[test]
+fn binary_replies_agree() {
+    let end = frame(0x0a, &[], "", "", 0, 0xfeed_beef);
+    let ended = [&[0x81, 0x0a][..], &[0; 10], &[0xfe, 0xed, 0xbe, 0xef], &[0; 8]].concat();
+    replies_agree(binary_command, &end, &ended);
+}
+
+/// What ends a connection, with the replies before.
+#[test]
+fn connections_end_for_the_same_reasons() {
+    let Some(real) = Real::start() else { return };
+    let too_long_key = frame(0x00, &[], &"k".repeat(251), "", 0, 1);
+    let no_key = frame(0x00, &[], "", "", 0, 2);
+    let mut wrong_magic = [frame(0x0a, &[], "", "", 0, 3), frame(0x0a, &[], "", "", 0, 4)].concat();
+    wrong_magic[24] = 0x79;
+    let scripts = [
+        &b"get a\r\nquit\r\nget b\r\n"[..],
+        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+        &too_long_key,
+        &no_key,
+        &wrong_magic,
+        &frame(0x07, &[], "", "", 0, 5),
+        &frame(0x17, &[], "", "", 0, 6),
+    ];
+    for script in scripts {
+        let mut stream = real.connect();
+        stream.write_all(script).expect("memcached reads");
+        let theirs = read_to(&mut stream, b"never");
+        let mut server = Server::<Bytes>::new(Options::default(), unix(), 7);
+        let mut ours = Vec::new();
+        let flow = Connection::new().receive(&mut server, Slice::new(Bytes::from(script)), &mut ours);
+        assert_eq!(flow, nom_memcached_core::Flow::Close, "{}", script.escape_ascii());
+        assert_eq!(ours.escape_ascii().to_string(), theirs.escape_ascii().to_string());
+    }
+}
+
+/// Sizes around the item-size limit.
+#[test]
+fn the_largest_item_is_the_same() {
+    let Some(real) = Real::start() else { return };
+    let mut stream = real.connect();
+    let mut server = Server::<Bytes>::new(Options::default(), unix(), 7);
+    let mut connection = Connection::new();
+    for (flags, len) in
+        [(0, 1_048_512), (0, 1_048_513), (0, 1_048_514), (1, 1_048_509), (1, 1_048_512), (0, 1_100_000)]
+    {
+        let script = format!("set key {flags} 0 {len}\r\n{}\r\nget kez\r\nmn\r\n", "x".repeat(len));
+        stream.write_all(script.as_bytes()).expect("memcached reads");
+        let theirs = read_to(&mut stream, b"MN\r\n");
+        let mut ours = Vec::new();
+        let _open = connection.receive(&mut server, Slice::new(Bytes::from(script.as_bytes())), &mut ours);
+        assert_eq!(String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs), "{flags} {len}");
+    }
+}
