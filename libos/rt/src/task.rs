@@ -74,6 +74,10 @@ impl Tasks {
         })
     }
 
+    pub fn waker_of(&self, id: TaskId) -> Option<Waker> {
+        self.tasks.get(id).map(|task| task.waker.clone())
+    }
+
     /// Where and for whom a task goes on.
     pub fn place_of(&self, id: TaskId) -> Option<(QueueId, Activity)> {
         self.tasks.get(id).map(|task| (task.queue, task.activity))
@@ -147,33 +151,33 @@ impl<T> Drop for Promise<T> {
     }
 }
 
-/// Awaits a task. Dropping it lets the task run on by itself.
-pub struct JoinHandle<T> {
-    task: TaskId,
+/// Awaits a task or, with another kind of name, a thread. Dropping it lets that run on by itself.
+pub struct JoinHandle<T, Id = TaskId> {
+    id: Id,
     outcome: Rc<RefCell<Outcome<T>>>,
 }
 
-impl<T> JoinHandle<T> {
-    /// The task, as [`Handle::abort`](crate::handle::Handle::abort) knows it.
+impl<T, Id: Copy> JoinHandle<T, Id> {
+    /// Its name; [`Handle::abort`](crate::handle::Handle::abort) takes that of a task.
     #[must_use]
-    pub fn id(&self) -> TaskId {
-        self.task
+    pub fn id(&self) -> Id {
+        self.id
     }
 
-    /// Whether the task has ended or was aborted.
+    /// Whether it has ended or was aborted.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.outcome.borrow().is_over
     }
 
-    /// The task's value, if it has ended and nobody took it.
+    /// Its value, if it has ended and nobody took it.
     #[must_use]
     pub fn take(&self) -> Option<T> {
         self.outcome.borrow_mut().value.take()
     }
 }
 
-impl<T> Future for JoinHandle<T> {
+impl<T, Id> Future for JoinHandle<T, Id> {
     type Output = Result<T, Aborted>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -186,16 +190,16 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-impl<T> fmt::Debug for JoinHandle<T> {
+impl<T, Id: fmt::Debug> fmt::Debug for JoinHandle<T, Id> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("JoinHandle").field("task", &self.task).finish_non_exhaustive()
+        out.debug_struct("JoinHandle").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-/// Both ends of a task's value.
-pub(crate) fn promise<T>() -> (Promise<T>, impl FnOnce(TaskId) -> JoinHandle<T>) {
+/// Both ends of a value to come; the second wants to know whose it is.
+pub(crate) fn promise<T, Id>() -> (Promise<T>, impl FnOnce(Id) -> JoinHandle<T, Id>) {
     let outcome = Rc::new(RefCell::new(Outcome { value: None, is_over: false, joiner: None }));
-    (Promise { outcome: outcome.clone() }, move |task| JoinHandle { task, outcome })
+    (Promise { outcome: outcome.clone() }, move |id| JoinHandle { id, outcome })
 }
 
 #[cfg(test)]

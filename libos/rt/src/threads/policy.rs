@@ -53,12 +53,6 @@ impl Account {
         Self { runtime: 0.0, epoch: 0, weight }
     }
 
-    /// Of a thread that this one starts: as if it had run as much, so that starting threads gains nothing.
-    #[must_use]
-    pub fn inherited(&self) -> Self {
-        *self
-    }
-
     /// Changes the share: of two busy threads, each gets its weight over the sum of both.
     pub fn set_weight(&mut self, weight: NonZeroU32) {
         // What it ran so far was divided by the old weight.
@@ -145,6 +139,16 @@ impl<K: Copy> RunQueue<K> {
     #[must_use]
     pub fn running(&self) -> Option<K> {
         self.running.as_ref().map(|running| running.thread)
+    }
+
+    /// The account of a thread that the running one starts: as if it had run as much, so that starting
+    /// threads gains nothing. A new one if none is running.
+    pub fn inherit(&mut self, weight: NonZeroU32, now_ns: u64) -> Account {
+        self.charge(now_ns);
+        let parent = self.running.as_ref().map(|running| running.account);
+        let mut account = parent.unwrap_or(Account::new(weight));
+        account.set_weight(weight);
+        account
     }
 
     /// A thread became ready. A decision is due.

@@ -105,9 +105,8 @@ fn starting_threads_gains_nothing() {
     queue.wake(1, account(), 0);
     queue.wake(2, account(), 0);
     run(&mut queue, 0, 1_000 * MS);
-    let (thread, parent) = queue.block(1_000 * MS).expect("one runs");
-    queue.wake(thread, parent, 1_000 * MS);
-    queue.wake(3, parent.inherited(), 1_000 * MS);
+    let child = queue.inherit(weight(1), 1_000 * MS);
+    queue.wake(3, child, 1_000 * MS);
     let slices = run(&mut queue, 1_000 * MS, 1_030 * MS);
     assert!(slices.iter().all(|(_, ns)| *ns < 10 * MS), "{slices:?}");
 }
