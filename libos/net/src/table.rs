@@ -121,6 +121,15 @@ impl<T> Table<T> {
         slot.flow.as_ref().map(|(tuple, flow)| (tuple, flow))
     }
 
+    /// All flows.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowId, &T)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(index, slot)| {
+            let (_, flow) = slot.flow.as_ref()?;
+            Some((FlowId { index: index as u32, generation: slot.generation }, flow))
+        })
+    }
+
     /// The flow of this name with its addresses, to change it.
     pub fn get_mut(&mut self, id: FlowId) -> Option<(&FourTuple, &mut T)> {
         let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;

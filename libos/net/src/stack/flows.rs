@@ -213,6 +213,17 @@ impl<N: Nic> Stack<N> {
         self.flows.get(flow).map(|(tuple, _)| tuple)
     }
 
+    /// All open flows, in no particular order.
+    pub fn flows(&self) -> impl Iterator<Item = FlowId> {
+        let open = |flow: &Flow<N::Buffer>| matches!(flow, Flow::Open(_));
+        self.flows.iter().filter(move |(_, flow)| open(flow)).map(|(id, _)| id)
+    }
+
+    /// Flows that were looked at to find those that segments were for: as many as segments, if all is well.
+    pub fn probes(&self) -> u64 {
+        self.probes
+    }
+
     /// Looks at a flow before the end of the present event or [`Stack::poll`].
     pub(super) fn mark(&mut self, id: FlowId) {
         if let Some(open) = self.open_mut(id)

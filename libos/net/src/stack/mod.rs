@@ -90,6 +90,7 @@ pub struct Stack<N: Nic> {
     /// Flows in TIME-WAIT with the end of it, which is nearly in order.
     waiting: VecDeque<(Instant, FlowId)>,
     half_open: usize,
+    probes: u64,
     /// Flows that may have something to send.
     dirty: Vec<FlowId>,
     /// Frames received and not yet looked at.
@@ -124,6 +125,7 @@ impl<N: Nic> Stack<N> {
             timers: Timers::default(),
             waiting: VecDeque::new(),
             half_open: 0,
+            probes: 0,
             dirty: Vec::new(),
             frames: VecDeque::new(),
             receive_batch: Batch::default(),

@@ -30,7 +30,9 @@ impl<N: Nic> Stack<N> {
             local: SocketAddr::new(packet.to, ports.to),
             remote: SocketAddr::new(packet.from, ports.from),
         };
-        match self.flows.find(&tuple) {
+        let (found, probes) = self.flows.find_counted(&tuple);
+        self.probes += u64::from(probes);
+        match found {
             Some(id) => self.known(application, id, tuple, segment, payload),
             None => self.unknown(application, tuple, segment, payload),
         }

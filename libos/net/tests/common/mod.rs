@@ -1,6 +1,9 @@
 //! A simulated link between stacks, on virtual time, from a seed.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use nom_net::checksum;
+use nom_net::frame::{self, Packet, Path, protocol};
+use nom_net::tcp::segment::{Ports, Segment};
 use nom_net::{Application, Chain, Cidr, Closed, Config, FlowId, Instant, Nic, Slice, Stack};
 use nom_port::nic::{Checksum, Offloads, Outgoing, Properties, Received};
 use std::cell::RefCell;
@@ -54,6 +57,8 @@ pub struct Port {
     /// Frames by how long they were held before the kick, the longest.
     pub held_max_ns: u64,
     pub now_ns: u64,
+    /// Says that it has looked at checksums, although it has not.
+    pub is_sum_good: bool,
 }
 
 /// A device of a simulated machine.
@@ -87,7 +92,8 @@ impl Nic for Device {
         let mut frame: Chain<Memory> = vec![whole.part(0..first)];
         let rest = (first..whole.len()).step_by(self.piece).map(|at| whole.part(at..at + self.piece));
         frame.extend(rest);
-        Some(Received { frame, checksum: Checksum::Unknown, at_ns })
+        let checksum = if self.port.borrow().is_sum_good { Checksum::Good } else { Checksum::Unknown };
+        Some(Received { frame, checksum, at_ns })
     }
 
     fn room(&mut self) -> usize {
@@ -374,4 +380,51 @@ pub fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
 
 pub fn server(number: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, number], 80))
+}
+
+/// Of a machine that is no stack but a test.
+pub const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
+
+/// A frame with a segment, from a stranger to machine 1.
+pub fn segment_frame(from: SocketAddr, to: SocketAddr, segment: &Segment, payload: &[u8]) -> Vec<u8> {
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from: from.ip(), to: to.ip() };
+    let (head, start) = frame::ip(&path, protocol::TCP, segment.header_len(), payload.len());
+    let mut bytes = head.to_vec();
+    segment.emit(Ports { from: from.port(), to: to.port() }, &mut bytes[start..]);
+    bytes.extend_from_slice(payload);
+    let sum = checksum::pseudo_header(from.ip(), to.ip(), protocol::TCP, bytes.len() - start);
+    let sum = !checksum::add(sum, checksum::sum(&bytes[start..]));
+    bytes[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// The segment in a frame over IPv4, with where it goes; `None` if there is none. A bad checksum is a failure.
+pub fn parse_frame(frame: &[u8]) -> Option<(Ports, SocketAddr, Segment)> {
+    if frame[12..14] != [8, 0] || frame[23] != protocol::TCP {
+        return None;
+    }
+    let Ok(packet) = Packet::parse_v4(frame) else { panic!("a bad header: {frame:02x?}") };
+    let bytes = &frame[packet.start..];
+    let sum = checksum::pseudo_header(packet.from, packet.to, protocol::TCP, packet.len);
+    assert_eq!(checksum::add(sum, checksum::sum(bytes)), 0xffff, "a bad checksum: {frame:02x?}");
+    let (ports, segment, _) = Segment::parse(bytes, packet.len).expect("a sound segment");
+    Some((ports, SocketAddr::new(packet.to, ports.to), segment))
+}
+
+/// The stranger's question, as owner of 10.0.0.2, for the Ethernet address of machine 1: so it becomes known.
+pub fn greeting() -> Vec<u8> {
+    let mut arp = vec![0xff; 6];
+    arp.extend(STRANGER);
+    arp.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    arp.extend(STRANGER);
+    arp.extend([10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1]);
+    arp
+}
+
+impl<A: Application<Device>> Machine<A> {
+    /// Takes one frame now.
+    pub fn take(&mut self, now: Instant, frame: Vec<u8>) {
+        self.device.port.borrow_mut().received.push_back((now.nanos(), frame));
+        self.poll(now);
+    }
 }

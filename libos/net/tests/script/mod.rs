@@ -2,12 +2,11 @@
 
 pub mod language;
 
-use crate::common::{Device, Machine, Memory, config};
+use crate::common::{Device, Machine, Memory, config, greeting, parse_frame, segment_frame};
 use language::{Line, number, show};
-use nom_net::frame::{self, Packet, Path, protocol};
 use nom_net::tcp::segment::{Flags, Ports, Segment};
 use nom_net::tcp::sequence::Seq;
-use nom_net::{Application, Closed, Config, FlowId, Instant, KeepAlive, Slice, Stack, checksum};
+use nom_net::{Application, Closed, Config, FlowId, Instant, KeepAlive, Slice, Stack};
 use nom_port::nic::Offloads;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -15,7 +14,6 @@ use std::time::Duration;
 
 const OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const THEIRS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
-const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// Scripts do not begin at time zero, where a timestamp would look like none.
 const START: Instant = Instant::from_micros(1_000_000);
 
@@ -107,18 +105,8 @@ impl Script {
 
     /// The peer asks for our Ethernet address, so that we know its own.
     fn greet(&mut self) {
-        let mut arp = vec![0xff; 6];
-        arp.extend(THEIR_MAC);
-        arp.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-        arp.extend(THEIR_MAC);
-        arp.extend([10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1]);
-        self.deliver(arp);
+        self.machine.take(self.now, greeting());
         assert_eq!(self.machine.take_sent().len(), 1, "ARP is answered");
-    }
-
-    fn deliver(&mut self, frame: Vec<u8>) {
-        self.machine.device.port.borrow_mut().received.push_back((self.now.nanos(), frame));
-        self.machine.poll(self.now);
     }
 
     fn line(&mut self, after: f64, line: Line) -> Result<(), String> {
@@ -150,15 +138,7 @@ impl Script {
 
     fn collect(&mut self) {
         for frame in self.machine.take_sent() {
-            if frame[12..14] != [8, 0] {
-                continue;
-            }
-            let Ok(packet) = Packet::parse_v4(&frame) else { panic!("sent a bad header: {frame:02x?}") };
-            let bytes = &frame[packet.start..];
-            let sum = checksum::pseudo_header(packet.from, packet.to, protocol::TCP, packet.len);
-            assert_eq!(checksum::add(sum, checksum::sum(bytes)), 0xffff, "sent a bad checksum");
-            let (ports, mut segment, _) =
-                Segment::parse(bytes, packet.len).expect("sent a malformed segment");
+            let Some((ports, _, mut segment)) = parse_frame(&frame) else { continue };
             self.ports = Ports { from: ports.to, to: ports.from };
             if segment.flags.any(Flags::SYN) {
                 self.iss = Some(segment.seq);
@@ -178,15 +158,9 @@ impl Script {
         for (from, to) in segment.options.sack.iter_mut().flatten() {
             (*from, *to) = (*from + iss, *to + iss);
         }
-        let path = Path { mac: THEIR_MAC, hop: [2, 0, 0, 0, 0, 1], from: THEIRS, to: OURS };
-        let (head, start) = frame::ip(&path, protocol::TCP, segment.header_len(), segment.len as usize);
-        let mut bytes = head.to_vec();
-        segment.emit(self.ports, &mut bytes[start..]);
-        bytes.resize(bytes.len() + segment.len as usize, b'x');
-        let sum = checksum::pseudo_header(THEIRS, OURS, protocol::TCP, bytes.len() - start);
-        let sum = !checksum::add(sum, checksum::sum(&bytes[start..]));
-        bytes[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
-        self.deliver(bytes);
+        let (from, to) = ((THEIRS, self.ports.from).into(), (OURS, self.ports.to).into());
+        let payload = vec![b'x'; segment.len as usize];
+        self.machine.take(self.now, segment_frame(from, to, &segment, &payload));
         self.collect();
     }
 

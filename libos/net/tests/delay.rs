@@ -1,0 +1,129 @@
+//! The batching delay W: no packet is held longer, nothing is held if it is zero, and a lone client waits for it once.
+
+mod common;
+
+use common::{Device, Faults, Machine, Memory, World, config, server};
+use nom_net::{Application, FlowId, Instant, Nic, Slice, Stack};
+use std::time::Duration;
+
+const REQUEST: usize = 40;
+
+/// Answers every request of [`REQUEST`] bytes by as many.
+#[derive(Default)]
+struct Server;
+
+impl<N: Nic> Application<N> for Server {
+    fn received(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<N::Buffer>) {
+        stack.send(flow, bytes).expect("a window's worth fits");
+    }
+}
+
+/// Sends a request on each flow, and the next as soon as the answer is there.
+#[derive(Default)]
+struct Clients {
+    answers: usize,
+    /// When the last request was sent, and all times from there to the answer. For one flow only.
+    sent_at: Instant,
+    latencies: Vec<Duration>,
+}
+
+impl Clients {
+    fn ask(&mut self, stack: &mut Stack<Device>, flow: FlowId) {
+        self.sent_at = stack.now();
+        let request = stack.buffer(&[b'q'; REQUEST]).unwrap();
+        stack.send(flow, request).unwrap();
+    }
+}
+
+impl Application<Device> for Clients {
+    fn connected(&mut self, stack: &mut Stack<Device>, flow: FlowId) {
+        self.ask(stack, flow);
+    }
+
+    fn received(&mut self, stack: &mut Stack<Device>, flow: FlowId, _: Slice<Memory>) {
+        self.answers += 1;
+        self.latencies.push(stack.now() - self.sent_at);
+        self.ask(stack, flow);
+    }
+}
+
+/// Lets `clients` talk to a server with W = `micros` until it has answered 2000 requests.
+fn talk(clients: usize, micros: u64) -> World<Clients, Server> {
+    let left = Machine::new(Device::new(1, <_>::default()), config(1, 5), Clients::default());
+    let right = Machine::new(Device::new(2, <_>::default()), config(2, 5), Server);
+    let mut world = World::new(left, right, 9, Faults { reorder: 10, ..Faults::default() });
+    if clients == 1 {
+        world.faults = Faults::default();
+    }
+    world.right.stack.listen(80);
+    world.right.stack.set_delay(Duration::from_micros(micros)).unwrap();
+    for _ in 0..clients {
+        world.left.stack.connect(server(2)).unwrap();
+    }
+    assert!(
+        world.run(Duration::from_secs(100), |world| world.left.application.answers >= 2000),
+        "it came to a halt"
+    );
+    world
+}
+
+fn mean(world: &World<Clients, Server>) -> f64 {
+    let latencies = &world.left.application.latencies[10..];
+    latencies.iter().map(Duration::as_secs_f64).sum::<f64>() / latencies.len() as f64
+}
+
+#[test]
+fn no_packet_is_held_longer_than_w() {
+    for micros in [0, 1, 7, 50, 400, 10_000] {
+        let world = talk(30, micros);
+        let held = world.right.device.port.borrow().held_max_ns;
+        assert!(held <= micros * 1000, "{held} ns with W = {micros} us");
+        assert!(micros == 0 || held > 0, "W = {micros} us held nothing");
+    }
+}
+
+#[test]
+fn without_w_every_packet_goes_by_itself() {
+    let world = talk(30, 0);
+    let (received, sent) = world.right.stack.tallies();
+    assert_eq!(received.unheld.flushes, world.right.stack.counters().frames_received);
+    assert_eq!(received.unheld.packets, received.unheld.flushes);
+    assert_eq!(sent.unheld.packets, world.right.stack.counters().packets_sent);
+    assert_eq!((sent.time.flushes, sent.ring.flushes, received.nothing_more.flushes), (0, 0, 0));
+}
+
+#[test]
+fn a_longer_w_makes_larger_batches() {
+    let per_kick = |micros| {
+        let world = talk(30, micros);
+        let kicks = world.right.device.port.borrow().kicks;
+        world.right.stack.counters().packets_sent as f64 / kicks as f64
+    };
+    let (none, short, long) = (per_kick(0), per_kick(20), per_kick(500));
+    assert!(none < 1.1 && none < short && short < long && long > 5.0, "{none} {short} {long} packets a kick");
+}
+
+#[test]
+fn a_lone_client_waits_longer_by_w() {
+    let without = mean(&talk(1, 0));
+    for micros in [10, 40, 100, 1000] {
+        let w = micros as f64 / 1e6;
+        let with = mean(&talk(1, micros));
+        assert!((with - without - w).abs() < 0.05 * w, "W = {w}: {without} became {with}");
+    }
+}
+
+#[test]
+fn w_can_change_while_packets_are_held() {
+    let mut world = talk(1, 10_000);
+    world.run(Duration::from_secs(1), |world| !world.right.device.port.borrow().queued.is_empty());
+    assert!(!world.right.device.port.borrow().queued.is_empty(), "something is held");
+    world.right.stack.set_delay(Duration::ZERO).unwrap();
+    world.right.poll(world.now);
+    assert!(world.right.device.port.borrow().queued.is_empty(), "it went at once");
+    assert_eq!(
+        world.right.stack.set_delay(Duration::from_micros(10_001)).unwrap_err().0,
+        Duration::from_micros(10_001)
+    );
+    assert_eq!(world.right.stack.delay(), Duration::ZERO);
+}
