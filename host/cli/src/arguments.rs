@@ -60,6 +60,7 @@ Examples:
   nom run hello -- one two             with arguments
   nom run --cpus 4 --memory 1G hello
   nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
+  nom run --network tap memcached      as root: in a network namespace of its own
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
@@ -95,6 +96,9 @@ pub struct Run {
     /// Least important messages of the kernel to show.
     #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
     pub log: LogLevel,
+    /// What its network device is connected to.
+    #[arg(long, value_enum, default_value_t = NetworkChoice::User)]
+    pub network: NetworkChoice,
     /// DMA remapping unit.
     #[arg(long, value_name = "none|virtio|intel", default_value_t = Iommu::None)]
     pub iommu: Iommu,
@@ -126,6 +130,15 @@ impl AcceleratorChoice {
             AcceleratorChoice::Tcg => Some(Accelerator::Tcg),
         }
     }
+}
+
+/// Values of `--network`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NetworkChoice {
+    /// QEMU's own network, for everybody: its ports are published at ports of the host.
+    User,
+    /// A TAP device in a network namespace of its own (as root): faster, and every port is reached there.
+    Tap,
 }
 
 /// Values of `--log`.
@@ -289,6 +302,7 @@ mod tests {
             ("--memory 64X hello", "64X"),
             ("-p 80 hello", "[ADDRESS:]HOST:GUEST"),
             ("-p 1.2.3:80:80 hello", "1.2.3:80:80"),
+            ("--network tun hello", "user, tap"),
             ("--machine pc hello", "q35, microvm"),
             ("--json hello", "--detach"),
             ("", "APP"),

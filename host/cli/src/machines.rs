@@ -117,6 +117,8 @@ pub fn stop(options: &Stop) -> Result<u8> {
         }
         println!("{name}");
     }
+    // That of a machine in the background ends with it.
+    nom_vmm::namespace::remove_stale()?;
     Ok(0)
 }
 

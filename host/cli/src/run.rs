@@ -1,6 +1,6 @@
 //! `nom run`.
 
-use crate::arguments::{LogLevel, Run};
+use crate::arguments::{LogLevel, NetworkChoice, Run};
 use crate::debugger;
 use crate::store::{self, Record, Store};
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,10 @@ use nom_image::Symbols;
 use nom_image::manifest::{BundleManifest, Port, Protocol};
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
-use nom_vmm::{Accelerator, Ending, Event, Exit, Forward, Machine, MachineConfig, Network, Qemu, Vmm};
+use nom_vmm::{
+    Accelerator, Ending, Event, Exit, Forward, Machine, MachineConfig, Namespace, Network, Qemu, Vmm,
+    namespace,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -46,7 +49,9 @@ pub fn run(options: &Run) -> Result<u8> {
     let (name, directory) = store.create(options.name.as_deref(), &options.app)?;
     let image = directory.join("image");
     std::fs::write(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
-    let config = configure(options, &boot, accelerator, image)?;
+    let mut config = configure(options, &boot, accelerator, image)?;
+    let namespace = private_network(options, &name)?;
+    config.network = namespace.as_ref().map(Namespace::network).or(config.network);
     if let Some(port) = config.debugger {
         debugger::write_script(&directory, &name, port, boot.kernel.as_deref())?;
     }
@@ -55,6 +60,7 @@ pub fn run(options: &Run) -> Result<u8> {
         let process = identify(Qemu.start_detached(&config, &directory)?)?;
         let record = record(process);
         store::save(&directory, &record)?;
+        namespace.into_iter().for_each(Namespace::leave);
         announce(options, &record)?;
         return Ok(0);
     }
@@ -136,7 +142,21 @@ fn network(published: &[Port], manifest: Option<&BundleManifest>) -> Option<Netw
     let wanted = applications().flat_map(|app| &app.devices).any(|device| device.class == NETWORK_CLASS);
     let ports = applications().flat_map(|app| &app.ports).chain(published);
     let forwards: Vec<Forward> = ports.map(forward).collect();
-    (wanted || !forwards.is_empty()).then_some(Network { forwards })
+    (wanted || !forwards.is_empty()).then_some(Network::User { forwards })
+}
+
+/// A network of the machine's own, if one is asked for; says how to get there.
+fn private_network(options: &Run, name: &str) -> Result<Option<Namespace>> {
+    if options.network == NetworkChoice::User {
+        return Ok(None);
+    }
+    if let Some(port) = options.publish.first() {
+        bail!("-p {port}: with --network tap no port is published; expected --network user");
+    }
+    // One pair of queues for each core, as the driver wants them.
+    let made = Namespace::create(name, options.cpus).context("--network tap")?;
+    eprintln!("network: {} from `ip netns exec {} COMMAND`", namespace::GUEST, made.name());
+    Ok(Some(made))
 }
 
 fn forward(port: &Port) -> Forward {
@@ -154,7 +174,7 @@ fn record(
     process: ProcessIdentity,
     programs: Vec<(String, PathBuf)>,
 ) -> Record {
-    let ports = config.network.iter().flat_map(|network| &network.forwards).map(Forward::to_string).collect();
+    let ports = config.network.iter().flat_map(Network::forwards).map(Forward::to_string).collect();
     Record {
         name: name.to_owned(),
         app: options.app.clone(),
@@ -252,7 +272,7 @@ mod tests {
     fn a_published_port_brings_a_network() {
         assert_eq!(network(&[], None), None);
         let port = "8080:80/udp".parse().expect("a port");
-        let forwards = network(&[port], None).expect("a network").forwards;
-        assert_eq!(forwards, [Forward { address: None, host: 8080, guest: 80, udp: true }]);
+        let network = network(&[port], None).expect("a network");
+        assert_eq!(network.forwards(), [Forward { address: None, host: 8080, guest: 80, udp: true }]);
     }
 }

@@ -1,6 +1,7 @@
 //! From a [`MachineConfig`] to QEMU's command line.
 
 use crate::config::{Accelerator, Forward, Iommu, MachineConfig, MachineKind, Network};
+use crate::namespace;
 
 /// Where a machine's two byte streams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,18 +121,38 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
         line.option("-device", format!("pcie-root-port,id=hotplug{slot},chassis={},slot={slot}", slot + 1));
     }
     if let Some(network) = &config.network {
-        line.option("-netdev", user_network(network));
+        line.option("-netdev", backend(network));
         let guarded = if config.iommu == Iommu::None { "" } else { ",iommu_platform=on" };
-        line.option("-device", format!("virtio-net-pci,netdev=network,romfile=,disable-legacy=on{guarded}"));
+        let queues = queues(network);
+        line.option(
+            "-device",
+            format!("virtio-net-pci,netdev=network,romfile=,disable-legacy=on{guarded}{queues}"),
+        );
     }
     for device in &config.devices {
         line.option("-device", device);
     }
 }
 
-fn user_network(network: &Network) -> String {
-    let forwards: String = network.forwards.iter().map(forward).collect();
-    format!("user,id=network{forwards}")
+fn backend(network: &Network) -> String {
+    match network {
+        Network::User { forwards } => {
+            format!("user,id=network{}", forwards.iter().map(forward).collect::<String>())
+        }
+        Network::Tap { queues, .. } => {
+            let several = if *queues > 1 { format!(",queues={queues}") } else { String::new() };
+            format!("tap,id=network,ifname={},script=no,downscript=no{several}", namespace::DEVICE)
+        }
+    }
+}
+
+/// Properties of a device with several pairs of queues: an interrupt for each queue, and two for the control
+/// queue and changes of configuration.
+fn queues(network: &Network) -> String {
+    match network {
+        Network::Tap { queues: queues @ 2.., .. } => format!(",mq=on,vectors={}", 2 * queues + 2),
+        _ => String::new(),
+    }
 }
 
 fn forward(forward: &Forward) -> String {
@@ -182,9 +203,19 @@ mod tests {
         let tcp = Forward { address: None, host: 8080, guest: 80, udp: false };
         let udp = Forward { address: Some([127, 0, 0, 1].into()), host: 53, guest: 53, udp: true };
         assert_eq!(
-            user_network(&Network { forwards: vec![tcp, udp] }),
+            backend(&Network::User { forwards: vec![tcp, udp] }),
             "user,id=network,hostfwd=tcp::8080-:80,hostfwd=udp:127.0.0.1:53-:53"
         );
+    }
+
+    #[test]
+    fn a_tap_has_as_many_queues_as_its_device() {
+        let tap = |queues| line(|c| c.network = Some(Network::Tap { namespace: "n".into(), queues }));
+        let one = tap(1);
+        assert!(one.contains("-netdev tap,id=network,ifname=tap0,script=no,downscript=no -device"), "{one}");
+        assert!(!one.contains("mq=on"));
+        let four = tap(4);
+        assert!(four.contains("downscript=no,queues=4") && four.contains("mq=on,vectors=10"), "{four}");
     }
 
     #[test]

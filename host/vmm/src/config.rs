@@ -29,7 +29,7 @@ pub struct MachineConfig {
     pub command_line: String,
     /// DMA remapping unit.
     pub iommu: Iommu,
-    /// A network device on QEMU's user-mode network, if there is to be one.
+    /// A network device and what it is connected to, if there is to be one.
     pub network: Option<Network>,
     /// More devices, each as QEMU's `-device` takes it.
     pub devices: Vec<String>,
@@ -141,11 +141,38 @@ named! {
     }
 }
 
-/// A machine's connection to QEMU's user-mode network.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Network {
+/// What a machine's network device is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// QEMU's user-mode network, which needs no rights: the machine reaches what this process reaches.
+    User {
+        /// Ports of the host that lead into the machine.
+        forwards: Vec<Forward>,
+    },
+    /// A TAP device in a network namespace, see [`crate::Namespace`].
+    Tap {
+        /// Name of the namespace.
+        namespace: String,
+        /// Pairs of queues, at least 1.
+        queues: u32,
+    },
+}
+
+impl Default for Network {
+    /// User mode without a forwarded port.
+    fn default() -> Network {
+        Network::User { forwards: Vec::new() }
+    }
+}
+
+impl Network {
     /// Ports of the host that lead into the machine.
-    pub forwards: Vec<Forward>,
+    pub fn forwards(&self) -> &[Forward] {
+        match self {
+            Network::User { forwards } => forwards,
+            Network::Tap { .. } => &[],
+        }
+    }
 }
 
 /// A port of the host that leads to one of the machine's.
@@ -170,7 +197,7 @@ impl fmt::Display for Forward {
     }
 }
 
-/// Bytes of memory, in [`MEMORY_BYTES`] and a multiple of 4096.
+/// Bytes of memory, in [`MEMORY_BYTES`] and a multiple of 8192.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Memory(u64);
@@ -265,8 +292,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn memory_prints_what_it_reads(pages in 256u64..(64 << 18)) {
-            let memory = Memory::from_bytes(pages * 4096).expect("in range");
+        fn memory_prints_what_it_reads(pairs_of_pages in 128u64..(64 << 17)) {
+            let memory = Memory::from_bytes(pairs_of_pages * 8192).expect("in range");
             prop_assert_eq!(memory.to_string().parse::<Memory>(), Ok(memory));
         }
     }

@@ -3,6 +3,7 @@
 use crate::command::{self, Streams, file};
 use crate::config::{MachineConfig, Network};
 use crate::machine::{Event, Exit, Machine, PluggedDevice, Vmm};
+use crate::namespace;
 use crate::qmp::Monitor;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,7 +32,7 @@ impl Vmm for Qemu {
         // QEMU talks on the streams it starts with, which end when it does: standard input is a socket for
         // the control channel, standard output the serial line.
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
-        let mut child = bound_to_us()
+        let mut child = program(config, &["setpriv", "--pdeathsig", "KILL", PROGRAM])
             .args(command::arguments(config, Streams::Attached))
             .current_dir(directory)
             .stdin(OwnedFd::from(theirs))
@@ -52,7 +53,7 @@ impl Vmm for Qemu {
 
     fn start_detached(&self, config: &MachineConfig, directory: &Path) -> Result<u32> {
         check(config)?;
-        let output = Command::new(PROGRAM)
+        let output = program(config, &[PROGRAM])
             .args(command::arguments(config, Streams::Detached))
             .current_dir(directory)
             .stdin(Stdio::null())
@@ -68,18 +69,23 @@ impl Vmm for Qemu {
 
 fn check(config: &MachineConfig) -> Result<()> {
     config.check()?;
-    let forwards = config.network.iter().flat_map(|Network { forwards }| forwards);
-    if let Some(forward) = forwards.into_iter().find(|forward| forward.address.is_some_and(|a| a.is_ipv6())) {
+    let mut forwards = config.network.iter().flat_map(Network::forwards);
+    if let Some(forward) = forwards.find(|forward| forward.address.is_some_and(|a| a.is_ipv6())) {
         bail!("port {}: QEMU's user-mode network listens at IPv4 addresses only", forward.host);
     }
     Ok(())
 }
 
-/// QEMU by way of `setpriv`, which has the kernel kill it when the thread that started it dies, so that not
-/// even SIGKILL leaves a machine behind.
-fn bound_to_us() -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", PROGRAM]);
+/// The command `words`, where the machine's network is.
+///
+/// An attached QEMU is started by way of `setpriv`, which has the kernel kill it when the thread that started it
+/// dies, so that not even SIGKILL leaves a machine behind.
+fn program(config: &MachineConfig, words: &[&str]) -> Command {
+    let mut command = match &config.network {
+        Some(Network::Tap { namespace, .. }) => namespace::command_in(namespace, words[0]),
+        _ => Command::new(words[0]),
+    };
+    command.args(&words[1..]);
     command
 }
 
@@ -286,7 +292,7 @@ mod tests {
         let mut config = MachineConfig::new(PathBuf::from("image"));
         let forward =
             crate::config::Forward { address: "::1".parse().ok(), host: 8080, guest: 80, udp: false };
-        config.network = Some(Network { forwards: vec![forward] });
+        config.network = Some(Network::User { forwards: vec![forward] });
         assert!(check(&config).expect_err("refused").to_string().contains("8080"));
     }
 }

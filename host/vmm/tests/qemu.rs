@@ -91,6 +91,25 @@ fn every_shape_of_machine_starts() {
 }
 
 #[test]
+fn a_machine_starts_in_its_own_namespace() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: a TAP device needs root");
+        return;
+    }
+    let namespace = nom_vmm::Namespace::create("test-qemu", 2).expect("made");
+    let outcome = run(greeting().output(EXIT, &[0x10]), |config| config.network = Some(namespace.network()));
+    assert_eq!(outcome.ending, Ending::Halted(7), "{outcome:?}");
+    let (directory, mut config) = prepare(greeting());
+    config.network = Some(namespace.network());
+    let mut session = start(&directory, &config);
+    assert!(session.wait_until(PATIENCE, |session| session.serial() == "hello\n").expect("watched"));
+    let inside = namespace.command("ip").args(["netns", "pids", namespace.name()]).output().expect("ip runs");
+    let inside = String::from_utf8_lossy(&inside.stdout).into_owned();
+    let ours = session.machine().process_id().to_string();
+    assert!(inside.lines().any(|process| process == ours), "{ours} is not among {inside}");
+}
+
+#[test]
 fn devices_come_and_go_by_the_monitor() {
     let (directory, mut config) = prepare(greeting());
     config.hotplug_slots = 1;
