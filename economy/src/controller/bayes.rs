@@ -20,33 +20,39 @@ const NODES: [(f64, f64); 5] = [
     (1.355_626_179_974_266, 0.222_075_922_005_612_6),
     (2.856_970_013_872_806, 0.011_257_411_327_720_69),
 ];
-/// A point is not explored if it may make a loss with a probability of one in twenty: so many deviations.
-const SAFETY: f64 = 0.0;
 /// What another point must earn more, as a share, to be worth leaving a known one.
 const HYSTERESIS: f64 = 0.002;
+/// Observations after which a point is known well, and those that a model may lack while it is at one.
+const WELL_KNOWN: f64 = 8.0;
+const STALE: u32 = 8;
+/// Below this deviation of logarithms a prediction is as good as certain.
+const CERTAIN: f64 = 1e-3;
+/// What going to another point and back disturbs, as a share of an interval's profit.
+const DISTURBANCE: f64 = 0.2;
 
 /// The strategy.
 #[derive(Clone, Debug)]
 pub struct Bayes {
     tally: Tally,
     model: Model,
-    is_fitted: bool,
+    /// Observations that the model does not know of.
+    unfitted: u32,
     /// Where it earns; explorations set out from here and come back.
     home: Option<usize>,
 }
 
-/// A point's prospects.
-struct Prospect {
-    /// Expected profit.
-    expected: f64,
-    /// Expected improvement over what is worth leaving, were it measured once.
-    gain: f64,
-    /// Profit if things turn out badly.
-    at_worst: f64,
-}
-
 fn shifted(prediction: &Prediction, deviation: f64) -> Logs {
     core::array::from_fn(|channel| prediction.mean[channel] + BETTER[channel] * deviation)
+}
+
+/// Expected profit: where a cliff is near, what may go wrong counts.
+fn expected(prediction: &Prediction, point: usize, profit: &Profit) -> f64 {
+    if prediction.deviation < CERTAIN {
+        return profit_of(profit, point, &prediction.mean);
+    }
+    let at =
+        |(node, weight)| weight * profit_of(profit, point, &shifted(prediction, node * prediction.deviation));
+    NODES.into_iter().map(at).sum()
 }
 
 /// Profit that is worth leaving a point for that makes so much.
@@ -56,15 +62,15 @@ fn worth_leaving(profit: f64) -> f64 {
 
 impl Bayes {
     fn refit(&mut self, space: &Space) {
-        if !self.is_fitted {
+        if self.unfitted > 0 {
             self.model.fit(space, &self.tally);
-            self.is_fitted = true;
+            self.unfitted = 0;
         }
     }
 
     /// The point of highest likely profit, and this profit; home unless another is clearly better.
     fn best(&mut self, space: &Space, present: usize, profit: &Profit) -> (usize, f64) {
-        let mut at = |point| profit_of(profit, point, &self.model.predict(space, point).mean);
+        let mut at = |point| expected(&self.model.predict(space, point), point, profit);
         let home = self.home.unwrap_or(present);
         let at_home = at(home);
         let least = worth_leaving(at_home);
@@ -74,25 +80,23 @@ impl Bayes {
             .fold((home, at_home), |best, other| if other.1 > best.1.max(least) { other } else { best })
     }
 
-    fn prospect(&self, prediction: &Prediction, point: usize, least: f64, profit: &Profit) -> Prospect {
+    /// Expected improvement over the profit `least`, were the point measured once.
+    fn gain(&self, prediction: &Prediction, point: usize, least: f64, profit: &Profit) -> f64 {
         let (deviation, noise) = (prediction.deviation, self.measurement_noise());
         // What one measurement is expected to change.
-        let change = deviation * deviation / libm::sqrt(deviation * deviation + noise * noise);
-        let (mut expected, mut gain) = (0.0, 0.0);
-        for (node, weight) in NODES {
-            let value = profit_of(profit, point, &shifted(prediction, node * change));
-            expected += weight * value;
-            gain += weight * (value - least).max(0.0);
-        }
-        let at_worst = profit_of(profit, point, &shifted(prediction, SAFETY * deviation));
-        Prospect { expected, gain, at_worst }
+        let change = deviation * deviation / libm::hypot(deviation, noise);
+        let at = |(node, weight)| {
+            weight * (profit_of(profit, point, &shifted(prediction, node * change)) - least).max(0.0)
+        };
+        NODES.into_iter().map(at).sum()
     }
 
     fn measurement_noise(&self) -> f64 {
         self.tally.noise(THROUGHPUT).max(self.tally.noise(MEAN))
     }
 
-    /// The exploration most worth its price, if one is.
+    /// The exploration most worth its price, if one is. None that is expected to make a loss, unless a loss is
+    /// made already: there is a way to most points over others that are safe.
     fn exploration(
         &mut self,
         space: &Space,
@@ -100,15 +104,17 @@ impl Bayes {
         horizon: f64,
         profit: &Profit,
     ) -> Option<usize> {
-        // Who makes a loss already has nothing to be careful of.
-        let floor = if best.1 > 0.0 { 0.0 } else { f64::NEG_INFINITY };
         let least = worth_leaving(best.1);
-        let mut most = (None, 0.0);
+        let mut most = (None, DISTURBANCE * best.1.abs());
         for point in (0..space.count()).filter(|point| *point != best.0) {
             let prediction = self.model.predict(space, point);
-            let prospect = self.prospect(&prediction, point, least, profit);
-            let worth = horizon * prospect.gain - (best.1 - prospect.expected);
-            if worth > most.1 && prospect.at_worst >= floor {
+            if prediction.deviation < CERTAIN {
+                continue;
+            }
+            let expected = expected(&prediction, point, profit);
+            let is_safe = expected >= 0.0 || best.1 <= 0.0;
+            let worth = horizon * self.gain(&prediction, point, least, profit) - (best.1 - expected);
+            if is_safe && worth > most.1 {
                 most = (Some(point), worth);
             }
         }
@@ -118,7 +124,7 @@ impl Bayes {
 
 impl Strategy for Bayes {
     fn new(space: &Space) -> Self {
-        Self { tally: Tally::new(space.count()), model: Model::default(), is_fitted: false, home: None }
+        Self { tally: Tally::new(space.count()), model: Model::default(), unfitted: 0, home: None }
     }
 
     fn tally(&self) -> &Tally {
@@ -127,12 +133,15 @@ impl Strategy for Bayes {
 
     fn learn(&mut self, _: &Space, point: usize, logs: &Logs, share: f64) {
         self.tally.learn(point, logs, share);
-        self.is_fitted = false;
+        self.unfitted += 1;
     }
 
     fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction> {
         self.tally.known().next()?;
-        self.refit(space);
+        // A point known well moves little by one more observation; fitting is what costs time.
+        if self.tally.weight(point) < WELL_KNOWN || self.unfitted >= STALE {
+            self.refit(space);
+        }
         Some(self.model.predict(space, point))
     }
 

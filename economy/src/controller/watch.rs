@@ -41,7 +41,7 @@ pub(super) struct Watch {
 
 /// How far a measurement is from what was predicted, as the mean square of standard deviations.
 pub(super) fn surprise(prediction: &Prediction, tally: &Tally, point: usize, measured: &Measured) -> f64 {
-    let unmeasured = if tally.weight(point) < 1.0 { FORETOLD } else { DRIFT };
+    let unmeasured = if tally.weight(point) < 0.9 { FORETOLD } else { DRIFT };
     let deviation = libm::hypot(libm::hypot(prediction.deviation, unmeasured), measured.sampling);
     let square = |channel: usize| {
         let noise = tally.noise(channel);
