@@ -5,7 +5,6 @@
 
 use crate::net::{self, DmaBuffer, QueuePair};
 use crate::port::{Clock, Entropy, Idle};
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,10 +14,12 @@ use nom_net::stack::{Application, Stack};
 use nom_net::table::FlowId;
 use nom_net::tcp::connection::Closed;
 use nom_net::time::Instant;
-use nom_port::buffer::{Buffer, Chain, Sink, Slice};
+use nom_port::buffer::{Chain, Sink, Slice};
 use nom_port::nic::Nic;
 use nom_port::world::{Doorbell, Entropy as _};
-use nom_rt::{EventLoop, INFRASTRUCTURE, Poller, Progress};
+use nom_rt::event_loop::EventLoop;
+use nom_rt::meter::INFRASTRUCTURE;
+use nom_rt::poller::{Poller, Progress};
 
 /// A piece of a stream: the memory that the device filled.
 pub type Bytes = Slice<DmaBuffer>;
@@ -367,7 +368,7 @@ pub fn serve(ports: &Ports, service: impl Service + 'static) -> Result<u8, Serve
         receive_window,
     };
     let mut event_loop = EventLoop::new(crate::cores::current(), Clock, Idle, alloc::sync::Arc::new(Alone));
-    event_loop.handle().add_poller(INFRASTRUCTURE, Box::new(Served { stack, clients, frames: 0 }));
+    event_loop.handle().add_poller(INFRASTRUCTURE, Served { stack, clients, frames: 0 });
     Ok(event_loop.run() as u8)
 }
 
