@@ -4,6 +4,11 @@ use crate::buffer::{Buffer, Chain, chain_len};
 
 /// Forgets the first `count` bytes, or all if there are fewer.
 pub fn advance<B: Buffer>(chain: &mut Chain<B>, mut count: usize) {
+    if let Some(slice) = chain.first_mut()
+        && slice.len() > count
+    {
+        return slice.advance(count);
+    }
     let mut whole = 0;
     for slice in chain.iter_mut() {
         if count < slice.len() {
@@ -30,6 +35,15 @@ pub fn truncate<B: Buffer>(chain: &mut Chain<B>, len: usize) {
 
 /// Keeps the bytes from `start`, `len` of them; `false`, and nothing done, if there are not so many.
 pub fn keep<B: Buffer>(chain: &mut Chain<B>, start: usize, len: usize) -> bool {
+    // Nearly all frames are in one piece.
+    if let [slice] = &mut chain[..]
+        && slice.len() >= start + len
+        && len > 0
+    {
+        slice.truncate(start + len);
+        slice.advance(start);
+        return true;
+    }
     if chain_len(chain) < start + len {
         return false;
     }

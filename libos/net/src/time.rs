@@ -52,3 +52,10 @@ impl Sub for Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
+
+/// The first of some points in time, if there is any.
+pub fn earliest<const N: usize>(points: [Option<Instant>; N]) -> Option<Instant> {
+    let never = Instant(u64::MAX);
+    let first = points.into_iter().fold(never, |first, point| first.min(point.unwrap_or(never)));
+    (first != never).then_some(first)
+}

@@ -29,6 +29,16 @@ impl<B: Buffer> Slice<B> {
         Slice { buffer, range }
     }
 
+    /// Its bytes, counted without a look at the memory.
+    pub fn len(&self) -> usize {
+        self.range.end - self.range.start
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.range.start == self.range.end
+    }
+
     /// The part `range` of this slice, cut to what there is.
     pub fn part(&self, range: Range<usize>) -> Slice<B> {
         let end = self.range.start.saturating_add(range.end).min(self.range.end);
@@ -165,6 +175,13 @@ impl<B: Buffer> Queue<B> {
     pub fn cut(&self, offset: usize, len: usize) -> Chain<B> {
         let from = self.start + offset as u64;
         let to = from.saturating_add(len as u64).min(self.end);
+        // Nearly always all of it is in the first slice.
+        if let Some((at, slice)) = self.slices.front()
+            && to <= *at + slice.len() as u64
+        {
+            let part = slice.part((from - at) as usize..to.saturating_sub(*at) as usize);
+            return if part.is_empty() { Chain::new() } else { alloc::vec![part] };
+        }
         let first = self.slices.partition_point(|(at, slice)| at + slice.len() as u64 <= from);
         let touched = self.slices.range(first.min(self.slices.len())..).take_while(|(at, _)| *at < to);
         touched.map(|(at, slice)| slice.part(from.saturating_sub(*at) as usize..(to - at) as usize)).collect()

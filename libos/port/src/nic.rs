@@ -143,7 +143,10 @@ pub trait Nic {
     ///
     /// # Errors
     /// Gives the frame back if the ring is full.
-    #[expect(clippy::result_large_err, reason = "a full ring is rare; a box would be an allocation for every frame")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "a full ring is rare; a box would be an allocation for every frame"
+    )]
     fn transmit(&mut self, frame: Outgoing<Self::Buffer>) -> Result<(), Outgoing<Self::Buffer>>;
 
     /// Tells the device about everything queued, unless it is looking anyway.

@@ -345,6 +345,9 @@ impl<N: Nic> Stack<N> {
             }
             let offloads = self.link.properties.offloads;
             let Some((tuple, Flow::Open(open))) = self.flows.get_mut(id) else { return };
+            if open.connection.is_quiet() {
+                break;
+            }
             let is_large = if tuple.remote.is_ipv4() { offloads.segment_tcp4 } else { offloads.segment_tcp6 };
             let counters = &mut self.link.counters;
             let mut context = Context { now: self.now, settings: &self.config.tcp, counters };

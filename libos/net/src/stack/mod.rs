@@ -19,7 +19,7 @@ use crate::link::Link;
 use crate::neighbour::Neighbours;
 use crate::table::{FlowId, Table};
 use crate::tcp::connection::{Closed, Effects};
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::timers::Timers;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -191,15 +191,14 @@ impl<N: Nic> Stack<N> {
     fn next_deadline(&self) -> Option<Instant> {
         let blocked = (!self.dirty.is_empty()).then(|| self.now + RING_RETRY);
         let waiting = self.waiting.front().map(|(until, _)| *until);
-        let deadlines = [
+        earliest([
             self.has_more.then_some(self.now),
             self.link.batch.due(),
             self.timers.first(),
             self.neighbours.first(),
             waiting,
             blocked,
-        ];
-        deadlines.into_iter().flatten().min()
+        ])
     }
 
     /// One frame.

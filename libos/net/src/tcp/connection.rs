@@ -16,7 +16,7 @@ use super::segment::{Options, Segment};
 use super::sequence::Seq;
 use crate::buffer::{Buffer, Queue, Slice};
 use crate::counters::Counters;
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -242,10 +242,7 @@ pub struct Deadlines {
 impl Deadlines {
     /// The first of them.
     pub fn first(&self) -> Option<Instant> {
-        [self.retransmit, self.acknowledge, self.persist, self.keep_alive, self.linger]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest([self.retransmit, self.acknowledge, self.persist, self.keep_alive, self.linger])
     }
 }
 

@@ -32,13 +32,25 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
+    /// Whether [`Connection::emit`] would surely find nothing: cheaper than to ask it.
+    pub fn is_quiet(&self) -> bool {
+        !self.receive.is_acknowledgement_due
+            && !self.is_probe_due
+            && self.refusal.is_none()
+            && self.recovery.point.is_none()
+            && !self.send.is_closing
+            && self.send.next == self.send.end()
+            && !matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
     fn emit_syn(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
         if self.send.next != self.send.una {
             return None;
         }
         let is_answer = self.state == State::SynReceived;
         let flags = if is_answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        let mut segment = self.header(context, self.send.una, flags);
+        let options = self.options(context.now);
+        let mut segment = self.header(options, self.send.una, flags);
         segment.window = self.receive.window.min(0xffff) as u16;
         if !is_answer {
             segment.ack = Seq(0);
@@ -61,7 +73,7 @@ impl<B: Buffer> Connection<B> {
         let len = chain_len(&payload) as u32;
         let is_fin = self.send.is_closing && from + len == self.send.end() && self.send.end().before(to);
         let mut segment =
-            self.header(context, from, if is_fin { Flags::ACK | Flags::FIN } else { Flags::ACK });
+            self.header(options, from, if is_fin { Flags::ACK | Flags::FIN } else { Flags::ACK });
         segment.len = len;
         self.recovery.next = segment.end();
         self.recovery.is_first_due = false;
@@ -124,7 +136,7 @@ impl<B: Buffer> Connection<B> {
         if len == remaining {
             flags = if self.send.is_closing { flags | Flags::PSH | Flags::FIN } else { flags | Flags::PSH };
         }
-        let mut segment = self.header(context, self.send.next, flags);
+        let mut segment = self.header(options, self.send.next, flags);
         segment.len = len;
         self.is_small_allowed = false;
         self.sent(context, &segment);
@@ -162,7 +174,7 @@ impl<B: Buffer> Connection<B> {
         if !core::mem::take(&mut self.is_probe_due) {
             return None;
         }
-        let segment = self.header(context, self.send.una - 1, Flags::ACK);
+        let segment = self.header(self.options(context.now), self.send.una - 1, Flags::ACK);
         self.watch_closed_window(context);
         Some((segment, Chain::new()))
     }
@@ -178,7 +190,7 @@ impl<B: Buffer> Connection<B> {
             return None;
         }
         let seq = self.send.next.max(self.send.una);
-        Some((self.header(context, seq, Flags::ACK), Chain::new()))
+        Some((self.header(self.options(context.now), seq, Flags::ACK), Chain::new()))
     }
 
     /// Bytes of the queue from sequence number `from` on, in as many slices as a packet takes.
@@ -202,7 +214,7 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// A header that acknowledges everything received.
-    fn header(&mut self, context: &Context<'_>, seq: Seq, flags: Flags) -> Segment {
+    fn header(&mut self, options: Options, seq: Seq, flags: Flags) -> Segment {
         let receive = &mut self.receive;
         let wanted = receive.next + receive.window;
         // RFC 9293 section 3.8.6.2.2: a nearly closed window opens by whole segments or not at all.
@@ -214,7 +226,7 @@ impl<B: Buffer> Connection<B> {
         receive.acknowledged = receive.next;
         receive.is_acknowledgement_due = false;
         self.deadlines.acknowledge = None;
-        Segment { seq, ack: self.receive.next, flags, window, options: self.options(context.now), len: 0 }
+        Segment { seq, ack: self.receive.next, flags, window, options, len: 0 }
     }
 
     /// Notes that `segment`, which takes sequence numbers from `send.next` on, was sent.

@@ -2,29 +2,30 @@
 
 use core::time::Duration;
 
-/// Before the first sample (RFC 6298 rule 2.1).
-const INITIAL: Duration = Duration::from_secs(1);
+/// Before the first sample (RFC 6298 rule 2.1), in nanoseconds like all that follows.
+const INITIAL: u64 = 1_000_000_000;
 /// The longest timeout, however often it doubles (rule 2.5).
-const MAX: Duration = Duration::from_secs(60);
+const MAX: u64 = 60_000_000_000;
 
 /// Smoothed round-trip time, its variation, and the backed-off timeout.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
     /// Smoothed round-trip time and variation; none before the first sample.
-    estimate: Option<(Duration, Duration)>,
+    estimate: Option<(u64, u64)>,
     /// How often the timeout has doubled since something new was acknowledged.
     backoff: u32,
-    min: Duration,
+    min: u64,
 }
 
 impl Rtt {
     /// No sample yet; no timeout will be shorter than `min`.
     pub fn new(min: Duration) -> Rtt {
-        Rtt { estimate: None, backoff: 0, min }
+        Rtt { estimate: None, backoff: 0, min: nanos(min) }
     }
 
     /// Takes one measurement (rules 2.2 and 2.3).
     pub fn sample(&mut self, rtt: Duration) {
+        let rtt = nanos(rtt);
         self.estimate = Some(match self.estimate {
             None => (rtt, rtt / 2),
             Some((smooth, variation)) => ((smooth * 7 + rtt) / 8, (variation * 3 + smooth.abs_diff(rtt)) / 4),
@@ -47,13 +48,18 @@ impl Rtt {
             None => INITIAL,
             Some((smooth, variation)) => smooth + variation * 4,
         };
-        (base.max(self.min) * (1 << self.backoff)).min(MAX)
+        Duration::from_nanos((base.max(self.min).min(MAX) << self.backoff).min(MAX))
     }
 
     /// The smoothed round-trip time, once there is a sample.
     pub fn smoothed(&self) -> Option<Duration> {
-        self.estimate.map(|(smooth, _)| smooth)
+        self.estimate.map(|(smooth, _)| Duration::from_nanos(smooth))
     }
+}
+
+/// No round trip or timeout is longer than [`MAX`], so that no sum overflows.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(MAX).min(MAX)
 }
 
 #[cfg(test)]
@@ -65,7 +71,7 @@ mod tests {
     #[test]
     fn the_first_samples_follow_the_rules() {
         let mut rtt = Rtt::new(MS);
-        assert_eq!(rtt.timeout(), INITIAL);
+        assert_eq!(rtt.timeout(), MS * 1000);
         rtt.sample(MS * 100);
         assert_eq!(rtt.timeout(), MS * 300, "R + 4 * R/2");
         rtt.sample(MS * 100);
@@ -83,7 +89,7 @@ mod tests {
         for _ in 0..100 {
             rtt.back_off();
         }
-        assert_eq!(rtt.timeout(), MAX);
+        assert_eq!(rtt.timeout(), MS * 60_000);
         rtt.reset_backoff();
         assert_eq!(rtt.timeout(), MS * 200);
     }
