@@ -64,7 +64,7 @@ pub(super) fn checked(
 
 const AT_LEAST_ZERO: &str = "a finite number, at least 0";
 
-fn at_least_zero(field: &'static str, value: f64) -> Result<f64, BadParameter> {
+pub(super) fn at_least_zero(field: &'static str, value: f64) -> Result<f64, BadParameter> {
     checked(field, value, |value| value.is_finite() && value >= 0.0, AT_LEAST_ZERO)
 }
 
@@ -85,6 +85,18 @@ impl Penalty {
         let is_good = |value: f64| value == 0.0 || (value >= 2.0 && value.is_finite());
         let expected = "0, or a finite number from 2 up (between them, more jitter could earn more)";
         Ok(Self { factor: checked("factor", factor, is_good, expected)?, objective })
+    }
+
+    /// L0.
+    #[must_use]
+    pub fn objective(&self) -> Seconds {
+        self.objective
+    }
+
+    /// The same for a machine on which everything takes `factor` times as long.
+    pub(super) fn slowed(&self, factor: f64) -> Result<Self, BadParameter> {
+        let objective = at_least_zero("objective", self.objective.get() * factor)?;
+        Self::new(self.factor, Seconds::new(objective).expect("checked"))
     }
 
     /// The share of the full value that is paid: 1 - min(1, X * N(L0, L, sigma)).
@@ -119,6 +131,16 @@ impl Refund {
     /// If it is negative or not finite.
     pub fn new(slope: f64) -> Result<Self, BadParameter> {
         Ok(Self { slope: at_least_zero("slope", slope)? })
+    }
+
+    /// The latency from which on everything is refunded, in seconds; infinite if it never is.
+    pub(super) fn all_refunded(&self, alpha: f64) -> f64 {
+        if self.slope > 0.0 { alpha / self.slope } else { f64::INFINITY }
+    }
+
+    /// The same for a machine on which everything takes `factor` times as long.
+    pub(super) fn slowed(&self, factor: f64) -> Result<Self, BadParameter> {
+        Self::new(self.slope / factor)
     }
 
     /// What one unit brings: max(0, alpha - beta * L).
@@ -156,6 +178,16 @@ impl Bonus {
         let extent = at_least_zero("extent", extent)?;
         let cap = checked("cap", cap, |value| value >= 0.0, "a number, at least 0")?;
         Ok(Self { extent, cap })
+    }
+
+    /// The latency below which the bonus is capped, in seconds.
+    pub(super) fn capped_below(&self) -> f64 {
+        if self.cap > 0.0 { self.extent / self.cap } else { f64::INFINITY }
+    }
+
+    /// The same for a machine on which everything takes `factor` times as long.
+    pub(super) fn slowed(&self, factor: f64) -> Result<Self, BadParameter> {
+        Self::new(self.extent * factor, self.cap)
     }
 
     /// What one unit brings: alpha + min(gamma / L, delta).
