@@ -36,7 +36,7 @@ struct Memcached {
 impl Service for Memcached {
     type Connection = Connection<DmaBuffer>;
 
-    fn connected(&mut self, _: SocketAddr) -> Option<Connection<DmaBuffer>> {
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Connection<DmaBuffer>> {
         self.server.connected().then(Connection::new)
     }
 

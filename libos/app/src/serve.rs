@@ -38,8 +38,8 @@ pub trait Service {
     /// What it keeps about a client.
     type Connection;
 
-    /// A client has connected; `None` turns it away.
-    fn connected(&mut self, peer: SocketAddr) -> Option<Self::Connection>;
+    /// A client has connected, and may be greeted; `None` turns it away.
+    fn connected(&mut self, peer: SocketAddr, reply: &mut Reply) -> Option<Self::Connection>;
 
     /// Bytes came.
     fn received(&mut self, connection: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow;
@@ -167,6 +167,12 @@ impl<S: Service> Clients<S> {
         if self.service.received(&mut client.connection, bytes, &mut self.reply) == Flow::Close {
             client.is_closing = true;
         }
+        self.answer(stack, flow);
+    }
+
+    /// Sends what the service wrote.
+    fn answer(&mut self, stack: &mut Stack<QueuePair>, flow: FlowId) {
+        let Some(Some((_, client))) = self.clients.get_mut(flow.index()) else { return };
         if !self.reply.is_empty() && self.reply.take(stack.nic(), &mut self.slices).is_none() {
             // No memory for an answer: the client must not take a part of it for the whole.
             self.slices.clear();
@@ -203,7 +209,7 @@ impl<S: Service> Clients<S> {
 impl<S: Service> Application<QueuePair> for Clients<S> {
     fn connected(&mut self, stack: &mut Stack<QueuePair>, flow: FlowId) {
         let peer = stack.addresses(flow).map(|addresses| addresses.remote);
-        let Some(connection) = peer.and_then(|peer| self.service.connected(peer)) else {
+        let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {
             return stack.abort(flow);
         };
         if self.clients.len() <= flow.index() {
@@ -212,6 +218,7 @@ impl<S: Service> Application<QueuePair> for Clients<S> {
         let client =
             Client { connection, unsent: VecDeque::new(), waiting: VecDeque::new(), is_closing: false };
         self.clients[flow.index()] = Some((flow, client));
+        self.answer(stack, flow);
     }
 
     fn received(&mut self, stack: &mut Stack<QueuePair>, flow: FlowId, bytes: Bytes) {
