@@ -47,6 +47,8 @@ pub struct Config {
     pub gateway4: Option<Ipv4Addr>,
     /// The IPv6 router.
     pub gateway6: Option<Ipv6Addr>,
+    /// Whom to ask for the addresses of names, in this order.
+    pub nameservers: Vec<IpAddr>,
     /// What all connections have in common.
     pub tcp: Settings,
     /// Most flows at a time, TIME-WAIT included.
@@ -66,6 +68,7 @@ impl Default for Config {
             addresses: Vec::new(),
             gateway4: None,
             gateway6: None,
+            nameservers: Vec::new(),
             tcp: Settings::default(),
             flows_max: 1 << 20,
             half_open_max: 1024,

@@ -36,6 +36,7 @@
 //! - **TCP**: [`Stack::listen`], [`Stack::connect`], [`Stack::send`], [`Stack::close`], [`Stack::abort`],
 //!   [`Stack::window`]; [`FlowId::index`] is small and dense, to index what an application keeps about its flows.
 //! - **UDP**: [`Stack::bind`], [`Stack::send_datagram`], [`Application::datagram`].
+//! - **Names and addresses**: [`Stack::start_dhcp`], [`Stack::resolve`].
 //! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`].
 //! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried and why.
 //! - **What happened**: [`Stack::counters`], by name; every dropped frame raises exactly one.
@@ -55,6 +56,8 @@ pub mod chain;
 pub mod checksum;
 pub mod config;
 pub mod counters;
+pub mod dhcp;
+pub mod dns;
 pub mod frame;
 pub mod link;
 pub mod neighbour;
@@ -65,10 +68,11 @@ pub mod time;
 pub mod timers;
 
 pub use config::{Cidr, Config};
+pub use dns::{Family, ResolveError};
 pub use nom_port::buffer;
 pub use nom_port::buffer::{Buffer, Chain, Slice};
 pub use nom_port::nic::Nic;
-pub use stack::{Application, ConnectError, DatagramError, Stack};
+pub use stack::{Application, ConnectError, DatagramError, QueryId, Stack};
 pub use table::{FlowId, FourTuple};
 pub use tcp::close::SendError;
 pub use tcp::connection::{Closed, KeepAlive, Settings};

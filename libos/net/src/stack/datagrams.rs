@@ -103,6 +103,10 @@ impl<N: Nic> Stack<N> {
         if len < HEADER || !chain::keep(&mut payload, HEADER, len - HEADER) {
             return Err(MALFORMED);
         }
+        if self.services.takes(to.port()) {
+            self.take_message(application, to.port(), from, &payload);
+            return Ok(());
+        }
         if !self.bound.contains(&to.port()) {
             self.port_unreachable(packet, quote);
             return Err(|counters| &mut counters.dropped_udp_port);

@@ -17,7 +17,7 @@ use nom_port::nic::{Nic, Outgoing, PartialChecksum, Segmentation};
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
 const LARGE_MAX: u32 = 65_535 - 60 - 60;
 /// Ports for connections that we ask for (RFC 6335 section 6).
-const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
+pub(super) const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
 
 /// A connection in the table.
 #[derive(Debug)]

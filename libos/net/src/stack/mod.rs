@@ -9,11 +9,13 @@ mod flows;
 mod icmp;
 mod neighbours;
 mod segments;
+mod services;
 
 use crate::batch::{Batch, DelayTooLong, Reason, Tallies};
 use crate::buffer::Slice;
 use crate::config::{Config, link_local};
 use crate::counters::Counters;
+use crate::dns::ResolveError;
 use crate::frame::{Drop, Ethernet, Packet, protocol};
 use crate::link::Link;
 use crate::neighbour::Neighbours;
@@ -28,10 +30,12 @@ use core::time::Duration;
 use flows::Flow;
 use nom_port::buffer::Chain;
 use nom_port::nic::{Nic, Received};
+use services::Services;
 use smoltcp::wire::EthernetProtocol;
 
 pub use datagrams::DatagramError;
 pub use flows::ConnectError;
+pub use services::QueryId;
 
 /// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its work.
 const FRAMES_MAX: usize = 256;
@@ -74,6 +78,21 @@ pub trait Application<N: Nic> {
     fn datagram(&mut self, stack: &mut Stack<N>, to: SocketAddr, from: SocketAddr, bytes: Chain<N::Buffer>) {
         let _ = (stack, to, from, bytes);
     }
+
+    /// Addresses, router or name servers have changed ([`Stack::start_dhcp`]); [`Stack::config`] has them.
+    fn configured(&mut self, stack: &mut Stack<N>) {
+        let _ = stack;
+    }
+
+    /// A name's addresses, which may be none; or why they are not known ([`Stack::resolve`]).
+    fn resolved(
+        &mut self,
+        stack: &mut Stack<N>,
+        query: QueryId,
+        addresses: Result<Vec<IpAddr>, ResolveError>,
+    ) {
+        let _ = (stack, query, addresses);
+    }
 }
 
 /// The stack of one core, over one queue pair.
@@ -103,6 +122,7 @@ pub struct Stack<N: Nic> {
     /// Kept for its memory.
     effects: Effects<N::Buffer>,
     cookies_until: Instant,
+    services: Services,
     next_port: u16,
     /// Errors of ICMP that may still be sent in this second (RFC 1812 section 4.3.2.8).
     errors_left: u32,
@@ -133,6 +153,7 @@ impl<N: Nic> Stack<N> {
             arrived_ns: 0,
             effects: Effects::default(),
             cookies_until: Instant::default(),
+            services: Services::default(),
             next_port: 0,
             errors_left: 0,
             errors_until: Instant::default(),
@@ -146,6 +167,7 @@ impl<N: Nic> Stack<N> {
     pub fn poll(&mut self, now: Instant, application: &mut impl Application<N>) -> Option<Instant> {
         self.now = now;
         self.expire(application);
+        self.serve(application);
         self.ask_for_neighbours();
         self.receive(application);
         self.emit();
@@ -196,6 +218,7 @@ impl<N: Nic> Stack<N> {
             self.link.batch.due(),
             self.timers.first(),
             self.neighbours.first(),
+            self.services.due(),
             waiting,
             blocked,
         ])

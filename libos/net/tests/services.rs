@@ -1,0 +1,249 @@
+//! The small protocols: ping, UDP, DHCP and DNS as a stack speaks them, and the packet API.
+
+mod common;
+
+use common::{Device, Faults, Machine, Memory, Peer, STRANGER, World, config, greeting};
+use nom_net::frame::{self, Packet, Path, protocol};
+use nom_net::{
+    Application, Config, Family, FlowId, Instant, QueryId, ResolveError, Slice, Stack, checksum, dns,
+};
+use nom_port::nic::{Outgoing, Received};
+use smoltcp::wire::{DhcpMessageType, DhcpPacket, DhcpRepr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+const NOW: Instant = Instant::from_micros(1_000_000);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+fn datagram_frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from: from.ip(), to: to.ip() };
+    let (head, start) = frame::ip(&path, protocol::UDP, 8, payload.len());
+    let mut bytes = head.to_vec();
+    bytes[start..start + 2].copy_from_slice(&from.port().to_be_bytes());
+    bytes[start + 2..start + 4].copy_from_slice(&to.port().to_be_bytes());
+    bytes[start + 4..start + 6].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(payload);
+    let sum = checksum::pseudo_header(from.ip(), to.ip(), protocol::UDP, bytes.len() - start);
+    let sum = !checksum::add(sum, checksum::sum(&bytes[start..]));
+    bytes[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// Source, destination and payload of each datagram in `frames`.
+fn datagrams(frames: &[Vec<u8>]) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
+    let packets = frames.iter().filter(|frame| frame[12..14] == [8, 0]).filter_map(|frame| {
+        let packet = Packet::parse_v4(frame).ok().filter(|packet| packet.protocol == protocol::UDP)?;
+        let udp = &frame[packet.start..];
+        let sum = checksum::pseudo_header(packet.from, packet.to, protocol::UDP, packet.len);
+        assert_eq!(checksum::add(sum, checksum::sum(udp)), 0xffff, "a bad checksum");
+        let port = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);
+        let (from, to) = (SocketAddr::new(packet.from, port(0)), SocketAddr::new(packet.to, port(2)));
+        Some((from, to, udp[8..].to_vec()))
+    });
+    packets.collect()
+}
+
+/// Notes what it is told.
+#[derive(Debug, Default)]
+struct Notes {
+    configured: usize,
+    resolved: Vec<(QueryId, Result<Vec<IpAddr>, ResolveError>)>,
+    filtered: usize,
+}
+
+impl Application<Device> for Notes {
+    /// Takes what is for UDP port 9 and sends it back from where it came, without the stack.
+    fn filter(&mut self, stack: &mut Stack<Device>, frame: Received<Memory>) -> Option<Received<Memory>> {
+        let bytes = &frame.frame[0];
+        if bytes.len() < 42 || bytes[23] != protocol::UDP || bytes[36..38] != [0, 9] {
+            return Some(frame);
+        }
+        self.filtered += 1;
+        let mut head = nom_port::nic::Head::zeroed(42);
+        head.copy_from_slice(&bytes[..42]);
+        for (to, from, len) in [(0, 6, 6), (6, 0, 6), (26, 30, 4), (30, 26, 4), (34, 36, 2), (36, 34, 2)] {
+            head[to..to + len].copy_from_slice(&bytes[from..from + len]);
+        }
+        let payload = vec![bytes.part(42..usize::MAX)];
+        stack.transmit(Outgoing {
+            head,
+            payload,
+            checksum: None,
+            segmentation: None,
+            answers_ns: Some(frame.at_ns),
+        });
+        None
+    }
+
+    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
+
+    fn configured(&mut self, _: &mut Stack<Device>) {
+        self.configured += 1;
+    }
+
+    fn resolved(
+        &mut self,
+        _: &mut Stack<Device>,
+        query: QueryId,
+        addresses: Result<Vec<IpAddr>, ResolveError>,
+    ) {
+        self.resolved.push((query, addresses));
+    }
+}
+
+fn machine(change: impl FnOnce(&mut Config)) -> Machine<Notes> {
+    let mut config = config(1, 1);
+    change(&mut config);
+    let mut machine = Machine::new(Device::new(1, <_>::default()), config, Notes::default());
+    machine.take(NOW, greeting());
+    machine.take_sent();
+    machine
+}
+
+fn dhcp_answer(asked: &[u8], kind: DhcpMessageType) -> Vec<u8> {
+    let packet = DhcpPacket::new_checked(asked).unwrap();
+    let repr = DhcpRepr {
+        message_type: kind,
+        your_ip: Ipv4Addr::new(10, 0, 0, 77),
+        router: Some(ROUTER),
+        subnet_mask: Some(Ipv4Addr::new(255, 255, 255, 0)),
+        server_identifier: Some(ROUTER),
+        lease_duration: Some(600),
+        client_identifier: None,
+        parameter_request_list: None,
+        ..DhcpRepr::parse(&packet).unwrap()
+    };
+    let mut bytes = vec![0; repr.buffer_len()];
+    repr.emit(&mut DhcpPacket::new_unchecked(&mut bytes[..])).unwrap();
+    bytes
+}
+
+#[test]
+fn an_address_is_found_by_dhcp_and_lost_without_it() {
+    let mut machine = machine(|config| config.addresses.clear());
+    machine.stack.start_dhcp();
+    machine.poll(NOW);
+    for kind in [DhcpMessageType::Offer, DhcpMessageType::Ack] {
+        let sent = datagrams(&machine.take_sent());
+        let [(from, to, asked)] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!(
+            (from.to_string(), to.to_string()),
+            ("0.0.0.0:68".to_owned(), "255.255.255.255:67".to_owned())
+        );
+        let to = SocketAddr::from((Ipv4Addr::BROADCAST, 68));
+        machine.take(NOW, datagram_frame((ROUTER, 67).into(), to, &dhcp_answer(asked, kind)));
+        machine.poll(NOW);
+    }
+    let ours: IpAddr = [10, 0, 0, 77].into();
+    assert_eq!((machine.application.configured, machine.stack.config().gateway4), (1, Some(ROUTER)));
+    assert!(machine.stack.config().is_ours(ours));
+    while let Some(due) = machine.due.filter(|due| *due <= NOW + Duration::from_secs(600)) {
+        machine.poll(due);
+    }
+    assert_eq!((machine.application.configured, machine.stack.config().is_ours(ours)), (2, false));
+}
+
+#[test]
+fn names_are_resolved_by_whoever_was_asked_and_nobody_else() {
+    let mut machine = machine(|config| config.nameservers = vec![ROUTER.into()]);
+    let query = machine.stack.resolve("example.org", Family::V4).unwrap();
+    machine.poll(NOW);
+    let sent = datagrams(&machine.take_sent());
+    let [(from, to, asked)] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(*to, SocketAddr::from((ROUTER, 53)));
+    let mut answer = asked.clone();
+    answer[2] |= 0x80;
+    answer[7] = 1;
+    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 1]);
+    machine.take(NOW, datagram_frame(([10, 0, 0, 3], 53).into(), *from, &answer));
+    assert!(machine.application.resolved.is_empty(), "not whom we asked");
+    machine.take(NOW, datagram_frame(*to, *from, &answer));
+    assert_eq!(machine.application.resolved, [(query, Ok(vec![[192, 0, 2, 1].into()]))]);
+    machine.take(NOW, datagram_frame(*to, *from, &answer));
+    assert_eq!(machine.application.resolved.len(), 1, "said once");
+}
+
+#[test]
+fn each_server_is_asked_in_turn_and_then_none() {
+    let servers = [[10, 0, 0, 2], [10, 0, 0, 2]].map(IpAddr::from);
+    let mut machine = machine(|config| config.nameservers = servers.to_vec());
+    assert_eq!(machine.stack.resolve("a..b", Family::V6), Err(ResolveError::BadName));
+    let query = machine.stack.resolve("example.org", Family::V6).unwrap();
+    machine.poll(NOW);
+    let mut asked = datagrams(&machine.take_sent()).len();
+    while machine.application.resolved.is_empty() {
+        let due = machine.due.expect("the question is open").max(NOW);
+        machine.poll(due);
+        asked += datagrams(&machine.take_sent()).len();
+    }
+    assert_eq!((asked, &machine.application.resolved[..]), (4, &[(query, Err(ResolveError::TimedOut))][..]));
+    let none = Machine::new(Device::new(1, <_>::default()), config(1, 1), Notes::default())
+        .stack
+        .resolve("a", Family::V4);
+    assert_eq!(none, Err(ResolveError::NoServer));
+    assert_eq!(dns::SERVER_PORT, 53);
+}
+
+#[test]
+fn the_filter_answers_in_place() {
+    let mut machine = machine(|_| {});
+    let (from, to) = (SocketAddr::from((ROUTER, 5000)), SocketAddr::from(([10, 0, 0, 1], 9)));
+    machine.take(NOW, datagram_frame(from, to, b"fast"));
+    assert_eq!(datagrams(&machine.take_sent()), [(to, from, b"fast".to_vec())]);
+    assert_eq!((machine.application.filtered, machine.stack.counters().dropped_udp_port), (1, 0));
+    machine.take(NOW, datagram_frame(from, ([10, 0, 0, 1], 10).into(), b"slow"));
+    let sent = machine.take_sent();
+    assert_eq!((machine.stack.counters().dropped_udp_port, sent[0][23], sent[0][34]), (1, protocol::ICMP, 3));
+    assert_eq!(sent[0][42 + 28..], *b"slow", "the error quotes what it is about");
+}
+
+#[test]
+fn datagrams_go_both_ways_in_both_families() {
+    for address in ["10.0.0.2", "fd00::2"] {
+        let machine =
+            |number| Machine::new(Device::new(number, <_>::default()), config(number, 3), Peer::default());
+        let mut world = World::new(machine(1), machine(2), 1, Faults::default());
+        let to = SocketAddr::new(address.parse().unwrap(), 7);
+        let from = SocketAddr::new(world.left.stack.config().source_for(to.ip()).unwrap(), 4000);
+        world.right.stack.bind(7);
+        world.left.stack.bind(4000);
+        let bytes = world.left.stack.buffer(b"hello").unwrap();
+        world.left.stack.send_datagram(from, to, vec![bytes]).unwrap();
+        let is_back = world.run(Duration::from_secs(1), |world| !world.left.application.datagrams.is_empty());
+        assert!(is_back, "{address}: {:?} {:?}", world.left.stack.counters(), world.right.stack.counters());
+        assert_eq!(world.left.application.datagrams, [(to, b"hello".to_vec())]);
+    }
+}
+
+#[test]
+fn a_datagram_that_cannot_go_is_refused() {
+    use nom_net::DatagramError::{NoRoute, TooLong};
+    let mut machine = machine(|_| {});
+    let from = SocketAddr::from(([10, 0, 0, 1], 1));
+    let mut send = |to: &str, len| {
+        let bytes = machine.stack.buffer(&vec![0; len]).unwrap();
+        machine.stack.send_datagram(from, to.parse().unwrap(), vec![bytes])
+    };
+    assert_eq!(send("10.0.0.2:1", 1472), Ok(()));
+    assert_eq!(send("10.0.0.2:1", 1473), Err(TooLong));
+    assert_eq!(send("10.9.0.2:1", 1), Err(NoRoute));
+    assert_eq!(send("[fd00::2]:1", 1), Err(NoRoute), "from another family");
+}
+
+#[test]
+fn a_ping_comes_back() {
+    let mut machine = machine(|_| {});
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from: ROUTER.into(), to: [10, 0, 0, 1].into() };
+    let (head, start) = frame::ip(&path, protocol::ICMP, 8, 3);
+    let mut ping = [&head[..], b"abc"].concat();
+    ping[start] = 8;
+    let sum = !checksum::sum(&ping[start..]);
+    ping[start + 2..start + 4].copy_from_slice(&sum.to_be_bytes());
+    machine.take(NOW, ping.clone());
+    let sent = machine.take_sent();
+    assert_eq!((sent[0][start], &sent[0][start + 8..]), (0, &b"abc"[..]));
+    assert_eq!(checksum::sum(&sent[0][start..]), 0xffff);
+    ping[start + 9] ^= 1;
+    machine.take(NOW, ping);
+    assert_eq!((machine.take_sent().len(), machine.stack.counters().dropped_checksum), (0, 1));
+}
