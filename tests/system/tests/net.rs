@@ -26,3 +26,17 @@ fn packed_rings_carry_frames() {
     the_gateway_answers(MachineKind::Q35, ",packed=on", "packed");
     the_gateway_answers(MachineKind::Microvm, ",packed=on", "packed");
 }
+
+/// What the driver adds to a frame, in instructions: a bound against carelessness, not a promise.
+#[test]
+fn a_frame_costs_few_instructions() {
+    for properties in ["", ",packed=on"] {
+        let counted = guest(MachineKind::Q35, properties).emulated().qemu("-icount shift=0");
+        let life = counted.run().expect_status(0);
+        life.serial.lines().filter(|line| line.starts_with("net cost")).for_each(|line| println!("{line}"));
+        for label in ["net cost slices=0 transmit=", "net cost slices=1 transmit=", "receive="] {
+            let instructions = life.number(label);
+            assert!(instructions < 1000, "{label}{instructions} with `{properties}`");
+        }
+    }
+}

@@ -4,6 +4,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
+use nom_app::alloc::{vec, vec::Vec};
 use nom_app::net::{self, DmaBuffer, Options, QueuePair};
 use nom_app::port::nic::{Head, Nic, Outgoing, Received};
 use nom_app::port::world::Idle as _;
@@ -22,7 +23,12 @@ const OUR_IP: [u8; 4] = [10, 0, 2, 15];
 const GATEWAY_IP: [u8; 4] = [10, 0, 2, 2];
 
 fn main() -> u8 {
-    run(&[("net-address", address), ("net-polling", polling), ("net-interrupts", interrupts)])
+    run(&[
+        ("net-address", address),
+        ("net-polling", polling),
+        ("net-interrupts", interrupts),
+        ("net-cost", cost),
+    ])
 }
 
 fn failed(error: net::Error) -> Failure {
@@ -150,4 +156,54 @@ fn interrupts() -> Check {
     expect_that("each woke the core", (counters.interrupts..=counters.interrupts + 2).contains(&wakeups))?;
     expect("switches to interrupts", counters.switches_to_interrupts, 1)?;
     expect("switches to polling", counters.switches_to_polling, 1)
+}
+
+/// Frames that are sent and received together.
+const BATCH: usize = 32;
+
+/// What a frame costs: in cycles, which are instructions where the machine counts them (`-icount shift=0`).
+fn cost() -> Check {
+    let mut pair = open()?;
+    let value = pair.buffer(&[7; 400]).ok_or("no memory")?;
+    for slices in [0, 1, 4] {
+        let frames = |pair: &mut QueuePair| -> Vec<_> {
+            let one = |_| Outgoing { payload: vec![value.clone(); slices], ..request(pair.properties().mac) };
+            (0..BATCH).map(one).collect()
+        };
+        // The first batch finds cold tables of the translator and pools that are still to grow.
+        for warm in [false, true] {
+            let batch = frames(&mut pair);
+            let (before, start) = (pair.counters(), time::cycles());
+            let refused = batch.into_iter().filter_map(|frame| pair.transmit(frame).err()).count();
+            let queued = time::cycles();
+            pair.kick();
+            let kicked = time::cycles();
+            expect("frames refused", refused, 0)?;
+            let (received, receiving) = receive_batch(&mut pair, before.received_frames)?;
+            if warm {
+                let each = (queued - start) / BATCH as u64;
+                println!("net cost slices={slices} transmit={each} kick={}", kicked - queued);
+                println!("net cost received={received} receive={}", receiving / received.max(1));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Receives the answers to a batch. Returns how many of them were measured, and the cycles that they took.
+fn receive_batch(pair: &mut QueuePair, before: u64) -> Result<(u64, u64), Failure> {
+    let deadline = time::now_ns() + TIMEOUT_NS;
+    let (mut measured, mut cycles) = (0, 0);
+    while pair.counters().received_frames < before + BATCH as u64 {
+        expect_that("all are answered", time::now_ns() < deadline)?;
+        let start = time::cycles();
+        let frame = pair.receive();
+        let end = time::cycles();
+        if frame.is_some() {
+            drop(frame);
+            cycles += time::cycles() - end + end - start;
+            measured += 1;
+        }
+    }
+    Ok((measured, cycles))
 }
