@@ -269,7 +269,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         let Some((mut future, waker)) = started else { return };
         let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut tasks = self.shared().tasks.borrow_mut();
-        let left = if is_over { tasks.remove(id) } else { tasks.suspend(id, future) };
+        let left = if is_over { tasks.remove(id) } else { tasks.suspend(id, (future, waker)) };
         drop(tasks);
         drop(left);
     }

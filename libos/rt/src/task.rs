@@ -41,11 +41,12 @@ impl Wake for Alarm {
     }
 }
 
+/// What is taken out of a task while it runs.
+type Body = (LocalFuture, Waker);
+
 struct Task {
-    /// Taken out while it runs.
-    future: Option<LocalFuture>,
+    body: Option<Body>,
     alarm: Arc<Alarm>,
-    waker: Waker,
     activity: Activity,
     queue: QueueId,
 }
@@ -70,12 +71,12 @@ impl Tasks {
         let inbox = &self.inbox;
         self.tasks.insert_with_key(|task| {
             let alarm = Arc::new(Alarm { task, inbox: inbox.clone(), is_scheduled: AtomicBool::new(true) });
-            Task { future: Some(future), waker: alarm.clone().into(), alarm, activity, queue }
+            Task { body: Some((future, alarm.clone().into())), alarm, activity, queue }
         })
     }
 
     pub fn waker_of(&self, id: TaskId) -> Option<Waker> {
-        self.tasks.get(id).map(|task| task.waker.clone())
+        self.tasks.get(id).map(|task| task.alarm.clone().into())
     }
 
     /// Where and for whom a task goes on.
@@ -84,27 +85,27 @@ impl Tasks {
     }
 
     /// Takes a task's future, to be polled when nothing is borrowed any more.
-    pub fn start(&mut self, id: TaskId) -> Option<(LocalFuture, Waker)> {
+    pub fn start(&mut self, id: TaskId) -> Option<Body> {
         let task = self.tasks.get_mut(id)?;
         // Down before it is polled, so that what happens from now on wakes it once more.
         task.alarm.is_scheduled.store(false, Ordering::Release);
-        Some((task.future.take()?, task.waker.clone()))
+        task.body.take()
     }
 
     /// Puts a future back that is not ready; gives it back if the task was aborted meanwhile.
-    pub fn suspend(&mut self, id: TaskId, future: LocalFuture) -> Option<LocalFuture> {
-        let Some(task) = self.tasks.get_mut(id) else { return Some(future) };
-        task.future = Some(future);
+    pub fn suspend(&mut self, id: TaskId, body: Body) -> Option<Body> {
+        let Some(task) = self.tasks.get_mut(id) else { return Some(body) };
+        task.body = Some(body);
         None
     }
 
     /// Removes a task; what it still holds is to be dropped when nothing is borrowed any more.
-    pub fn remove(&mut self, id: TaskId) -> Option<LocalFuture> {
-        self.tasks.remove(id)?.future
+    pub fn remove(&mut self, id: TaskId) -> Option<Body> {
+        self.tasks.remove(id)?.body
     }
 
-    pub fn take_all(&mut self) -> Vec<LocalFuture> {
-        self.tasks.drain().filter_map(|(_, task)| task.future).collect()
+    pub fn take_all(&mut self) -> Vec<Body> {
+        self.tasks.drain().filter_map(|(_, task)| task.body).collect()
     }
 }
 

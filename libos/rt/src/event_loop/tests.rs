@@ -266,7 +266,7 @@ fn hog(handle: &Handle, world: Rc<World>, queue: QueueId, ns: u64) {
 fn a_weighted_scheduler_gets_its_shares() {
     let (world, mut core) = event_loop();
     core.handle().set_scheduler(Box::new(Stride::default()));
-    for (activity, weight, ns) in [(1, 50, 200), (2, 33, 1_000), (3, 17, 5_000)] {
+    for (activity, weight, ns) in [(1, 50, 500), (2, 33, 1_000), (3, 17, 2_000)] {
         let weight = NonZeroU32::new(weight).unwrap();
         let queue = core.handle().add_queue(Parameters { weight });
         let world = world.clone();
@@ -275,12 +275,13 @@ fn a_weighted_scheduler_gets_its_shares() {
         });
         assert_eq!(posted, Ok(()));
     }
-    (0..5_000).for_each(|_| _ = core.turn());
+    let (turns, tolerance) = if cfg!(miri) { (200, 10.0) } else { (5_000, 1.0) };
+    (0..turns).for_each(|_| _ = core.turn());
     let usage = core.handle().usage();
     let all: u64 = usage.activities.iter().map(|(_, record)| record.ns).sum();
     for (activity, percent) in [(1, 50.0), (2, 33.0), (3, 17.0)] {
         let share = record_of(&usage, Activity(activity)).ns as f64 * 100.0 / all as f64;
-        assert!((share - percent).abs() < 1.0, "activity {activity}: {share}%");
+        assert!((share - percent).abs() < tolerance, "activity {activity}: {share}%");
     }
 }
 
