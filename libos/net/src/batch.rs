@@ -1,8 +1,8 @@
 //! The batching delay W: hold packets to handle them together, none of them longer than W.
 //!
-//! A batch counts; the packets themselves stay where they are, received ones in the stack's queue, those to send in
-//! the device's ring. One batch serves each direction. The transmitting side flushes because of time or of the ring;
-//! the receiving side also when the device has nothing more. With W = 0 nothing is held.
+//! A batch counts; the packets themselves stay where they are, received ones in the stack's queue, those to
+//! send in the device's ring. One batch serves each direction. The transmitting side flushes because of time
+//! or of the ring; the receiving side also when the device has nothing more. With W = 0 nothing is held.
 
 use crate::time::Instant;
 use core::time::Duration;
@@ -124,7 +124,8 @@ impl Batch {
         self.first.map(|first| first + self.delay)
     }
 
-    /// Why the batch must be flushed now, if it must. `ring_threatened` says that the ring is close to overflowing.
+    /// Why the batch must be flushed now, if it must. `ring_threatened` says that the ring is close to
+    /// overflowing.
     pub fn reason(&self, now: Instant, ring_threatened: bool) -> Option<Reason> {
         let due = self.due()?;
         if self.delay.is_zero() {
@@ -136,7 +137,8 @@ impl Batch {
         }
     }
 
-    /// Forgets the held packets, counted under `reason`, and says how many there were. An empty batch is not counted.
+    /// Forgets the held packets, counted under `reason`, and says how many there were. An empty batch is not
+    /// counted.
     pub fn flush(&mut self, reason: Reason) -> usize {
         if self.held > 0 {
             self.tallies.count(reason, self.held);

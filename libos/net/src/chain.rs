@@ -68,7 +68,8 @@ mod tests {
             len in 0usize..30,
         ) {
             let whole: Vec<u8> = pieces.concat();
-            let mut chain: Chain<Rc<[u8]>> = pieces.into_iter().map(|piece| Slice::new(piece.into())).collect();
+            let pieces = pieces.into_iter().map(|piece| Slice::new(Rc::from(piece)));
+            let mut chain: Chain<Rc<[u8]>> = pieces.collect();
             let is_there = whole.len() >= start + len;
             prop_assert_eq!(keep(&mut chain, start, len), is_there);
             let expected = if is_there { &whole[start..start + len] } else { &whole[..] };

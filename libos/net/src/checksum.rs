@@ -5,7 +5,8 @@ use core::net::IpAddr;
 
 /// The one's complement sum of `bytes` as big-endian words, not complemented.
 pub fn sum(bytes: &[u8]) -> u16 {
-    // The sum does not depend on the byte order in which it is taken (RFC 1071 section 2), so 4 bytes go at a time.
+    // The sum does not depend on the byte order in which it is taken (RFC 1071 section 2), so 4 bytes go at a
+    // time.
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
@@ -67,7 +68,8 @@ mod tests {
             cuts.sort_unstable();
             let chain: Vec<_> = cuts.windows(2).map(|two| whole.part(two[0]..two[1])).collect();
             prop_assert_eq!(sum_chain(&[1, 2], &chain), add(sum(&[1, 2]), sum(&bytes)));
-            let slow = bytes.chunks(2).map(|two| u64::from(two[0]) << 8 | two.get(1).map_or(0, |&b| u64::from(b)));
+            let low = |two: &[u8]| two.get(1).map_or(0, |&byte| u64::from(byte));
+            let slow = bytes.chunks(2).map(|two| u64::from(two[0]) << 8 | low(two));
             prop_assert_eq!(sum(&bytes), fold(slow.sum()));
         }
     }

@@ -290,7 +290,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), at_byte in 0usize..400, value: u8) {
+        fn no_bytes_make_it_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            at_byte in 0usize..400,
+            value: u8,
+        ) {
             let mut client = bound(3600);
             client.take(at(1), &bytes);
             let (_, mut ack) = answer(&client.poll(at(1800)).0.unwrap(), DhcpMessageType::Ack, 3600);

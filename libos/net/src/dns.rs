@@ -196,7 +196,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(at in 0usize..80, value: u8, cut in 0usize..100, noise in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn no_bytes_make_it_panic(
+            (at, value, cut) in (0usize..80, any::<u8>(), 0usize..100),
+            noise in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
             let name = encode("www.example.org").unwrap();
             let mut bytes = response(0);
             if let Some(byte) = bytes.get_mut(at) {

@@ -146,8 +146,8 @@ pub struct Path {
     pub to: IpAddr,
 }
 
-/// Ethernet and IP headers of a packet with `header` bytes of transport header and `payload` bytes behind; and where
-/// the transport header, still zero, begins.
+/// Ethernet and IP headers of a packet with `header` bytes of transport header and `payload` bytes behind;
+/// and where the transport header, still zero, begins.
 pub fn ip(path: &Path, protocol: u8, header: usize, payload: usize) -> (Head, usize) {
     match (path.from, path.to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {

@@ -1,8 +1,8 @@
 //! The network stack of one core: sans-I/O, no lock, no copy.
 //!
-//! A [`Stack`] owns one queue pair ([`nom_port::nic::Nic`]) and everything that comes and goes through it. It has no
-//! thread, no clock and no socket: the core's loop calls [`Stack::poll`] when a frame has come or the time has come
-//! that the last call named, and the stack calls the [`Application`].
+//! A [`Stack`] owns one queue pair ([`nom_port::nic::Nic`]) and everything that comes and goes through it. It
+//! has no thread, no clock and no socket: the core's loop calls [`Stack::poll`] when a frame has come or the
+//! time has come that the last call named, and the stack calls the [`Application`].
 //!
 //! ```
 //! use nom_net::{Application, Cidr, Config, FlowId, Instant, Nic, Slice, Stack};
@@ -22,7 +22,8 @@
 //! fn start<N: Nic>(nic: N, secret: [u64; 4]) -> Stack<N> {
 //!     let address = Cidr { address: [10, 0, 2, 15].into(), prefix: 24 };
 //!     let gateway4 = Some([10, 0, 2, 2].into());
-//!     let mut stack = Stack::new(nic, Config { addresses: vec![address], gateway4, secret, ..Config::default() });
+//!     let config = Config { addresses: vec![address], gateway4, secret, ..Config::default() };
+//!     let mut stack = Stack::new(nic, config);
 //!     stack.listen(7);
 //!     stack
 //! }
@@ -34,16 +35,18 @@
 //! ```
 //!
 //! - **TCP**: [`Stack::listen`], [`Stack::connect`], [`Stack::send`], [`Stack::close`], [`Stack::abort`],
-//!   [`Stack::window`]; [`FlowId::index`] is small and dense, to index what an application keeps about its flows.
+//!   [`Stack::window`]; [`FlowId::index`] is small and dense, to index what an application keeps about its
+//!   flows.
 //! - **UDP**: [`Stack::bind`], [`Stack::send_datagram`], [`Application::datagram`].
 //! - **Names and addresses**: [`Stack::start_dhcp`], [`Stack::resolve`].
 //! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`].
-//! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried and why.
+//! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried
+//!   and why.
 //! - **What happened**: [`Stack::counters`], by name; every dropped frame raises exactly one.
 //!
-//! What is sent during a method of [`Application`] goes with the acknowledgement of what was received, in as few packets
-//! as there can be; what is sent outside goes at the next [`Stack::poll`]. Nothing is allocated for a packet but the
-//! chain that carries it.
+//! What is sent during a method of [`Application`] goes with the acknowledgement of what was received, in as
+//! few packets as there can be; what is sent outside goes at the next [`Stack::poll`]. Nothing is allocated
+//! for a packet but the chain that carries it.
 //!
 //! Not spoken: IP fragments, IPv6 extension headers, urgent data, ECN, path MTU discovery.
 #![cfg_attr(not(test), no_std)]

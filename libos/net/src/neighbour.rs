@@ -90,8 +90,8 @@ impl<B> Neighbours<B> {
         true
     }
 
-    /// Somebody said which Ethernet address a neighbour has. Only one that we ask for, know, or that asks us is
-    /// remembered (`is_asking`): the rest would be anybody's way to fill the table.
+    /// Somebody said which Ethernet address a neighbour has. Only one that we ask for, know, or that asks us
+    /// is remembered (`is_asking`): the rest would be anybody's way to fill the table.
     pub fn learn(
         &mut self,
         now: Instant,

@@ -23,8 +23,8 @@ pub struct FlowId {
 }
 
 impl FlowId {
-    /// A small number, different from that of every other flow that lives now: to index what an application keeps
-    /// about its flows.
+    /// A small number, different from that of every other flow that lives now: to index what an application
+    /// keeps about its flows.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -144,8 +144,8 @@ pub(crate) fn keyed(secret: [u64; 2], value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The table's hash: two rounds of a keyed folded multiplication. It is computed for every packet, and what it
-/// guards is only the length of a chain of probes; [`keyed`] would cost more than the rest of the look-up.
+/// The table's hash: two rounds of a keyed folded multiplication. It is computed for every packet, and what
+/// it guards is only the length of a chain of probes; [`keyed`] would cost more than the rest of the look-up.
 fn digest(secret: [u64; 2], tuple: &FourTuple) -> u64 {
     let ports = u64::from(tuple.local.port()) << 16 | u64::from(tuple.remote.port());
     let (a, b) = match (tuple.local.ip(), tuple.remote.ip()) {

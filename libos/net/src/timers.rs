@@ -1,7 +1,8 @@
 //! When each flow wants to be looked at again.
 //!
-//! A heap with one entry a flow at most. A deadline that moves into the future leaves the entry where it is: when it
-//! comes up the flow is asked again. So a busy flow touches the heap once a timeout and not once a packet.
+//! A heap with one entry a flow at most. A deadline that moves into the future leaves the entry where it is:
+//! when it comes up the flow is asked again. So a busy flow touches the heap once a timeout and not once a
+//! packet.
 
 use crate::table::FlowId;
 use crate::time::Instant;

@@ -1,4 +1,5 @@
-//! The batching delay W: no packet is held longer, nothing is held if it is zero, and a lone client waits for it once.
+//! The batching delay W: no packet is held longer, nothing is held if it is zero, and a lone client waits for
+//! it once.
 
 mod common;
 

@@ -1,11 +1,13 @@
-//! Frames that no sane peer sends: never a panic, never a stall, and the counter that names the reason goes up.
+//! Frames that no sane peer sends: never a panic, never a stall, and the counter that names the reason goes
+//! up.
 
 mod common;
 
 use common::{Device, Machine, Peer, bytes, config, greeting, parse_frame, segment_frame};
 use nom_net::Instant;
-use nom_net::tcp::segment::{Flags, Segment};
+use nom_net::tcp::segment::{Flags, Options, Segment};
 use nom_net::tcp::sequence::Seq;
+use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -94,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn noise_is_survived(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..20)) {
+    fn noise_is_survived(frames in vec(vec(any::<u8>(), 0..200), 1..20)) {
         let mut server = server();
         for mut frame in frames {
             // Random bytes are rarely for us: say so.
@@ -130,7 +132,7 @@ proptest! {
     #[test]
     fn any_segments_at_any_time_are_survived(
         seed: u64,
-        steps in proptest::collection::vec((any::<u32>(), 0u32..8, 0u8..32, 0usize..3000, 0u64..2_000_000), 1..40),
+        steps in vec((any::<u32>(), 0u32..8, 0u8..32, 0usize..3000, 0u64..2_000_000), 1..40),
     ) {
         let mut server = server();
         let mut random = common::Random(seed);
@@ -145,7 +147,8 @@ proptest! {
             let flags = [Flags::SYN, Flags::ACK, Flags::FIN, Flags::RST, Flags::PSH]
                 .into_iter().enumerate().filter(|(bit, _)| flags >> bit & 1 == 1)
                 .fold(Flags::default(), |all, (_, flag)| all | flag);
-            let mut segment = Segment { seq: near(seq), ack: near(ack), flags, window: noise as u16, ..Segment::default() };
+            let (window, options) = (noise as u16, Options::default());
+            let mut segment = Segment { seq: near(seq), ack: near(ack), flags, window, options, len: 0 };
             segment.options.sack[0] = (kind == 1).then(|| (near(ack), near(ack) + noise % 5000));
             server.take(now, segment_frame(theirs(4000), ours(), &segment, &bytes(&mut random, len)));
             for (_, _, sent) in server.take_sent().iter().filter_map(|frame| parse_frame(frame)) {

@@ -1,4 +1,5 @@
-//! Two stacks back to back over a link that loses, reorders, duplicates and corrupts: what arrives is what was sent.
+//! Two stacks back to back over a link that loses, reorders, duplicates and corrupts: what arrives is what
+//! was sent.
 
 mod common;
 

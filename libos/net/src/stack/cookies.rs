@@ -20,7 +20,8 @@ impl<N: Nic> Stack<N> {
         answer.window = self.config.tcp.receive_window.min(0xffff) as u16;
         answer.options.mss = Some(self.mss_for(tuple.remote.ip()));
         if let Some(stamps) = syn.options.timestamps {
-            // Scale and selective acknowledgements have no place but the timestamp that comes back with the cookie.
+            // Scale and selective acknowledgements have no place but the timestamp that comes back with the
+            // cookie.
             let value = cookie.stamp(self.now.millis_wrapping());
             answer.options.timestamps = Some(Timestamps { value, echo: stamps.value });
             answer.options.sack_permitted = cookie.sack;

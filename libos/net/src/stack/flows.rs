@@ -153,8 +153,8 @@ impl<N: Nic> Stack<N> {
     /// Queues bytes to be sent, without a copy. While there is any room, a slice is taken whole.
     ///
     /// # Errors
-    /// [`SendError`]; nothing was queued. After [`SendError::Full`], [`Application::sendable`] tells when to try
-    /// again.
+    /// [`SendError`]; nothing was queued. After [`SendError::Full`], [`Application::sendable`] tells when to
+    /// try again.
     pub fn send(&mut self, flow: FlowId, bytes: Slice<N::Buffer>) -> Result<(), SendError> {
         let send_max = self.config.tcp.send_max;
         let open = self.open_mut(flow).ok_or(SendError::Closed)?;
@@ -191,8 +191,8 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Lets the peer of `flow` send at most `bytes` ahead from now on; 0 stops it. What it was already allowed may
-    /// still come.
+    /// Lets the peer of `flow` send at most `bytes` ahead from now on; 0 stops it. What it was already
+    /// allowed may still come.
     pub fn window(&mut self, flow: FlowId, bytes: u32) {
         if let Some(open) = self.open_mut(flow) {
             open.connection.set_window(bytes);
@@ -407,8 +407,8 @@ impl<N: Nic> Stack<N> {
         hop
     }
 
-    /// Puts the checksum of what stands from `start` on into the two bytes `offset` further on; or, if the device does
-    /// that, the sum of the pseudo-header.
+    /// Puts the checksum of what stands from `start` on into the two bytes `offset` further on; or, if the
+    /// device does that, the sum of the pseudo-header.
     pub(super) fn put_checksum(
         &self,
         head: &mut nom_port::nic::Head,

@@ -70,7 +70,8 @@ impl<N: Nic> Stack<N> {
         if self.config.is_ours(packet.to) { Some(packet.to) } else { self.config.source_for(packet.from) }
     }
 
-    /// Says that nobody takes datagrams at the port that `packet` was for; `quote` is that packet from its IP header.
+    /// Says that nobody takes datagrams at the port that `packet` was for; `quote` is that packet from its IP
+    /// header.
     pub(super) fn port_unreachable(&mut self, packet: &Packet, mut quote: Slice<N::Buffer>) {
         if !self.config.is_ours(packet.to) || !self.may_send_error() {
             return;

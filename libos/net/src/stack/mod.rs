@@ -1,7 +1,8 @@
-//! One core's stack: takes frames from the device, hands what is in them to the application, and sends what it says.
+//! One core's stack: takes frames from the device, hands what is in them to the application, and sends what
+//! it says.
 //!
-//! [`Stack::poll`] is the whole of it as a list. The other files each carry one protocol between the wire and the
-//! state functions.
+//! [`Stack::poll`] is the whole of it as a list. The other files each carry one protocol between the wire and
+//! the state functions.
 
 mod cookies;
 mod datagrams;
@@ -37,14 +38,15 @@ pub use datagrams::DatagramError;
 pub use flows::ConnectError;
 pub use services::QueryId;
 
-/// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its work.
+/// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
+/// work.
 const FRAMES_MAX: usize = 256;
 
-/// What an application does with its flows. Every method may use the stack, that is: send at once. What it sends goes
-/// together with the acknowledgement of what it received.
+/// What an application does with its flows. Every method may use the stack, that is: send at once. What it
+/// sends goes together with the acknowledgement of what it received.
 pub trait Application<N: Nic> {
-    /// Sees each frame before the stack does; a frame that is not given back is taken (the packet API). To answer,
-    /// [`Stack::transmit`].
+    /// Sees each frame before the stack does; a frame that is not given back is taken (the packet API). To
+    /// answer, [`Stack::transmit`].
     fn filter(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)
@@ -68,8 +70,8 @@ pub trait Application<N: Nic> {
         stack.close(flow);
     }
 
-    /// A flow is over, and its name is about to mean nothing. Said once of each flow that was `connected` or that
-    /// [`Stack::connect`] returned, but not after [`Stack::abort`].
+    /// A flow is over, and its name is about to mean nothing. Said once of each flow that was `connected` or
+    /// that [`Stack::connect`] returned, but not after [`Stack::abort`].
     fn closed(&mut self, stack: &mut Stack<N>, flow: FlowId, why: Closed) {
         let _ = (stack, flow, why);
     }
@@ -162,8 +164,9 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Does all there is to do now, and says when there will be more: at once if that time is not after `now`, when a
-    /// frame comes if there is none. What was sent or closed outside [`Application`]'s methods goes with this call.
+    /// Does all there is to do now, and says when there will be more: at once if that time is not after
+    /// `now`, when a frame comes if there is none. What was sent or closed outside [`Application`]'s methods
+    /// goes with this call.
     pub fn poll(&mut self, now: Instant, application: &mut impl Application<N>) -> Option<Instant> {
         self.now = now;
         self.expire(application);
@@ -175,8 +178,9 @@ impl<N: Nic> Stack<N> {
         self.next_deadline()
     }
 
-    /// Takes batches of frames from the device until it has no more, or enough were taken. A batch is complete when
-    /// its first frame has waited W, when it threatens to overflow the ring, or when there is nothing more to come.
+    /// Takes batches of frames from the device until it has no more, or enough were taken. A batch is
+    /// complete when its first frame has waited W, when it threatens to overflow the ring, or when there is
+    /// nothing more to come.
     fn receive(&mut self, application: &mut impl Application<N>) {
         self.has_more = false;
         let mut left = FRAMES_MAX;

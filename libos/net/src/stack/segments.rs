@@ -67,8 +67,8 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// A segment for a connection in TIME-WAIT (RFC 9293 section 3.10.7.4; RFC 1337: a reset does not end it; RFC
-    /// 6191: a SYN that is surely new does).
+    /// A segment for a connection in TIME-WAIT (RFC 9293 section 3.10.7.4; RFC 1337: a reset does not end it;
+    /// RFC 6191: a SYN that is surely new does).
     fn stray(
         &mut self,
         application: &mut impl Application<N>,
@@ -148,8 +148,8 @@ fn is_new(waiting: &TimeWait, segment: &Segment) -> bool {
     }
 }
 
-/// The transport header and payload of a packet, its checksum good. A GRO packet's sum, too, is checked only if
-/// nobody has.
+/// The transport header and payload of a packet, its checksum good. A GRO packet's sum, too, is checked only
+/// if nobody has.
 pub(super) fn transport<B: nom_port::buffer::Buffer>(
     packet: &Packet,
     received: Received<B>,

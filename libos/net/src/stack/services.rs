@@ -58,8 +58,8 @@ impl Services {
 }
 
 impl<N: Nic> Stack<N> {
-    /// Asks the network for an IPv4 address, a router and name servers, and keeps them. Each change is told by
-    /// [`Application::configured`].
+    /// Asks the network for an IPv4 address, a router and name servers, and keeps them. Each change is told
+    /// by [`Application::configured`].
     pub fn start_dhcp(&mut self) {
         let transaction = self.chance(&"dhcp") as u32;
         self.services.client = Some(Client::new(self.link.properties.mac, transaction));

@@ -1,4 +1,5 @@
-//! Whether a segment belongs here and now (RFC 9293 section 3.10.7.4, first to fifth; RFC 7323 section 5; RFC 5961).
+//! Whether a segment belongs here and now (RFC 9293 section 3.10.7.4, first to fifth; RFC 7323 section 5; RFC
+//! 5961).
 
 use super::connection::{Closed, Connection, Context, Effects, State};
 use super::segment::{Flags, Segment};
@@ -49,8 +50,8 @@ impl<B: Buffer> Connection<B> {
         true
     }
 
-    /// Protection against wrapped sequence numbers (RFC 7323 section 5.3, R1). Resets are exempt (section 5.2), and so
-    /// is a peer that stops stamping: that breaks no rule that it can be held to.
+    /// Protection against wrapped sequence numbers (RFC 7323 section 5.3, R1). Resets are exempt (section
+    /// 5.2), and so is a peer that stops stamping: that breaks no rule that it can be held to.
     fn is_recent(&self, context: &Context<'_>, segment: &Segment) -> bool {
         let (Some(stamps), Some(theirs)) = (self.stamps, segment.options.timestamps) else { return true };
         let is_old = Seq(theirs.value).before(Seq(stamps.recent));
@@ -71,7 +72,8 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// Outside the window: acknowledge, so that the peer learns where we are; a SYN sent again wants ours again.
+    /// Outside the window: acknowledge, so that the peer learns where we are; a SYN sent again wants ours
+    /// again.
     fn answer_stranger(&mut self, context: &Context<'_>, segment: &Segment) {
         let is_syn = segment.flags.any(Flags::SYN);
         if segment.flags.any(Flags::RST) {

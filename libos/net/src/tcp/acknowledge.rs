@@ -1,4 +1,5 @@
-//! What the acknowledgement in a segment says (RFC 9293 section 3.10.7.4, fifth; RFC 5681; RFC 6675; RFC 6582).
+//! What the acknowledgement in a segment says (RFC 9293 section 3.10.7.4, fifth; RFC 5681; RFC 6675; RFC
+//! 6582).
 
 use super::connection::{Connection, Context, Effects, State};
 use super::segment::{Flags, Segment};
@@ -38,7 +39,8 @@ impl<B: Buffer> Connection<B> {
         true
     }
 
-    /// The definition of RFC 5681 section 2. With selective acknowledgements, only news counts (RFC 6675 section 2).
+    /// The definition of RFC 5681 section 2. With selective acknowledgements, only news counts (RFC 6675
+    /// section 2).
     fn is_duplicate(&self, segment: &Segment) -> bool {
         !self.is_sack
             && segment.ack == self.send.una
@@ -72,8 +74,8 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// Takes a round-trip sample if there is one (RFC 6298 section 3; Karn: never of what was sent twice, unless the
-    /// peer's echo says which of the two it was).
+    /// Takes a round-trip sample if there is one (RFC 6298 section 3; Karn: never of what was sent twice,
+    /// unless the peer's echo says which of the two it was).
     fn measure(&mut self, context: &Context<'_>, segment: &Segment) -> Duration {
         self.rtt.reset_backoff();
         if let Some((end, at)) = self.timed {

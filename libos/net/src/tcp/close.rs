@@ -1,4 +1,5 @@
-//! What the application asks of a connection: send, close, abort, window (RFC 9293 sections 3.10.2 to 3.10.5).
+//! What the application asks of a connection: send, close, abort, window (RFC 9293 sections 3.10.2 to
+//! 3.10.5).
 
 use super::connection::{Connection, State};
 use super::segment::{Flags, Segment};

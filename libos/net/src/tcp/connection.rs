@@ -82,7 +82,8 @@ pub struct Settings {
     pub timeout_min: Duration,
     /// The longest that an acknowledgement waits for company (RFC 9293 section 3.8.6.3: below 0.5 s).
     pub acknowledge_delay: Duration,
-    /// Whether small segments wait for acknowledgements (RFC 896). A server that answers in one piece gains nothing.
+    /// Whether small segments wait for acknowledgements (RFC 896). A server that answers in one piece gains
+    /// nothing.
     pub nagle: bool,
     /// Whether and when to ask silent peers; off by default, as the RFC wants it.
     pub keep_alive: Option<KeepAlive>,
@@ -285,8 +286,8 @@ pub struct Connection<B> {
     pub heard_at: Instant,
     /// When data was last sent.
     pub sent_at: Instant,
-    /// No challenge acknowledgement before this (RFC 5961 section 7, each connection for itself, as a limit for all
-    /// of them would tell strangers about it: CVE-2016-5696).
+    /// No challenge acknowledgement before this (RFC 5961 section 7, each connection for itself, as a limit
+    /// for all of them would tell strangers about it: CVE-2016-5696).
     pub no_challenge_before: Instant,
     /// Whether it counts among the half open ones.
     pub is_half_open: bool,

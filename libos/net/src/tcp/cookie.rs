@@ -1,9 +1,9 @@
-//! SYN cookies: what a connection needs, in its initial sequence number and its first timestamp (RFC 4987 section 3.6,
-//! with the timestamp as Linux uses it).
+//! SYN cookies: what a connection needs, in its initial sequence number and its first timestamp (RFC 4987
+//! section 3.6, with the timestamp as Linux uses it).
 //!
 //! ```text
 //! sequence number:  24 bits keyed hash | 5 bits period | 3 bits largest segment
-//! timestamp:        26 bits of the clock | 1 bit selective acknowledgements | 1 bit spare | 4 bits window scale
+//! timestamp:        26 bits clock | 1 bit selective acknowledgements | 1 bit spare | 4 bits window scale
 //! ```
 
 use super::segment::{Options, Timestamps};
@@ -57,7 +57,8 @@ impl Cookie {
         (age <= 1 && cookie.sealed_in(key, tuple, irs, made) == iss.0).then_some(cookie)
     }
 
-    /// The timestamp to send at `millis` in the SYN-ACK: never later than the clock, or the next would seem older.
+    /// The timestamp to send at `millis` in the SYN-ACK: never later than the clock, or the next would seem
+    /// older.
     pub fn stamp(&self, millis: u32) -> u32 {
         let bits = self.scale.map_or(NO_SCALE, u32::from) | u32::from(self.sack) << 5;
         let stamp = millis & !63 | bits;

@@ -50,7 +50,8 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// Every second full segment is acknowledged at once, all others after a while (RFC 9293 section 3.8.6.3).
+    /// Every second full segment is acknowledged at once, all others after a while (RFC 9293 section
+    /// 3.8.6.3).
     fn delay_acknowledgement(&mut self, context: &Context<'_>) {
         if self.receive.next.since(self.receive.acknowledged) >= 2 * self.receive.mss {
             self.receive.is_acknowledgement_due = true;

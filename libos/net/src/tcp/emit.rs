@@ -13,8 +13,8 @@ pub const SLICES_MAX: usize = 64;
 pub type Emission<B> = (Segment, Chain<B>);
 
 impl<B: Buffer> Connection<B> {
-    /// The next segment to send now; call again until there is none. One segment carries up to `large_max` bytes
-    /// where the device cuts it, or as many as the peer takes if that is more.
+    /// The next segment to send now; call again until there is none. One segment carries up to `large_max`
+    /// bytes where the device cuts it, or as many as the peer takes if that is more.
     pub fn emit(&mut self, context: &mut Context<'_>, large_max: u32) -> Option<Emission<B>> {
         if let Some(refusal) = self.refusal.take() {
             return Some((refusal, Chain::new()));
@@ -83,7 +83,8 @@ impl<B: Buffer> Connection<B> {
         Some((segment, payload))
     }
 
-    /// The next hole that counts as lost, if the congestion window has room for it; the first goes in any case.
+    /// The next hole that counts as lost, if the congestion window has room for it; the first goes in any
+    /// case.
     fn lost_hole(&self, mss: u32) -> Option<(Seq, Seq)> {
         let from = self.recovery.next.max(self.send.una);
         if self.recovery.is_first_due {
@@ -94,8 +95,9 @@ impl<B: Buffer> Connection<B> {
         if has_room { self.recovery.scoreboard.hole(from, edge) } else { None }
     }
 
-    /// Bytes in flight: sent, and neither arrived nor lost (`SetPipe` of RFC 6675 section 4; without selective
-    /// acknowledgements each duplicate stands for a segment that has arrived, RFC 5681 section 3.2).
+    /// Bytes in flight: sent, and neither arrived nor lost (`SetPipe` of RFC 6675 section 4; without
+    /// selective acknowledgements each duplicate stands for a segment that has arrived, RFC 5681 section
+    /// 3.2).
     fn pipe(&self) -> u32 {
         let flight = self.send.next.since(self.send.una);
         let recovery = &self.recovery;
@@ -143,8 +145,8 @@ impl<B: Buffer> Connection<B> {
         Some((segment, payload))
     }
 
-    /// How many of `remaining` bytes may go in one segment: congestion (RFC 5681), the peer's window, the avoidance
-    /// of silly windows (RFC 9293 section 3.8.6.2.1), Nagle (RFC 896).
+    /// How many of `remaining` bytes may go in one segment: congestion (RFC 5681), the peer's window, the
+    /// avoidance of silly windows (RFC 9293 section 3.8.6.2.1), Nagle (RFC 896).
     fn new_len(&self, remaining: u32, mss: u32, large_max: u32) -> u32 {
         let window = (self.send.una + self.send.window).since(self.send.next);
         let allowed = window.min(self.cubic.window().saturating_sub(self.pipe()));
@@ -169,7 +171,8 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// A byte that was acknowledged long ago, without the byte: the peer must answer (RFC 9293 section 3.8.4).
+    /// A byte that was acknowledged long ago, without the byte: the peer must answer (RFC 9293 section
+    /// 3.8.4).
     fn emit_probe(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
         if !core::mem::take(&mut self.is_probe_due) {
             return None;

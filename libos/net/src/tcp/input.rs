@@ -6,8 +6,8 @@ use super::sequence::Seq;
 use crate::buffer::{Buffer, Chain};
 
 impl<B: Buffer> Connection<B> {
-    /// Takes a segment with its payload. What the application is to know is added to `effects`; what is to be sent
-    /// is for [`Connection::emit`] to find.
+    /// Takes a segment with its payload. What the application is to know is added to `effects`; what is to be
+    /// sent is for [`Connection::emit`] to find.
     pub fn input(
         &mut self,
         context: &mut Context<'_>,
@@ -42,8 +42,8 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// Whether a segment is the one expected of a connection in which nothing is amiss (Jacobson's header prediction):
-    /// then none of the rare cases has to be looked for.
+    /// Whether a segment is the one expected of a connection in which nothing is amiss (Jacobson's header
+    /// prediction): then none of the rare cases has to be looked for.
     fn is_predicted(&self, segment: &Segment) -> bool {
         let (send, receive) = (&self.send, &self.receive);
         self.state == State::Established

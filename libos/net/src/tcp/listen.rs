@@ -12,8 +12,8 @@ impl<B: Buffer> Connection<B> {
         connection
     }
 
-    /// The acknowledgement of our SYN opens the connection; `false` if it acknowledges something else, which is
-    /// refused by the caller.
+    /// The acknowledgement of our SYN opens the connection; `false` if it acknowledges something else, which
+    /// is refused by the caller.
     pub(super) fn open(
         &mut self,
         context: &mut Context<'_>,

@@ -14,7 +14,8 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Takes the ranges of one acknowledgement, as far as they lie between `una` and `max`; whether any of it is news.
+    /// Takes the ranges of one acknowledgement, as far as they lie between `una` and `max`; whether any of it
+    /// is news.
     pub fn note(&mut self, ranges: &SackRanges, una: Seq, max: Seq) -> bool {
         let before = self.bytes();
         for &(from, to) in ranges.iter().flatten() {
@@ -59,8 +60,8 @@ impl Scoreboard {
         self.ranges.iter().map(|range| range.1.since(range.0)).sum()
     }
 
-    /// Everything unacknowledged before this is lost: more than `limit` bytes after it have arrived (`IsLost` of
-    /// RFC 6675 section 4).
+    /// Everything unacknowledged before this is lost: more than `limit` bytes after it have arrived (`IsLost`
+    /// of RFC 6675 section 4).
     pub fn lost_before(&self, limit: u32) -> Option<Seq> {
         let mut above = 0;
         let found = self.ranges.iter().rev().find(|range| {
@@ -151,7 +152,8 @@ mod tests {
         fn holes_and_ranges_make_the_whole(cuts in proptest::collection::vec((0u32..500, 1u32..60), 0..30)) {
             let ranges: Vec<_> = cuts.iter().map(|&(from, len)| (from, from + len)).collect();
             let board = board(&ranges);
-            let covered = (0..1000).filter(|at| ranges.iter().any(|range| (range.0..range.1).contains(at))).count();
+            let is_covered = |at: &u32| ranges.iter().any(|range| (range.0..range.1).contains(at));
+            let covered = (0..1000).filter(is_covered).count();
             prop_assert_eq!(board.bytes() as usize, covered);
             prop_assert_eq!(board.missing(Seq(0), Seq(1000)) as usize, 1000 - covered);
         }

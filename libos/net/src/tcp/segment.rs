@@ -66,7 +66,8 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
 }
 
-/// The 4 bytes in front of the values in the form in which nearly all stacks send timestamps (RFC 7323 appendix A).
+/// The 4 bytes in front of the values in the form in which nearly all stacks send timestamps (RFC 7323
+/// appendix A).
 const TIMESTAMPS_ALIGNED: [u8; 4] = [1, 1, 8, 10];
 
 impl Options {
@@ -173,8 +174,8 @@ pub struct Ports {
 pub const HEADER_LEN: usize = 20;
 
 impl Segment {
-    /// The header at the start of `bytes` of a segment of `total` bytes, and how long the header is; `None` if it
-    /// is malformed.
+    /// The header at the start of `bytes` of a segment of `total` bytes, and how long the header is; `None`
+    /// if it is malformed.
     pub fn parse(bytes: &[u8], total: usize) -> Option<(Ports, Segment, usize)> {
         let packet = TcpPacket::new_unchecked(bytes.get(..bytes.len().min(total))?);
         if bytes.len() < HEADER_LEN || total < HEADER_LEN {
@@ -225,7 +226,8 @@ impl Segment {
         self.seq + self.sequence_len()
     }
 
-    /// What answers a segment that belongs to no connection (RFC 9293 section 3.10.7.1); nothing answers a reset.
+    /// What answers a segment that belongs to no connection (RFC 9293 section 3.10.7.1); nothing answers a
+    /// reset.
     pub fn refusal(&self) -> Option<Segment> {
         if self.flags.any(Flags::RST) {
             None
@@ -294,7 +296,10 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), total in 0usize..100) {
+        fn no_bytes_make_the_parser_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..80),
+            total in 0usize..100,
+        ) {
             let mut bytes = bytes;
             if let Some((_, segment, len)) = Segment::parse(&bytes, total) {
                 prop_assert!(len <= bytes.len() && len + segment.len as usize == total);

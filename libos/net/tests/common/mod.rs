@@ -300,8 +300,8 @@ impl<A: Application<Device>, B: Application<Device>> World<A, B> {
     }
 }
 
-/// Sends `outgoing` on each flow it has, keeps what comes, and closes when all is sent and the peer has closed, or at
-/// once.
+/// Sends `outgoing` on each flow it has, keeps what comes, and closes when all is sent and the peer has
+/// closed, or at once.
 #[derive(Debug, Default)]
 pub struct Peer {
     pub outgoing: Vec<u8>,
@@ -399,7 +399,8 @@ pub fn segment_frame(from: SocketAddr, to: SocketAddr, segment: &Segment, payloa
     bytes
 }
 
-/// The segment in a frame over IPv4, with where it goes; `None` if there is none. A bad checksum is a failure.
+/// The segment in a frame over IPv4, with where it goes; `None` if there is none. A bad checksum is a
+/// failure.
 pub fn parse_frame(frame: &[u8]) -> Option<(Ports, SocketAddr, Segment)> {
     if frame[12..14] != [8, 0] || frame[23] != protocol::TCP {
         return None;

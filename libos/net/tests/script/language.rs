@@ -18,7 +18,8 @@ pub enum Line {
     Counter(String, u64),
 }
 
-/// Parses a script: for each line that says something its number, the seconds since the line before, and what.
+/// Parses a script: for each line that says something its number, the seconds since the line before, and
+/// what.
 pub fn parse(text: &str) -> Result<Vec<(usize, f64, Line)>, String> {
     let lines = text
         .lines()
