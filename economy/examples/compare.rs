@@ -1,83 +1,183 @@
-//! Compares controllers over seeded servers, loads and prices.
-use nom_economy::controller::{Bandit, Bayes, Climb, Strategy};
-use nom_economy::simulate::{Scenario, run};
-fn show<S: Strategy>(name: &str, scenarios: &[(u64, Scenario)]) {
-    let t = std::time::Instant::now();
-    let outs: Vec<_> = scenarios.iter().map(|(s, sc)| (s, sc, run::<S>(sc, *s))).collect();
-    let el = t.elapsed().as_secs_f64();
-    let n: f64 = scenarios
-        .iter()
-        .map(|(_, s)| s.phases.iter().map(|p| p.seconds as f64).sum::<f64>() / s.interval)
-        .sum();
-    let mut share: Vec<f64> = outs.iter().map(|(_, _, o)| o.profit / o.oracle).collect();
-    share.sort_by(f64::total_cmp);
-    let below = outs.iter().filter(|(_, _, o)| o.profit < o.best_static).count();
-    let mut stat: Vec<f64> = outs.iter().map(|(_, _, o)| o.profit / o.best_static).collect();
-    stat.sort_by(f64::total_cmp);
-    let q = |v: &Vec<f64>, p: f64| v[((v.len() - 1) as f64 * p) as usize];
-    let mut found: Vec<f64> = outs.iter().flat_map(|(_, _, o)| o.found_seconds.clone()).collect();
-    found.sort_by(f64::total_cmp);
-    let mut restless: Vec<f64> = outs.iter().flat_map(|(_, _, o)| o.restless.clone()).collect();
-    restless.sort_by(f64::total_cmp);
-    let losses = outs.iter().map(|(_, _, o)| o.losses).sum::<f64>() / outs.len() as f64;
-    println!(
-        "{name:8} share min {:.4} p5 {:.4} p50 {:.4} mean {:.4} >=97%: {}/{} below static {below} (min {:.4} p5 {:.4}) found p50 {:.2} p95 {:.2} max {:.1} restless p50 {:.2} p95 {:.2} losses {:.5} us/step {:.2}",
-        share[0],
-        q(&share, 0.05),
-        q(&share, 0.5),
-        share.iter().sum::<f64>() / share.len() as f64,
-        share.iter().filter(|s| **s >= 0.97).count(),
-        share.len(),
-        stat[0],
-        q(&stat, 0.05),
-        q(&found, 0.5),
-        q(&found, 0.95),
-        q(&found, 1.0),
-        q(&restless, 0.5),
-        q(&restless, 0.95),
-        losses,
-        el / n * 1e6
-    );
-    let mut worst: Vec<_> = outs.iter().collect();
-    worst.sort_by(|a, b| (a.2.profit / a.2.oracle).total_cmp(&(b.2.profit / b.2.oracle)));
-    if std::env::args().any(|a| a == "-v") {
-        for (s, sc, o) in worst.iter().take(8) {
-            println!(
-                "   seed {s} {} share {:.4} static {:.4} loads {} found {:?} restless {:?} losses {:.4} white {:.3} pers {:.2} hic {:.4} interval {:.3} pts {} orc {:?} phases {:?}",
-                sc.contract.name(),
-                o.profit / o.oracle,
-                o.best_static / o.oracle,
-                o.loads,
-                o.found_seconds,
-                o.restless,
-                o.losses,
-                sc.noise.white,
-                sc.noise.persistence,
-                sc.noise.hiccups,
-                sc.interval,
-                sc.points.micros(nom_economy::controller::WorkingPoints::count(&sc.points) - 1),
-                sc.oracles().iter().map(|o| sc.points.micros(o.0)).collect::<Vec<_>>(),
-                sc.phases.iter().map(|p| (p.seconds, p.price as u32, p.clients)).collect::<Vec<_>>()
-            );
-        }
+//! Compares controllers over seeded servers, loads and prices, against who knew the best point of each phase
+//! beforehand and against the best point that never changes.
+//!
+//! `cargo run --release -p nom-economy --example compare -- --seeds 400 --json`
+
+use clap::Parser;
+use nom_economy::controller::{Bandit, Bayes, Climb, Strategy, WorkingPoints};
+use nom_economy::simulate::{Outcome, Scenario, run};
+use serde::Serialize;
+use std::io::Write;
+
+/// Compares working-point controllers in simulation.
+#[derive(Parser)]
+struct Arguments {
+    /// Scenarios of each kind.
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print, or add to the JSON, the outcome of each scenario.
+    #[arg(long)]
+    each: bool,
+}
+
+/// Quantiles of a figure.
+#[derive(Serialize)]
+struct Spread {
+    least: f64,
+    p5: f64,
+    median: f64,
+    p95: f64,
+    most: f64,
+    mean: f64,
+}
+
+impl Spread {
+    fn of(figures: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = figures.collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+        let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
+        Self { least: at(0.0), p5: at(0.05), median: at(0.5), p95: at(0.95), most: at(1.0), mean }
     }
 }
-fn main() {
-    let n: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(50);
-    for (name, make) in
-        [("published", Scenario::published as fn(u64) -> Scenario), ("random", Scenario::random)]
-    {
-        let scenarios: Vec<_> = (0..n).map(|s| (s, make(s))).collect();
-        println!(
-            "{name}: static/oracle mean {:.4}",
-            scenarios
-                .iter()
-                .map(|(_, s)| s.best_static() / s.oracles().iter().map(|o| o.1).sum::<f64>())
-                .sum::<f64>()
-                / n as f64
-        );
-        show::<Bayes>("bayes", &scenarios);
-        show::<Climb>("climb", &scenarios);
-        show::<Bandit>("bandit", &scenarios);
+
+/// What came of one scenario.
+#[derive(Serialize)]
+struct Each {
+    seed: u64,
+    utility: &'static str,
+    profit: f64,
+    share_of_oracle: f64,
+    share_of_best_static: f64,
+    found_seconds: Vec<f64>,
+    loads: usize,
+}
+
+/// What came of a strategy.
+#[derive(Serialize)]
+struct Summary {
+    scenarios: &'static str,
+    strategy: &'static str,
+    seeds: u64,
+    /// Profit over that of the best point of each phase, known beforehand.
+    share_of_oracle: Spread,
+    /// Scenarios in which this is at least 97%.
+    at_least_97_percent: usize,
+    /// Profit over that of the best point that never changes.
+    share_of_best_static: Spread,
+    /// Scenarios in which some fixed point is no more than 99% of the oracle, so that adapting can pay; and those of
+    /// them in which it did not.
+    adapting_can_pay: usize,
+    adapting_did_not_pay: usize,
+    /// From the beginning of a phase to the first point within 3% of its best.
+    found_seconds: Spread,
+    /// Changes of the point in a second, in the second half of phases.
+    changes_per_second: Spread,
+    /// Share of intervals that made a loss where a profit was possible.
+    losses: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    each: Vec<Each>,
+}
+
+fn each(seed: u64, scenario: &Scenario, outcome: &Outcome) -> Each {
+    Each {
+        seed,
+        utility: scenario.contract.name(),
+        profit: outcome.profit,
+        share_of_oracle: outcome.profit / outcome.oracle,
+        share_of_best_static: outcome.profit / outcome.best_static,
+        found_seconds: outcome.found_seconds.clone(),
+        loads: outcome.loads,
     }
+}
+
+fn summary<S: Strategy>(
+    (scenarios, strategy): (&'static str, &'static str),
+    given: &[(u64, Scenario)],
+    has_each: bool,
+) -> Summary {
+    let outcomes: Vec<Outcome> = given.iter().map(|(seed, scenario)| run::<S>(scenario, *seed)).collect();
+    let share = |outcome: &Outcome| outcome.profit / outcome.oracle;
+    let pays: Vec<&Outcome> =
+        outcomes.iter().filter(|outcome| outcome.best_static <= 0.99 * outcome.oracle).collect();
+    let rows = given.iter().zip(&outcomes).filter(|_| has_each);
+    Summary {
+        scenarios,
+        strategy,
+        seeds: given.len() as u64,
+        share_of_oracle: Spread::of(outcomes.iter().map(share)),
+        at_least_97_percent: outcomes.iter().filter(|outcome| share(outcome) >= 0.97).count(),
+        share_of_best_static: Spread::of(outcomes.iter().map(|outcome| outcome.profit / outcome.best_static)),
+        adapting_can_pay: pays.len(),
+        adapting_did_not_pay: pays.iter().filter(|outcome| outcome.profit < outcome.best_static).count(),
+        found_seconds: Spread::of(outcomes.iter().flat_map(|outcome| outcome.found_seconds.iter().copied())),
+        changes_per_second: Spread::of(outcomes.iter().flat_map(|outcome| outcome.restless.iter().copied())),
+        losses: outcomes.iter().map(|outcome| outcome.losses).sum::<f64>() / outcomes.len() as f64,
+        each: rows.map(|((seed, scenario), outcome)| each(*seed, scenario, outcome)).collect(),
+    }
+}
+
+fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
+    let Summary { share_of_oracle: oracle, share_of_best_static: fixed, found_seconds: found, .. } = summary;
+    writeln!(
+        output,
+        "{:<10} {:<7} {:>6.2}% {:>6.2}% {:>6.2}% {:>4}/{:<4} {:>6.2}% {:>3}/{:<4} {:>5.2} s {:>5.2} s {:>6.2} {:>7.3}%",
+        summary.scenarios,
+        summary.strategy,
+        oracle.mean * 100.0,
+        oracle.p5 * 100.0,
+        oracle.least * 100.0,
+        summary.at_least_97_percent,
+        summary.seeds,
+        fixed.p5 * 100.0,
+        summary.adapting_did_not_pay,
+        summary.adapting_can_pay,
+        found.median,
+        found.p95,
+        summary.changes_per_second.p95,
+        summary.losses * 100.0,
+    )?;
+    for each in &summary.each {
+        let Each { seed, utility, share_of_oracle, found_seconds, .. } = each;
+        writeln!(output, "  seed {seed} {utility:<8} {:.2}% {found_seconds:.2?}", share_of_oracle * 100.0)?;
+    }
+    Ok(())
+}
+
+const HEADING: [&str; 2] = [
+    "                      share of oracle       least 97% of best below    time to within  changes  losing",
+    "scenarios  strategy  mean    5%    least  of oracle fixed 5% fixed   3%: half    95%  /s, 95%  intervals",
+];
+
+/// Makes a scenario of a seed.
+type Maker = fn(u64) -> Scenario;
+
+fn main() -> std::io::Result<()> {
+    let arguments = Arguments::parse();
+    let seeds = arguments.first..arguments.first + arguments.seeds.max(1);
+    let mut summaries = Vec::new();
+    let kinds: [(&str, Maker); 2] = [("published", Scenario::published), ("random", Scenario::random)];
+    for (kind, make) in kinds {
+        let given: Vec<_> = seeds.clone().map(|seed| (seed, make(seed))).collect();
+        assert!(
+            given.iter().all(|(_, scenario)| scenario.points.count() > 1),
+            "there is something to choose"
+        );
+        summaries.push(summary::<Bayes>((kind, "bayes"), &given, arguments.each));
+        summaries.push(summary::<Climb>((kind, "climb"), &given, arguments.each));
+        summaries.push(summary::<Bandit>((kind, "bandit"), &given, arguments.each));
+    }
+    let mut output = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut output, &summaries)?;
+        return writeln!(output);
+    }
+    HEADING.iter().try_for_each(|line| writeln!(output, "{line}"))?;
+    summaries.iter().try_for_each(|summary| print(&mut output, summary))
 }

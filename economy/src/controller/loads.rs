@@ -76,6 +76,13 @@ impl<S: Strategy> Loads<S> {
         };
     }
 
+    /// The first interval: a load that was taught may be the one that is met.
+    pub fn greet(&mut self, space: &Space, point: usize, measured: &Measured) {
+        if self.now == 1 {
+            self.present = self.recognise(space, point, measured).unwrap_or(self.present);
+        }
+    }
+
     fn recognise(&mut self, space: &Space, point: usize, measured: &Measured) -> Option<usize> {
         let mut best = (None, FAMILIAR);
         for (index, load) in self.loads.iter_mut().enumerate() {

@@ -93,6 +93,7 @@ impl<S: Strategy> Controller<S> {
         }
         self.loads.pass();
         let measured = observation.measured();
+        self.loads.greet(&self.space, self.point, &measured);
         let is_settled = core::mem::replace(&mut self.is_settled, true);
         match self.judge(&measured) {
             Verdict::Suspicious => return self.point,
@@ -140,3 +141,6 @@ impl<S: Strategy> Controller<S> {
         self.point
     }
 }
+
+#[cfg(test)]
+mod tests;

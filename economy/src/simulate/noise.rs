@@ -16,15 +16,17 @@ pub struct Noise {
 }
 
 impl Noise {
+    /// See the fields.
+    #[must_use]
+    pub fn new(white: f64, persistence: f64, hiccups: f64) -> Self {
+        Self { white, persistence, hiccups, state: 0.0 }
+    }
+
     /// From calm to as bad as an emulated machine on a busy host.
     #[must_use]
     pub fn random(random: &mut Random) -> Self {
-        Self {
-            white: random.log_between(0.003, 0.04),
-            persistence: random.between(0.0, 0.7),
-            hiccups: random.log_between(1e-4, 5e-3),
-            state: 0.0,
-        }
+        let (white, persistence) = (random.log_between(0.003, 0.04), random.between(0.0, 0.7));
+        Self::new(white, persistence, random.log_between(1e-4, 5e-3))
     }
 
     /// What is measured in an interval of so many seconds.

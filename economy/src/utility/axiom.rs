@@ -9,6 +9,7 @@
 
 use super::composed::{Quantity, State, Utility};
 use crate::prices::Resource;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -52,7 +53,7 @@ impl fmt::Display for Violation {
     }
 }
 
-pub(super) fn check(utility: &Utility) -> Result<(), Violation> {
+pub(super) fn check(utility: &Utility) -> Result<(), Box<Violation>> {
     let mut falling = Quantity::all().filter(|quantity| *quantity != Quantity::Throughput);
     falling.try_for_each(|quantity| check_falling(utility, quantity))?;
     check_throughput(utility)
@@ -100,7 +101,7 @@ fn is_above(high: f64, low: f64) -> bool {
     high > low + ROUNDING * low.abs().max(high.abs())
 }
 
-fn check_falling(utility: &Utility, quantity: Quantity) -> Result<(), Violation> {
+fn check_falling(utility: &Utility, quantity: Quantity) -> Result<(), Box<Violation>> {
     let best = State { jitter: 0.0, p99: 0.0, ..corner(SOONEST, 0.0) };
     let values = candidates(utility, quantity);
     for mean_latency in mean_latencies(utility) {
@@ -123,7 +124,7 @@ fn check_falling(utility: &Utility, quantity: Quantity) -> Result<(), Violation>
     Ok(())
 }
 
-fn check_throughput(utility: &Utility) -> Result<(), Violation> {
+fn check_throughput(utility: &Utility) -> Result<(), Box<Violation>> {
     let worst = corner(LATEST, LATEST);
     let mut values = alloc::vec![0.0];
     values.extend(utility.kinks(Quantity::Throughput).into_iter().filter(|kink| *kink > 0.0));
@@ -137,9 +138,9 @@ fn check_throughput(utility: &Utility) -> Result<(), Violation> {
     Ok(())
 }
 
-fn violation(utility: &Utility, quantity: Quantity, less: State, more: State) -> Violation {
+fn violation(utility: &Utility, quantity: Quantity, less: State, more: State) -> Box<Violation> {
     let with_revenue = |state: State| (state, utility.revenue_at(&state));
-    Violation { quantity, less: with_revenue(less), more: with_revenue(more) }
+    Box::new(Violation { quantity, less: with_revenue(less), more: with_revenue(more) })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::{Bonus, Latency, Penalty, Refund};
 use crate::prices::{Prices, Resource, Usage};
 use crate::response::Response;
 use crate::units::{DollarsPerSecond, Seconds};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// What a contract pays for.
@@ -232,7 +233,7 @@ impl Utility {
     ///
     /// # Errors
     /// If this breaks the utility function axiom (nom, VEE'16, section 4), with two states that show it.
-    pub fn new(unit: Unit, floor: Option<f64>, terms: Vec<Term>) -> Result<Self, Violation> {
+    pub fn new(unit: Unit, floor: Option<f64>, terms: Vec<Term>) -> Result<Self, Box<Violation>> {
         let utility = Self { unit, floor, terms };
         axiom::check(&utility)?;
         Ok(utility)

@@ -22,6 +22,7 @@ use super::composed::{BadTable, Per, Quantity, Table, Term, Unit, Utility};
 use super::published::{at_least_zero, checked};
 use super::{BadParameter, Bonus, Penalty, Refund, Violation};
 use crate::units::Seconds;
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::Deserialize;
@@ -45,7 +46,7 @@ pub enum BadFile {
     },
     /// The function breaks the axiom.
     #[error("utility: {0}")]
-    Axiom(Violation),
+    Axiom(Box<Violation>),
 }
 
 /// Why a table of the file is no term.

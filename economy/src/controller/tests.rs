@@ -1,0 +1,237 @@
+use super::{
+    BatchingDelays, Bayes, Climb, Controller, Knobs, Notice, Observation, Profit, Response, WorkingPoints,
+};
+use crate::simulate::{Noise, Outcome, Random, Scenario, Server, run};
+use crate::units::{DollarsPerSecond, GbitPerSecond, OperationsPerSecond, Seconds};
+use crate::utility::Latency;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const INTERVAL: f64 = 0.02;
+
+/// A server of the paper's speed that gains much by batching under many clients.
+fn server() -> Server {
+    Server {
+        request: 10e-6,
+        batch: 15e-6,
+        crowding: 0.2e-6,
+        wire: 40e-6,
+        waiting: 1.0,
+        idle_jitter: 0.1,
+        queue_jitter: 0.2,
+        tail: 1.2,
+        ripple: (0.0, 0.0),
+        bytes: 1000.0,
+    }
+}
+
+fn noise(white: f64) -> Noise {
+    Noise::new(white, 0.3, 0.002)
+}
+
+/// Profit with a refund that makes late answers worthless at 2 ms.
+fn refund(price: f64) -> impl Fn(usize, &Response) -> DollarsPerSecond {
+    move |_, response| {
+        let value = 20.0 * (1.0 - response.latency.mean().get() / 2e-3).max(0.0) - price;
+        DollarsPerSecond::new(response.sent.get() * value).expect("finite")
+    }
+}
+
+struct Bench {
+    points: BatchingDelays,
+    controller: Controller,
+    noise: Noise,
+    random: Random,
+}
+
+impl Bench {
+    fn new(white: f64, seed: u64) -> Self {
+        let points = BatchingDelays::up_to(500);
+        let controller = Controller::new(&points, 0);
+        Self { points, controller, noise: noise(white), random: Random::new(seed) }
+    }
+
+    /// Serves so many clients for so many intervals, and returns the points that were set.
+    fn serve(&mut self, clients: f64, intervals: u32, profit: &Profit) -> Vec<usize> {
+        let step = |_| {
+            let truth = server().response(clients, self.points.micros(self.controller.point()), 1.0);
+            let observation = self.noise.observe(&truth, INTERVAL, &mut self.random);
+            self.controller.observe(&observation, profit)
+        };
+        (0..intervals).map(step).collect()
+    }
+
+    fn truth(&self, clients: f64, point: usize, profit: &Profit) -> f64 {
+        profit(point, &server().response(clients, self.points.micros(point), 1.0)).get()
+    }
+
+    /// Profit at the present point over that at the best.
+    fn share(&self, clients: f64, profit: &Profit) -> f64 {
+        let all = (0..self.points.count()).map(|point| self.truth(clients, point, profit));
+        self.truth(clients, self.controller.point(), profit) / all.fold(f64::NEG_INFINITY, f64::max)
+    }
+}
+
+#[test]
+fn the_published_experiment_earns_what_the_oracle_earns() {
+    for seed in 0..3 {
+        let scenario = Scenario::published(seed);
+        let outcome = run::<Bayes>(&scenario, seed);
+        let share = outcome.profit / outcome.oracle;
+        assert!(share >= 0.97, "seed {seed}: {share}");
+        assert!(outcome.profit >= 0.99 * outcome.best_static, "seed {seed}");
+        assert!(
+            outcome.found_seconds[1] <= 1.0,
+            "seed {seed}: load noticed after {:?}",
+            outcome.found_seconds
+        );
+    }
+}
+
+#[test]
+fn it_beats_climbing() {
+    let earned = |outcome: Outcome| outcome.profit / outcome.oracle;
+    let (mut bayes, mut climb) = (0.0, 0.0);
+    for seed in 100..102 {
+        let scenario = Scenario::random(seed);
+        bayes += earned(run::<Bayes>(&scenario, seed));
+        climb += earned(run::<Climb>(&scenario, seed));
+    }
+    assert!(bayes > climb, "{bayes} {climb}");
+}
+
+#[test]
+fn the_same_seed_makes_the_same_decisions() {
+    let scenario = Scenario::random(7);
+    let [one, other] = [(); 2].map(|()| run::<Bayes>(&scenario, 9));
+    assert_eq!(one.profit.to_bits(), other.profit.to_bits());
+    assert_ne!(one.profit.to_bits(), run::<Bayes>(&scenario, 10).profit.to_bits());
+}
+
+#[test]
+fn a_price_change_is_answered_without_a_measurement() {
+    let mut bench = Bench::new(0.01, 1);
+    bench.serve(64.0, 500, &refund(0.1));
+    let before = bench.controller.point();
+    assert!(bench.share(64.0, &refund(0.1)) > 0.98);
+    // So dear that only the soonest answers bring more than they cost.
+    let dear = refund(18.9);
+    let after = bench.controller.reconsider(&dear);
+    let (stayed, moved) = (bench.truth(64.0, before, &dear), bench.truth(64.0, after, &dear));
+    assert!(moved >= stayed, "{moved} {stayed}");
+}
+
+#[test]
+fn loads_are_told_apart_and_known_again() {
+    let mut bench = Bench::new(0.02, 2);
+    bench.serve(64.0, 400, &refund(1.0));
+    assert!(bench.share(64.0, &refund(1.0)) > 0.98);
+    bench.serve(1.0, 400, &refund(1.0));
+    assert!(bench.share(1.0, &refund(1.0)) > 0.98);
+    assert_eq!(bench.controller.loads(), 2);
+    for _ in 0..3 {
+        bench.serve(64.0, 5, &refund(1.0));
+        assert!(bench.share(64.0, &refund(1.0)) > 0.97, "after a tenth of a second");
+        bench.serve(64.0, 100, &refund(1.0));
+        bench.serve(1.0, 5, &refund(1.0));
+        assert!(bench.share(1.0, &refund(1.0)) > 0.97, "after a tenth of a second");
+        bench.serve(1.0, 100, &refund(1.0));
+    }
+    assert_eq!(bench.controller.loads(), 2);
+}
+
+#[test]
+fn noise_and_hiccups_do_not_make_it_oscillate() {
+    for (seed, white) in [(3, 0.003), (4, 0.02), (5, 0.05)] {
+        let mut bench = Bench::new(white, seed);
+        bench.serve(32.0, 1000, &refund(1.0));
+        let points = bench.serve(32.0, 3000, &refund(1.0));
+        let changes = points.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(changes <= 60, "{changes} changes in a minute with noise of {white}");
+        assert_eq!(bench.controller.loads(), 1);
+    }
+}
+
+#[test]
+fn a_given_table_is_used_from_the_first_interval() {
+    let mut bench = Bench::new(0.01, 6);
+    let rows = |clients| {
+        let points = BatchingDelays::up_to(500);
+        (0..points.count()).map(move |at| (at, server().response(clients, points.micros(at), 1.0)))
+    };
+    for clients in [1.0, 64.0] {
+        let table: Vec<_> = rows(clients).chain([(usize::MAX, server().response(1.0, 0, 1.0))]).collect();
+        bench.controller.teach(&table);
+    }
+    bench.serve(64.0, 1, &refund(1.0));
+    assert!(bench.share(64.0, &refund(1.0)) > 0.99);
+}
+
+#[test]
+fn an_interval_without_requests_changes_nothing() {
+    let mut bench = Bench::new(0.01, 7);
+    bench.serve(64.0, 300, &refund(1.0));
+    let response = server().response(1.0, 0, 1.0);
+    let before = bench.controller.point();
+    for _ in 0..100 {
+        bench.controller.observe(&Observation { response, samples: 0 }, &refund(1.0));
+    }
+    assert_eq!((bench.controller.point(), bench.controller.loads()), (before, 1));
+}
+
+#[test]
+fn cores_are_held_while_they_pay() {
+    let delays = BatchingDelays::up_to(100);
+    let knobs = Knobs::new(delays, &[Notice::Interrupt, Notice::Poll], &[1, 2], &[128]).expect("values");
+    let respond = |point: usize, clients: f64| {
+        let setting = knobs.setting(point);
+        let mut server = server();
+        let speed = f64::from(setting.cores) * if setting.notice == Notice::Poll { 1.2 } else { 1.0 };
+        (server.request, server.batch) = (server.request / speed, server.batch / speed);
+        server.response(clients, setting.batching_micros, 1.0)
+    };
+    let profit = |point: usize, response: &Response| {
+        let setting = knobs.setting(point);
+        let polling = if setting.notice == Notice::Poll { 0.1 } else { 0.0 };
+        let cost = 2.0 * f64::from(setting.cores) * (1.0 + polling);
+        DollarsPerSecond::new(20.0 * response.sent.get() - cost).expect("finite")
+    };
+    let mut controller: Controller = Controller::new(&knobs, 0);
+    let (mut noise, mut random) = (noise(0.01), Random::new(8));
+    for (clients, cores) in [(64.0, 2), (1.0, 1)] {
+        for _ in 0..400 {
+            let truth = respond(controller.point(), clients);
+            controller.observe(&noise.observe(&truth, INTERVAL, &mut random), &profit);
+        }
+        let at = |point| profit(point, &respond(point, clients)).get();
+        let best = (0..knobs.count()).map(at).fold(f64::NEG_INFINITY, f64::max);
+        assert!(at(controller.point()) > 0.97 * best, "{clients}: {:?}", knobs.setting(controller.point()));
+        assert_eq!(knobs.setting(controller.point()).cores, cores);
+    }
+}
+
+fn any_observation() -> impl Strategy<Value = Observation> {
+    let exponent = || -300.0..300.0_f64;
+    (exponent(), exponent(), exponent(), exponent(), exponent(), any::<u64>()).prop_map(|logs| {
+        let power = |log: f64| libm::exp10(log);
+        let seconds = |log| Seconds::new(power(log)).expect("finite");
+        let latency = Latency::new(seconds(logs.0), seconds(logs.1), seconds(logs.2)).expect("above 0");
+        let sent = GbitPerSecond::new(power(logs.3)).expect("finite");
+        let throughput = OperationsPerSecond::new(power(logs.4)).expect("finite");
+        Observation { response: Response { throughput, sent, received: sent, latency }, samples: logs.5 }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn no_measurement_makes_it_leave_its_points(observations in prop::collection::vec(any_observation(), 1..60)) {
+        let points = BatchingDelays::up_to(100);
+        let mut controller: Controller = Controller::new(&points, 3);
+        for observation in &observations {
+            prop_assert!(controller.observe(observation, &refund(1.0)) < points.count());
+        }
+        prop_assert!(controller.reconsider(&refund(2.0)) < points.count());
+    }
+}
