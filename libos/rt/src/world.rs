@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Each reading of the clock takes so long, so that everything takes some time; more of it under Miri, so that
-/// less happens in the same time.
+/// Each reading of the clock takes so long, so that everything takes some time; more of it under Miri, so
+/// that less happens in the same time.
 pub const READING_NS: u64 = if cfg!(miri) { 200 } else { 10 };
 
 /// One core, its clock, and a network interface that receives at times known before.

@@ -68,7 +68,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 512 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 512 }))]
 
     #[test]
     fn a_wheel_is_a_sorted_map(start in duration(), steps in proptest::collection::vec(step(), 1..120)) {

@@ -192,7 +192,7 @@ fn follow(steps: &[Step], start_ns: u64, mut check: impl FnMut(u64, &Decision<u3
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 128 }))]
 
     #[test]
     fn updating_only_who_ran_is_enough(steps in steps()) {
