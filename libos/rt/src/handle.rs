@@ -233,7 +233,7 @@ impl Handle {
 
     /// Runs `call` as an event after `ns` nanoseconds. The present activity pays.
     pub fn after(&self, ns: u64, call: impl FnOnce(&Handle) + 'static) -> TimerId {
-        self.at(self.now_ns().saturating_add(ns), call)
+        self.at(self.clock_ns().saturating_add(ns), call)
     }
 
     /// Stops a timer. `false` if it has fired or was cancelled.
@@ -280,7 +280,7 @@ impl Handle {
     /// Waits `ns` nanoseconds.
     #[must_use]
     pub fn sleep(&self, ns: u64) -> Sleep {
-        self.sleep_until(self.now_ns().saturating_add(ns))
+        self.sleep_until(self.clock_ns().saturating_add(ns))
     }
 
     /// Waits until the clock reads `deadline_ns`.

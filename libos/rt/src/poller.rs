@@ -23,7 +23,7 @@ pub trait Poller {
     /// the loop polls again.
     fn arm(&mut self) -> bool;
 
-    /// Asks for no more interrupts.
+    /// Asks for no more interrupts, if it did ask.
     fn disarm(&mut self);
 }
 
