@@ -41,16 +41,12 @@ counters! {
     dropped_icmp,
     /// UDP datagrams for a port that nobody bound.
     dropped_udp_port,
-    /// UDP datagrams that found their socket's queue full.
-    dropped_udp_full,
     /// Segments for a port that nobody listens on, or for a connection that is gone: answered by RST.
     dropped_tcp_port,
     /// RST segments for no connection.
     dropped_tcp_stray_reset,
     /// Connections refused because the table of connections is full.
     dropped_tcp_table_full,
-    /// Connections refused because the application has too many not yet accepted.
-    dropped_tcp_backlog,
     /// Segments outside the receive window.
     dropped_tcp_window,
     /// Segments older than the last timestamp (PAWS).
@@ -61,7 +57,8 @@ counters! {
     dropped_tcp_syn,
     /// Acknowledgements of what was never sent, or of a window long past.
     dropped_tcp_acknowledgement,
-    /// Segments out of order that found the reassembly queue full.
+    /// Segments out of order that found the reassembly queue of their flow, or the memory for all of them,
+    /// full.
     dropped_tcp_reassembly,
     /// Segments whose flags fit no state.
     dropped_tcp_flags,
@@ -73,12 +70,14 @@ counters! {
     dropped_unreachable,
     /// Outgoing packets dropped because the ring was full.
     dropped_ring,
-    /// Challenge acknowledgements held back by their limit (RFC 5961 section 7).
+    /// Challenge acknowledgements not sent because one just was (RFC 5961 section 7).
     challenges_limited,
     /// SYN-ACKs sent as cookies because too many connections were half open.
     cookies_sent,
     /// Connections opened by a cookie that came back.
     cookies_accepted,
+    /// Flows that send smaller segments because a router said so.
+    segments_shortened,
     /// Connections opened, either side.
     connections_opened,
     /// Segments sent again.

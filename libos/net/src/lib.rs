@@ -48,7 +48,7 @@
 //! few packets as there can be; what is sent outside goes at the next [`Stack::poll`]. Nothing is allocated
 //! for a packet but the chain that carries it.
 //!
-//! Not spoken: IP fragments, IPv6 extension headers, urgent data, ECN, path MTU discovery.
+//! Not spoken: IP fragments, IPv6 extension headers, urgent data, ECN.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -247,3 +247,36 @@ fn a_ping_comes_back() {
     machine.take(NOW, ping);
     assert_eq!((machine.take_sent().len(), machine.stack.counters().dropped_checksum), (0, 1));
 }
+
+/// What a router says about `frame`, which machine 1 sent: type, code, and two words.
+fn complaint(frame: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from: ROUTER.into(), to: [10, 0, 0, 1].into() };
+    let quote = &frame[14..42];
+    let (head, start) = frame::ip(&path, protocol::ICMP, 8, quote.len());
+    let mut bytes = [&head[..], quote].concat();
+    bytes[start..start + 2].copy_from_slice(&kind);
+    bytes[start + 4..start + 8].copy_from_slice(&rest);
+    let sum = !checksum::sum(&bytes[start..]);
+    bytes[start + 2..start + 4].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn a_router_ends_an_attempt_only_if_it_knows_the_segment() {
+    let machine = || Machine::new(Device::new(1, <_>::default()), config(1, 1), Peer::default());
+    let mut machine = machine();
+    machine.take(NOW, greeting());
+    machine.take_sent();
+    machine.stack.connect((ROUTER, 80).into()).unwrap();
+    machine.poll(NOW);
+    let syn = machine.take_sent().remove(0);
+    let mut forged = syn.clone();
+    forged[38] ^= 1;
+    machine.take(NOW, complaint(&forged, [3, 1], [0; 4]));
+    assert_eq!(machine.application.closed, None, "the sequence number is wrong");
+    machine.take(NOW, complaint(&syn, [3, 1], [0; 4]));
+    assert_eq!(machine.application.closed, Some(nom_net::Closed::Unreachable));
+    assert_eq!(machine.stack.flow_count(), 0);
+    machine.take(NOW, complaint(&syn, [3, 1], [0; 4]));
+    assert_eq!(machine.stack.counters().dropped_icmp, 1, "nobody it is about");
+}

@@ -235,10 +235,9 @@ impl<N: Nic> Stack<N> {
 
     pub(super) fn remove(&mut self, id: FlowId) {
         self.timers.remove(id);
-        if let Some(Flow::Open(open)) = self.flows.remove(id)
-            && open.connection.is_half_open
-        {
-            self.half_open -= 1;
+        if let Some(Flow::Open(open)) = self.flows.remove(id) {
+            self.half_open -= usize::from(open.connection.is_half_open);
+            self.early -= open.connection.receive.reassembly.len();
         }
     }
 
@@ -248,7 +247,8 @@ impl<N: Nic> Stack<N> {
             let mut effects = core::mem::take(&mut self.effects);
             if let Some((_, Flow::Open(open))) = self.flows.get_mut(id) {
                 let counters = &mut self.link.counters;
-                let mut context = Context { now: self.now, settings: &self.config.tcp, counters };
+                let early = &mut self.early;
+                let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
                 open.connection.expire(&mut context, &mut effects);
                 self.mark(id);
             }
@@ -310,6 +310,7 @@ impl<N: Nic> Stack<N> {
         if connection.state != State::TimeWait {
             return self.remove(id);
         }
+        let early = connection.receive.reassembly.len();
         let window = (connection.receive.window >> connection.receive.scale).min(0xffff) as u16;
         *flow = Flow::Waiting(TimeWait {
             send_next: connection.send.max,
@@ -317,6 +318,7 @@ impl<N: Nic> Stack<N> {
             recent: connection.stamps.map(|stamps| stamps.recent),
             window,
         });
+        self.early -= early;
         self.timers.remove(id);
         self.waiting.push_back((until, id));
     }
@@ -350,7 +352,8 @@ impl<N: Nic> Stack<N> {
             }
             let is_large = if tuple.remote.is_ipv4() { offloads.segment_tcp4 } else { offloads.segment_tcp6 };
             let counters = &mut self.link.counters;
-            let mut context = Context { now: self.now, settings: &self.config.tcp, counters };
+            let early = &mut self.early;
+            let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
             let Some((segment, payload)) =
                 open.connection.emit(&mut context, if is_large { LARGE_MAX } else { 0 })
             else {

@@ -1,14 +1,18 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and the news that something cannot be reached.
 
-use super::Stack;
+use super::flows::Flow;
 use super::segments::transport;
+use super::{Application, Stack};
 use crate::checksum;
 use crate::frame::{self, Drop, Packet, Path, protocol};
-use core::net::IpAddr;
+use crate::table::FourTuple;
+use crate::tcp::connection::Context;
+use crate::tcp::sequence::Seq;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use nom_port::buffer::{Chain, Slice};
 use nom_port::nic::{Nic, Outgoing, Received};
-use smoltcp::wire::{Icmpv6Packet, Icmpv6Repr};
+use smoltcp::wire::{Icmpv6Packet, Icmpv6Repr, Ipv4Packet, Ipv6Packet};
 
 /// Bytes of an echo header, and of the header of an error.
 const HEADER: usize = 8;
@@ -22,7 +26,12 @@ const UNANSWERED: Drop = |counters| &mut counters.dropped_icmp;
 
 impl<N: Nic> Stack<N> {
     /// Takes an ICMP packet.
-    pub(super) fn icmp(&mut self, packet: &Packet, received: Received<N::Buffer>) -> Result<(), Drop> {
+    pub(super) fn icmp(
+        &mut self,
+        application: &mut impl Application<N>,
+        packet: &Packet,
+        received: Received<N::Buffer>,
+    ) -> Result<(), Drop> {
         let mut chain = received.frame;
         if !crate::chain::keep(&mut chain, packet.start, packet.len) {
             return Err(MALFORMED);
@@ -31,20 +40,39 @@ impl<N: Nic> Stack<N> {
             return Err(|counters| &mut counters.dropped_checksum);
         }
         let header = header(&chain)?;
-        match header[0] {
-            8 => self.echo(packet, header, chain, 0),
-            _ => return Err(UNANSWERED),
+        match (header[0], header[1]) {
+            (8, _) => {
+                self.echo(packet, header, chain, 0);
+                Ok(())
+            }
+            (3, 4) => {
+                self.trouble(application, &chain, Some(u16::from_be_bytes([header[6], header[7]]).into()))
+            }
+            (3, _) => self.trouble(application, &chain, None),
+            _ => Err(UNANSWERED),
         }
-        Ok(())
     }
 
     /// Takes an ICMPv6 packet.
-    pub(super) fn icmpv6(&mut self, packet: &Packet, received: Received<N::Buffer>) -> Result<(), Drop> {
+    pub(super) fn icmpv6(
+        &mut self,
+        application: &mut impl Application<N>,
+        packet: &Packet,
+        received: Received<N::Buffer>,
+    ) -> Result<(), Drop> {
         let chain = transport(packet, received, protocol::ICMPV6)?;
         let header = header(&chain)?;
-        if header[0] == 128 {
-            self.echo(packet, header, chain, 129);
-            return Ok(());
+        match header[0] {
+            1 => return self.trouble(application, &chain, None),
+            2 => {
+                let mtu = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+                return self.trouble(application, &chain, Some(mtu));
+            }
+            128 => {
+                self.echo(packet, header, chain, 129);
+                return Ok(());
+            }
+            _ => {}
         }
         let (IpAddr::V6(from), IpAddr::V6(to)) = (packet.from, packet.to) else { return Err(MALFORMED) };
         let first = &chain[0];
@@ -53,6 +81,33 @@ impl<N: Nic> Stack<N> {
             Ok(Icmpv6Repr::Ndisc(message)) => self.discovery(packet, message),
             _ => Err(UNANSWERED),
         }
+    }
+
+    /// Tells a connection what a router says about a segment of its: that it is larger than `mtu`, or that it
+    /// cannot go on.
+    fn trouble(
+        &mut self,
+        application: &mut impl Application<N>,
+        chain: &Chain<N::Buffer>,
+        mtu: Option<u32>,
+    ) -> Result<(), Drop> {
+        let quote = chain.first().and_then(|first| first.get(HEADER..)).ok_or(MALFORMED)?;
+        let (tuple, seq) = quoted(quote).ok_or(UNANSWERED)?;
+        let id = self.flows.find(&tuple).ok_or(UNANSWERED)?;
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(id) else { return Err(UNANSWERED) };
+        let (counters, early) = (&mut self.link.counters, &mut self.early);
+        let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
+        let mut effects = core::mem::take(&mut self.effects);
+        match mtu {
+            None => open.connection.unreachable(seq, &mut effects),
+            Some(mtu) => {
+                let (headers, least) = if tuple.remote.is_ipv4() { (40, 552) } else { (60, 1280) };
+                open.connection.too_big(&mut context, seq, mtu.max(least) - headers);
+            }
+        }
+        self.mark(id);
+        self.apply(application, id, effects);
+        Ok(())
     }
 
     /// Sends back what came, out of the memory in which it came.
@@ -115,6 +170,31 @@ impl<N: Nic> Stack<N> {
             Outgoing { head, payload, checksum: None, segmentation: None, answers_ns: Some(self.arrived_ns) };
         self.transmit_to(to, hop, packet);
     }
+}
+
+/// The connection and the sequence number of a TCP segment that we sent, of which an error quotes the
+/// beginning.
+fn quoted(bytes: &[u8]) -> Option<(FourTuple, Seq)> {
+    let (local, remote, tcp): (IpAddr, IpAddr, &[u8]) = match bytes.first()? >> 4 {
+        4 => {
+            let header =
+                bytes.get(..usize::from(bytes[0] & 15) * 4).filter(|header| header.len() >= frame::IPV4)?;
+            let packet = Ipv4Packet::new_unchecked(header);
+            let is_tcp = u8::from(packet.next_header()) == protocol::TCP;
+            (packet.src_addr().into(), packet.dst_addr().into(), is_tcp.then(|| &bytes[header.len()..])?)
+        }
+        6 => {
+            let packet = Ipv6Packet::new_unchecked(bytes.get(..frame::IPV6)?);
+            let is_tcp = u8::from(packet.next_header()) == protocol::TCP;
+            (packet.src_addr().into(), packet.dst_addr().into(), is_tcp.then(|| &bytes[frame::IPV6..])?)
+        }
+        _ => return None,
+    };
+    let [a, b, c, d, seq @ ..] = *tcp.first_chunk::<8>()?;
+    let port = |high, low| u16::from_be_bytes([high, low]);
+    let tuple =
+        FourTuple { local: SocketAddr::new(local, port(a, b)), remote: SocketAddr::new(remote, port(c, d)) };
+    Some((tuple, Seq(u32::from_be_bytes(seq))))
 }
 
 fn header<B: nom_port::buffer::Buffer>(chain: &Chain<B>) -> Result<[u8; HEADER], Drop> {

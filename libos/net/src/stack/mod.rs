@@ -111,6 +111,8 @@ pub struct Stack<N: Nic> {
     /// Flows in TIME-WAIT with the end of it, which is nearly in order.
     waiting: VecDeque<(Instant, FlowId)>,
     half_open: usize,
+    /// Pieces that came too early and are kept.
+    early: usize,
     probes: u64,
     /// Flows that may have something to send.
     dirty: Vec<FlowId>,
@@ -147,6 +149,7 @@ impl<N: Nic> Stack<N> {
             timers: Timers::default(),
             waiting: VecDeque::new(),
             half_open: 0,
+            early: 0,
             probes: 0,
             dirty: Vec::new(),
             frames: VecDeque::new(),
@@ -275,8 +278,8 @@ impl<N: Nic> Stack<N> {
         match packet.protocol {
             protocol::TCP => self.segment(application, packet, received),
             protocol::UDP => self.datagram(application, packet, received),
-            protocol::ICMP if packet.from.is_ipv4() => self.icmp(packet, received),
-            protocol::ICMPV6 if packet.from.is_ipv6() => self.icmpv6(packet, received),
+            protocol::ICMP if packet.from.is_ipv4() => self.icmp(application, packet, received),
+            protocol::ICMPV6 if packet.from.is_ipv6() => self.icmpv6(application, packet, received),
             _ => Err(|counters| &mut counters.dropped_protocol),
         }
     }

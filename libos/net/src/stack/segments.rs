@@ -50,7 +50,8 @@ impl<N: Nic> Stack<N> {
         match self.flows.get_mut(id) {
             Some((_, Flow::Open(open))) => {
                 let counters = &mut self.link.counters;
-                let mut context = Context { now: self.now, settings: &self.config.tcp, counters };
+                let early = &mut self.early;
+                let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
                 if segment.len > 0 {
                     open.note_request(self.arrived_ns);
                 }

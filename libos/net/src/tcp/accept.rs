@@ -58,23 +58,20 @@ impl<B: Buffer> Connection<B> {
         !is_old || segment.flags.any(Flags::RST) || context.now - stamps.recent_at > STAMP_LIFE
     }
 
-    /// The table of section 3.10.7.4. The window is what we promised, not what we would promise now.
+    /// The table of section 3.10.7.4, which also takes a segment that overlaps the window on both sides. The
+    /// window is what we promised, not what we would promise now.
     fn is_in_window(&self, segment: &Segment) -> bool {
         let (next, edge) = (self.receive.next, self.receive.edge);
-        let begins_inside = next.at_most(segment.seq) && segment.seq.before(edge);
         match segment.sequence_len() {
-            0 => begins_inside || segment.seq == next,
+            0 => segment.seq == next || next.at_most(segment.seq) && segment.seq.before(edge),
             _ if next == edge => false,
-            _ => {
-                let last = segment.end() - 1;
-                begins_inside || next.at_most(last) && last.before(edge)
-            }
+            _ => segment.seq.before(edge) && next.before(segment.end()),
         }
     }
 
     /// Outside the window: acknowledge, so that the peer learns where we are; a SYN sent again wants ours
     /// again.
-    fn answer_stranger(&mut self, context: &Context<'_>, segment: &Segment) {
+    fn answer_stranger(&mut self, context: &mut Context<'_>, segment: &Segment) {
         let is_syn = segment.flags.any(Flags::SYN);
         if segment.flags.any(Flags::RST) {
             return;
@@ -99,11 +96,13 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Sends an acknowledgement to a peer that may not be the peer, but not too many.
-    pub fn challenge(&mut self, context: &Context<'_>) {
-        if context.now >= self.no_challenge_before {
-            self.no_challenge_before = context.now + CHALLENGE_GAP;
-            self.receive.is_acknowledgement_due = true;
+    pub fn challenge(&mut self, context: &mut Context<'_>) {
+        if context.now < self.no_challenge_before {
+            context.counters.challenges_limited += 1;
+            return;
         }
+        self.no_challenge_before = context.now + CHALLENGE_GAP;
+        self.receive.is_acknowledgement_due = true;
     }
 
     /// TS.Recent (RFC 7323 section 4.3).

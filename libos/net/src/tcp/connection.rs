@@ -91,6 +91,8 @@ pub struct Settings {
     pub retries_max: u32,
     /// The same while the connection is being made.
     pub handshake_retries_max: u32,
+    /// Pieces that came too early, kept for all connections together: each holds a whole receive buffer.
+    pub early_max: usize,
     /// How long a peer may take to close after we have (FIN-WAIT-2), from its last data on.
     pub linger: Duration,
 }
@@ -106,6 +108,7 @@ impl Default for Settings {
             keep_alive: None,
             retries_max: 12,
             handshake_retries_max: 5,
+            early_max: 8192,
             linger: Duration::from_secs(60),
         }
     }
@@ -119,6 +122,8 @@ pub struct Context<'a> {
     pub settings: &'a Settings,
     /// Where drops and the like are counted.
     pub counters: &'a mut Counters,
+    /// Pieces that came too early and are kept, of all connections.
+    pub early: &'a mut usize,
 }
 
 /// What a segment or the time did that the application is to know.

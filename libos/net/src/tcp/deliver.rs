@@ -37,10 +37,12 @@ impl<B: Buffer> Connection<B> {
         self.receive.next = self.receive.next + len;
         effects.data.append(payload);
         if !self.receive.reassembly.is_empty() {
+            let before = self.receive.reassembly.len();
             while let Some(piece) = self.receive.reassembly.take(self.receive.next) {
                 self.receive.next = self.receive.next + piece.len() as u32;
                 effects.data.push(piece);
             }
+            *context.early -= before - self.receive.reassembly.len();
             // RFC 5681 section 4.2: a hole that is filled is news for the peer.
             self.receive.is_acknowledgement_due = true;
         }
@@ -63,15 +65,18 @@ impl<B: Buffer> Connection<B> {
 
     /// Bytes that came too early are kept and reported at once (RFC 5681 section 4.2).
     fn keep_early(&mut self, context: &mut Context<'_>, segment: &Segment, payload: &mut Chain<B>) {
+        let before = self.receive.reassembly.len();
         let mut at = segment.seq;
         for piece in payload.drain(..) {
             let len = piece.len() as u32;
-            if !self.receive.reassembly.insert(at, piece) {
+            let has_memory = *context.early < context.settings.early_max;
+            if !has_memory || !self.receive.reassembly.insert(at, piece) {
                 context.counters.dropped_tcp_reassembly += 1;
                 break;
             }
             at = at + len;
         }
+        *context.early += self.receive.reassembly.len() - before;
         self.receive.is_acknowledgement_due = true;
     }
 

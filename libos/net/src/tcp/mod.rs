@@ -17,3 +17,7 @@ pub mod rtt;
 pub mod scoreboard;
 pub mod segment;
 pub mod sequence;
+pub mod unreachable;
+
+#[cfg(test)]
+mod tests;

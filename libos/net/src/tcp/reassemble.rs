@@ -21,6 +21,11 @@ impl<B: Buffer> Reassembly<B> {
         Reassembly { pieces: Vec::new(), latest: Seq(0) }
     }
 
+    /// Pieces kept.
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()

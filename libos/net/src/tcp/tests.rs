@@ -1,0 +1,276 @@
+//! Each state function alone. What they do together stands in the packet scripts.
+
+use super::connection::{Closed, Connection, Context, Effects, Origin, Settings, State};
+use super::segment::{Flags, Options, Segment, Timestamps};
+use super::sequence::Seq;
+use crate::buffer::{Chain, Slice};
+use crate::counters::Counters;
+use crate::time::Instant;
+use alloc::rc::Rc;
+use alloc::vec;
+use core::time::Duration;
+
+type Memory = Rc<[u8]>;
+
+const MS: Duration = Duration::from_millis(1);
+const START: Instant = Instant::from_micros(1_000_000);
+const ACK: Flags = Flags::ACK;
+
+/// A connection with what it runs in. Both sides began at 0, so that 1 is the first byte.
+struct Bench {
+    connection: Connection<Memory>,
+    settings: Settings,
+    counters: Counters,
+    early: usize,
+    effects: Effects<Memory>,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(change: impl FnOnce(&mut Settings)) -> Bench {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let options = Options { mss: Some(1000), sack_permitted: true, ..Options::default() };
+        let syn = Segment { flags: Flags::SYN, window: 60_000, options, ..Segment::default() };
+        let origin = Origin { iss: Seq(0), mss: 1460, now: START };
+        let mut connection = Connection::answer(&syn, origin, &settings);
+        connection.state = State::Established;
+        for seq in [&mut connection.send.una, &mut connection.send.next, &mut connection.send.max] {
+            *seq = Seq(1);
+        }
+        let (counters, effects) = (Counters::default(), Effects::default());
+        Bench { connection, settings, counters, early: 0, effects, now: START }
+    }
+
+    fn with<T>(
+        &mut self,
+        f: impl FnOnce(&mut Connection<Memory>, &mut Context<'_>, &mut Effects<Memory>) -> T,
+    ) -> T {
+        let (counters, early) = (&mut self.counters, &mut self.early);
+        let mut context = Context { now: self.now, settings: &self.settings, counters, early };
+        f(&mut self.connection, &mut context, &mut self.effects)
+    }
+
+    fn accept(&mut self, segment: &mut Segment) -> bool {
+        let mut payload = bytes(segment.len);
+        let is_taken = self
+            .with(|connection, context, effects| connection.accept(context, segment, &mut payload, effects));
+        assert!(!is_taken || crate::buffer::chain_len(&payload) == segment.len as usize);
+        is_taken
+    }
+
+    fn send(&mut self, len: u32) {
+        let slice = bytes(len).remove(0);
+        self.connection.push(slice, usize::MAX).expect("the connection is open");
+    }
+
+    /// Sequence number and length of everything that is to go now.
+    fn emit(&mut self, large_max: u32) -> Vec<(u32, u32)> {
+        let one = |connection: &mut Connection<Memory>, context: &mut Context<'_>, _: &mut _| {
+            connection.emit(context, large_max)
+        };
+        core::iter::from_fn(|| self.with(one)).map(|(segment, _)| (segment.seq.0, segment.len)).collect()
+    }
+
+    fn acknowledge(&mut self, ack: u32, ranges: &[(u32, u32)]) -> bool {
+        let mut segment =
+            Segment { seq: Seq(1), ack: Seq(ack), flags: ACK, window: 60_000, ..Segment::default() };
+        for (slot, &(from, to)) in segment.options.sack.iter_mut().zip(ranges) {
+            *slot = Some((Seq(from), Seq(to)));
+        }
+        self.with(|connection, context, effects| connection.acknowledge(context, &segment, effects))
+    }
+}
+
+fn bytes(len: u32) -> Chain<Memory> {
+    vec![Slice::new(vec![0; len as usize].into())]
+}
+
+fn data(seq: u32, len: u32) -> Segment {
+    Segment { seq: Seq(seq), ack: Seq(1), flags: ACK, window: 60_000, len, ..Segment::default() }
+}
+
+#[test]
+fn accept_cuts_to_the_window() {
+    let mut bench = Bench::new(|_| {});
+    bench.connection.receive.next = Seq(101);
+    bench.connection.receive.edge = Seq(201);
+    for (seq, len, expected) in [
+        (101, 50, Some((101, 50))),
+        (51, 100, Some((101, 50))),
+        (151, 100, Some((151, 50))),
+        (1, 1000, Some((101, 100))),
+        (1, 100, None),
+        (201, 1, None),
+        (200, 1, Some((200, 1))),
+        (101, 0, Some((101, 0))),
+        (201, 0, None),
+    ] {
+        let mut segment = data(seq, len);
+        let found = bench.accept(&mut segment).then_some((segment.seq.0, segment.len));
+        assert_eq!(found, expected, "{seq} {len}");
+    }
+    assert_eq!(bench.counters.dropped_tcp_window, 3);
+}
+
+#[test]
+fn a_fin_beyond_the_window_is_cut_off() {
+    let mut bench = Bench::new(|_| {});
+    bench.connection.receive.edge = Seq(51);
+    let mut segment = Segment { flags: ACK | Flags::FIN, ..data(1, 100) };
+    assert!(bench.accept(&mut segment));
+    assert_eq!((segment.len, segment.flags), (50, ACK));
+}
+
+#[test]
+fn a_closed_window_takes_acknowledgements_only() {
+    let mut bench = Bench::new(|_| {});
+    bench.connection.receive.edge = Seq(1);
+    assert!(bench.accept(&mut data(1, 0)) && !bench.accept(&mut data(1, 1)));
+    assert!(bench.connection.receive.is_acknowledgement_due, "the peer learns that it is closed");
+}
+
+#[test]
+fn old_timestamps_are_told_from_wrapped_ones() {
+    let mut bench = Bench::new(|_| {});
+    let stamped = |value| {
+        let timestamps = Some(Timestamps { value, echo: 0 });
+        Segment { options: Options { timestamps, ..Options::default() }, ..data(1, 0) }
+    };
+    bench.connection.negotiate(&stamped(u32::MAX).options, START);
+    assert!(!bench.accept(&mut stamped(u32::MAX - 1)));
+    assert!(bench.accept(&mut stamped(3)), "the clock went round");
+    assert!(!bench.accept(&mut stamped(2)));
+    bench.now = START + Duration::from_secs(25 * 24 * 3600);
+    assert!(bench.accept(&mut stamped(2)), "nothing is known after so long");
+}
+
+#[test]
+fn acknowledge_forgets_what_arrived_and_grows_the_window() {
+    let mut bench = Bench::new(|_| {});
+    let window = bench.connection.cubic.window();
+    bench.send(9000);
+    assert_eq!(bench.emit(0).len(), 9);
+    bench.now = START + 100 * MS;
+    assert!(bench.acknowledge(3001, &[]));
+    let connection = &bench.connection;
+    assert_eq!((connection.send.una, connection.send.queue.len()), (Seq(3001), 6000));
+    assert_eq!(connection.cubic.window(), window + 3000);
+    assert_eq!(connection.deadlines.retransmit, Some(bench.now + connection.rtt.timeout()));
+    assert!(!bench.acknowledge(9002, &[]), "never sent");
+    assert!(bench.acknowledge(2001, &[]), "late, and no harm");
+    assert!(bench.acknowledge(9001, &[]));
+    assert_eq!(bench.connection.deadlines.retransmit, None);
+}
+
+#[test]
+fn a_round_trip_is_never_measured_by_what_was_sent_twice() {
+    let mut bench = Bench::new(|_| {});
+    bench.send(1000);
+    bench.emit(0);
+    bench.now = bench.connection.deadlines.retransmit.unwrap();
+    bench.with(|connection, context, effects| connection.expire(context, effects));
+    assert_eq!(bench.emit(0), [(1, 1000)]);
+    bench.now = bench.now + MS;
+    bench.acknowledge(1001, &[]);
+    assert_eq!(bench.connection.rtt.smoothed(), None);
+}
+
+#[test]
+fn emit_makes_large_segments_of_whole_pieces_where_the_device_cuts() {
+    let mut bench = Bench::new(|_| {});
+    bench.send(9500);
+    assert_eq!(bench.emit(4999), [(1, 4000), (4001, 4000), (8001, 1500)]);
+}
+
+#[test]
+fn emit_respects_the_smaller_of_both_windows() {
+    let mut bench = Bench::new(|_| {});
+    bench.connection.send.window = 2500;
+    bench.connection.send.window_max = 60_000;
+    bench.send(9000);
+    assert_eq!(bench.emit(0), [(1, 1000), (1001, 1000)], "500 more would be silly");
+    bench.connection.send.window = 60_000;
+    assert_eq!(bench.emit(0).len(), 7);
+    bench.send(20_000);
+    assert_eq!(bench.emit(0), [(9001, 1000)], "ten segments are in flight");
+}
+
+#[test]
+fn recovery_sends_what_is_lost_as_others_arrive() {
+    let mut bench = Bench::new(|_| {});
+    bench.send(10_000);
+    assert_eq!(bench.emit(0).len(), 10);
+    bench.acknowledge(1, &[(2001, 4001)]);
+    assert_eq!(bench.emit(0), [], "two segments may have overtaken");
+    bench.acknowledge(1, &[(2001, 5001)]);
+    assert_eq!(bench.emit(0), [(1, 1000), (1001, 1000)], "three have not: both are lost");
+    assert_eq!(bench.connection.cubic.window(), 7000);
+    bench.acknowledge(1, &[(2001, 8001)]);
+    assert_eq!(bench.emit(0), [], "each is sent again once");
+    bench.send(10_000);
+    assert_eq!(bench.emit(0).len(), 3, "new data goes as far as the smaller window has room");
+    bench.acknowledge(2001, &[(2001, 8001)]);
+    bench.acknowledge(10_001, &[]);
+    assert!(bench.connection.recovery.point.is_none());
+    assert_eq!((bench.counters.fast_retransmits, bench.counters.retransmissions), (1, 2));
+}
+
+#[test]
+fn deliver_keeps_no_more_than_all_connections_may() {
+    let mut bench = Bench::new(|settings| settings.early_max = 2);
+    let deliver = |bench: &mut Bench, seq| {
+        bench.with(|connection, context, effects| {
+            connection.deliver(context, &data(seq, 10), &mut bytes(10), effects)
+        });
+    };
+    for seq in [101, 201, 301] {
+        deliver(&mut bench, seq);
+    }
+    assert_eq!((bench.early, bench.counters.dropped_tcp_reassembly), (2, 1));
+    bench.connection.receive.next = Seq(91);
+    deliver(&mut bench, 91);
+    assert_eq!((bench.early, bench.connection.receive.next, bench.effects.data.len()), (1, Seq(111), 2));
+}
+
+#[test]
+fn expire_does_only_what_is_due() {
+    let mut bench = Bench::new(|_| {});
+    bench.connection.deadlines.acknowledge = Some(START + MS);
+    bench.connection.deadlines.linger = Some(START + 2 * MS);
+    bench.with(|connection, context, effects| connection.expire(context, effects));
+    assert!(!bench.connection.receive.is_acknowledgement_due);
+    bench.now = START + MS;
+    bench.with(|connection, context, effects| connection.expire(context, effects));
+    assert!(bench.connection.receive.is_acknowledgement_due && bench.effects.closed.is_none());
+    bench.now = START + 2 * MS;
+    bench.with(|connection, context, effects| connection.expire(context, effects));
+    assert_eq!((bench.effects.closed, bench.connection.deadlines.first()), (Some(Closed::Finished), None));
+}
+
+#[test]
+fn only_an_attempt_ends_because_a_router_says_so() {
+    let mut bench = Bench::new(|_| {});
+    bench.send(3000);
+    bench.emit(0);
+    bench.with(|connection, _, effects| connection.unreachable(Seq(1), effects));
+    assert_eq!(bench.effects.closed, None);
+    bench.with(|connection, context, _| connection.too_big(context, Seq(5000), 500));
+    assert_eq!(bench.emit(0), [], "that was never sent");
+    bench.with(|connection, context, _| connection.too_big(context, Seq(1001), 500));
+    assert_eq!(bench.emit(0).first(), Some(&(1, 500)));
+    let origin = Origin { iss: Seq(0), mss: 1460, now: START };
+    bench.connection = Connection::ask(origin, &bench.settings);
+    bench.emit(0);
+    bench.with(|connection, _, effects| connection.unreachable(Seq(0), effects));
+    assert_eq!(bench.effects.closed, Some(Closed::Unreachable));
+}
+
+#[test]
+fn nothing_is_taken_for_sending_after_close() {
+    let mut bench = Bench::new(|_| {});
+    bench.connection.close();
+    let refused = bench.connection.push(bytes(1).remove(0), usize::MAX);
+    assert_eq!(refused, Err(super::close::SendError::Closed));
+    assert_eq!(bench.connection.state, State::FinWait1);
+}
