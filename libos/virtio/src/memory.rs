@@ -4,7 +4,7 @@
 //! All unsafe code of the crate is here. `docs/safety/libos-virtio.md` has the argument; its conditions are
 //! referred to by number.
 
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
@@ -77,11 +77,16 @@ impl Carver {
         Some((unsafe { core::slice::from_raw_parts(pointer.cast().as_ptr(), count) }, bus))
     }
 
-    /// The next `bytes` as a slot that goes back to `list` when it is no longer used.
-    pub fn slot(&mut self, bytes: u32, list: &'static FreeList) -> Option<Slot> {
-        let (data, bus) = self.take(bytes as usize)?;
-        let (count, filled, next) = (Cell::new(0), Cell::new(0), Cell::new(None));
-        Some(Slot(Box::leak(Box::new(Place { data, bus, bytes, count, filled, next, list }))))
+    /// As many slots of `bytes` as there is room for, all of them free, in `list`.
+    pub fn slots(mut self, bytes: u32, list: &'static FreeList) {
+        assert!(bytes > 0, "slots of nothing have no end");
+        let take = || {
+            let (data, bus) = self.take(bytes as usize)?;
+            let (count, filled, next) = (Cell::new(0), Cell::new(0), Cell::new(None));
+            Some(Place { data, bus, bytes, count, filled, next, list })
+        };
+        let places: Vec<Place> = core::iter::from_fn(take).collect();
+        Vec::leak(places).iter().rev().for_each(|place| list.put(place));
     }
 }
 

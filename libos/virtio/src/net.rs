@@ -231,7 +231,7 @@ impl<R: Registers, D: Dma> Builder<'_, R, D> {
     fn control(&mut self, queue: u16) -> Result<Control> {
         let lane = self.lane(queue, None)?;
         let block = self.world.allocate(control::BYTES).ok_or(Error::OutOfMemory)?;
-        Control::new(lane, &mut Carver::new(block)).ok_or(Error::OutOfMemory)
+        Control::new(lane, Carver::new(block)).ok_or(Error::OutOfMemory)
     }
 
     fn lane<T>(&mut self, queue: u16, vector: Option<u16>) -> Result<Lane<T>> {

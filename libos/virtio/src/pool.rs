@@ -57,10 +57,8 @@ impl<D: Dma> Pool<D> {
     #[cold]
     fn grow(&mut self, class: usize) -> Option<Slot> {
         let bytes = 1usize << (class as u32 + SMALLEST);
-        let mut carver = self.ask(bytes.max(GROWTH_BYTES)).or_else(|| self.ask(bytes))?;
-        while let Some(slot) = carver.slot(bytes as u32, &self.free[class]) {
-            drop(slot);
-        }
+        let carver = self.ask(bytes.max(GROWTH_BYTES)).or_else(|| self.ask(bytes))?;
+        carver.slots(bytes as u32, &self.free[class]);
         self.free[class].take()
     }
 

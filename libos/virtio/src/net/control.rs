@@ -42,10 +42,11 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(mut lane: Lane<()>, carver: &mut Carver) -> Option<Control> {
+    pub(super) fn new(mut lane: Lane<()>, memory: Carver) -> Option<Control> {
         lane.queue.disarm();
-        let slot = carver.slot(SLOT_BYTES, Box::leak(Box::new(FreeList::default())))?;
-        Some(Control { lane, slot })
+        let list = Box::leak(Box::new(FreeList::default()));
+        memory.slots(SLOT_BYTES, list);
+        Some(Control { lane, slot: list.take()? })
     }
 
     /// Has the device carry out a command and waits for its answer.

@@ -19,17 +19,20 @@ pub(super) fn outgoing(
     segmentation: Option<Segmentation>,
     head_bytes: usize,
 ) -> [u8; BYTES] {
-    let mut header = [0; BYTES];
+    // Flags, kind of segmentation, length of the headers, payload of a segment, start and place of the checksum:
+    // made as words, so that they are written as words.
+    let (mut front, mut back) = (0u64, 0u32);
     if let Some(PartialChecksum { start, offset }) = checksum {
-        header[0] = NEEDS_CHECKSUM;
-        header[6..8].copy_from_slice(&start.to_le_bytes());
-        header[8..10].copy_from_slice(&offset.to_le_bytes());
+        front = u64::from(NEEDS_CHECKSUM) | u64::from(start) << 48;
+        back = offset.into();
     }
     if let Some(Segmentation { payload_max, is_ipv6 }) = segmentation {
-        header[1] = if is_ipv6 { GSO_TCP6 } else { GSO_TCP4 };
-        header[2..4].copy_from_slice(&(head_bytes as u16).to_le_bytes());
-        header[4..6].copy_from_slice(&payload_max.to_le_bytes());
+        let kind = if is_ipv6 { GSO_TCP6 } else { GSO_TCP4 };
+        front |= u64::from(kind) << 8 | (head_bytes as u64 & 0xffff) << 16 | u64::from(payload_max) << 32;
     }
+    let mut header = [0; BYTES];
+    header[..8].copy_from_slice(&front.to_le_bytes());
+    header[8..].copy_from_slice(&back.to_le_bytes());
     header
 }
 

@@ -22,6 +22,9 @@ impl Clock for Ticks {
     }
 }
 
+/// Frames of a long test: enough to go round all rings several times.
+const ROUNDS: usize = if cfg!(miri) { 70 } else { 500 };
+
 type Pair = QueuePair<FakeRegisters, FakeMemory, Ticks>;
 
 struct Bench {
@@ -67,7 +70,7 @@ fn outgoing(pair: &mut Pair, head: &[u8], payload: &[&[u8]]) -> Outgoing<DmaBuff
 fn frames_are_received() {
     for Bench { function, mut pair, .. } in benches() {
         assert!(pair.receive().is_none());
-        for seed in 0..500 {
+        for seed in 0..ROUNDS {
             let bytes = frame(seed, 14 + seed * 3);
             assert!(function.deliver(0, [0; 12], &bytes));
             let received = pair.receive().unwrap();
@@ -76,8 +79,8 @@ fn frames_are_received() {
             assert!(pair.receive().is_none());
         }
         let counters = pair.counters();
-        assert_eq!((counters.received_frames, counters.received_batches), (500, 500));
-        assert!(counters.refills < 60, "{counters:?}");
+        assert_eq!((counters.received_frames, counters.received_batches), (ROUNDS as u64, ROUNDS as u64));
+        assert!(counters.refills <= 1 + ROUNDS as u64 / 8, "{counters:?}");
     }
 }
 
@@ -111,7 +114,7 @@ fn large_frames_fill_several_buffers() {
 fn kept_buffers_stay_as_they_are() {
     for Bench { function, mut pair, .. } in benches() {
         let mut kept: Vec<(Vec<u8>, Slice<DmaBuffer>)> = Vec::new();
-        for seed in 0..400 {
+        for seed in 0..ROUNDS {
             let bytes = frame(seed, 200);
             assert!(function.deliver(0, [0; 12], &bytes), "frame {seed} finds no buffer");
             let received = pair.receive().unwrap();
