@@ -130,6 +130,8 @@ struct Client<C> {
     unsent: VecDeque<Bytes>,
     /// Pieces that wait until those are sent.
     waiting: VecDeque<Bytes>,
+    /// Whether its peer was told to send no more.
+    is_stopped: bool,
     is_closing: bool,
 }
 
@@ -190,6 +192,7 @@ impl<S: Service> Clients<S> {
         while let Some(slice) = client.unsent.front() {
             if stack.send(flow, slice.clone()).is_err() {
                 // Who does not read what he asked for is asked to ask no more.
+                client.is_stopped = true;
                 return stack.window(flow, 0);
             }
             client.unsent.pop_front();
@@ -198,10 +201,9 @@ impl<S: Service> Clients<S> {
             return stack.close(flow);
         }
         if let Some(bytes) = client.waiting.pop_front() {
-            if client.waiting.is_empty() {
-                stack.window(flow, window);
-            }
             self.handle(stack, flow, bytes);
+        } else if core::mem::take(&mut client.is_stopped) {
+            stack.window(flow, window);
         }
     }
 }
@@ -215,15 +217,20 @@ impl<S: Service> Application<QueuePair> for Clients<S> {
         if self.clients.len() <= flow.index() {
             self.clients.resize_with(flow.index() + 1, || None);
         }
-        let client =
-            Client { connection, unsent: VecDeque::new(), waiting: VecDeque::new(), is_closing: false };
+        let client = Client {
+            connection,
+            unsent: VecDeque::new(),
+            waiting: VecDeque::new(),
+            is_stopped: false,
+            is_closing: false,
+        };
         self.clients[flow.index()] = Some((flow, client));
         self.answer(stack, flow);
     }
 
     fn received(&mut self, stack: &mut Stack<QueuePair>, flow: FlowId, bytes: Bytes) {
         match self.client(flow) {
-            Some(client) if !client.unsent.is_empty() => client.waiting.push_back(bytes),
+            Some(client) if client.is_stopped => client.waiting.push_back(bytes),
             Some(_) => self.handle(stack, flow, bytes),
             None => {}
         }
