@@ -90,7 +90,7 @@ fn load_polls_without_interrupts_and_silence_sleeps_without_ticks() {
     let silent = core.handle().statistics();
     assert_eq!((silent.to_interrupts, silent.sleeps), (1, loaded.sleeps + 1));
     assert_eq!(world.slept_until.borrow().last(), Some(&None), "no tick");
-    assert!(world.now_ns.get() >= 50_000_000 && world.now_ns.get() < 50_000_100);
+    assert!(world.now_ns.get() >= 50_000_000 && world.now_ns.get() < 50_000_000 + 10 * READING_NS);
     core.turn();
     let usage = core.handle().usage();
     assert_eq!(record_of(&usage, A).events, ARRIVALS + 1);
@@ -381,13 +381,16 @@ impl Drop for PostOnDrop {
     }
 }
 
+/// Everything in the property below is over after so many nanoseconds.
+const END_NS: u64 = if cfg!(miri) { 150_000 } else { 3_000_000 };
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
 
     #[test]
     fn every_nanosecond_is_accounted_for(
-        gaps in proptest::collection::vec(1u64..20_000, 1..100),
-        events in proptest::collection::vec((0u32..4, 0u64..10_000, 0u64..500_000), 0..50),
+        gaps in proptest::collection::vec(1u64..END_NS / 150, 1..100),
+        events in proptest::collection::vec((0u32..4, 0u64..END_NS / 300, 0u64..END_NS / 6), 0..50),
         thresholds in prop_oneof![
             Just(Thresholds::ADAPTIVE), Just(Thresholds::POLLING), Just(Thresholds::INTERRUPTS)
         ],
@@ -405,9 +408,9 @@ proptest! {
                 world.pass(takes_ns);
             });
         }
-        core.handle().at(3_000_000, |handle| handle.stop(0));
+        core.handle().at(END_NS, |handle| handle.stop(0));
         core.run();
-        core.handle().at(4_000_000, |_| ());
+        core.handle().at(2 * END_NS, |_| ());
         core.turn();
         let (usage, statistics) = (core.handle().usage(), core.handle().statistics());
         prop_assert_eq!(total_ns(&usage), core.handle().now_ns() - start_ns);
@@ -417,7 +420,7 @@ proptest! {
         match thresholds {
             Thresholds::POLLING => prop_assert_eq!((usage.sleeping_ns, statistics.sleeps), (0, 0)),
             Thresholds::INTERRUPTS => prop_assert!(usage.spinning_ns < usage.sleeping_ns),
-            _ => prop_assert!(statistics.sleeps > 0),
+            _ => prop_assert!(cfg!(miri) || statistics.sleeps > 0),
         }
     }
 }

@@ -235,7 +235,8 @@ proptest! {
             let times = (expected.preempt_at_ns, shifted.preempt_at_ns);
             prop_assert_eq!(times.0.is_some(), times.1.is_some());
             let difference = times.0.zip(times.1).map_or(0, |(a, b)| a.abs_diff(b));
-            prop_assert!(expected.thread == shifted.thread && difference <= 1_000, "{:?} {:?}", expected, shifted);
+            prop_assert_eq!(expected.thread, shifted.thread);
+            prop_assert!(difference <= 1_000, "{:?} {:?}", expected, shifted);
         }
     }
 }
