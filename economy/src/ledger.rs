@@ -250,7 +250,8 @@ mod tests {
             for (cost, revenue) in rates {
                 let entry = entry(at, at + 12_345_678, cost, revenue);
                 let length = entry.interval.length();
-                expected += Money::from(entry.revenue * length).nanos() - Money::from(entry.cost * length).nanos();
+                let nanos = |rate: DollarsPerSecond| Money::from(rate * length).nanos();
+                expected += nanos(entry.revenue) - nanos(entry.cost);
                 at += 12_345_678;
                 prop_assert_eq!(ledger.post(&entry).expect("in order").profit().nanos(), expected);
             }

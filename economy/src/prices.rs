@@ -1,7 +1,7 @@
 //! The price vector: the last good price of each resource, and its age.
 //!
-//! A price source can be dead, slow or lying. An absurd price is refused with the reason, and the last good one
-//! stays; whoever reads it sees how old it is and decides how long to trust it.
+//! A price source can be dead, slow or lying. An absurd price is refused with the reason, and the last good
+//! one stays; whoever reads it sees how old it is and decides how long to trust it.
 
 use crate::units::{
     Cores, DollarsPerCoreSecond, DollarsPerGbit, DollarsPerGibSecond, DollarsPerJoule, DollarsPerOperation,

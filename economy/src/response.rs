@@ -34,8 +34,8 @@ pub(crate) const MEAN: usize = 1;
 /// Jitter among the channels.
 pub(crate) const JITTER: usize = 2;
 
-/// Logarithms of throughput, mean latency, jitter, p99, data sent and data received: errors of measurement are
-/// relative, and no prediction is ever negative.
+/// Logarithms of throughput, mean latency, jitter, p99, data sent and data received: errors of measurement
+/// are relative, and no prediction is ever negative.
 pub(crate) type Logs = [f64; CHANNELS];
 
 /// An observation in the form that is learned.

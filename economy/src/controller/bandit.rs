@@ -1,7 +1,7 @@
 //! The candidate that knows of no neighbours: discounted UCB.
 //!
-//! Garivier and Moulines, "On upper-confidence bound policies for switching bandit problems" (ALT 2011). It shows
-//! what smoothness is worth.
+//! Garivier and Moulines, "On upper-confidence bound policies for switching bandit problems" (ALT 2011). It
+//! shows what smoothness is worth.
 
 use super::model::Prediction;
 use super::space::Space;

@@ -1,9 +1,9 @@
 //! Buys knowledge when it is worth its price: a Gaussian process, and the knowledge gradient.
 //!
-//! Frazier, Powell and Dayanik, "The knowledge-gradient policy for correlated normal beliefs" (INFORMS Journal on
-//! Computing 21, 2009), simplified to the gain at the measured point itself, and with both sides in dollars: an
-//! interval spent at a point costs what the best known point would have earned more; what it is expected to
-//! teach is earned in every interval to come.
+//! Frazier, Powell and Dayanik, "The knowledge-gradient policy for correlated normal beliefs" (INFORMS
+//! Journal on Computing 21, 2009), simplified to the gain at the measured point itself, and with both sides
+//! in dollars: an interval spent at a point costs what the best known point would have earned more; what it
+//! is expected to teach is earned in every interval to come.
 
 use super::model::{Model, Prediction};
 use super::space::Space;
@@ -95,8 +95,8 @@ impl Bayes {
         self.tally.noise(THROUGHPUT).max(self.tally.noise(MEAN))
     }
 
-    /// The exploration most worth its price, if one is. None that is expected to make a loss, unless a loss is
-    /// made already: there is a way to most points over others that are safe.
+    /// The exploration most worth its price, if one is. None that is expected to make a loss, unless a loss
+    /// is made already: there is a way to most points over others that are safe.
     fn exploration(
         &mut self,
         space: &Space,

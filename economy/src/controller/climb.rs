@@ -1,8 +1,8 @@
 //! The other candidate: climbs the hill it stands on.
 //!
-//! Extremum seeking on numbered points (Ariyur and Krstic, *Real-Time Optimization by Extremum-Seeking Control*,
-//! 2003, in its discrete form): probes a neighbour, moves there if it earns more, doubles its step as long as
-//! that goes well, turns and halves it when it does not; at the top it rests, ever longer.
+//! Extremum seeking on numbered points (Ariyur and Krstic, *Real-Time Optimization by Extremum-Seeking
+//! Control*, 2003, in its discrete form): probes a neighbour, moves there if it earns more, doubles its step
+//! as long as that goes well, turns and halves it when it does not; at the top it rests, ever longer.
 
 use super::model::Prediction;
 use super::space::Space;
@@ -56,7 +56,7 @@ impl Climb {
 impl Strategy for Climb {
     fn new(space: &Space) -> Self {
         let tally = Tally::new(space.count());
-        Self { tally, home: None, step: 1, failures: 0, rest: 0, next_rest: 4, probed_from: None }
+        Self { tally, home: None, step: STEP_MAX, failures: 0, rest: 0, next_rest: 4, probed_from: None }
     }
 
     fn tally(&self) -> &Tally {

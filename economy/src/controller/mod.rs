@@ -1,9 +1,9 @@
 //! Chooses the working point that makes the most profit.
 //!
-//! After every interval (10 to 50 ms) the application says what was measured ([`Controller::observe`]) and sets
-//! the point that it is told. What is learned are responses, never profits: when a price changes, profits follow
-//! from what is known already ([`Controller::reconsider`]). A change of load is noticed by surprise; what was learned
-//! under each load is kept, and used again when it comes back.
+//! After every interval (10 to 50 ms) the application says what was measured ([`Controller::observe`]) and
+//! sets the point that it is told. What is learned are responses, never profits: when a price changes,
+//! profits follow from what is known already ([`Controller::reconsider`]). A change of load is noticed by
+//! surprise; what was learned under each load is kept, and used again when it comes back.
 //!
 //! Time, prices and randomness are the caller's; the same observations lead to the same decisions.
 

@@ -1,10 +1,10 @@
 //! The response surface of one load: a Gaussian process over working points.
 //!
-//! Rasmussen and Williams, *Gaussian Processes for Machine Learning* (2006), chapters 2 and 4. The mean function
-//! is physical: a point adds the latency it is expected to add, and throughput falls with latency between not at
-//! all (open loop) and in proportion (closed loop, Little's law). The covariance has three terms: an unknown
-//! level, an unknown slope along that expected latency, and a Matern-3/2 deviation by distance. All channels
-//! share one covariance, so that one factorisation serves all.
+//! Rasmussen and Williams, *Gaussian Processes for Machine Learning* (2006), chapters 2 and 4. The mean
+//! function is physical: a point adds the latency it is expected to add, and throughput falls with latency
+//! between not at all (open loop) and in proportion (closed loop, Little's law). The covariance has three
+//! terms: an unknown level, an unknown slope along that expected latency, and a Matern-3/2 deviation by
+//! distance. All channels share one covariance, so that one factorisation serves all.
 
 use super::space::Space;
 use super::tally::Tally;

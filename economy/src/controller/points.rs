@@ -9,8 +9,8 @@ pub trait WorkingPoints {
     /// How many there are; at least 1.
     fn count(&self) -> usize;
 
-    /// How far apart two points are, in units in which responses change gradually: at distance 1 they are alike,
-    /// at 10 they say little about each other.
+    /// How far apart two points are, in units in which responses change gradually: at distance 1 they are
+    /// alike, at 10 they say little about each other.
     fn distance(&self, a: usize, b: usize) -> f64;
 
     /// Latency that the point is expected to add to the least possible; zero where nothing is known.
@@ -114,7 +114,8 @@ pub struct NoValue {
 const NOTICE_DISTANCE: f64 = 2.0;
 
 impl Knobs {
-    /// All combinations of the values; point 0 has the first of each, so list first what is safe to start with.
+    /// All combinations of the values; point 0 has the first of each, so list first what is safe to start
+    /// with.
     ///
     /// # Errors
     /// If a knob has no value, or a number of cores or an amount of memory is 0.

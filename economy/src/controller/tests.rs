@@ -226,7 +226,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn no_measurement_makes_it_leave_its_points(observations in prop::collection::vec(any_observation(), 1..60)) {
+    fn no_measurement_makes_it_leave_its_points(
+        observations in prop::collection::vec(any_observation(), 1..60),
+    ) {
         let points = BatchingDelays::up_to(100);
         let mut controller: Controller = Controller::new(&points, 3);
         for observation in &observations {

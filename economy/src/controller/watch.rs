@@ -1,8 +1,8 @@
 //! Tells a change of load from noise.
 //!
-//! Page's cumulative sum ("Continuous inspection schemes", Biometrika 41, 1954) of how much an interval surprises.
-//! While it is suspicious, nothing is learned: an outlier passes without a trace, and the first intervals under a
-//! new load do not spoil what is known of the old one.
+//! Page's cumulative sum ("Continuous inspection schemes", Biometrika 41, 1954) of how much an interval
+//! surprises. While it is suspicious, nothing is learned: an outlier passes without a trace, and the first
+//! intervals under a new load do not spoil what is known of the old one.
 
 use super::model::Prediction;
 use super::tally::Tally;

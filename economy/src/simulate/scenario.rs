@@ -129,6 +129,23 @@ impl Scenario {
         })
     }
 
+    /// A load and a price that never stand still: every two seconds both have moved by a few percent or tens
+    /// of percent, as real traces do.
+    #[must_use]
+    pub fn wandering(seed: u64) -> Self {
+        Self::retried(seed, |random| {
+            let (roughness, volatility) = (random.log_between(0.02, 0.3), random.log_between(0.01, 0.3));
+            let mut clients: f64 = random.log_between(2.0, 100.0);
+            let mut price: f64 = random.log_between(0.5, 8.0);
+            let mut next = || {
+                clients = (clients * libm::exp(roughness * random.normal())).clamp(1.0, 200.0);
+                price = (price * libm::exp(volatility * random.normal())).clamp(0.1, 15.0);
+                Phase { seconds: 2, price, clients: libm::round(clients) }
+            };
+            (0..45).map(|_| next()).collect()
+        })
+    }
+
     /// Tries seeds until a profit can be made in every phase: a share of a loss has no meaning.
     fn retried(seed: u64, phases: impl Fn(&mut Random) -> Vec<Phase>) -> Self {
         let mut random = Random::new(seed);

@@ -1,11 +1,11 @@
 //! Checks a composed function against the utility function axiom.
 //!
-//! Revenue is `T * U + S`, where `U` and `S` are sums of functions of one quantity each, but for the penalty, which
-//! falls with both latency and jitter. So a rise along one quantity shows while all others are at their best, where
-//! a floor hides nothing, or with no jitter and a mean latency at which neither penalty nor bonus hides it.
-//! Between kinks tables are linear, so comparing kinks is exact; the bonus is convex, so that it falls least at
-//! the right end of a stretch, where it is looked at closely. More throughput must earn more even when all
-//! else is at its worst.
+//! Revenue is `T * U + S`, where `U` and `S` are sums of functions of one quantity each, but for the penalty,
+//! which falls with both latency and jitter. So a rise along one quantity shows while all others are at their
+//! best, where a floor hides nothing, or with no jitter and a mean latency at which neither penalty nor bonus
+//! hides it. Between kinks tables are linear, so comparing kinks is exact; the bonus is convex, so that it
+//! falls least at the right end of a stretch, where it is looked at closely. More throughput must earn more
+//! even when all else is at its worst.
 
 use super::composed::{Quantity, State, Utility};
 use crate::prices::Resource;

@@ -228,8 +228,8 @@ pub struct Utility {
 }
 
 impl Utility {
-    /// Revenue is throughput times the sum of all terms for a unit, though not less than `floor` for each, plus
-    /// the sum of all terms for a second.
+    /// Revenue is throughput times the sum of all terms for a unit, though not less than `floor` for each,
+    /// plus the sum of all terms for a second.
     ///
     /// # Errors
     /// If this breaks the utility function axiom (nom, VEE'16, section 4), with two states that show it.
@@ -277,8 +277,9 @@ impl Utility {
         self.revenue(response, prices) - prices.cost(&usage)
     }
 
-    /// The same contract for a machine on which everything takes `factor` times as long: objectives and tables
-    /// over latency are stretched, refunds for a second shrink, bonuses grow, so that all keep their meaning.
+    /// The same contract for a machine on which everything takes `factor` times as long: objectives and
+    /// tables over latency are stretched, refunds for a second shrink, bonuses grow, so that all keep their
+    /// meaning.
     ///
     /// # Errors
     /// If the factor is so small or great that what it is applied to is no quantity any more.

@@ -110,7 +110,8 @@ impl<'de> Deserialize<'de> for QuantityName {
     }
 }
 
-/// Reads the utility function of an `app.toml`; nothing if it has none. The file's other sections are not looked at.
+/// Reads the utility function of an `app.toml`; nothing if it has none. The file's other sections are not
+/// looked at.
 ///
 /// # Errors
 /// If the section is not as the module says, a number is none that it can be, or the whole breaks the utility

@@ -1,6 +1,6 @@
-//! What the owner is paid for throughput, latency and jitter: the published utility functions
-//! ([`Penalty`], [`Refund`], [`Bonus`]), and [`Utility`], which is put together from these and from tables, in
-//! code or in a file ([`from_toml`]).
+//! What the owner is paid for throughput, latency and jitter: the published utility functions ([`Penalty`],
+//! [`Refund`], [`Bonus`]), and [`Utility`], which is put together from these and from tables, in code or in a
+//! file ([`from_toml`]).
 //!
 //! The axiom that every utility function satisfies (nom, VEE'16, section 4): it weakly increases with
 //! throughput at equal total cost, and weakly decreases with price, latency and jitter.

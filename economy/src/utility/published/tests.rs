@@ -98,7 +98,8 @@ proptest! {
             prop_assert!(utility(throughput, latency(mean + slower, jitter), cost) <= here + tolerance);
             prop_assert!(utility(throughput, latency(mean, jitter + shakier), cost) <= here + tolerance);
             let revenue = here + throughput * cost;
-            let greater = utility(throughput + more, latency(mean, jitter), cost) + (throughput + more) * cost;
+            let higher = throughput + more;
+            let greater = utility(higher, latency(mean, jitter), cost) + higher * cost;
             prop_assert!(greater >= revenue - tolerance, "more throughput at equal total cost");
         }
     }
