@@ -25,7 +25,7 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
     let mut seed = [0; 8];
     port::Entropy::new().fill(&mut seed);
     let server = Server::new(options, time::unix(), u64::from_ne_bytes(seed));
-    Ok(serve(&ports, Memcached { server, second_ends_ns: 0 })?)
+    Ok(serve(&ports, |_| Memcached { server, second_ends_ns: 0 })?)
 }
 
 struct Memcached {

@@ -16,7 +16,7 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
     let options = Options::parse(args())?;
     let ports = Ports { tcp: [options.port].into(), udp: Default::default() };
     let session = Session::new(options.clone());
-    Ok(serve(&ports, Netpipe { options, session, is_connected: false, now_ns: 0 })?)
+    Ok(serve(&ports, |_| Netpipe { options, session, is_connected: false, now_ns: 0 })?)
 }
 
 struct Netpipe {

@@ -361,15 +361,20 @@ const INTERRUPT_BIT: u8 = 0;
 /// The address of QEMU's user-mode network.
 const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
 
-/// Serves until the machine is stopped.
+/// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose memory can
+/// hold what it sends often.
 ///
 /// # Errors
 /// If there is no network device, or no valid address.
-pub fn serve(ports: &Ports, service: impl Service + 'static) -> Result<u8, ServeError> {
+pub fn serve<S: Service + 'static>(
+    ports: &Ports,
+    service: impl FnOnce(&mut QueuePair) -> S,
+) -> Result<u8, ServeError> {
     let config = configuration()?;
     let index = net::find().map_err(ServeError::NoDevice)?;
     let mut opened = net::open(index, &net::Options::default()).map_err(ServeError::Device)?;
-    let pair = net::start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(ServeError::Device)?;
+    let mut pair = net::start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(ServeError::Device)?;
+    let service = service(&mut pair);
     let receive_window = config.tcp.receive_window;
     let mut stack = Stack::new(pair, config);
     ports.tcp.iter().for_each(|port| stack.listen(*port));

@@ -1,0 +1,77 @@
+//! An HTTP/1.1 file server. The files are part of the program: those below `site`, or below the directory that
+//! `NOM_SITE` named when it was built.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use core::net::SocketAddr;
+use nom_app::alloc::boxed::Box;
+use nom_app::net::{DmaBuffer, QueuePair};
+use nom_app::port::nic::Nic as _;
+use nom_app::port::world::Entropy as _;
+use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve};
+use nom_app::{args, port, println, time};
+use nom_nhttpd_core::{Connection, Flow as Stream, Server, Site, content_type_of};
+
+nom_app::main!(main);
+
+include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+const PORT: u16 = 80;
+
+fn main() -> Result<u8, Box<dyn core::error::Error>> {
+    let port = match (args().next(), args().nth(1)) {
+        (None, _) => PORT,
+        (Some("-p"), Some(text)) => text.parse().map_err(|_| "-p: expected a port from 0 to 65535")?,
+        (Some(other), _) => return Err(nom_app::alloc::format!("{other}: expected -p PORT").into()),
+    };
+    let ports = Ports { tcp: [port].into(), udp: Default::default() };
+    Ok(serve(&ports, |pair| Nhttpd { server: Server::new(site(pair), time::unix(), seed()), told: 0 })?)
+}
+
+/// The files, in memory that the device reaches.
+fn site(pair: &mut QueuePair) -> Site<DmaBuffer> {
+    let mut site = Site::new();
+    for (path, modified, bytes) in FILES {
+        match pair.buffer(bytes) {
+            Some(body) => site.insert(path, content_type_of(path), *modified, body),
+            None => println!("nhttpd: {path}: no memory for its {} bytes", bytes.len()),
+        }
+    }
+    site
+}
+
+fn seed() -> u64 {
+    let mut seed = [0; 8];
+    port::Entropy::new().fill(&mut seed);
+    u64::from_ne_bytes(seed)
+}
+
+struct Nhttpd {
+    server: Server<DmaBuffer>,
+    /// Second at which the time was told last.
+    told: u64,
+}
+
+impl Service for Nhttpd {
+    type Connection = Connection;
+
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Connection> {
+        Some(Connection::new(time::unix()))
+    }
+
+    fn received(&mut self, client: &mut Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
+        match client.receive(&mut self.server, bytes, reply) {
+            Stream::Open => Flow::Open,
+            Stream::Close => Flow::Close,
+        }
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        let second = now_ns / 1_000_000_000;
+        if self.told != second {
+            self.told = second;
+            self.server.set_time(time::unix());
+        }
+    }
+}
