@@ -189,9 +189,9 @@ impl Header {
         }
     }
 
-    /// Sends the header of a reply.
+    /// The header of a reply.
     #[inline]
-    fn send<B: Buffer>(&self, status: u16, lens: (usize, usize, usize), cas: u64, sink: &mut impl Sink<B>) {
+    fn reply(&self, status: u16, lens: (usize, usize, usize), cas: u64) -> [u8; HEADER_LEN] {
         let (extras, key, value) = lens;
         let body = (extras + key + value) as u32;
         let mut header = [0; HEADER_LEN];
@@ -203,7 +203,11 @@ impl Header {
         header[8..12].copy_from_slice(&body.to_be_bytes());
         header[12..16].copy_from_slice(&self.opaque);
         header[16..24].copy_from_slice(&cas.to_be_bytes());
-        sink.copy(&header);
+        header
+    }
+
+    fn send<B: Buffer>(&self, status: u16, lens: (usize, usize, usize), cas: u64, sink: &mut impl Sink<B>) {
+        sink.copy(&self.reply(status, lens, cas));
     }
 
     fn send_error<B: Buffer>(&self, status: Status, sink: &mut impl Sink<B>) {
@@ -326,9 +330,13 @@ fn send_found<B: Buffer>(
     }
     let item = server.item(index);
     let len = if with_value { item.len() } else { 0 };
-    header.send(0, (4, sent_key.len(), len), item.cas, sink);
-    sink.copy(&item.flags.to_be_bytes());
-    sink.copy(sent_key);
+    let mut head = [0; HEADER_LEN + 4];
+    head[..HEADER_LEN].copy_from_slice(&header.reply(0, (4, sent_key.len(), len), item.cas));
+    head[HEADER_LEN..].copy_from_slice(&item.flags.to_be_bytes());
+    sink.copy(&head);
+    if with_key {
+        sink.copy(key);
+    }
     if with_value {
         item.send(sink);
     }

@@ -157,32 +157,41 @@ impl<B: Buffer> Connection<B> {
             return after;
         }
         let line = if line.len() > 1 { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
-        let (len, admitted) = match text::parse(line) {
-            Ok(Request::Update { update, quiet }) => {
-                let admitted = text::admit(server, &update);
-                (update.len, admitted.map_err(|line| if quiet { None } else { Some(line) }))
-            }
-            Ok(Request::Meta(request)) if request.command == meta::Command::Set => {
-                (request.len, meta::admit(server, &request).map_err(Some))
-            }
-            Ok(request) => {
-                if !text::execute(server, request, sink) {
-                    self.state = State::Closed;
-                }
-                return after;
-            }
+        let request = match text::parse(line) {
+            Ok(request) => request,
             Err(refusal) => {
                 self.refuse(server, refusal, sink);
                 return after;
             }
         };
-        match admitted {
-            Ok(()) => self.line_value(server, line, len, input, after, sink),
-            Err(message) => {
-                self.refuse(server, Refusal { line: message, skip: len + 2, close: false }, sink);
-                after
+        let (len, admitted) = match &request {
+            Request::Update { update, quiet } => {
+                let admitted = text::admit(server, update);
+                (update.len, admitted.map_err(|line| if *quiet { None } else { Some(line) }))
             }
+            Request::Meta(request) if request.command == meta::Command::Set => {
+                (request.len, meta::admit(server, request).map_err(Some))
+            }
+            _ => {
+                if !text::execute(server, request, sink) {
+                    self.state = State::Closed;
+                }
+                return after;
+            }
+        };
+        if let Err(message) = admitted {
+            self.refuse(server, Refusal { line: message, skip: len + 2, close: false }, sink);
+            return after;
         }
+        let end = after + len;
+        if let Some(ends) = input.get(end..end + 2) {
+            let value = (ends == b"\r\n").then(|| Incoming::of(input, after..end));
+            complete_line(server, &request, value, sink);
+            return end + 2;
+        }
+        self.command = line.to_vec();
+        self.state = State::Value(Value { gather: Gather::new(), left: len, end_left: 2, end_good: true });
+        after
     }
 
     fn refuse(&mut self, server: &mut Server<B>, refusal: Refusal, sink: &mut impl Sink<B>) {
@@ -194,28 +203,6 @@ impl<B: Buffer> Connection<B> {
         } else if refusal.skip > 0 {
             self.state = State::Skip(refusal.skip);
         }
-    }
-
-    /// Takes the value of a command line at once if it is all there, else in pieces.
-    fn line_value(
-        &mut self,
-        server: &mut Server<B>,
-        line: &[u8],
-        len: usize,
-        input: &Slice<B>,
-        after: usize,
-        sink: &mut impl Sink<B>,
-    ) -> usize {
-        let end = after + len;
-        if let Some(ends) = input.get(end..end + 2) {
-            let value = (ends == b"\r\n").then(|| Incoming::of(input, after..end));
-            complete_line(server, line, value, sink);
-            return end + 2;
-        }
-        self.command = line.to_vec();
-        let gather = Gather::new();
-        self.state = State::Value(Value { gather, left: len, end_left: 2, end_good: true });
-        after
     }
 
     /// Takes a piece of a value.
@@ -233,7 +220,8 @@ impl<B: Buffer> Connection<B> {
             binary::complete(server, &command, value.gather.finish(), sink);
         } else {
             let whole = value.end_good.then(|| value.gather.finish());
-            complete_line(server, &command, whole, sink);
+            let request = text::parse(&command).expect("it was understood when it came");
+            complete_line(server, &request, whole, sink);
         }
         self.keep_room(command);
         used
@@ -331,18 +319,17 @@ impl<B: Buffer> Value<B> {
 /// Stores what a command line announced, `None` if it did not end as it should.
 fn complete_line<B: Buffer>(
     server: &mut Server<B>,
-    line: &[u8],
+    request: &Request<'_>,
     value: Option<Incoming<'_, B>>,
     sink: &mut impl Sink<B>,
 ) {
-    const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
-    match (text::parse(line), value) {
-        (Ok(Request::Update { update, quiet }), Some(value)) => {
-            text::complete(server, &update, value, quiet, sink)
+    match (request, value) {
+        (Request::Update { update, quiet }, Some(value)) => {
+            text::complete(server, update, value, *quiet, sink)
         }
-        (Ok(Request::Update { quiet: true, .. }), None) => {}
-        (Ok(Request::Meta(request)), Some(value)) => meta::complete(server, &request, value, sink),
-        _ => send_line(sink, BAD_CHUNK),
+        (Request::Update { quiet: true, .. }, None) => {}
+        (Request::Meta(request), Some(value)) => meta::complete(server, request, value, sink),
+        _ => send_line(sink, "CLIENT_ERROR bad data chunk"),
     }
 }
 

@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod binary;
 mod connection;
+mod line;
 mod meta;
 mod number;
 mod options;

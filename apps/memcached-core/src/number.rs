@@ -31,15 +31,25 @@ fn split_sign(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
+/// Digits of which any number fits.
+const SAFE_DIGITS: usize = 19;
+
 fn magnitude(digits: &[u8]) -> Option<u64> {
     let mut value = 0u64;
     let mut count = 0;
-    for &byte in digits {
-        if !byte.is_ascii_digit() {
+    for &byte in &digits[..digits.len().min(SAFE_DIGITS)] {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
             break;
         }
-        value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
+        value = value * 10 + u64::from(digit);
         count += 1;
+    }
+    if count == SAFE_DIGITS {
+        for byte in digits[count..].iter().take_while(|byte| byte.is_ascii_digit()) {
+            value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
+            count += 1;
+        }
     }
     let ends = digits.get(count).is_none_or(|&byte| is_blank(byte));
     (count > 0 && ends).then_some(value)

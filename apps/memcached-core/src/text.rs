@@ -1,12 +1,13 @@
 //! The text protocol: one line a command, and a second one for a value.
 
+use crate::line::Line;
 use crate::meta;
 use crate::number;
 use crate::server::{Mode, Outcome, Server, Sum, Update};
-use crate::slab::Index;
 use crate::store::Facts;
 use crate::value::Incoming;
 use crate::{KEY_MAX, VERSION};
+use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink};
 
 mod stats;
@@ -93,7 +94,10 @@ impl<'a> Iterator for Words<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let end = self.rest.iter().position(|&byte| byte == b' ').unwrap_or(self.rest.len());
+        let end = match self.rest {
+            [_, b' ', ..] => 1,
+            rest => memchr(b' ', rest).unwrap_or(rest.len()),
+        };
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         Some(word)
@@ -102,6 +106,12 @@ impl<'a> Iterator for Words<'a> {
 
 /// Reads a command line, given without its end.
 pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
+    // These two are most of all commands: they are told without comparing names.
+    match line {
+        [b'g', b'e', b't', b' ', rest @ ..] => return get(Words::of(rest), false),
+        [b's', b'e', b't', b' ', rest @ ..] => return update(Words::of(rest), Mode::Set),
+        _ => {}
+    }
     let mut words = Words::of(line);
     let command = words.next().unwrap_or_default();
     match command {
@@ -177,24 +187,26 @@ fn is_noreply(word: &[u8]) -> bool {
     word == b"noreply"
 }
 
-fn update(words: Words<'_>, mode: Mode) -> Result<Request<'_>, Refusal> {
-    let (words, count) = take::<6>(words);
-    let needed = if matches!(mode, Mode::Cas { .. }) { 5 } else { 4 };
-    if count != needed && count != needed + 1 {
+fn update(mut words: Words<'_>, mode: Mode) -> Result<Request<'_>, Refusal> {
+    let mut word = || words.next().ok_or(ERROR);
+    let (key, flags, exptime, length) = (word()?, word()?, word()?, word()?);
+    let cas = if matches!(mode, Mode::Cas { .. }) { Some(word()?) } else { None };
+    let last = words.next().or(cas).unwrap_or(length);
+    if words.next().is_some() {
         return Err(ERROR);
     }
-    let quiet = is_noreply(words[count - 1]);
+    let quiet = is_noreply(last);
     let bad = Refusal::unless(quiet, BAD_FORMAT);
-    if words[0].len() > KEY_MAX {
+    if key.len() > KEY_MAX {
         return Err(bad);
     }
     let update = TextUpdate {
-        key: words[0],
+        key,
         mode,
-        flags: number::unsigned_32(words[1]).ok_or(bad)?,
-        exptime: number::signed(words[2]).ok_or(bad)?,
-        cas: if needed == 5 { number::unsigned(words[4]).ok_or(bad)? } else { 0 },
-        len: len(words[3]).ok_or(bad)?,
+        flags: number::unsigned_32(flags).ok_or(bad)?,
+        exptime: number::signed(exptime).ok_or(bad)?,
+        cas: cas.map_or(Some(0), number::unsigned).ok_or(bad)?,
+        len: len(length).ok_or(bad)?,
     };
     Ok(Request::Update { update, quiet })
 }
@@ -338,38 +350,29 @@ fn get_all<B: Buffer>(
     expires: Option<u32>,
     sink: &mut impl Sink<B>,
 ) {
+    let mut any = false;
     for key in keys {
         let found = match expires {
             None => server.fetch(key),
             Some(expires) => server.fetch_and_touch(key, expires),
         };
-        if let Some(index) = found {
-            send_item(server, index, key, cas, sink);
+        let Some(index) = found else { continue };
+        let item = server.item(index);
+        let mut line = Line::new();
+        // The end of the value before goes with what follows it.
+        line.push(if any { b"\r\nVALUE " } else { b"VALUE " });
+        line.push(key);
+        line.push_number(b' ', u64::from(item.flags));
+        line.push_number(b' ', item.len() as u64);
+        if cas {
+            line.push_number(b' ', item.cas);
         }
+        line.push(b"\r\n");
+        sink.copy(line.bytes());
+        item.send(sink);
+        any = true;
     }
-    sink.copy(b"END\r\n");
-}
-
-#[inline]
-fn send_item<B: Buffer>(server: &Server<B>, index: Index, key: &[u8], cas: bool, sink: &mut impl Sink<B>) {
-    let item = server.item(index);
-    sink.copy(b"VALUE ");
-    sink.copy(key);
-    send_number(b' ', u64::from(item.flags), sink);
-    send_number(b' ', item.len() as u64, sink);
-    if cas {
-        send_number(b' ', item.cas, sink);
-    }
-    sink.copy(b"\r\n");
-    item.send(sink);
-    sink.copy(b"\r\n");
-}
-
-/// Sends a number behind one character.
-pub(crate) fn send_number<B: Buffer>(before: u8, number: u64, sink: &mut impl Sink<B>) {
-    let mut digits = itoa::Buffer::new();
-    sink.copy(&[before]);
-    sink.copy(digits.format(number).as_bytes());
+    sink.copy(if any { b"\r\nEND\r\n" } else { b"END\r\n" });
 }
 
 fn send_sum<B: Buffer>(sum: Sum, quiet: bool, sink: &mut impl Sink<B>) {

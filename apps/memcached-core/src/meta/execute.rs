@@ -4,7 +4,7 @@ use super::{Command, DecodedKey, Request};
 use crate::server::{Mode, Outcome, Server, Sum, Update};
 use crate::slab::Index;
 use crate::store::{Facts, Item, Marks};
-use crate::text::{NON_NUMERIC, OUT_OF_MEMORY, send_line, send_number};
+use crate::text::{NON_NUMERIC, OUT_OF_MEMORY, send_line};
 use crate::value::Incoming;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -310,8 +310,8 @@ fn send_sum<B: Buffer>(
     let digits = digits.format(value).as_bytes();
     match request.flags.value {
         true => {
-            sink.copy(b"VA");
-            send_number(b' ', digits.len() as u64, sink);
+            sink.copy(b"VA ");
+            send_digits(digits.len() as u64, sink);
         }
         false => sink.copy(b"HD"),
     }
