@@ -119,6 +119,8 @@ fn items_expire_and_are_flushed_on_time() {
     );
     assert_eq!(say(25, "set b 0 0 0\r\n\r\nmg b\r\n"), "STORED\r\nHD\r\n");
     assert_eq!(say(26, "mg a\r\nmg b\r\nset c 0 0 0\r\n\r\nmg c\r\n"), "EN\r\nEN\r\nSTORED\r\nHD\r\n");
+    // Flags act in their order.
+    assert_eq!(say(26, "mg d T-1 N0\r\nmg d\r\nmg e N0 T-1\r\nmg e\r\n"), "HD W\r\nHD Z\r\nHD W\r\nEN\r\n");
     // A clock that goes back stands still.
     assert_eq!(say(0, "mg a\r\nmg c\r\n"), "EN\r\nHD\r\n");
 }

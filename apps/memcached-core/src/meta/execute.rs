@@ -154,9 +154,8 @@ fn get<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl
     let mut won = created;
     for word in request.words.clone() {
         match word[0] {
-            b'T' => {
-                server.store.item_mut(index).expires = request.flags.exptime.map_or(0, |it| server.second(it))
-            }
+            b'T' => set_ttl(server, request.flags.exptime, index),
+            b'N' if created => set_ttl(server, request.flags.vivify, index),
             b'R' => won |= !created && is_due(server, request, index),
             _ => send_fact(server, index, word, sink),
         }
