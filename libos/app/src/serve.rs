@@ -376,6 +376,7 @@ pub fn serve<S: Service + 'static>(
     let mut pair = net::start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(ServeError::Device)?;
     let service = service(&mut pair);
     let receive_window = config.tcp.receive_window;
+    crate::println!("serves at {}, TCP {:?}, UDP {:?}", config.addresses[0].address, ports.tcp, ports.udp);
     let mut stack = Stack::new(pair, config);
     ports.tcp.iter().for_each(|port| stack.listen(*port));
     ports.udp.iter().for_each(|port| stack.bind(*port));

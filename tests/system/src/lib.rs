@@ -13,8 +13,10 @@
 #![forbid(unsafe_code)]
 
 mod guest;
+mod server;
 mod vm;
 
 pub use guest::Guest;
 pub use nom_vmm::{ControlLine, Ending, Iommu, MachineKind};
+pub use server::Server;
 pub use vm::{Life, Vm};

@@ -1,0 +1,63 @@
+//! Servers under test, and the clients that load them.
+
+use crate::{Guest, Vm};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// How long a server may take until it answers, and a client until it is done.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A machine that serves on a port of this computer.
+pub struct Server {
+    /// The machine; it ends with this value.
+    pub vm: Vm,
+    /// Where its port is found, for TCP and UDP.
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Boots an application of `apps/` whose TCP and UDP port `port` is forwarded, and waits until it serves.
+    pub fn boot(guest: Guest, port: u16) -> Server {
+        let address = free_address();
+        let forward = format!("127.0.0.1:{}-:{port}", address.port());
+        let network = format!("-netdev user,id=net0,hostfwd=tcp:{forward},hostfwd=udp:{forward}");
+        let guest = guest.qemu(&network).device("virtio-net-pci,disable-legacy=on,netdev=net0");
+        let mut vm = guest.boot();
+        // QEMU accepts connections before the guest does, and resets those that the guest does not take.
+        vm.wait_for("serves at");
+        Server { vm, address }
+    }
+
+    /// A connection.
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("the server accepts");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is set");
+        stream
+    }
+
+    /// Runs a client with `{host}` and `{port}` in its arguments replaced; what it said, if it ended well. `None`
+    /// if it is not installed, which is said.
+    pub fn load(&self, program: &str, arguments: &str) -> Option<String> {
+        let port = self.address.port().to_string();
+        let arguments = arguments.replace("{host}", "127.0.0.1").replace("{port}", &port);
+        let seconds = PATIENCE.as_secs().to_string();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = Command::new("timeout");
+        command.arg(seconds).arg(program).args(arguments.split_whitespace()).current_dir(directory.path());
+        let Output { status, stdout, stderr } = command.output().expect("`timeout` runs");
+        let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        if status.code() == Some(127) {
+            println!("skipped: {program} is not installed");
+            return None;
+        }
+        assert!(status.success(), "{program} {arguments}: {status}\n{said}");
+        Some(said)
+    }
+}
+
+/// An address of this computer whose port nobody uses.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("a bound address")
+}

@@ -1,0 +1,82 @@
+//! The servers, each in a machine of its own, under the clients that people use.
+
+use nom_system_tests::{Guest, MachineKind, Server};
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::time::Duration;
+
+/// What the server answers until it closes the connection.
+fn talk(server: &Server, request: &[u8]) -> String {
+    let mut stream = server.connect();
+    stream.write_all(request).expect("the request is sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers and closes");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn memcached_answers_on_both_machines() {
+    for kind in [MachineKind::Q35, MachineKind::Microvm] {
+        let server = Server::boot(Guest::app("memcached").machine(kind).memory("128M"), 11211);
+        let request = b"set a 0 0 5\r\nhello\r\nget a b\r\nincr a 1\r\nnonsense\r\nquit\r\n";
+        let expected = "STORED\r\nVALUE a 0 5\r\nhello\r\nEND\r\n\
+                        CLIENT_ERROR cannot increment or decrement non-numeric value\r\nERROR\r\n";
+        assert_eq!(talk(&server, request), expected);
+    }
+}
+
+#[test]
+fn memcached_answers_datagrams() {
+    let guest = Guest::app("memcached").arguments(&["-U", "11211"]).memory("128M");
+    let server = Server::boot(guest, 11211);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout is set");
+    let request = b"\x12\x34\0\0\0\x01\0\0version\r\n";
+    socket.send_to(request, server.address).expect("the request is sent");
+    let mut answer = [0; 100];
+    let length = socket.recv(&mut answer).expect("an answer");
+    assert_eq!(&answer[..8], b"\x12\x34\0\0\0\x01\0\0");
+    assert!(answer[8..length].starts_with(b"VERSION 1."), "{:?}", answer[8..length].escape_ascii());
+}
+
+#[test]
+fn memcached_is_capable_and_keeps_what_it_is_given() {
+    let server = Server::boot(Guest::app("memcached").memory("128M"), 11211);
+    if let Some(said) = server.load("memccapable", "-h {host} -p {port}") {
+        assert!(said.contains("All tests passed"), "{said}");
+    }
+    if let Some(said) = server.load("memcaslap", "-s {host}:{port} -T 1 -c 16 -t 3s -v 0.5") {
+        for line in ["get_misses: 0", "verify_misses: 0", "verify_failed: 0"] {
+            assert!(said.contains(line), "expected `{line}`:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn nhttpd_serves_files() {
+    let server = Server::boot(Guest::app("nhttpd").memory("128M"), 80);
+    let page = talk(&server, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("It earns."), "{page}");
+    let missing = talk(&server, b"GET /no HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(missing.starts_with("HTTP/1.1 404 "), "{missing}");
+    if let Some(said) = server.load("wrk", "-c 16 -t 1 -d 2 http://{host}:{port}/") {
+        assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{said}");
+    }
+    if let Some(said) = server.load("ab", "-k -q -n 2000 -c 8 http://{host}:{port}/") {
+        assert!(said.contains("Failed requests:        0"), "{said}");
+    }
+    if let Some(said) = server.load("curl", "-s -r 0-8 http://{host}:{port}/index.html") {
+        assert_eq!(said, "<!doctype");
+    }
+}
+
+#[test]
+fn netpipe_returns_messages() {
+    let server = Server::boot(Guest::app("netpipe").memory("256M"), 5002);
+    // NPtcp knows no other port than 5002; the protocol by hand, up to the warm-up: a greeting and its echo.
+    let mut stream = server.connect();
+    stream.write_all(b"SyncMe").expect("the greeting is sent");
+    let mut greeting = [0; 6];
+    stream.read_exact(&mut greeting).expect("the greeting comes back");
+    assert_eq!(&greeting, b"SyncMe");
+}
