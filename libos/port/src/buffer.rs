@@ -10,7 +10,12 @@ use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
 /// A counted handle on memory that no longer changes. `clone` makes another handle, never a copy.
-pub trait Buffer: Clone + AsRef<[u8]> {}
+pub trait Buffer: Clone + AsRef<[u8]> {
+    /// Bytes of memory that stay in use as long as a handle lives: more than are seen if it is not full.
+    fn pinned(&self) -> usize {
+        self.as_ref().len()
+    }
+}
 
 impl Buffer for Rc<[u8]> {}
 impl Buffer for Arc<[u8]> {}
@@ -63,7 +68,7 @@ impl<B: Buffer> Slice<B> {
 
     /// Bytes of memory that stay in use as long as this handle lives: those of the whole buffer.
     pub fn pinned(&self) -> usize {
-        self.buffer.as_ref().len()
+        self.buffer.pinned()
     }
 
     /// Forgets what stands after the first `len` bytes.

@@ -251,7 +251,11 @@ impl AsRef<[u8]> for DmaBuffer {
     }
 }
 
-impl Buffer for DmaBuffer {}
+impl Buffer for DmaBuffer {
+    fn pinned(&self) -> usize {
+        self.0.bytes as usize
+    }
+}
 
 impl fmt::Debug for DmaBuffer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
