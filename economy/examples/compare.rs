@@ -160,8 +160,9 @@ fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
     let seeds = arguments.first..arguments.first + arguments.seeds.max(1);
     let mut summaries = Vec::new();
-    let kinds: [(&str, Maker); 3] = [
+    let kinds: [(&str, Maker); 4] = [
         ("published", Scenario::published),
+        ("emulated", Scenario::emulated),
         ("random", Scenario::random),
         ("wandering", Scenario::wandering),
     ];

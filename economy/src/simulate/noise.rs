@@ -22,11 +22,18 @@ impl Noise {
         Self { white, persistence, hiccups, state: 0.0 }
     }
 
-    /// From calm to as bad as an emulated machine on a busy host.
+    /// From calm to that of a busy host.
     #[must_use]
     pub fn random(random: &mut Random) -> Self {
         let (white, persistence) = (random.log_between(0.003, 0.04), random.between(0.0, 0.7));
         Self::new(white, persistence, random.log_between(1e-4, 5e-3))
+    }
+
+    /// As bad as an emulated machine's on a busy host.
+    #[must_use]
+    pub fn emulated(random: &mut Random) -> Self {
+        let (white, persistence) = (random.log_between(0.04, 0.2), random.between(0.3, 0.9));
+        Self::new(white, persistence, random.log_between(5e-3, 5e-2))
     }
 
     /// What is measured in an interval of so many seconds.

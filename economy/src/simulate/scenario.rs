@@ -107,6 +107,13 @@ impl Scenario {
         })
     }
 
+    /// The same on an emulated machine: several times as much noise.
+    #[must_use]
+    pub fn emulated(seed: u64) -> Self {
+        let noise = Noise::emulated(&mut Random::new(!seed));
+        Self { noise, ..Self::published(seed) }
+    }
+
     /// Prices and loads that change at any time, together or apart, and come back.
     #[must_use]
     pub fn random(seed: u64) -> Self {
