@@ -206,9 +206,24 @@ where
 
 /// A queue that the device knows, and how to notify it.
 #[derive(Debug)]
-pub(crate) struct Lane<T> {
-    pub(crate) queue: Queue<T>,
-    pub(crate) doorbell: Doorbell,
+struct Lane<T> {
+    queue: Queue<T>,
+    doorbell: Doorbell,
+}
+
+/// The same before it is used: it can be sent to another core, unlike what a queue will hold.
+#[derive(Debug)]
+struct LaneSetup {
+    layout: Layout,
+    memory: Carver,
+    doorbell: Doorbell,
+}
+
+impl LaneSetup {
+    fn lane<T>(mut self) -> Result<Lane<T>> {
+        let (queue, _) = Queue::new(self.layout, &mut self.memory)?;
+        Ok(Lane { queue, doorbell: self.doorbell })
+    }
 }
 
 /// Makes queues.
@@ -229,17 +244,18 @@ impl<R: Registers, D: Dma> Builder<'_, R, D> {
     }
 
     fn control(&mut self, queue: u16) -> Result<Control> {
-        let lane = self.lane(queue, None)?;
+        let lane = self.lane(queue, None)?.lane()?;
         let block = self.world.allocate(control::BYTES).ok_or(Error::OutOfMemory)?;
         Control::new(lane, Carver::new(block)).ok_or(Error::OutOfMemory)
     }
 
-    fn lane<T>(&mut self, queue: u16, vector: Option<u16>) -> Result<Lane<T>> {
+    /// Lays a queue out to tell the device where it is. It is made in the same place where it is used.
+    fn lane(&mut self, queue: u16, vector: Option<u16>) -> Result<LaneSetup> {
         let layout = self.layout(self.transport.queue_size_max(queue)?);
         let block = self.world.allocate(layout.bytes()).ok_or(Error::OutOfMemory)?;
-        let (made, areas) = Queue::new(layout, &mut Carver::new(block))?;
+        let (_, areas) = Queue::<()>::new(layout, &mut Carver::new(block))?;
         let doorbell = self.transport.enable_queue(queue, layout.size, areas, vector)?;
-        Ok(Lane { queue: made, doorbell })
+        Ok(LaneSetup { layout, memory: Carver::new(block), doorbell })
     }
 
     /// A split queue's size must be a power of two, and so is each that we choose.

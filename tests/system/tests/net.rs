@@ -27,6 +27,12 @@ fn packed_rings_carry_frames() {
     the_gateway_answers(MachineKind::Microvm, ",packed=on", "packed");
 }
 
+#[test]
+fn a_queue_pair_works_on_another_core() {
+    let life = guest(MachineKind::Q35, "").cpus(2).run().expect_status(0).expect_no("FAILED");
+    life.expect("net cores=2 pairs=1").expect("net pair=0 received=50").expect("ok net-cores");
+}
+
 /// What the driver adds to a frame, in instructions: a bound against carelessness, not a promise.
 #[test]
 fn a_frame_costs_few_instructions() {

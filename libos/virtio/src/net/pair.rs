@@ -2,10 +2,10 @@
 
 use super::counters::Counters;
 use super::receive::Receiver;
-use super::transmit::{Sent, Transmitter};
-use super::{Lane, Options};
+use super::transmit::Transmitter;
+use super::{LaneSetup, Options};
 use crate::error::{Error, Result};
-use crate::memory::{DmaBuffer, Slot};
+use crate::memory::DmaBuffer;
 use crate::pci::{self, Transport};
 use crate::pool::Pool;
 use alloc::sync::Arc;
@@ -17,8 +17,8 @@ use nom_port::world::Clock;
 /// The two queues of a pair.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    pub receive: Lane<Slot>,
-    pub transmit: Lane<Sent>,
+    pub receive: LaneSetup,
+    pub transmit: LaneSetup,
 }
 
 /// What all pairs of a device have in common.
@@ -77,9 +77,10 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
         let Common { transport, features, options, properties } = self.common;
         let mut pool = Pool::new(self.world, options.memory_bytes);
         let indirect = features & pci::feature::INDIRECT != 0;
-        let transmitter = Transmitter::new(self.lanes.transmit, indirect, properties.offloads, &mut pool);
+        let (receive, transmit) = (self.lanes.receive.lane()?, self.lanes.transmit.lane()?);
+        let transmitter = Transmitter::new(transmit, indirect, properties.offloads, &mut pool);
         let mut pair = QueuePair {
-            receiver: Receiver::new(self.lanes.receive, features, properties.mtu, options.receive_buffers),
+            receiver: Receiver::new(receive, features, properties.mtu, options.receive_buffers),
             transmitter: transmitter.ok_or(Error::OutOfMemory)?,
             pool,
             transport,

@@ -7,8 +7,7 @@ use crate::memory::{DmaBuffer, Slot};
 use crate::pci::Transport;
 use crate::pool::Pool;
 use crate::queue::Descriptor;
-use alloc::vec::Vec;
-use nom_port::buffer::Slice;
+use nom_port::buffer::{Chain, Slice};
 use nom_port::device::{Dma, Registers};
 use nom_port::nic::Received;
 use nom_port::world::Clock;
@@ -109,7 +108,8 @@ impl Receiver {
         let mut slice = Slice::new(first);
         slice.advance(header::BYTES);
         let buffers = if self.mergeable { usize::from(buffers) } else { 1 };
-        let frame = if buffers == 1 { Vec::from([slice]) } else { self.merge(slice, buffers, counters)? };
+        let frame =
+            if buffers == 1 { Chain::from_iter([slice]) } else { self.merge(slice, buffers, counters)? };
         Some(Received { frame, checksum, at_ns: self.seen_ns })
     }
 
@@ -120,8 +120,8 @@ impl Receiver {
         first: Slice<DmaBuffer>,
         buffers: usize,
         counters: &mut Counters,
-    ) -> Option<Vec<Slice<DmaBuffer>>> {
-        let mut frame = Vec::from([first]);
+    ) -> Option<Chain<DmaBuffer>> {
+        let mut frame = Chain::from_iter([first]);
         while frame.len() < buffers {
             let Some(next) = self.take(counters) else { break };
             counters.received_bytes += next.as_ref().len() as u64;

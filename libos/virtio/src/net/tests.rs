@@ -184,7 +184,7 @@ fn received_memory_is_sent_without_a_copy() {
     function.deliver(0, [0; 12], &frame(1, 200));
     let received = pair.receive().unwrap();
     let mut made = outgoing(&mut pair, &frame(3, 42), &[]);
-    made.payload = Chain::from([received.frame[0].part(42..200)]);
+    made.payload = Chain::from_iter([received.frame[0].part(42..200)]);
     drop(received);
     pair.transmit(made).unwrap();
     pair.kick();

@@ -159,7 +159,7 @@ impl Transmitter {
     ) -> bool {
         if count > self.heads.len() {
             let Some(copy) = pool.copy(&gather(&frame.payload)) else { return false };
-            frame.payload = Chain::from([Slice::new(copy)]);
+            frame.payload = Chain::from_iter([Slice::new(copy)]);
             counters.sent_copied += 1;
             return self.give(&[head, readable(&frame.payload[0])], frame, None);
         }

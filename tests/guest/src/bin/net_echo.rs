@@ -4,11 +4,12 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_app::alloc::{vec, vec::Vec};
-use nom_app::net::{self, DmaBuffer, Options, QueuePair};
+use nom_app::net::{self, DmaBuffer, Options, PairSetup, QueuePair};
 use nom_app::port::nic::{Head, Nic, Outgoing, Received};
 use nom_app::port::world::Idle as _;
-use nom_app::{args, port, println, time};
+use nom_app::{args, board, cores, port, println, time};
 use nom_guest_tests::{Check, Failure, expect, expect_that, run};
 
 nom_app::main!(main);
@@ -156,6 +157,45 @@ fn interrupts() -> Check {
     expect_that("each woke the core", (counters.interrupts..=counters.interrupts + 2).contains(&wakeups))?;
     expect("switches to interrupts", counters.switches_to_interrupts, 1)?;
     expect("switches to polling", counters.switches_to_polling, 1)
+}
+
+/// Frames that each core has had answered.
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+
+/// Uses every queue pair on a core of its own, sleeping on interrupts there.
+fn all_cores() -> Check {
+    let cores = board().machine.cores.load(Relaxed) as u16;
+    let options = Options { pairs: cores, ..Options::default() };
+    let opened = net::open(net::find()?, &options).map_err(failed)?;
+    let pairs = opened.pairs.len() as u64;
+    println!("net cores={cores} pairs={pairs}");
+    if cores == 1 {
+        return Ok(());
+    }
+    let work =
+        |pair: PairSetup| move || drop(on_this_core(pair).map_err(|why| println!("FAILED net: {why:?}")));
+    let started = opened.pairs.into_iter().map(|pair| cores::acquire(work(pair)));
+    started.collect::<Result<Vec<_>, _>>()?.into_iter().for_each(cores::Core::join);
+    expect("frames answered", ANSWERED.load(Relaxed), pairs * u64::from(ROUNDS))
+}
+
+fn on_this_core(pair: PairSetup) -> Check {
+    let number = pair.number();
+    let mut pair = net::start(pair, BIT).map_err(failed)?;
+    let mut idle = port::Idle;
+    for _ in 0..ROUNDS {
+        let since = time::now_ns();
+        send(&mut pair)?;
+        answered(&mut pair, since, |pair, deadline| {
+            if pair.arm() {
+                idle.sleep(Some(deadline));
+            }
+        })?;
+        ANSWERED.fetch_add(1, Relaxed);
+    }
+    let counters = pair.counters();
+    println!("net pair={number} received={} interrupts={}", counters.received_frames, counters.interrupts);
+    Ok(())
 }
 
 /// Frames that are sent and received together.
