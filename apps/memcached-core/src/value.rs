@@ -172,6 +172,30 @@ mod tests {
         assert!(matches!(Incoming::of(&received(200), 0..200), Incoming::Copy(_)));
     }
 
+    /// A slot of 2 KiB that is not full.
+    #[derive(Clone)]
+    struct Slot(Rc<[u8]>);
+
+    impl AsRef<[u8]> for Slot {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Buffer for Slot {
+        fn pinned(&self) -> usize {
+            2048
+        }
+    }
+
+    #[test]
+    fn what_a_buffer_pins_counts_and_not_what_it_shows() {
+        let input = Slice::new(Slot(Rc::from(vec![7u8; 1100])));
+        assert!(matches!(Incoming::of(&input, 0..1024), Incoming::Share(_)));
+        assert!(matches!(Incoming::of(&input, 0..1000), Incoming::Copy(_)));
+        assert_eq!(Incoming::of(&input, 0..1024).pinned(), 2048);
+    }
+
     #[test]
     fn pieces_pin_at_most_twice_their_length() {
         let mut gather = Gather::new();

@@ -97,6 +97,35 @@ proptest! {
     }
 }
 
+/// What a stream is answered, and how it ends, in pieces of `len` bytes.
+fn replies(stream: &[u8], len: usize) -> (Vec<u8>, Result<Flow, ProtocolError>) {
+    let mut session = Session::<Bytes>::new(Options::default());
+    let mut sent = Vec::new();
+    for piece in stream.chunks(len) {
+        match session.receive(Slice::new(Bytes::from(piece)), 0, &mut sent) {
+            Ok(Flow::Open) => {}
+            end => return (sent, end),
+        }
+    }
+    (sent, Ok(Flow::Open))
+}
+
+#[test]
+fn the_corpus_is_answered_the_same_however_it_is_cut() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let entries = std::fs::read_dir(corpus).expect("the corpus is there");
+    let streams: Vec<Vec<u8>> = entries
+        .map(|entry| std::fs::read(entry.expect("it can be listed").path()).expect("it can be read"))
+        .collect();
+    assert!(streams.len() >= 10, "only {} files", streams.len());
+    for stream in streams {
+        let whole = replies(&stream, usize::MAX);
+        for len in [1, 2, 3, 5, 100] {
+            assert_eq!(replies(&stream, len), whole, "{} in pieces of {len}", stream.escape_ascii());
+        }
+    }
+}
+
 #[test]
 fn a_streaming_run_is_timed() {
     // Pieces of six bytes come every 5 microseconds, and so do the beginning and the end of each trial.
