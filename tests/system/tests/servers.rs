@@ -72,8 +72,11 @@ fn nhttpd_serves_files() {
 
 #[test]
 fn netpipe_returns_messages() {
-    let server = Server::boot(Guest::app("netpipe").memory("256M"), 5002);
-    // NPtcp knows no other port than 5002; the protocol by hand, up to the warm-up: a greeting and its echo.
+    let guest = Guest::app("netpipe").arguments(&["-u", "65536"]).memory("256M");
+    let server = Server::boot(guest, 5002);
+    if let Some(said) = server.load("NPtcp", "-h {host} -P {port} -u 65536") {
+        assert!(said.contains("65536 bytes"), "{said}");
+    }
     let mut stream = server.connect();
     stream.write_all(b"SyncMe").expect("the greeting is sent");
     let mut greeting = [0; 6];
