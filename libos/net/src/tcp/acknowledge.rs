@@ -83,7 +83,11 @@ impl<B: Buffer> Connection<B> {
                 self.timed = None;
                 self.rtt.sample(context.now - at);
             }
-        } else if let (Some(_), Some(stamps)) = (self.stamps, segment.options.timestamps) {
+        } else if let (Some(_), Some(stamps), None) =
+            (self.stamps, segment.options.timestamps, self.recovery.not_before)
+        {
+            // After a timeout not even this is trusted: a peer whose acknowledgement was lost echoes the
+            // first of all our attempts.
             let millis = context.now.millis_wrapping().wrapping_sub(stamps.echo);
             if stamps.echo != 0 && millis < 60_000 {
                 self.rtt.sample(Duration::from_millis(u64::from(millis)));

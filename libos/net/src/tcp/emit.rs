@@ -192,8 +192,9 @@ impl<B: Buffer> Connection<B> {
         if !self.receive.is_acknowledgement_due {
             return None;
         }
-        let seq = self.send.next.max(self.send.una);
-        Some((self.header(self.options(context.now), seq, Flags::ACK), Chain::new()))
+        // Not `next`, which goes back at a timeout: what stands before the peer's window it would not look
+        // at, and if both sides had gone back, neither would ever hear what the other has.
+        Some((self.header(self.options(context.now), self.send.max, Flags::ACK), Chain::new()))
     }
 
     /// Bytes of the queue from sequence number `from` on, in as many slices as a packet takes.
@@ -237,7 +238,7 @@ impl<B: Buffer> Connection<B> {
         let end = segment.end();
         if segment.seq.before(self.send.max) {
             context.counters.retransmissions += 1;
-        } else if self.timed.is_none() && self.recovery.not_before.is_none() {
+        } else if self.timed.is_none() {
             self.timed = Some((end, context.now));
         }
         self.send.next = end;
