@@ -67,6 +67,15 @@ impl Service for Nhttpd {
         }
     }
 
+    const CHECK_NS: Option<u64> = Some(1_000_000_000);
+
+    fn check(&mut self, client: &mut Connection, reply: &mut Reply) -> Flow {
+        match client.check_time(&mut self.server, reply) {
+            Stream::Open => Flow::Open,
+            Stream::Close => Flow::Close,
+        }
+    }
+
     fn at(&mut self, now_ns: u64) {
         let second = now_ns / 1_000_000_000;
         if self.told != second {

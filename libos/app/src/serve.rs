@@ -44,6 +44,15 @@ pub trait Service {
     /// Bytes came.
     fn received(&mut self, connection: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow;
 
+    /// How often each client is looked at though nothing came from it; `None`: never.
+    const CHECK_NS: Option<u64> = None;
+
+    /// Looks at a client: it may be too slow.
+    fn check(&mut self, connection: &mut Self::Connection, reply: &mut Reply) -> Flow {
+        let _ = (connection, reply);
+        Flow::Open
+    }
+
     /// A client is gone.
     fn disconnected(&mut self, connection: Self::Connection) {
         drop(connection);
@@ -157,6 +166,20 @@ impl<S: Service> Clients<S> {
             && let Some((_, client)) = self.clients[flow.index()].take()
         {
             self.service.disconnected(client.connection);
+        }
+    }
+
+    /// Looks at every client.
+    fn check(&mut self, stack: &mut Stack<QueuePair>) {
+        for index in 0..self.clients.len() {
+            let Some((flow, client)) = &mut self.clients[index] else { continue };
+            let flow = *flow;
+            if !client.is_closing
+                && self.service.check(&mut client.connection, &mut self.reply) == Flow::Close
+            {
+                client.is_closing = true;
+                self.answer(stack, flow);
+            }
         }
     }
 
@@ -299,15 +322,30 @@ struct Served<S: Service> {
     stack: Stack<QueuePair>,
     clients: Clients<S>,
     frames: u64,
+    /// When the clients are looked at next.
+    check_ns: u64,
+}
+
+impl<S: Service> Served<S> {
+    /// Looks at the clients if it is time to. Returns when it will be; never, if there are none.
+    fn check(&mut self, now_ns: u64) -> Option<u64> {
+        let every_ns = S::CHECK_NS.filter(|_| self.stack.flow_count() > 0)?;
+        if now_ns >= self.check_ns {
+            self.check_ns = now_ns + every_ns;
+            self.clients.check(&mut self.stack);
+        }
+        Some(self.check_ns)
+    }
 }
 
 impl<S: Service> Poller for Served<S> {
     fn poll(&mut self, now_ns: u64) -> Progress {
         self.clients.service.at(now_ns);
+        let check_ns = self.check(now_ns);
         let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.clients);
         let frames = self.stack.counters().frames_received;
         let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
-        Progress { worked, deadline_ns: deadline.map(Instant::nanos) }
+        Progress { worked, deadline_ns: deadline.map(Instant::nanos).into_iter().chain(check_ns).min() }
     }
 
     fn arm(&mut self) -> bool {
@@ -343,7 +381,11 @@ impl fmt::Display for ServeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServeError::NoDevice(error) => {
-                write!(out, "no network device: {}; does app.toml name `devices = [\"network\"]`?", error.name())
+                write!(
+                    out,
+                    "no network device: {}; does app.toml name `devices = [\"network\"]`?",
+                    error.name()
+                )
             }
             ServeError::Device(error) => write!(out, "the network device: {error}"),
             ServeError::Address(text) => {
@@ -388,7 +430,7 @@ pub fn serve<S: Service + 'static>(
         receive_window,
     };
     let mut event_loop = EventLoop::new(crate::cores::current(), Clock, Idle, alloc::sync::Arc::new(Alone));
-    event_loop.handle().add_poller(INFRASTRUCTURE, Served { stack, clients, frames: 0 });
+    event_loop.handle().add_poller(INFRASTRUCTURE, Served { stack, clients, frames: 0, check_ns: 0 });
     Ok(event_loop.run() as u8)
 }
 
