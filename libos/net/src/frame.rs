@@ -1,8 +1,10 @@
 //! Ethernet and IP headers, read and written.
 
+use crate::buffer::{Buffer, Slice, chain_len};
+use crate::checksum;
 use crate::counters::Counters;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use nom_port::nic::Head;
+use nom_port::nic::{Head, PartialChecksum};
 use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv6Packet};
 
 /// Bytes of an Ethernet header.
@@ -79,7 +81,7 @@ impl Packet {
         if packet.version() != 4 || header < IPV4 || header > bytes.len() || header > total {
             return Err(malformed);
         }
-        if crate::checksum::sum(&bytes[..header]) != 0xffff {
+        if checksum::sum(&bytes[..header]) != 0xffff {
             return Err(|counters| &mut counters.dropped_checksum);
         }
         if packet.more_frags() || packet.frag_offset() != 0 {
@@ -181,7 +183,7 @@ fn put_v4(bytes: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, protocol: u8, len: usi
     packet.set_next_header(protocol.into());
     packet.set_src_addr(from);
     packet.set_dst_addr(to);
-    let checksum = !crate::checksum::sum(bytes);
+    let checksum = !checksum::sum(bytes);
     bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
@@ -194,6 +196,41 @@ fn put_v6(bytes: &mut [u8], from: Ipv6Addr, to: Ipv6Addr, protocol: u8, len: usi
     packet.set_hop_limit(if protocol == protocol::ICMPV6 { 255 } else { 64 });
     packet.set_src_addr(from);
     packet.set_dst_addr(to);
+}
+
+/// Which checksum a header has where.
+#[derive(Clone, Copy, Debug)]
+pub struct ChecksumField {
+    /// Where the transport header begins.
+    pub start: usize,
+    /// Where in it the checksum is.
+    pub offset: usize,
+    /// Its protocol.
+    pub protocol: u8,
+}
+
+/// Puts a transport checksum into `head`; or, if the device finishes it, the sum of the pseudo-header.
+pub fn put_checksum<B: Buffer>(
+    head: &mut Head,
+    field: ChecksumField,
+    path: &Path,
+    payload: &[Slice<B>],
+    is_offloaded: bool,
+) -> Option<PartialChecksum> {
+    let ChecksumField { start, offset, protocol } = field;
+    let len = head.len() - start + chain_len(payload);
+    let pseudo = checksum::pseudo_header(path.from, path.to, protocol, len);
+    let value = if is_offloaded {
+        pseudo
+    } else {
+        match !checksum::add(pseudo, checksum::sum_chain(&head[start..], payload)) {
+            // RFC 768: a sum of zero goes as its other form, as zero says that there is none.
+            0 if protocol == protocol::UDP => 0xffff,
+            value => value,
+        }
+    };
+    head[start + offset..start + offset + 2].copy_from_slice(&value.to_be_bytes());
+    is_offloaded.then_some(PartialChecksum { start: start as u16, offset: offset as u16 })
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@
 //!   flows.
 //! - **UDP**: [`Stack::bind`], [`Stack::send_datagram`], [`Application::datagram`].
 //! - **Names and addresses**: [`Stack::start_dhcp`], [`Stack::resolve`].
-//! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`].
+//! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`];
+//!   [`packet::Datagram`] helps with UDP.
 //! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried
 //!   and why.
 //! - **What happened**: [`Stack::counters`], by name; every dropped frame raises exactly one.
@@ -64,6 +65,7 @@ pub mod dns;
 pub mod frame;
 pub mod link;
 pub mod neighbour;
+pub mod packet;
 pub mod stack;
 pub mod table;
 pub mod tcp;

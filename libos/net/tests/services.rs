@@ -4,10 +4,11 @@ mod common;
 
 use common::{Device, Faults, Machine, Memory, Peer, STRANGER, World, config, greeting};
 use nom_net::frame::{self, Packet, Path, protocol};
+use nom_net::packet::Datagram;
 use nom_net::{
     Application, Config, Family, FlowId, Instant, QueryId, ResolveError, Slice, Stack, checksum, dns,
 };
-use nom_port::nic::{Outgoing, Received};
+use nom_port::nic::Received;
 use smoltcp::wire::{DhcpMessageType, DhcpPacket, DhcpRepr};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -54,24 +55,12 @@ struct Notes {
 impl Application<Device> for Notes {
     /// Takes what is for UDP port 9 and sends it back from where it came, without the stack.
     fn filter(&mut self, stack: &mut Stack<Device>, frame: Received<Memory>) -> Option<Received<Memory>> {
-        let bytes = &frame.frame[0];
-        if bytes.len() < 42 || bytes[23] != protocol::UDP || bytes[36..38] != [0, 9] {
+        let Some(datagram) = Datagram::parse(&frame).filter(|datagram| datagram.to.port() == 9) else {
             return Some(frame);
-        }
+        };
         self.filtered += 1;
-        let mut head = nom_port::nic::Head::zeroed(42);
-        head.copy_from_slice(&bytes[..42]);
-        for (to, from, len) in [(0, 6, 6), (6, 0, 6), (26, 30, 4), (30, 26, 4), (34, 36, 2), (36, 34, 2)] {
-            head[to..to + len].copy_from_slice(&bytes[from..from + len]);
-        }
-        let payload = vec![bytes.part(42..usize::MAX)];
-        stack.transmit(Outgoing {
-            head,
-            payload,
-            checksum: None,
-            segmentation: None,
-            answers_ns: Some(frame.at_ns),
-        });
+        let payload = datagram.payload(frame);
+        stack.transmit_answer(&datagram, payload);
         None
     }
 
@@ -191,6 +180,10 @@ fn the_filter_answers_in_place() {
     machine.take(NOW, datagram_frame(from, to, b"fast"));
     assert_eq!(datagrams(&machine.take_sent()), [(to, from, b"fast".to_vec())]);
     assert_eq!((machine.application.filtered, machine.stack.counters().dropped_udp_port), (1, 0));
+    let mut broken = datagram_frame(from, to, b"fast");
+    broken[43] ^= 1;
+    machine.take(NOW, broken);
+    assert_eq!((machine.application.filtered, machine.stack.counters().dropped_checksum), (1, 1));
     machine.take(NOW, datagram_frame(from, ([10, 0, 0, 1], 10).into(), b"slow"));
     let sent = machine.take_sent();
     assert_eq!((machine.stack.counters().dropped_udp_port, sent[0][23], sent[0][34]), (1, protocol::ICMP, 3));

@@ -4,6 +4,8 @@ use super::segments::transport;
 use super::{Application, Stack};
 use crate::chain;
 use crate::frame::{self, Drop, ETHERNET, Packet, Path, protocol};
+use crate::packet;
+use crate::tcp::segment::Ports;
 use core::net::SocketAddr;
 use nom_port::buffer::{Chain, chain_len};
 use nom_port::nic::{Checksum, Nic, Outgoing, Received};
@@ -70,12 +72,9 @@ impl<N: Nic> Stack<N> {
             return Err(DatagramError::Full);
         }
         let path = Path { mac: self.link.properties.mac, hop: [0; 6], from: from.ip(), to: to.ip() };
-        let (mut head, start) = frame::ip(&path, protocol::UDP, HEADER, chain_len(&payload));
-        let mut packet = UdpPacket::new_unchecked(&mut head[start..]);
-        packet.set_src_port(from.port());
-        packet.set_dst_port(to.port());
-        packet.set_len(len as u16);
-        let checksum = self.put_checksum(&mut head, start, 6, &path, protocol::UDP, &payload);
+        let ports = Ports { from: from.port(), to: to.port() };
+        let is_offloaded = self.link.properties.offloads.checksum;
+        let (head, checksum) = packet::udp(&path, ports, &payload, is_offloaded);
         let answers_ns = Some(self.arrived_ns);
         self.transmit_to(to.ip(), hop, Outgoing { head, payload, checksum, segmentation: None, answers_ns });
         Ok(())

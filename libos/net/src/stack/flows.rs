@@ -2,7 +2,6 @@
 
 use super::{Application, Stack};
 use crate::buffer::{Buffer, Chain, Slice};
-use crate::checksum;
 use crate::frame::{self, Path, protocol};
 use crate::neighbour::Hop;
 use crate::table::{FlowId, FourTuple, keyed};
@@ -12,7 +11,7 @@ use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
-use nom_port::nic::{Nic, Outgoing, PartialChecksum, Segmentation};
+use nom_port::nic::{Nic, Outgoing, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
 const LARGE_MAX: u32 = 65_535 - 60 - 60;
@@ -401,40 +400,15 @@ impl<N: Nic> Stack<N> {
         let path = Path { mac: self.link.properties.mac, hop: hop.map_or([0; 6], |hop| hop.mac), from, to };
         let (mut head, start) = frame::ip(&path, protocol::TCP, segment.header_len(), segment.len as usize);
         segment.emit(Ports { from: tuple.local.port(), to: tuple.remote.port() }, &mut head[start..]);
-        let checksum = self.put_checksum(&mut head, start, 16, &path, protocol::TCP, &payload);
+        let is_offloaded = self.link.properties.offloads.checksum;
+        let field = frame::ChecksumField { start, offset: 16, protocol: protocol::TCP };
+        let checksum = frame::put_checksum(&mut head, field, &path, &payload, is_offloaded);
         let is_large = segment.len > u32::from(extra.payload_max);
         let segmentation = Segmentation { payload_max: extra.payload_max, is_ipv6: to.is_ipv6() };
         let segmentation = is_large.then_some(segmentation);
         let packet = Outgoing { head, payload, checksum, segmentation, answers_ns: extra.answers_ns };
         self.transmit_to(to, hop, packet);
         hop
-    }
-
-    /// Puts the checksum of what stands from `start` on into the two bytes `offset` further on; or, if the
-    /// device does that, the sum of the pseudo-header.
-    pub(super) fn put_checksum(
-        &self,
-        head: &mut nom_port::nic::Head,
-        start: usize,
-        offset: usize,
-        path: &Path,
-        protocol: u8,
-        payload: &[Slice<N::Buffer>],
-    ) -> Option<PartialChecksum> {
-        let len = head.len() - start + payload.iter().map(|slice| slice.len()).sum::<usize>();
-        let pseudo = checksum::pseudo_header(path.from, path.to, protocol, len);
-        let is_offloaded = self.link.properties.offloads.checksum;
-        let value = if is_offloaded {
-            pseudo
-        } else {
-            match !checksum::add(pseudo, checksum::sum_chain(&head[start..], payload)) {
-                // RFC 768: a sum of zero goes as its other form, as zero says that there is none.
-                0 if protocol == protocol::UDP => 0xffff,
-                value => value,
-            }
-        };
-        head[start + offset..start + offset + 2].copy_from_slice(&value.to_be_bytes());
-        is_offloaded.then_some(PartialChecksum { start: start as u16, offset: offset as u16 })
     }
 }
 

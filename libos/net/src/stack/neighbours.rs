@@ -149,6 +149,12 @@ impl<N: Nic> Stack<N> {
         self.link.transmit(self.now, frame);
     }
 
+    /// Answers a datagram that [`super::Application::filter`] took.
+    pub fn transmit_answer(&mut self, datagram: &crate::packet::Datagram, payload: Chain<N::Buffer>) {
+        let answer = datagram.answer(payload, self.link.properties.offloads.checksum);
+        self.link.transmit(self.now, answer);
+    }
+
     /// Asks for the neighbours that are to be asked for now.
     pub(super) fn ask_for_neighbours(&mut self) {
         if self.neighbours.first().is_none_or(|first| first > self.now) {

@@ -16,20 +16,32 @@ impl<B: Buffer> Connection<B> {
     /// The next segment to send now; call again until there is none. One segment carries up to `large_max`
     /// bytes where the device cuts it, or as many as the peer takes if that is more.
     pub fn emit(&mut self, context: &mut Context<'_>, large_max: u32) -> Option<Emission<B>> {
-        if let Some(refusal) = self.refusal.take() {
-            return Some((refusal, Chain::new()));
+        if self.refusal.is_some() {
+            return self.refusal.take().map(|refusal| (refusal, Chain::new()));
         }
         match self.state {
-            State::Closed => None,
-            State::SynSent | State::SynReceived => {
-                self.emit_syn(context).or_else(|| self.emit_acknowledgement(context))
+            State::Closed => return None,
+            State::SynSent | State::SynReceived if self.send.next == self.send.una => {
+                return Some(self.emit_syn(context));
             }
-            _ => self
-                .emit_lost(context)
-                .or_else(|| self.emit_new(context, large_max))
-                .or_else(|| self.emit_probe(context))
-                .or_else(|| self.emit_acknowledgement(context)),
+            State::SynSent | State::SynReceived => return self.emit_acknowledgement(context),
+            _ => {}
         }
+        // One after the other rather than chained: a segment is large, and a chain would move it.
+        if self.recovery.point.is_some() {
+            let lost = self.emit_lost(context);
+            if lost.is_some() {
+                return lost;
+            }
+        }
+        let new = self.emit_new(context, large_max);
+        if new.is_some() {
+            return new;
+        }
+        if self.is_probe_due {
+            return Some(self.emit_probe(context));
+        }
+        self.emit_acknowledgement(context)
     }
 
     /// Whether [`Connection::emit`] would surely find nothing: cheaper than to ask it.
@@ -43,10 +55,7 @@ impl<B: Buffer> Connection<B> {
             && !matches!(self.state, State::SynSent | State::SynReceived)
     }
 
-    fn emit_syn(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
-        if self.send.next != self.send.una {
-            return None;
-        }
+    fn emit_syn(&mut self, context: &mut Context<'_>) -> Emission<B> {
         let is_answer = self.state == State::SynReceived;
         let flags = if is_answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
         let options = self.options(context.now);
@@ -59,12 +68,11 @@ impl<B: Buffer> Connection<B> {
         segment.options.scale = self.is_scaled.then_some(self.receive.scale);
         segment.options.sack_permitted = self.is_sack;
         self.sent(context, &segment);
-        Some((segment, Chain::new()))
+        (segment, Chain::new())
     }
 
     /// What was lost, while recovery goes on.
     fn emit_lost(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
-        self.recovery.point?;
         let options = self.options(context.now);
         let mss = self.send.mss - options.len() as u32;
         let (from, to) = self.lost_hole(mss)?;
@@ -173,13 +181,11 @@ impl<B: Buffer> Connection<B> {
 
     /// A byte that was acknowledged long ago, without the byte: the peer must answer (RFC 9293 section
     /// 3.8.4).
-    fn emit_probe(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
-        if !core::mem::take(&mut self.is_probe_due) {
-            return None;
-        }
+    fn emit_probe(&mut self, context: &mut Context<'_>) -> Emission<B> {
+        self.is_probe_due = false;
         let segment = self.header(self.options(context.now), self.send.una - 1, Flags::ACK);
         self.watch_closed_window(context);
-        Some((segment, Chain::new()))
+        (segment, Chain::new())
     }
 
     fn watch_closed_window(&mut self, context: &Context<'_>) {

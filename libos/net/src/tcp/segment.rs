@@ -121,6 +121,13 @@ impl Options {
 
     /// Writes them into `bytes`, which is [`Options::len`] long and filled with the no-operation option.
     fn emit(&self, bytes: &mut [u8]) {
+        // Nearly always timestamps are all there is.
+        if let (Some(stamps), Some(bytes)) = (self.timestamps, bytes.as_mut_array::<12>()) {
+            bytes[..4].copy_from_slice(&TIMESTAMPS_ALIGNED);
+            bytes[4..8].copy_from_slice(&stamps.value.to_be_bytes());
+            bytes[8..].copy_from_slice(&stamps.echo.to_be_bytes());
+            return;
+        }
         let mut at = 0;
         let mut put = |lead: usize, option: TcpOption<'_>| {
             option.emit(&mut bytes[at + lead..]);

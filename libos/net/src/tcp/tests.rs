@@ -274,3 +274,9 @@ fn nothing_is_taken_for_sending_after_close() {
     assert_eq!(refused, Err(super::close::SendError::Closed));
     assert_eq!(bench.connection.state, State::FinWait1);
 }
+
+#[test]
+fn a_hundred_thousand_connections_fit_into_64_mib() {
+    let each = size_of::<Connection<Memory>>();
+    assert!(each <= 640, "{each} bytes");
+}
