@@ -7,7 +7,7 @@
 //!
 //! impl<N: Nic> Application<N> for Filter {
 //!     fn filter(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
-//!         let Some(datagram) = Datagram::parse(&frame).filter(|datagram| datagram.to.port() == 9) else {
+//!         let Some(datagram) = Datagram::parse(&frame).filter(|found| found.to.port() == 9) else {
 //!             return Some(frame);
 //!         };
 //!         // The answer is the question, out of the memory in which it came.
