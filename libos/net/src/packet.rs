@@ -6,7 +6,11 @@
 //! struct Filter;
 //!
 //! impl<N: Nic> Application<N> for Filter {
-//!     fn filter(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
+//!     fn filter(
+//!         &mut self,
+//!         stack: &mut Stack<N>,
+//!         frame: Received<N::Buffer>,
+//!     ) -> Option<Received<N::Buffer>> {
 //!         let Some(datagram) = Datagram::parse(&frame).filter(|found| found.to.port() == 9) else {
 //!             return Some(frame);
 //!         };
