@@ -1,6 +1,6 @@
 //! Network devices, driven by applications.
 
-use nom_system_tests::{Guest, MachineKind};
+use nom_system_tests::{Guest, Iommu, MachineKind};
 
 const BUNDLE: &str = "tests/guest/bundles/net.toml";
 
@@ -31,6 +31,16 @@ fn packed_rings_carry_frames() {
 fn a_queue_pair_works_on_another_core() {
     let life = guest(MachineKind::Q35, "").cpus(2).run().expect_status(0).expect_no("FAILED");
     life.expect("net cores=2 pairs=1").expect("net pair=0 received=50").expect("ok net-cores");
+}
+
+#[test]
+fn an_iommu_lets_frames_through() {
+    let device = ",iommu_platform=on";
+    let life = guest(MachineKind::Q35, device).iommu(Iommu::Virtio).cpus(2).run();
+    life.expect_status(0)
+        .expect_no("FAILED")
+        .expect("dma protection=virtio-iommu")
+        .expect("ok net-interrupts");
 }
 
 /// What the driver adds to a frame, in instructions: a bound against carelessness, not a promise.

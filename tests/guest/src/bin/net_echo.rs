@@ -29,6 +29,7 @@ fn main() -> u8 {
         ("net-polling", polling),
         ("net-interrupts", interrupts),
         ("net-cost", cost),
+        ("net-cores", all_cores),
     ])
 }
 
@@ -172,8 +173,13 @@ fn all_cores() -> Check {
     if cores == 1 {
         return Ok(());
     }
-    let work =
-        |pair: PairSetup| move || drop(on_this_core(pair).map_err(|why| println!("FAILED net: {why:?}")));
+    let work = |pair: PairSetup| {
+        move || {
+            if let Err(why) = on_this_core(pair) {
+                println!("FAILED net-cores: {why:?}");
+            }
+        }
+    };
     let started = opened.pairs.into_iter().map(|pair| cores::acquire(work(pair)));
     started.collect::<Result<Vec<_>, _>>()?.into_iter().for_each(cores::Core::join);
     expect("frames answered", ANSWERED.load(Relaxed), pairs * u64::from(ROUNDS))
