@@ -13,8 +13,23 @@ pub mod linux;
 pub mod machine;
 pub mod record;
 pub mod report;
+pub mod search;
+pub mod serve;
 pub mod statistics;
 pub mod target;
+
+use std::path::PathBuf;
+
+/// What came out of a bench.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The report, for the person who asked.
+    pub report: PathBuf,
+    /// How each target stands: what must hold, and the verdict with the measured value.
+    pub verdicts: Vec<String>,
+    /// What could not be measured, and why; one sentence each.
+    pub notes: Vec<String>,
+}
 
 pub use record::{Record, Unit};
 pub use report::Report;

@@ -90,7 +90,8 @@ pub fn run(guest: &Guest, setting: &Setting) -> Result<Run> {
     Ok(Run { outcome, wall: started.elapsed() })
 }
 
-fn config(guest: &Guest, setting: &Setting) -> Result<MachineConfig> {
+/// The machine in which `guest` runs.
+pub(crate) fn config(guest: &Guest, setting: &Setting) -> Result<MachineConfig> {
     let mut extra_arguments = Vec::new();
     if let Some(initramfs) = &guest.initramfs {
         extra_arguments.extend(["-initrd".into(), absolute(initramfs)?.display().to_string()]);

@@ -43,6 +43,14 @@ pub enum Unit {
     /// Ticks per second.
     #[serde(rename = "Hz")]
     Hertz,
+    /// How often a second.
+    #[serde(rename = "1/s")]
+    PerSecond,
+    /// Bits per second.
+    #[serde(rename = "bit/s")]
+    BitsPerSecond,
+    /// How many.
+    Count,
     /// A quotient of two values of one unit.
     Ratio,
 }
@@ -56,6 +64,9 @@ impl Unit {
             Unit::Instructions => "instructions",
             Unit::Bytes => "bytes",
             Unit::Hertz => "Hz",
+            Unit::PerSecond => "1/s",
+            Unit::BitsPerSecond => "bit/s",
+            Unit::Count => "count",
             Unit::Ratio => "ratio",
         }
     }
@@ -177,6 +188,11 @@ pub fn format_value(value: f64, unit: Unit) -> String {
         Unit::Bytes => scaled(value, 1024.0, &[(0, "B"), (1, "KiB"), (2, "MiB"), (3, "GiB")]),
         Unit::Seconds => scaled(value, 1000.0, &[(-3, "ns"), (-2, "\u{b5}s"), (-1, "ms"), (0, "s")]),
         Unit::Hertz => scaled(value, 1000.0, &[(0, "Hz"), (1, "kHz"), (2, "MHz"), (3, "GHz")]),
+        Unit::PerSecond => format!("{} a second", scaled_count(value)),
+        Unit::BitsPerSecond => {
+            scaled(value, 1000.0, &[(0, "bit/s"), (1, "kbit/s"), (2, "Mbit/s"), (3, "Gbit/s")])
+        }
+        Unit::Count => format!("{value:.2}"),
         Unit::Ratio => format!("{value:.4}"),
         Unit::Cycles => format!("{} cycles", scaled_count(value)),
         Unit::Instructions => format!("{} instructions", scaled_count(value)),
@@ -232,7 +248,7 @@ mod tests {
     #[test]
     fn units_are_written_by_their_names() {
         use Unit::*;
-        for unit in [Seconds, Cycles, Instructions, Bytes, Hertz, Ratio] {
+        for unit in [Seconds, Cycles, Instructions, Bytes, Hertz, PerSecond, BitsPerSecond, Count, Ratio] {
             assert_eq!(serde_json::to_string(&unit).unwrap(), format!("\"{}\"", unit.name()));
         }
     }
@@ -266,6 +282,9 @@ mod tests {
             (999.0, Unit::Cycles, "999 cycles"),
             (1_562_508_794.0, Unit::Instructions, "1.56 billion instructions"),
             (2_600_647_916.0, Unit::Hertz, "2.60 GHz"),
+            (4_700.0, Unit::PerSecond, "4.70 thousand a second"),
+            (1_254_902.0, Unit::BitsPerSecond, "1.25 Mbit/s"),
+            (1.5, Unit::Count, "1.50"),
             (0.05, Unit::Ratio, "0.0500"),
         ];
         for (value, unit, expected) in cases {

@@ -2,7 +2,7 @@
 //! which needs no other file.
 
 use crate::environment::Environment;
-use crate::figure::Bars;
+use crate::figure::Figure;
 use crate::record::{Record, distinct, to_csv};
 use crate::target::{Target, Verdict};
 use anyhow::{Context, Result};
@@ -21,9 +21,27 @@ pub struct Report {
     /// What had to be reached.
     pub targets: Vec<Target>,
     /// The figures.
-    pub figures: Vec<Bars>,
+    pub figures: Vec<Figure>,
     /// What a reader must know, and what could not be measured; one sentence each.
     pub notes: Vec<String>,
+}
+
+/// Sentences, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Vec<String>);
+
+impl Notes {
+    /// Adds a sentence, unless it is there.
+    pub fn add(&mut self, note: String) {
+        if !self.0.contains(&note) {
+            self.0.push(note);
+        }
+    }
+
+    /// The sentences, in the order in which they came.
+    pub fn into_vec(self) -> Vec<String> {
+        self.0
+    }
 }
 
 const STYLE: &str = "\
@@ -47,13 +65,13 @@ impl Report {
         save("results.json", &(serde_json::to_string_pretty(&self.records)? + "\n"))?;
         save("results.csv", &to_csv(&self.records)?)?;
         for (figure, svg) in self.figures.iter().zip(&drawn) {
-            save(&format!("{}.svg", figure.name), svg)?;
+            save(&format!("{}.svg", figure.name()), svg)?;
         }
         save("report.html", &self.page(&drawn).into_string())
     }
 
     fn draw(&self) -> Result<Vec<String>> {
-        self.figures.iter().map(Bars::to_svg).collect()
+        self.figures.iter().map(Figure::to_svg).collect()
     }
 
     fn page(&self, drawn: &[String]) -> Markup {
@@ -168,6 +186,7 @@ fn rows(records: &[Record]) -> Vec<Vec<&Record>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Bars;
     use crate::record::{Key, Samples, Unit};
     use crate::target::Limit;
 
@@ -197,17 +216,18 @@ mod tests {
             targets: vec![Target {
                 claim: "at most 1/20 of Linux's time",
                 system: "nom/linux",
+                of: None,
                 metric: "exit_time",
                 unit: Unit::Ratio,
                 limit: Limit::AtMost(0.05),
             }],
-            figures: vec![Bars {
+            figures: vec![Figure::Bars(Bars {
                 name: "exit".into(),
                 title: "Exit".into(),
                 axis: "s".into(),
                 series: vec!["nom".into()],
                 groups: vec![("exit".into(), vec![Some(1e-3)])],
-            }],
+            })],
             notes: vec!["a < b".into()],
             records,
         }

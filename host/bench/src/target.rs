@@ -10,6 +10,9 @@ pub struct Target {
     pub claim: &'static str,
     /// [`Record::system`] of the record that is judged.
     pub system: &'static str,
+    /// [`Record::application`] and [`Record::scenario`] of the record that is judged; none if only one record
+    /// has the metric.
+    pub of: Option<[&'static str; 2]>,
     /// [`Record::metric`] of the record that is judged.
     pub metric: &'static str,
     /// [`Record::unit`] of the record that is judged.
@@ -42,7 +45,10 @@ impl Target {
     /// The record that this target judges.
     pub fn find<'a>(&self, records: &'a [Record]) -> Option<&'a Record> {
         records.iter().find(|record| {
-            record.system == self.system && record.metric == self.metric && record.unit == self.unit
+            record.system == self.system
+                && record.metric == self.metric
+                && record.unit == self.unit
+                && self.of.is_none_or(|of| of == [&*record.application, &*record.scenario])
         })
     }
 
@@ -92,6 +98,7 @@ mod tests {
     const TARGET: Target = Target {
         claim: "the image is small",
         system: "nom",
+        of: None,
         metric: "image_size",
         unit: Unit::Bytes,
         limit: Limit::AtMost(100.0),
@@ -111,6 +118,14 @@ mod tests {
         assert_eq!(at_least.judge(&records("nom", 100.0)), Verdict::Reached);
         assert_eq!(TARGET.judge(&records("nom", 101.0)), Verdict::Missed);
         assert_eq!(at_least.judge(&records("nom", 99.0)), Verdict::Missed);
+    }
+
+    #[test]
+    fn only_the_named_application_and_scenario_count() {
+        let named = |of| Target { of: Some(of), ..TARGET }.judge(&records("nom", 1.0));
+        assert_eq!(named(["hello", "tcg"]), Verdict::Reached);
+        assert_eq!(named(["hello", "kvm"]), Verdict::NotMeasured);
+        assert_eq!(named(["measure", "tcg"]), Verdict::NotMeasured);
     }
 
     #[test]

@@ -216,19 +216,24 @@ pub struct Build {
 #[derive(Debug, Args)]
 #[command(after_help = "Benches:
   boot    from the kernel's first instruction to the application's, beside Linux
+  serve   throughput and latency of three servers, beside Linux (as root)
 
 Examples:
   nom bench boot
-  nom bench boot --out results/boot --repetitions 30")]
+  nom bench boot --out results/boot --repetitions 30
+  nom bench serve --seconds 5")]
 pub struct Bench {
     /// Which bench.
     pub name: String,
     /// Directory for results.json, results.csv, figures and report.html; by default `bench-NAME`.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How often each timed run is repeated.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(1..=1000))]
-    pub repetitions: u32,
+    /// How often each timed run is repeated; by default boot 10 times, serve 3.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
+    pub repetitions: Option<u32>,
+    /// How long each load of serve lasts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
 }
 
 /// A command of the development tool, which has its own help.

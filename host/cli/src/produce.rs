@@ -2,10 +2,11 @@
 
 use crate::arguments::{Bench, Build};
 use anyhow::{Context, Result, bail};
-use nom_bench::boot;
+use nom_bench::{boot, serve};
 use nom_build::Project;
 use nom_image::Symbols;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `nom build`.
 ///
@@ -36,15 +37,21 @@ pub fn build(options: &Build) -> Result<u8> {
 /// # Errors
 /// If there is no such bench, or it fails.
 pub fn bench(options: &Bench) -> Result<u8> {
-    if options.name != "boot" {
-        bail!("no bench `{}`: there is boot", options.name);
-    }
-    let project = Project::find()?;
-    let outcome = boot::run(&boot::Options {
-        out: options.out.clone().unwrap_or_else(|| PathBuf::from("bench-boot")),
-        project,
-        repetitions: options.repetitions,
-    })?;
+    let out = || options.out.clone().unwrap_or_else(|| PathBuf::from(format!("bench-{}", options.name)));
+    let outcome = match options.name.as_str() {
+        "boot" => boot::run(&boot::Options {
+            out: out(),
+            project: Project::find()?,
+            repetitions: options.repetitions.unwrap_or(10),
+        })?,
+        "serve" => serve::run(&serve::Options {
+            out: out(),
+            project: Project::find()?,
+            repetitions: options.repetitions.unwrap_or(3),
+            duration: Duration::from_secs(options.seconds),
+        })?,
+        name => bail!("no bench `{name}`: there are boot and serve"),
+    };
     for note in &outcome.notes {
         eprintln!("note: {note}");
     }

@@ -70,6 +70,11 @@ impl Session {
         Ok(true)
     }
 
+    /// Whether the machine's end has been taken in.
+    pub fn has_ended(&self) -> bool {
+        self.exit.is_some()
+    }
+
     /// What the machine has written to its serial line so far.
     pub fn serial(&self) -> String {
         String::from_utf8_lossy(&self.serial).into_owned()

@@ -7,10 +7,11 @@ mod runs;
 mod summary;
 mod system;
 
+use crate::Outcome;
 use crate::environment::Environment;
 use crate::linux::Linux;
 use crate::record::Record;
-use crate::report::Report;
+use crate::report::{Notes, Report};
 use anyhow::{Context, Result, ensure};
 use nom_build::Project;
 use nom_vmm::Accelerator;
@@ -27,17 +28,6 @@ pub struct Options {
     pub out: PathBuf,
     /// How often each timed run is repeated.
     pub repetitions: u32,
-}
-
-/// What came out.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The report, for the person who asked.
-    pub report: PathBuf,
-    /// How each target stands: what must hold, and the verdict with the measured value.
-    pub verdicts: Vec<String>,
-    /// What could not be measured, and why; one sentence each.
-    pub notes: Vec<String>,
 }
 
 /// Runs the bench: measures nom and, where its kernel can be had, Linux; writes everything to `options.out`.
@@ -70,7 +60,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         targets: summary::TARGETS.to_vec(),
         figures: summary::figures(&records),
         records,
-        notes: notes.0,
+        notes: notes.into_vec(),
     };
     let path = report.write(&options.out)?;
     ensure!(summary::nom_booted(&report.records), "nom did not boot, see {}", path.display());
@@ -90,18 +80,6 @@ fn measure(accelerator: Accelerator, systems: &[System], repetitions: u32, notes
         }
     }
     runs.records()
-}
-
-/// Sentences, each once.
-#[derive(Debug, Default)]
-struct Notes(Vec<String>);
-
-impl Notes {
-    fn add(&mut self, note: String) {
-        if !self.0.contains(&note) {
-            self.0.push(note);
-        }
-    }
 }
 
 type Measurement = fn(&mut Runs, &System) -> Result<()>;

@@ -3,6 +3,7 @@
 use super::system::System;
 use crate::machine::{self, Guest, Run, Setting};
 use crate::record::{Key, Record, Samples, Unit};
+use crate::search::smallest;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nom_vmm::Accelerator;
@@ -199,19 +200,6 @@ impl Runs {
     }
 }
 
-/// The smallest number above `too_few` that works, if each number above one that works does so too.
-fn smallest(too_few: u64, enough: u64, mut works: impl FnMut(u64) -> Result<bool>) -> Result<u64> {
-    let (mut fails, mut known) = (too_few, enough);
-    while fails + 1 < known {
-        let middle = fails + (known - fails) / 2;
-        match works(middle)? {
-            true => known = middle,
-            false => fails = middle,
-        }
-    }
-    Ok(known)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,18 +219,5 @@ mod tests {
         assert!(error("panic").contains("boot user_tsc="));
         assert!(error("boot user_tsc=30\nexited status=0").contains("exited tsc="));
         assert!(error("boot user_tsc=5\nexited tsc=50").contains("backwards"));
-    }
-
-    #[test]
-    fn search_finds_every_border() {
-        for border in 4..=20 {
-            assert_eq!(smallest(3, 20, |n| Ok(n >= border)).unwrap(), border);
-        }
-        assert_eq!(smallest(0, 1, |_| unreachable!("one is known to work")).unwrap(), 1);
-    }
-
-    #[test]
-    fn search_ends_at_an_error() {
-        assert!(smallest(0, 8, |_| anyhow::bail!("no QEMU")).is_err());
     }
 }

@@ -2,9 +2,11 @@
 
 pub mod initramfs;
 pub mod kernel;
+pub mod libraries;
 pub mod package;
 pub mod probe;
 pub mod program;
+pub mod serve;
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Gets Debian's cloud kernel without installing it.
+//! Gets Debian's packages, above all its cloud kernel, without installing them.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ pub fn fetch(cache: &Path) -> Result<Kernel> {
     std::fs::create_dir_all(cache).with_context(|| format!("cannot create directory {}", cache.display()))?;
     // Made beside its final place and renamed, so that an interrupted run leaves no half of a kernel.
     let workplace = tempfile::tempdir_in(cache)?;
-    run(Command::new("apt-get").args(["download", "--quiet", &package]).current_dir(&workplace))?;
-    extract_boot(workplace.path())?;
+    download(std::slice::from_ref(&package), workplace.path())?;
+    unpack(workplace.path(), workplace.path(), &["./boot"])?;
     let bzimage =
         workplace.path().join(format!("boot/vmlinuz-{}", package.trim_start_matches("linux-image-")));
     ensure!(bzimage.is_file(), "package {package} holds no {}", bzimage.display());
@@ -54,20 +54,61 @@ fn kernel_package(shown: &str) -> Result<String> {
     Ok(package.with_context(|| format!("package {META} depends on no kernel: {depends:?}"))?.into())
 }
 
-/// Takes `/boot` out of the one package file in `directory`.
-fn extract_boot(directory: &Path) -> Result<()> {
-    let files = std::fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let package = files.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "deb"));
-    let package = package.context("apt-get download left no package file")?;
+/// Has apt put the files of `packages` into `directory`.
+///
+/// # Errors
+/// If apt knows no such package or cannot fetch it.
+pub fn download(packages: &[String], directory: &Path) -> Result<()> {
+    run(Command::new("apt-get").args(["download", "--quiet"]).args(packages).current_dir(directory)).map(drop)
+}
+
+/// Unpacks every package file in `packages` into `directory`: all of it, or only `members`.
+///
+/// # Errors
+/// If there is none, or one is broken or lacks a member.
+pub fn unpack(packages: &Path, directory: &Path, members: &[&str]) -> Result<()> {
+    let files = std::fs::read_dir(packages)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
+    ensure!(!files.is_empty(), "apt-get download left no package file");
+    files.iter().try_for_each(|file| {
+        unpack_one(file, directory, members).with_context(|| format!("cannot unpack {}", file.display()))
+    })
+}
+
+fn unpack_one(package: &Path, directory: &Path, members: &[&str]) -> Result<()> {
     let mut unpacked =
         Command::new("dpkg-deb").arg("--fsys-tarfile").arg(package).stdout(Stdio::piped()).spawn()?;
     let archive = unpacked.stdout.take().context("dpkg-deb has an output")?;
     let extracted =
-        run(Command::new("tar").args(["-x", "./boot"]).current_dir(directory).stdin(Stdio::from(archive)));
+        run(Command::new("tar").arg("-x").args(members).current_dir(directory).stdin(Stdio::from(archive)));
     let status = unpacked.wait()?;
     extracted?;
     ensure!(status.success(), "dpkg-deb failed with {status}");
     Ok(())
+}
+
+/// `roots` and the packages of libraries that they need, and those need; nothing else that packages depend on.
+///
+/// # Errors
+/// If apt knows one of them not.
+pub fn with_libraries(roots: &[&str]) -> Result<Vec<String>> {
+    let mut all: Vec<String> = roots.iter().map(|&root| root.to_owned()).collect();
+    let mut new = all.clone();
+    while !new.is_empty() {
+        let shown = run(Command::new("apt-cache").arg("depends").args(&new))?;
+        new = libraries(&shown).filter(|name| !all.contains(name)).collect();
+        new.sort();
+        new.dedup();
+        all.extend(new.iter().cloned());
+    }
+    Ok(all)
+}
+
+/// The libraries among the dependencies that `apt-cache depends` printed. Debian's policy (section 8.1) has
+/// their packages be called after them; zlib's is the exception.
+fn libraries(shown: &str) -> impl Iterator<Item = String> {
+    let depended = shown.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    depended.filter(|name| name.starts_with("lib") || *name == "zlib1g").map(str::to_owned)
 }
 
 /// Runs a command to its end and returns its output; what it said goes into the error.
@@ -90,6 +131,22 @@ mod tests {
             "Package: linux-image-cloud-amd64\nDepends: base, linux-image-6.1.0-56-cloud-amd64 (= 6.1.1-2)\n";
         assert_eq!(kernel_package(shown).unwrap(), "linux-image-6.1.0-56-cloud-amd64");
         assert!(kernel_package("Package: x\n").unwrap_err().to_string().contains(META));
+    }
+
+    #[test]
+    fn only_libraries_are_followed() {
+        let shown = "memcached\n  PreDepends: init-system-helpers\n  Depends: adduser\n  Depends: <perl:any>\n    perl\n  \
+                     Depends: libevent-2.1-7\n  Suggests: libyaml-perl\nnginx\n  Depends: zlib1g\n";
+        assert_eq!(libraries(shown).collect::<Vec<_>>(), ["libevent-2.1-7", "zlib1g"]);
+    }
+
+    #[test]
+    fn broken_package_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let unpack = || format!("{:#}", unpack(directory.path(), directory.path(), &[]).unwrap_err());
+        assert!(unpack().contains("no package file"));
+        std::fs::write(directory.path().join("x.deb"), "no archive").unwrap();
+        assert!(unpack().contains("x.deb"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Figures as SVG.
+//! Bars in groups.
 
+use super::{Area, COLOURS, DrawError, short, svg};
 use crate::record::{Record, Unit, distinct};
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -21,15 +22,6 @@ pub struct Bars {
     pub groups: Vec<(String, Vec<Option<f64>>)>,
 }
 
-const SIZE: (u32, u32) = (860, 420);
-/// Okabe and Ito's colours, which colour-blind readers can tell apart.
-const COLOURS: [RGBColor; 5] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-];
 /// Share of a group's width that its bars fill.
 const FILLED: f64 = 0.8;
 
@@ -57,15 +49,10 @@ impl Bars {
 
     /// Draws the figure.
     pub fn to_svg(&self) -> Result<String> {
-        let mut svg = String::new();
-        {
-            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-            self.draw(&area).map_err(|error| anyhow!("cannot draw figure {}: {error}", self.name))?;
-        }
-        Ok(svg)
+        svg(&self.name, |area| self.draw(area))
     }
 
-    fn draw(&self, area: &DrawingArea<SVGBackend, plotters::coord::Shift>) -> Result<(), DrawError> {
+    fn draw(&self, area: &Area) -> Result<(), DrawError> {
         area.fill(&WHITE)?;
         let (floor, ceiling) = self.decades();
         let mut chart = ChartBuilder::on(area)
@@ -135,18 +122,6 @@ impl Bars {
     }
 }
 
-type DrawError = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>;
-
-/// A number in few characters: `1.6G`, `420`, `3m`.
-fn short(value: f64) -> String {
-    const STEPS: [(f64, &str); 7] =
-        [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u{b5}"), (1e-9, "n")];
-    let (step, name) = STEPS.into_iter().find(|(step, _)| value.abs() >= *step).unwrap_or((1.0, ""));
-    let number = value / step;
-    let digits = if number >= 10.0 || number.fract() == 0.0 { 0 } else { 1 };
-    format!("{number:.digits$}{name}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,12 +187,5 @@ mod tests {
     fn empty_figure_is_still_a_figure() {
         let empty = Bars { groups: vec![], ..bars() };
         assert!(empty.to_svg().unwrap().starts_with("<svg"));
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        for (value, text) in [(1.5e9, "1.5G"), (420.0, "420"), (0.003, "3m"), (2e-7, "200n"), (0.0, "0")] {
-            assert_eq!(short(value), text);
-        }
     }
 }

@@ -1,0 +1,123 @@
+//! The Linux guest that serves: Debian's cloud kernel, its network driver, and one of the distribution's servers.
+
+use super::initramfs::Archive;
+use super::package::{self, Kernel};
+use super::{libraries, read, save};
+use anyhow::{Context, Result, ensure};
+use nom_vmm::namespace::{GUEST, HOST, PREFIX};
+use std::path::{Path, PathBuf};
+
+const INIT: &str = include_str!("../../guest/serve.sh");
+/// The drivers of a virtio network device, in the order in which today's need each other. Debian builds them as
+/// modules; one that a kernel has built in has no file.
+const MODULES: [&str; 8] = [
+    "drivers/virtio/virtio_ring.ko",
+    "drivers/virtio/virtio.ko",
+    "drivers/virtio/virtio_pci_modern_dev.ko",
+    "drivers/virtio/virtio_pci_legacy_dev.ko",
+    "drivers/virtio/virtio_pci.ko",
+    "net/core/failover.ko",
+    "drivers/net/net_failover.ko",
+    "drivers/net/virtio_net.ko",
+];
+/// How Debian compresses modules in one release or another; busybox undoes it.
+const COMPRESSIONS: [&str; 3] = ["", ".xz", ".zst"];
+const BUSYBOX: &str = "bin/busybox";
+
+/// A server of the distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its package.
+    pub package: &'static str,
+    /// Path of its program in the package.
+    pub program: &'static str,
+    /// Shell script that becomes the server, or repeats one that serves a single client.
+    pub script: &'static str,
+    /// Further files: path and content.
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+/// The kernel and one unpacked tree with all servers.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    /// The kernel's package, which names its version.
+    pub package: String,
+    /// The kernel as Debian ships it.
+    pub bzimage: PathBuf,
+    tree: PathBuf,
+}
+
+impl Servers {
+    /// Fetches or finds the kernel and the packages of `servers` in `cache`.
+    ///
+    /// # Errors
+    /// If apt knows no such package or cannot fetch it.
+    pub fn prepare(cache: &Path, servers: &[Server]) -> Result<Servers> {
+        let Kernel { package, bzimage } = package::fetch(cache)?;
+        let tree = cache.join("servers");
+        let complete = |tree: &Path| {
+            servers.iter().all(|server| tree.join(server.program).is_file())
+                && tree.join(BUSYBOX).is_file()
+                && modules_directory(tree, &package).is_dir()
+        };
+        if !complete(&tree) {
+            let roots: Vec<&str> = servers.iter().map(|server| server.package).collect();
+            fetch(cache, &tree, &[&roots[..], &["busybox-static", &package]].concat())?;
+        }
+        ensure!(complete(&tree), "{} lacks a program: remove it to fetch it anew", tree.display());
+        Ok(Servers { package, bzimage, tree })
+    }
+
+    /// Writes the initramfs of `server` to `path`.
+    ///
+    /// # Errors
+    /// If a file is missing or cannot be written.
+    pub fn initramfs(&self, server: &Server, path: &Path) -> Result<()> {
+        let mut archive = Archive::new()?;
+        let network = format!("address={GUEST}/{PREFIX} gateway={HOST}\n");
+        let (interpreter, body) = INIT.split_once('\n').context("a script has lines")?;
+        archive.file("init", format!("{interpreter}\n{network}{body}").as_bytes())?;
+        archive.file("serve", server.script.as_bytes())?;
+        archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")?;
+        archive.file("etc/group", b"root:x:0:\n")?;
+        archive.file("etc/protocols", b"tcp 6 TCP\nudp 17 UDP\n")?;
+        archive.file(BUSYBOX, &read(&self.tree.join(BUSYBOX))?)?;
+        let program = read(&self.tree.join(server.program))?;
+        for (path, content) in libraries::of(&program, &self.tree)? {
+            archive.file(&path, &content)?;
+        }
+        archive.file(server.program, &program)?;
+        for (index, module) in self.modules().enumerate() {
+            archive.file(&format!("modules/{index}"), &read(&module)?)?;
+        }
+        for (path, content) in server.files {
+            archive.file(path, content.as_bytes())?;
+        }
+        save(path, &archive.finish()?)
+    }
+
+    fn modules(&self) -> impl Iterator<Item = PathBuf> {
+        let directory = modules_directory(&self.tree, &self.package);
+        MODULES.into_iter().filter_map(move |module| {
+            let mut files = COMPRESSIONS.iter().map(|ending| directory.join(format!("{module}{ending}")));
+            files.find(|file| file.is_file())
+        })
+    }
+}
+
+fn modules_directory(tree: &Path, package: &str) -> PathBuf {
+    tree.join("lib/modules").join(package.trim_start_matches("linux-image-")).join("kernel")
+}
+
+/// Unpacks `packages` and their libraries as the tree `tree`; an interrupted run leaves no half of one.
+fn fetch(cache: &Path, tree: &Path, packages: &[&str]) -> Result<()> {
+    let workplace = tempfile::tempdir_in(cache)?;
+    let unpacked = workplace.path().join("tree");
+    std::fs::create_dir(&unpacked)?;
+    package::download(&package::with_libraries(packages)?, workplace.path())?;
+    package::unpack(workplace.path(), &unpacked, &[])?;
+    if tree.exists() {
+        std::fs::remove_dir_all(tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    std::fs::rename(&unpacked, tree).with_context(|| format!("cannot make {}", tree.display()))
+}

@@ -1,0 +1,134 @@
+//! The guests that serve, as QEMU starts them.
+
+use super::service::Service;
+use crate::linux::serve::Servers;
+use crate::linux::{ARGUMENTS, save};
+use crate::machine::Guest;
+use anyhow::{Context, Result};
+use nom_build::Project;
+use nom_image::Symbols;
+use std::path::Path;
+
+/// Names of the systems in records.
+pub const NOM: &str = "nom";
+pub const LINUX: &str = "linux";
+
+/// The environment variable by which an application of nom takes its batching delay, in microseconds.
+const DELAY_VARIABLE: &str = "batching_delay";
+
+/// One system that provides one service.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// The system's name in records.
+    pub system: &'static str,
+    /// The service.
+    pub service: &'static Service,
+    /// What is started.
+    pub guest: Guest,
+    /// Bytes of its files.
+    pub image_bytes: u64,
+    /// Step in which its smallest memory is searched.
+    pub memory_step_bytes: u64,
+}
+
+impl Provider {
+    /// nom's application for `service`, built from `project`; its image is written to `directory`.
+    ///
+    /// # Errors
+    /// If there is no such application, or it does not build.
+    pub fn nom(project: &Project, service: &'static Service, directory: &Path) -> Result<Provider> {
+        let (guest, _) = nom_image(project, service, directory, None)?;
+        Provider::new(NOM, service, guest, 64 << 10)
+    }
+
+    /// nom's application with a batching delay of `delay_us`; none if the application knows of no such thing.
+    ///
+    /// # Errors
+    /// See [`Provider::nom`].
+    pub fn nom_with_delay(
+        project: &Project,
+        service: &'static Service,
+        directory: &Path,
+        delay_us: u32,
+    ) -> Result<Option<Provider>> {
+        let (guest, elf) = nom_image(project, service, directory, Some(delay_us))?;
+        // An application that takes the variable has its name twice: in its code, and in the manifest's environment.
+        let name = DELAY_VARIABLE.as_bytes();
+        let mentions = elf.windows(name.len()).filter(|bytes| *bytes == name).count();
+        (mentions >= 2).then(|| Provider::new(NOM, service, guest, 64 << 10)).transpose()
+    }
+
+    /// Debian's server for `service`; its initramfs is written to `directory`.
+    ///
+    /// # Errors
+    /// If a file is missing.
+    pub fn linux(servers: &Servers, service: &'static Service, directory: &Path) -> Result<Provider> {
+        let initramfs = directory.join(format!("linux-{}", service.name));
+        servers.initramfs(&service.linux, &initramfs)?;
+        let kernel = servers.bzimage.clone();
+        let guest = Guest { kernel, initramfs: Some(initramfs), arguments: ARGUMENTS.into(), cores: 1 };
+        Provider::new(LINUX, service, guest, 1 << 20)
+    }
+
+    fn new(system: &'static str, service: &'static Service, guest: Guest, step: u64) -> Result<Provider> {
+        let files = [Some(&guest.kernel), guest.initramfs.as_ref()].into_iter().flatten();
+        let sizes = files.map(|file| {
+            file.metadata().map(|file| file.len()).with_context(|| format!("cannot read {}", file.display()))
+        });
+        Ok(Provider {
+            image_bytes: sizes.sum::<Result<u64>>()?,
+            system,
+            service,
+            guest,
+            memory_step_bytes: step,
+        })
+    }
+}
+
+/// Builds an image through a manifest of the bench's own, which inherits the application's.
+fn nom_image(
+    project: &Project,
+    service: &Service,
+    directory: &Path,
+    delay_us: Option<u32>,
+) -> Result<(Guest, Vec<u8>)> {
+    let inherited = project.manifest_path(service.application)?;
+    let inherited = std::path::absolute(inherited.join("app.toml"))?;
+    let name = format!("nom-{}{}", service.name, delay_us.map(|us| format!("-{us}")).unwrap_or_default());
+    let manifest = directory.join(format!("{name}.toml"));
+    save(&manifest, manifest_text(&inherited, service.arguments, delay_us)?.as_bytes())?;
+    let built = project.image(&manifest, None, Symbols::Keep)?;
+    let kernel = directory.join(name);
+    save(&kernel, &built.image.elf)?;
+    Ok((Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 }, built.image.elf))
+}
+
+fn manifest_text(inherited: &Path, arguments: &[&str], delay_us: Option<u32>) -> Result<String> {
+    // A string of JSON is one of TOML too.
+    let mut text = format!("inherit = [{}]\n", serde_json::to_string(&inherited)?);
+    if !arguments.is_empty() {
+        text += &format!("arguments = {}\n", serde_json::to_string(arguments)?);
+    }
+    if let Some(us) = delay_us {
+        text += &format!("environment = {{ {DELAY_VARIABLE} = \"{us}\" }}\n");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifest_inherits_and_adds() {
+        let text = |arguments: &[&str], delay| {
+            manifest_text(Path::new("/a \"b\"/app.toml"), arguments, delay).unwrap()
+        };
+        assert_eq!(text(&[], None), "inherit = [\"/a \\\"b\\\"/app.toml\"]\n");
+        assert_eq!(
+            text(&["-U", "1"], Some(20)),
+            "inherit = [\"/a \\\"b\\\"/app.toml\"]\narguments = [\"-U\",\"1\"]\n\
+             environment = { batching_delay = \"20\" }\n"
+        );
+    }
+}

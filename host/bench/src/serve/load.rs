@@ -1,0 +1,383 @@
+//! A closed-loop client: so many connections, each with one request on its way, one thread for all.
+//!
+//! Every reply is compared with what it must be, byte by byte, and every request's time goes into a histogram:
+//! percentiles are those of all requests, not of samples. One thread, because the machine under test needs the
+//! computer's other processors.
+
+use anyhow::{Context, Result, bail, ensure};
+use hdrhistogram::Histogram;
+use mio::net::{TcpStream, UdpSocket};
+use mio::{Events, Interest, Poll, Token};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A request and the only right reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// What is sent.
+    pub request: Vec<u8>,
+    /// What must come back.
+    pub reply: Vec<u8>,
+}
+
+/// What carries requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A stream.
+    Tcp,
+    /// Datagrams with memcached's frame header (memcached, `doc/protocol.txt`, "UDP protocol").
+    Udp,
+}
+
+/// What a client is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// The server.
+    pub target: SocketAddr,
+    /// How to reach it.
+    pub transport: Transport,
+    /// How many requests are on their way at a time.
+    pub connections: usize,
+    /// What is asked, round and round.
+    pub exchanges: &'a [Exchange],
+    /// For how long requests are not counted at first.
+    pub warm_up: Duration,
+    /// For how long they are.
+    pub duration: Duration,
+}
+
+/// What a client saw.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// For how long replies were counted.
+    pub elapsed: Duration,
+    /// Nanoseconds from request to reply, each counted reply once.
+    pub latency: Histogram<u64>,
+    /// Datagrams that had to be sent again.
+    pub lost: u64,
+}
+
+impl Served {
+    /// Counted replies.
+    pub fn replies(&self) -> u64 {
+        self.latency.len()
+    }
+
+    /// Replies per second.
+    pub fn throughput(&self) -> f64 {
+        self.replies() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// A datagram that is not answered for so long is sent again.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// A server that answers nobody for so long is stuck.
+const STUCK: Duration = Duration::from_secs(10);
+/// Length of memcached's frame header: request, sequence number, number of datagrams, reserved; 16 bits each.
+const FRAME_BYTES: usize = 8;
+/// Longest latency that is told from longer ones, in nanoseconds.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
+
+/// Loads a server.
+///
+/// # Errors
+/// If it cannot be reached, hangs up, answers wrongly (with what it said) or not at all.
+pub fn run(load: &Load) -> Result<Served> {
+    ensure!(!load.exchanges.is_empty() && load.connections > 0, "a load without requests");
+    let mut client = Client::connect(load)?;
+    client.serve_until(load.warm_up)?;
+    client.latency.reset();
+    client.lost = 0;
+    let elapsed = client.serve_until(load.duration)?;
+    Ok(Served { elapsed, latency: client.latency, lost: client.lost })
+}
+
+/// Has each exchange once, in order, over one stream.
+///
+/// # Errors
+/// If the server cannot be reached, or answers wrongly or not at all.
+pub fn once(target: SocketAddr, exchanges: &[Exchange]) -> Result<()> {
+    let unreachable = || format!("cannot reach {target}");
+    let mut stream = std::net::TcpStream::connect_timeout(&target, STUCK).with_context(unreachable)?;
+    stream.set_read_timeout(Some(STUCK))?;
+    for exchange in exchanges {
+        stream.write_all(&exchange.request).context("cannot send a request")?;
+        let mut reply = vec![0; exchange.reply.len()];
+        stream.read_exact(&mut reply).context("no whole reply")?;
+        check(&reply, &exchange.reply)?;
+    }
+    Ok(())
+}
+
+fn check(reply: &[u8], expected: &[u8]) -> Result<()> {
+    let [reply_text, expected_text] = [reply, expected].map(<[u8]>::escape_ascii);
+    ensure!(reply == expected, "the server answered `{reply_text}` where `{expected_text}` was expected");
+    Ok(())
+}
+
+struct Client<'a> {
+    poll: Poll,
+    connections: Vec<Connection>,
+    exchanges: &'a [Exchange],
+    next: usize,
+    latency: Histogram<u64>,
+    lost: u64,
+}
+
+struct Connection {
+    socket: Socket,
+    /// Index of the exchange on its way.
+    exchange: usize,
+    /// Tells datagrams' replies apart.
+    number: u16,
+    received: Vec<u8>,
+    sent: Instant,
+    /// When it was sent last.
+    repeated: Instant,
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+}
+
+impl<'a> Client<'a> {
+    fn connect(load: &Load<'a>) -> Result<Client<'a>> {
+        let mut client = Client {
+            poll: Poll::new()?,
+            connections: Vec::new(),
+            exchanges: load.exchanges,
+            next: 0,
+            latency: Histogram::new_with_max(LATENCY_MAX_NS, 3)?,
+            lost: 0,
+        };
+        for index in 0..load.connections {
+            let mut connection = Connection::open(load)?;
+            connection.register(&client.poll, Token(index))?;
+            client.connections.push(connection);
+        }
+        for index in 0..load.connections {
+            client.ask(index)?;
+        }
+        Ok(client)
+    }
+
+    /// Goes on for `duration`; returns how long it really was.
+    fn serve_until(&mut self, duration: Duration) -> Result<Duration> {
+        let (begin, mut events) = (Instant::now(), Events::with_capacity(256));
+        let mut last = begin;
+        loop {
+            let now = Instant::now();
+            if now - begin >= duration {
+                return Ok(now - begin);
+            }
+            self.poll.poll(&mut events, Some((duration - (now - begin)).min(PATIENCE)))?;
+            for event in &events {
+                last = Instant::now();
+                self.receive(event.token().0)?;
+            }
+            self.repeat_lost()?;
+            ensure!(last.elapsed() < STUCK, "the server answered nothing for {} s", STUCK.as_secs());
+        }
+    }
+
+    /// Takes what has come on a connection, and asks again after each whole reply.
+    fn receive(&mut self, index: usize) -> Result<()> {
+        while self.connections[index].read()? {
+            let connection = &mut self.connections[index];
+            let expected = &self.exchanges[connection.exchange].reply;
+            if connection.received.len() < expected.len() {
+                continue;
+            }
+            check(&connection.received, expected)?;
+            let latency = connection.sent.elapsed().as_nanos() as u64;
+            self.latency.saturating_record(latency);
+            self.ask(index)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the next request.
+    fn ask(&mut self, index: usize) -> Result<()> {
+        let (exchange, connection) = (self.next, &mut self.connections[index]);
+        self.next = (exchange + 1) % self.exchanges.len();
+        connection.exchange = exchange;
+        connection.number = connection.number.wrapping_add(1);
+        connection.received.clear();
+        connection.sent = Instant::now();
+        connection.send(&self.exchanges[exchange].request)
+    }
+
+    fn repeat_lost(&mut self) -> Result<()> {
+        for connection in &mut self.connections {
+            if matches!(connection.socket, Socket::Udp(_)) && connection.repeated.elapsed() > PATIENCE {
+                self.lost += 1;
+                connection.send(&self.exchanges[connection.exchange].request)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn open(load: &Load) -> Result<Connection> {
+        let unreachable = || format!("cannot reach {}", load.target);
+        let socket = match load.transport {
+            Transport::Tcp => {
+                let stream = std::net::TcpStream::connect_timeout(&load.target, STUCK);
+                let stream = stream.with_context(unreachable)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                Socket::Tcp(TcpStream::from_std(stream))
+            }
+            Transport::Udp => {
+                let socket = UdpSocket::bind(([0, 0, 0, 0], 0).into())?;
+                socket.connect(load.target).with_context(unreachable)?;
+                Socket::Udp(socket)
+            }
+        };
+        let now = Instant::now();
+        Ok(Connection { socket, exchange: 0, number: 0, received: Vec::new(), sent: now, repeated: now })
+    }
+
+    fn register(&mut self, poll: &Poll, token: Token) -> Result<()> {
+        match &mut self.socket {
+            Socket::Tcp(stream) => poll.registry().register(stream, token, Interest::READABLE)?,
+            Socket::Udp(socket) => poll.registry().register(socket, token, Interest::READABLE)?,
+        }
+        Ok(())
+    }
+
+    /// Sends a request whole: it is far shorter than any socket's buffer.
+    fn send(&mut self, request: &[u8]) -> Result<()> {
+        self.repeated = Instant::now();
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream.write_all(request).context("cannot send a request"),
+            Socket::Udp(socket) => {
+                let [high, low] = self.number.to_be_bytes();
+                let datagram = [&[high, low, 0, 0, 0, 1, 0, 0], request].concat();
+                socket.send(&datagram).context("cannot send a datagram").map(drop)
+            }
+        }
+    }
+
+    /// Appends what has come; `false` if nothing has.
+    fn read(&mut self) -> Result<bool> {
+        let mut buffer = [0; 16 << 10];
+        let result = match &mut self.socket {
+            Socket::Tcp(stream) => stream.read(&mut buffer),
+            Socket::Udp(socket) => socket.recv(&mut buffer),
+        };
+        let bytes = match result {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error).context("cannot receive a reply"),
+            Ok(length) => &buffer[..length],
+        };
+        match self.socket {
+            Socket::Tcp(_) if bytes.is_empty() => bail!("the server hung up"),
+            Socket::Tcp(_) => self.received.extend(bytes),
+            Socket::Udp(_) if bytes.get(..2) != Some(&self.number.to_be_bytes()) => {} // Repeated and late.
+            Socket::Udp(_) => self.received.extend(bytes.get(FRAME_BYTES..).unwrap_or_default()),
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    const DURATION: Duration = Duration::from_millis(30);
+
+    fn exchanges() -> Vec<Exchange> {
+        [(b"a\n", b"A\n"), (b"b\n", b"B\n")]
+            .map(|(request, reply)| Exchange { request: request.to_vec(), reply: reply.to_vec() })
+            .into()
+    }
+
+    fn load(target: SocketAddr, transport: Transport, exchanges: &[Exchange]) -> Result<Served> {
+        run(&Load { target, transport, connections: 3, exchanges, warm_up: DURATION, duration: DURATION })
+    }
+
+    /// A server of one thread for each of three clients that answers each read by `answer`.
+    fn server(answer: fn(&mut [u8])) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().take(3).flatten() {
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 64];
+                    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                        answer(&mut buffer[..length]);
+                        if stream.write_all(&buffer[..length]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn right_replies_are_counted_and_timed() {
+        let served =
+            load(server(|bytes| bytes.make_ascii_uppercase()), Transport::Tcp, &exchanges()).unwrap();
+        assert!(served.replies() > 0 && served.elapsed >= DURATION);
+        assert!(served.latency.min() > 0 && served.throughput() > 0.0);
+    }
+
+    #[test]
+    fn wrong_reply_is_quoted() {
+        let error = load(server(|_| {}), Transport::Tcp, &exchanges()).unwrap_err().to_string();
+        assert_eq!(error, r"the server answered `a\n` where `A\n` was expected");
+    }
+
+    #[test]
+    fn each_exchange_is_had_once() {
+        once(server(|bytes| bytes.make_ascii_uppercase()), &exchanges()).unwrap();
+        assert!(once(server(|_| {}), &exchanges()).is_err());
+    }
+
+    #[test]
+    fn server_that_is_not_there_is_named() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = load(address, Transport::Tcp, &exchanges()).unwrap_err().to_string();
+        assert!(error.contains(&address.to_string()), "{error}");
+    }
+
+    /// Every third datagram is swallowed, and every reply is sent twice.
+    #[test]
+    fn lost_and_repeated_datagrams_do_no_harm() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 64];
+            for count in 0u32.. {
+                let Ok((length, from)) = server.recv_from(&mut buffer) else { return };
+                buffer[FRAME_BYTES..length].make_ascii_uppercase();
+                for _ in 0..if count % 3 == 0 { 0 } else { 2 } {
+                    let _ = server.send_to(&buffer[..length], from);
+                }
+            }
+        });
+        let exchanges = exchanges();
+        let (warm_up, duration) = (Duration::ZERO, PATIENCE * 3);
+        let load = Load {
+            target: address,
+            transport: Transport::Udp,
+            connections: 2,
+            exchanges: &exchanges,
+            warm_up,
+            duration,
+        };
+        let served = run(&load).unwrap();
+        assert!(served.lost > 0 && served.replies() > 0);
+        assert!(
+            served.latency.max() > PATIENCE.as_nanos() as u64 / 2,
+            "what was lost counts from its first try"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! `nom bench serve`: throughput, latency and jitter of three services, nom beside Linux.
+//!
+//! Both systems boot the same machine in a network namespace of its own, and the same clients load them, one after
+//! the other, again and again, so that what else the host does falls on both.
+
+mod counts;
+mod guests;
+mod load;
+mod running;
+mod runs;
+mod service;
+mod summary;
+mod tools;
+
+use crate::Outcome;
+use crate::environment::Environment;
+use crate::linux::serve::Servers;
+use crate::report::{Notes, Report};
+use anyhow::{Context, Result, ensure};
+use guests::Provider;
+use nom_build::Project;
+use runs::Runs;
+use service::Service;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What to measure, and where the results go.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The checkout that nom is built from; what is fetched or made once lies in its `.nom/bench`.
+    pub project: Project,
+    /// Directory for `results.json`, `results.csv`, the figures and `report.html`; created.
+    pub out: PathBuf,
+    /// How often each system is started and loaded.
+    pub repetitions: u32,
+    /// How long each load lasts.
+    pub duration: Duration,
+}
+
+/// Batching delays that are tried, in microseconds.
+const DELAYS_US: [u32; 6] = [0, 5, 10, 20, 30, 40];
+
+/// Runs the bench and writes everything to `options.out`. What one system lacks is a note.
+///
+/// # Errors
+/// If this is not root, a client, QEMU or a directory is missing, or neither system serves anything.
+pub fn run(options: &Options) -> Result<Outcome> {
+    tools::check()?;
+    let cache = options.project.root().join(".nom/bench");
+    for directory in [&cache, &options.out] {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create directory {}", directory.display()))?;
+    }
+    // Now, not after minutes of building: whoever may not make one is told.
+    drop(nom_vmm::Namespace::create("bench", 1)?);
+    let choice = nom_vmm::accelerator::choose(&cache);
+    let environment = Environment::capture(&choice.to_string())?;
+    let images = tempfile::tempdir_in(&cache)?;
+    let mut notes = Notes::default();
+    let providers = providers(&options.project, &cache, images.path(), &mut notes);
+    let mut runs = Runs::new(choice.accelerator, options.duration);
+    measure(&mut runs, &providers, options.repetitions, &cache, &mut notes);
+    sweep(&mut runs, &options.project, images.path(), &mut notes);
+    let records = summary::complete(runs.records());
+    let report = Report {
+        title: "nom bench serve".into(),
+        environment,
+        targets: summary::TARGETS.to_vec(),
+        figures: summary::figures(&records),
+        records,
+        notes: notes.into_vec(),
+    };
+    let path = report.write(&options.out)?;
+    ensure!(summary::served(&report.records), "nothing was served, see {}", path.display());
+    let verdicts = report.targets.iter().map(|target| target.sentence(&report.records)).collect();
+    Ok(Outcome { report: path, verdicts, notes: report.notes })
+}
+
+/// Everybody who provides a service, the systems of one service side by side.
+fn providers(project: &Project, cache: &Path, images: &Path, notes: &mut Notes) -> Vec<Provider> {
+    let servers = Servers::prepare(cache, &service::ALL.map(|service| service.linux));
+    match &servers {
+        Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
+        Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
+    }
+    let mut providers = Vec::new();
+    for service in service::ALL {
+        let linux = servers.as_ref().ok().map(|servers| Provider::linux(servers, service, images));
+        for provider in linux.into_iter().chain([Provider::nom(project, service, images)]) {
+            match provider {
+                Ok(provider) => providers.push(provider),
+                Err(error) => notes.add(format!("{} was not measured everywhere: {error:#}.", service.name)),
+            }
+        }
+    }
+    providers
+}
+
+/// Takes every measurement; what fails becomes a note. Systems take turns.
+fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, cache: &Path, notes: &mut Notes) {
+    let mut note = |what: &str, provider: &Provider, result: Result<()>| {
+        if let Err(error) = result {
+            let Service { name, .. } = provider.service;
+            notes.add(format!("{what} of {name} on {} not measured: {error:#}.", provider.system));
+        }
+    };
+    for _ in 0..repetitions {
+        for provider in providers {
+            note("throughput and latency", provider, runs.serve(provider));
+        }
+    }
+    let plugin = counts::plugin(cache);
+    for provider in providers {
+        let counted = match &plugin {
+            Ok(plugin) => runs.count(provider, plugin),
+            Err(error) => Err(anyhow::anyhow!("{error:#}")),
+        };
+        note("counts per request", provider, counted);
+    }
+    for provider in providers {
+        note("sizes", provider, runs.sizes(provider));
+    }
+}
+
+/// Tries one batching delay after the other, if nom's memcached takes one.
+fn sweep(runs: &mut Runs, project: &Project, images: &Path, notes: &mut Notes) {
+    for delay_us in DELAYS_US {
+        let result = match Provider::nom_with_delay(project, &service::MEMCACHED, images, delay_us) {
+            Ok(None) => {
+                return notes.add("nom's memcached takes no batching delay yet: W was not swept.".into());
+            }
+            Ok(Some(provider)) => runs.serve_delayed(&provider, delay_us),
+            Err(_) => return, // There is no such application, as has been noted.
+        };
+        if let Err(error) = result {
+            notes.add(format!("batching delay {delay_us} us not measured: {error:#}."));
+        }
+    }
+}

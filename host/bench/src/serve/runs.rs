@@ -1,0 +1,300 @@
+//! The runs of the serve bench, and what is read from them.
+
+use super::counts::Counters;
+use super::guests::Provider;
+use super::load::{self, Exchange, Load, Served, Transport};
+use super::running::Running;
+use super::service::{self, Service};
+use super::tools;
+use crate::machine::Setting;
+use crate::record::{Key, Record, Samples, Unit};
+use crate::search::smallest;
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use nom_vmm::Accelerator;
+use std::path::Path;
+use std::time::Duration;
+
+/// Memory of every run but those that search for the smallest.
+const ENOUGH_BYTES: u64 = 256 << 20;
+/// No guest takes longer to its first reply, even on a slow machine without KVM, and counted.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// A guest that cannot start for want of memory hangs; one that can takes about as long as with more.
+const SLOWER_IN_LITTLE_MEMORY: u32 = 3;
+/// For how long a load is not counted at first.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// How many connections are many.
+const MANY: usize = 16;
+/// How often a client is started that another may have been in the way of, and how long to wait in between.
+const ATTEMPTS: u32 = 10;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(300);
+/// NetPIPE's largest message.
+const MESSAGE_BYTES_MAX: u32 = 64 << 10;
+
+/// How a service is loaded: the scenario's name, what carries it, and by how many connections.
+const SCENARIOS: [(&str, Transport, usize); 4] = [
+    ("tcp-many", Transport::Tcp, MANY),
+    ("tcp-single", Transport::Tcp, 1),
+    ("udp-many", Transport::Udp, MANY),
+    ("udp-single", Transport::Udp, 1),
+];
+
+/// Metrics of latency, in the order of wrk's figures.
+const LATENCIES: [&str; 5] = ["latency_mean", "jitter", "latency_p50", "latency_p99", "latency_p99_9"];
+
+/// All runs so far.
+#[derive(Debug)]
+pub struct Runs {
+    accelerator: Accelerator,
+    duration: Duration,
+    samples: Samples,
+    progress: ProgressBar,
+}
+
+impl Runs {
+    /// No runs yet; each load is to take `duration`.
+    pub fn new(accelerator: Accelerator, duration: Duration) -> Runs {
+        let style =
+            ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a well-formed template");
+        let progress = ProgressBar::new_spinner().with_style(style);
+        Runs { accelerator, duration, samples: Samples::new("serve"), progress }
+    }
+
+    /// What was measured.
+    pub fn records(self) -> Vec<Record> {
+        self.progress.finish_and_clear();
+        self.samples.records()
+    }
+
+    /// Starts a provider once and has clients load it in every way.
+    pub fn serve(&mut self, provider: &Provider) -> Result<()> {
+        let running = self.start(provider, self.setting(), &[])?;
+        self.push(provider, "start", "time_to_first_reply", Unit::Seconds, running.first_reply.as_secs_f64());
+        match provider.service.name {
+            "memcached" => {
+                self.memcached(provider, &running, &SCENARIOS, "")?;
+                self.memcaslap(provider, &running)
+            }
+            "http" => self.http(provider, &running),
+            "netpipe" => self.netpipe(provider, &running),
+            other => bail!("no client for the service {other}"),
+        }
+    }
+
+    /// Loads nom's memcached with the batching delay `delay_us` by TCP.
+    pub fn serve_delayed(&mut self, provider: &Provider, delay_us: u32) -> Result<()> {
+        let running = self.start(provider, self.setting(), &[])?;
+        self.memcached(provider, &running, &SCENARIOS[..2], &delayed(delay_us))
+    }
+
+    fn memcached(
+        &mut self,
+        provider: &Provider,
+        running: &Running,
+        scenarios: &[(&str, Transport, usize)],
+        suffix: &str,
+    ) -> Result<()> {
+        let gets = service::gets();
+        store(running)?;
+        for (scenario, transport, connections) in scenarios {
+            let scenario = format!("{scenario}{suffix}");
+            self.say(provider, &scenario);
+            let served = self.load(running, *transport, *connections, &gets).context(scenario.clone())?;
+            self.push_served(provider, &scenario, &served);
+        }
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        running: &Running,
+        transport: Transport,
+        connections: usize,
+        exchanges: &[Exchange],
+    ) -> Result<Served> {
+        let (target, duration) = (running.target(), self.duration);
+        let load = Load { target, transport, connections, exchanges, warm_up: WARM_UP, duration };
+        running.inside(|| load::run(&load))
+    }
+
+    fn push_served(&mut self, provider: &Provider, scenario: &str, served: &Served) {
+        let nanoseconds = &served.latency;
+        let at = |quantile| nanoseconds.value_at_quantile(quantile) as f64;
+        let latencies = [nanoseconds.mean(), nanoseconds.stdev(), at(0.5), at(0.99), at(0.999)];
+        self.push(provider, scenario, "throughput", Unit::PerSecond, served.throughput());
+        for (metric, value) in LATENCIES.iter().zip(latencies) {
+            self.push(provider, scenario, metric, Unit::Seconds, value / 1e9);
+        }
+        if scenario.starts_with("udp") {
+            self.push(provider, scenario, "lost", Unit::Count, served.lost as f64);
+        }
+    }
+
+    fn memcaslap(&mut self, provider: &Provider, running: &Running) -> Result<()> {
+        for (scenario, connections) in [("memcaslap-many", MANY), ("memcaslap-single", 1)] {
+            self.say(provider, scenario);
+            let (namespace, target) = (running.namespace(), running.target());
+            let throughput = tools::memcaslap(namespace, target, connections, self.duration)?;
+            self.push(provider, scenario, "throughput", Unit::PerSecond, throughput);
+        }
+        Ok(())
+    }
+
+    fn http(&mut self, provider: &Provider, running: &Running) -> Result<()> {
+        for (scenario, _, connections) in &SCENARIOS[..2] {
+            self.say(provider, scenario);
+            let figures = self.wrk(running, *connections)?;
+            self.push(provider, scenario, "throughput", Unit::PerSecond, figures.throughput);
+            for (metric, value) in LATENCIES.iter().zip(figures.latency) {
+                self.push(provider, scenario, metric, Unit::Seconds, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn wrk(&self, running: &Running, connections: usize) -> Result<tools::WrkFigures> {
+        tools::wrk(running.namespace(), running.scratch(), running.target(), connections, self.duration)
+    }
+
+    fn netpipe(&mut self, provider: &Provider, running: &Running) -> Result<()> {
+        self.say(provider, "messages");
+        let messages = patiently(|| {
+            tools::netpipe(running.namespace(), running.scratch(), running.target(), MESSAGE_BYTES_MAX)
+        })?;
+        for message in messages {
+            let scenario = format!("bytes-{}", message.bytes);
+            self.push(provider, &scenario, "throughput", Unit::BitsPerSecond, message.bits_per_second);
+            self.push(provider, &scenario, "latency_mean", Unit::Seconds, message.seconds);
+        }
+        Ok(())
+    }
+
+    /// Counts what one request costs, by QEMU's plugin in the file `plugin`.
+    pub fn count(&mut self, provider: &Provider, plugin: &Path) -> Result<()> {
+        let scenarios = match provider.service.name {
+            "memcached" => &SCENARIOS[..],
+            "http" => &SCENARIOS[..2],
+            _ => return Ok(()),
+        };
+        let directory = tempfile::tempdir()?;
+        let counters = Counters::new(directory.path());
+        // Only QEMU's translator can count.
+        let setting = Setting { accelerator: Accelerator::Tcg, ..self.setting() };
+        let running = self.start(provider, setting, &counters.arguments(plugin))?;
+        if provider.service.name == "memcached" {
+            store(&running)?;
+        }
+        for (scenario, transport, connections) in scenarios {
+            self.say(provider, &format!("{scenario}, counted"));
+            self.count_one(provider, &running, &counters, (scenario, *transport, *connections))?;
+        }
+        Ok(())
+    }
+
+    fn count_one(
+        &mut self,
+        provider: &Provider,
+        running: &Running,
+        counters: &Counters,
+        (scenario, transport, connections): (&str, Transport, usize),
+    ) -> Result<()> {
+        let gets = service::gets();
+        let (target, duration) = (running.target(), self.duration);
+        let load = |warm_up| Load { target, transport, connections, exchanges: &gets, warm_up, duration };
+        let is_http = provider.service.name == "http";
+        if !is_http {
+            // Code is translated, and caches are warm, before anything counts.
+            running.inside(|| load::run(&Load { duration: WARM_UP, ..load(Duration::ZERO) }))?;
+        }
+        let before = counters.now()?;
+        let requests = if is_http {
+            self.wrk(running, connections)?.requests
+        } else {
+            running.inside(|| load::run(&load(Duration::ZERO)))?.replies()
+        };
+        let counts = counters.now()?.since(before);
+        let each = |count: u64| count as f64 / requests.max(1) as f64;
+        let (metric, value) = ("instructions_per_request", each(counts.instructions));
+        self.push(provider, scenario, metric, Unit::Instructions, value);
+        self.push(provider, scenario, "kicks_per_request", Unit::Count, each(counts.kicks));
+        self.push(provider, scenario, "interrupts_per_request", Unit::Count, each(counts.interrupts));
+        Ok(())
+    }
+
+    /// Notes the size of memcached's files, and searches for the smallest memory in which it answers.
+    pub fn sizes(&mut self, provider: &Provider) -> Result<()> {
+        self.push(provider, "start", "image_size", Unit::Bytes, provider.image_bytes as f64);
+        let usual = self.start(provider, self.setting(), &[])?.first_reply;
+        let timeout = usual * SLOWER_IN_LITTLE_MEMORY + Duration::from_secs(1);
+        let step = provider.memory_step_bytes;
+        let too_few = nom_vmm::config::MEMORY_BYTES.start() / step - 1;
+        let steps = smallest(too_few, ENOUGH_BYTES / step, |steps| {
+            let setting = Setting { memory_bytes: steps * step, timeout, ..self.setting() };
+            Ok(self.start(provider, setting, &[]).is_ok())
+        })?;
+        self.push(provider, "start", "smallest_memory", Unit::Bytes, (steps * step) as f64);
+        Ok(())
+    }
+
+    fn start(&self, provider: &Provider, setting: Setting, arguments: &[String]) -> Result<Running> {
+        self.say(provider, &format!("start in {} KiB", setting.memory_bytes >> 10));
+        Running::start(&provider.guest, provider.service, &setting, arguments)
+    }
+
+    fn setting(&self) -> Setting {
+        Setting {
+            accelerator: self.accelerator,
+            counts_instructions: false,
+            memory_bytes: ENOUGH_BYTES,
+            timeout: START_TIMEOUT,
+        }
+    }
+
+    fn say(&self, provider: &Provider, what: &str) {
+        self.progress.set_message(format!("{} {}: {what}", provider.system, provider.service.name));
+        self.progress.tick();
+    }
+
+    fn push(&mut self, provider: &Provider, scenario: &str, metric: &str, unit: Unit, value: f64) {
+        let Service { name: application, .. } = *provider.service;
+        let (system, scenario, metric) = (provider.system.into(), scenario.into(), metric.into());
+        self.samples.push(Key { system, application, scenario, metric, unit }, value);
+    }
+}
+
+/// Stores every value that is asked for later.
+fn store(running: &Running) -> Result<()> {
+    let target = running.target();
+    running.inside(|| load::once(target, &service::sets())).context("storing the values")
+}
+
+/// NetPIPE's server serves one client and is started anew, so the next one may come too early.
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Ok(value) => return Ok(value),
+            Err(_) => std::thread::sleep(BETWEEN_ATTEMPTS),
+        }
+    }
+    attempt()
+}
+
+/// What follows the scenario's name when the batching delay was set.
+pub fn delayed(delay_us: u32) -> String {
+    format!("-w-{delay_us}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_failure_counts() {
+        let mut calls = 0;
+        let second = patiently(|| {
+            calls += 1;
+            if calls == 1 { bail!("too early") } else { Ok(calls) }
+        });
+        assert_eq!(second.unwrap(), 2);
+    }
+}

@@ -1,0 +1,228 @@
+//! Clients that others wrote: memcaslap, wrk and NPtcp; what they print is read here.
+
+use anyhow::{Context, Result, bail, ensure};
+use nom_vmm::Namespace;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+/// Every client, and the Debian package that it comes from.
+const PACKAGES: [(&str, &str); 3] =
+    [("memcaslap", "libmemcached-tools"), ("wrk", "wrk"), ("NPtcp", "netpipe-tcp")];
+
+/// wrk prints its figures rounded; this has it print all of them, in microseconds, in one line.
+const WRK_SCRIPT: &str = r#"
+done = function(summary, latency, requests)
+    local e = summary.errors
+    io.write(string.format(
+        "nom requests=%d duration_us=%d errors=%d mean=%f deviation=%f p50=%f p99=%f p99_9=%f\n",
+        summary.requests, summary.duration, e.connect + e.read + e.write + e.status + e.timeout,
+        latency.mean, latency.stdev, latency:percentile(50), latency:percentile(99), latency:percentile(99.9)))
+end
+"#;
+
+/// Checks that every client is installed.
+///
+/// # Errors
+/// Names those that are not, and the command that installs them.
+pub fn check() -> Result<()> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let missing = missing(|name| std::env::split_paths(&paths).any(|path| path.join(name).is_file()));
+    if !missing.is_empty() {
+        bail!("clients are missing: expected what `apt-get install {}` installs", missing.join(" "));
+    }
+    Ok(())
+}
+
+/// Packages of the clients that are not `there`.
+fn missing(there: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    PACKAGES.iter().filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect()
+}
+
+/// What wrk saw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WrkFigures {
+    /// Replies.
+    pub requests: u64,
+    /// Replies per second.
+    pub throughput: f64,
+    /// Latencies in seconds: their mean, standard deviation, and percentiles 50, 99 and 99.9.
+    pub latency: [f64; 5],
+}
+
+/// Loads the web server at `target` with `connections` from one thread.
+///
+/// # Errors
+/// If wrk fails, or a request did.
+pub fn wrk(
+    namespace: &Namespace,
+    scratch: &Path,
+    target: SocketAddr,
+    connections: usize,
+    duration: Duration,
+) -> Result<WrkFigures> {
+    let script = scratch.join("wrk.lua");
+    std::fs::write(&script, WRK_SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    let mut command = namespace.command("wrk");
+    command.args(["--threads", "1", "--connections", &connections.to_string()]);
+    command.args(["--duration", &format!("{}s", whole_seconds(duration)), "--script"]).arg(script);
+    command.arg(format!("http://{target}/"));
+    parse_wrk(&output(&mut command)?)
+}
+
+fn parse_wrk(printed: &str) -> Result<WrkFigures> {
+    let line =
+        printed.lines().find_map(|line| line.strip_prefix("nom ")).context("wrk printed no figures")?;
+    let pairs: BTreeMap<&str, f64> = line
+        .split(' ')
+        .filter_map(|pair| pair.split_once('='))
+        .filter_map(|(k, v)| Some((k, v.parse().ok()?)))
+        .collect();
+    let figure =
+        |name: &str| pairs.get(name).copied().with_context(|| format!("wrk printed no {name}: {line}"));
+    let errors = figure("errors")?;
+    ensure!(errors == 0.0, "{errors} of wrk's requests failed");
+    let mut latency = [0.0; 5];
+    for (value, name) in latency.iter_mut().zip(["mean", "deviation", "p50", "p99", "p99_9"]) {
+        *value = figure(name)? / 1e6;
+    }
+    let (requests, seconds) = (figure("requests")?, figure("duration_us")? / 1e6);
+    Ok(WrkFigures { requests: requests as u64, throughput: requests / seconds, latency })
+}
+
+/// Loads the memcached at `target` with memcaslap's mix, a tenth of it sets, and has it verify every value;
+/// operations per second.
+///
+/// # Errors
+/// If memcaslap fails or finds a wrong value.
+pub fn memcaslap(
+    namespace: &Namespace,
+    target: SocketAddr,
+    connections: usize,
+    duration: Duration,
+) -> Result<f64> {
+    let mut command = namespace.command("memcaslap");
+    command.args(["--servers", &target.to_string(), "--threads", "1", "--verify", "1.0"]);
+    command.args([
+        "--concurrency",
+        &connections.to_string(),
+        "--time",
+        &format!("{}s", whole_seconds(duration)),
+    ]);
+    parse_memcaslap(&output(&mut command)?)
+}
+
+fn parse_memcaslap(printed: &str) -> Result<f64> {
+    for name in ["verify_misses", "verify_failed", "get_misses"] {
+        let count = printed.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let count = count.with_context(|| format!("memcaslap printed no {name}"))?;
+        ensure!(count == "0", "memcaslap reports {name}: {count}");
+    }
+    let total =
+        printed.lines().find(|line| line.starts_with("Run time: ")).context("memcaslap printed no TPS")?;
+    let (_, rest) = total.split_once("TPS: ").context("memcaslap printed no TPS")?;
+    let number = rest.split_whitespace().next().unwrap_or_default();
+    number.parse().with_context(|| format!("memcaslap's TPS is `{number}`"))
+}
+
+/// One message size of NetPIPE's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Message {
+    /// Its size.
+    pub bytes: u32,
+    /// Throughput of messages of this size back and forth.
+    pub bits_per_second: f64,
+    /// Half of a round trip.
+    pub seconds: f64,
+}
+
+/// Runs NetPIPE's client against the server at `host`, messages of 1 byte to `largest`.
+///
+/// # Errors
+/// If NPtcp fails.
+pub fn netpipe(
+    namespace: &Namespace,
+    scratch: &Path,
+    host: SocketAddr,
+    largest: u32,
+) -> Result<Vec<Message>> {
+    let file = scratch.join("np.out");
+    let mut command = namespace.command("NPtcp");
+    command.args(["-h", &host.ip().to_string(), "-u", &largest.to_string(), "-p", "0", "-o"]).arg(&file);
+    output(&mut command)?;
+    let printed =
+        std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    parse_netpipe(&printed)
+}
+
+/// Reads NPtcp's file: bytes, Mbit/s (of 10^6 bits) and seconds of one way.
+fn parse_netpipe(printed: &str) -> Result<Vec<Message>> {
+    let message = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let mut field = || fields.next()?.parse::<f64>().ok();
+        let (bytes, megabits, seconds) = (field()?, field()?, field()?);
+        Some(Message { bytes: bytes as u32, bits_per_second: megabits * 1e6, seconds })
+    };
+    let messages = printed.lines().map(|line| message(line).with_context(|| format!("NPtcp wrote `{line}`")));
+    let messages: Vec<Message> = messages.collect::<Result<_>>()?;
+    ensure!(!messages.is_empty(), "NPtcp measured nothing");
+    Ok(messages)
+}
+
+/// The tools know whole seconds only.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().max(1)
+}
+
+/// Runs a client to its end; what it complained about goes into the error.
+fn output(command: &mut Command) -> Result<String> {
+    let line = command.get_args().skip(3).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let run = command.stdin(Stdio::null()).output();
+    let Output { status, stdout, stderr } = run.with_context(|| format!("cannot run {line}"))?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    ensure!(status.success(), "`{line}` failed with {status}: {} {}", stdout.trim(), stderr.trim());
+    Ok(stdout.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_clients_are_named_by_their_packages() {
+        assert_eq!(missing(|name| name == "wrk"), ["libmemcached-tools", "netpipe-tcp"]);
+        assert!(missing(|_| true).is_empty());
+    }
+
+    #[test]
+    fn wrk_figures_are_read_exactly() {
+        let printed = include_str!("captured/wrk.txt");
+        let figures = parse_wrk(printed).unwrap();
+        assert_eq!((figures.requests, figures.throughput), (2964, 2964.0 / 2.099_799));
+        let microseconds = figures.latency.map(|seconds| (seconds * 1e6).round());
+        assert_eq!(microseconds, [3787.0, 4360.0, 1824.0, 20_414.0, 37_037.0]);
+        let failed = parse_wrk(&printed.replace("errors=0", "errors=3")).unwrap_err().to_string();
+        assert_eq!(failed, "3 of wrk's requests failed");
+        assert!(parse_wrk("Running 2s test").is_err());
+    }
+
+    #[test]
+    fn memcaslap_figures_count_only_if_every_value_was_right() {
+        let printed = include_str!("captured/memcaslap.txt");
+        assert_eq!(parse_memcaslap(printed).unwrap(), 80_803.0);
+        let failed = parse_memcaslap(&printed.replace("verify_failed: 0", "verify_failed: 2")).unwrap_err();
+        assert_eq!(failed.to_string(), "memcaslap reports verify_failed: 2");
+        assert!(parse_memcaslap("usage").is_err());
+    }
+
+    #[test]
+    fn netpipe_lines_become_messages() {
+        let messages = parse_netpipe(include_str!("captured/np.out")).unwrap();
+        assert_eq!(messages[0], Message { bytes: 1, bits_per_second: 1_254_902.0, seconds: 0.000_006_08 });
+        assert_eq!(messages.last().unwrap().bytes, 65_539);
+        assert!(parse_netpipe("").is_err());
+        assert!(parse_netpipe("connection refused").unwrap_err().to_string().contains("refused"));
+    }
+}
