@@ -24,6 +24,10 @@ impl Strategy for Bandit {
         &self.tally
     }
 
+    fn tally_mut(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
     fn learn(&mut self, _: &Space, point: usize, logs: &Logs, share: f64) {
         self.tally.learn(point, logs, share);
     }

@@ -9,7 +9,7 @@ use super::model::{Model, Prediction};
 use super::space::Space;
 use super::strategy::{Choice, Profit, Strategy, profit_of};
 use super::tally::Tally;
-use crate::response::{BETTER, Logs, MEAN, THROUGHPUT};
+use crate::response::{BETTER, JITTER, Logs, MEAN, THROUGHPUT};
 
 /// Gauss-Hermite quadrature of degree 5 for a standard normal variable: abscissae and weights (Abramowitz and
 /// Stegun, *Handbook of Mathematical Functions*, table 25.10, scaled).
@@ -27,6 +27,8 @@ const WELL_KNOWN: f64 = 8.0;
 const STALE: u32 = 8;
 /// Below this deviation of logarithms a prediction is as good as certain.
 const CERTAIN: f64 = 1e-3;
+/// So many measurements, of which few count whole, may have been unlucky.
+const FEW: f64 = 3.0;
 /// What going to another point and back disturbs, as a share of an interval's profit.
 const DISTURBANCE: f64 = 0.2;
 
@@ -95,6 +97,24 @@ impl Bayes {
         self.tally.noise(THROUGHPUT).max(self.tally.noise(MEAN))
     }
 
+    /// Where a loss is made, and beyond a cliff no slope tells the way: the most hopeful point that was not
+    /// yet measured a few times. Its jitter, which decides on which side of the cliff it is, is what is least
+    /// known.
+    fn way_out(&mut self, space: &Space, profit: &Profit) -> Option<usize> {
+        let hope = NODES[NODES.len() - 1].0;
+        let mut most = (None, f64::NEG_INFINITY);
+        for point in (0..space.count()).filter(|point| self.tally.weight(*point) < FEW) {
+            let prediction = self.model.predict(space, point);
+            let unsure = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(point) + 1.0);
+            let deviation = libm::hypot(prediction.deviation, unsure);
+            let value = profit_of(profit, point, &shifted(&prediction, hope * deviation));
+            if value > most.1 {
+                most = (Some(point), value);
+            }
+        }
+        most.0
+    }
+
     /// The exploration most worth its price, if one is. None that is expected to make a loss, unless a loss
     /// is made already: there is a way to most points over others that are safe.
     fn exploration(
@@ -131,6 +151,10 @@ impl Strategy for Bayes {
         &self.tally
     }
 
+    fn tally_mut(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
     fn learn(&mut self, _: &Space, point: usize, logs: &Logs, share: f64) {
         self.tally.learn(point, logs, share);
         self.unfitted += 1;
@@ -152,7 +176,8 @@ impl Strategy for Bayes {
         self.refit(space);
         let best = self.best(space, present, profit);
         self.home = Some(best.0);
-        let exploration = self.exploration(space, best, horizon, profit);
+        let way_out = if best.1 <= 0.0 { self.way_out(space, profit) } else { None };
+        let exploration = way_out.or_else(|| self.exploration(space, best, horizon, profit));
         Choice { point: exploration.unwrap_or(best.0), explores: exploration.is_some() }
     }
 }

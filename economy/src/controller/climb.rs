@@ -63,6 +63,10 @@ impl Strategy for Climb {
         &self.tally
     }
 
+    fn tally_mut(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
     fn learn(&mut self, _: &Space, point: usize, logs: &Logs, share: f64) {
         self.tally.learn(point, logs, share);
     }

@@ -27,6 +27,9 @@ pub trait Strategy {
     /// What was measured.
     fn tally(&self) -> &Tally;
 
+    /// See [`Self::tally`].
+    fn tally_mut(&mut self) -> &mut Tally;
+
     /// Adds an observation that counts `share` of a whole one.
     fn learn(&mut self, space: &Space, point: usize, logs: &Logs, share: f64);
 

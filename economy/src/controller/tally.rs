@@ -11,10 +11,12 @@ const WEIGHT_MIN: f64 = 0.05;
 /// Intervals after which an observation counts 1/e.
 const MEMORY: f64 = 4000.0;
 /// Deviation of the measured logarithms before any is known, and the least that is believed.
-const NOISE: f64 = 0.04;
+const NOISE: f64 = 0.05;
 const NOISE_MIN: f64 = 0.005;
-/// Intervals over which noise is averaged, and how many times its own variance one error may count.
-const NOISE_MEMORY: f64 = 30.0;
+/// Intervals over which noise is averaged, and how many the first guess counts.
+const NOISE_MEMORY: f64 = 60.0;
+const NOISE_GUESS: f64 = 5.0;
+/// How many times its own variance one error may count: a hiccup is no noise.
 const NOISE_CLIP: f64 = 9.0;
 
 /// Mean and weight of each point's observations, and the noise common to all.
@@ -22,8 +24,9 @@ const NOISE_CLIP: f64 = 9.0;
 pub struct Tally {
     weights: Vec<f64>,
     means: Vec<Logs>,
-    /// Mean squares of the errors.
+    /// Mean squares of the errors, and how many these are the mean of.
     noise: Logs,
+    noise_weight: f64,
 }
 
 impl Tally {
@@ -32,6 +35,7 @@ impl Tally {
             weights: vec![0.0; count],
             means: vec![[0.0; CHANNELS]; count],
             noise: [NOISE * NOISE; CHANNELS],
+            noise_weight: NOISE_GUESS,
         }
     }
 
@@ -55,6 +59,11 @@ impl Tally {
         libm::sqrt(self.noise[channel]).max(NOISE_MIN)
     }
 
+    /// Takes over what another knows of noise: machine and load generator are the same.
+    pub(super) fn inherit(&mut self, other: &Self) {
+        (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
+    }
+
     /// Adds an observation that counts `share` of a whole one.
     pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
         for weight in &mut self.weights {
@@ -74,11 +83,12 @@ impl Tally {
         if weight < 1.0 {
             return;
         }
+        self.noise_weight = (self.noise_weight + 1.0).min(NOISE_MEMORY);
         // The error against the mean of w others is larger than the noise by 1 + 1/w.
         let unbiased = weight / (weight + 1.0);
         for (noise, (log, mean)) in self.noise.iter_mut().zip(logs.iter().zip(&self.means[point])) {
             let square = (log - mean) * (log - mean) * unbiased;
-            *noise += (square.min(NOISE_CLIP * *noise) - *noise) / NOISE_MEMORY;
+            *noise += (square.min(NOISE_CLIP * *noise) - *noise) / self.noise_weight;
         }
     }
 }

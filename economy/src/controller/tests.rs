@@ -110,15 +110,21 @@ fn the_same_seed_makes_the_same_decisions() {
 
 #[test]
 fn a_price_change_is_answered_without_a_measurement() {
+    // What is sent brings 20 $/Gbit: up to that price, the more of it the better; beyond, the less.
+    let at_price = |price: f64| {
+        move |_: usize, response: &Response| {
+            DollarsPerSecond::new(response.sent.get() * (20.0 - price)).expect("finite")
+        }
+    };
     let mut bench = Bench::new(0.01, 1);
-    bench.serve(64.0, 500, &refund(0.1));
-    let before = bench.controller.point();
-    assert!(bench.share(64.0, &refund(0.1)) > 0.98);
-    // So dear that only the soonest answers bring more than they cost.
-    let dear = refund(18.9);
-    let after = bench.controller.reconsider(&dear);
-    let (stayed, moved) = (bench.truth(64.0, before, &dear), bench.truth(64.0, after, &dear));
-    assert!(moved >= stayed, "{moved} {stayed}");
+    bench.serve(1.0, 300, &at_price(1.0));
+    let (before, sent_much) =
+        (bench.controller.point(), bench.truth(1.0, bench.controller.point(), &at_price(0.0)));
+    let after = bench.controller.reconsider(&at_price(30.0));
+    let sent_little = bench.truth(1.0, after, &at_price(0.0));
+    assert!(sent_little < 0.5 * sent_much, "{before} {after}: {sent_much} {sent_little}");
+    let again = bench.controller.reconsider(&at_price(1.0));
+    assert!(bench.truth(1.0, again, &at_price(0.0)) > 0.97 * sent_much, "{again}");
 }
 
 #[test]

@@ -12,9 +12,9 @@ use crate::response::{CHANNELS, Logs, MEAN, Measured, THROUGHPUT};
 const ALLOWANCE: f64 = 3.0;
 /// The most that one interval counts, so that a single outlier is no change.
 const SURPRISE_MAX: f64 = 15.0;
-/// The sum that is suspicious, and the one that is a change: at least three intervals.
+/// The sum that is suspicious, and the one that is a change: at least four intervals.
 const SUSPICION: f64 = 5.0;
-const ALARM: f64 = 32.0;
+const ALARM: f64 = 45.0;
 /// Deviation of what slowly drifts without being learned at once.
 const DRIFT: f64 = 0.02;
 /// The least deviation granted to a prediction of what was never measured.
@@ -94,11 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn three_great_surprises_are_a_change() {
+    fn four_great_surprises_are_a_change() {
         let mut watch = Watch::default();
-        assert_eq!(watch.consider(100.0, &[1.0; CHANNELS]), Verdict::Suspicious);
-        assert_eq!(watch.consider(100.0, &[2.0; CHANNELS]), Verdict::Suspicious);
-        assert_eq!(watch.consider(100.0, &[3.0; CHANNELS]), Verdict::Changed([2.0; CHANNELS]));
+        for log in [1.0, 2.0, 3.0] {
+            assert_eq!(watch.consider(100.0, &[log; CHANNELS]), Verdict::Suspicious);
+        }
+        assert_eq!(watch.consider(100.0, &[2.0; CHANNELS]), Verdict::Changed([2.0; CHANNELS]));
         assert_eq!(watch.consider(1.0, &[2.0; CHANNELS]), Verdict::Same, "and starts afresh");
     }
 
