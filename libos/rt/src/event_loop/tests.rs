@@ -203,6 +203,7 @@ impl Poller for Mixed {
 #[test]
 fn a_poller_can_say_whose_work_each_piece_is() {
     let (world, mut core) = event_loop();
+    core.handle().set_thresholds(Thresholds::POLLING);
     let pieces = if cfg!(miri) { 10 } else { 1_000 };
     core.handle().add_poller(INFRASTRUCTURE, Mixed(core.handle().clone(), world, pieces));
     (0..=pieces).for_each(|_| _ = core.turn());
