@@ -1,8 +1,8 @@
-//! A plugin of QEMU's translator that counts the instructions that a guest executes, in a file that is shared with
-//! whoever maps or reads it: eight bytes, little-endian.
+//! A plugin of QEMU's translator that counts the instructions that a guest executes, in a file that is
+//! shared with whoever maps or reads it: eight bytes, little-endian.
 //!
-//! Each translated block adds its length to the counter when it is entered; a block that an exception leaves early
-//! counts whole. With one virtual processor the counter is exact but for that.
+//! Each translated block adds its length to the counter when it is entered; a block that an exception
+//! leaves early counts whole. With one virtual processor the counter is exact but for that.
 //!
 //! `nom bench` compiles it with plain `rustc`; it is not a package of the workspace. Interface: QEMU,
 //! `include/qemu/qemu-plugin.h`, version 1.
@@ -28,7 +28,8 @@ unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: extern "C" fn(Id, Block));
     fn qemu_plugin_register_vcpu_tb_exec_inline(block: Block, operation: c_int, at: *mut u64, value: u64);
     fn qemu_plugin_tb_n_insns(block: Block) -> usize;
-    fn mmap(at: *mut c_void, bytes: usize, rights: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+    fn mmap(at: *mut c_void, bytes: usize, rights: c_int, flags: c_int, file: c_int, offset: i64)
+    -> *mut c_void;
 }
 
 /// QEMU calls this once, with the plugin's arguments: `counter=PATH`.

@@ -78,8 +78,8 @@ fn check(config: &MachineConfig) -> Result<()> {
 
 /// The command `words`, where the machine's network is.
 ///
-/// An attached QEMU is started by way of `setpriv`, which has the kernel kill it when the thread that started it
-/// dies, so that not even SIGKILL leaves a machine behind.
+/// An attached QEMU is started by way of `setpriv`, which has the kernel kill it when the thread that
+/// started it dies, so that not even SIGKILL leaves a machine behind.
 fn program(config: &MachineConfig, words: &[&str]) -> Command {
     let mut command = match &config.network {
         Some(Network::Tap { namespace, .. }) => namespace::command_in(namespace, words[0]),

@@ -87,7 +87,8 @@ fn unpack_one(package: &Path, directory: &Path, members: &[&str]) -> Result<()> 
     Ok(())
 }
 
-/// `roots` and the packages of libraries that they need, and those need; nothing else that packages depend on.
+/// `roots` and the packages of libraries that they need, and those need; nothing else that packages depend
+/// on.
 ///
 /// # Errors
 /// If apt knows one of them not.
@@ -135,7 +136,8 @@ mod tests {
 
     #[test]
     fn only_libraries_are_followed() {
-        let shown = "memcached\n  PreDepends: init-system-helpers\n  Depends: adduser\n  Depends: <perl:any>\n    perl\n  \
+        let shown = "memcached\n  PreDepends: init-system-helpers\n  Depends: adduser\n  \
+                     Depends: <perl:any>\n    perl\n  \
                      Depends: libevent-2.1-7\n  Suggests: libyaml-perl\nnginx\n  Depends: zlib1g\n";
         assert_eq!(libraries(shown).collect::<Vec<_>>(), ["libevent-2.1-7", "zlib1g"]);
     }

@@ -1,4 +1,5 @@
-//! The Linux guest that serves: Debian's cloud kernel, its network driver, and one of the distribution's servers.
+//! The Linux guest that serves: Debian's cloud kernel, its network driver, and one of the distribution's
+//! servers.
 
 use super::initramfs::Archive;
 use super::package::{self, Kernel};
@@ -8,8 +9,8 @@ use nom_vmm::namespace::{GUEST, HOST, PREFIX};
 use std::path::{Path, PathBuf};
 
 const INIT: &str = include_str!("../../guest/serve.sh");
-/// The drivers of a virtio network device, in the order in which today's need each other. Debian builds them as
-/// modules; one that a kernel has built in has no file.
+/// The drivers of a virtio network device, in the order in which today's need each other. Debian builds
+/// them as modules; one that a kernel has built in has no file.
 const MODULES: [&str; 8] = [
     "drivers/virtio/virtio_ring.ko",
     "drivers/virtio/virtio.ko",

@@ -1,8 +1,8 @@
-//! What a request costs in counts: guest instructions, the guest's notifications of its device, and the device's
-//! interrupts.
+//! What a request costs in counts: guest instructions, the guest's notifications of its device, and the
+//! device's interrupts.
 //!
-//! Instructions are counted by a plugin of QEMU's translator (`guest/count.rs`, compiled when needed) into a file
-//! that can be read while the guest runs. Notifications and interrupts are QEMU's own trace events.
+//! Instructions are counted by a plugin of QEMU's translator (`guest/count.rs`, compiled when needed) into
+//! a file that can be read while the guest runs. Notifications and interrupts are QEMU's own trace events.
 
 use crate::linux::{read, save};
 use anyhow::{Context, Result, ensure};
@@ -69,7 +69,8 @@ impl Counts {
     }
 }
 
-/// How often each of [`EVENTS`] is in a trace, whose lines begin with the event or, after a time, have it second.
+/// How often each of [`EVENTS`] is in a trace, whose lines begin with the event or, after a time, have it
+/// second.
 fn occurrences(trace: &str) -> [u64; 2] {
     let words = || trace.lines().filter_map(|line| line.split(' ').find(|word| word.starts_with("virtio_")));
     EVENTS.map(|event| words().filter(|word| *word == event).count() as u64)

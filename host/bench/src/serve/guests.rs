@@ -52,7 +52,8 @@ impl Provider {
         delay_us: u32,
     ) -> Result<Option<Provider>> {
         let (guest, elf) = nom_image(project, service, directory, Some(delay_us))?;
-        // An application that takes the variable has its name twice: in its code, and in the manifest's environment.
+        // An application that takes the variable has its name twice: in its code, and in the manifest's
+        // environment.
         let name = DELAY_VARIABLE.as_bytes();
         let mentions = elf.windows(name.len()).filter(|bytes| *bytes == name).count();
         (mentions >= 2).then(|| Provider::new(NOM, service, guest, 64 << 10)).transpose()

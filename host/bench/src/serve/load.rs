@@ -1,8 +1,8 @@
 //! A closed-loop client: so many connections, each with one request on its way, one thread for all.
 //!
-//! Every reply is compared with what it must be, byte by byte, and every request's time goes into a histogram:
-//! percentiles are those of all requests, not of samples. One thread, because the machine under test needs the
-//! computer's other processors.
+//! Every reply is compared with what it must be, byte by byte, and every request's time goes into a
+//! histogram: percentiles are those of all requests, not of samples. One thread, because the machine under
+//! test needs the computer's other processors.
 
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;

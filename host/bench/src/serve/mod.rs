@@ -1,7 +1,7 @@
 //! `nom bench serve`: throughput, latency and jitter of three services, nom beside Linux.
 //!
-//! Both systems boot the same machine in a network namespace of its own, and the same clients load them, one after
-//! the other, again and again, so that what else the host does falls on both.
+//! Both systems boot the same machine in a network namespace of its own, and the same clients load them,
+//! one after the other, again and again, so that what else the host does falls on both.
 
 mod counts;
 mod guests;

@@ -31,8 +31,8 @@ impl Running {
     /// Starts `guest`, with more `arguments` for QEMU, and waits until it answers.
     ///
     /// # Errors
-    /// If QEMU or the network cannot be had, or the guest ends or does not answer within the setting's timeout;
-    /// with what it wrote last.
+    /// If QEMU or the network cannot be had, or the guest ends or does not answer within the setting's
+    /// timeout; with what it wrote last.
     pub fn start(
         guest: &Guest,
         service: &Service,

@@ -20,7 +20,8 @@ pub struct Service {
     pub greeting: &'static [u8],
 }
 
-/// memcached, by TCP and UDP. Debian's starts four threads; here it has as many as the machine has processors.
+/// memcached, by TCP and UDP. Debian's starts four threads; here it has as many as the machine has
+/// processors.
 pub const MEMCACHED: Service = Service {
     name: "memcached",
     application: "memcached",
@@ -35,8 +36,8 @@ pub const MEMCACHED: Service = Service {
     greeting: b"version\r\n",
 };
 
-/// Static files by HTTP: nhttpd, and nginx as Debian configures it, but for the log of requests and the limit of
-/// requests a connection, which have no counterpart.
+/// Static files by HTTP: nhttpd, and nginx as Debian configures it, but for the log of requests and the
+/// limit of requests a connection, which have no counterpart.
 pub const HTTP: Service = Service {
     name: "http",
     application: "nhttpd",
@@ -50,7 +51,8 @@ pub const HTTP: Service = Service {
                 "etc/nginx/nginx.conf",
                 "user root;\nworker_processes auto;\npid /run/nginx.pid;\nerror_log stderr;\n\
                  events { worker_connections 768; }\n\
-                 http {\n    sendfile on;\n    tcp_nopush on;\n    access_log off;\n    default_type text/html;\n    \
+                 http {\n    sendfile on;\n    tcp_nopush on;\n    access_log off;\n    \
+                 default_type text/html;\n    \
                  keepalive_requests 1000000000;\n    server { listen 80; root /www; }\n}\n",
             ),
             ("www/index.html", PAGE),

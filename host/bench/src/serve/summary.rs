@@ -161,8 +161,8 @@ fn delay(record: &Record) -> Option<u32> {
     after.parse().ok()
 }
 
-/// Throughput over mean latency with many clients, a point for each batching delay, and the points of them that no
-/// other beats in both.
+/// Throughput over mean latency with many clients, a point for each batching delay, and the points of them
+/// that no other beats in both.
 fn frontier(records: &[Record]) -> Lines {
     let find = |scenario: &str, metric| {
         let same =
