@@ -182,7 +182,7 @@ impl Receiver {
     /// Asks for an interrupt at the next frame; `false`, and nothing asked, if there is one already.
     pub(super) fn arm(&mut self, counters: &mut Counters) -> bool {
         self.settle(counters);
-        self.armed = !self.lane.queue.has_seen() && self.lane.queue.arm();
+        self.armed = self.lane.queue.arm();
         if !self.armed {
             self.lane.queue.disarm();
         }
