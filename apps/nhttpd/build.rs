@@ -14,7 +14,7 @@ fn main() {
     std::fs::write(&output, table).unwrap_or_else(|error| panic!("{}: {error}", output.display()));
 }
 
-/// Adds the files below a directory, in the order of their names, so that the same files make the same program.
+/// Adds the files below a directory, in the order of their names: the same files make the same program.
 fn add(directory: &Path, path: &str, table: &mut String) {
     println!("cargo::rerun-if-changed={}", directory.display());
     let fail = |error: std::io::Error| -> ! { panic!("NOM_SITE: {}: {error}", directory.display()) };
@@ -23,7 +23,8 @@ fn add(directory: &Path, path: &str, table: &mut String) {
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let name = entry.file_name();
-        let name = name.to_str().unwrap_or_else(|| panic!("NOM_SITE: {}: no UTF-8 name", entry.path().display()));
+        let shown = entry.path();
+        let name = name.to_str().unwrap_or_else(|| panic!("NOM_SITE: {}: no UTF-8", shown.display()));
         let path = format!("{path}/{name}");
         let metadata = std::fs::metadata(entry.path()).unwrap_or_else(|error| fail(error));
         if metadata.is_dir() {

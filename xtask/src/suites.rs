@@ -163,8 +163,8 @@ fn passes<T>(package: &str, outcome: Result<T>) -> bool {
     true
 }
 
-/// Modules of the kernel's decisions that Miri gets through in minutes. The others fill megabytes, or wait on
-/// a clock; the crate forbids `unsafe`, so it is their arithmetic and the layouts in `abi` that Miri looks at.
+/// Modules of the kernel's decisions that Miri gets through in minutes. The others fill megabytes, or wait
+/// on a clock; the crate forbids `unsafe`, so it is their arithmetic and the layouts in `abi` that Miri sees.
 const QUICK_UNDER_MIRI: &[&str] = &["bundle::", "clock::", "paging::", "space::", "symbols::", "wfq::"];
 
 fn miri(project: &Project) -> Result<Verdict> {

@@ -1,5 +1,5 @@
-//! An HTTP/1.1 file server. The files are part of the program: those below `site`, or below the directory that
-//! `NOM_SITE` named when it was built.
+//! An HTTP/1.1 file server. The files are part of the program: those below `site`, or below the directory
+//! that `NOM_SITE` named when it was built.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]

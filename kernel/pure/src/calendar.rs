@@ -25,7 +25,8 @@ impl Reading {
         let [second, minute, hour, day, month, year] = fields.map(u64::from);
         let is_time = second < 60 && minute < 60 && hour < 24;
         let is_date = (1..=31).contains(&day) && (1..=12).contains(&month) && year < 100;
-        (is_time && is_date).then(|| days(2000 + year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
+        let in_day = hour * 3600 + minute * 60 + second;
+        (is_time && is_date).then(|| days(2000 + year, month, day) * 86_400 + in_day)
     }
 }
 

@@ -1,13 +1,14 @@
 //! From the first line of Rust to the first application: the steps that `kernel/src/main.rs` lists.
 
 use crate::area::CoreArea;
+use crate::calendar;
 use crate::mapping::{self, Early, STACK_BYTES};
 use crate::memory::Physical;
 use crate::platform::Platform;
 use crate::serial::log;
 use crate::smp::{CORES_STARTED, STACK_TOPS, TRAMPOLINE};
 use crate::start_info::StartInfo;
-use crate::{calendar, apic, backtrace, clock, control, cpu, entry, serial, shootdown, smp, tables, vector_state};
+use crate::{apic, backtrace, clock, control, cpu, entry, serial, shootdown, smp, tables, vector_state};
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::{BOARD_BYTES, Board, ClockSource};

@@ -1,7 +1,7 @@
 //! A server on the program's own network interface: what stands between a protocol and the stack.
 //!
-//! Each core has its own queue pair, stack and event loop; a request is received, carried out and answered in one
-//! event. A [`Service`] sees streams and datagrams, and writes what it answers into a [`Reply`].
+//! Each core has its own queue pair, stack and event loop; a request is received, carried out and answered in
+//! one event. A [`Service`] sees streams and datagrams, and writes what it answers into a [`Reply`].
 
 use crate::net::{self, DmaBuffer, QueuePair};
 use crate::port::{Clock, Entropy, Idle};
@@ -403,8 +403,8 @@ const INTERRUPT_BIT: u8 = 0;
 /// The address of QEMU's user-mode network.
 const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
 
-/// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose memory can
-/// hold what it sends often.
+/// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose memory
+/// can hold what it sends often.
 ///
 /// # Errors
 /// If there is no network device, or no valid address.

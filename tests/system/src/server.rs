@@ -36,8 +36,8 @@ impl Server {
         stream
     }
 
-    /// Runs a client with `{host}` and `{port}` in its arguments replaced; what it said, if it ended well. `None`
-    /// if it is not installed, which is said.
+    /// Runs a client with `{host}` and `{port}` in its arguments replaced; what it said, if it ended well.
+    /// `None` if it is not installed, which is said.
     pub fn load(&self, program: &str, arguments: &str) -> Option<String> {
         let port = self.address.port().to_string();
         let arguments = arguments.replace("{host}", "127.0.0.1").replace("{port}", &port);

@@ -19,7 +19,7 @@ pub(super) fn outgoing(
     segmentation: Option<Segmentation>,
     head_bytes: usize,
 ) -> [u8; BYTES] {
-    // Flags, kind of segmentation, length of the headers, payload of a segment, start and place of the checksum:
+    // Flags, kind of segmentation, length of headers, payload of a segment, start and place of the checksum:
     // made as words, so that they are written as words.
     let (mut front, mut back) = (0u64, 0u32);
     if let Some(PartialChecksum { start, offset }) = checksum {
