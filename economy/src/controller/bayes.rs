@@ -94,7 +94,7 @@ impl Bayes {
     }
 
     fn measurement_noise(&self) -> f64 {
-        self.tally.noise(THROUGHPUT).max(self.tally.noise(MEAN))
+        self.tally.noise(THROUGHPUT).max(self.tally.noise(MEAN)) * libm::sqrt(self.tally.inflation())
     }
 
     /// Where a loss is made, and beyond a cliff no slope tells the way: the most hopeful point that was not

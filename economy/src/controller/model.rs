@@ -63,7 +63,8 @@ impl Model {
         self.points.clear();
         self.points.extend(tally.known());
         let noise = tally.noise(THROUGHPUT).max(tally.noise(MEAN)) / AMPLITUDE;
-        self.factorise(space, |point| noise * noise / tally.weight(point));
+        let inflated = noise * noise * tally.inflation();
+        self.factorise(space, |point| inflated / tally.weight(point));
         self.solved.clear();
         let expected = &self.expected;
         let residual = |point: &usize| {

@@ -1,6 +1,6 @@
 //! What was measured at each point under one load, the old counting less.
 
-use crate::response::{CHANNELS, Logs};
+use crate::response::{CHANNELS, Logs, MEAN};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -16,6 +16,8 @@ const NOISE_MIN: f64 = 0.005;
 /// Intervals over which noise is averaged, and how many the first guess counts.
 const NOISE_MEMORY: f64 = 60.0;
 const NOISE_GUESS: f64 = 5.0;
+/// The most that errors are believed to persist.
+const PERSISTENCE_MAX: f64 = 0.85;
 /// How many times its own variance one error may count: a hiccup is no noise.
 const NOISE_CLIP: f64 = 9.0;
 
@@ -27,6 +29,9 @@ pub struct Tally {
     /// Mean squares of the errors, and how many these are the mean of.
     noise: Logs,
     noise_weight: f64,
+    /// Correlation of an error of mean latency with the one before, and the last error over its deviation.
+    persistence: f64,
+    last_error: f64,
 }
 
 impl Tally {
@@ -36,6 +41,8 @@ impl Tally {
             means: vec![[0.0; CHANNELS]; count],
             noise: [NOISE * NOISE; CHANNELS],
             noise_weight: NOISE_GUESS,
+            persistence: 0.0,
+            last_error: 0.0,
         }
     }
 
@@ -59,9 +66,17 @@ impl Tally {
         libm::sqrt(self.noise[channel]).max(NOISE_MIN)
     }
 
+    /// How many times the variance of a mean is what it were if errors did not persist: for an autoregressive
+    /// process of order one, (1 + r) / (1 - r).
+    pub(super) fn inflation(&self) -> f64 {
+        let correlation = self.persistence.clamp(0.0, PERSISTENCE_MAX);
+        (1.0 + correlation) / (1.0 - correlation)
+    }
+
     /// Takes over what another knows of noise: machine and load generator are the same.
     pub(super) fn inherit(&mut self, other: &Self) {
         (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
+        self.persistence = other.persistence;
     }
 
     /// Adds an observation that counts `share` of a whole one.
@@ -84,6 +99,10 @@ impl Tally {
             return;
         }
         self.noise_weight = (self.noise_weight + 1.0).min(NOISE_MEMORY);
+        let error = (logs[MEAN] - self.means[point][MEAN]) / self.noise(MEAN);
+        let error = error.clamp(-3.0, 3.0);
+        self.persistence += (error * self.last_error - self.persistence) / NOISE_MEMORY;
+        self.last_error = error;
         // The error against the mean of w others is larger than the noise by 1 + 1/w.
         let unbiased = weight / (weight + 1.0);
         for (noise, (log, mean)) in self.noise.iter_mut().zip(logs.iter().zip(&self.means[point])) {
