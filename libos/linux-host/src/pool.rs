@@ -1,0 +1,179 @@
+//! Memory for packets: counted handles, and blocks by size that are used again when the last handle is gone.
+
+use nom_port::buffer::Buffer;
+use std::array;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+/// The smallest block has 2 to this power bytes.
+const SMALLEST: u32 = 7;
+/// The largest has 2 to this power bytes.
+const LARGEST: u32 = 24;
+const CLASSES: usize = (LARGEST - SMALLEST + 1) as usize;
+
+/// The blocks of one core: each size is twice the one before, from 128 bytes to 16 MiB.
+#[derive(Clone)]
+pub struct Pool(Rc<Shared>);
+
+struct Shared {
+    free: [RefCell<Vec<Rc<Block>>>; CLASSES],
+    /// Bytes that may still be allocated.
+    allowance: Cell<usize>,
+}
+
+/// Memory that is free, or filled and then not changed as long as a handle lives.
+struct Block {
+    bytes: Box<[u8]>,
+    filled: usize,
+    pool: Weak<Shared>,
+}
+
+impl Pool {
+    /// An empty pool that takes up to `limit` bytes of memory.
+    pub fn new(limit: usize) -> Pool {
+        let free = array::from_fn(|_| RefCell::default());
+        Pool(Rc::new(Shared { free, allowance: Cell::new(limit) }))
+    }
+
+    /// A slot of at least `bytes`; `None` if memory is exhausted or nothing is that large.
+    pub fn take(&self, bytes: usize) -> Option<Slot> {
+        let class = class(bytes)?;
+        let kept = self.0.free[class].borrow_mut().pop();
+        kept.or_else(|| self.allocate(1 << (class as u32 + SMALLEST))).map(Slot)
+    }
+
+    /// A handle on a copy of `bytes`; `None` as for [`Pool::take`].
+    pub fn copy(&self, bytes: &[u8]) -> Option<PoolBuffer> {
+        let mut slot = self.take(bytes.len())?;
+        slot.bytes()[..bytes.len()].copy_from_slice(bytes);
+        Some(slot.share(bytes.len()))
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<Rc<Block>> {
+        self.0.allowance.set(self.0.allowance.get().checked_sub(bytes)?);
+        let pool = Rc::downgrade(&self.0);
+        Some(Rc::new(Block { bytes: vec![0; bytes].into_boxed_slice(), filled: 0, pool }))
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Pool({} bytes left)", self.0.allowance.get())
+    }
+}
+
+/// The smallest class that has room for `bytes`.
+fn class(bytes: usize) -> Option<usize> {
+    let power = bytes.max(1 << SMALLEST).checked_next_power_of_two()?.trailing_zeros();
+    (power <= LARGEST).then_some((power - SMALLEST) as usize)
+}
+
+/// A block that nobody else has a handle on. Whoever drops it unshared loses it to the pool: it is made to be
+/// filled.
+pub struct Slot(Rc<Block>);
+
+impl Slot {
+    /// Its memory.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.block().bytes
+    }
+
+    /// The first `filled` bytes of it, or all if there are fewer, as a handle that can be cloned and kept.
+    pub fn share(mut self, filled: usize) -> PoolBuffer {
+        let block = self.block();
+        block.filled = filled.min(block.bytes.len());
+        PoolBuffer(Some(self.0))
+    }
+
+    fn block(&mut self) -> &mut Block {
+        Rc::get_mut(&mut self.0).expect("a slot is the only handle on its block")
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Slot({} bytes)", self.0.bytes.len())
+    }
+}
+
+/// A counted handle on memory that is no longer changed. When the last one is dropped, the memory goes back
+/// to its pool. It stays on its core: counting needs no atomics.
+#[derive(Clone)]
+pub struct PoolBuffer(Option<Rc<Block>>);
+
+impl PoolBuffer {
+    #[inline]
+    fn block(&self) -> &Rc<Block> {
+        self.0.as_ref().expect("only `drop` takes it")
+    }
+}
+
+impl Drop for PoolBuffer {
+    fn drop(&mut self) {
+        if let Some(block) = self.0.take()
+            && Rc::strong_count(&block) == 1
+            && let Some(pool) = block.pool.upgrade()
+            && let Some(class) = class(block.bytes.len())
+        {
+            pool.free[class].borrow_mut().push(block);
+        }
+    }
+}
+
+impl AsRef<[u8]> for PoolBuffer {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        let block = self.block();
+        &block.bytes[..block.filled]
+    }
+}
+
+impl Buffer for PoolBuffer {
+    fn pinned(&self) -> usize {
+        self.block().bytes.len()
+    }
+}
+
+impl fmt::Debug for PoolBuffer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "PoolBuffer({} of {} bytes)", self.as_ref().len(), self.pinned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_when_its_last_handle_is_gone() {
+        let pool = Pool::new(256);
+        let first = pool.copy(b"first").expect("memory");
+        let address = first.as_ref().as_ptr();
+        let kept = first.clone();
+        drop(first);
+        let second = pool.copy(b"second").expect("memory for one more");
+        assert!(pool.copy(b"third").is_none(), "256 bytes are two blocks");
+        assert_eq!((kept.as_ref(), second.as_ref()), (&b"first"[..], &b"second"[..]));
+        drop(kept);
+        let third = pool.copy(b"3").expect("the first one's memory");
+        assert_eq!((third.as_ref(), third.as_ref().as_ptr()), (&b"3"[..], address));
+    }
+
+    #[test]
+    fn a_block_has_room_and_says_what_it_pins() {
+        let pool = Pool::new(64 << 20);
+        for (bytes, pinned) in [(0, 128), (128, 128), (129, 256), (1500, 2048), (1 << 24, 1 << 24)] {
+            let buffer = pool.take(bytes).expect("memory").share(bytes);
+            assert_eq!((buffer.as_ref().len(), buffer.pinned()), (bytes, pinned));
+        }
+        assert!(pool.take((1 << 24) + 1).is_none());
+        assert!(pool.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn a_handle_outlives_its_pool() {
+        let kept = Pool::new(1024).copy(b"value").expect("memory");
+        assert_eq!(kept.as_ref(), b"value");
+    }
+}

@@ -1,0 +1,88 @@
+//! What Linux tells the program at its start, and how the program ends.
+
+use std::fmt::Debug;
+use std::panic::{UnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+
+/// Status of a program that panicked.
+const PANICKED: u8 = 101;
+
+static ARGUMENTS: LazyLock<Vec<String>> =
+    LazyLock::new(|| std::env::args_os().skip(1).map(|text| text.to_string_lossy().into_owned()).collect());
+
+static ENVIRONMENT: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+    let entries = std::env::vars_os();
+    entries
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .collect()
+});
+
+/// The arguments, in order; the program's name is not one of them.
+pub fn args() -> impl Iterator<Item = &'static str> {
+    ARGUMENTS.iter().map(String::as_str)
+}
+
+/// The environment, as names and values.
+pub fn vars() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ENVIRONMENT.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+/// The value of an environment variable.
+pub fn var(name: &str) -> Option<&'static str> {
+    vars().find_map(|(key, value)| (key == name).then_some(value))
+}
+
+/// Runs the program's main function and ends the program as [`crate::main!`] says.
+pub fn run<T: Termination>(main: impl FnOnce() -> T + UnwindSafe) -> ! {
+    let status = catch_unwind(|| main().status()).unwrap_or(PANICKED);
+    crate::exit(status)
+}
+
+/// What a main function may return.
+pub trait Termination {
+    /// The exit status (0 to 255) that it stands for.
+    fn status(self) -> u8;
+}
+
+impl Termination for () {
+    fn status(self) -> u8 {
+        0
+    }
+}
+
+impl Termination for u8 {
+    fn status(self) -> u8 {
+        self
+    }
+}
+
+impl<T: Termination, E: Debug> Termination for Result<T, E> {
+    fn status(self) -> u8 {
+        match self {
+            Ok(value) => value.status(),
+            Err(error) => {
+                crate::println!("error: {error:?}");
+                1
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_a_status() {
+        assert_eq!(().status(), 0);
+        assert_eq!(Ok::<u8, &str>(7).status(), 7);
+        assert_eq!(Err::<(), &str>("no").status(), 1);
+    }
+
+    #[test]
+    fn a_variable_is_found_by_its_whole_name() {
+        let path = std::env::var("PATH").expect("tests have a path");
+        assert_eq!(var("PATH"), Some(path.as_str()));
+        assert_eq!(var("PAT"), None);
+    }
+}
