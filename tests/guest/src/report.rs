@@ -75,8 +75,11 @@ pub fn accounted_frames() -> u64 {
     }
 }
 
+/// A check and its name.
+pub type Named<'a> = (&'a str, fn() -> Check);
+
 /// Runs checks by name, prints how each went, and returns the exit status.
-pub fn run(checks: &[(&str, fn() -> Check)]) -> u8 {
+pub fn run(checks: &[Named<'_>]) -> u8 {
     let mut status = 0;
     for (name, check) in checks {
         match check() {
