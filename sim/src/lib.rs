@@ -1,0 +1,22 @@
+//! The servers on their stacks and event loops, on virtual time and a simulated network, from a seed.
+//!
+//! Whatever is random is drawn from the seed, so a run that fails can be run again, bit for bit. What holds in
+//! every run is asserted while it runs: [`world`] looks at the stacks, [`clients`] at what they carry.
+#![forbid(unsafe_code)]
+
+pub mod clients;
+pub mod cut;
+pub mod delay;
+pub mod host;
+pub mod memory;
+pub mod network;
+pub mod nic;
+pub mod random;
+pub mod scenario;
+pub mod serve;
+pub mod servers;
+pub mod trace;
+pub mod world;
+
+pub use scenario::{Scenario, run};
+pub use world::Outcome;

@@ -1,0 +1,154 @@
+//! A simulated network device: one queue pair between a stack and the network.
+
+use crate::cut;
+use crate::memory::{Bytes, Memory, Pool};
+use nom_port::buffer::{Chain, Slice};
+use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// What a device is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// What the stack is told.
+    pub properties: Properties,
+    /// Frames that each of its rings can hold.
+    pub ring: usize,
+    /// Received frames come in pieces of this many bytes; all headers are in the first.
+    pub piece: usize,
+}
+
+/// What the device shares with the world.
+#[derive(Debug)]
+pub struct Port {
+    shape: Shape,
+    pool: Rc<Pool>,
+    /// Received, with the local time of arrival.
+    received: VecDeque<Received<Memory>>,
+    /// Queued, with the local time of that; the device was not told yet.
+    queued: Vec<(u64, Outgoing<Memory>)>,
+    /// On its way out.
+    sent: Vec<Vec<u8>>,
+    /// The host's time.
+    pub now_ns: u64,
+    /// Whether a frame that comes interrupts.
+    pub is_armed: bool,
+    /// What happened.
+    pub tally: Tally,
+}
+
+/// What happened at a port.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Kicks.
+    pub kicks: u64,
+    /// Packets that the stack handed over.
+    pub packets: u64,
+    /// The longest that a packet waited for its kick, in nanoseconds.
+    pub held_max_ns: u64,
+    /// The longest that a received frame lay in the ring, in nanoseconds.
+    pub lay_max_ns: u64,
+    /// Frames that found the receive ring full, or no memory.
+    pub overruns: u64,
+}
+
+impl Port {
+    /// A port through which nothing has gone.
+    pub fn new(shape: Shape, pool: Rc<Pool>) -> Rc<RefCell<Port>> {
+        Rc::new(RefCell::new(Port {
+            shape,
+            pool,
+            received: VecDeque::new(),
+            queued: Vec::new(),
+            sent: Vec::new(),
+            now_ns: 0,
+            is_armed: false,
+            tally: Tally::default(),
+        }))
+    }
+
+    /// A frame comes in from the network; `false` if it is lost for want of room.
+    pub fn deliver(&mut self, frame: Vec<u8>, at_ns: u64) -> bool {
+        let has_room = self.received.len() < self.shape.ring;
+        let Some(memory) = has_room.then(|| self.pool.take(frame)).flatten() else {
+            self.tally.overruns += 1;
+            return false;
+        };
+        let whole = Slice::new(memory);
+        let first = self.shape.piece.max(128);
+        let mut frame: Chain<Memory> = vec![whole.part(0..first)];
+        frame.extend(
+            (first..whole.len()).step_by(self.shape.piece).map(|at| whole.part(at..at + self.shape.piece)),
+        );
+        self.received.push_back(Received { frame, checksum: Checksum::Unknown, at_ns });
+        true
+    }
+
+    /// Whether frames wait for the stack.
+    pub fn has_received(&self) -> bool {
+        !self.received.is_empty()
+    }
+
+    /// Takes what goes out to the network.
+    pub fn take_sent(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.sent)
+    }
+}
+
+/// The stack's side of a [`Port`].
+#[derive(Clone, Debug)]
+pub struct Device(pub Rc<RefCell<Port>>);
+
+impl Nic for Device {
+    type Buffer = Memory;
+
+    fn properties(&self) -> Properties {
+        self.0.borrow().shape.properties
+    }
+
+    fn receive(&mut self) -> Option<Received<Memory>> {
+        let port = &mut *self.0.borrow_mut();
+        let frame = port.received.pop_front()?;
+        port.tally.lay_max_ns = port.tally.lay_max_ns.max(port.now_ns.saturating_sub(frame.at_ns));
+        Some(frame)
+    }
+
+    fn room(&mut self) -> usize {
+        let port = self.0.borrow();
+        port.shape.ring - port.queued.len()
+    }
+
+    fn transmit(&mut self, frame: Outgoing<Memory>) -> Result<(), Outgoing<Memory>> {
+        if self.room() == 0 {
+            return Err(frame);
+        }
+        let port = &mut *self.0.borrow_mut();
+        port.queued.push((port.now_ns, frame));
+        port.tally.packets += 1;
+        Ok(())
+    }
+
+    fn kick(&mut self) {
+        let port = &mut *self.0.borrow_mut();
+        port.tally.kicks += 1;
+        for (at_ns, frame) in port.queued.drain(..) {
+            port.tally.held_max_ns = port.tally.held_max_ns.max(port.now_ns - at_ns);
+            cut::frames(&frame, &port.shape.properties, &mut port.sent);
+        }
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Bytes> {
+        self.0.borrow().pool.take(bytes.to_vec()).map(Slice::new)
+    }
+
+    fn arm(&mut self) -> bool {
+        let port = &mut *self.0.borrow_mut();
+        port.is_armed = port.received.is_empty();
+        port.is_armed
+    }
+
+    fn disarm(&mut self) {
+        self.0.borrow_mut().is_armed = false;
+    }
+}

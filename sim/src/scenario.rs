@@ -1,0 +1,320 @@
+//! What happens in a run: who is there, what the network does to them, and what must come of it.
+
+use crate::clients::caller::{Caller, Conversation};
+use crate::clients::{datagrams, flood, http, memcached, netpipe, rude, streams};
+use crate::host::{Host, HostStack, Plan, Program};
+use crate::network::Link;
+use crate::nic::Shape;
+use crate::random::Random;
+use crate::serve::Served;
+use crate::servers::{
+    HTTP_PORT, MEMCACHED_PORT, Memcached, NETPIPE_PORT, Netpipe, Nhttpd, STREAM_PORT, Streams,
+};
+use crate::trace::Trace;
+use crate::world::{Outcome, World};
+use nom_net::{Cidr, Config, KeepAlive, Settings};
+use nom_port::nic::{Offloads, Properties};
+use nom_rt::rest::Thresholds;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// A kind of run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scenario {
+    /// memcached under clients that check every value, over TCP and UDP.
+    Memcached,
+    /// nhttpd under pipelined requests for files and parts of them.
+    Http,
+    /// Long texts in both directions, and NetPIPE.
+    Bulk,
+    /// Well-behaved clients among rude ones, floods of SYN, and resets at a guess.
+    Storm,
+    /// The batching delay W on a sound network, of a single client and of many.
+    Delay,
+    /// All of it at once.
+    Mixed,
+}
+
+const MIB: usize = 1 << 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// No run may take longer in virtual time.
+const LIMIT: Duration = Duration::from_secs(3_600);
+
+/// Makes a world of a seed.
+struct Builder {
+    random: Random,
+    world: World,
+    hosts: u16,
+    is_sound: bool,
+    /// Servers: number of the host, and port.
+    places: Vec<(u16, u16)>,
+}
+
+fn mac(number: u16) -> [u8; 6] {
+    let [high, low] = number.to_be_bytes();
+    [2, 0, 0, 0, high, low]
+}
+
+fn address(number: u16, is_v4: bool) -> IpAddr {
+    let [high, low] = number.to_be_bytes();
+    if is_v4 { [10, 0, high, low].into() } else { [0xfd00, 0, 0, 0, 0, 0, 0, number].into() }
+}
+
+impl Builder {
+    fn new(seed: u64, is_sound: bool, has_lines: bool) -> Builder {
+        let mut random = Random::new(seed);
+        let world = World::new(random.fork(), Trace::new(has_lines));
+        Builder { random, world, hosts: 0, is_sound, places: Vec::new() }
+    }
+
+    fn config(&mut self, number: u16) -> Config {
+        let random = &mut self.random;
+        let secret = std::array::from_fn(|_| random.word());
+        let addresses = [(true, 16), (false, 64)]
+            .map(|(is_v4, prefix)| Cidr { address: address(number, is_v4), prefix })
+            .to_vec();
+        let keep_alive =
+            KeepAlive { idle: Duration::from_secs(20), interval: Duration::from_secs(5), probes: 6 };
+        let mut tcp = Settings { keep_alive: Some(keep_alive), ..Settings::default() };
+        if !self.is_sound {
+            tcp.receive_window = random.choose(&[3_000, 20_000, 65_535, 256 << 10]);
+            tcp.send_max = random.choose(&[4_000, 50_000, 256 << 10]);
+            tcp.nagle = random.happens(200_000);
+            tcp.acknowledge_delay = random.choose(&[0, 5, 40]).pipe(Duration::from_millis);
+            tcp.early_max = random.choose(&[4, 8192]);
+        }
+        let half_open_max = if self.is_sound { 1024 } else { random.choose(&[2, 1024]) };
+        Config { addresses, secret, tcp, half_open_max, ..Config::default() }
+    }
+
+    fn shape(&mut self, number: u16) -> Shape {
+        let random = &mut self.random;
+        let mut coin = || random.happens(500_000);
+        let checksum = coin();
+        let offloads =
+            Offloads { checksum, segment_tcp4: checksum && coin(), segment_tcp6: checksum && coin() };
+        // IPv6 needs 1280 (RFC 8200 section 5).
+        let mtu = random.choose(&[1280, 1500, 1500, 1500]);
+        let ring = random.choose(&[64, 256, 1024]);
+        Shape {
+            properties: Properties { mac: mac(number), mtu, offloads },
+            ring,
+            piece: random.choose(&[256, 2048, 65_536]),
+        }
+    }
+
+    fn plan(&mut self, name: &str, ports: (Vec<u16>, Vec<u16>)) -> Plan {
+        self.hosts += 1;
+        let number = self.hosts;
+        let (shape, config) = (self.shape(number), self.config(number));
+        let random = &mut self.random;
+        let is_sound = self.is_sound;
+        Plan {
+            name: format!("{name}-{number}"),
+            shape,
+            config,
+            tcp: ports.0,
+            udp: ports.1,
+            memory: 256 * MIB,
+            start_ns: random.within(0..100 * SECOND_NS),
+            skew_ppm: random.within(0..2001) as i64 - 1000,
+            wake_ns: if is_sound { 0 } else { random.choose(&[0, 3_000, 50_000]) },
+            thresholds: if is_sound {
+                Thresholds::INTERRUPTS
+            } else {
+                random.choose(&[Thresholds::INTERRUPTS, Thresholds::INTERRUPTS, Thresholds::ADAPTIVE])
+            },
+        }
+    }
+
+    fn link(&mut self) -> Link {
+        if self.is_sound { Link::sound() } else { Link::any(&mut self.random) }
+    }
+
+    fn add<P: Program + 'static>(&mut self, plan: Plan, program: impl FnOnce(&mut HostStack) -> P) -> usize {
+        let mac = plan.shape.properties.mac;
+        let link = self.link();
+        self.world.add(Host::new(plan, program), mac, link)
+    }
+
+    /// Adds a server whose batching delay changes now and then, unless the network is sound.
+    fn server(&mut self, port: u16) -> usize {
+        let udp = if port == MEMCACHED_PORT { vec![port] } else { Vec::new() };
+        let name = match port {
+            MEMCACHED_PORT => "memcached",
+            HTTP_PORT => "nhttpd",
+            NETPIPE_PORT => "netpipe",
+            _ => "streams",
+        };
+        let plan = self.plan(name, (vec![port], udp));
+        self.places.push((self.hosts, port));
+        let (window, seed) = (plan.config.tcp.receive_window, self.random.word());
+        let host = match port {
+            MEMCACHED_PORT => self.add(plan, |_| Served::new(Memcached::new(seed), window)),
+            HTTP_PORT => self.add(plan, |stack| Served::new(Nhttpd::new(stack, seed), window)),
+            NETPIPE_PORT => self.add(plan, |_| Served::new(Netpipe::new(), window)),
+            _ => self.add(plan, |_| Served::new(Streams, window)),
+        };
+        if !self.is_sound {
+            self.vary_delay(host);
+        }
+        host
+    }
+
+    fn servers(&mut self, ports: &[u16]) {
+        for port in ports {
+            self.server(*port);
+        }
+    }
+
+    fn vary_delay(&mut self, host: usize) {
+        for second in 0..self.random.within(0..6) {
+            let micros = self.random.choose(&[0, 1, 20, 300, 10_000]);
+            let at_ns = second * SECOND_NS + self.random.within(0..SECOND_NS);
+            self.world.set_delay(host, at_ns, micros);
+        }
+    }
+
+    fn remote(&mut self, server: (u16, u16)) -> SocketAddr {
+        SocketAddr::new(address(server.0, self.random.happens(500_000)), server.1)
+    }
+
+    fn conversation(&mut self, port: u16) -> Box<dyn Conversation> {
+        let mut random = self.random.fork();
+        let count = random.within(1..120);
+        match port {
+            MEMCACHED_PORT => {
+                let (pipeline, think_ns) = (random.choose(&[1, 1, 8]), random.choose(&[0, 0, 5_000_000]));
+                Box::new(memcached::Client::new(random, count, pipeline, think_ns))
+            }
+            HTTP_PORT => Box::new(http::Client::new(random, count / 2 + 1, 6)),
+            NETPIPE_PORT => Box::new(netpipe::Client::new(random.word())),
+            _ => Box::new(streams::Client::new(random, 1 + count / 40, 22)),
+        }
+    }
+
+    /// Adds a host of `count` well-behaved clients of all the servers.
+    fn callers(&mut self, count: usize) {
+        let plan = self.plan("clients", Default::default());
+        let talks = (0..count).map(|_| {
+            let server = self.random.choose(&self.places.clone());
+            (self.remote(server), self.conversation(server.1))
+        });
+        let talks = talks.collect();
+        self.add_callers(plan, talks);
+    }
+
+    fn add_callers(&mut self, plan: Plan, talks: Vec<(SocketAddr, Box<dyn Conversation>)>) -> usize {
+        // With every tenth frame lost, ten losses in a row keep a client waiting for minutes.
+        let patience_ns = if self.is_sound { 5 * SECOND_NS } else { 600 * SECOND_NS };
+        let (start_ns, random) = (plan.start_ns, self.random.fork());
+        self.add(plan, |_| Caller::new(start_ns, patience_ns, random, talks))
+    }
+
+    fn datagram_client(&mut self) {
+        let plan = self.plan("datagrams", (Vec::new(), vec![datagrams::PORT]));
+        let server = *self.places.iter().find(|(_, port)| *port == MEMCACHED_PORT).expect("it is there");
+        let (remote, random) = (self.remote(server), self.random.fork());
+        self.add(plan, |_| datagrams::Client::new(remote, random, 100));
+    }
+
+    fn rude(&mut self) {
+        let plan = self.plan("rude", Default::default());
+        // The other servers trust their clients to keep to the protocol, or serve one at a time.
+        let is_robust = |(_, port): &(u16, u16)| matches!(*port, MEMCACHED_PORT | HTTP_PORT);
+        let places: Vec<_> = self.places.iter().copied().filter(is_robust).collect();
+        let remotes = places.into_iter().map(|place| self.remote(place)).collect();
+        let pace_ns = self.random.choose(&[200_000, 2_000_000, 30_000_000]);
+        let (start_ns, random) = (plan.start_ns, self.random.fork());
+        let span_ns = 1_000 * pace_ns;
+        self.add(plan, |_| rude::Rude::new(start_ns, span_ns, pace_ns, 60, random, remotes));
+    }
+
+    fn flood(&mut self) {
+        let plan = self.plan("flood", Default::default());
+        let friend = self.hosts - 1;
+        let victims = self.places.clone().into_iter().map(|(number, port)| {
+            let is_v4 = self.random.happens(500_000);
+            let target = SocketAddr::new(address(number, is_v4), port);
+            flood::Victim { mac: mac(number), address: target, friend: address(friend, is_v4) }
+        });
+        let victims = victims.collect();
+        let pace_ns = self.random.choose(&[50_000, 1_000_000]);
+        let (start_ns, random) = (plan.start_ns, self.random.fork());
+        self.add(plan, |_| flood::Flood::new(start_ns, 4_000 * pace_ns, pace_ns, random, victims));
+    }
+}
+
+/// `value.pipe(f)` is `f(value)`: the choice is read before what is made of it.
+trait Pipe: Sized {
+    fn pipe<T>(self, then: impl FnOnce(Self) -> T) -> T {
+        then(self)
+    }
+}
+
+impl Pipe for u64 {}
+
+/// Runs a scenario from a seed, with lines of a trace if they are wanted.
+///
+/// # Panics
+/// If something is not as it must be.
+pub fn run(scenario: Scenario, seed: u64, has_lines: bool) -> (Outcome, Vec<String>) {
+    if scenario == Scenario::Delay {
+        return crate::delay::run(seed, has_lines);
+    }
+    let mut builder = Builder::new(seed, false, has_lines);
+    match scenario {
+        Scenario::Memcached => {
+            builder.server(MEMCACHED_PORT);
+            (0..4).for_each(|_| builder.callers(5));
+            builder.datagram_client();
+        }
+        Scenario::Http => {
+            builder.server(HTTP_PORT);
+            (0..3).for_each(|_| builder.callers(4));
+        }
+        Scenario::Bulk => {
+            builder.servers(&[STREAM_PORT, NETPIPE_PORT]);
+            (0..3).for_each(|_| builder.callers(2));
+        }
+        Scenario::Storm => {
+            builder.servers(&[MEMCACHED_PORT, HTTP_PORT, STREAM_PORT]);
+            (0..2).for_each(|_| builder.callers(4));
+            (0..2).for_each(|_| builder.rude());
+            builder.flood();
+        }
+        Scenario::Mixed | Scenario::Delay => {
+            builder.servers(&[MEMCACHED_PORT, HTTP_PORT, STREAM_PORT, NETPIPE_PORT]);
+            (0..3).for_each(|_| builder.callers(4));
+            builder.datagram_client();
+            builder.rude();
+            builder.flood();
+        }
+    }
+    let outcome = builder.world.run(LIMIT);
+    (outcome, builder.world.trace().take_lines())
+}
+
+/// A sound network with one memcached whose batching delay is `micros`, and hosts of clients that note how long
+/// each answer took.
+pub(crate) fn quiet(
+    seed: u64,
+    micros: u64,
+    clients: usize,
+    has_lines: bool,
+) -> (World, usize, memcached::Latencies) {
+    let mut builder = Builder::new(seed, true, has_lines);
+    let server = builder.server(MEMCACHED_PORT);
+    builder.world.set_delay(server, 0, micros);
+    let latencies = memcached::Latencies::default();
+    let plan = builder.plan("clients", Default::default());
+    let remote = SocketAddr::new(address(builder.places[0].0, true), MEMCACHED_PORT);
+    let talks = (0..clients).map(|_| {
+        let client = memcached::Client::timed(builder.random.fork(), 400, latencies.clone());
+        (remote, Box::new(client) as Box<dyn Conversation>)
+    });
+    let talks = talks.collect();
+    builder.add_callers(plan, talks);
+    (builder.world, server, latencies)
+}

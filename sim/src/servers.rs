@@ -1,0 +1,219 @@
+//! The servers, as they run in applications, over a simulated stack.
+
+use crate::host::HostStack;
+use crate::memory::{Bytes, Memory};
+use crate::random::text;
+use crate::serve::{Answer, Flow, Service};
+use nom_memcached_core as memcached;
+use nom_netpipe_core as netpipe;
+use nom_nhttpd_core as nhttpd;
+use nom_port::buffer::Sink as _;
+use std::ops::Range;
+
+/// Where memcached is found, over TCP and UDP.
+pub const MEMCACHED_PORT: u16 = 11211;
+/// Where nhttpd is found.
+pub const HTTP_PORT: u16 = 80;
+/// Where netpipe is found.
+pub const NETPIPE_PORT: u16 = 5002;
+/// Where the server of endless texts is found.
+pub const STREAM_PORT: u16 = 7;
+
+/// Seconds since 1970 at time 0.
+const EPOCH: u64 = 1_700_000_000;
+
+fn unix(now_ns: u64) -> u64 {
+    EPOCH + now_ns / 1_000_000_000
+}
+
+/// memcached.
+pub struct Memcached(memcached::Server<Memory>);
+
+impl Memcached {
+    /// Without items, and with memory for more than its clients store.
+    pub fn new(seed: u64) -> Memcached {
+        let options = memcached::Options { udp_port: MEMCACHED_PORT, ..memcached::Options::default() };
+        Memcached(memcached::Server::new(options, EPOCH, seed))
+    }
+}
+
+impl Service for Memcached {
+    type Connection = memcached::Connection<Memory>;
+
+    fn connected(&mut self, _: &mut Answer) -> Option<Self::Connection> {
+        self.0.connected().then(memcached::Connection::new)
+    }
+
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, answer: &mut Answer) -> Flow {
+        match client.receive(&mut self.0, bytes, answer) {
+            memcached::Flow::Open => Flow::Open,
+            memcached::Flow::Close => Flow::Close,
+        }
+    }
+
+    fn disconnected(&mut self, _: Self::Connection) {
+        self.0.disconnected();
+    }
+
+    fn datagram(&mut self, bytes: Bytes) -> Vec<Vec<u8>> {
+        let mut reply: Vec<u8> = Vec::new();
+        let Some(request) = memcached::udp::answer(&mut self.0, bytes, &mut reply) else { return Vec::new() };
+        let datagram = |(head, range): ([u8; 8], Range<usize>)| [&head[..], &reply[range]].concat();
+        memcached::udp::frames(request, reply.len()).map(datagram).collect()
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        self.0.set_time(unix(now_ns));
+    }
+}
+
+/// nhttpd.
+pub struct Nhttpd {
+    server: nhttpd::Server<Memory>,
+    unix: u64,
+}
+
+/// Lengths of the files `/0`, `/1` and so on.
+pub const FILES: [usize; 5] = [0, 17, 1_400, 40_000, 700_000];
+
+/// The name of the text in file `number`.
+pub fn file_name(number: usize) -> u64 {
+    0xf11e_0000 + number as u64
+}
+
+impl Nhttpd {
+    /// With its files in memory of the device.
+    pub fn new(stack: &mut HostStack, seed: u64) -> Nhttpd {
+        let mut site = nhttpd::Site::new();
+        for (number, len) in FILES.into_iter().enumerate() {
+            let body = stack.buffer(&text(file_name(number), 0, len)).expect("hosts of nhttpd have memory");
+            site.insert(&format!("/{number}"), "application/octet-stream", EPOCH, body);
+        }
+        Nhttpd { server: nhttpd::Server::new(site, EPOCH, seed), unix: EPOCH }
+    }
+}
+
+impl Service for Nhttpd {
+    type Connection = nhttpd::Connection;
+
+    fn connected(&mut self, _: &mut Answer) -> Option<Self::Connection> {
+        Some(nhttpd::Connection::new(self.unix))
+    }
+
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, answer: &mut Answer) -> Flow {
+        http_flow(client.receive(&mut self.server, bytes, answer))
+    }
+
+    fn check(&mut self, client: &mut Self::Connection, answer: &mut Answer) -> Flow {
+        http_flow(client.check_time(&mut self.server, answer))
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        self.unix = unix(now_ns);
+        self.server.set_time(self.unix);
+    }
+}
+
+fn http_flow(flow: nhttpd::Flow) -> Flow {
+    match flow {
+        nhttpd::Flow::Open => Flow::Open,
+        nhttpd::Flow::Close => Flow::Close,
+    }
+}
+
+/// The options of both sides of NetPIPE.
+pub fn netpipe_options() -> netpipe::Options {
+    netpipe::Options { last: 20_000, trials: 1, ..netpipe::Options::default() }
+}
+
+/// The receiver of NetPIPE, which serves one transmitter at a time.
+pub struct Netpipe {
+    session: netpipe::Session<Memory>,
+    is_taken: bool,
+    now_ns: u64,
+}
+
+impl Netpipe {
+    /// Waiting for a transmitter.
+    pub fn new() -> Netpipe {
+        Netpipe { session: netpipe::Session::new(netpipe_options()), is_taken: false, now_ns: 0 }
+    }
+}
+
+impl Default for Netpipe {
+    fn default() -> Netpipe {
+        Netpipe::new()
+    }
+}
+
+impl Service for Netpipe {
+    type Connection = ();
+
+    fn connected(&mut self, answer: &mut Answer) -> Option<()> {
+        if std::mem::replace(&mut self.is_taken, true) {
+            return None;
+        }
+        self.session.connected(answer);
+        Some(())
+    }
+
+    fn received(&mut self, (): &mut (), bytes: Bytes, answer: &mut Answer) -> Flow {
+        match self.session.receive(bytes, self.now_ns, answer) {
+            Ok(netpipe::Flow::Open) => Flow::Open,
+            Ok(netpipe::Flow::Close) | Err(_) => Flow::Close,
+        }
+    }
+
+    fn disconnected(&mut self, (): ()) {
+        self.is_taken = false;
+        self.session = netpipe::Session::new(netpipe_options());
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+}
+
+/// Sends as many bytes of a text as it is asked for; the request is the text's name and the number of bytes, 8
+/// bytes each, and then as many bytes of the text of the next name, which it checks.
+#[derive(Debug, Default)]
+pub struct Streams;
+
+/// A client of [`Streams`].
+#[derive(Debug, Default)]
+pub struct StreamClient {
+    request: Vec<u8>,
+    /// Bytes of the client's own text that have come.
+    taken: u64,
+}
+
+impl Service for Streams {
+    type Connection = StreamClient;
+
+    fn connected(&mut self, _: &mut Answer) -> Option<StreamClient> {
+        Some(StreamClient::default())
+    }
+
+    fn received(&mut self, client: &mut StreamClient, mut bytes: Bytes, answer: &mut Answer) -> Flow {
+        let missing = (16 - client.request.len()).min(bytes.len());
+        if missing > 0 {
+            client.request.extend_from_slice(&bytes[..missing]);
+            bytes.advance(missing);
+        }
+        if client.request.len() < 16 || bytes.is_empty() {
+            return Flow::Open;
+        }
+        let word = |at: usize| u64::from_le_bytes(client.request[at..at + 8].try_into().expect("8 bytes"));
+        let (name, wanted) = (word(0), word(8));
+        let expected = text(name + 1, client.taken, bytes.len());
+        assert!(*bytes == expected[..], "a server got other bytes than were sent, {} in", client.taken);
+        // What is sent back depends on what has come, so that both directions are busy at once.
+        let len = (bytes.len() as u64).min(wanted.saturating_sub(client.taken));
+        answer.copy(&text(name, client.taken, len as usize));
+        client.taken += bytes.len() as u64;
+        assert!(client.taken <= wanted, "a server got more bytes than were sent");
+        Flow::Open
+    }
+
+    fn at(&mut self, _: u64) {}
+}

@@ -1,0 +1,268 @@
+//! The world: hosts, the network between them, and the time that passes from event to event.
+
+use crate::host::Host;
+use crate::network::{Link, Way};
+use crate::random::Random;
+use crate::trace::{Fate, Trace};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+/// How long after the last program's end all flows must be gone: a minute of TIME-WAIT, and before it what
+/// keep-alive and the last retransmissions take.
+const DRAIN: Duration = Duration::from_secs(900);
+
+#[derive(Debug)]
+enum Event {
+    /// A frame comes to a host; from whom is for the trace.
+    Arrival { from: usize, to: usize, frame: Vec<u8> },
+    /// A host goes on.
+    Turn { host: usize },
+    /// A host's batching delay is changed to microseconds.
+    Delay { host: usize, micros: u64 },
+}
+
+/// One end of the network.
+struct End {
+    host: Host,
+    up: Way,
+    down: Way,
+    /// The longest batching delay that it has had, in nanoseconds.
+    delay_max_ns: u64,
+    /// When its next turn was queued for.
+    queued_ns: Option<u64>,
+}
+
+/// Hosts on a switch.
+pub struct World {
+    ends: Vec<End>,
+    by_mac: BTreeMap<[u8; 6], usize>,
+    /// By time, then by number: two events at one time happen in the order in which they came to be.
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    waiting: BTreeMap<u64, Event>,
+    count: u64,
+    now_ns: u64,
+    random: Random,
+    trace: Trace,
+    frames: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Of everything that happened: two runs of one seed agree.
+    pub hash: u64,
+    /// Virtual time that passed, in nanoseconds.
+    pub virtual_ns: u64,
+    /// Frames that set out.
+    pub frames: u64,
+    /// Answers, bytes and acts of all programs.
+    pub achieved: u64,
+}
+
+impl World {
+    /// A world without hosts; `random` is for the network.
+    pub fn new(random: Random, trace: Trace) -> World {
+        World {
+            ends: Vec::new(),
+            by_mac: BTreeMap::new(),
+            events: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
+            count: 0,
+            now_ns: 0,
+            random,
+            trace,
+            frames: 0,
+        }
+    }
+
+    /// Adds a host at the end of a link.
+    pub fn add(&mut self, host: Host, mac: [u8; 6], link: Link) -> usize {
+        let index = self.ends.len();
+        let (up, down) = (Way::new(link, self.random.fork()), Way::new(link, self.random.fork()));
+        self.ends.push(End { host, up, down, delay_max_ns: 0, queued_ns: None });
+        self.by_mac.insert(mac, index);
+        self.queue_turn(index);
+        index
+    }
+
+    /// Changes a host's batching delay at a time.
+    pub fn set_delay(&mut self, host: usize, at_ns: u64, micros: u64) {
+        self.queue(at_ns, Event::Delay { host, micros });
+    }
+
+    fn queue(&mut self, at_ns: u64, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((at_ns.max(self.now_ns), self.count)));
+        self.waiting.insert(self.count, event);
+    }
+
+    fn queue_turn(&mut self, index: usize) {
+        let end = &mut self.ends[index];
+        let Some(due_ns) = end.host.due_ns else { return };
+        // A turn that was queued for later is found to be stale then.
+        if end.queued_ns.is_none_or(|queued_ns| due_ns < queued_ns) {
+            end.queued_ns = Some(due_ns);
+            self.queue(due_ns, Event::Turn { host: index });
+        }
+    }
+
+    /// Lets the next event happen; `false` if there is none.
+    fn step(&mut self) -> bool {
+        let Some(Reverse((at_ns, number))) = self.events.pop() else { return false };
+        self.now_ns = at_ns;
+        match self.waiting.remove(&number).expect("every number has its event") {
+            Event::Arrival { from, to, frame } => self.arrive(from, to, frame),
+            Event::Turn { host } => self.turn(host),
+            Event::Delay { host, micros } => {
+                let end = &mut self.ends[host];
+                end.delay_max_ns = end.delay_max_ns.max(micros * 1000);
+                let set = end.host.with_stack(|stack| stack.set_delay(Duration::from_micros(micros)));
+                set.expect("scenarios set delays that exist");
+                end.host.due_ns = Some(at_ns);
+                self.queue_turn(host);
+            }
+        }
+        true
+    }
+
+    fn arrive(&mut self, from: usize, to: usize, frame: Vec<u8>) {
+        let now_ns = self.now_ns;
+        let copy = frame.clone();
+        let is_taken = self.ends[to].host.deliver(now_ns, frame);
+        let fate = if is_taken { Fate::Arrived } else { Fate::Overrun };
+        self.note(from, to, fate, &copy);
+        self.queue_turn(to);
+    }
+
+    fn note(&mut self, from: usize, to: usize, fate: Fate, frame: &[u8]) {
+        let (from, to) = (self.ends[from].host.name(), self.ends[to].host.name());
+        self.trace.frame(self.now_ns, from, to, fate, frame);
+    }
+
+    fn turn(&mut self, index: usize) {
+        let end = &mut self.ends[index];
+        if end.queued_ns == Some(self.now_ns) {
+            end.queued_ns = None;
+        }
+        if end.host.due_ns.is_none_or(|due_ns| due_ns > self.now_ns) {
+            return self.queue_turn(index);
+        }
+        let sent = end.host.run(self.now_ns);
+        self.check(index);
+        for frame in sent {
+            self.send(index, frame);
+        }
+        self.queue_turn(index);
+    }
+
+    /// What must always be so.
+    fn check(&self, index: usize) {
+        let end = &self.ends[index];
+        let (name, tally) = (end.host.name(), end.host.tally());
+        assert!(
+            tally.held_max_ns <= end.delay_max_ns,
+            "{name}: held a packet for {} ns with W = {} ns",
+            tally.held_max_ns,
+            end.delay_max_ns
+        );
+        let limit_ns = end.host.lay_limit_ns();
+        let lay_ns = tally.lay_max_ns;
+        assert!(lay_ns <= limit_ns, "{name}: a frame lay in the ring for {lay_ns} ns, at most {limit_ns}");
+    }
+
+    /// A frame leaves a host for one other, or for all.
+    fn send(&mut self, from: usize, frame: Vec<u8>) {
+        self.frames += 1;
+        let to: [u8; 6] = frame[..6].try_into().expect("frames have an Ethernet header");
+        let targets: Vec<usize> = match self.by_mac.get(&to) {
+            Some(&target) => vec![target],
+            None if to[0] & 1 == 1 => (0..self.ends.len()).filter(|index| *index != from).collect(),
+            None => return,
+        };
+        let now_ns = self.now_ns;
+        match self.ends[from].up.carry(now_ns, frame) {
+            Err(frame) => self.note(from, targets[0], Fate::Crowded, &frame),
+            Ok(copies) if copies.is_empty() => self.note(from, targets[0], Fate::Lost, &[]),
+            Ok(copies) => {
+                for (at_ns, frame) in copies {
+                    targets.iter().for_each(|target| self.pass(from, *target, at_ns, frame.clone()));
+                }
+            }
+        }
+    }
+
+    /// A frame that is at the switch at `at_ns` goes on to a host.
+    fn pass(&mut self, from: usize, to: usize, at_ns: u64, frame: Vec<u8>) {
+        match self.ends[to].down.carry(at_ns, frame) {
+            Err(frame) => self.note(from, to, Fate::Crowded, &frame),
+            Ok(copies) if copies.is_empty() => self.note(from, to, Fate::Lost, &[]),
+            Ok(copies) => {
+                for (at_ns, frame) in copies {
+                    self.queue(at_ns, Event::Arrival { from, to, frame });
+                }
+            }
+        }
+    }
+
+    /// Runs until all programs are over, lets the network heal and all flows end, and looks for what is left.
+    ///
+    /// # Panics
+    /// If something is not as it must be, or the programs are not over within `limit` of virtual time.
+    pub fn run(&mut self, limit: Duration) -> Outcome {
+        let limit_ns = limit.as_nanos() as u64;
+        self.run_until(limit_ns, |end| end.host.is_over());
+        let late: Vec<&str> = self.names(|end| !end.host.is_over());
+        assert!(late.is_empty(), "not over after {limit:?}: {late:?}");
+        let achieved = self.ends.iter().map(|end| end.host.achieved()).sum();
+        for end in &mut self.ends {
+            end.up.heal();
+            end.down.heal();
+        }
+        self.run_until(self.now_ns + DRAIN.as_nanos() as u64, |end| end.host.flow_count() == 0);
+        let kept = self.names(|end| end.host.flow_count() > 0);
+        assert!(kept.is_empty(), "{DRAIN:?} after the end there are flows left at {kept:?}");
+        self.check_memory();
+        let (hash, frames) = (self.trace.hash(), self.frames);
+        Outcome { hash, virtual_ns: self.now_ns, frames, achieved }
+    }
+
+    /// Ends the programs, which may keep what they like until then; nothing may stay after that.
+    fn check_memory(&mut self) {
+        // Packets may wait for neighbours that do not answer.
+        self.run_until(self.now_ns + Duration::from_secs(30).as_nanos() as u64, |_| false);
+        self.ends.iter_mut().for_each(|end| end.host.end_program());
+        for end in &self.ends {
+            let (name, live) = (end.host.name(), end.host.memory_live());
+            assert!(live == 0, "{name}: {live} buffers are held by nobody who needs them");
+        }
+    }
+
+    fn names(&self, matches: impl Fn(&End) -> bool) -> Vec<&str> {
+        self.ends.iter().filter(|end| matches(end)).map(|end| end.host.name()).collect()
+    }
+
+    /// Runs until `is_done` holds of every host, or until a time.
+    fn run_until(&mut self, until_ns: u64, is_done: impl Fn(&End) -> bool) {
+        /// Looking at every host after every event would cost more than the events.
+        const EVERY: u32 = 64;
+        let mut events = 0;
+        while self.events.peek().is_some_and(|Reverse((at_ns, _))| *at_ns <= until_ns) {
+            if events % EVERY == 0 && self.ends.iter().all(&is_done) {
+                return;
+            }
+            events += 1;
+            self.step();
+        }
+    }
+
+    /// A look at a host.
+    pub fn host(&self, index: usize) -> &Host {
+        &self.ends[index].host
+    }
+
+    /// The trace.
+    pub fn trace(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+}
