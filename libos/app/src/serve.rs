@@ -3,9 +3,10 @@
 //! Each core has its own queue pair, stack and event loop; a request is received, carried out and answered in
 //! one event. A [`Service`] sees streams and datagrams, and writes what it answers into a [`Reply`].
 
-use crate::net::{self, DmaBuffer, QueuePair};
+use crate::net::{self, DmaBuffer, NoInterface, QueuePair};
 use crate::port::{Clock, Entropy, Idle};
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -367,12 +368,9 @@ pub struct Ports {
 }
 
 /// Why there is no service.
-#[derive(Debug)]
 pub enum ServeError {
-    /// The machine has no network device for this application.
-    NoDevice(crate::Error),
-    /// The device cannot be used.
-    Device(net::Error),
+    /// There is no network interface.
+    Interface(NoInterface),
     /// The environment's `ip` is not what it must be.
     Address(alloc::string::String),
 }
@@ -380,14 +378,7 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServeError::NoDevice(error) => {
-                write!(
-                    out,
-                    "no network device: {}; does app.toml name `devices = [\"network\"]`?",
-                    error.name()
-                )
-            }
-            ServeError::Device(error) => write!(out, "the network device: {error}"),
+            ServeError::Interface(why) => why.fmt(out),
             ServeError::Address(text) => {
                 write!(out, "ip={text}: expected ADDRESS/PREFIX[,GATEWAY], such as 10.0.2.15/24,10.0.2.2")
             }
@@ -395,16 +386,32 @@ impl fmt::Display for ServeError {
     }
 }
 
+/// What a main function that ends with it prints.
+impl fmt::Debug for ServeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
 impl core::error::Error for ServeError {}
 
-/// The bit by which the device wakes its core.
-const INTERRUPT_BIT: u8 = 0;
+/// A core as the world gives it to a server.
+pub(crate) struct Core {
+    /// Its number.
+    pub index: usize,
+    /// Its end of the network.
+    pub pair: QueuePair,
+    /// How it sleeps until `pair` has a frame.
+    pub idle: Idle,
+    /// How others end that sleep.
+    pub doorbell: Arc<dyn Doorbell>,
+}
 
 /// The address of QEMU's user-mode network.
 const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
 
-/// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose memory
-/// can hold what it sends often.
+/// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose
+/// memory can hold what it sends often.
 ///
 /// # Errors
 /// If there is no network device, or no valid address.
@@ -413,9 +420,7 @@ pub fn serve<S: Service + 'static>(
     service: impl FnOnce(&mut QueuePair) -> S,
 ) -> Result<u8, ServeError> {
     let config = configuration()?;
-    let index = net::find().map_err(ServeError::NoDevice)?;
-    let mut opened = net::open(index, &net::Options::default()).map_err(ServeError::Device)?;
-    let mut pair = net::start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(ServeError::Device)?;
+    let Core { index, mut pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
     let service = service(&mut pair);
     let receive_window = config.tcp.receive_window;
     crate::println!("serves at {}, TCP {:?}, UDP {:?}", config.addresses[0].address, ports.tcp, ports.udp);
@@ -429,16 +434,9 @@ pub fn serve<S: Service + 'static>(
         slices: VecDeque::new(),
         receive_window,
     };
-    let mut event_loop = EventLoop::new(crate::cores::current(), Clock, Idle, alloc::sync::Arc::new(Alone));
+    let mut event_loop = EventLoop::new(index, Clock, idle, doorbell);
     event_loop.handle().add_poller(INFRASTRUCTURE, Served { stack, clients, frames: 0, check_ns: 0 });
     Ok(event_loop.run() as u8)
-}
-
-/// The doorbell of a program on one core: nobody else is there to ring it.
-struct Alone;
-
-impl Doorbell for Alone {
-    fn ring(&self, _: usize) {}
 }
 
 fn configuration() -> Result<Config, ServeError> {

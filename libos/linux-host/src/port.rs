@@ -4,7 +4,7 @@ use nom_port::world::{self, Wakeup};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::io;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +41,9 @@ impl world::Entropy for Entropy {
     }
 }
 
+/// Why a process has no doorbells: what Linux said.
+pub use rustix::io::Errno as DoorbellError;
+
 /// The doorbells of a process: an eventfd for each core.
 #[derive(Debug)]
 pub struct Doorbells(Vec<OwnedFd>);
@@ -50,7 +53,7 @@ impl Doorbells {
     ///
     /// # Errors
     /// If the process may open no more files.
-    pub fn new(cores: usize) -> io::Result<Doorbells> {
+    pub fn new(cores: usize) -> Result<Doorbells, DoorbellError> {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let bells = (0..cores).map(|_| eventfd(0, flags)).collect::<Result<_, Errno>>()?;
         Ok(Doorbells(bells))

@@ -1,11 +1,14 @@
 //! A driver for one request at a time to a virtio entropy device (virtio 1.2, sections 4.1 and 5.4).
 
 use crate::Failure;
+use alloc::vec::Vec;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
-use nom_app::alloc::vec::Vec;
-use nom_app::devices::{self, Device, Registers};
-use nom_app::memory::{Region, Shared};
-use nom_app::{Error, PageSize, Upcall, board, events, time};
+use nom_sys::abi::Upcall;
+use nom_sys::devices::{self, Device, Registers};
+use nom_sys::memory::Shared;
+use nom_sys::region::Region;
+use nom_sys::start::board;
+use nom_sys::{Error, PageSize, events, time};
 
 const VENDOR: u32 = 0x1af4;
 /// Modern, and transitional with a modern interface.

@@ -7,6 +7,8 @@
 //! calls the kernel with arguments that no safe type would let through, and drives a device ([`entropy`]).
 #![no_std]
 
+extern crate alloc;
+
 pub mod border;
 pub mod entropy;
 pub mod line;

@@ -1,9 +1,10 @@
 //! A conversation over a channel.
 
 use crate::{Check, Failure, expect, expect_that};
-use nom_app::channels::{self, Channel};
-use nom_app::ipc::{self, Consumer, Producer, RingError};
-use nom_app::{Upcall, events, time};
+use nom_sys::abi::Upcall;
+use nom_sys::abi::ipc::{self, Consumer, Producer, RingError};
+use nom_sys::channels::{self, Channel};
+use nom_sys::{events, time};
 
 /// How long an answer may take.
 const TIMEOUT_NS: u64 = 20_000_000_000;

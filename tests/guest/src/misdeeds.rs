@@ -5,9 +5,9 @@
 
 use core::arch::asm;
 use core::hint::black_box;
-use nom_app::memory::{Pages, Region};
-use nom_app::{PageSize, Protection, upcall};
-use nom_sys::{abi, start};
+use nom_sys::memory::Pages;
+use nom_sys::region::Region;
+use nom_sys::{PageSize, Protection, abi, start, upcall};
 
 /// The misdeeds by name.
 pub const ALL: &[(&str, fn())] = &[
@@ -82,7 +82,7 @@ fn execute_data() {
 }
 
 fn write_mapped(protection: Protection) {
-    let grant = nom_app::memory::Grant::new(PageSize::Small, 1).expect("memory for a page");
+    let grant = nom_sys::memory::Grant::new(PageSize::Small, 1).expect("memory for a page");
     let region = Region::reserve(grant.bytes(), PageSize::Small).expect("addresses for a page");
     region.map(0, &grant, protection).expect("a mapping");
     write(region.address());

@@ -1,10 +1,12 @@
 //! Checks and how they are reported.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt::{self, Debug};
 use core::sync::atomic::Ordering::Relaxed;
-use nom_app::alloc::format;
-use nom_app::alloc::string::String;
-use nom_app::{Error, board, ipc::RingError, println};
+use nom_sys::abi::ipc::RingError;
+use nom_sys::start::board;
+use nom_sys::{Error, println};
 
 /// Why a check failed.
 pub struct Failure(String);

@@ -1,6 +1,10 @@
 //! The program's own network interfaces.
 
-use nom_sys::port::{Clock, Dma, Function, Window};
+use crate::serve::Core;
+use alloc::sync::Arc;
+use core::fmt;
+use nom_port::world::Doorbell;
+use nom_sys::port::{Clock, Dma, Function, Idle, Window};
 use nom_virtio::net;
 
 pub use nom_virtio::memory::DmaBuffer;
@@ -46,4 +50,46 @@ pub type PairSetup = net::PairSetup<Function, Dma>;
 /// As [`PairSetup::start`].
 pub fn start(pair: PairSetup, bit: u8) -> Result<QueuePair, Error> {
     pair.start(Clock, bit)
+}
+
+/// Why there is no interface.
+#[derive(Debug)]
+pub enum NoInterface {
+    /// The machine has no network device for this application.
+    NoDevice(nom_sys::Error),
+    /// The device cannot be used.
+    Device(Error),
+}
+
+impl fmt::Display for NoInterface {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoInterface::NoDevice(error) => {
+                let name = error.name();
+                write!(out, "no network device: {name}; does app.toml name `devices = [\"network\"]`?")
+            }
+            NoInterface::Device(error) => write!(out, "the network device: {error}"),
+        }
+    }
+}
+
+/// The bit by which the device wakes its core.
+const INTERRUPT_BIT: u8 = 0;
+
+/// The running core with the first network device's first queue pair.
+///
+/// # Errors
+/// If there is no network device, or it cannot be used.
+pub(crate) fn core() -> Result<Core, NoInterface> {
+    let index = find().map_err(NoInterface::NoDevice)?;
+    let mut opened = open(index, &Options::default()).map_err(NoInterface::Device)?;
+    let pair = start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)?;
+    Ok(Core { index: nom_sys::cores::current(), pair, idle: Idle, doorbell: Arc::new(Alone) })
+}
+
+/// The doorbell of a program on one core: nobody else is there to ring it.
+struct Alone;
+
+impl Doorbell for Alone {
+    fn ring(&self, _: usize) {}
 }

@@ -1,0 +1,54 @@
+//! In a Linux process.
+
+pub use nom_linux_host::start::{Termination, args, var, vars};
+pub use nom_linux_host::{exit, main, print, println, time};
+
+/// The world behind `nom-port`'s traits, and the traits.
+pub mod port {
+    pub use nom_linux_host::port::{Clock, Entropy, Idle};
+    pub use nom_port::{buffer, nic, world};
+}
+
+/// The program's own network interface: a TAP device.
+pub mod net {
+    use crate::serve::Core;
+    use alloc::sync::Arc;
+    use core::fmt;
+    use nom_linux_host::port::{Doorbells, Idle};
+
+    pub use nom_linux_host::pool::PoolBuffer as DmaBuffer;
+    pub use nom_linux_host::tap::{Counters, Options, TapError, TapNic as QueuePair};
+
+    /// Name of the TAP device, unless the environment's `tap` says another.
+    const DEVICE: &str = "tap0";
+
+    /// Why there is no interface.
+    #[derive(Debug)]
+    pub enum NoInterface {
+        /// The TAP device cannot be used.
+        Tap(TapError),
+        /// The process cannot have a doorbell.
+        Doorbell(nom_linux_host::port::DoorbellError),
+    }
+
+    impl fmt::Display for NoInterface {
+        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self {
+                NoInterface::Tap(error) => error.fmt(out),
+                NoInterface::Doorbell(error) => write!(out, "no eventfd: {error}"),
+            }
+        }
+    }
+
+    /// The running core with the interface.
+    ///
+    /// # Errors
+    /// If the process may not use the TAP device, or there is something else in the way.
+    pub(crate) fn core() -> Result<Core, NoInterface> {
+        let name = crate::var("tap").unwrap_or(DEVICE);
+        let pair = QueuePair::open(name, &Options::default()).map_err(NoInterface::Tap)?;
+        let doorbell = Arc::new(Doorbells::new(1).map_err(NoInterface::Doorbell)?);
+        let idle = Idle::new(0, doorbell.clone(), Some(pair.file()));
+        Ok(Core { index: 0, pair, idle, doorbell })
+    }
+}

@@ -1,0 +1,21 @@
+//! In a virtual machine, on nom's kernel.
+
+pub use nom_sys::abi::board::Board;
+pub use nom_sys::abi::{Events, Upcall, ipc};
+pub use nom_sys::start::{Termination, application, args, board, seed, var, vars};
+pub use nom_sys::{Error, PageSize, Protection, exit, main, print, println};
+pub use nom_sys::{applications, channels, cores, devices, events, sync, time, upcall};
+
+pub mod net;
+
+/// The world behind `nom-port`'s traits, and the traits.
+pub mod port {
+    pub use nom_port::{buffer, device, nic, world};
+    pub use nom_sys::port::{Clock, Entropy, Idle};
+}
+
+/// Memory and addresses: grants, and regions in which to map them.
+pub mod memory {
+    pub use nom_sys::memory::{Grant, Pages, Shared};
+    pub use nom_sys::region::Region;
+}
