@@ -24,6 +24,9 @@ done = function(summary, latency, requests)
 end
 "#;
 
+/// Seconds after which a client is ended: a server that is stuck must not stop the bench.
+const TIMEOUT_S: u64 = 90;
+
 /// Checks that every client is installed.
 ///
 /// # Errors
@@ -66,7 +69,7 @@ pub fn wrk(
 ) -> Result<WrkFigures> {
     let script = scratch.join("wrk.lua");
     std::fs::write(&script, WRK_SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
-    let mut command = namespace.command("wrk");
+    let mut command = client(namespace, "wrk");
     command.args(["--threads", "1", "--connections", &connections.to_string()]);
     command.args(["--duration", &format!("{}s", whole_seconds(duration)), "--script"]).arg(script);
     command.arg(format!("http://{target}/"));
@@ -104,7 +107,7 @@ pub fn memcaslap(
     connections: usize,
     duration: Duration,
 ) -> Result<f64> {
-    let mut command = namespace.command("memcaslap");
+    let mut command = client(namespace, "memcaslap");
     command.args(["--servers", &target.to_string(), "--threads", "1", "--verify", "1.0"]);
     command.args([
         "--concurrency",
@@ -150,7 +153,7 @@ pub fn netpipe(
     largest: u32,
 ) -> Result<Vec<Message>> {
     let file = scratch.join("np.out");
-    let mut command = namespace.command("NPtcp");
+    let mut command = client(namespace, "NPtcp");
     command.args(["-h", &host.ip().to_string(), "-u", &largest.to_string(), "-p", "0", "-o"]).arg(&file);
     output(&mut command)?;
     let printed =
@@ -177,9 +180,16 @@ fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().max(1)
 }
 
+/// A client, to be started in a guest's network and ended when it takes too long.
+fn client(namespace: &Namespace, program: &str) -> Command {
+    let mut command = namespace.command("timeout");
+    command.args([&TIMEOUT_S.to_string(), program]);
+    command
+}
+
 /// Runs a client to its end; what it complained about goes into the error.
 fn output(command: &mut Command) -> Result<String> {
-    let line = command.get_args().skip(3).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let line = command.get_args().skip(5).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let run = command.stdin(Stdio::null()).output();
     let Output { status, stdout, stderr } = run.with_context(|| format!("cannot run {line}"))?;
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
