@@ -7,6 +7,7 @@
 mod freshness;
 mod guest;
 mod image;
+mod process;
 mod programs;
 pub mod toolchain;
 
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use guest::World;
 pub use image::Built;
+pub use process::Process;
 pub use programs::{Catalogue, WorkspaceProgram};
 pub use toolchain::Toolchain;
 

@@ -61,6 +61,7 @@ Examples:
   nom run --cpus 4 --memory 1G hello
   nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
   nom run --network tap memcached      as root: in a network namespace of its own
+  nom run --host memcached             as root: as a process on a TAP device, with no machine
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
@@ -99,6 +100,17 @@ pub struct Run {
     /// What its network device is connected to.
     #[arg(long, value_enum, default_value_t = NetworkChoice::User)]
     pub network: NetworkChoice,
+    /// Run as a process of this computer, with no machine; on a TAP device in a network namespace of its own
+    /// (as root) if it has a network.
+    #[arg(long, conflicts_with_all = [
+        "publish", "cpus", "memory", "detach", "name", "gdb", "machine", "accel", "log", "network", "iommu",
+        "devices", "json",
+    ])]
+    pub host: bool,
+    /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
+    /// say another address and device.
+    #[arg(long, value_name = "NAME", requires = "host")]
+    pub netns: Option<String>,
     /// DMA remapping unit.
     #[arg(long, value_name = "none|virtio|intel", default_value_t = Iommu::None)]
     pub iommu: Iommu,
@@ -310,6 +322,8 @@ mod tests {
             ("--network tun hello", "user, tap"),
             ("--machine pc hello", "q35, microvm"),
             ("--json hello", "--detach"),
+            ("--host --cpus 2 hello", "--cpus"),
+            ("--netns blue hello", "--host"),
             ("", "APP"),
         ] {
             let error = run(line).expect_err(line).to_string();

@@ -5,6 +5,7 @@ mod arguments;
 mod debugger;
 mod doctor;
 mod machines;
+mod process;
 mod produce;
 mod run;
 mod store;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
 
 fn execute(command: &Command) -> Result<u8> {
     match command {
+        Command::Run(options) if options.host => process::run(options),
         Command::Run(options) => run::run(options),
         Command::Ps(options) => machines::ps(options),
         Command::Logs(options) => machines::logs(options),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use nom_build::Project;
 use nom_image::Symbols;
-use nom_image::manifest::{BundleManifest, Port, Protocol};
+use nom_image::manifest::{Application, BundleManifest, Port, Protocol};
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
 use nom_vmm::{
@@ -26,7 +26,7 @@ const NETWORK_CLASS: u32 = 0x02_0000;
 /// How long a machine may take to end after a signal.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a signal is looked for.
-const SIGNAL_POLL: Duration = Duration::from_millis(50);
+pub const SIGNAL_POLL: Duration = Duration::from_millis(50);
 /// Signals that end the machine.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
@@ -136,10 +136,15 @@ fn level_name(level: LogLevel) -> String {
     level.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
+/// Whether an application's manifest asks for a network device.
+pub fn wants_network(application: &Application) -> bool {
+    application.devices.iter().any(|device| device.class == NETWORK_CLASS)
+}
+
 /// A network device, if a port is published or an application may have one.
 fn network(published: &[Port], manifest: Option<&BundleManifest>) -> Option<Network> {
     let applications = || manifest.iter().flat_map(|manifest| &manifest.applications);
-    let wanted = applications().flat_map(|app| &app.devices).any(|device| device.class == NETWORK_CLASS);
+    let wanted = applications().any(wants_network);
     let ports = applications().flat_map(|app| &app.ports).chain(published);
     let forwards: Vec<Forward> = ports.map(forward).collect();
     (wanted || !forwards.is_empty()).then_some(Network::User { forwards })
@@ -199,12 +204,21 @@ fn announce(options: &Run, record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// Prints what the machine writes until it ends or a signal ends it; returns the exit status.
-fn attend(mut machine: Box<dyn Machine>, name: &str, directory: &Path) -> Result<u8> {
+/// From now on a signal does not end this process, but is what the result holds; 0 until then.
+///
+/// # Errors
+/// If Linux does not allow it.
+pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let signal = Arc::new(AtomicUsize::new(0));
     for number in SIGNALS {
         signal_hook::flag::register_usize(number, signal.clone(), number as usize)?;
     }
+    Ok(signal)
+}
+
+/// Prints what the machine writes until it ends or a signal ends it; returns the exit status.
+fn attend(mut machine: Box<dyn Machine>, name: &str, directory: &Path) -> Result<u8> {
+    let signal = watch_signals()?;
     let mut control = Vec::new();
     let mut deadline = None;
     let exit = loop {

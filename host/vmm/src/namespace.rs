@@ -51,7 +51,7 @@ impl Namespace {
     /// If this process may not administer the network, or `ip` (package iproute2) refuses a step.
     pub fn create(machine: &str, queues: u32) -> Result<Namespace> {
         if !rustix::process::geteuid().is_root() {
-            bail!("a TAP device needs root: expected user-mode networking for everybody else");
+            bail!("a network namespace with a TAP device needs root");
         }
         remove_stale()?;
         let ours = ProcessIdentity::of(std::process::id()).context("this process is not in /proc")?;

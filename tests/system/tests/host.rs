@@ -1,0 +1,116 @@
+//! Applications as processes of this computer: the same sources, without a machine.
+
+use nom_build::{Process, Project};
+use nom_vmm::{Namespace, namespace};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server with a network namespace of its own; both end with this value.
+struct Server {
+    child: Child,
+    namespace: Namespace,
+}
+
+impl Server {
+    /// Starts an application of `apps/` and waits until it serves. `None` if that takes rights that are
+    /// missing, which is said.
+    fn start(app: &str) -> Option<Server> {
+        let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+        if !is_root || !Path::new("/dev/net/tun").exists() {
+            println!("skipped: {app} on a TAP device needs root and /dev/net/tun");
+            return None;
+        }
+        // Tests run beside each other, and a namespace is named after machine and process.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let process = build(app);
+        let namespace = Namespace::create(&format!("test-{app}-{number}"), 1).expect("a namespace");
+        let mut command = namespace.command(&process.program);
+        let child = process.furnish(&mut command).stdout(Stdio::piped()).spawn().expect("it starts");
+        // From here on a failure ends it.
+        let mut server = Server { child, namespace };
+        let output = server.child.stdout.take().expect("it is piped");
+        let line = BufReader::new(output).lines().next().expect("it says something").expect("it is text");
+        assert!(line.starts_with("serves at 10.0.2.15, TCP ["), "{line}");
+        Some(server)
+    }
+
+    /// What it answers to `request` at `port` until it closes the connection.
+    fn talk(&self, port: u16, request: &[u8]) -> Vec<u8> {
+        let talk = || {
+            self.namespace.enter().expect("entered");
+            let mut stream = TcpStream::connect((namespace::GUEST, port)).expect("the server accepts");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is set");
+            stream.write_all(request).expect("the request is sent");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("the server answers and closes");
+            answer
+        };
+        std::thread::scope(|scope| scope.spawn(talk).join().expect("no panic"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn build(app: &str) -> Process {
+    let project = Project::find().expect("a checkout");
+    let manifest = project.manifest_path(app).expect("an application");
+    project.process(&manifest, None).expect("it builds")
+}
+
+#[test]
+fn an_application_without_devices_is_an_ordinary_program() {
+    let process = build("hello");
+    let output = Command::new(&process.program).args(["one", "two"]).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello from nom! one two\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn memcached_answers_and_keeps_what_it_is_given() {
+    let Some(server) = Server::start("memcached") else { return };
+    let answer = server.talk(11211, b"set a 0 0 5\r\nhello\r\nget a b\r\nnonsense\r\nquit\r\n");
+    assert_eq!(String::from_utf8_lossy(&answer), "STORED\r\nVALUE a 0 5\r\nhello\r\nEND\r\nERROR\r\n");
+    // Large enough for segments that are cut and joined, both ways.
+    let value: Vec<u8> = (0..700_000u32).map(|index| b'a' + (index % 23) as u8).collect();
+    let head = format!("large 0 0 {}\r\n", value.len());
+    let request = [b"set ", head.as_bytes(), &value, b"\r\nget large\r\nquit\r\n"].concat();
+    let expected = [b"STORED\r\nVALUE large 0 700000\r\n".as_slice(), &value, b"\r\nEND\r\n"].concat();
+    assert!(server.talk(11211, &request) == expected, "700,000 bytes come back as they went");
+}
+
+#[test]
+fn memcached_is_capable() {
+    let Some(server) = Server::start("memcached") else { return };
+    let host = namespace::GUEST.to_string();
+    let mut client = server.namespace.command("timeout");
+    let output =
+        client.args(["60", "memccapable", "-h", &host, "-p", "11211"]).output().expect("`timeout` runs");
+    if output.status.code() == Some(127) {
+        return println!("skipped: memccapable is not installed");
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("All tests passed"), "{said}");
+}
+
+#[test]
+fn nhttpd_serves_files() {
+    let Some(server) = Server::start("nhttpd") else { return };
+    let page = server.talk(80, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let page = String::from_utf8_lossy(&page);
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("It earns."), "{page}");
+}
