@@ -45,6 +45,9 @@ fn missing(there: impl Fn(&str) -> bool) -> Vec<&'static str> {
     PACKAGES.iter().filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect()
 }
 
+/// How often NetPIPE sends each message in a trial, of three; by itself it would take seconds for each size.
+const MESSAGES: &str = "200";
+
 /// What wrk saw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WrkFigures {
@@ -142,7 +145,8 @@ pub struct Message {
     pub seconds: f64,
 }
 
-/// Runs NetPIPE's client against the server at `host`, messages of 1 byte to `largest`.
+/// Runs NetPIPE's client against the server at `host`, messages of 1 byte to `largest`. Both sides must walk
+/// through the same sizes, those that NPtcp has by default, as nothing on the wire names them.
 ///
 /// # Errors
 /// If NPtcp fails.
@@ -154,7 +158,7 @@ pub fn netpipe(
 ) -> Result<Vec<Message>> {
     let file = scratch.join("np.out");
     let mut command = client(namespace, "NPtcp");
-    command.args(["-h", &host.ip().to_string(), "-u", &largest.to_string(), "-p", "0", "-o"]).arg(&file);
+    command.args(["-h", &host.ip().to_string(), "-u", &largest.to_string(), "-n", MESSAGES, "-o"]).arg(&file);
     output(&mut command)?;
     let printed =
         std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
