@@ -159,7 +159,9 @@ impl<B: Buffer> Connection<B> {
         let window = (self.send.una + self.send.window).since(self.send.next);
         let allowed = window.min(self.cubic.window().saturating_sub(self.pipe()));
         let len = remaining.min(allowed).min(mss.max(large_max / mss * mss));
-        let may_be_small = !self.nagle || self.send.una == self.send.max || self.send.is_closing;
+        // What is sent again after a timeout waits for no acknowledgement: none will come.
+        let is_again = self.send.next.before(self.send.max);
+        let may_be_small = !self.nagle || is_again || self.send.una == self.send.max || self.send.is_closing;
         if len == remaining && may_be_small {
             len
         } else if len >= mss {
@@ -173,7 +175,7 @@ impl<B: Buffer> Connection<B> {
 
     /// Nothing is in flight that would make the peer say how its window is: ask after a while.
     fn watch_window(&mut self, context: &Context<'_>) {
-        if self.send.una == self.send.max && !self.is_probe_due {
+        if self.deadlines.retransmit.is_none() && !self.is_probe_due {
             let due = context.now + self.rtt.timeout();
             self.deadlines.persist.get_or_insert(due);
         }
