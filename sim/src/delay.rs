@@ -15,13 +15,12 @@ const LIMIT: Duration = Duration::from_secs(600);
 ///
 /// # Panics
 /// If W is not what it must be.
-pub fn run(seed: u64, has_lines: bool) -> (Outcome, Vec<String>) {
+pub fn run(seed: u64, is_printed: bool) -> Outcome {
     let mut random = Random::new(seed);
     let mut total = Outcome { hash: 0, virtual_ns: 0, frames: 0, achieved: 0 };
-    let mut lines = Vec::new();
-    let without_ns = single(seed, 0, has_lines, &mut total, &mut lines);
+    let without_ns = single(seed, 0, is_printed, &mut total);
     for micros in [10, 40, 100, 1000, 1 + random.within(0..10_000)] {
-        let with_ns = single(seed, micros, has_lines, &mut total, &mut lines);
+        let with_ns = single(seed, micros, is_printed, &mut total);
         let w_ns = (micros * 1000) as f64;
         let growth_ns = with_ns - without_ns;
         // A clock that is wrong by a thousandth measures so.
@@ -32,33 +31,32 @@ pub fn run(seed: u64, has_lines: bool) -> (Outcome, Vec<String>) {
         );
     }
     for micros in [0, random.within(1..10_001)] {
-        many(seed, micros, has_lines, &mut total, &mut lines);
+        many(seed, micros, is_printed, &mut total);
     }
-    (total, lines)
+    total
 }
 
-fn finish(world: &mut World, total: &mut Outcome, lines: &mut Vec<String>) {
+fn finish(world: &mut World, total: &mut Outcome) {
     let outcome = world.run(LIMIT);
     total.hash = total.hash.rotate_left(1) ^ outcome.hash;
     total.virtual_ns += outcome.virtual_ns;
     total.frames += outcome.frames;
     total.achieved += outcome.achieved;
-    lines.append(&mut world.trace().take_lines());
 }
 
 /// The mean latency of one client with W = `micros`, in nanoseconds.
-fn single(seed: u64, micros: u64, has_lines: bool, total: &mut Outcome, lines: &mut Vec<String>) -> f64 {
-    let (mut world, _, latencies) = quiet(seed, micros, 1, has_lines);
-    finish(&mut world, total, lines);
+fn single(seed: u64, micros: u64, is_printed: bool, total: &mut Outcome) -> f64 {
+    let (mut world, _, latencies) = quiet(seed, micros, 1, is_printed);
+    finish(&mut world, total);
     let latencies = latencies.borrow();
     let counted = &latencies[WARMUP..];
     counted.iter().sum::<u64>() as f64 / counted.len() as f64
 }
 
 /// The world checks after every event that nothing is held too long; this looks at why batches were flushed.
-fn many(seed: u64, micros: u64, has_lines: bool, total: &mut Outcome, lines: &mut Vec<String>) {
-    let (mut world, server, _) = quiet(seed, micros, 30, has_lines);
-    finish(&mut world, total, lines);
+fn many(seed: u64, micros: u64, is_printed: bool, total: &mut Outcome) {
+    let (mut world, server, _) = quiet(seed, micros, 30, is_printed);
+    finish(&mut world, total);
     let host = world.host(server);
     let held_ns = host.tally().held_max_ns;
     let (received, sent) = host.with_stack(|stack| stack.tallies());

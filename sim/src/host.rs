@@ -3,7 +3,7 @@
 use crate::memory::{Bytes, Memory, Pool};
 use crate::nic::{Device, Port, Shape};
 use nom_net::{Application, Chain, Closed, Config, FlowId, Instant, Stack};
-use nom_port::nic::Nic as _;
+use nom_port::nic::{Nic as _, gather};
 use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::event_loop::EventLoop;
 use nom_rt::meter::INFRASTRUCTURE;
@@ -19,9 +19,10 @@ pub type HostStack = Stack<Device>;
 
 /// What runs on a host, over its stack.
 pub trait Program {
-    /// Time has come to `now_ns` of the host's clock, or something happened that may be over now. Returns when
-    /// the program wants to be called if nothing happens before.
-    fn at(&mut self, stack: &mut HostStack, now_ns: u64) -> Option<u64>;
+    /// Does what is to be done at `now_ns` of the host's clock.
+    fn at(&mut self, stack: &mut HostStack, now_ns: u64);
+    /// When it wants to be called if nothing happens before.
+    fn due_ns(&self) -> Option<u64>;
     /// A flow is open.
     fn connected(&mut self, stack: &mut HostStack, flow: FlowId);
     /// Bytes came.
@@ -71,7 +72,7 @@ impl Application<Device> for Calls {
     }
 
     fn datagram(&mut self, stack: &mut HostStack, to: SocketAddr, from: SocketAddr, bytes: Chain<Memory>) {
-        if let Ok([bytes]) = <[Bytes; 1]>::try_from(bytes) {
+        if let Some(bytes) = stack.buffer(&gather(&bytes)) {
             self.0.datagram(stack, to, from, bytes);
         }
     }
@@ -156,7 +157,7 @@ impl Poller for Node {
         let Some(program) = &mut self.program else { return Progress::default() };
         program.0.at(&mut self.stack, now_ns);
         let stack_ns = self.stack.poll(Instant::from_nanos(now_ns), program).map(Instant::nanos);
-        let program_ns = program.0.at(&mut self.stack, now_ns);
+        let program_ns = program.0.due_ns();
         let frames = self.stack.counters().frames_received;
         let worked = frames.wrapping_sub(std::mem::replace(&mut self.frames, frames)) as u32;
         self.deadline_ns = stack_ns.into_iter().chain(program_ns).min();

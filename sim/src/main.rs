@@ -78,13 +78,10 @@ fn name(scenario: Scenario) -> String {
 /// One run, in one line; `false` if it failed, of which the panic has told already.
 fn one(scenario: Scenario, seed: u64, arguments: &Arguments) -> Result<bool> {
     let start = Instant::now();
-    let Ok((outcome, lines)) = catch_unwind(|| run(scenario, seed, arguments.trace)) else {
+    let Ok(outcome) = catch_unwind(|| run(scenario, seed, arguments.trace)) else {
         return Ok(false);
     };
     let mut out = std::io::stdout().lock();
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
     let virtual_s = outcome.virtual_ns as f64 / 1e9;
     let (frames, achieved, hash) = (outcome.frames, outcome.achieved, outcome.hash);
     let name = name(scenario);
@@ -94,7 +91,7 @@ fn one(scenario: Scenario, seed: u64, arguments: &Arguments) -> Result<bool> {
          {achieved:>9} achieved  ({:.1} s)",
         start.elapsed().as_secs_f64()
     )?;
-    if arguments.twice && catch_unwind(|| run(scenario, seed, false).0).ok() != Some(outcome) {
+    if arguments.twice && catch_unwind(|| run(scenario, seed, false)).ok() != Some(outcome) {
         writeln!(out, "{name} seed {seed}: the second run went another way")?;
         return Ok(false);
     }

@@ -62,9 +62,9 @@ fn address(number: u16, is_v4: bool) -> IpAddr {
 }
 
 impl Builder {
-    fn new(seed: u64, is_sound: bool, has_lines: bool) -> Builder {
+    fn new(seed: u64, is_sound: bool, is_printed: bool) -> Builder {
         let mut random = Random::new(seed);
-        let world = World::new(random.fork(), Trace::new(has_lines));
+        let world = World::new(random.fork(), Trace::new(is_printed));
         Builder { random, world, hosts: 0, is_sound, places: Vec::new() }
     }
 
@@ -255,15 +255,15 @@ trait Pipe: Sized {
 
 impl Pipe for u64 {}
 
-/// Runs a scenario from a seed, with lines of a trace if they are wanted.
+/// Runs a scenario from a seed; prints every frame if that is wanted.
 ///
 /// # Panics
 /// If something is not as it must be.
-pub fn run(scenario: Scenario, seed: u64, has_lines: bool) -> (Outcome, Vec<String>) {
+pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
     if scenario == Scenario::Delay {
-        return crate::delay::run(seed, has_lines);
+        return crate::delay::run(seed, is_printed);
     }
-    let mut builder = Builder::new(seed, false, has_lines);
+    let mut builder = Builder::new(seed, false, is_printed);
     match scenario {
         Scenario::Memcached => {
             builder.server(MEMCACHED_PORT);
@@ -292,8 +292,7 @@ pub fn run(scenario: Scenario, seed: u64, has_lines: bool) -> (Outcome, Vec<Stri
             builder.flood();
         }
     }
-    let outcome = builder.world.run(LIMIT);
-    (outcome, builder.world.trace().take_lines())
+    builder.world.run(LIMIT)
 }
 
 /// A sound network with one memcached whose batching delay is `micros`, and hosts of clients that note how long
@@ -302,9 +301,9 @@ pub(crate) fn quiet(
     seed: u64,
     micros: u64,
     clients: usize,
-    has_lines: bool,
+    is_printed: bool,
 ) -> (World, usize, memcached::Latencies) {
-    let mut builder = Builder::new(seed, true, has_lines);
+    let mut builder = Builder::new(seed, true, is_printed);
     let server = builder.server(MEMCACHED_PORT);
     builder.world.set_delay(server, 0, micros);
     let latencies = memcached::Latencies::default();

@@ -72,6 +72,8 @@ struct Client<C> {
     /// Pieces that wait until those are sent.
     waiting: VecDeque<Bytes>,
     is_stopped: bool,
+    /// It says no more.
+    is_finished: bool,
     is_closing: bool,
 }
 
@@ -160,6 +162,8 @@ impl<S: Service> Served<S> {
         }
         if let Some(bytes) = client.waiting.pop_front() {
             self.handle(stack, flow, bytes);
+        } else if client.is_finished {
+            stack.close(flow);
         } else if std::mem::take(&mut client.is_stopped) {
             stack.window(flow, window);
         }
@@ -167,12 +171,15 @@ impl<S: Service> Served<S> {
 }
 
 impl<S: Service> Program for Served<S> {
-    fn at(&mut self, stack: &mut HostStack, now_ns: u64) -> Option<u64> {
+    fn at(&mut self, stack: &mut HostStack, now_ns: u64) {
         self.service.at(now_ns);
         if now_ns >= self.check_ns {
             self.check_ns = now_ns + SECOND_NS;
             self.check(stack);
         }
+    }
+
+    fn due_ns(&self) -> Option<u64> {
         (!self.clients.is_empty()).then_some(self.check_ns)
     }
 
@@ -184,6 +191,7 @@ impl<S: Service> Program for Served<S> {
             unsent: VecDeque::new(),
             waiting: VecDeque::new(),
             is_stopped: false,
+            is_finished: false,
             is_closing: false,
         };
         let before = self.clients.insert(flow.index(), (flow, client));
@@ -205,7 +213,8 @@ impl<S: Service> Program for Served<S> {
 
     fn finished(&mut self, stack: &mut HostStack, flow: FlowId) {
         match self.client(flow) {
-            Some(client) if !client.unsent.is_empty() => client.is_closing = true,
+            // It wants to hear what it asked for.
+            Some(client) if !client.unsent.is_empty() => client.is_finished = true,
             _ => stack.close(flow),
         }
     }

@@ -5,6 +5,7 @@ use nom_net::tcp::segment::{Flags, Segment};
 use siphasher::sip::SipHasher13;
 use std::fmt::Write as _;
 use std::hash::Hasher as _;
+use std::io::{BufWriter, Stdout, Write as _};
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +24,17 @@ pub enum Fate {
 #[derive(Debug)]
 pub struct Trace {
     hash: SipHasher13,
-    lines: Option<Vec<String>>,
+    /// Where lines go as they come, so that they are there when a run fails.
+    out: Option<BufWriter<Stdout>>,
 }
 
 impl Trace {
-    /// A trace of nothing, with lines if they are wanted.
-    pub fn new(has_lines: bool) -> Trace {
-        Trace { hash: SipHasher13::new_with_keys(0, 0), lines: has_lines.then(Vec::new) }
+    /// A trace of nothing, which is printed if that is wanted.
+    pub fn new(is_printed: bool) -> Trace {
+        Trace {
+            hash: SipHasher13::new_with_keys(0, 0),
+            out: is_printed.then(|| BufWriter::new(std::io::stdout())),
+        }
     }
 
     /// A frame from `from` to `to` meets its fate.
@@ -39,7 +44,7 @@ impl Trace {
         self.hash.write(to.as_bytes());
         self.hash.write_u8(fate as u8);
         self.hash.write(frame);
-        if let Some(lines) = &mut self.lines {
+        if let Some(out) = &mut self.out {
             let what = match fate {
                 Fate::Arrived => "",
                 Fate::Lost => "  lost",
@@ -47,18 +52,18 @@ impl Trace {
                 Fate::Overrun => "  overrun",
             };
             let (second, nano) = (now_ns / 1_000_000_000, now_ns % 1_000_000_000);
-            lines.push(format!("{second:5}.{nano:09}  {from:>12} > {to:<12} {}{what}", describe(frame)));
+            let written =
+                writeln!(out, "{second:5}.{nano:09}  {from:>12} > {to:<12} {}{what}", describe(frame));
+            if written.is_err() {
+                // Nobody reads on.
+                self.out = None;
+            }
         }
     }
 
     /// The number so far.
     pub fn hash(&self) -> u64 {
         self.hash.finish()
-    }
-
-    /// The lines so far; none unless they were wanted.
-    pub fn take_lines(&mut self) -> Vec<String> {
-        self.lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 

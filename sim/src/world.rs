@@ -160,8 +160,10 @@ impl World {
     fn check(&self, index: usize) {
         let end = &self.ends[index];
         let (name, tally) = (end.host.name(), end.host.tally());
+        // A clock that is fast leaves out a nanosecond now and then, which may be the one at which W ends.
+        let limit_ns = end.delay_max_ns + u64::from(end.delay_max_ns > 0);
         assert!(
-            tally.held_max_ns <= end.delay_max_ns,
+            tally.held_max_ns <= limit_ns,
             "{name}: held a packet for {} ns with W = {} ns",
             tally.held_max_ns,
             end.delay_max_ns
@@ -259,10 +261,5 @@ impl World {
     /// A look at a host.
     pub fn host(&self, index: usize) -> &Host {
         &self.ends[index].host
-    }
-
-    /// The trace.
-    pub fn trace(&mut self) -> &mut Trace {
-        &mut self.trace
     }
 }

@@ -29,7 +29,7 @@ pub trait Conversation {
     /// Bytes came.
     fn received(&mut self, now_ns: u64, bytes: &[u8]);
     /// The stream is over.
-    fn ended(&mut self, why: Closed);
+    fn ended(&mut self, now_ns: u64, why: Closed);
     /// Whether it has nothing more to say.
     fn is_over(&self) -> bool;
     /// Answers that were right.
@@ -143,7 +143,7 @@ impl Caller {
         let now_ns = stack.now().nanos();
         let later_ns = now_ns + RETRY_NS + self.random.within(0..RETRY_NS);
         let lane = &mut self.lanes[index];
-        lane.conversation.ended(why);
+        lane.conversation.ended(now_ns, why);
         (lane.flow, lane.is_open, lane.is_closing) = (None, false, false);
         lane.unsent.clear();
         lane.next_ns = (!lane.conversation.is_over()).then_some(later_ns);
@@ -169,7 +169,7 @@ impl Lane {
 }
 
 impl Program for Caller {
-    fn at(&mut self, stack: &mut HostStack, now_ns: u64) -> Option<u64> {
+    fn at(&mut self, stack: &mut HostStack, now_ns: u64) {
         self.check_patience(now_ns);
         for index in 0..self.lanes.len() {
             let lane = &self.lanes[index];
@@ -180,9 +180,11 @@ impl Program for Caller {
                 }
             }
         }
-        let patience_ns = self.patience_ns;
+    }
+
+    fn due_ns(&self) -> Option<u64> {
         let busy = self.lanes.iter().filter(|lane| !lane.is_over());
-        busy.map(|lane| lane.next_ns.unwrap_or(lane.since_ns + patience_ns + 1)).min()
+        busy.map(|lane| lane.next_ns.unwrap_or(lane.since_ns + self.patience_ns + 1)).min()
     }
 
     fn connected(&mut self, stack: &mut HostStack, flow: FlowId) {

@@ -69,14 +69,18 @@ impl Client {
 }
 
 impl Program for Client {
-    fn at(&mut self, stack: &mut HostStack, now_ns: u64) -> Option<u64> {
+    fn at(&mut self, stack: &mut HostStack, now_ns: u64) {
         if self.left == 0 {
-            return None;
+            return;
         }
         if self.asked.is_none_or(|(_, until_ns)| until_ns <= now_ns) {
             self.ask(stack, now_ns);
         }
-        self.asked.map(|(_, until_ns)| until_ns)
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        let give_up_ns = self.asked.map_or(0, |(_, until_ns)| until_ns);
+        (self.left > 0).then_some(give_up_ns)
     }
 
     fn connected(&mut self, _: &mut HostStack, _: FlowId) {}

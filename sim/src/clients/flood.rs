@@ -95,15 +95,18 @@ fn segment_frame(mac: [u8; 6], victim: &Victim, from: SocketAddr, segment: &Segm
 }
 
 impl Program for Flood {
-    fn at(&mut self, stack: &mut HostStack, now_ns: u64) -> Option<u64> {
+    fn at(&mut self, stack: &mut HostStack, now_ns: u64) {
         if now_ns >= self.until_ns {
-            return None;
+            return;
         }
         while self.next_ns <= now_ns {
             self.send(stack);
             self.next_ns += 1 + self.random.within(0..2 * self.pace_ns);
         }
-        Some(self.next_ns.min(self.until_ns))
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        (!self.is_over()).then_some(self.next_ns.min(self.until_ns))
     }
 
     fn connected(&mut self, _: &mut HostStack, _: FlowId) {}

@@ -173,7 +173,7 @@ impl Conversation for Client {
         }
     }
 
-    fn ended(&mut self, why: Closed) {
+    fn ended(&mut self, _: u64, why: Closed) {
         assert!(
             why != Closed::Finished || self.asked.is_empty(),
             "memcached: ended in order with {} requests unanswered",

@@ -99,7 +99,7 @@ impl Conversation for Client {
         self.achieved += u64::from(self.expected.len() == self.input.len());
     }
 
-    fn ended(&mut self, _: Closed) {
+    fn ended(&mut self, _: u64, _: Closed) {
         self.script = script();
         self.expected.clear();
         self.input.clear();

@@ -80,16 +80,19 @@ impl Rude {
 }
 
 impl Program for Rude {
-    fn at(&mut self, stack: &mut HostStack, now_ns: u64) -> Option<u64> {
+    fn at(&mut self, stack: &mut HostStack, now_ns: u64) {
         if now_ns >= self.until_ns {
             self.flows.drain(..).for_each(|(flow, _)| stack.abort(flow));
-            return None;
+            return;
         }
         while self.next_ns <= now_ns {
             self.act(stack);
             self.next_ns += 1 + self.random.within(0..2 * self.pace_ns);
         }
-        Some(self.next_ns.min(self.until_ns))
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        (!self.is_over()).then_some(self.next_ns.min(self.until_ns))
     }
 
     fn connected(&mut self, _: &mut HostStack, _: FlowId) {}

@@ -69,7 +69,7 @@ impl Conversation for Client {
         self.achieved += bytes.len() as u64;
     }
 
-    fn ended(&mut self, why: Closed) {
+    fn ended(&mut self, _: u64, why: Closed) {
         if why == Closed::Finished {
             assert!(self.heard == self.len, "ended in order after {} of {} bytes", self.heard, self.len);
             self.left -= 1;
