@@ -24,6 +24,8 @@ pub enum Suite {
     Guest,
     /// Whole machines.
     System,
+    /// The servers on a simulated network: fixed seeds, each twice, and some fresh ones.
+    Sim,
     /// The kernel's decisions under Miri, where a nightly with Miri is there.
     Miri,
 }
@@ -94,6 +96,7 @@ impl Suite {
             Suite::System => {
                 cargo_tests(project, Command::new("cargo").args(TEST).args(["--package", "nom-system-tests"]))
             }
+            Suite::Sim => sim(project),
             Suite::Miri => miri(project),
         }
     }
@@ -102,14 +105,17 @@ impl Suite {
 /// Tests of all packages that are built for the host: the workspace's default members.
 const TEST: &[&str] = &["test", "--quiet", "--no-fail-fast"];
 
-/// Lints everything for the host. Programs for the guest only build there, so of them it sees the libraries.
+/// Lints everything for the host. What builds for the guest alone is seen as libraries; applications build
+/// for both.
 fn clippy(project: &Project) -> Result<Verdict> {
     let start = ["clippy", "--quiet"];
     let end = ["--", "--deny", "warnings"];
-    let scopes: [&[&str]; 3] = [
+    let scopes: [&[&str]; 5] = [
         &["--all-targets"],
         &["--all-targets", "--package", "nom-system-tests"],
-        &["--lib", "--package", "nom-kernel-x86", "--package", "nom-app", "--package", "nom-guest-tests"],
+        &["--lib", "--package", "nom-kernel-x86", "--package", "nom-sys", "--package", "nom-guest-tests"],
+        &["--bins", "--package", "nom-hello", "--package", "nom-memcached"],
+        &["--bins", "--package", "nom-netpipe", "--package", "nom-nhttpd"],
     ];
     let mut counts = Counts::default();
     for scope in scopes {
@@ -161,6 +167,19 @@ fn passes<T>(package: &str, outcome: Result<T>) -> bool {
         }
     }
     true
+}
+
+/// Runs of the simulator, which prints the command that replays one that failed.
+fn sim(project: &Project) -> Result<Verdict> {
+    const FIXED: &[&str] = &["--seed", "1", "--count", "8", "--twice"];
+    const FRESH: &[&str] = &["--count", "8"];
+    let mut counts = Counts::default();
+    for seeds in [FIXED, FRESH] {
+        let run = ["run", "--quiet", "--profile", "sim", "--package", "nom-sim", "--"];
+        let status = Command::new("cargo").current_dir(project.root()).args(run).args(seeds).status();
+        counts += Counts::one(status.context("cannot run cargo")?.success());
+    }
+    Ok(Verdict::Ran(counts))
 }
 
 /// Modules of the kernel's decisions that Miri gets through in minutes. The others fill megabytes, or wait

@@ -4,7 +4,6 @@ use nom_port::world::{self, Wakeup};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::rand::{GetRandomFlags, getrandom};
-
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
