@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 /// How long one attempt to be answered may take; a guest that is up answers far sooner.
 const ATTEMPT: Duration = Duration::from_millis(500);
+/// How long being connected may take: a first packet that a guest lost while it started would only be
+/// repeated after a second.
+const CONNECT: Duration = Duration::from_millis(25);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -105,7 +108,7 @@ impl Running {
 /// Whether somebody at `target` replies to `greeting`.
 fn answers(target: SocketAddr, greeting: &[u8]) -> bool {
     let attempt = || {
-        let mut stream = TcpStream::connect_timeout(&target, ATTEMPT)?;
+        let mut stream = TcpStream::connect_timeout(&target, CONNECT)?;
         if greeting.is_empty() {
             return stream.shutdown(Shutdown::Both);
         }
