@@ -40,6 +40,8 @@ pub enum Command {
     Bench(Bench),
     /// Run tests: all, or one suite.
     Test(Delegated),
+    /// Run the servers on a simulated network, from a seed.
+    Sim(Delegated),
     /// Check the source code against the project's rules.
     Tidy(Delegated),
     /// Say what this computer can do, and what to do about the rest.
@@ -253,7 +255,7 @@ pub struct Bench {
 #[command(disable_help_flag = true)]
 pub struct Delegated {
     /// Passed on; --help lists what there is.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SUITE")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
 }
 

@@ -37,6 +37,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Build(options) => produce::build(options),
         Command::Bench(options) => produce::bench(options),
         Command::Test(options) => xtask("test", &options.arguments),
+        Command::Sim(options) => tool(&["--profile", "sim", "--package", "nom-sim", "--"], &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Completions(options) => {
@@ -49,10 +50,16 @@ fn execute(command: &Command) -> Result<u8> {
 
 /// Runs a command of the development tool.
 fn xtask(command: &str, arguments: &[String]) -> Result<u8> {
+    tool(&["--package", "nom-xtask", "--", command], arguments)
+}
+
+/// Runs a program of the project that is no part of this one.
+fn tool(program: &[&str], arguments: &[String]) -> Result<u8> {
     let project = Project::find()?;
     let status = std::process::Command::new("cargo")
         .current_dir(project.root())
-        .args(["run", "--quiet", "--package", "nom-xtask", "--", command])
+        .args(["run", "--quiet"])
+        .args(program)
         .args(arguments)
         .status()
         .context("cannot run cargo")?;

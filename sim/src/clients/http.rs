@@ -29,6 +29,10 @@ pub struct Client {
     achieved: u64,
     /// When it last asked.
     asked_ns: u64,
+    /// Whether that is so long ago that the server may have refused to wait.
+    is_slow: bool,
+    /// Whether it has.
+    is_refused: bool,
 }
 
 /// nhttpd waits 20 s for a request; clocks differ by two thousandths at most.
@@ -46,6 +50,8 @@ impl Client {
             pipeline,
             achieved: 0,
             asked_ns: 0,
+            is_slow: false,
+            is_refused: false,
         }
     }
 
@@ -73,11 +79,19 @@ impl Client {
 
     /// Takes a head if it is whole; the number of bytes of `bytes` that were used.
     fn take_head(&mut self, bytes: &[u8]) -> usize {
+        if self.is_refused {
+            return bytes.len();
+        }
         let before = self.head.len();
         self.head.extend_from_slice(bytes);
         let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else { return bytes.len() };
         let head = String::from_utf8(self.head[..end].to_vec()).expect("heads are ASCII");
         self.head.clear();
+        if self.is_slow && head.starts_with("HTTP/1.1 408 ") {
+            // What it asked for has come too slowly; the end follows.
+            self.is_refused = true;
+            return bytes.len();
+        }
         let asked = self.asked.front().cloned().expect("nhttpd: a reply that nobody asked for");
         let status = if asked.part.is_some() { "HTTP/1.1 206 " } else { "HTTP/1.1 200 " };
         assert!(head.starts_with(status), "nhttpd: expected {status}, got {head}");
@@ -124,11 +138,7 @@ impl Conversation for Client {
     }
 
     fn received(&mut self, now_ns: u64, mut bytes: &[u8]) {
-        let is_slow = now_ns - self.asked_ns > REQUEST_NS;
-        if is_slow && self.body.is_none() && bytes.starts_with(b"HTTP/1.1 408 ") {
-            // What it asked for has come too slowly; the end follows.
-            return;
-        }
+        self.is_slow = now_ns - self.asked_ns > REQUEST_NS;
         while !bytes.is_empty() || self.body.is_some() {
             let used = if self.body.is_some() { self.take_body(bytes) } else { self.take_head(bytes) };
             bytes = &bytes[used..];
@@ -146,6 +156,7 @@ impl Conversation for Client {
         );
         self.left += self.asked.len() as u64;
         self.asked.clear();
+        self.is_refused = false;
         self.head.clear();
         self.body = None;
     }
