@@ -3,24 +3,26 @@
 //! Each core has its own queue pair, stack and event loop; a request is received, carried out and answered in
 //! one event. A [`Service`] sees streams and datagrams, and writes what it answers into a [`Reply`].
 
+mod settings;
+
 use crate::net::{self, DmaBuffer, NoInterface, QueuePair};
-use crate::port::{Clock, Entropy, Idle};
+use crate::port::{Clock, Idle};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use nom_net::config::{Cidr, Config};
+use core::net::SocketAddr;
 use nom_net::stack::{Application, Stack};
 use nom_net::table::FlowId;
 use nom_net::tcp::connection::Closed;
 use nom_net::time::Instant;
 use nom_port::buffer::{Chain, Sink, Slice};
 use nom_port::nic::Nic;
-use nom_port::world::{Doorbell, Entropy as _};
+use nom_port::world::Doorbell;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::poller::{Poller, Progress};
+pub use settings::BadSetting;
 
 /// A piece of a stream: the memory that the device filled.
 pub type Bytes = Slice<DmaBuffer>;
@@ -371,17 +373,15 @@ pub struct Ports {
 pub enum ServeError {
     /// There is no network interface.
     Interface(NoInterface),
-    /// The environment's `ip` is not what it must be.
-    Address(alloc::string::String),
+    /// A variable of the environment is not what it must be.
+    Setting(BadSetting),
 }
 
 impl fmt::Display for ServeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServeError::Interface(why) => why.fmt(out),
-            ServeError::Address(text) => {
-                write!(out, "ip={text}: expected ADDRESS/PREFIX[,GATEWAY], such as 10.0.2.15/24,10.0.2.2")
-            }
+            ServeError::Setting(why) => why.fmt(out),
         }
     }
 }
@@ -407,9 +407,6 @@ pub(crate) struct Core {
     pub doorbell: Arc<dyn Doorbell>,
 }
 
-/// The address of QEMU's user-mode network.
-const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
-
 /// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose
 /// memory can hold what it sends often.
 ///
@@ -419,12 +416,14 @@ pub fn serve<S: Service + 'static>(
     ports: &Ports,
     service: impl FnOnce(&mut QueuePair) -> S,
 ) -> Result<u8, ServeError> {
-    let config = configuration()?;
+    let config = settings::network().map_err(ServeError::Setting)?;
     let Core { index, mut pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
     let service = service(&mut pair);
     let receive_window = config.tcp.receive_window;
     crate::println!("serves at {}, TCP {:?}, UDP {:?}", config.addresses[0].address, ports.tcp, ports.udp);
     let mut stack = Stack::new(pair, config);
+    let delay = settings::batching_delay().map_err(ServeError::Setting)?;
+    stack.set_delay(delay).expect("a delay that was checked");
     ports.tcp.iter().for_each(|port| stack.listen(*port));
     ports.udp.iter().for_each(|port| stack.bind(*port));
     let clients = Clients {
@@ -437,29 +436,4 @@ pub fn serve<S: Service + 'static>(
     let mut event_loop = EventLoop::new(index, Clock, idle, doorbell);
     event_loop.handle().add_poller(INFRASTRUCTURE, Served { stack, clients, frames: 0, check_ns: 0 });
     Ok(event_loop.run() as u8)
-}
-
-fn configuration() -> Result<Config, ServeError> {
-    let text = crate::var("ip").unwrap_or(DEFAULT_ADDRESS);
-    let (address, gateway4) = parse(text).ok_or_else(|| ServeError::Address(text.into()))?;
-    let mut secret = [0; 32];
-    Entropy::new().fill(&mut secret);
-    let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| secret[8 * index + byte]));
-    Ok(Config {
-        addresses: [address].into(),
-        gateway4,
-        secret: core::array::from_fn(word),
-        ..Config::default()
-    })
-}
-
-fn parse(text: &str) -> Option<(Cidr, Option<Ipv4Addr>)> {
-    let (address, gateway) = match text.split_once(',') {
-        Some((address, gateway)) => (address, Some(gateway.parse().ok()?)),
-        None => (text, None),
-    };
-    let (address, prefix) = address.split_once('/')?;
-    let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    (prefix <= bits).then_some((Cidr { address, prefix }, gateway))
 }

@@ -1,0 +1,62 @@
+//! What a server is told by its environment.
+
+use crate::port::Entropy;
+use alloc::string::String;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+use nom_net::batch::DELAY_MAX;
+use nom_net::config::{Cidr, Config};
+use nom_port::world::Entropy as _;
+
+/// The address in QEMU's user-mode network, and in the namespaces that `nom run` makes.
+const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
+
+/// A variable of the environment that is not what it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSetting {
+    name: &'static str,
+    value: String,
+    expected: &'static str,
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BadSetting { name, value, expected } = self;
+        write!(out, "the environment's {name}={value}: expected {expected}")
+    }
+}
+
+impl core::error::Error for BadSetting {}
+
+/// How the stack is set up: `ip`, and keys that nobody knows.
+pub(super) fn network() -> Result<Config, BadSetting> {
+    let text = crate::var("ip").unwrap_or(DEFAULT_ADDRESS);
+    let expected = "ADDRESS/PREFIX[,GATEWAY], such as 10.0.2.15/24,10.0.2.2";
+    let (address, gateway4) =
+        addresses(text).ok_or_else(|| BadSetting { name: "ip", value: text.into(), expected })?;
+    let mut secret = [0; 32];
+    Entropy::new().fill(&mut secret);
+    let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| secret[8 * index + byte]));
+    let secret = core::array::from_fn(word);
+    Ok(Config { addresses: [address].into(), gateway4, secret, ..Config::default() })
+}
+
+/// The batching delay W at the start: `batching_delay`, in microseconds.
+pub(super) fn batching_delay() -> Result<Duration, BadSetting> {
+    let Some(text) = crate::var("batching_delay") else { return Ok(Duration::ZERO) };
+    let expected = "microseconds from 0 to 10000";
+    let delay = text.parse().ok().map(Duration::from_micros).filter(|delay| *delay <= DELAY_MAX);
+    delay.ok_or_else(|| BadSetting { name: "batching_delay", value: text.into(), expected })
+}
+
+fn addresses(text: &str) -> Option<(Cidr, Option<Ipv4Addr>)> {
+    let (address, gateway) = match text.split_once(',') {
+        Some((address, gateway)) => (address, Some(gateway.parse().ok()?)),
+        None => (text, None),
+    };
+    let (address, prefix) = address.split_once('/')?;
+    let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    (prefix <= bits).then_some((Cidr { address, prefix }, gateway))
+}
