@@ -417,12 +417,12 @@ pub fn serve<S: Service + 'static>(
     service: impl FnOnce(&mut QueuePair) -> S,
 ) -> Result<u8, ServeError> {
     let config = settings::network().map_err(ServeError::Setting)?;
+    let delay = settings::batching_delay().map_err(ServeError::Setting)?;
     let Core { index, mut pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
     let service = service(&mut pair);
     let receive_window = config.tcp.receive_window;
     crate::println!("serves at {}, TCP {:?}, UDP {:?}", config.addresses[0].address, ports.tcp, ports.udp);
     let mut stack = Stack::new(pair, config);
-    let delay = settings::batching_delay().map_err(ServeError::Setting)?;
     stack.set_delay(delay).expect("a delay that was checked");
     ports.tcp.iter().for_each(|port| stack.listen(*port));
     ports.udp.iter().for_each(|port| stack.bind(*port));
