@@ -1,4 +1,4 @@
-//! What a device makes of a packet: it cuts large segments, finishes checksums, and asserts what a stack owes.
+//! What a device makes of a packet: cuts large segments, finishes checksums, asserts what a stack owes.
 
 use crate::memory::Memory;
 use nom_net::checksum;

@@ -1,6 +1,6 @@
 //! The servers on their stacks and event loops, on virtual time and a simulated network, from a seed.
 //!
-//! Whatever is random is drawn from the seed, so a run that fails can be run again, bit for bit. What holds in
+//! Whatever is random is drawn from the seed, so a run that fails is run again, bit for bit. What holds in
 //! every run is asserted while it runs: [`world`] looks at the stacks, [`clients`] at what they carry.
 #![forbid(unsafe_code)]
 

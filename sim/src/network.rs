@@ -71,7 +71,7 @@ impl Way {
         self.link = Link { delay_ns: self.link.delay_ns, ..Link::default() };
     }
 
-    /// When the copies of a frame that sets out at `now_ns` arrive, and in which condition: none if it is lost.
+    /// When the copies of a frame that sets out at `now_ns` arrive, and in which condition; none if lost.
     /// `Err` if the queue is full.
     pub fn carry(&mut self, now_ns: u64, mut frame: Vec<u8>) -> Result<Vec<(u64, Vec<u8>)>, Vec<u8>> {
         let Some(through_ns) = self.pass(now_ns, frame.len()) else { return Err(frame) };
@@ -103,7 +103,7 @@ impl Way {
         Some(self.busy_until_ns)
     }
 
-    /// Damages a frame at times; `false` if the Ethernet check sequence would find it out. Nothing else guards
+    /// Damages a frame at times; `false` if the Ethernet check sequence would find it. Nothing else guards
     /// the Ethernet header and ARP, so damage to them is loss.
     fn damage(&mut self, frame: &mut Vec<u8>) -> bool {
         const ETHERNET: u64 = 14;

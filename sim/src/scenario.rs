@@ -295,7 +295,7 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
     builder.world.run(LIMIT)
 }
 
-/// A sound network with one memcached whose batching delay is `micros`, and hosts of clients that note how long
+/// A sound network with one memcached whose batching delay is `micros`, and clients that note how long
 /// each answer took.
 pub(crate) fn quiet(
     seed: u64,

@@ -174,7 +174,7 @@ impl Service for Netpipe {
     }
 }
 
-/// Sends as many bytes of a text as it is asked for; the request is the text's name and the number of bytes, 8
+/// Sends as many bytes of a text as it is asked for; the request is the text's name and their number, 8
 /// bytes each, and then as many bytes of the text of the next name, which it checks.
 #[derive(Debug, Default)]
 pub struct Streams;

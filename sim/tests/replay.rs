@@ -1,13 +1,13 @@
-//! Every scenario from fixed seeds, each twice: what a seed does, it does again.
+//! What a seed does, it does again. The suite `sim` does this with every scenario, at full speed; here are
+//! those that are quick without optimisation.
 
-use clap::ValueEnum as _;
 use nom_sim::{Scenario, run};
 
 #[test]
 fn a_seed_replays_bit_for_bit() {
-    for scenario in Scenario::value_variants() {
-        let first = run(*scenario, 1, false);
-        assert_eq!(first, run(*scenario, 1, false), "{scenario:?}: the second run went another way");
+    for scenario in [Scenario::Memcached, Scenario::Http] {
+        let first = run(scenario, 1, false);
+        assert_eq!(first, run(scenario, 1, false), "{scenario:?}: the second run went another way");
         assert!(first.achieved > 0 && first.frames > 0, "{scenario:?}: nothing happened: {first:?}");
     }
 }

@@ -37,7 +37,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Build(options) => produce::build(options),
         Command::Bench(options) => produce::bench(options),
         Command::Test(options) => xtask("test", &options.arguments),
-        Command::Sim(options) => tool(&["--profile", "sim", "--package", "nom-sim", "--"], &options.arguments),
+        Command::Sim(options) => tool(SIM, &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Completions(options) => {
@@ -47,6 +47,9 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Symbols(options) => debugger::symbols(options),
     }
 }
+
+/// The simulator, as cargo runs it.
+const SIM: &[&str] = &["--profile", "sim", "--package", "nom-sim", "--"];
 
 /// Runs a command of the development tool.
 fn xtask(command: &str, arguments: &[String]) -> Result<u8> {

@@ -21,7 +21,7 @@ pub type Latencies = Rc<RefCell<Vec<u64>>>;
 /// One client.
 pub struct Client {
     random: Random,
-    /// Which keys are its own. After a stream that failed it takes new ones: what was on its way may come yet.
+    /// Which keys are its. After a stream that failed it takes new ones: what was on its way may come yet.
     prefix: u64,
     /// What it stored: the name of a text and its length.
     stored: BTreeMap<u64, (u64, usize)>,
