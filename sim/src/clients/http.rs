@@ -29,7 +29,9 @@ pub struct Client {
     achieved: u64,
     /// When it last asked.
     asked_ns: u64,
-    /// Whether that is so long ago that the server may have refused to wait.
+    /// And when the time before: a server that was slow to deliver takes the client for idle.
+    before_ns: u64,
+    /// Whether the last time is so long ago that the server may have refused to wait.
     is_slow: bool,
     /// Whether it has.
     is_refused: bool,
@@ -50,6 +52,7 @@ impl Client {
             pipeline,
             achieved: 0,
             asked_ns: 0,
+            before_ns: 0,
             is_slow: false,
             is_refused: false,
         }
@@ -131,7 +134,7 @@ impl Conversation for Client {
         if self.random.happens(5_000) {
             return Wish::Reset;
         }
-        self.asked_ns = now_ns;
+        self.before_ns = std::mem::replace(&mut self.asked_ns, now_ns);
         let count = self.random.within(1..self.pipeline + 1).min(self.left);
         (0..count).for_each(|_| self.ask(out));
         Wish::Answer
@@ -149,7 +152,7 @@ impl Conversation for Client {
     }
 
     fn ended(&mut self, now_ns: u64, why: Closed) {
-        let was_prompt = now_ns - self.asked_ns <= REQUEST_NS;
+        let was_prompt = now_ns - self.before_ns <= REQUEST_NS;
         assert!(
             why != Closed::Finished || self.asked.is_empty() || !was_prompt,
             "nhttpd: ended in order before its replies"
@@ -157,6 +160,7 @@ impl Conversation for Client {
         self.left += self.asked.len() as u64;
         self.asked.clear();
         self.is_refused = false;
+        self.asked_ns = now_ns;
         self.head.clear();
         self.body = None;
     }
