@@ -144,6 +144,8 @@ struct Client<C> {
     waiting: VecDeque<Bytes>,
     /// Whether its peer was told to send no more.
     is_stopped: bool,
+    /// Whether its peer will send no more, though not all was answered.
+    is_finished: bool,
     is_closing: bool,
 }
 
@@ -228,6 +230,8 @@ impl<S: Service> Clients<S> {
         }
         if let Some(bytes) = client.waiting.pop_front() {
             self.handle(stack, flow, bytes);
+        } else if client.is_finished {
+            stack.close(flow);
         } else if core::mem::take(&mut client.is_stopped) {
             stack.window(flow, window);
         }
@@ -248,6 +252,7 @@ impl<S: Service> Application<QueuePair> for Clients<S> {
             unsent: VecDeque::new(),
             waiting: VecDeque::new(),
             is_stopped: false,
+            is_finished: false,
             is_closing: false,
         };
         self.clients[flow.index()] = Some((flow, client));
@@ -269,7 +274,7 @@ impl<S: Service> Application<QueuePair> for Clients<S> {
     /// The client says no more, but wants to hear what it asked for.
     fn finished(&mut self, stack: &mut Stack<QueuePair>, flow: FlowId) {
         match self.client(flow) {
-            Some(client) if !client.unsent.is_empty() => client.is_closing = true,
+            Some(client) if client.is_stopped => client.is_finished = true,
             _ => stack.close(flow),
         }
     }
