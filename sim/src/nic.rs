@@ -77,7 +77,7 @@ impl Port {
         };
         let whole = Slice::new(memory);
         let first = self.shape.piece.max(128);
-        let mut frame: Chain<Memory> = vec![whole.part(0..first)];
+        let mut frame: Chain<Memory> = Chain::from_iter([whole.part(0..first)]);
         frame.extend(
             (first..whole.len()).step_by(self.shape.piece).map(|at| whole.part(at..at + self.shape.piece)),
         );

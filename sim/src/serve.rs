@@ -227,7 +227,7 @@ impl<S: Service> Program for Served<S> {
         for datagram in self.service.datagram(bytes) {
             let Some(bytes) = stack.buffer(&datagram) else { return };
             // A datagram that cannot be sent is lost, as datagrams are; the stack counts why.
-            let _ = stack.send_datagram(to, from, Chain::from([bytes]));
+            let _ = stack.send_datagram(to, from, Chain::from_iter([bytes]));
         }
     }
 }

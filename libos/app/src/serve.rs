@@ -291,7 +291,8 @@ impl<S: Service> Application<QueuePair> for Clients<S> {
         bytes: Chain<DmaBuffer>,
     ) {
         // A datagram in several buffers is larger than any that a client of these protocols sends.
-        let Ok([bytes]) = <[Bytes; 1]>::try_from(bytes) else { return };
+        let mut slices = bytes.into_iter();
+        let (Some(bytes), None) = (slices.next(), slices.next()) else { return };
         self.service.datagram(bytes, &mut self.reply);
         let taken = self.reply.take(stack.nic(), &mut self.slices);
         let mut start = 0;

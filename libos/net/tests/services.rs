@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Device, Faults, Machine, Memory, Peer, STRANGER, World, config, greeting};
+use nom_net::buffer::Chain;
 use nom_net::frame::{self, Packet, Path, protocol};
 use nom_net::packet::Datagram;
 use nom_net::{
@@ -201,7 +202,7 @@ fn datagrams_go_both_ways_in_both_families() {
         world.right.stack.bind(7);
         world.left.stack.bind(4000);
         let bytes = world.left.stack.buffer(b"hello").unwrap();
-        world.left.stack.send_datagram(from, to, vec![bytes]).unwrap();
+        world.left.stack.send_datagram(from, to, Chain::from_iter([bytes])).unwrap();
         let is_back = world.run(Duration::from_secs(1), |world| !world.left.application.datagrams.is_empty());
         assert!(is_back, "{address}: {:?} {:?}", world.left.stack.counters(), world.right.stack.counters());
         assert_eq!(world.left.application.datagrams, [(to, b"hello".to_vec())]);
@@ -215,7 +216,7 @@ fn a_datagram_that_cannot_go_is_refused() {
     let from = SocketAddr::from(([10, 0, 0, 1], 1));
     let mut send = |to: &str, len| {
         let bytes = machine.stack.buffer(&vec![0; len]).unwrap();
-        machine.stack.send_datagram(from, to.parse().unwrap(), vec![bytes])
+        machine.stack.send_datagram(from, to.parse().unwrap(), Chain::from_iter([bytes]))
     };
     assert_eq!(send("10.0.0.2:1", 1472), Ok(()));
     assert_eq!(send("10.0.0.2:1", 1473), Err(TooLong));

@@ -8,6 +8,7 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
+use smallvec::SmallVec;
 
 /// A counted handle on memory that no longer changes. `clone` makes another handle, never a copy.
 pub trait Buffer: Clone + AsRef<[u8]> {
@@ -105,8 +106,8 @@ impl<B: Buffer> Sink<B> for Vec<u8> {
     }
 }
 
-/// Slices one after another: the payload of one packet, gathered by the device.
-pub type Chain<B> = Vec<Slice<B>>;
+/// Slices one after another: the payload of one packet, gathered by the device. One or two cost no allocation.
+pub type Chain<B> = SmallVec<[Slice<B>; 2]>;
 
 /// Bytes in a chain.
 pub fn chain_len<B: Buffer>(chain: &[Slice<B>]) -> usize {
@@ -185,7 +186,7 @@ impl<B: Buffer> Queue<B> {
             && to <= *at + slice.len() as u64
         {
             let part = slice.part((from - at) as usize..to.saturating_sub(*at) as usize);
-            return if part.is_empty() { Chain::new() } else { alloc::vec![part] };
+            return if part.is_empty() { Chain::new() } else { smallvec::smallvec![part] };
         }
         let first = self.slices.partition_point(|(at, slice)| at + slice.len() as u64 <= from);
         let touched = self.slices.range(first.min(self.slices.len())..).take_while(|(at, _)| *at < to);

@@ -63,7 +63,7 @@ impl Client {
         let Some(from) = stack.config().source_for(self.remote.ip()) else { return };
         if let Some(bytes) = stack.buffer(&request) {
             // A datagram that cannot be sent is asked for again, as a lost one.
-            let _ = stack.send_datagram(SocketAddr::new(from, PORT), self.remote, Chain::from([bytes]));
+            let _ = stack.send_datagram(SocketAddr::new(from, PORT), self.remote, Chain::from_iter([bytes]));
         }
     }
 }

@@ -11,7 +11,7 @@ pub use device::TapError;
 
 use crate::pool::{Pool, PoolBuffer, Slot};
 use crate::time::now_ns;
-use nom_port::buffer::Slice;
+use nom_port::buffer::{Chain, Slice};
 use nom_port::nic::{Nic, Outgoing, Properties, Received, gather};
 use rustix::io::{Errno, readv, retry_on_intr, writev};
 use std::io::{IoSlice, IoSliceMut};
@@ -137,7 +137,7 @@ impl TapNic {
     }
 
     /// Lends the `bytes` of a frame that lie in the slots, which are replaced; `None` if there is no memory.
-    fn lend(&mut self, bytes: usize) -> Option<Vec<Slice<PoolBuffer>>> {
+    fn lend(&mut self, bytes: usize) -> Option<Chain<PoolBuffer>> {
         let front = bytes.min(FRONT_BYTES);
         let rest = match bytes - front {
             0 => None,

@@ -135,7 +135,7 @@ impl<N: Nic> Stack<N> {
         let (protocol, kind, code) =
             if packet.from.is_ipv4() { (protocol::ICMP, 3, 3) } else { (protocol::ICMPV6, 1, 4) };
         let header = [kind, code, 0, 0, 0, 0, 0, 0];
-        self.transmit_icmp(protocol, packet.to, packet.from, header, alloc::vec![quote]);
+        self.transmit_icmp(protocol, packet.to, packet.from, header, Chain::from_iter([quote]));
     }
 
     fn may_send_error(&mut self) -> bool {

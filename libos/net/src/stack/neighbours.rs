@@ -3,7 +3,6 @@
 use super::Stack;
 use crate::frame::{self, BROADCAST, Drop, ETHERNET, Mac, Packet, Path, protocol};
 use crate::neighbour::Hop;
-use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use nom_port::buffer::Chain;
 use nom_port::nic::{Nic, Outgoing};
@@ -204,5 +203,5 @@ fn as_mac(address: RawHardwareAddress) -> Option<Mac> {
 
 /// A frame that is all header.
 pub(super) fn bare<B>(head: nom_port::nic::Head) -> Outgoing<B> {
-    Outgoing { head, payload: Vec::new(), checksum: None, segmentation: None, answers_ns: None }
+    Outgoing { head, payload: Chain::new(), checksum: None, segmentation: None, answers_ns: None }
 }

@@ -139,7 +139,7 @@ impl<N: Nic> Stack<N> {
         let from = self.config.source_for(to.ip()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         if let Some(bytes) = self.link.nic.buffer(message) {
             // Whatever hinders it, the next try is due.
-            let _ = self.send_datagram(SocketAddr::new(from, port), to, alloc::vec![bytes]);
+            let _ = self.send_datagram(SocketAddr::new(from, port), to, Chain::from_iter([bytes]));
         }
     }
 

@@ -35,7 +35,7 @@ impl<B: Buffer> Connection<B> {
         effects: &mut Effects<B>,
     ) {
         self.receive.next = self.receive.next + len;
-        effects.data.append(payload);
+        effects.data.extend(payload.drain(..));
         if !self.receive.reassembly.is_empty() {
             let before = self.receive.reassembly.len();
             while let Some(piece) = self.receive.reassembly.take(self.receive.next) {

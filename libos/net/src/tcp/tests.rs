@@ -83,7 +83,7 @@ impl Bench {
 }
 
 fn bytes(len: u32) -> Chain<Memory> {
-    vec![Slice::new(vec![0; len as usize].into())]
+    Chain::from_iter([Slice::new(vec![0; len as usize].into())])
 }
 
 fn data(seq: u32, len: u32) -> Segment {

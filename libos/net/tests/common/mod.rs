@@ -89,7 +89,7 @@ impl Nic for Device {
         let (at_ns, bytes) = self.port.borrow_mut().received.pop_front()?;
         let whole = Slice::new(Memory::from(bytes));
         let first = self.piece.max(128);
-        let mut frame: Chain<Memory> = vec![whole.part(0..first)];
+        let mut frame: Chain<Memory> = Chain::from_iter([whole.part(0..first)]);
         let rest = (first..whole.len()).step_by(self.piece).map(|at| whole.part(at..at + self.piece));
         frame.extend(rest);
         let checksum = if self.port.borrow().is_sum_good { Checksum::Good } else { Checksum::Unknown };
