@@ -21,6 +21,7 @@ pub mod applications;
 mod backtrace;
 pub mod channels;
 pub mod console;
+mod copy;
 pub mod cores;
 pub mod devices;
 pub mod events;
