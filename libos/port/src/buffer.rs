@@ -106,7 +106,8 @@ impl<B: Buffer> Sink<B> for Vec<u8> {
     }
 }
 
-/// Slices one after another: the payload of one packet, gathered by the device. One or two cost no allocation.
+/// Slices one after another: the payload of one packet, gathered by the device. One or two need no memory of
+/// their own.
 pub type Chain<B> = SmallVec<[Slice<B>; 2]>;
 
 /// Bytes in a chain.

@@ -1,8 +1,8 @@
 //! `memcpy` for the sizes that packets have.
 //!
 //! The compiler's own, for targets without a C library, is `rep movsb`: right for pages, but tens of cycles
-//! before its first byte, and an instruction for each word where the processor is emulated. Requests copy heads
-//! and short answers, so up to [`SHORT_MAX`] bytes go through vector registers here.
+//! before its first byte, and an instruction for each word where the processor is emulated. Requests copy
+//! heads and short answers, so up to [`SHORT_MAX`] bytes go through vector registers here.
 
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
@@ -16,8 +16,8 @@ const SHORT_MAX: usize = 512;
 /// `from` is valid for reads and `to` for writes of `length` bytes, and the two do not overlap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
-    // SAFETY: each piece lies inside `length` bytes of both sides: those from the start stop before the end, and
-    // the last ends with it, overlapping the one before if it must.
+    // SAFETY: each piece lies inside `length` bytes of both sides: those from the start stop before the end,
+    // and the last ends with it, overlapping the one before if it must.
     unsafe {
         match length {
             0 => {}
