@@ -213,7 +213,10 @@ fn cost() -> Check {
     let value = pair.buffer(&[7; 400]).ok_or("no memory")?;
     for slices in [0, 1, 4] {
         let frames = |pair: &mut QueuePair| -> Vec<_> {
-            let one = |_| Outgoing { payload: vec![value.clone(); slices], ..request(pair.properties().mac) };
+            let one = |_| Outgoing {
+                payload: vec![value.clone(); slices].into(),
+                ..request(pair.properties().mac)
+            };
             (0..BATCH).map(one).collect()
         };
         // The first batch finds cold tables of the translator and pools that are still to grow.
