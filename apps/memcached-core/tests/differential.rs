@@ -130,13 +130,20 @@ fn connections_end_for_the_same_reasons() {
         &frame(0x17, &[], "", "", 0, 6),
     ];
     for script in scripts {
-        let mut stream = real.connect();
-        stream.write_all(script).expect("memcached reads");
-        let theirs = read_to(&mut stream, b"never");
         let mut server = Server::<Bytes>::new(Options::default(), unix(), 7);
         let mut ours = Vec::new();
         let flow = Connection::new().receive(&mut server, Slice::new(Bytes::from(script)), &mut ours);
         assert_eq!(flow, nom_memcached_core::Flow::Close, "{}", script.escape_ascii());
+        // memcached closes with bytes unread, which resets the connection: the reset may overtake the replies.
+        let mut theirs = Vec::new();
+        for _ in 0..20 {
+            let mut stream = real.connect();
+            stream.write_all(script).expect("memcached reads");
+            theirs = read_to(&mut stream, b"never");
+            if theirs.len() >= ours.len() {
+                break;
+            }
+        }
         assert_eq!(ours.escape_ascii().to_string(), theirs.escape_ascii().to_string());
     }
 }
