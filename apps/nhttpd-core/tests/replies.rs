@@ -146,7 +146,8 @@ proptest! {
         lines in vec(0usize..LINES.len(), 1..40), lens in vec(1usize..60, 1..6),
         faults in vec(any::<(prop::sample::Index, u8)>(), 0..2),
     ) {
-        let mut stream = lines.iter().map(|&at| LINES[at]).collect::<Vec<_>>().join("\r\n").into_bytes();
+        let lines: String = lines.iter().map(|&at| format!("{}\r\n", LINES[at])).collect();
+        let mut stream = lines.into_bytes();
         for (index, byte) in faults {
             let at = index.index(stream.len());
             stream[at] = byte;
