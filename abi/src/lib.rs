@@ -17,6 +17,7 @@ pub mod image;
 pub mod ipc;
 pub mod layout;
 pub mod memory;
+pub mod priced;
 pub mod seqlock;
 pub mod start;
 pub mod syscall;

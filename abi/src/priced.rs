@@ -1,0 +1,69 @@
+//! What applications and `priced`, the application that knows the prices, say over their channel.
+//!
+//! Prices themselves stand on the bulletin board ([`crate::board::Prices`]): an [`Announcement`] only says
+//! that they have changed, so that nobody has to look all the time. Each is one message of [`crate::ipc`].
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Name of the application that publishes prices.
+pub const NAME: &str = "priced";
+
+/// To an application: prices on the board have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Announcement {
+    /// [`Announcement::KIND`].
+    pub kind: u64,
+    /// The provider's revision of the prices.
+    pub revision: u64,
+    /// Board time at which they were published, in nanoseconds.
+    pub published_ns: u64,
+}
+
+impl Announcement {
+    /// First word of an announcement.
+    pub const KIND: u64 = 1;
+}
+
+/// From an application: what it served over a stretch of time, at which working point, and what it earned.
+#[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Report {
+    /// [`Report::KIND`].
+    pub kind: u64,
+    /// End of the stretch, in nanoseconds of board time.
+    pub at_ns: u64,
+    /// Its length in nanoseconds.
+    pub window_ns: u64,
+    /// Batching delay W in force at its end, in microseconds.
+    pub batching_delay_us: u64,
+    /// 1 if the application polls its device, 0 if it sleeps until an interrupt.
+    pub polls: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Bytes that left the machine, with their headers.
+    pub sent_bytes: u64,
+    /// Bytes that came.
+    pub received_bytes: u64,
+    /// Mean latency in nanoseconds; 0 if no request was answered.
+    pub latency_mean_ns: u64,
+    /// Its standard deviation.
+    pub latency_jitter_ns: u64,
+    /// Its 99th percentile.
+    pub latency_p99_ns: u64,
+    /// Revision of the prices reckoned with; 0 before there are any.
+    pub price_revision: u64,
+    /// Price of outgoing data, in dollars for a Gbit: the bits of an IEEE 754 double.
+    pub price_network_out: u64,
+    /// Dollars per second that users paid: the bits of an IEEE 754 double.
+    pub revenue_per_second: u64,
+    /// Dollars per second that are owed to the provider: the bits of an IEEE 754 double.
+    pub cost_per_second: u64,
+    /// Dollars earned since the application began: the bits of an IEEE 754 double.
+    pub profit: u64,
+}
+
+impl Report {
+    /// First word of a report.
+    pub const KIND: u64 = 2;
+}

@@ -1,0 +1,121 @@
+//! What resources cost.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Present prices of all resources.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prices {
+    /// Grows with every change, and never otherwise.
+    pub revision: u64,
+    /// Where the prices come from, for people: `schedule`, `trace prices.csv`, `azure westeurope`.
+    pub source: String,
+    /// How long ago the source last confirmed them, in seconds.
+    pub age_seconds: f64,
+    /// At most one for each resource.
+    pub prices: Vec<Price>,
+}
+
+/// The price of a resource, in dollars for one of its units.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// What it is for.
+    pub resource: Resource,
+    /// Dollars for one [`Resource::unit`].
+    pub dollars: f64,
+    /// Since when, in nanoseconds since 1970, UTC.
+    pub since_unix_ns: u64,
+}
+
+/// Prices to set; those of other resources stay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPrices {
+    /// At most one for each resource.
+    pub prices: Vec<NewPrice>,
+}
+
+/// A price to set.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPrice {
+    /// What it is for.
+    pub resource: Resource,
+    /// Dollars for one [`Resource::unit`].
+    pub dollars: f64,
+}
+
+/// What has a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// A core for a second.
+    Core,
+    /// A GiB of memory for a second.
+    Memory,
+    /// A Gbit that leaves the machine.
+    NetworkOut,
+    /// A Gbit that enters the machine.
+    NetworkIn,
+    /// A storage operation.
+    Storage,
+    /// A joule.
+    Energy,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Resource; 6] = [
+        Resource::Core,
+        Resource::Memory,
+        Resource::NetworkOut,
+        Resource::NetworkIn,
+        Resource::Storage,
+        Resource::Energy,
+    ];
+
+    /// The unit of its price.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Resource::Core => "$/core-second",
+            Resource::Memory => "$/GiB-second",
+            Resource::NetworkOut | Resource::NetworkIn => "$/Gbit",
+            Resource::Storage => "$/operation",
+            Resource::Energy => "$/joule",
+        }
+    }
+
+    /// Its name in JSON, in traces and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Resource::Core => "core",
+            Resource::Memory => "memory",
+            Resource::NetworkOut => "network_out",
+            Resource::NetworkIn => "network_in",
+            Resource::Storage => "storage",
+            Resource::Energy => "energy",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_json() {
+        for resource in Resource::ALL {
+            let json = serde_json::to_string(&resource).expect("a name");
+            assert_eq!(json, format!("\"{}\"", resource.name()));
+        }
+    }
+
+    #[test]
+    fn a_field_that_nobody_knows_is_no_new_price() {
+        let text = r#"{"prices":[{"resource":"core","dollars":1.0,"currency":"EUR"}]}"#;
+        assert!(serde_json::from_str::<NewPrices>(text).is_err());
+    }
+}

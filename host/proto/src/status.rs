@@ -1,0 +1,79 @@
+//! What an application says of itself: what it serves, at which working point, and what it earns.
+
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+/// An application's state over the last stretch of time, and its sums so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The machine, as the provider knows it.
+    pub machine: String,
+    /// The application, as its bundle names it.
+    pub application: String,
+    /// End of the stretch, in nanoseconds of the machine's clock.
+    pub at_ns: u64,
+    /// Its length.
+    pub window_ns: u64,
+    /// Batching delay W in force at its end, in microseconds.
+    pub batching_delay_us: u32,
+    /// Whether the application polls its device, rather than sleep until an interrupt.
+    pub polls: bool,
+    /// Cores held.
+    pub cores: u32,
+    /// Bytes of memory held.
+    pub memory_bytes: u64,
+    /// Requests answered in the stretch.
+    pub requests: u64,
+    /// Bytes that left the machine in it, with their headers.
+    pub sent_bytes: u64,
+    /// Bytes that came.
+    pub received_bytes: u64,
+    /// Mean latency of the requests in nanoseconds; 0 if there was none.
+    pub latency_mean_ns: u64,
+    /// Jitter: the standard deviation of latency.
+    pub latency_jitter_ns: u64,
+    /// 99th percentile of latency.
+    pub latency_p99_ns: u64,
+    /// Revision of the prices that the application reckons with; 0 before there are any.
+    pub price_revision: u64,
+    /// Price of outgoing data in $/Gbit; 0 before there is one.
+    pub price_network_out: f64,
+    /// What users paid in the stretch, in dollars per second.
+    pub revenue_per_second: f64,
+    /// What the provider is owed for it.
+    pub cost_per_second: f64,
+    /// Revenue less cost since the application began, in dollars.
+    pub profit: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_comes_back_from_json() {
+        let status = Status {
+            machine: "memcached-1".into(),
+            application: "memcached".into(),
+            at_ns: 5_000_000_000,
+            window_ns: 1_000_000_000,
+            batching_delay_us: 20,
+            polls: true,
+            cores: 1,
+            memory_bytes: 1 << 20,
+            requests: 40_000,
+            sent_bytes: 44_000_000,
+            received_bytes: 4_000_000,
+            latency_mean_ns: 399_000,
+            latency_jitter_ns: 121_000,
+            latency_p99_ns: 800_000,
+            price_revision: 3,
+            price_network_out: 10.0,
+            revenue_per_second: 7.0,
+            cost_per_second: 3.5,
+            profit: -1.25,
+        };
+        let json = serde_json::to_string(&status).expect("plain data");
+        assert_eq!(serde_json::from_str::<Status>(&json).expect("the same"), status);
+    }
+}
