@@ -60,10 +60,26 @@ impl Project {
     /// # Errors
     /// If the manifest is wrong, or something does not build.
     pub fn image(&self, manifest: &Path, arguments: Option<&[String]>, symbols: Symbols) -> Result<Built> {
-        let mut manifest = nom_image::manifest::load(manifest)?;
-        if let Some(arguments) = arguments {
-            manifest = manifest.with_arguments(arguments);
-        }
+        self.pack(self.bundle(manifest, arguments)?, symbols)
+    }
+
+    /// The applications of a manifest. `arguments`, if given, go to the first in place of the manifest's.
+    ///
+    /// # Errors
+    /// If the manifest is wrong.
+    pub fn bundle(&self, manifest: &Path, arguments: Option<&[String]>) -> Result<BundleManifest> {
+        let bundle = nom_image::manifest::load(manifest)?;
+        Ok(match arguments {
+            Some(arguments) => bundle.with_arguments(arguments),
+            None => bundle,
+        })
+    }
+
+    /// Builds the kernel and the applications of a bundle, and packs them into one image.
+    ///
+    /// # Errors
+    /// If something does not build.
+    pub fn pack(&self, manifest: BundleManifest, symbols: Symbols) -> Result<Built> {
         let kernel = self.kernel()?;
         let catalogue = Catalogue::read(self.root())?;
         let resolve = |program: &Program| self.program(&catalogue, program);

@@ -7,6 +7,7 @@
 mod freshness;
 mod guest;
 mod image;
+pub mod prices;
 mod process;
 mod programs;
 pub mod toolchain;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use guest::World;
 pub use image::Built;
+pub use prices::PriceFeed;
 pub use process::Process;
 pub use programs::{Catalogue, WorkspaceProgram};
 pub use toolchain::Toolchain;

@@ -51,7 +51,9 @@ pub fn run(options: &Run) -> Result<u8> {
     std::fs::write(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
     let mut config = configure(options, &boot, accelerator, image)?;
     let namespace = private_network(options, &name)?;
-    config.network = namespace.as_ref().map(Namespace::network).or(config.network);
+    if let Some(namespace) = &namespace {
+        config.networks = vec![namespace.network()];
+    }
     if let Some(port) = config.debugger {
         debugger::write_script(&directory, &name, port, boot.kernel.as_deref())?;
     }
@@ -118,7 +120,7 @@ fn configure(options: &Run, boot: &Boot, accelerator: Accelerator, image: PathBu
         memory: options.memory,
         command_line: format!("log={}", level_name(options.log)),
         iommu: options.iommu,
-        network: network(&options.publish, boot.manifest.as_ref()),
+        networks: network(&options.publish, boot.manifest.as_ref()).into_iter().collect(),
         devices: options.devices.clone(),
         debugger,
         ..MachineConfig::new(image)
@@ -179,7 +181,7 @@ fn record(
     process: ProcessIdentity,
     programs: Vec<(String, PathBuf)>,
 ) -> Record {
-    let ports = config.network.iter().flat_map(Network::forwards).map(Forward::to_string).collect();
+    let ports = config.networks.iter().flat_map(Network::forwards).map(Forward::to_string).collect();
     Record {
         name: name.to_owned(),
         app: options.app.clone(),

@@ -120,13 +120,14 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
     for slot in 0..config.hotplug_slots {
         line.option("-device", format!("pcie-root-port,id=hotplug{slot},chassis={},slot={slot}", slot + 1));
     }
-    if let Some(network) = &config.network {
-        line.option("-netdev", backend(network));
-        let guarded = if config.iommu == Iommu::None { "" } else { ",iommu_platform=on" };
+    let guarded = if config.iommu == Iommu::None { "" } else { ",iommu_platform=on" };
+    // Each gets the next free slot of the bus, so that the guest finds them in this order.
+    for (number, network) in config.networks.iter().enumerate() {
         let queues = queues(network);
+        line.option("-netdev", backend(network, number));
         line.option(
             "-device",
-            format!("virtio-net-pci,netdev=network,romfile=,disable-legacy=on{guarded}{queues}"),
+            format!("virtio-net-pci,netdev=network{number},romfile=,disable-legacy=on{guarded}{queues}"),
         );
     }
     for device in &config.devices {
@@ -134,14 +135,14 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
     }
 }
 
-fn backend(network: &Network) -> String {
+fn backend(network: &Network, number: usize) -> String {
     match network {
         Network::User { forwards } => {
-            format!("user,id=network{}", forwards.iter().map(forward).collect::<String>())
+            format!("user,id=network{number}{}", forwards.iter().map(forward).collect::<String>())
         }
         Network::Tap { queues, .. } => {
             let several = if *queues > 1 { format!(",queues={queues}") } else { String::new() };
-            format!("tap,id=network,ifname={},script=no,downscript=no{several}", namespace::DEVICE)
+            format!("tap,id=network{number},ifname={},script=no,downscript=no{several}", namespace::DEVICE)
         }
     }
 }
@@ -190,7 +191,7 @@ mod tests {
             (|c| c.devices = vec!["virtio-rng-pci".into()], "-device virtio-rng-pci"),
             (|c| c.debugger = Some(1234), "-S -gdb tcp:127.0.0.1:1234"),
             (|c| c.extra_arguments = vec!["-icount".into(), "1".into()], "-icount 1"),
-            (|c| c.network = Some(Network::default()), "-netdev user,id=network -device virtio-net-pci"),
+            (|c| c.networks = vec![Network::default()], "-netdev user,id=network0 -device virtio-net-pci"),
         ];
         for (change, expected) in rows {
             let line = line(change);
@@ -203,26 +204,36 @@ mod tests {
         let tcp = Forward { address: None, host: 8080, guest: 80, udp: false };
         let udp = Forward { address: Some([127, 0, 0, 1].into()), host: 53, guest: 53, udp: true };
         assert_eq!(
-            backend(&Network::User { forwards: vec![tcp, udp] }),
-            "user,id=network,hostfwd=tcp::8080-:80,hostfwd=udp:127.0.0.1:53-:53"
+            backend(&Network::User { forwards: vec![tcp, udp] }, 0),
+            "user,id=network0,hostfwd=tcp::8080-:80,hostfwd=udp:127.0.0.1:53-:53"
         );
     }
 
     #[test]
     fn a_tap_has_as_many_queues_as_its_device() {
-        let tap = |queues| line(|c| c.network = Some(Network::Tap { namespace: "n".into(), queues }));
+        let tap = |queues| line(|c| c.networks = vec![Network::Tap { namespace: "n".into(), queues }]);
         let one = tap(1);
-        assert!(one.contains("-netdev tap,id=network,ifname=tap0,script=no,downscript=no -device"), "{one}");
+        assert!(one.contains("-netdev tap,id=network0,ifname=tap0,script=no,downscript=no -device"), "{one}");
         assert!(!one.contains("mq=on"));
         let four = tap(4);
         assert!(four.contains("downscript=no,queues=4") && four.contains("mq=on,vectors=10"), "{four}");
     }
 
     #[test]
+    fn network_devices_are_in_order() {
+        let line = line(|c| {
+            c.networks = vec![Network::Tap { namespace: "n".into(), queues: 1 }, Network::default()];
+        });
+        let place = |text: &str| line.find(text).unwrap_or_else(|| panic!("no `{text}` in `{line}`"));
+        assert!(place("netdev=network0,") < place("netdev=network1,"));
+        assert!(line.contains("tap,id=network0") && line.contains("user,id=network1"));
+    }
+
+    #[test]
     fn an_iommu_comes_before_the_devices_it_guards() {
         let line = line(|config| {
             config.iommu = Iommu::Intel;
-            config.network = Some(Network::default());
+            config.networks = vec![Network::default()];
         });
         assert!(line.find("intel-iommu") < line.find("virtio-net-pci"));
         assert!(line.contains("iommu_platform=on"));

@@ -29,8 +29,8 @@ pub struct MachineConfig {
     pub command_line: String,
     /// DMA remapping unit.
     pub iommu: Iommu,
-    /// A network device and what it is connected to, if there is to be one.
-    pub network: Option<Network>,
+    /// What each network device is connected to; the guest finds the devices in this order. One TAP at most.
+    pub networks: Vec<Network>,
     /// More devices, each as QEMU's `-device` takes it.
     pub devices: Vec<String>,
     /// Number of empty PCIe slots, `hotplug0` on, for devices that are plugged in later.
@@ -52,7 +52,7 @@ impl MachineConfig {
             image,
             command_line: String::new(),
             iommu: Iommu::None,
-            network: None,
+            networks: Vec::new(),
             devices: Vec::new(),
             hotplug_slots: 0,
             debugger: None,
@@ -67,6 +67,9 @@ impl MachineConfig {
     pub fn check(&self) -> Result<()> {
         if !(1..=CORES_MAX).contains(&self.cores) {
             bail!("{} processors: expected 1 to {CORES_MAX}", self.cores);
+        }
+        if self.networks.iter().filter_map(Network::namespace).count() > 1 {
+            bail!("several TAP devices: expected one at most, since QEMU runs in its namespace");
         }
         if self.kind == MachineKind::Microvm && self.iommu != Iommu::None {
             bail!("a microvm has no IOMMU: use `--machine q35` with `--iommu {}`", self.iommu.name());
@@ -171,6 +174,14 @@ impl Network {
         match self {
             Network::User { forwards } => forwards,
             Network::Tap { .. } => &[],
+        }
+    }
+
+    /// The network namespace that QEMU must run in, if it must.
+    pub fn namespace(&self) -> Option<&str> {
+        match self {
+            Network::User { .. } => None,
+            Network::Tap { namespace, .. } => Some(namespace),
         }
     }
 }
@@ -288,6 +299,16 @@ mod tests {
         config.kind = MachineKind::Microvm;
         config.iommu = Iommu::Virtio;
         assert!(config.check().expect_err("refused").to_string().contains("q35"));
+    }
+
+    #[test]
+    fn a_machine_is_in_one_namespace() {
+        let mut config = MachineConfig::new(PathBuf::from("image"));
+        let tap = Network::Tap { namespace: "n".into(), queues: 1 };
+        config.networks = vec![tap.clone(), Network::default()];
+        assert!(config.check().is_ok());
+        config.networks.push(tap);
+        assert!(config.check().expect_err("refused").to_string().contains("TAP"));
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -89,6 +89,19 @@ impl Namespace {
         let handle = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         move_into_link_name_space(handle.as_fd(), Some(LinkNameSpaceType::Network))
             .with_context(|| format!("cannot enter {}", path.display()))
+    }
+
+    /// A listener at a free port of the namespace's loopback interface, for any thread to use.
+    ///
+    /// # Errors
+    /// See [`Namespace::enter`].
+    pub fn listen(&self) -> Result<TcpListener> {
+        let enter_and_listen = || -> Result<TcpListener> {
+            self.enter()?;
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen in the namespace")
+        };
+        let listener = std::thread::scope(|scope| scope.spawn(enter_and_listen).join());
+        listener.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// Leaves it to a machine that outlives this process; [`remove_stale`] removes it after that.
@@ -237,6 +250,8 @@ mod tests {
         });
         assert!(inside, "the host's end has its address inside");
         assert!(UdpSocket::bind((HOST, 0)).is_err(), "this thread stayed outside");
+        let port = namespace.listen().and_then(|listener| Ok(listener.local_addr()?.port())).expect("bound");
+        assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err(), "it listens inside");
         let addresses = namespace.command("ip").args(["-br", "address"]).output().expect("ip runs");
         assert!(String::from_utf8_lossy(&addresses.stdout).contains("tap0"));
         assert!(path.exists());

@@ -69,7 +69,7 @@ impl Vmm for Qemu {
 
 fn check(config: &MachineConfig) -> Result<()> {
     config.check()?;
-    let mut forwards = config.network.iter().flat_map(Network::forwards);
+    let mut forwards = config.networks.iter().flat_map(Network::forwards);
     if let Some(forward) = forwards.find(|forward| forward.address.is_some_and(|a| a.is_ipv6())) {
         bail!("port {}: QEMU's user-mode network listens at IPv4 addresses only", forward.host);
     }
@@ -81,9 +81,10 @@ fn check(config: &MachineConfig) -> Result<()> {
 /// An attached QEMU is started by way of `setpriv`, which has the kernel kill it when the thread that
 /// started it dies, so that not even SIGKILL leaves a machine behind.
 fn program(config: &MachineConfig, words: &[&str]) -> Command {
-    let mut command = match &config.network {
-        Some(Network::Tap { namespace, .. }) => namespace::command_in(namespace, words[0]),
-        _ => Command::new(words[0]),
+    let namespace = config.networks.iter().find_map(Network::namespace);
+    let mut command = match namespace {
+        Some(namespace) => namespace::command_in(namespace, words[0]),
+        None => Command::new(words[0]),
     };
     command.args(&words[1..]);
     command
@@ -292,7 +293,7 @@ mod tests {
         let mut config = MachineConfig::new(PathBuf::from("image"));
         let forward =
             crate::config::Forward { address: "::1".parse().ok(), host: 8080, guest: 80, udp: false };
-        config.network = Some(Network::User { forwards: vec![forward] });
+        config.networks = vec![Network::User { forwards: vec![forward] }];
         assert!(check(&config).expect_err("refused").to_string().contains("8080"));
     }
 }

@@ -3,7 +3,9 @@
 use nom_vmm::probe_image::{CONTROL, EXIT, ProbeImage, SERIAL};
 use nom_vmm::qemu::{DetachedMachine, ProcessIdentity};
 use nom_vmm::qmp::Monitor;
-use nom_vmm::{Ending, Iommu, MachineConfig, MachineKind, Outcome, PluggedDevice, Qemu, Session, Vmm};
+use nom_vmm::{
+    Ending, Iommu, MachineConfig, MachineKind, Network, Outcome, PluggedDevice, Qemu, Session, Vmm,
+};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -81,8 +83,8 @@ fn every_shape_of_machine_starts() {
         |c| c.cores = 64,
         |c| c.memory = "2M".parse().expect("a size"),
         |c| (c.kind, c.hotplug_slots) = (MachineKind::Microvm, 2),
-        |c| (c.network, c.iommu) = (Some(Default::default()), Iommu::Virtio),
-        |c| (c.network, c.kind) = (Some(Default::default()), MachineKind::Microvm),
+        |c| (c.networks, c.iommu) = (vec![Network::default(); 2], Iommu::Virtio),
+        |c| (c.networks, c.kind) = (vec![Network::default(); 2], MachineKind::Microvm),
     ];
     for (number, shape) in shapes.iter().enumerate() {
         let outcome = run(image(), shape);
@@ -97,10 +99,10 @@ fn a_machine_starts_in_its_own_namespace() {
         return;
     }
     let namespace = nom_vmm::Namespace::create("test-qemu", 2).expect("made");
-    let outcome = run(greeting().output(EXIT, &[0x10]), |config| config.network = Some(namespace.network()));
+    let outcome = run(greeting().output(EXIT, &[0x10]), |config| config.networks = vec![namespace.network()]);
     assert_eq!(outcome.ending, Ending::Halted(7), "{outcome:?}");
     let (directory, mut config) = prepare(greeting());
-    config.network = Some(namespace.network());
+    config.networks = vec![namespace.network()];
     let mut session = start(&directory, &config);
     assert!(session.wait_until(PATIENCE, |session| session.serial() == "hello\n").expect("watched"));
     let inside = namespace.command("ip").args(["netns", "pids", namespace.name()]).output().expect("ip runs");

@@ -99,9 +99,9 @@ impl Guest {
         self
     }
 
-    /// A network device on QEMU's user-mode network.
+    /// One more network device, on QEMU's user-mode network.
     pub fn network(mut self) -> Guest {
-        self.config.network = Some(Network::default());
+        self.config.networks.push(Network::default());
         self
     }
 

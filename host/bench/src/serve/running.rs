@@ -45,7 +45,7 @@ impl Running {
         let directory = tempfile::tempdir().context("no temporary directory")?;
         let namespace = Namespace::create("bench", 1)?;
         let mut config = machine::config(guest, setting)?;
-        config.network = Some(namespace.network());
+        config.networks = vec![namespace.network()];
         config.extra_arguments.extend_from_slice(arguments);
         let started = Instant::now();
         let session = Session::new(Qemu.start(&config, directory.path())?);
