@@ -26,7 +26,8 @@ pub mod udp;
 mod value;
 
 pub use connection::{Connection, Flow};
-pub use options::{OptionError, Options};
+pub use nom_port::options::OptionError;
+pub use options::Options;
 pub use server::Server;
 pub use stats::Stats;
 

@@ -1,11 +1,10 @@
 //! The command line: the options of memcached that have a meaning here.
 
 use alloc::borrow::ToOwned;
-use alloc::string::String;
-use core::fmt;
+use alloc::string::ToString;
 use core::net::IpAddr;
-use core::str::FromStr;
 use getargs::{Opt, Options as Arguments};
+use nom_port::options::{OptionError, number};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -47,44 +46,8 @@ impl Default for Options {
     }
 }
 
-/// What is wrong with a command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OptionError {
-    /// There is no such option.
-    Unknown(String),
-    /// An argument that belongs to no option.
-    Stray(String),
-    /// An option lacks its value.
-    Missing(String),
-    /// A value is not what its option takes.
-    Bad {
-        /// The option.
-        option: &'static str,
-        /// What stood there.
-        value: String,
-        /// What should have.
-        expected: &'static str,
-    },
-}
-
-impl fmt::Display for OptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OptionError::Unknown(option) => {
-                write!(f, "unknown option {option}; known are -m -c -t -p -U -l -I -v")
-            }
-            OptionError::Stray(argument) => {
-                write!(f, "unexpected argument '{argument}': only options are taken")
-            }
-            OptionError::Missing(what) => write!(f, "{what}"),
-            OptionError::Bad { option, value, expected } => {
-                write!(f, "{option} '{value}': expected {expected}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OptionError {}
+/// The options that there are.
+const KNOWN: &str = "-m -c -t -p -U -l -I -v";
 
 impl Options {
     /// Reads a command line, without the name of the program.
@@ -92,13 +55,13 @@ impl Options {
         let mut options = Options::default();
         let mut item_max_given = false;
         let mut arguments = Arguments::new(arguments);
-        while let Some(option) = arguments.next_opt().map_err(missing)? {
+        while let Some(option) = arguments.next_opt().map_err(OptionError::missing)? {
             if matches!(option, Opt::Short('v') | Opt::Long("verbose")) {
                 options.verbosity = (options.verbosity + 1).min(2);
                 continue;
             }
             let name = known(option)?;
-            let value = arguments.value().map_err(missing)?;
+            let value = arguments.value().map_err(OptionError::missing)?;
             options.set(name, value)?;
             item_max_given |= name == "-I";
         }
@@ -112,16 +75,13 @@ impl Options {
     }
 
     fn set(&mut self, option: &'static str, value: &str) -> Result<(), OptionError> {
-        let bad = |expected| OptionError::Bad { option, value: value.to_owned(), expected };
+        let bad = |expected| OptionError::bad(option, value, expected);
         match option {
             "-m" => self.memory = size(value, MIB).ok_or_else(|| bad("megabytes, at least 1, such as 64"))?,
-            "-c" => {
-                self.connections =
-                    positive(value).ok_or_else(|| bad("a number of connections, at least 1"))?
-            }
-            "-t" => self.threads = positive(value).ok_or_else(|| bad("a number of threads, at least 1"))?,
-            "-p" => self.tcp_port = value.parse().map_err(|_| bad("a port, 0 to 65535"))?,
-            "-U" => self.udp_port = value.parse().map_err(|_| bad("a port, 0 to 65535"))?,
+            "-c" => self.connections = number(option, value, 1, "a number of connections, at least 1")?,
+            "-t" => self.threads = number(option, value, 1, "a number of threads, at least 1")?,
+            "-p" => self.tcp_port = number(option, value, 0, "a port, 0 to 65535")?,
+            "-U" => self.udp_port = number(option, value, 0, "a port, 0 to 65535")?,
             "-l" => self.address = Some(value.parse().map_err(|_| bad("an IPv4 or IPv6 address"))?),
             _ => self.item_max = size(value, 1).ok_or_else(|| bad("a size such as 2048, 512k or 4m"))?,
         }
@@ -131,8 +91,8 @@ impl Options {
     fn check(self) -> Result<Options, OptionError> {
         let bad = |expected| {
             let mut digits = itoa::Buffer::new();
-            let value = digits.format(self.item_max).to_owned();
-            Err(OptionError::Bad { option: "-I", value, expected })
+            let value = digits.format(self.item_max);
+            Err(OptionError::bad("-I", value, expected))
         };
         match self.item_max {
             0..KIB => bad("at least 1k"),
@@ -152,17 +112,9 @@ fn known(option: Opt<&str>) -> Result<&'static str, OptionError> {
         Opt::Short('U') | Opt::Long("udp-port") => "-U",
         Opt::Short('l') | Opt::Long("listen") => "-l",
         Opt::Short('I') | Opt::Long("max-item-size") => "-I",
-        other => return Err(OptionError::Unknown(alloc::format!("{other}"))),
+        other => return Err(OptionError::Unknown { option: other.to_string(), known: KNOWN }),
     };
     Ok(name)
-}
-
-fn missing(error: getargs::Error<&str>) -> OptionError {
-    OptionError::Missing(alloc::format!("{error}"))
-}
-
-fn positive<N: FromStr + PartialOrd + From<u8>>(value: &str) -> Option<N> {
-    value.parse().ok().filter(|number| *number >= N::from(1))
 }
 
 /// A size: a number of `unit`s, or of what the letter behind it says.

@@ -20,6 +20,7 @@ mod options;
 mod session;
 mod sizes;
 
-pub use options::{OptionError, Options};
+pub use nom_port::options::OptionError;
+pub use options::Options;
 pub use session::{Flow, ProtocolError, Session};
 pub use sizes::Sizes;

@@ -1,10 +1,9 @@
 //! The command line: the options of `NPtcp` that the side that is asked must know.
 
 use alloc::borrow::ToOwned;
-use alloc::string::String;
-use core::fmt;
-use core::str::FromStr;
+use alloc::string::ToString;
 use getargs::{Opt, Options as Arguments};
+use nom_port::options::{OptionError, number};
 
 /// What both sides must agree on; `Default` is a default run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,52 +38,15 @@ impl Default for Options {
     }
 }
 
-/// What is wrong with a command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OptionError {
-    /// There is no such option.
-    Unknown(String),
-    /// An argument that belongs to no option.
-    Stray(String),
-    /// An option lacks its value.
-    Missing(String),
-    /// A value is not what its option takes.
-    Bad {
-        /// The option.
-        option: &'static str,
-        /// What stood there.
-        value: String,
-        /// What should have.
-        expected: &'static str,
-    },
-}
-
-impl fmt::Display for OptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OptionError::Unknown(option) => {
-                write!(f, "unknown option {option}; known are -P -l -u -p -i -r -s")
-            }
-            OptionError::Stray(argument) => {
-                write!(f, "unexpected argument '{argument}': only options are taken")
-            }
-            OptionError::Missing(what) => write!(f, "{what}"),
-            OptionError::Bad { option, value, expected } => {
-                write!(f, "{option} '{value}': expected {expected}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OptionError {}
+/// The options that there are.
+const KNOWN: &str = "-P -l -u -p -i -r -s";
 
 impl Options {
     /// Reads a command line, without the name of the program.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Options, OptionError> {
         let mut options = Options::default();
         let mut arguments = Arguments::new(arguments);
-        let missing = |error: getargs::Error<&str>| OptionError::Missing(alloc::format!("{error}"));
-        while let Some(option) = arguments.next_opt().map_err(missing)? {
+        while let Some(option) = arguments.next_opt().map_err(OptionError::missing)? {
             let name = match option {
                 Opt::Short('i') => {
                     // NetPIPE's check writes numbers of four bytes and a mark behind them.
@@ -103,9 +65,9 @@ impl Options {
                 Opt::Short('l') => "-l",
                 Opt::Short('u') => "-u",
                 Opt::Short('p') => "-p",
-                other => return Err(OptionError::Unknown(alloc::format!("{other}"))),
+                other => return Err(OptionError::Unknown { option: other.to_string(), known: KNOWN }),
             };
-            let value = arguments.value().map_err(missing)?;
+            let value = arguments.value().map_err(OptionError::missing)?;
             options.set(name, value)?;
         }
         match arguments.next_positional() {
@@ -123,16 +85,6 @@ impl Options {
         }
         Ok(())
     }
-}
-
-fn number<N: FromStr + PartialOrd>(
-    option: &'static str,
-    value: &str,
-    least: N,
-    expected: &'static str,
-) -> Result<N, OptionError> {
-    let number = value.parse().ok().filter(|number| *number >= least);
-    number.ok_or_else(|| OptionError::Bad { option, value: value.to_owned(), expected })
 }
 
 #[cfg(test)]

@@ -44,7 +44,8 @@ pub struct Connection {
     head: Vec<u8>,
     /// Where the last line of these begins.
     line: usize,
-    /// Second at which the connection became idle, or the request began.
+    /// Second at which the connection became idle or the request began, or at which the client last took
+    /// something of a reply.
     since: u64,
 }
 
@@ -81,7 +82,14 @@ impl Connection {
         self.flow()
     }
 
-    /// Ends a connection whose client takes too long; to be called about once a second.
+    /// The client has taken a part of what it was sent. The limits count from here on: a long reply to a
+    /// client that reads it is no idleness, and what it asks for meanwhile may have to wait.
+    pub fn progressed<B: Buffer>(&mut self, server: &Server<B>) {
+        self.since = server.now;
+    }
+
+    /// Ends a connection whose client takes too long; to be called about once a second, after
+    /// [`Connection::progressed`] if that is the case.
     pub fn check_time<B: Buffer>(&mut self, server: &mut Server<B>, sink: &mut impl Sink<B>) -> Flow {
         let is_idle = matches!(self.state, State::Head) && self.head.is_empty();
         let limit = if is_idle { IDLE_TIME } else { REQUEST_TIME };

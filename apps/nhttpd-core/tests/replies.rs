@@ -217,6 +217,20 @@ fn slow_clients_are_sent_away() {
     assert_eq!(server.stats.timed_out, 2);
 }
 
+#[test]
+fn a_long_reply_that_is_read_is_no_idleness() {
+    let (mut server, mut connection, mut sent) = (server(), Connection::new(NOW), Vec::new());
+    let request = Slice::new(Bytes::from(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"[..]));
+    assert_eq!(connection.receive(&mut server, request, &mut sent), Flow::Open);
+    for second in 1..=200 {
+        server.set_time(NOW + second);
+        connection.progressed(&server);
+        assert_eq!(connection.check_time(&mut server, &mut sent), Flow::Open, "after {second} s");
+    }
+    server.set_time(NOW + 261);
+    assert_eq!(connection.check_time(&mut server, &mut sent), Flow::Close, "it reads no more");
+}
+
 /// A file is sent from where it lies.
 #[test]
 fn files_are_not_copied() {

@@ -1,8 +1,9 @@
 //! What Linux tells the program at its start, and how the program ends.
 
-use std::fmt::Debug;
 use std::panic::{UnwindSafe, catch_unwind};
 use std::sync::LazyLock;
+
+pub use nom_port::termination::Termination;
 
 /// Status of a program that panicked.
 const PANICKED: u8 = 101;
@@ -34,50 +35,13 @@ pub fn var(name: &str) -> Option<&'static str> {
 
 /// Runs the program's main function and ends the program as [`crate::main!`] says.
 pub fn run<T: Termination>(main: impl FnOnce() -> T + UnwindSafe) -> ! {
-    let status = catch_unwind(|| main().status()).unwrap_or(PANICKED);
+    let status = catch_unwind(|| main().status(crate::console::print)).unwrap_or(PANICKED);
     crate::exit(status)
-}
-
-/// What a main function may return.
-pub trait Termination {
-    /// The exit status (0 to 255) that it stands for.
-    fn status(self) -> u8;
-}
-
-impl Termination for () {
-    fn status(self) -> u8 {
-        0
-    }
-}
-
-impl Termination for u8 {
-    fn status(self) -> u8 {
-        self
-    }
-}
-
-impl<T: Termination, E: Debug> Termination for Result<T, E> {
-    fn status(self) -> u8 {
-        match self {
-            Ok(value) => value.status(),
-            Err(error) => {
-                crate::println!("error: {error:?}");
-                1
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_result_is_a_status() {
-        assert_eq!(().status(), 0);
-        assert_eq!(Ok::<u8, &str>(7).status(), 7);
-        assert_eq!(Err::<(), &str>("no").status(), 1);
-    }
 
     #[test]
     fn a_variable_is_found_by_its_whole_name() {

@@ -10,4 +10,6 @@ extern crate alloc;
 pub mod buffer;
 pub mod device;
 pub mod nic;
+pub mod options;
+pub mod termination;
 pub mod world;

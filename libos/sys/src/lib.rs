@@ -58,7 +58,7 @@ macro_rules! main {
     ($main:path) => {
         #[unsafe(no_mangle)]
         fn nom_main() -> u8 {
-            $crate::start::Termination::status($main())
+            $crate::start::Termination::status($main(), $crate::console::print)
         }
     };
 }

@@ -1,9 +1,10 @@
 //! What the kernel tells the program at its start: board, arguments, environment, seed.
 
-use core::fmt::Debug;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use nom_abi::board::Board;
 use nom_abi::start::{Start, Strings};
+
+pub use nom_port::termination::Termination;
 
 static START: AtomicPtr<Start> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -69,36 +70,6 @@ fn split(bytes: &[u8]) -> impl Iterator<Item = &str> {
     bytes
         .split_inclusive(|byte| *byte == 0)
         .map(|string| core::str::from_utf8(string.strip_suffix(&[0]).unwrap_or(string)).unwrap_or("\u{fffd}"))
-}
-
-/// What a main function may return.
-pub trait Termination {
-    /// The exit status (0 to 255) that it stands for.
-    fn status(self) -> u8;
-}
-
-impl Termination for () {
-    fn status(self) -> u8 {
-        0
-    }
-}
-
-impl Termination for u8 {
-    fn status(self) -> u8 {
-        self
-    }
-}
-
-impl<T: Termination, E: Debug> Termination for Result<T, E> {
-    fn status(self) -> u8 {
-        match self {
-            Ok(value) => value.status(),
-            Err(error) => {
-                crate::println!("error: {error:?}");
-                1
-            }
-        }
-    }
 }
 
 #[cfg(test)]
