@@ -39,6 +39,12 @@ impl Quantity {
         others.into_iter().chain(Resource::ALL.into_iter().map(Self::Price))
     }
 
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|quantity| quantity.name() == name)
+    }
+
     /// Its name in a file.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -129,6 +135,12 @@ impl Table {
             (Some((_, y)), None) | (None, Some(&(_, y))) => y,
             (None, None) => 0.0,
         }
+    }
+
+    /// The points.
+    #[must_use]
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.0
     }
 
     fn stretched(&self, factor: f64) -> Self {
@@ -243,6 +255,12 @@ impl Utility {
     #[must_use]
     pub fn unit(&self) -> Unit {
         self.unit
+    }
+
+    /// The least that a unit brings, if there is such a limit.
+    #[must_use]
+    pub fn floor(&self) -> Option<f64> {
+        self.floor
     }
 
     /// The terms.

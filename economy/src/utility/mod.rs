@@ -1,19 +1,21 @@
 //! What the owner is paid for throughput, latency and jitter: the published utility functions ([`Penalty`],
-//! [`Refund`], [`Bonus`]), and [`Utility`], which is put together from these and from tables, in code or in a
-//! file ([`from_toml`]).
+//! [`Refund`], [`Bonus`]), and [`Utility`], which is put together from these and from tables, in code, in an
+//! application's manifest (`host/image`), or on one line ([`Utility`]'s `FromStr` and `Display`).
 //!
 //! The axiom that every utility function satisfies (nom, VEE'16, section 4): it weakly increases with
 //! throughput at equal total cost, and weakly decreases with price, latency and jitter.
 
 mod axiom;
+mod checked;
 mod composed;
-mod file;
+mod line;
 mod normal;
 mod published;
 
 pub use axiom::Violation;
+pub use checked::{BadTerm, BadUtility};
 pub use composed::{BadTable, Per, Quantity, State, Table, Term, Unit, Utility};
-pub use file::{BadFile, BadTerm, from_toml};
+pub use line::BadLine;
 pub use normal::exceedance;
 pub use published::{BadParameter, Bonus, Penalty, Refund, Throughput};
 

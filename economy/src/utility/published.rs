@@ -87,6 +87,12 @@ impl Penalty {
         Ok(Self { factor: checked("factor", factor, is_good, expected)?, objective })
     }
 
+    /// X.
+    #[must_use]
+    pub fn factor(&self) -> f64 {
+        self.factor
+    }
+
     /// L0.
     #[must_use]
     pub fn objective(&self) -> Seconds {
@@ -131,6 +137,12 @@ impl Refund {
     /// If it is negative or not finite.
     pub fn new(slope: f64) -> Result<Self, BadParameter> {
         Ok(Self { slope: at_least_zero("slope", slope)? })
+    }
+
+    /// Beta.
+    #[must_use]
+    pub fn slope(&self) -> f64 {
+        self.slope
     }
 
     /// The latency from which on everything is refunded, in seconds; infinite if it never is.
@@ -178,6 +190,18 @@ impl Bonus {
         let extent = at_least_zero("extent", extent)?;
         let cap = checked("cap", cap, |value| value >= 0.0, "a number, at least 0")?;
         Ok(Self { extent, cap })
+    }
+
+    /// Gamma.
+    #[must_use]
+    pub fn extent(&self) -> f64 {
+        self.extent
+    }
+
+    /// Delta, or infinity.
+    #[must_use]
+    pub fn cap(&self) -> f64 {
+        self.cap
     }
 
     /// The latency below which the bonus is capped, in seconds.

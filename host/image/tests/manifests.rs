@@ -31,6 +31,7 @@ fn the_least_manifest_has_every_default() {
                     essential: false,
                     arguments: [],
                     environment: {},
+                    utility: None,
                     devices: [],
                     peers: [],
                     manages: [],
@@ -99,6 +100,38 @@ weight = 3
     let environment: Vec<_> =
         own.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(environment, [("A", "a"), ("B", "own"), ("OWN", "own")]);
+}
+
+const PENALTY: &str = r#"
+[utility]
+unit = "Gbit"
+
+[[utility.term]]
+function = "penalty"
+alpha = 20
+factor = 100.0
+objective = 750e-6
+"#;
+
+#[test]
+fn the_contract_reaches_the_environment() {
+    let bundle = load(&format!("name = \"a\"\nprogram = \"p\"\nenvironment = {{ B = \"b\" }}\n{PENALTY}"));
+    let application = &bundle.applications[0];
+    let utility = application.utility.as_ref().expect("there is one");
+    assert_eq!(utility.to_string().parse().as_ref(), Ok(utility));
+    assert_eq!(application.environment_bytes(), b"B=b\0utility=Gbit; penalty 20 100 0.00075\0");
+}
+
+#[test]
+fn a_contract_is_inherited_as_a_whole() {
+    let base = format!("name = \"a\"\nprogram = \"p\"\n{PENALTY}");
+    let heir = "inherit = [\"base.toml\"]\n";
+    let own = "[utility]\nunit = \"operation\"\nterm = [{ function = \"value\", alpha = 0.5 }]\n";
+    let line = |text: &str| load(text).applications[0].utility.as_ref().map(ToString::to_string);
+    let [inherited, replaced] =
+        [heir.to_owned(), format!("{heir}{own}")].map(|text| line(&format!("{text}--- base.toml\n{base}")));
+    assert_eq!(inherited.as_deref(), Some("Gbit; penalty 20 100 0.00075"));
+    assert_eq!(replaced.as_deref(), Some("operation; value 0.5"));
 }
 
 #[test]
@@ -179,12 +212,13 @@ fn examples_in_the_documentation_are_right() {
     let page = manifest::page();
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
-    let [least, variant, bundle] = examples[..] else { panic!("three examples") };
+    let [least, utility, variant, bundle] = examples[..] else { panic!("four examples") };
     let directory = common::directory(&format!(
-        "{least}--- variant.toml\n{variant}--- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
+        "{least}--- utility.toml\n{utility}--- variant.toml\n{variant}\
+         --- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
          --- memcached/app.toml\nname = \"memcached\"\nprogram = \"p\"\n"
     ));
-    for (file, applications) in [("app.toml", 1), ("variant.toml", 1), ("bundles", 2)] {
+    for (file, applications) in [("app.toml", 1), ("utility.toml", 1), ("variant.toml", 1), ("bundles", 2)] {
         let bundle = manifest::load(&directory.path().join(file)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(bundle.applications.len(), applications);
     }

@@ -104,7 +104,7 @@ prop_compose! {
             name: format!("app-{number}"),
             program: Program::Package(format!("package-{number}")),
             cores, memory: memory * 4096, stack: stack * 4096, weight, autostart: true, essential,
-            arguments, environment, devices, ports,
+            arguments, environment, utility: None, devices, ports,
             peers: peers.into_iter().filter(|peer| *peer < count).map(channel).collect(),
             manages: manages.into_iter().filter(|other| *other != number).collect(),
             places: manifest::Places { program: place.clone(), memory: place.clone(), arguments: place },

@@ -1,6 +1,7 @@
 //! The one table of a manifest's fields: parser and documentation are both made from it.
 
 use super::Port;
+use super::utility::{RawUtility, UTILITY};
 use super::values::{Class, Cores, Name, PciId, RegionSize, Scalar, Size, Text, Variable, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -61,6 +62,8 @@ fields! {
         autostart: bool, "`true` or `false`", "`true`";
         /// Whether the machine ends, with its status, when it ends, though others may still run.
         essential: bool, "`true` or `false`", "`false`";
+        /// What its owner is paid for what it serves, see below. The application adapts itself to earn most.
+        utility: RawUtility, UTILITY, "none: nothing is earned";
         /// PCI devices that it may acquire, see below.
         devices: Vec<RawDevice>, "a list of tables", "`[]`";
         /// Channels to other applications of the bundle, see below.

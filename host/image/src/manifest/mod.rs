@@ -6,6 +6,7 @@ mod layers;
 mod page;
 mod resolve;
 mod source;
+mod utility;
 mod values;
 
 pub use graph::graph;
@@ -14,6 +15,7 @@ pub use values::parse_size;
 
 use crate::error::{Place, Result};
 use nom_abi::image::DeviceSelector;
+use nom_economy::utility::Utility;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -47,8 +49,10 @@ pub struct Application {
     pub essential: bool,
     /// Arguments; the name is not one of them.
     pub arguments: Vec<String>,
-    /// Environment.
+    /// Environment. The utility function is no part of it before the application is lowered.
     pub environment: BTreeMap<String, String>,
+    /// What its owner is paid; it reads this in its environment, as variable `utility`.
+    pub utility: Option<Utility>,
     /// Devices that it may acquire.
     pub devices: Vec<DeviceSelector>,
     /// Channels of which it is the first end.
@@ -152,9 +156,10 @@ impl Application {
     }
 
     /// The environment as NUL-terminated strings `NAME=value`.
-    pub(crate) fn environment_bytes(&self) -> Vec<u8> {
+    pub fn environment_bytes(&self) -> Vec<u8> {
         let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}\0"));
-        variables.flat_map(String::into_bytes).collect()
+        let utility = self.utility.iter().map(|utility| format!("{}={utility}\0", utility::VARIABLE));
+        variables.chain(utility).flat_map(String::into_bytes).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The documentation page of the manifest, made from the parser's own table.
 
 use super::fields::{Field, RawApplication, RawDevice, RawPeer};
+use super::utility;
 use std::fmt::Write;
 
 /// The page `docs/manifest.md`; a test holds the file to it.
@@ -12,6 +13,8 @@ pub fn page() -> String {
         ("{APPLICATION}", table(own)),
         ("{DEVICE}", table(RawDevice::FIELDS.iter())),
         ("{PEER}", table(RawPeer::FIELDS.iter())),
+        ("{UTILITY}", table(utility::FIELDS)),
+        ("{TERM}", utility::terms()),
         ("{ENTRY}", table(of_bundles)),
     ]
     .into_iter()

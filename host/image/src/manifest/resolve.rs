@@ -3,11 +3,13 @@
 
 use super::fields::{RawDevice, RawPeer};
 use super::layers::{Given, Layers};
-use super::values::{Class, MEMORY_BYTES_MAX, Name};
+use super::utility;
+use super::values::{Class, MEMORY_BYTES_MAX, Name, Text, Variable};
 use super::{Application, BundleManifest, Peer, Places, Program};
 use crate::error::{Error, Result};
 use nom_abi::image::DeviceSelector;
 use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX, CORES_MAX};
+use nom_economy::utility::Utility;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
@@ -63,6 +65,7 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
         essential: layers.find(|raw| &raw.essential).is_some_and(|flag| *flag.value()),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
         environment: environment(layers),
+        utility: utility(layers)?,
         devices: devices(layers)?,
         peers: peers(layers, name, index)?,
         manages: manages(layers, name, index)?,
@@ -95,6 +98,19 @@ fn environment(layers: &Layers) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
     variables.map(|(name, value)| (name.0.clone(), value.0.clone())).collect()
+}
+
+fn utility(layers: &Layers) -> Result<Option<Utility>> {
+    let Some(given) = layers.find(|raw| &raw.utility) else { return Ok(None) };
+    let by_hand = layers.each(|raw| &raw.environment);
+    if let Some(table) = by_hand.into_iter().find(|table| names(table.value(), utility::VARIABLE)) {
+        return Err(table.error("`environment.utility`: the table `utility` says it already"));
+    }
+    given.value().utility().map(Some).map_err(|error| given.error(format!("`utility`: {error}")))
+}
+
+fn names(environment: &BTreeMap<Variable, Text>, name: &str) -> bool {
+    environment.keys().any(|variable| variable.0 == name)
 }
 
 fn devices(layers: &Layers) -> Result<Vec<DeviceSelector>> {
