@@ -7,6 +7,7 @@
 extern crate alloc;
 
 pub mod prices;
+pub mod problem;
 pub mod status;
 
 /// Paths of the REST API.

@@ -1,2 +1,18 @@
 //! The provider: prices, the ledger of what was used and owed, and what machines report, over REST.
+//!
+//! ```text
+//! sources ──▶ PriceBook ──▶ REST, events ──▶ machines ──▶ StatusBook ──▶ REST, events ──▶ people
+//! ```
+//!
+//! [`Provider::start`] runs one on a thread of its own; what it says over the wire is in `nom-proto`.
 #![forbid(unsafe_code)]
+
+mod clock;
+mod http;
+mod price_book;
+mod provider;
+mod status_book;
+mod token;
+
+pub use price_book::{Refused, Standing};
+pub use provider::{Config, Provider};

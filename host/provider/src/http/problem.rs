@@ -1,0 +1,129 @@
+//! Refusals as problem bodies, and the extractors that make them.
+
+use super::Shared;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use nom_proto::problem::Problem;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// A request that is refused.
+#[derive(Debug)]
+pub struct Refusal(Problem);
+
+impl Refusal {
+    /// One about the request as a whole.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Refusal {
+        Refusal(Problem {
+            title: status.canonical_reason().unwrap_or("Refused").to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            field: None,
+            expected: None,
+        })
+    }
+
+    /// One about a field of it whose value cannot be processed.
+    pub fn field(
+        field: impl Into<String>,
+        detail: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Refusal {
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail).about(field, expected)
+    }
+
+    /// The same, about a field.
+    pub fn about(mut self, field: impl Into<String>, expected: impl Into<String>) -> Refusal {
+        self.0.field = Some(field.into());
+        self.0.expected = Some(expected.into());
+        self
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, [(header::CONTENT_TYPE, Problem::MEDIA_TYPE)], Json(self.0)).into_response()
+    }
+}
+
+/// A body of JSON.
+///
+/// It must say that it is JSON: a web page of somebody else can then not send one without being asked first
+/// (Fetch standard, CORS-safelisted request headers).
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        if !is_json(request.headers()) {
+            let refusal =
+                Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body does not say what it is");
+            return Err(refusal.about("Content-Type", "application/json"));
+        }
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+        parse(&bytes).map(Body)
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        Refusal::field(field, format!("{error}"), "a value of the documented type")
+    })?;
+    json.end().map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
+    Ok(value)
+}
+
+/// Parameters of a URL.
+#[derive(Debug)]
+pub struct Parameters<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        let refusal = |error: axum::extract::rejection::QueryRejection| {
+            Refusal::new(StatusCode::BAD_REQUEST, error.body_text())
+                .about("parameters", "those of the documentation")
+        };
+        query.map(|Query(parameters)| Parameters(parameters)).map_err(refusal)
+    }
+}
+
+/// Somebody who knows the operator's token.
+#[derive(Debug)]
+pub struct Operator;
+
+impl FromRequestParts<Arc<Shared>> for Operator {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Refusal> {
+        let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let word = header.and_then(|value| value.strip_prefix("Bearer "));
+        match word {
+            Some(word) if shared.token.is(word) => Ok(Operator),
+            Some(_) => Err(unauthorized("this is not the operator's token")),
+            None => Err(unauthorized("this needs the operator's token")),
+        }
+    }
+}
+
+fn unauthorized(detail: &str) -> Refusal {
+    Refusal::new(StatusCode::UNAUTHORIZED, detail).about("Authorization", "Bearer TOKEN")
+}

@@ -1,0 +1,59 @@
+//! `/v1/status`.
+
+use super::Shared;
+use super::prices::heartbeat;
+use super::problem::{Body, Refusal};
+use crate::status_book::{APPLICATIONS_MAX, Full};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Sse;
+use axum::response::sse::Event;
+use futures_util::{Stream, StreamExt, stream};
+use nom_proto::status::Status;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio_stream::wrappers::BroadcastStream;
+
+/// Most characters of a machine's or an application's name.
+const NAME_MAX: usize = 128;
+
+pub async fn all(State(shared): State<Arc<Shared>>) -> Json<Vec<Status>> {
+    Json(shared.statuses.all())
+}
+
+pub async fn report(
+    State(shared): State<Arc<Shared>>,
+    Body(status): Body<Status>,
+) -> Result<StatusCode, Refusal> {
+    check_name("machine", &status.machine)?;
+    check_name("application", &status.application)?;
+    shared.statuses.report(status).map_err(|Full| {
+        let detail = format!("{APPLICATIONS_MAX} applications are known, which is all there is room for");
+        Refusal::new(StatusCode::INSUFFICIENT_STORAGE, detail)
+    })?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether people can read it and stores can keep it.
+pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
+    let length = name.chars().count();
+    if (1..=NAME_MAX).contains(&length) && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let expected = format!("1 to {NAME_MAX} characters, none of them a control character");
+    Err(Refusal::field(field, format!("{name:?} is no name"), expected))
+}
+
+pub async fn events(State(shared): State<Arc<Shared>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let (present, news) = shared.statuses.follow();
+    let news = BroadcastStream::new(news).flat_map(move |news| {
+        // Who is too slow for every status is told where all stand instead.
+        stream::iter(news.map_or_else(|_lagged| shared.statuses.all(), |status| vec![status]))
+    });
+    let events = stream::iter(present).chain(news).map(|status| {
+        let event = Event::default().event("status");
+        Ok(event.json_data(&status).expect("a status came as JSON"))
+    });
+    Sse::new(events).keep_alive(heartbeat())
+}

@@ -1,0 +1,116 @@
+//! A running provider, and the hands of the program around it.
+
+use crate::clock::Moment;
+use crate::http::{self, Shared};
+use crate::price_book::{PriceBook, Refused, Standing, Taking};
+use crate::status_book::StatusBook;
+use crate::token::Token;
+use anyhow::{Context, Result};
+use nom_proto::prices::{Prices, Resource};
+use nom_proto::status::Status;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// What a provider is to be.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it listens; port 0 is any free one.
+    pub listen: SocketAddr,
+    /// The operator's token; none makes a fresh one.
+    pub token: Option<Token>,
+}
+
+impl Default for Config {
+    /// On a free port of the loopback interface, with a fresh token.
+    fn default() -> Config {
+        Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None }
+    }
+}
+
+/// A provider that runs on a thread of its own until this is dropped.
+#[derive(Debug)]
+pub struct Provider {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Provider {
+    /// Starts one; it answers from now on.
+    ///
+    /// # Errors
+    /// If its address is taken, or the system refuses a thread.
+    pub fn start(config: Config) -> Result<Provider> {
+        let listen = config.listen;
+        let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}"))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let token = config.token.map_or_else(Token::random, Ok)?;
+        let shared = Arc::new(Shared {
+            prices: PriceBook::new("operator".to_owned()),
+            statuses: StatusBook::new(),
+            token,
+        });
+        let (stop, stopped) = oneshot::channel();
+        let thread = http::spawn(listener, shared.clone(), stopped).context("cannot start the provider")?;
+        Ok(Provider { address, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The operator's token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.shared.token.reveal()
+    }
+
+    /// Sets prices, as their operator: all, or none if one is absurd. Returns the revision in force.
+    ///
+    /// # Errors
+    /// The first price that is absurd.
+    pub fn set_prices(&self, prices: &[(Resource, f64)]) -> Result<u64, Refused> {
+        let now = Moment::now();
+        let (revision, refused) = self.shared.prices.offer(prices, Standing::Lasting, Taking::AllOrNone, now);
+        refused.into_iter().next().map_or(Ok(revision), Err)
+    }
+
+    /// The present prices.
+    #[must_use]
+    pub fn prices(&self) -> Prices {
+        self.shared.prices.prices(Moment::now())
+    }
+
+    /// The last status of each application.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<Status> {
+        self.shared.statuses.all()
+    }
+
+    /// Ends it; every connection is closed. Dropping it does the same.
+    pub fn shutdown(self) {}
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // Its thread may have ended already.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

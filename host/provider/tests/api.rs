@@ -1,0 +1,179 @@
+//! What a provider says and refuses over the wire.
+
+mod common;
+
+use common::{Events, PATIENCE, agent, answer, get, post, put, status};
+use nom_proto::prices::Resource;
+use nom_provider::{Config, Provider};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+fn provider() -> Provider {
+    Provider::start(Config::default()).expect("it starts")
+}
+
+#[test]
+fn prices_are_set_by_the_operator_alone() {
+    let provider = provider();
+    let url = format!("{}/v1/prices", provider.url());
+    let one = r#"{"prices":[{"resource":"network_out","dollars":1.0}]}"#;
+    assert_eq!(get(&url).1["revision"], 0);
+    let (status, problem) = put(&url, "0123456789abcdef0", one);
+    assert_eq!((status, &problem["field"]), (401, &json!("Authorization")));
+    assert_eq!(provider.prices().revision, 0);
+    let (status, prices) = put(&url, provider.token(), one);
+    assert_eq!((status, &prices["revision"], &prices["prices"][0]["dollars"]), (200, &json!(1), &json!(1.0)));
+    assert_eq!(put(&url, provider.token(), one).1["revision"], 1, "no change, no revision");
+    assert_eq!(provider.set_prices(&[(Resource::NetworkOut, 10.0)]), Ok(2));
+    assert_eq!(get(&url).1["prices"][0]["dollars"], 10.0);
+    assert!(provider.set_prices(&[(Resource::Core, 1.0), (Resource::NetworkOut, -1.0)]).is_err());
+    assert_eq!(provider.prices().revision, 2);
+}
+
+#[test]
+fn bad_prices_are_refused_by_field() {
+    let provider = provider();
+    let url = format!("{}/v1/prices", provider.url());
+    let price = |dollars: &str| format!(r#"{{"prices":[{{"resource":"core","dollars":{dollars}}}]}}"#);
+    let twice = r#"{"prices":[{"resource":"core","dollars":1},{"resource":"core","dollars":2}]}"#;
+    let rows = [
+        (price("0"), "prices[0].dollars", "nothing is free"),
+        (price("-1"), "prices[0].dollars", "not negative"),
+        (price("\"1\""), "prices[0].dollars", "invalid type"),
+        (price("1e999"), "prices[0].dollars", "out of range"),
+        (price("1,\"currency\":\"EUR\""), "prices[0].currency", "unknown field"),
+        (r#"{"prices":[{"resource":"gold","dollars":1}]}"#.into(), "prices[0].resource", "unknown variant"),
+        (twice.into(), "prices[1].resource", "core has a price already"),
+        (r#"{"prices":[]"#.into(), "", "EOF"),
+    ];
+    for (body, field, detail) in rows {
+        let (status, problem) = put(&url, provider.token(), &body);
+        assert_eq!((status, problem["status"].as_u64()), (422, Some(422)), "{body}: {problem}");
+        assert!(problem["detail"].as_str().is_some_and(|found| found.contains(detail)), "{problem}");
+        if !field.is_empty() {
+            assert_eq!(problem["field"], field, "{body}: {problem}");
+        }
+        assert!(problem["expected"].is_string(), "{problem}");
+    }
+    assert_eq!(provider.prices().revision, 0);
+}
+
+#[test]
+fn what_is_no_request_gets_a_problem() {
+    let provider = provider();
+    let url = |path: &str| format!("{}{path}", provider.url());
+    let (status, problem) = get(&url("/v2"));
+    assert_eq!((status, &problem["title"]), (404, &json!("Not Found")));
+    assert_eq!(answer(agent().delete(url("/v1/prices")).call()).0, 405);
+    let (status, problem) = answer(agent().post(url("/v1/status")).send("{}"));
+    assert_eq!((status, &problem["field"]), (415, &json!("Content-Type")));
+    let large = format!("\"{}\"", "x".repeat(2 << 20));
+    let (status, problem) = post(&url("/v1/status"), None, &Value::String(large));
+    assert_eq!((status, &problem["status"]), (413, &json!(413)));
+    let response = agent().get(url("/v2")).call().expect("an answer");
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert!(get(&url("/")).1.as_str().is_some_and(|page| page.contains("<title>")));
+}
+
+#[test]
+fn price_events_begin_with_the_present_prices() {
+    let provider = provider();
+    provider.set_prices(&[(Resource::NetworkOut, 1.0)]).expect("good");
+    let mut events = Events::of(&format!("{}/v1/prices/events", provider.url()));
+    let first = events.next();
+    assert_eq!((first.name.as_str(), first.id.as_str()), ("prices", "1"));
+    assert_eq!(first.data["prices"][0]["dollars"], 1.0);
+    assert!(events.next_any().is_comment, "a heartbeat, for nothing happens");
+    provider.set_prices(&[(Resource::NetworkOut, 10.0)]).expect("good");
+    let second = events.next();
+    assert_eq!((second.id.as_str(), &second.data["prices"][0]["dollars"]), ("2", &json!(10.0)));
+}
+
+#[test]
+fn statuses_are_kept_and_passed_on() {
+    let provider = provider();
+    let url = format!("{}/v1/status", provider.url());
+    let report = |status| post(&url, None, &serde_json::to_value(&status).expect("plain data"));
+    assert_eq!(report(status("memcached", 1)).0, 204);
+    assert_eq!(report(status("nhttpd", 2)).0, 204);
+    let mut events = Events::of(&format!("{url}/events"));
+    for expected in [1, 2] {
+        assert_eq!(events.next().data["requests"], expected);
+    }
+    assert_eq!(report(status("memcached", 3)).0, 204);
+    let event = events.next();
+    assert_eq!((event.name.as_str(), &event.data["requests"]), ("status", &json!(3)));
+    let requests: Vec<u64> = provider.statuses().iter().map(|status| status.requests).collect();
+    assert_eq!(requests, [3, 2]);
+    assert_eq!(get(&url).1.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_status_without_a_name_is_refused() {
+    let provider = provider();
+    let url = format!("{}/v1/status", provider.url());
+    for name in [String::new(), "a\nb".to_owned(), "x".repeat(129)] {
+        let mut status = serde_json::to_value(status("x", 1)).expect("plain data");
+        status["machine"] = name.into();
+        let (status, problem) = post(&url, None, &status);
+        assert_eq!((status, &problem["field"]), (422, &json!("machine")));
+    }
+    assert!(provider.statuses().is_empty());
+}
+
+#[test]
+fn slow_clients_disturb_nobody() {
+    let provider = provider();
+    let slow: Vec<TcpStream> = (0..200)
+        .map(|number| {
+            let mut stream = TcpStream::connect(provider.address()).expect("connected");
+            // Half a request line; half a body; events that are never read.
+            let start: &[u8] = match number % 3 {
+                0 => b"GET /v1/pri",
+                1 => {
+                    b"POST /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\
+                       Content-Type: application/json\r\n\r\n{"
+                }
+                _ => b"GET /v1/prices/events HTTP/1.1\r\nHost: x\r\n\r\n",
+            };
+            stream.write_all(start).expect("sent");
+            stream
+        })
+        .collect();
+    for price in (1..100).map(f64::from) {
+        provider.set_prices(&[(Resource::Core, price)]).expect("good");
+        assert_eq!(get(&format!("{}/v1/prices", provider.url())).1["prices"][0]["dollars"], price);
+    }
+    drop(slow);
+}
+
+#[test]
+fn a_body_that_never_comes_is_given_up() {
+    let provider = provider();
+    let mut stream = TcpStream::connect(provider.address()).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let start = b"POST /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nConnection: close\r\n\
+                  Content-Type: application/json\r\n\r\n{";
+    stream.write_all(start).expect("sent");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply, then the end");
+    assert!(reply.starts_with("HTTP/1.1 408"), "{reply}");
+}
+
+#[test]
+fn an_ended_provider_answers_no_more() {
+    let provider = provider();
+    let (url, address) = (provider.url(), provider.address());
+    let mut events = TcpStream::connect(address).expect("connected");
+    events.write_all(b"GET /v1/prices/events HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+    provider.shutdown();
+    assert!(agent().get(format!("{url}/v1/prices")).call().is_err());
+    let mut rest = Vec::new();
+    // Whether it is told by an end or by a reset, it is told.
+    let _ = events.set_read_timeout(Some(PATIENCE));
+    let ended = events.read_to_end(&mut rest);
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    let taken = Provider::start(Config { listen: "192.0.2.1:1".parse().expect("an address"), token: None });
+    assert!(taken.expect_err("not ours").to_string().contains("192.0.2.1:1"));
+}
