@@ -59,7 +59,7 @@ fn many(seed: u64, micros: u64, is_printed: bool, total: &mut Outcome) {
     finish(&mut world, total);
     let host = world.host(server);
     let held_ns = host.tally().held_max_ns;
-    let (received, sent) = host.with_stack(|stack| stack.tallies());
+    let (received, sent) = host.tallies();
     if micros > 0 {
         assert!(held_ns > 0 && sent.time.flushes > 0, "W = {micros} us held nothing");
         return;

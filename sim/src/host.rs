@@ -1,82 +1,18 @@
 //! One simulated machine of one core: the runtime's event loop, over a stack, over a simulated device.
 
-use crate::memory::{Bytes, Memory, Pool};
+use crate::machine::{Machine, Watched};
+use crate::memory::Pool;
 use crate::nic::{Device, Port, Shape};
-use nom_net::{Application, Chain, Closed, Config, FlowId, Instant, Stack};
-use nom_port::nic::{Nic as _, gather};
+use nom_net::Config;
+use nom_net::batch::Tallies;
 use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::event_loop::EventLoop;
 use nom_rt::meter::INFRASTRUCTURE;
-use nom_rt::poller::{Poller, Progress};
 use nom_rt::rest::Thresholds;
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// A stack over a simulated device.
-pub type HostStack = Stack<Device>;
-
-/// What runs on a host, over its stack.
-pub trait Program {
-    /// Does what is to be done at `now_ns` of the host's clock.
-    fn at(&mut self, stack: &mut HostStack, now_ns: u64);
-    /// When it wants to be called if nothing happens before.
-    fn due_ns(&self) -> Option<u64>;
-    /// A flow is open.
-    fn connected(&mut self, stack: &mut HostStack, flow: FlowId);
-    /// Bytes came.
-    fn received(&mut self, stack: &mut HostStack, flow: FlowId, bytes: Bytes);
-    /// A flow can take more.
-    fn sendable(&mut self, stack: &mut HostStack, flow: FlowId);
-    /// The peer will send no more.
-    fn finished(&mut self, stack: &mut HostStack, flow: FlowId);
-    /// A flow is over.
-    fn closed(&mut self, stack: &mut HostStack, flow: FlowId, why: Closed);
-    /// A datagram came.
-    fn datagram(&mut self, stack: &mut HostStack, to: SocketAddr, from: SocketAddr, bytes: Bytes) {
-        let _ = (stack, to, from, bytes);
-    }
-    /// Whether it has nothing left to do: always so for a server.
-    fn is_over(&self) -> bool {
-        true
-    }
-    /// Things achieved, such as answers that were right.
-    fn achieved(&self) -> u64 {
-        0
-    }
-}
-
-/// A program, as the stack wants it.
-struct Calls(Box<dyn Program>);
-
-impl Application<Device> for Calls {
-    fn connected(&mut self, stack: &mut HostStack, flow: FlowId) {
-        self.0.connected(stack, flow);
-    }
-
-    fn received(&mut self, stack: &mut HostStack, flow: FlowId, bytes: Bytes) {
-        self.0.received(stack, flow, bytes);
-    }
-
-    fn sendable(&mut self, stack: &mut HostStack, flow: FlowId) {
-        self.0.sendable(stack, flow);
-    }
-
-    fn finished(&mut self, stack: &mut HostStack, flow: FlowId) {
-        self.0.finished(stack, flow);
-    }
-
-    fn closed(&mut self, stack: &mut HostStack, flow: FlowId, why: Closed) {
-        self.0.closed(stack, flow, why);
-    }
-
-    fn datagram(&mut self, stack: &mut HostStack, to: SocketAddr, from: SocketAddr, bytes: Chain<Memory>) {
-        if let Some(bytes) = stack.buffer(&gather(&bytes)) {
-            self.0.datagram(stack, to, from, bytes);
-        }
-    }
-}
+use std::time::Duration;
 
 /// A host's clock: it starts somewhere, and runs fast or slow.
 #[derive(Debug)]
@@ -107,7 +43,9 @@ impl Timepiece {
     }
 }
 
-struct HostClock(Rc<Timepiece>);
+/// The clock of a host, as what runs on it reads it.
+#[derive(Clone, Debug)]
+pub struct HostClock(Rc<Timepiece>);
 
 impl Clock for HostClock {
     fn now_ns(&self) -> u64 {
@@ -144,35 +82,6 @@ impl Doorbell for Alone {
     fn ring(&self, _: usize) {}
 }
 
-/// Stack and program, as the loop polls them.
-struct Node {
-    stack: HostStack,
-    program: Option<Calls>,
-    frames: u64,
-    deadline_ns: Option<u64>,
-}
-
-impl Poller for Node {
-    fn poll(&mut self, now_ns: u64) -> Progress {
-        let Some(program) = &mut self.program else { return Progress::default() };
-        program.0.at(&mut self.stack, now_ns);
-        let stack_ns = self.stack.poll(Instant::from_nanos(now_ns), program).map(Instant::nanos);
-        let program_ns = program.0.due_ns();
-        let frames = self.stack.counters().frames_received;
-        let worked = frames.wrapping_sub(std::mem::replace(&mut self.frames, frames)) as u32;
-        self.deadline_ns = stack_ns.into_iter().chain(program_ns).min();
-        Progress { worked, deadline_ns: self.deadline_ns }
-    }
-
-    fn arm(&mut self) -> bool {
-        self.stack.nic().arm()
-    }
-
-    fn disarm(&mut self) {
-        self.stack.nic().disarm();
-    }
-}
-
 /// What a host is made of.
 #[derive(Debug)]
 pub struct Plan {
@@ -182,10 +91,6 @@ pub struct Plan {
     pub shape: Shape,
     /// Its stack.
     pub config: Config,
-    /// TCP ports that it listens on.
-    pub tcp: Vec<u16>,
-    /// UDP ports that it binds.
-    pub udp: Vec<u16>,
     /// Bytes of memory of its device.
     pub memory: usize,
     /// What its clock shows at the start.
@@ -210,7 +115,7 @@ pub struct Host {
     clock: Rc<Timepiece>,
     port: Rc<RefCell<Port>>,
     pool: Rc<Pool>,
-    node: Rc<RefCell<Node>>,
+    machine: Rc<RefCell<Watched>>,
     event_loop: EventLoop<HostClock, HostIdle>,
     rest: Rc<Rest>,
     wake_ns: u64,
@@ -219,8 +124,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host on which `program`, which gets its stack first, runs from time 0 on.
-    pub fn new<P: Program + 'static>(plan: Plan, program: impl FnOnce(&mut HostStack) -> P) -> Host {
+    /// A host on which the machine that `make` makes of its device and clock runs from time 0 on.
+    pub fn new<M: Machine + 'static>(plan: Plan, make: impl FnOnce(Device, Config, HostClock) -> M) -> Host {
         let clock = Rc::new(Timepiece {
             start_ns: plan.start_ns,
             skew_ppm: plan.skew_ppm,
@@ -228,19 +133,15 @@ impl Host {
         });
         let pool = Pool::new(plan.memory);
         let port = Port::new(plan.shape, pool.clone());
-        let mut stack = Stack::new(Device(port.clone()), plan.config);
-        plan.tcp.iter().for_each(|port| stack.listen(*port));
-        plan.udp.iter().for_each(|port| stack.bind(*port));
-        let program = Calls(Box::new(program(&mut stack)));
-        let node = Node { stack, program: Some(program), frames: 0, deadline_ns: None };
-        let node = Rc::new(RefCell::new(node));
+        let machine = make(Device(port.clone()), plan.config, HostClock(clock.clone()));
+        let machine = Rc::new(RefCell::new(Watched::new(Box::new(machine))));
         let rest = Rc::<Rest>::default();
         let idle = HostIdle { rest: rest.clone(), port: port.clone() };
         let event_loop = EventLoop::new(0, HostClock(clock.clone()), idle, Arc::new(Alone));
         event_loop.handle().set_thresholds(plan.thresholds);
-        event_loop.handle().add_poller(INFRASTRUCTURE, node.clone());
+        event_loop.handle().add_poller(INFRASTRUCTURE, machine.clone());
         let (name, wake_ns) = (plan.name, plan.wake_ns);
-        Host { name, clock, port, pool, node, event_loop, rest, wake_ns, due_ns: Some(0) }
+        Host { name, clock, port, pool, machine, event_loop, rest, wake_ns, due_ns: Some(0) }
     }
 
     /// Its name.
@@ -262,7 +163,7 @@ impl Host {
                 self.due_ns = deadline_ns.map(|deadline_ns| self.clock.world(deadline_ns));
                 return self.port.borrow_mut().take_sent();
             }
-            let deadline_ns = self.node.borrow().deadline_ns;
+            let deadline_ns = self.machine.borrow().deadline_ns;
             let is_due = deadline_ns.is_some_and(|deadline_ns| deadline_ns <= now_ns);
             if !worked && !is_due && !self.port.borrow().has_received() {
                 // It polls on.
@@ -287,24 +188,33 @@ impl Host {
         is_taken
     }
 
-    /// Whether its program has nothing left to do.
-    pub fn is_over(&self) -> bool {
-        self.node.borrow().program.as_ref().is_none_or(|program| program.0.is_over())
+    fn with<T>(&self, look: impl FnOnce(&mut (dyn Machine + 'static)) -> T) -> Option<T> {
+        self.machine.borrow_mut().machine().map(look)
     }
 
-    /// What its program has achieved.
+    /// Whether its machine has nothing left to do.
+    pub fn is_over(&self) -> bool {
+        self.with(|machine| machine.is_over()).unwrap_or(true)
+    }
+
+    /// What its machine has achieved.
     pub fn achieved(&self) -> u64 {
-        self.node.borrow().program.as_ref().map_or(0, |program| program.0.achieved())
+        self.with(|machine| machine.achieved()).unwrap_or_default()
     }
 
     /// Flows of its stack.
     pub fn flow_count(&self) -> usize {
-        self.node.borrow().stack.flow_count()
+        self.with(|machine| machine.flow_count()).unwrap_or_default()
     }
 
-    /// A look at its stack.
-    pub fn with_stack<T>(&self, look: impl FnOnce(&mut HostStack) -> T) -> T {
-        look(&mut self.node.borrow_mut().stack)
+    /// Sets the batching delay of its stack.
+    pub fn set_delay(&self, delay: Duration) {
+        self.with(|machine| machine.set_delay(delay));
+    }
+
+    /// Flushes of what its stack received, and of what it sent.
+    pub fn tallies(&self) -> (Tallies, Tallies) {
+        self.machine.borrow().tallies()
     }
 
     /// What happened at its port.
@@ -312,10 +222,9 @@ impl Host {
         self.port.borrow().tally
     }
 
-    /// Ends its program; what that held is free.
-    pub fn end_program(&mut self) {
-        let program = self.node.borrow_mut().program.take();
-        drop(program);
+    /// Ends its machine; what that held is free.
+    pub fn end(&mut self) {
+        self.machine.borrow_mut().end();
     }
 
     /// Pieces of its device's memory that somebody holds.

@@ -2,11 +2,13 @@
 
 use crate::clients::caller::{Caller, Conversation};
 use crate::clients::{datagrams, flood, http, memcached, netpipe, rude, streams};
-use crate::host::{Host, HostStack, Plan, Program};
+use crate::host::{Host, HostClock, Plan};
+use crate::machine::Machine;
+use crate::memory::Memory;
 use crate::network::Link;
-use crate::nic::Shape;
+use crate::nic::{Device, Shape};
+use crate::program::{Node, Program};
 use crate::random::Random;
-use crate::serve::Served;
 use crate::servers::{
     HTTP_PORT, MEMCACHED_PORT, Memcached, NETPIPE_PORT, Netpipe, Nhttpd, STREAM_PORT, Streams,
 };
@@ -15,6 +17,7 @@ use crate::world::{Outcome, World};
 use nom_net::{Cidr, Config, KeepAlive, Settings};
 use nom_port::nic::{Offloads, Properties};
 use nom_rt::rest::Thresholds;
+use nom_serve::{Ports, Server, Service};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -104,7 +107,7 @@ impl Builder {
         }
     }
 
-    fn plan(&mut self, name: &str, ports: (Vec<u16>, Vec<u16>)) -> Plan {
+    fn plan(&mut self, name: &str) -> Plan {
         self.hosts += 1;
         let number = self.hosts;
         let (shape, config) = (self.shape(number), self.config(number));
@@ -114,8 +117,6 @@ impl Builder {
             name: format!("{name}-{number}"),
             shape,
             config,
-            tcp: ports.0,
-            udp: ports.1,
             memory: 256 * MIB,
             start_ns: random.within(0..100 * SECOND_NS),
             skew_ppm: random.within(0..2001) as i64 - 1000,
@@ -132,29 +133,50 @@ impl Builder {
         if self.is_sound { Link::sound() } else { Link::any(&mut self.random) }
     }
 
-    fn add<P: Program + 'static>(&mut self, plan: Plan, program: impl FnOnce(&mut HostStack) -> P) -> usize {
+    fn add<M: Machine + 'static>(
+        &mut self,
+        plan: Plan,
+        make: impl FnOnce(Device, Config, HostClock) -> M,
+    ) -> usize {
         let mac = plan.shape.properties.mac;
         let link = self.link();
-        self.world.add(Host::new(plan, program), mac, link)
+        self.world.add(Host::new(plan, make), mac, link)
+    }
+
+    fn add_client<P: Program + 'static>(&mut self, plan: Plan, udp: &[u16], program: P) -> usize {
+        self.add(plan, |device, config, _| Node::new(device, config, udp, program))
+    }
+
+    fn add_server<S: Service<Memory> + 'static>(
+        &mut self,
+        plan: Plan,
+        ports: &Ports,
+        service: impl FnOnce(&mut Device) -> S,
+    ) -> usize {
+        self.add(plan, |mut device, config, _| {
+            let service = service(&mut device);
+            Server::new(device, config, ports, service)
+        })
     }
 
     /// Adds a server whose batching delay changes now and then, unless the network is sound.
     fn server(&mut self, port: u16) -> usize {
         let udp = if port == MEMCACHED_PORT { vec![port] } else { Vec::new() };
+        let ports = Ports { tcp: vec![port], udp };
         let name = match port {
             MEMCACHED_PORT => "memcached",
             HTTP_PORT => "nhttpd",
             NETPIPE_PORT => "netpipe",
             _ => "streams",
         };
-        let plan = self.plan(name, (vec![port], udp));
+        let plan = self.plan(name);
         self.places.push((self.hosts, port));
-        let (window, seed) = (plan.config.tcp.receive_window, self.random.word());
+        let seed = self.random.word();
         let host = match port {
-            MEMCACHED_PORT => self.add(plan, |_| Served::new(Memcached::new(seed), window)),
-            HTTP_PORT => self.add(plan, |stack| Served::new(Nhttpd::new(stack, seed), window)),
-            NETPIPE_PORT => self.add(plan, |_| Served::new(Netpipe::new(), window)),
-            _ => self.add(plan, |_| Served::new(Streams, window)),
+            MEMCACHED_PORT => self.add_server(plan, &ports, |_| Memcached::new(seed)),
+            HTTP_PORT => self.add_server(plan, &ports, |device| Nhttpd::new(device, seed)),
+            NETPIPE_PORT => self.add_server(plan, &ports, |_| Netpipe::new()),
+            _ => self.add_server(plan, &ports, |_| Streams),
         };
         if !self.is_sound {
             self.vary_delay(host);
@@ -196,7 +218,7 @@ impl Builder {
 
     /// Adds a host of `count` well-behaved clients of all the servers.
     fn callers(&mut self, count: usize) {
-        let plan = self.plan("clients", Default::default());
+        let plan = self.plan("clients");
         let talks = (0..count).map(|_| {
             let server = self.random.choose(&self.places.clone());
             (self.remote(server), self.conversation(server.1))
@@ -209,18 +231,18 @@ impl Builder {
         // With every tenth frame lost, ten losses in a row keep a client waiting for minutes.
         let patience_ns = if self.is_sound { 5 * SECOND_NS } else { 600 * SECOND_NS };
         let (start_ns, random) = (plan.start_ns, self.random.fork());
-        self.add(plan, |_| Caller::new(start_ns, patience_ns, random, talks))
+        self.add_client(plan, &[], Caller::new(start_ns, patience_ns, random, talks))
     }
 
     fn datagram_client(&mut self) {
-        let plan = self.plan("datagrams", (Vec::new(), vec![datagrams::PORT]));
+        let plan = self.plan("datagrams");
         let server = *self.places.iter().find(|(_, port)| *port == MEMCACHED_PORT).expect("it is there");
         let (remote, random) = (self.remote(server), self.random.fork());
-        self.add(plan, |_| datagrams::Client::new(remote, random, 100));
+        self.add_client(plan, &[datagrams::PORT], datagrams::Client::new(remote, random, 100));
     }
 
     fn rude(&mut self) {
-        let plan = self.plan("rude", Default::default());
+        let plan = self.plan("rude");
         // The other servers trust their clients to keep to the protocol, or serve one at a time.
         let is_robust = |(_, port): &(u16, u16)| matches!(*port, MEMCACHED_PORT | HTTP_PORT);
         let places: Vec<_> = self.places.iter().copied().filter(is_robust).collect();
@@ -228,11 +250,11 @@ impl Builder {
         let pace_ns = self.random.choose(&[200_000, 2_000_000, 30_000_000]);
         let (start_ns, random) = (plan.start_ns, self.random.fork());
         let span_ns = 1_000 * pace_ns;
-        self.add(plan, |_| rude::Rude::new(start_ns, span_ns, pace_ns, 60, random, remotes));
+        self.add_client(plan, &[], rude::Rude::new(start_ns, span_ns, pace_ns, 60, random, remotes));
     }
 
     fn flood(&mut self) {
-        let plan = self.plan("flood", Default::default());
+        let plan = self.plan("flood");
         let friend = self.hosts - 1;
         let victims = self.places.clone().into_iter().map(|(number, port)| {
             let is_v4 = self.random.happens(500_000);
@@ -242,7 +264,7 @@ impl Builder {
         let victims = victims.collect();
         let pace_ns = self.random.choose(&[50_000, 1_000_000]);
         let (start_ns, random) = (plan.start_ns, self.random.fork());
-        self.add(plan, |_| flood::Flood::new(start_ns, 4_000 * pace_ns, pace_ns, random, victims));
+        self.add_client(plan, &[], flood::Flood::new(start_ns, 4_000 * pace_ns, pace_ns, random, victims));
     }
 }
 
@@ -307,7 +329,7 @@ pub(crate) fn quiet(
     let server = builder.server(MEMCACHED_PORT);
     builder.world.set_delay(server, 0, micros);
     let latencies = memcached::Latencies::default();
-    let plan = builder.plan("clients", Default::default());
+    let plan = builder.plan("clients");
     let remote = SocketAddr::new(address(builder.places[0].0, true), MEMCACHED_PORT);
     let talks = (0..clients).map(|_| {
         let client = memcached::Client::timed(builder.random.fork(), 400, latencies.clone());

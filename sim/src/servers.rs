@@ -1,14 +1,15 @@
 //! The servers, as they run in applications, over a simulated stack.
 
-use crate::host::HostStack;
 use crate::memory::{Bytes, Memory};
+use crate::nic::Device;
 use crate::random::text;
-use crate::serve::{Answer, Flow, Service};
 use nom_memcached_core as memcached;
 use nom_netpipe_core as netpipe;
 use nom_nhttpd_core as nhttpd;
 use nom_port::buffer::Sink as _;
-use std::ops::Range;
+use nom_port::nic::Nic as _;
+use nom_serve::{Flow, Service};
+use std::net::SocketAddr;
 
 /// Where memcached is found, over TCP and UDP.
 pub const MEMCACHED_PORT: u16 = 11211;
@@ -18,6 +19,9 @@ pub const HTTP_PORT: u16 = 80;
 pub const NETPIPE_PORT: u16 = 5002;
 /// Where the server of endless texts is found.
 pub const STREAM_PORT: u16 = 7;
+
+/// What a server answers.
+type Reply = nom_serve::Reply<Memory>;
 
 /// Seconds since 1970 at time 0.
 const EPOCH: u64 = 1_700_000_000;
@@ -37,15 +41,15 @@ impl Memcached {
     }
 }
 
-impl Service for Memcached {
+impl Service<Memory> for Memcached {
     type Connection = memcached::Connection<Memory>;
 
-    fn connected(&mut self, _: &mut Answer) -> Option<Self::Connection> {
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Self::Connection> {
         self.0.connected().then(memcached::Connection::new)
     }
 
-    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, answer: &mut Answer) -> Flow {
-        match client.receive(&mut self.0, bytes, answer) {
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
+        match client.receive(&mut self.0, bytes, reply) {
             memcached::Flow::Open => Flow::Open,
             memcached::Flow::Close => Flow::Close,
         }
@@ -55,11 +59,11 @@ impl Service for Memcached {
         self.0.disconnected();
     }
 
-    fn datagram(&mut self, bytes: Bytes) -> Vec<Vec<u8>> {
-        let mut reply: Vec<u8> = Vec::new();
-        let Some(request) = memcached::udp::answer(&mut self.0, bytes, &mut reply) else { return Vec::new() };
-        let datagram = |(head, range): ([u8; 8], Range<usize>)| [&head[..], &reply[range]].concat();
-        memcached::udp::frames(request, reply.len()).map(datagram).collect()
+    fn datagram(&mut self, bytes: Bytes, reply: &mut Reply) {
+        let Some(request) = memcached::udp::answer(&mut self.0, bytes, reply) else { return };
+        for (head, range) in memcached::udp::frames(request, reply.len()) {
+            reply.datagram(&head, range.len());
+        }
     }
 
     fn at(&mut self, now_ns: u64) {
@@ -83,29 +87,31 @@ pub fn file_name(number: usize) -> u64 {
 
 impl Nhttpd {
     /// With its files in memory of the device.
-    pub fn new(stack: &mut HostStack, seed: u64) -> Nhttpd {
+    pub fn new(device: &mut Device, seed: u64) -> Nhttpd {
         let mut site = nhttpd::Site::new();
         for (number, len) in FILES.into_iter().enumerate() {
-            let body = stack.buffer(&text(file_name(number), 0, len)).expect("hosts of nhttpd have memory");
+            let body = device.buffer(&text(file_name(number), 0, len)).expect("hosts of nhttpd have memory");
             site.insert(&format!("/{number}"), "application/octet-stream", EPOCH, body);
         }
         Nhttpd { server: nhttpd::Server::new(site, EPOCH, seed), unix: EPOCH }
     }
 }
 
-impl Service for Nhttpd {
+impl Service<Memory> for Nhttpd {
     type Connection = nhttpd::Connection;
 
-    fn connected(&mut self, _: &mut Answer) -> Option<Self::Connection> {
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Self::Connection> {
         Some(nhttpd::Connection::new(self.unix))
     }
 
-    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, answer: &mut Answer) -> Flow {
-        http_flow(client.receive(&mut self.server, bytes, answer))
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
+        http_flow(client.receive(&mut self.server, bytes, reply))
     }
 
-    fn check(&mut self, client: &mut Self::Connection, answer: &mut Answer) -> Flow {
-        http_flow(client.check_time(&mut self.server, answer))
+    const CHECK_NS: Option<u64> = Some(1_000_000_000);
+
+    fn check(&mut self, client: &mut Self::Connection, reply: &mut Reply) -> Flow {
+        http_flow(client.check_time(&mut self.server, reply))
     }
 
     fn at(&mut self, now_ns: u64) {
@@ -146,19 +152,19 @@ impl Default for Netpipe {
     }
 }
 
-impl Service for Netpipe {
+impl Service<Memory> for Netpipe {
     type Connection = ();
 
-    fn connected(&mut self, answer: &mut Answer) -> Option<()> {
+    fn connected(&mut self, _: SocketAddr, reply: &mut Reply) -> Option<()> {
         if std::mem::replace(&mut self.is_taken, true) {
             return None;
         }
-        self.session.connected(answer);
+        self.session.connected(reply);
         Some(())
     }
 
-    fn received(&mut self, (): &mut (), bytes: Bytes, answer: &mut Answer) -> Flow {
-        match self.session.receive(bytes, self.now_ns, answer) {
+    fn received(&mut self, (): &mut (), bytes: Bytes, reply: &mut Reply) -> Flow {
+        match self.session.receive(bytes, self.now_ns, reply) {
             Ok(netpipe::Flow::Open) => Flow::Open,
             Ok(netpipe::Flow::Close) | Err(_) => Flow::Close,
         }
@@ -187,14 +193,14 @@ pub struct StreamClient {
     taken: u64,
 }
 
-impl Service for Streams {
+impl Service<Memory> for Streams {
     type Connection = StreamClient;
 
-    fn connected(&mut self, _: &mut Answer) -> Option<StreamClient> {
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<StreamClient> {
         Some(StreamClient::default())
     }
 
-    fn received(&mut self, client: &mut StreamClient, mut bytes: Bytes, answer: &mut Answer) -> Flow {
+    fn received(&mut self, client: &mut StreamClient, mut bytes: Bytes, reply: &mut Reply) -> Flow {
         let missing = (16 - client.request.len()).min(bytes.len());
         if missing > 0 {
             client.request.extend_from_slice(&bytes[..missing]);
@@ -209,11 +215,9 @@ impl Service for Streams {
         assert!(*bytes == expected[..], "a server got other bytes than were sent, {} in", client.taken);
         // What is sent back depends on what has come, so that both directions are busy at once.
         let len = (bytes.len() as u64).min(wanted.saturating_sub(client.taken));
-        answer.copy(&text(name, client.taken, len as usize));
+        reply.copy(&text(name, client.taken, len as usize));
         client.taken += bytes.len() as u64;
         assert!(client.taken <= wanted, "a server got more bytes than were sent");
         Flow::Open
     }
-
-    fn at(&mut self, _: u64) {}
 }

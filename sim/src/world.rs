@@ -119,8 +119,7 @@ impl World {
             Event::Delay { host, micros } => {
                 let end = &mut self.ends[host];
                 end.delay_max_ns = end.delay_max_ns.max(micros * 1000);
-                let set = end.host.with_stack(|stack| stack.set_delay(Duration::from_micros(micros)));
-                set.expect("scenarios set delays that exist");
+                end.host.set_delay(Duration::from_micros(micros));
                 end.host.due_ns = Some(at_ns);
                 self.queue_turn(host);
             }
@@ -235,7 +234,7 @@ impl World {
     fn check_memory(&mut self) {
         // Packets may wait for neighbours that do not answer.
         self.run_until(self.now_ns + Duration::from_secs(30).as_nanos() as u64, |_| false);
-        self.ends.iter_mut().for_each(|end| end.host.end_program());
+        self.ends.iter_mut().for_each(|end| end.host.end());
         for end in &self.ends {
             let (name, live) = (end.host.name(), end.host.memory_live());
             assert!(live == 0, "{name}: {live} buffers are held by nobody who needs them");

@@ -33,7 +33,7 @@ struct Memcached {
     second_ends_ns: u64,
 }
 
-impl Service for Memcached {
+impl Service<DmaBuffer> for Memcached {
     type Connection = Connection<DmaBuffer>;
 
     fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Connection<DmaBuffer>> {

@@ -26,7 +26,7 @@ struct Netpipe {
     now_ns: u64,
 }
 
-impl Service for Netpipe {
+impl Service<DmaBuffer> for Netpipe {
     type Connection = ();
 
     fn connected(&mut self, peer: SocketAddr, reply: &mut Reply) -> Option<()> {

@@ -53,7 +53,7 @@ struct Nhttpd {
     told: u64,
 }
 
-impl Service for Nhttpd {
+impl Service<DmaBuffer> for Nhttpd {
     type Connection = Connection;
 
     fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Connection> {

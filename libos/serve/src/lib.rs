@@ -1,3 +1,18 @@
-//! A server on a queue pair: what stands between a protocol and the stack, the same in every world.
+//! A server on one core's queue pair: what stands between a protocol and the stack, the same in every world.
+//!
+//! A [`Service`] sees streams and datagrams, and writes what it answers into a [`Reply`]. A [`Server`] is a
+//! service on a stack, for the core's event loop to poll: a request is received, carried out and answered in
+//! one event.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod clients;
+mod reply;
+mod server;
+mod service;
+
+pub use reply::Reply;
+pub use server::{Ports, Server};
+pub use service::{Flow, Service};

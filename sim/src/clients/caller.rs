@@ -1,7 +1,7 @@
 //! A host of well-behaved clients: each holds one conversation, over one stream after another.
 
-use crate::host::{HostStack, Program};
 use crate::memory::Bytes;
+use crate::program::{HostStack, Program};
 use crate::random::Random;
 use nom_net::{Closed, FlowId};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! A client of memcached over UDP: an answer may be missing, late or doubled, but never wrong.
 
-use crate::host::{HostStack, Program};
 use crate::memory::Bytes;
+use crate::program::{HostStack, Program};
 use crate::random::{Random, text};
 use nom_net::{Chain, Closed, FlowId};
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! A host that sends frames of its own making: SYN from hosts that are not there, resets and acknowledgements
 //! at a guess, and frames that lie about their lengths.
 
-use crate::host::{HostStack, Program};
 use crate::memory::{Bytes, Memory};
+use crate::program::{HostStack, Program};
 use crate::random::{Random, text};
 use nom_net::frame::{self, Path, protocol};
 use nom_net::tcp::segment::{Flags, Ports, Segment};

@@ -1,7 +1,7 @@
 //! A host of clients without manners: half requests, nonsense, no reading, resets and ends at any time.
 
-use crate::host::{HostStack, Program};
 use crate::memory::Bytes;
+use crate::program::{HostStack, Program};
 use crate::random::{Random, text};
 use crate::servers::{HTTP_PORT, MEMCACHED_PORT};
 use nom_net::{Closed, FlowId};

@@ -1,0 +1,205 @@
+//! The clients of one stack: between its flows and the service.
+
+use crate::reply::{self, Reply};
+use crate::service::{Flow, Service};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use nom_net::{Application, Closed, FlowId, Stack};
+use nom_port::buffer::{Buffer, Chain, Slice};
+use nom_port::nic::{Nic, gather};
+
+/// A client's stream.
+struct Client<B, C> {
+    flow: FlowId,
+    connection: C,
+    /// Answers that the stack had no room for.
+    unsent: VecDeque<Slice<B>>,
+    /// Pieces that wait until those are sent.
+    waiting: VecDeque<Slice<B>>,
+    /// Whether its peer was told to send no more.
+    is_stopped: bool,
+    /// Whether its peer will send no more, though not all was answered.
+    is_finished: bool,
+    is_closing: bool,
+}
+
+impl<B, C> Client<B, C> {
+    fn new(flow: FlowId, connection: C) -> Client<B, C> {
+        Client {
+            flow,
+            connection,
+            unsent: VecDeque::new(),
+            waiting: VecDeque::new(),
+            is_stopped: false,
+            is_finished: false,
+            is_closing: false,
+        }
+    }
+}
+
+/// Clients of one stack, by flow, with the service that they are clients of.
+pub(crate) struct Clients<B: Buffer, S: Service<B>> {
+    pub service: S,
+    /// By the flow's index.
+    clients: Vec<Option<Client<B, S::Connection>>>,
+    reply: Reply<B>,
+    /// Kept for its memory.
+    slices: VecDeque<Slice<B>>,
+    receive_window: u32,
+}
+
+impl<B: Buffer, S: Service<B>> Clients<B, S> {
+    /// Clients that may each send `receive_window` bytes ahead.
+    pub fn new(service: S, receive_window: u32) -> Clients<B, S> {
+        let (clients, reply, slices) = (Vec::new(), Reply::default(), VecDeque::new());
+        Clients { service, clients, reply, slices, receive_window }
+    }
+
+    fn client(&mut self, flow: FlowId) -> Option<&mut Client<B, S::Connection>> {
+        let client = self.clients.get_mut(flow.index())?.as_mut()?;
+        (client.flow == flow).then_some(client)
+    }
+
+    fn remove(&mut self, flow: FlowId) {
+        if self.client(flow).is_some()
+            && let Some(client) = self.clients[flow.index()].take()
+        {
+            self.service.disconnected(client.connection);
+        }
+    }
+
+    /// Looks at every client.
+    pub fn check<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>) {
+        for index in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[index] else { continue };
+            let flow = client.flow;
+            if !client.is_closing
+                && self.service.check(&mut client.connection, &mut self.reply) == Flow::Close
+            {
+                client.is_closing = true;
+                self.answer(stack, flow);
+            }
+        }
+    }
+
+    /// Gives a piece to the service and sends what it answers. Returns as [`Clients::send`].
+    fn handle<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<B>) -> bool {
+        let Some(Some(client)) = self.clients.get_mut(flow.index()) else { return false };
+        if client.flow != flow || client.is_closing {
+            return false;
+        }
+        if self.service.received(&mut client.connection, bytes, &mut self.reply) == Flow::Close {
+            client.is_closing = true;
+        }
+        self.answer(stack, flow)
+    }
+
+    /// Sends what the service wrote. Returns as [`Clients::send`].
+    fn answer<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId) -> bool {
+        let Some(Some(client)) = self.clients.get_mut(flow.index()) else { return false };
+        if !self.reply.is_empty() && self.reply.take(stack.nic(), &mut self.slices).is_none() {
+            // No memory for an answer: the client must not take a part of it for the whole.
+            self.slices.clear();
+            self.remove(flow);
+            stack.abort(flow);
+            return false;
+        }
+        client.unsent.append(&mut self.slices);
+        self.send(stack, flow)
+    }
+
+    /// Sends what was answered, as far as there is room, and closes a stream that is to be closed. Returns
+    /// whether the stream goes on now.
+    fn send<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId) -> bool {
+        let Some(client) = self.client(flow) else { return false };
+        while let Some(slice) = client.unsent.front() {
+            if stack.send(flow, slice.clone()).is_err() {
+                // Who does not read what he asked for is asked to ask no more.
+                client.is_stopped = true;
+                stack.window(flow, 0);
+                return false;
+            }
+            client.unsent.pop_front();
+        }
+        if client.is_closing {
+            stack.close(flow);
+        }
+        !client.is_closing
+    }
+
+    /// Lets a client that was stopped go on: all its pieces are handled.
+    fn resume<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        let window = self.receive_window;
+        let Some(client) = self.client(flow) else { return };
+        if client.is_finished {
+            stack.close(flow);
+        } else if core::mem::take(&mut client.is_stopped) {
+            stack.window(flow, window);
+        }
+    }
+}
+
+impl<N: Nic, S: Service<N::Buffer>> Application<N> for Clients<N::Buffer, S> {
+    fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        let peer = stack.addresses(flow).map(|addresses| addresses.remote);
+        let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {
+            return stack.abort(flow);
+        };
+        if self.clients.len() <= flow.index() {
+            self.clients.resize_with(flow.index() + 1, || None);
+        }
+        self.clients[flow.index()] = Some(Client::new(flow, connection));
+        self.answer(stack, flow);
+    }
+
+    fn received(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<N::Buffer>) {
+        match self.client(flow) {
+            Some(client) if client.is_stopped => client.waiting.push_back(bytes),
+            Some(_) => {
+                self.handle(stack, flow, bytes);
+            }
+            None => {}
+        }
+    }
+
+    fn sendable(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        let mut goes_on = self.send(stack, flow);
+        while goes_on {
+            let piece = self.client(flow).and_then(|client| client.waiting.pop_front());
+            let Some(bytes) = piece else { return self.resume(stack, flow) };
+            goes_on = self.handle(stack, flow, bytes);
+        }
+    }
+
+    /// The client says no more, but wants to hear what it asked for.
+    fn finished(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        match self.client(flow) {
+            Some(client) if client.is_stopped => client.is_finished = true,
+            _ => stack.close(flow),
+        }
+    }
+
+    fn closed(&mut self, _: &mut Stack<N>, flow: FlowId, _: Closed) {
+        self.remove(flow);
+    }
+
+    fn datagram(&mut self, stack: &mut Stack<N>, to: SocketAddr, from: SocketAddr, bytes: Chain<N::Buffer>) {
+        let Some(bytes) = whole(stack, bytes) else { return };
+        self.service.datagram(bytes, &mut self.reply);
+        let taken = self.reply.take(stack.nic(), &mut self.slices);
+        for (head, len) in self.reply.datagrams().filter(|_| taken.is_some()) {
+            let mut datagram: Chain<N::Buffer> = stack.buffer(head).into_iter().collect();
+            datagram.append(&mut reply::split(&mut self.slices, len));
+            // A datagram that cannot be sent is lost, as datagrams are; the stack counts why.
+            let _ = stack.send_datagram(to, from, datagram);
+        }
+        self.reply.clear_datagrams();
+        self.slices.clear();
+    }
+}
+
+/// A datagram in one piece: copied, if it filled several buffers; `None` if there is no memory for that.
+fn whole<N: Nic>(stack: &mut Stack<N>, mut bytes: Chain<N::Buffer>) -> Option<Slice<N::Buffer>> {
+    if bytes.len() == 1 { bytes.pop() } else { stack.buffer(&gather(&bytes)) }
+}

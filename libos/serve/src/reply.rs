@@ -1,0 +1,115 @@
+//! What a service answers, until the stack has it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use nom_port::buffer::{Buffer, Chain, Sink, Slice};
+use nom_port::nic::Nic;
+
+/// Bytes of small answers that are gathered before they are put into memory of the device.
+const STAGING: usize = 4096;
+
+/// What a service answers.
+#[derive(Debug)]
+pub struct Reply<B> {
+    copied: Vec<u8>,
+    /// Slices to send, each after so many of the copied bytes.
+    shared: Vec<(usize, Slice<B>)>,
+    /// Datagrams: where the bytes of its head end in `heads`, and how many of the whole follow.
+    datagrams: Vec<(usize, usize)>,
+    heads: Vec<u8>,
+}
+
+impl<B> Default for Reply<B> {
+    fn default() -> Reply<B> {
+        Reply { copied: Vec::new(), shared: Vec::new(), datagrams: Vec::new(), heads: Vec::new() }
+    }
+}
+
+impl<B: Buffer> Reply<B> {
+    /// Sends the next `len` bytes of what was written as a datagram of their own, behind `head`.
+    pub fn datagram(&mut self, head: &[u8], len: usize) {
+        self.heads.extend_from_slice(head);
+        self.datagrams.push((self.heads.len(), len));
+    }
+
+    /// Bytes written.
+    pub fn len(&self) -> usize {
+        self.copied.len() + self.shared.iter().map(|(_, slice)| slice.len()).sum::<usize>()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.copied.is_empty() && self.shared.is_empty()
+    }
+
+    /// Takes all bytes as slices in order; `None` if the memory for the copied ones is exhausted.
+    pub(crate) fn take(
+        &mut self,
+        nic: &mut impl Nic<Buffer = B>,
+        out: &mut VecDeque<Slice<B>>,
+    ) -> Option<()> {
+        let taken = self.put_all(nic, out);
+        self.shared.clear();
+        self.copied.clear();
+        self.copied.shrink_to(STAGING);
+        taken
+    }
+
+    fn put_all(&mut self, nic: &mut impl Nic<Buffer = B>, out: &mut VecDeque<Slice<B>>) -> Option<()> {
+        let mut at = 0;
+        for (end, slice) in self.shared.drain(..) {
+            put(nic, &self.copied[at..end], out)?;
+            out.push_back(slice);
+            at = end;
+        }
+        put(nic, &self.copied[at..], out)
+    }
+
+    /// The datagrams that the bytes are to be sent as: the head of each, and how many bytes follow it.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let mut start = 0;
+        self.datagrams
+            .iter()
+            .map(move |&(end, len)| (&self.heads[core::mem::replace(&mut start, end)..end], len))
+    }
+
+    /// Forgets how the bytes were to be sent.
+    pub(crate) fn clear_datagrams(&mut self) {
+        self.datagrams.clear();
+        self.heads.clear();
+    }
+}
+
+fn put<B: Buffer>(nic: &mut impl Nic<Buffer = B>, bytes: &[u8], out: &mut VecDeque<Slice<B>>) -> Option<()> {
+    if !bytes.is_empty() {
+        out.push_back(nic.buffer(bytes)?);
+    }
+    Some(())
+}
+
+/// Takes the first `len` bytes of `slices`.
+pub(crate) fn split<B: Buffer>(slices: &mut VecDeque<Slice<B>>, mut len: usize) -> Chain<B> {
+    let mut chain = Chain::new();
+    while len > 0
+        && let Some(slice) = slices.front_mut()
+    {
+        let part = slice.part(0..len);
+        slice.advance(part.len());
+        if slice.is_empty() {
+            slices.pop_front();
+        }
+        len -= part.len();
+        chain.push(part);
+    }
+    chain
+}
+
+impl<B: Buffer> Sink<B> for Reply<B> {
+    fn copy(&mut self, bytes: &[u8]) {
+        self.copied.extend_from_slice(bytes);
+    }
+
+    fn share(&mut self, slice: Slice<B>) {
+        self.shared.push((self.copied.len(), slice));
+    }
+}

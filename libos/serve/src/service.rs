@@ -1,0 +1,50 @@
+//! What a protocol is to a server.
+
+use crate::reply::Reply;
+use core::net::SocketAddr;
+use nom_port::buffer::{Buffer, Slice};
+
+/// Whether a stream goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It does.
+    Open,
+    /// It is closed when all answers are sent.
+    Close,
+}
+
+/// What a server does with its clients; `B` is the memory that the device fills.
+pub trait Service<B: Buffer> {
+    /// What it keeps about a client.
+    type Connection;
+
+    /// A client has connected, and may be greeted; `None` turns it away.
+    fn connected(&mut self, peer: SocketAddr, reply: &mut Reply<B>) -> Option<Self::Connection>;
+
+    /// Bytes came, as a piece of the memory that the device filled: they can be kept and sent again.
+    fn received(&mut self, connection: &mut Self::Connection, bytes: Slice<B>, reply: &mut Reply<B>) -> Flow;
+
+    /// How often each client is looked at though nothing came from it; `None`: never.
+    const CHECK_NS: Option<u64> = None;
+
+    /// Looks at a client: it may be too slow.
+    fn check(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) -> Flow {
+        let _ = (connection, reply);
+        Flow::Open
+    }
+
+    /// A client is gone.
+    fn disconnected(&mut self, connection: Self::Connection) {
+        drop(connection);
+    }
+
+    /// A datagram came, in one piece; [`Reply::datagram`] sends back.
+    fn datagram(&mut self, bytes: Slice<B>, reply: &mut Reply<B>) {
+        let _ = (bytes, reply);
+    }
+
+    /// Time passes; said before whatever happens at `now_ns` of the world's clock.
+    fn at(&mut self, now_ns: u64) {
+        let _ = now_ns;
+    }
+}
