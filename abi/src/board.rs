@@ -2,9 +2,11 @@
 //!
 //! Mapped read-only into every address space (nom, VEE'16, section 3.5) and read without a system call.
 //! Every field is an atomic; each section has its [`Sequence`], so a reader sees one consistent section.
-//! Only the kernel writes, under its lock.
+//! Only the kernel writes, under its lock; but for the last page, the [`Prices`], which one application of
+//! the bundle publishes.
 
 use crate::layout::{APPLICATIONS_MAX, CORES_MAX, DEVICES_MAX};
+pub use crate::prices::{PRICES_MAX, PriceEntry, PriceList, PriceSource, PricedResource, Prices};
 use crate::seqlock::Sequence;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use zerocopy::FromZeros;
@@ -13,8 +15,6 @@ use zerocopy::FromZeros;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nomboard");
 /// Marks an absent owner, core or device.
 pub const NOBODY: u32 = u32::MAX;
-/// Most prices that the board holds.
-pub const PRICES_MAX: usize = 16;
 
 /// The whole board, as mapped.
 #[derive(Debug, FromZeros)]
@@ -32,7 +32,7 @@ pub struct Board {
     pub applications: [Application; APPLICATIONS_MAX],
     /// One entry for each PCI function that applications can own.
     pub devices: [Device; DEVICES_MAX],
-    /// Present prices; empty until a price source publishes some.
+    /// Present prices; empty until somebody publishes some.
     pub prices: Prices,
 }
 
@@ -244,55 +244,14 @@ pub struct Device {
     pub dma_blocked: AtomicU32,
 }
 
-/// What a price is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum PricedResource {
-    /// Nothing: an empty entry.
-    None = 0,
-    /// A core-second.
-    Core = 1,
-    /// A GiB-second of memory.
-    Memory = 2,
-    /// An outgoing gigabit.
-    NetworkOut = 3,
-    /// An incoming gigabit.
-    NetworkIn = 4,
-    /// A storage operation.
-    Storage = 5,
-}
-
-/// One price.
-#[derive(Debug, FromZeros)]
-#[repr(C)]
-pub struct Price {
-    /// A [`PricedResource`].
-    pub resource: AtomicU32,
-    /// Where it came from, as the price source numbers them.
-    pub source: AtomicU32,
-    /// Dollars for one unit of the resource: the bits of an IEEE 754 double.
-    pub dollars: AtomicU64,
-    /// Board time at which it took effect, in nanoseconds.
-    pub since_ns: AtomicU64,
-}
-
-/// Present prices.
-#[derive(Debug, FromZeros)]
-#[repr(C, align(64))]
-pub struct Prices {
-    /// Guards the section.
-    pub sequence: Sequence,
-    /// Entries in use.
-    pub count: AtomicU32,
-    /// The prices.
-    pub entries: [Price; PRICES_MAX],
-}
-
 /// Bytes of the board, a whole number of pages.
 pub const BOARD_BYTES: usize = size_of::<Board>();
+/// Where the board's prices begin, which lie on pages of their own.
+pub const PRICES_OFFSET: usize = core::mem::offset_of!(Board, prices);
 
 const _: () = {
     assert!(BOARD_BYTES.is_multiple_of(4096) && BOARD_BYTES <= 9 * 4096);
+    assert!(PRICES_OFFSET.is_multiple_of(4096) && PRICES_OFFSET + size_of::<Prices>() == BOARD_BYTES);
     assert!(size_of::<Core>() == 64 && size_of::<Application>() == 128 && size_of::<Device>() == 128);
     assert!(core::mem::offset_of!(Board, clock) == 64 && core::mem::offset_of!(Board, machine) == 128);
     assert!(core::mem::offset_of!(Board, cores) == 192);

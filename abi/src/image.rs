@@ -85,6 +85,11 @@ pub mod flag {
     pub const AUTOSTART: u32 = 1;
     /// When it ends the machine ends with its status, though others may still run.
     pub const ESSENTIAL: u32 = 2;
+    /// It publishes prices: the board's prices are mapped writable for it, and for it alone. At most one
+    /// application of a bundle has this.
+    pub const PUBLISHES_PRICES: u32 = 4;
+    /// All that there are.
+    pub const ALL: u32 = AUTOSTART | ESSENTIAL | PUBLISHES_PRICES;
 }
 
 /// One loadable part of a program.

@@ -2,9 +2,9 @@
 //!
 //! Everything that crosses the ring-0 border is defined here and nowhere else: the system calls and
 //! their errors ([`syscall`], [`error`]), the upcalls ([`upcall`]), the bulletin board ([`board`]), the
-//! page an application finds at start ([`start`]), the shared-memory rings ([`ipc`]), the boot image
-//! ([`image`]) and where things lie in an address space ([`layout`]). The kernel decodes with the same
-//! tables from which user stubs and the documentation page are made.
+//! page an application finds at start ([`start`]), the shared-memory rings ([`ipc`]), the published prices
+//! ([`prices`]), the boot image ([`image`]) and where things lie in an address space ([`layout`]). The kernel
+//! decodes with the same tables from which user stubs and the documentation page are made.
 //!
 //! Rules of this crate: `no_std`, no `unsafe`, fixed widths only, offsets instead of pointers, and every
 //! shared structure asserts its own layout at compile time.
@@ -18,6 +18,7 @@ pub mod ipc;
 pub mod layout;
 pub mod memory;
 pub mod priced;
+pub mod prices;
 pub mod seqlock;
 pub mod start;
 pub mod syscall;

@@ -16,13 +16,14 @@ impl Sequence {
         Sequence(AtomicU32::new(0))
     }
 
-    /// Runs `write` while readers are told to try again. Writers must exclude each other by other means.
+    /// Runs `write` while readers are told to try again. Writers must exclude each other by other means. A
+    /// write that its writer did not live to complete is completed by the next.
     pub fn write<R>(&self, write: impl FnOnce() -> R) -> R {
-        let start = self.0.load(Ordering::Relaxed);
-        self.0.store(start.wrapping_add(1), Ordering::Relaxed);
+        let odd = self.0.load(Ordering::Relaxed) | 1;
+        self.0.store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
         let result = write();
-        self.0.store(start.wrapping_add(2), Ordering::Release);
+        self.0.store(odd.wrapping_add(1), Ordering::Release);
         result
     }
 
@@ -45,6 +46,18 @@ impl Sequence {
         let value = read();
         fence(Ordering::Acquire);
         (self.0.load(Ordering::Relaxed) == before).then_some(value)
+    }
+
+    /// At most `attempts` attempts of [`Sequence::read`], for a writer who may never come to an end; `None`
+    /// if a write interfered with each.
+    pub fn read_within<R>(&self, attempts: u32, mut read: impl FnMut() -> R) -> Option<R> {
+        (0..attempts).find_map(|_| {
+            let value = self.try_read(&mut read);
+            if value.is_none() {
+                core::hint::spin_loop();
+            }
+            value
+        })
     }
 
     /// Number of completed writes.
@@ -87,5 +100,14 @@ mod tests {
         let sequence = Sequence::new();
         sequence.write(|| assert_eq!(sequence.try_read(|| 1), None));
         assert_eq!(sequence.try_read(|| 1), Some(1));
+    }
+
+    #[test]
+    fn a_reader_gives_up_on_a_write_that_does_not_end_and_the_next_one_completes_it() {
+        let sequence = Sequence(AtomicU32::new(7));
+        assert_eq!(sequence.read_within(3, || 1), None);
+        sequence.write(|| ());
+        assert_eq!(sequence.read_within(3, || 1), Some(1));
+        assert_eq!(sequence.generation(), 4);
     }
 }

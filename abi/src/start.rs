@@ -37,6 +37,10 @@ pub struct Start {
     pub cores_max: u32,
     /// Number of channels.
     pub channels: u32,
+    /// What the manifest says of it, see [`crate::image::flag`].
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
     /// Arguments: count of NUL-terminated strings, offset of the first.
     pub arguments: Strings,
     /// Environment, `NAME=value`: count of NUL-terminated strings, offset of the first.

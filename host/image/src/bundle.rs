@@ -191,7 +191,9 @@ fn limits(app: &LoweredApplication) -> ApplicationRecord {
         manages: manifest.manages.iter().fold(0, |bits, number| bits | 1 << number),
         cores_max: manifest.cores,
         weight: manifest.weight,
-        flags: flag_if(manifest.autostart, flag::AUTOSTART) | flag_if(manifest.essential, flag::ESSENTIAL),
+        flags: flag_if(manifest.autostart, flag::AUTOSTART)
+            | flag_if(manifest.essential, flag::ESSENTIAL)
+            | flag_if(manifest.publishes_prices, flag::PUBLISHES_PRICES),
         reserved: 0,
         segments: Run::default(),
         devices: Run::default(),

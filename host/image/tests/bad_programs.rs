@@ -155,7 +155,7 @@ fn limits_that_are_too_tight_for_the_program() {
     let arguments = format!("{:?},", "x".repeat(1000)).repeat(70);
     assert_eq!(
         problem(&format!("arguments = [\n{arguments}]"), &good),
-        "app.toml:3: `arguments` and `environment` of `a` take 70070 bytes, expected at most 63880"
+        "app.toml:3: `arguments` and `environment` of `a` take 70070 bytes, expected at most 63872"
     );
 }
 

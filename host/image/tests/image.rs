@@ -36,6 +36,7 @@ autostart = false
 [[applications]]
 name = "third"
 program = "p"
+publishes_prices = true
 peers = [{ name = "manager" }]
 devices = [{ class = 0x010802 }]
 "#;
@@ -77,7 +78,7 @@ fn the_kernel_finds_every_field() {
     assert_eq!(view.run(manager.arguments), b"a\0\0bc\0");
     assert_eq!(view.run(manager.environment), b"EMPTY=\0X=1\0");
     let flags: Vec<_> = applications.iter().map(|app| app.flags).collect();
-    assert_eq!(flags, [flag::AUTOSTART | flag::ESSENTIAL, 0, flag::AUTOSTART]);
+    assert_eq!(flags, [flag::AUTOSTART | flag::ESSENTIAL, 0, flag::AUTOSTART | flag::PUBLISHES_PRICES]);
 
     let devices: Vec<Vec<_>> = applications.iter().map(|app| view.devices(app).collect()).collect();
     let selector = |vendor, device, class| DeviceSelector { vendor, device, class };

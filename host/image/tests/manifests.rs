@@ -29,6 +29,7 @@ fn the_least_manifest_has_every_default() {
                     weight: 100,
                     autostart: true,
                     essential: false,
+                    publishes_prices: false,
                     arguments: [],
                     environment: {},
                     utility: None,

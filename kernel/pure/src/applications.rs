@@ -8,7 +8,7 @@ use crate::machine::{Level, Machine};
 use crate::paging::Caching;
 use crate::space::{Bounds, Mapping, Space, TableBudget};
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::board::{ApplicationState, BOARD_BYTES};
+use nom_abi::board::{ApplicationState, BOARD_BYTES, PRICES_OFFSET};
 use nom_abi::error::{Error, Result};
 use nom_abi::image::{ApplicationRecord, SegmentRecord, flag};
 use nom_abi::layout::{
@@ -104,7 +104,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         self.fill(application, place.stack, record.stack_bytes, Protection::ReadWrite, |_, _, _| {})?;
         self.build_start_page(application, record, &place)?;
-        self.build_shared(application, &place)?;
+        self.build_shared(application, record, &place)?;
         let registers = Registers {
             rip: place.image + record.entry,
             rsp: place.stack + record.stack_bytes,
@@ -214,7 +214,7 @@ impl<M: Machine> Kernel<'_, M> {
         page.board = place.board;
         (page.image_base, page.image_bytes) = (place.image, record.image_bytes);
         (page.stack_base, page.stack_bytes) = (place.stack, record.stack_bytes);
-        (page.frames_max, page.cores_max) = (record.frames_max, record.cores_max);
+        (page.frames_max, page.cores_max, page.flags) = (record.frames_max, record.cores_max, record.flags);
         page.arguments = Strings { offset: header, bytes: arguments.len() as u32 };
         page.environment =
             Strings { offset: header + arguments.len() as u32, bytes: environment.len() as u32 };
@@ -241,8 +241,18 @@ impl<M: Machine> Kernel<'_, M> {
         })
     }
 
-    fn build_shared(&mut self, application: usize, place: &Placement) -> Result<()> {
-        self.show(application, place.board, self.board_frame, BOARD_BYTES as u64, Protection::Read)?;
+    fn build_shared(
+        &mut self,
+        application: usize,
+        record: &ApplicationRecord,
+        place: &Placement,
+    ) -> Result<()> {
+        let (frame, prices) = (self.board_frame, PRICES_OFFSET as u64);
+        let publishes = record.flags & flag::PUBLISHES_PRICES != 0;
+        let protection = if publishes { Protection::ReadWrite } else { Protection::Read };
+        let bytes = BOARD_BYTES as u64 - prices;
+        self.show(application, place.board, frame, prices, Protection::Read)?;
+        self.show(application, place.board + prices, frame + prices / FRAME_BYTES, bytes, protection)?;
         for (number, index) in (0..nom_abi::layout::CHANNELS_MAX).enumerate() {
             let Some(channel) = self.channels_of(application).nth(index) else {
                 break;

@@ -132,15 +132,21 @@ impl Registers {
 /// # Errors
 /// NoDevice if none does.
 pub fn find(matches: impl Fn(u32, u32) -> bool) -> Result<usize> {
+    find_nth(0, matches)
+}
+
+/// Of the devices of the board that `matches` their vendor and device identifiers, the one with this number.
+///
+/// # Errors
+/// NoDevice if so many are not there.
+pub fn find_nth(number: usize, matches: impl Fn(u32, u32) -> bool) -> Result<usize> {
     use core::sync::atomic::Ordering::Relaxed;
-    let devices = &crate::start::board().devices;
-    devices
-        .iter()
-        .position(|device| {
-            let (present, vendor, id) = device.sequence.read(|| {
-                (device.present.load(Relaxed), device.vendor.load(Relaxed), device.device.load(Relaxed))
-            });
-            present == 1 && matches(vendor, id)
-        })
-        .ok_or(Error::NoDevice)
+    let devices = crate::start::board().devices.iter().enumerate();
+    let mut found = devices.filter(|(_, device)| {
+        let (present, vendor, id) = device.sequence.read(|| {
+            (device.present.load(Relaxed), device.vendor.load(Relaxed), device.device.load(Relaxed))
+        });
+        present == 1 && matches(vendor, id)
+    });
+    found.nth(number).map(|(index, _)| index).ok_or(Error::NoDevice)
 }

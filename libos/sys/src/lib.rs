@@ -2,9 +2,9 @@
 //!
 //! [`raw`] has one stub for each system call, made from the ABI's table. On top of it lie small safe types:
 //! owned memory ([`memory`], [`region`]), cores ([`cores`]), upcalls ([`upcall`]), devices ([`devices`]),
-//! channels ([`channels`]). [`port`] answers `nom-port`'s traits with them. For bare metal the crate also
-//! brings what every program needs to run at all: the entry point, the heap and the panic handler
-//! (`runtime`).
+//! channels ([`channels`]), prices ([`prices`]). [`port`] answers `nom-port`'s traits with them. For bare
+//! metal the crate also brings what every program needs to run at all: the entry point, the heap and the panic
+//! handler (`runtime`).
 //!
 //! Applications use `nom-app`, which hands this on under shorter names. The safety argument of the crate
 //! is in `docs/safety/sys.md`; each `unsafe` block says which of its conditions it relies on.
@@ -29,6 +29,7 @@ mod heap;
 mod local;
 pub mod memory;
 pub mod port;
+pub mod prices;
 pub mod raw;
 pub mod region;
 #[cfg(target_os = "none")]

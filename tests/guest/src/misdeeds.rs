@@ -16,6 +16,7 @@ pub const ALL: &[(&str, fn())] = &[
     ("read-unmapped", || read(abi::layout::USER_START)),
     ("write-code", || write(read_null_address())),
     ("write-board", || write(start::info().board)),
+    ("write-prices", || write(start::info().board + abi::board::PRICES_OFFSET as u64)),
     ("write-start-page", || write(&raw const *start::info() as u64)),
     ("read-kernel-image", || read(abi::layout::KERNEL_IMAGE + abi::layout::KERNEL_LOAD)),
     ("write-kernel-image", || write(abi::layout::KERNEL_IMAGE + abi::layout::KERNEL_LOAD)),

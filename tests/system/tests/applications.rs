@@ -50,7 +50,9 @@ fn misdeeds(guest: Guest) {
     ] {
         assert!(life.serial.contains(report), "expected `{report}` on the console");
     }
-    for offender in ["write-code", "write-board", "execute-stack", "stack-overflow", "fault-in-handler"] {
+    for offender in
+        ["write-code", "write-board", "write-prices", "execute-stack", "stack-overflow", "fault-in-handler"]
+    {
         assert_eq!(life.report(&format!("faulted app={offender}")).field("status"), Some("139"));
     }
 }

@@ -47,6 +47,8 @@ pub struct Application {
     pub autostart: bool,
     /// When it ends the machine ends.
     pub essential: bool,
+    /// Puts prices on the board; no other of the bundle does.
+    pub publishes_prices: bool,
     /// Arguments; the name is not one of them.
     pub arguments: Vec<String>,
     /// Environment. The utility function is no part of it before the application is lowered.

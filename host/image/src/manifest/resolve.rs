@@ -30,6 +30,7 @@ pub(super) fn bundle(layers: &[Layers]) -> Result<BundleManifest> {
     let applications = layers.iter().map(|layers| application(layers, &index)).collect::<Result<Vec<_>>>()?;
     check_channels(layers, &applications)?;
     check_starts(layers, &applications)?;
+    check_publisher(layers, &applications)?;
     Ok(BundleManifest { applications })
 }
 
@@ -63,6 +64,7 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
         weight: layers.find(|raw| &raw.weight).map_or(WEIGHT, |weight| weight.value().0),
         autostart: layers.find(|raw| &raw.autostart).is_none_or(|flag| *flag.value()),
         essential: layers.find(|raw| &raw.essential).is_some_and(|flag| *flag.value()),
+        publishes_prices: layers.find(|raw| &raw.publishes_prices).is_some_and(|flag| *flag.value()),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
         environment: environment(layers),
         utility: utility(layers)?,
@@ -238,4 +240,18 @@ fn check_starts(layers: &[Layers], applications: &[Application]) -> Result<()> {
         return Err(Error::Manifest { place, problem });
     }
     Ok(())
+}
+
+/// The board's prices have one writer.
+fn check_publisher(layers: &[Layers], applications: &[Application]) -> Result<()> {
+    let mut publishers = applications.iter().enumerate().filter(|(_, app)| app.publishes_prices);
+    let (Some((_, first)), Some((number, second))) = (publishers.next(), publishers.next()) else {
+        return Ok(());
+    };
+    let place = layers[number].place(|raw| &raw.publishes_prices);
+    let problem = format!(
+        "`publishes_prices`: `{}` and `{}` both do, expected at most one application of a bundle",
+        first.name, second.name
+    );
+    Err(Error::Manifest { place, problem })
 }

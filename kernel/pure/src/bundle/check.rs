@@ -47,6 +47,8 @@ pub(super) fn tables(view: BundleView<'_>) -> Check {
     symbols(view, Part::Header, header.symbols)?;
     let applications = (1..=APPLICATIONS_MAX).contains(&view.applications().len());
     Part::Header.require(applications, "applications", "1 to 64 of them")?;
+    let publishers = view.applications().filter(|app| app.flags & flag::PUBLISHES_PRICES != 0);
+    Part::Header.require(publishers.count() <= 1, "applications", "at most one that publishes prices")?;
     let channels = view.channels().len() <= CHANNELS_MAX;
     Part::Header.require(channels, "channels", "at most 64 of them")
 }
@@ -95,7 +97,7 @@ fn limits(view: BundleView<'_>, part: Part, app: &ApplicationRecord) -> Check {
     require((1..=WEIGHT_MAX).contains(&app.weight), "weight", "1 to 10,000")?;
     let absent = !0_u64 << (view.applications().len() - 1) << 1;
     require(app.manages & absent == 0, "manages", "applications of this bundle")?;
-    require(app.flags & !(flag::AUTOSTART | flag::ESSENTIAL) == 0, "flags", "known flags")?;
+    require(app.flags & !flag::ALL == 0, "flags", "known flags")?;
     require(app.reserved == 0, "reserved", "zero")
 }
 

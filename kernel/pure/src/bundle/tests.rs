@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::cases;
-use nom_abi::image::{MAGIC, Symbol, SymbolTable};
+use nom_abi::image::{MAGIC, Symbol, SymbolTable, flag};
 use nom_abi::layout::{CHANNEL_STRIDE, WINDOW_BYTES};
 use proptest::prelude::*;
 use zerocopy::{Immutable, IntoBytes};
@@ -196,6 +196,9 @@ fn headers_are_checked() {
             ("applications", |p| p.header.applications.count = u32::MAX),
             ("applications", |p| p.header.applications.offset += 4),
             ("applications", |p| p.header.applications.offset = 4 * PAGE as u32),
+            ("applications", |p| {
+                p.applications.iter_mut().for_each(|app| app.flags = flag::PUBLISHES_PRICES)
+            }),
             ("applications", |p| p.header.applications.offset = u32::MAX - 7),
             ("channels", |p| p.header.channels.count = 65),
             ("channels", |p| p.header.channels.offset += 1),
@@ -235,7 +238,7 @@ fn applications_are_checked() {
             ("cores_max", |p| p.applications[1].cores_max = 0),
             ("cores_max", |p| p.applications[1].cores_max = 65),
             ("weight", |p| p.applications[1].weight = 0),
-            ("flags", |p| p.applications[1].flags = 4),
+            ("flags", |p| p.applications[1].flags = 8),
             ("reserved", |p| p.applications[1].reserved = 1),
             ("segments", |p| p.applications[1].segments.offset += 4),
             ("segments", |p| p.applications[1].segments.count = u32::MAX),

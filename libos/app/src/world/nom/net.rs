@@ -22,12 +22,15 @@ pub type Opened = net::Opened<Function, Dma>;
 const VENDOR: u32 = 0x1af4;
 const DEVICES: [u32; 2] = [0x1041, 0x1000];
 
-/// The index on the board of the first network device.
+/// The index on the board of the network device that is this program's: the environment's `network` counts
+/// the machine's network devices from 0, in the order of the board. The first, if it says nothing.
 ///
 /// # Errors
-/// NoDevice.
+/// NoDevice if there are not so many; InvalidArgument if `network` is no number.
 pub fn find() -> Result<usize, nom_sys::Error> {
-    nom_sys::devices::find(|vendor, device| vendor == VENDOR && DEVICES.contains(&device))
+    let number = nom_sys::start::var("network").unwrap_or("0");
+    let number = number.parse().map_err(|_| nom_sys::Error::InvalidArgument)?;
+    nom_sys::devices::find_nth(number, |vendor, device| vendor == VENDOR && DEVICES.contains(&device))
 }
 
 /// Acquires the network device with this index on the board and brings it up. Each of its queue pairs is then
@@ -65,8 +68,12 @@ impl fmt::Display for NoInterface {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoInterface::NoDevice(error) => {
-                let name = error.name();
-                write!(out, "no network device: {name}; does app.toml name `devices = [\"network\"]`?")
+                let (name, number) = (error.name(), nom_sys::start::var("network").unwrap_or("0"));
+                write!(
+                    out,
+                    "no network device {number}: {name}; the machine has too few, or the environment's "
+                )?;
+                out.write_str("`network` is not the number of one, counted from 0")
             }
             NoInterface::Device(error) => write!(out, "the network device: {error}"),
         }
@@ -76,7 +83,7 @@ impl fmt::Display for NoInterface {
 /// The bit by which the device wakes its core.
 const INTERRUPT_BIT: u8 = 0;
 
-/// The running core with the first network device's first queue pair.
+/// The running core with the first queue pair of the program's network device.
 ///
 /// # Errors
 /// If there is no network device, or it cannot be used.
