@@ -3,8 +3,8 @@
 //! [`raw`] has one stub for each system call, made from the ABI's table. On top of it lie small safe types:
 //! owned memory ([`memory`], [`region`]), cores ([`cores`]), upcalls ([`upcall`]), devices ([`devices`]),
 //! channels ([`channels`]), prices ([`prices`]). [`port`] answers `nom-port`'s traits with them. For bare
-//! metal the crate also brings what every program needs to run at all: the entry point, the heap and the panic
-//! handler (`runtime`).
+//! metal the crate also brings what every program needs to run at all: the entry point, the heap and the
+//! panic handler (`runtime`).
 //!
 //! Applications use `nom-app`, which hands this on under shorter names. The safety argument of the crate
 //! is in `docs/safety/sys.md`; each `unsafe` block says which of its conditions it relies on.
