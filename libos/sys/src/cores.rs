@@ -1,9 +1,8 @@
 //! More processors for the program.
 
-use crate::events;
 use crate::local::{self, Local};
 use crate::memory::Pages;
-use crate::raw;
+use crate::{events, heap, raw};
 use alloc::boxed::Box;
 use core::arch::naked_asm;
 use core::cell::Cell;
@@ -161,6 +160,7 @@ unsafe extern "C" fn run(launch: *const Launch, core: u64) -> *const AtomicU32 {
     if let Some(work) = launch.work.0.take() {
         work();
     }
+    heap::leave();
     // SAFETY: upcalls wait from here on, so nothing runs on the upcall stack when it is freed.
     let _ = unsafe { raw::upcall_register(0, 0) };
     &launch.finished

@@ -1,124 +1,80 @@
-//! The heap: `talc`, growing by grants as it needs them.
+//! The heap: small blocks from the core's own [`Cache`], all others from `talc`, which grows by grants.
 //!
 //! Upcall handlers do not allocate: one that does so while the computation it interrupted is allocating
-//! ends the program with a message (see [`crate::sync::RawLock`]).
+//! ends the program with a message (see [`crate::sync::RawLock`] and [`Cache::take`]).
 
-use crate::memory::Grant;
-use crate::region::Region;
-use crate::start;
+mod cache;
+mod grow;
+
+use crate::local;
 use crate::sync::RawLock;
-use core::alloc::Layout;
-use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::error::{Error, Result};
-use nom_abi::memory::FRAME_BYTES;
-use nom_abi::{PageSize, Protection};
+pub(crate) use cache::Cache;
+use cache::Class;
+use core::alloc::{GlobalAlloc, Layout};
+use grow::Grow;
 use talc::TalcLock;
-use talc::base::{Talc, binning::Binning};
-use talc::source::Source;
 
-/// Growth of a small heap.
-const STEP_BYTES: u64 = 64 * 1024;
-/// A larger heap grows by this part of itself, so that the number of growths stays logarithmic.
-const STEP_FRACTION: u64 = 4;
-/// What one allocation may need beyond its own size: the allocator's tables and tags.
-const OVERHEAD_BYTES: u64 = 16 * 1024;
+/// What all cores share.
+static SHARED: TalcLock<RawLock, Grow> = TalcLock::new(Grow::NOTHING);
 
-/// The type of the global allocator.
-pub(crate) type Heap = TalcLock<RawLock, Grow>;
-
-/// A heap that has no memory yet.
-#[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "hosts have their own heap"))]
-pub(crate) const fn new() -> Heap {
-    TalcLock::new(Grow { bytes: 0 })
-}
-
-/// Grants memory to the heap whenever it is used up.
+/// The global allocator.
 #[derive(Debug)]
-pub(crate) struct Grow {
-    bytes: u64,
-}
+#[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "hosts have their own heap"))]
+pub(crate) struct Heap;
 
-// SAFETY: `acquire` allocates nothing and does not touch the lock around the heap: it only makes system
-// calls and claims memory that nothing else refers to.
-unsafe impl Source for Grow {
-    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> core::result::Result<(), ()> {
-        let wanted = step(talc.source.bytes, layout).ok_or(())?;
-        let (address, bytes) = populate(wanted).map_err(|_| ())?;
-        talc.source.bytes += bytes;
-        // SAFETY: the memory was just mapped readable and writable, for ever, and belongs to nobody else.
-        unsafe { talc.claim(address as *mut u8, bytes as usize) }.map(|_| ()).ok_or(())
-    }
-}
-
-/// By how much a heap of `bytes` grows to satisfy `layout`.
-fn step(bytes: u64, layout: Layout) -> Option<u64> {
-    let needed = (layout.size() as u64).checked_add(layout.align() as u64)?.checked_add(OVERHEAD_BYTES)?;
-    needed.max(STEP_BYTES).max(bytes / STEP_FRACTION).checked_next_multiple_of(PageSize::Small.bytes())
-}
-
-/// Maps up to `bytes` of new memory at new contiguous addresses, in as large pieces as the kernel has.
-/// Returns address and length; the length is less than asked for only when memory runs out underway.
-fn populate(bytes: u64) -> Result<(u64, u64)> {
-    if bytes > obtainable() {
-        return Err(Error::OutOfMemory);
-    }
-    let align = if bytes >= PageSize::Large.bytes() { PageSize::Large } else { PageSize::Small };
-    let region = Region::reserve(bytes, align)?;
-    let mut filled = 0;
-    while filled < bytes {
-        let Some(grant) = largest_grant(bytes - filled) else {
-            break;
-        };
-        if region.map(filled, &grant, Protection::ReadWrite).is_err() {
-            break;
+// SAFETY: a block comes from the core's cache if its layout has a class, else from the shared heap, and goes
+// back the same way, because the layout is the same; both give memory that nobody else has, as large and
+// aligned as the layout demands.
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match Class::of(layout) {
+            Some(class) => own().take(class, &SHARED),
+            // SAFETY: the caller's promise.
+            None => unsafe { SHARED.alloc(layout) },
         }
-        filled += grant.bytes();
-        core::mem::forget(grant);
     }
-    if filled == 0 {
-        return Err(Error::OutOfMemory);
-    }
-    // The heap never gives memory back, so neither region nor grants are ever dropped.
-    let address = core::mem::ManuallyDrop::new(region).address();
-    Ok((address, filled))
-}
 
-/// Bytes that the machine has free and this program's cap allows, so that a hopeless request takes nothing.
-fn obtainable() -> u64 {
-    let board = start::board();
-    let own = &board.applications[start::application()];
-    let free = board.machine.frames_free.load(Relaxed);
-    let allowed = start::info().frames_max.saturating_sub(own.frames.load(Relaxed));
-    free.min(allowed) * FRAME_BYTES
-}
-
-fn largest_grant(bytes: u64) -> Option<Grant> {
-    if bytes >= PageSize::Large.bytes()
-        && let Ok(grant) = Grant::new(PageSize::Large, 1)
-    {
-        return Some(grant);
-    }
-    let mut count = (bytes / PageSize::Small.bytes()).min(PageSize::Large.frames());
-    while count > 0 {
-        if let Ok(grant) = Grant::new(PageSize::Small, count) {
-            return Some(grant);
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, that it was allocated with this layout.
+        unsafe {
+            match Class::of(layout) {
+                Some(class) => own().put(block, class, &SHARED),
+                None => SHARED.dealloc(block, layout),
+            }
         }
-        count /= 2;
     }
-    None
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise about size and alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        match (Class::of(layout), Class::of(new)) {
+            (None, None) => {
+                // SAFETY: the caller's promise.
+                unsafe { SHARED.realloc(block, layout, new_size) }
+            }
+            (before, after) if before == after => block,
+            // SAFETY: the new block is another one; both hold the smaller of the two sizes.
+            _ => unsafe {
+                let moved = self.alloc(new);
+                if !moved.is_null() {
+                    moved.copy_from_nonoverlapping(block, layout.size().min(new_size));
+                    self.dealloc(block, layout);
+                }
+                moved
+            },
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Gives the running core's free blocks back, because it leaves.
+pub(crate) fn leave() {
+    own().drain(&SHARED);
+}
 
-    #[test]
-    fn a_heap_grows_by_what_is_needed_and_by_a_part_of_itself() {
-        let word = Layout::new::<u64>();
-        assert_eq!(step(0, word), Some(STEP_BYTES));
-        assert_eq!(step(1 << 30, word), Some(1 << 28));
-        let large = Layout::from_size_align(1 << 20, 8).unwrap();
-        assert!(step(0, large).unwrap() >= (1 << 20) + OVERHEAD_BYTES);
-        assert!(step(0, large).unwrap().is_multiple_of(4096));
-    }
+/// The running core's cache.
+#[inline]
+fn own() -> &'static Cache {
+    &local::current().cache
 }

@@ -3,6 +3,7 @@
 //! The block's first word points to the block, as x86-64 thread-local storage has it, so that one load
 //! finds it.
 
+use crate::heap::Cache;
 use crate::memory::Pages;
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -22,10 +23,12 @@ pub(crate) struct Local {
     pub stack: [AtomicU64; 2],
     /// The upcall stack, once a handler was registered.
     pub upcall_stack: UnsafeCell<Option<Pages>>,
+    /// Free blocks of the heap.
+    pub cache: Cache,
 }
 
 // SAFETY: `upcall_stack` is reached only by the core that the block belongs to, outside of its handler,
-// and by its owner when the core has left the block; everything else is atomic.
+// and by its owner when the core has left the block; `cache` only by that core; everything else is atomic.
 unsafe impl Sync for Local {}
 
 impl Local {
@@ -36,6 +39,7 @@ impl Local {
             handler: AtomicPtr::new(ptr::null_mut()),
             stack: [AtomicU64::new(0), AtomicU64::new(0)],
             upcall_stack: UnsafeCell::new(None),
+            cache: Cache::new(),
         }
     }
 

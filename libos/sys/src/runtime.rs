@@ -11,7 +11,7 @@ use nom_abi::start::Start;
 const STATUS_PANIC: u8 = 101;
 
 #[global_allocator]
-static HEAP: heap::Heap = heap::new();
+static HEAP: heap::Heap = heap::Heap;
 
 static FIRST_CORE: Local = Local::new();
 
