@@ -9,10 +9,13 @@
 extern crate alloc;
 
 mod clients;
+pub mod governor;
+pub mod path;
 mod reply;
 mod server;
 mod service;
 
+pub use governor::{Governor, Setting, Window};
 pub use reply::Reply;
 pub use server::{Ports, Server};
 pub use service::{Flow, Service};

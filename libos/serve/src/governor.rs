@@ -1,0 +1,72 @@
+//! Who sets a server's working point while it runs.
+
+use core::time::Duration;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// W, the longest that a packet is held to batch it.
+    pub batching_delay: Duration,
+    /// Whether the core polls and never sleeps; otherwise it does what costs least.
+    pub polls: bool,
+}
+
+/// Latencies of the requests of a window, in nanoseconds; all 0 if there was none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Mean.
+    pub mean_ns: u64,
+    /// Standard deviation.
+    pub jitter_ns: u64,
+    /// What 99 of 100 requests were within.
+    pub p99_ns: u64,
+}
+
+/// What happened in a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Bytes of the frames that left, as a provider meters them.
+    pub sent_bytes: u64,
+    /// Bytes of the frames that came.
+    pub received_bytes: u64,
+    /// Latency in the machine: from when the driver saw the request's frame to when the device was told of
+    /// the reply's.
+    pub service: Latency,
+    /// Latency as clients see it, as far as a server can tell: with the path ([`crate::path`]).
+    pub latency: Latency,
+    /// What was in force when it ended.
+    pub setting: Setting,
+}
+
+impl Window {
+    /// How long it was.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// Sets a server's working point while it runs.
+pub trait Governor {
+    /// How long the next window is to be; asked when one begins. A window without a request may last longer:
+    /// nobody wakes an idle core to look at nothing.
+    fn window_ns(&self) -> u64 {
+        20_000_000
+    }
+
+    /// A window has ended; what it returns is set at once.
+    fn observe(&mut self, window: &Window) -> Setting;
+
+    /// Asked at every poll and wake-up of the core, so it must be cheap: another setting, if there is reason
+    /// for it before the window has ended. It is set at once.
+    fn look(&mut self, now_ns: u64) -> Option<Setting> {
+        let _ = now_ns;
+        None
+    }
+}

@@ -1,0 +1,97 @@
+//! What the path between a client and this machine adds to the latency that the client sees.
+//!
+//! A reply travels to the client, which sends its next request as soon as it has it, and that travels back:
+//! the gap between a reply's departure and the next request's arrival is what the path added, unless
+//! the client was thinking meanwhile.
+
+/// A gap so many times as long as the least round trip is not the path's: the client was thinking.
+const THINKING: u64 = 8;
+
+/// The path of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Path {
+    /// When the last reply departed, if nothing arrived since.
+    departed_ns: Option<u64>,
+    /// The shortest gap.
+    least_ns: Option<u64>,
+    /// What the last gap tells.
+    estimate_ns: u64,
+}
+
+impl Path {
+    /// A reply departed; or what opens the connection, which the client answers at once.
+    #[inline]
+    pub fn depart(&mut self, now_ns: u64) {
+        self.departed_ns = Some(now_ns);
+    }
+
+    /// The next request arrived; or what completes the handshake.
+    #[inline]
+    pub fn arrive(&mut self, at_ns: u64) {
+        // Who sends before he has the reply tells nothing about how long it took to reach him.
+        let Some(departed_ns) = self.departed_ns.take() else { return };
+        let gap_ns = at_ns.saturating_sub(departed_ns);
+        let least_ns = self.least_ns.map_or(gap_ns, |least_ns| least_ns.min(gap_ns));
+        self.least_ns = Some(least_ns);
+        self.estimate_ns = if gap_ns > THINKING.saturating_mul(least_ns) { least_ns } else { gap_ns };
+    }
+
+    /// What the path adds, in nanoseconds; 0 as long as nothing is known.
+    #[inline]
+    #[must_use]
+    pub fn estimate_ns(&self) -> u64 {
+        self.estimate_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is estimated after gaps one after the other.
+    fn after(gaps: &[u64]) -> u64 {
+        let (mut path, mut now_ns) = (Path::default(), 1_000);
+        for gap_ns in gaps {
+            path.depart(now_ns);
+            path.arrive(now_ns + gap_ns);
+            now_ns += gap_ns + 7;
+        }
+        path.estimate_ns()
+    }
+
+    #[test]
+    fn a_gap_is_the_path() {
+        assert_eq!(after(&[]), 0);
+        assert_eq!(after(&[100]), 100);
+        assert_eq!(after(&[100, 300, 250]), 250);
+        assert_eq!(after(&[100, 800]), 800, "8 times as long is still the path");
+    }
+
+    #[test]
+    fn who_thinks_has_the_shortest_path_that_he_ever_had() {
+        assert_eq!(after(&[100, 801]), 100);
+        assert_eq!(after(&[100, 50, 1_000_000_000]), 50);
+        assert_eq!(after(&[u64::MAX / 2, 3]), 3);
+    }
+
+    #[test]
+    fn a_request_before_the_reply_tells_nothing() {
+        let mut path = Path::default();
+        path.depart(1_000);
+        path.arrive(1_100);
+        path.arrive(1_900);
+        assert_eq!(path.estimate_ns(), 100);
+        path.depart(2_000);
+        path.depart(2_500);
+        path.arrive(2_600);
+        assert_eq!(path.estimate_ns(), 100, "from the last reply on");
+    }
+
+    #[test]
+    fn a_clock_that_went_back_is_no_path() {
+        let mut path = Path::default();
+        path.depart(1_000);
+        path.arrive(900);
+        assert_eq!(path.estimate_ns(), 0);
+    }
+}
