@@ -97,7 +97,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A counted handle on memory that is no longer changed. When the last one is dropped, the memory goes back
+/// A counted handle on memory that does not change while there are others. When the last one is dropped, the memory goes back
 /// to its pool. It stays on its core: counting needs no atomics.
 #[derive(Clone)]
 pub struct PoolBuffer(Option<Rc<Block>>);
@@ -132,6 +132,12 @@ impl AsRef<[u8]> for PoolBuffer {
 impl Buffer for PoolBuffer {
     fn pinned(&self) -> usize {
         self.block().bytes.len()
+    }
+
+    fn memory(&mut self) -> Option<&mut [u8]> {
+        let block = Rc::get_mut(self.0.as_mut()?)?;
+        block.filled = block.bytes.len();
+        Some(&mut block.bytes)
     }
 }
 
@@ -169,6 +175,16 @@ mod tests {
         }
         assert!(pool.take((1 << 24) + 1).is_none());
         assert!(pool.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn only_a_single_handle_writes_and_then_shows_all() {
+        let mut only = Pool::new(1024).copy(b"value").expect("memory");
+        let other = only.clone();
+        assert!(only.memory().is_none());
+        drop(other);
+        only.memory().expect("the only handle")[5] = b's';
+        assert_eq!((&only.as_ref()[..6], only.as_ref().len()), (&b"values"[..], 128));
     }
 
     #[test]

@@ -128,11 +128,15 @@ fn malformed(counters: &mut Counters) -> &mut u64 {
 /// An Ethernet header with `rest` zero bytes behind it.
 pub fn ethernet(from: Mac, to: Mac, protocol: EthernetProtocol, rest: usize) -> Head {
     let mut head = Head::zeroed(ETHERNET + rest);
-    let mut frame = EthernetFrame::new_unchecked(&mut head[..]);
+    put_ethernet(&mut head, from, to, protocol);
+    head
+}
+
+fn put_ethernet(head: &mut [u8], from: Mac, to: Mac, protocol: EthernetProtocol) {
+    let mut frame = EthernetFrame::new_unchecked(head);
     frame.set_src_addr(EthernetAddress(from));
     frame.set_dst_addr(EthernetAddress(to));
     frame.set_ethertype(protocol);
-    head
 }
 
 /// Where an IP packet goes, in both layers.
@@ -151,16 +155,23 @@ pub struct Path {
 /// Ethernet and IP headers of a packet with `header` bytes of transport header and `payload` bytes behind;
 /// and where the transport header, still zero, begins.
 pub fn ip(path: &Path, protocol: u8, header: usize, payload: usize) -> (Head, usize) {
+    let is_v4 = path.from.is_ipv4() && path.to.is_ipv4();
+    let start = ETHERNET + if is_v4 { IPV4 } else { IPV6 };
+    let mut head = Head::zeroed(start + header);
+    put_ip(&mut head[..start], path, protocol, header + payload);
+    (head, start)
+}
+
+/// Writes Ethernet and IP headers into `head`, which is zero and as long as they are; `len` bytes follow.
+pub fn put_ip(head: &mut [u8], path: &Path, protocol: u8, len: usize) {
     match (path.from, path.to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let mut head = ethernet(path.mac, path.hop, EthernetProtocol::Ipv4, IPV4 + header);
-            put_v4(&mut head[ETHERNET..ETHERNET + IPV4], from, to, protocol, header + payload);
-            (head, ETHERNET + IPV4)
+            put_ethernet(head, path.mac, path.hop, EthernetProtocol::Ipv4);
+            put_v4(&mut head[ETHERNET..], from, to, protocol, len);
         }
         (from, to) => {
-            let mut head = ethernet(path.mac, path.hop, EthernetProtocol::Ipv6, IPV6 + header);
-            put_v6(&mut head[ETHERNET..], as_v6(from), as_v6(to), protocol, header + payload);
-            (head, ETHERNET + IPV6)
+            put_ethernet(head, path.mac, path.hop, EthernetProtocol::Ipv6);
+            put_v6(&mut head[ETHERNET..], as_v6(from), as_v6(to), protocol, len);
         }
     }
 }
@@ -223,14 +234,19 @@ pub fn put_checksum<B: Buffer>(
     let value = if is_offloaded {
         pseudo
     } else {
-        match !checksum::add(pseudo, checksum::sum_chain(&head[start..], payload)) {
-            // RFC 768: a sum of zero goes as its other form, as zero says that there is none.
-            0 if protocol == protocol::UDP => 0xffff,
-            value => value,
-        }
+        transmitted(checksum::add(pseudo, checksum::sum_chain(&head[start..], payload)), protocol)
     };
     head[start + offset..start + offset + 2].copy_from_slice(&value.to_be_bytes());
     is_offloaded.then_some(PartialChecksum { start: start as u16, offset: offset as u16 })
+}
+
+/// How a sum over everything is sent.
+pub fn transmitted(sum: u16, protocol: u8) -> u16 {
+    match !sum {
+        // RFC 768: a sum of zero goes as its other form, as zero says that there is none.
+        0 if protocol == protocol::UDP => 0xffff,
+        value => value,
+    }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@
 //! - **UDP**: [`Stack::bind`], [`Stack::send_datagram`], [`Application::datagram`].
 //! - **Names and addresses**: [`Stack::start_dhcp`], [`Stack::resolve`].
 //! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`];
-//!   [`packet::Datagram`] helps with UDP.
+//!   [`Stack::answer_in_place`] and [`packet::Datagram`] help with UDP.
 //! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried
 //!   and why.
 //! - **What happened**: [`Stack::counters`], by name; every dropped frame raises exactly one.

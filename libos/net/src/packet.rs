@@ -1,4 +1,7 @@
-//! The packet API's help: datagrams for a filter that answers them in place, without the stack.
+//! The packet API's help: datagrams for a filter that answers them without the stack.
+//!
+//! [`Stack::answer_in_place`](crate::Stack::answer_in_place) answers in the memory of the question; a
+//! [`Datagram`] is answered by any chain, the question's own payload for one:
 //!
 //! ```
 //! # use nom_net::{Application, FlowId, Nic, Slice, Stack, packet::Datagram};
@@ -99,7 +102,7 @@ impl Datagram {
     }
 }
 
-fn is_sum_good<B: Buffer>(packet: &Packet, frame: &Received<B>, sum: u16) -> bool {
+pub(crate) fn is_sum_good<B: Buffer>(packet: &Packet, frame: &Received<B>, sum: u16) -> bool {
     // RFC 768: zero says that there is none; IPv6 has no such datagrams (RFC 8200 section 8.1).
     if frame.checksum == Checksum::Good || packet.from.is_ipv4() && sum == 0 {
         return true;

@@ -10,16 +10,32 @@ use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 use smallvec::SmallVec;
 
-/// A counted handle on memory that no longer changes. `clone` makes another handle, never a copy.
+/// A counted handle on memory that does not change while there are others. `clone` makes another handle, never
+/// a copy.
 pub trait Buffer: Clone + AsRef<[u8]> {
     /// Bytes of memory that stay in use as long as a handle lives: more than are seen if it is not full.
     fn pinned(&self) -> usize {
         self.as_ref().len()
     }
+
+    /// All of its memory, to be written, if this is the only handle; from then on the handle shows all of it.
+    /// `None` if there are others, or if it cannot be written.
+    fn memory(&mut self) -> Option<&mut [u8]> {
+        None
+    }
 }
 
-impl Buffer for Rc<[u8]> {}
-impl Buffer for Arc<[u8]> {}
+impl Buffer for Rc<[u8]> {
+    fn memory(&mut self) -> Option<&mut [u8]> {
+        Rc::get_mut(self)
+    }
+}
+
+impl Buffer for Arc<[u8]> {
+    fn memory(&mut self) -> Option<&mut [u8]> {
+        Arc::get_mut(self)
+    }
+}
 
 /// A part of a buffer, as the bytes that it is.
 #[derive(Clone, Debug)]
@@ -60,6 +76,17 @@ impl<B: Buffer> Slice<B> {
     /// Where in that buffer it lies.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
+    }
+
+    /// All of the buffer's memory, as [`Buffer::memory`] lends it; what the slice shows stays where it is.
+    pub fn memory(&mut self) -> Option<&mut [u8]> {
+        self.buffer.memory()
+    }
+
+    /// Shows another part of the buffer, cut to what there is.
+    pub fn show(&mut self, range: Range<usize>) {
+        let end = range.end.min(self.buffer.as_ref().len());
+        self.range = range.start.min(end)..end;
     }
 
     /// Forgets the first `count` bytes, or all if there are fewer.
@@ -240,6 +267,19 @@ mod tests {
         assert_eq!(&*kept, b"alu");
         assert_eq!(kept.as_ptr(), memory[1..].as_ptr());
         assert_eq!(Rc::strong_count(&memory), 2);
+    }
+
+    #[test]
+    fn memory_is_written_by_its_only_handle() {
+        let mut only = slice("abcdef").part(1..3);
+        only.memory().expect("the only handle")[4] = b'!';
+        assert_eq!(&*only, b"bc");
+        only.show(3..usize::MAX);
+        assert_eq!(&*only, b"d!f");
+        let other = only.clone();
+        assert!(only.memory().is_none());
+        drop(other);
+        assert!(only.memory().is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod cookies;
 mod datagrams;
 mod flows;
 mod icmp;
+mod in_place;
 mod neighbours;
 mod segments;
 mod services;

@@ -69,12 +69,14 @@ pub struct Device {
     pub room: usize,
     /// Received frames come in pieces of this many bytes, after the headers.
     pub piece: usize,
+    /// Bytes that the memory of a received frame has to spare.
+    pub spare: usize,
 }
 
 impl Device {
     pub fn new(number: u8, offloads: Offloads) -> Device {
         let properties = Properties { mac: [2, 0, 0, 0, 0, number], mtu: 1500, offloads };
-        Device { port: Rc::default(), properties, room: 256, piece: 2048 }
+        Device { port: Rc::default(), properties, room: 256, piece: 2048, spare: 0 }
     }
 }
 
@@ -87,7 +89,10 @@ impl Nic for Device {
 
     fn receive(&mut self) -> Option<Received<Memory>> {
         let (at_ns, bytes) = self.port.borrow_mut().received.pop_front()?;
-        let whole = Slice::new(Memory::from(bytes));
+        let len = bytes.len();
+        let mut memory = bytes;
+        memory.resize(len + self.spare, 0);
+        let whole = Slice::new(Memory::from(memory)).part(0..len);
         let first = self.piece.max(128);
         let mut frame: Chain<Memory> = Chain::from_iter([whole.part(0..first)]);
         let rest = (first..whole.len()).step_by(self.piece).map(|at| whole.part(at..at + self.piece));
