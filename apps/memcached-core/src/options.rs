@@ -27,6 +27,8 @@ pub struct Options {
     pub address: Option<IpAddr>,
     /// `-I`, in bytes: largest item, header included; unless given, no more than half of `-m`.
     pub item_max: usize,
+    /// `--packet-api`: UDP requests are answered in the memory in which they came.
+    pub packet_api: bool,
     /// `-v`: how much to tell, 0 to 2.
     pub verbosity: u32,
 }
@@ -41,13 +43,14 @@ impl Default for Options {
             udp_port: 0,
             address: None,
             item_max: MIB,
+            packet_api: false,
             verbosity: 0,
         }
     }
 }
 
 /// The options that there are.
-const KNOWN: &str = "-m -c -t -p -U -l -I -v";
+const KNOWN: &str = "-m -c -t -p -U -l -I -v --packet-api";
 
 impl Options {
     /// Reads a command line, without the name of the program.
@@ -58,6 +61,10 @@ impl Options {
         while let Some(option) = arguments.next_opt().map_err(OptionError::missing)? {
             if matches!(option, Opt::Short('v') | Opt::Long("verbose")) {
                 options.verbosity = (options.verbosity + 1).min(2);
+                continue;
+            }
+            if option == Opt::Long("packet-api") {
+                options.packet_api = true;
                 continue;
             }
             let name = known(option)?;
@@ -143,7 +150,7 @@ mod tests {
 
     #[test]
     fn options_are_those_of_memcached() {
-        let options = parse("-m128 -c 10 -t2 -p 4000 -U 4001 -l 10.0.0.1 -I 2m -vv").unwrap();
+        let options = parse("-m128 -c 10 -t2 -p 4000 -U 4001 -l 10.0.0.1 -I 2m --packet-api -vv").unwrap();
         let expected = Options {
             memory: 128 * MIB,
             connections: 10,
@@ -152,6 +159,7 @@ mod tests {
             udp_port: 4001,
             address: Some([10, 0, 0, 1].into()),
             item_max: 2 * MIB,
+            packet_api: true,
             verbosity: 2,
         };
         assert_eq!(options, expected);
@@ -171,7 +179,10 @@ mod tests {
         assert_eq!(parse("-l here").unwrap_err(), "-l 'here': expected an IPv4 or IPv6 address");
         assert_eq!(parse("-I 1000").unwrap_err(), "-I '1000': expected at least 1k");
         assert_eq!(parse("-m 4 -I 3m").unwrap_err(), "-I '3145728': expected at most half of -m");
-        assert_eq!(parse("-x").unwrap_err(), "unknown option -x; known are -m -c -t -p -U -l -I -v");
+        assert_eq!(
+            parse("-x").unwrap_err(),
+            "unknown option -x; known are -m -c -t -p -U -l -I -v --packet-api"
+        );
         assert_eq!(parse("now").unwrap_err(), "unexpected argument 'now': only options are taken");
         assert!(parse("-m").unwrap_err().contains("-m"));
     }

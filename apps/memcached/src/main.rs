@@ -9,7 +9,7 @@ use nom_app::net::DmaBuffer;
 use nom_app::port::world::Entropy as _;
 use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve};
 use nom_app::{args, port, println, time};
-use nom_memcached_core::{Connection, Flow as Stream, Options, Server, udp};
+use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, udp};
 
 nom_app::main!(main);
 
@@ -22,14 +22,17 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
     if options.verbosity > 0 {
         println!("memcached: TCP {:?}, UDP {:?}, {} bytes", ports.tcp, ports.udp, options.memory);
     }
+    let packet_port = ports.udp.first().copied().filter(|_| options.packet_api);
     let mut seed = [0; 8];
     port::Entropy::new().fill(&mut seed);
     let server = Server::new(options, time::unix(), u64::from_ne_bytes(seed));
-    Ok(serve(&ports, |_| Memcached { server, second_ends_ns: 0 })?)
+    Ok(serve(&ports, |_| Memcached { server, packet_port, second_ends_ns: 0 })?)
 }
 
 struct Memcached {
     server: Server<DmaBuffer>,
+    /// The port of UDP, if its datagrams are answered in place.
+    packet_port: Option<u16>,
     second_ends_ns: u64,
 }
 
@@ -56,6 +59,14 @@ impl Service<DmaBuffer> for Memcached {
         for (head, range) in udp::frames(request, reply.len()) {
             reply.datagram(&head, range.len());
         }
+    }
+
+    fn packet_port(&self) -> Option<u16> {
+        self.packet_port
+    }
+
+    fn packet(&mut self, datagram: &[u8], room: &mut [u8]) -> Option<usize> {
+        packet::answer(&mut self.server, datagram, room)
     }
 
     fn at(&mut self, now_ns: u64) {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use nom_net::{Application, Closed, FlowId, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
-use nom_port::nic::{Nic, gather};
+use nom_port::nic::{Nic, Received, gather};
 
 /// A client's stream.
 struct Client<B, C> {
@@ -141,6 +141,11 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
 }
 
 impl<N: Nic, S: Service<N::Buffer>> Application<N> for Clients<N::Buffer, S> {
+    fn filter(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
+        let Some(port) = self.service.packet_port() else { return Some(frame) };
+        stack.answer_in_place(frame, port, |datagram, room| self.service.packet(datagram, room))
+    }
+
     fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
         let peer = stack.addresses(flow).map(|addresses| addresses.remote);
         let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {

@@ -43,6 +43,18 @@ pub trait Service<B: Buffer> {
         let _ = (bytes, reply);
     }
 
+    /// The UDP port, if any, whose datagrams [`Service::packet`] sees first.
+    fn packet_port(&self) -> Option<u16> {
+        None
+    }
+
+    /// Answers a datagram to that port in the memory in which it came: writes into `room` and says how many
+    /// bytes. `None` leaves it to the stack, and so to [`Service::datagram`], as if nobody had looked.
+    fn packet(&mut self, datagram: &[u8], room: &mut [u8]) -> Option<usize> {
+        let _ = (datagram, room);
+        None
+    }
+
     /// Time passes; said before whatever happens at `now_ns` of the world's clock.
     fn at(&mut self, now_ns: u64) {
         let _ = now_ns;
