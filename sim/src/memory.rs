@@ -69,7 +69,11 @@ impl AsRef<[u8]> for Memory {
     }
 }
 
-impl Buffer for Memory {}
+impl Buffer for Memory {
+    fn memory(&mut self) -> Option<&mut [u8]> {
+        Some(&mut Rc::get_mut(&mut self.0)?.bytes)
+    }
+}
 
 /// A piece of a stream or of a frame.
 pub type Bytes = Slice<Memory>;

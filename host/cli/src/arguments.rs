@@ -235,7 +235,7 @@ pub struct Build {
 Examples:
   nom bench boot
   nom bench boot --out results/boot --repetitions 30
-  nom bench serve --seconds 5")]
+  nom bench serve --seconds 5 --only memcached --only packet-api")]
 pub struct Bench {
     /// Which bench.
     pub name: String,
@@ -248,6 +248,9 @@ pub struct Bench {
     /// How long each load of serve lasts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
+    /// Measure this service only, of memcached, packet-api, http and netpipe; can be given several times.
+    #[arg(long, value_name = "SERVICE")]
+    pub only: Vec<String>,
 }
 
 /// A command of the development tool, which has its own help.

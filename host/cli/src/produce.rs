@@ -49,6 +49,7 @@ pub fn bench(options: &Bench) -> Result<u8> {
             project: Project::find()?,
             repetitions: options.repetitions.unwrap_or(3),
             duration: Duration::from_secs(options.seconds),
+            services: options.only.clone(),
         })?,
         name => bail!("no bench `{name}`: there are boot and serve"),
     };

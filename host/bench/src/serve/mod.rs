@@ -35,6 +35,8 @@ pub struct Options {
     pub repetitions: u32,
     /// How long each load lasts.
     pub duration: Duration,
+    /// Names of the services to measure; all if there are none.
+    pub services: Vec<String>,
 }
 
 /// Batching delays that are tried, in microseconds.
@@ -45,6 +47,7 @@ const DELAYS_US: [u32; 6] = [0, 5, 10, 20, 30, 40];
 /// # Errors
 /// If this is not root, a client, QEMU or a directory is missing, or neither system serves anything.
 pub fn run(options: &Options) -> Result<Outcome> {
+    let services = service::named(&options.services)?;
     tools::check()?;
     let cache = options.project.root().join(".nom/bench");
     for directory in [&cache, &options.out] {
@@ -57,10 +60,12 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let environment = Environment::capture(&choice.to_string())?;
     let images = tempfile::tempdir_in(&cache)?;
     let mut notes = Notes::default();
-    let providers = providers(&options.project, &cache, images.path(), &mut notes);
+    let providers = providers(&options.project, &services, &cache, images.path(), &mut notes);
     let mut runs = Runs::new(choice.accelerator, options.duration);
     measure(&mut runs, &providers, options.repetitions, &cache, &mut notes);
-    sweep(&mut runs, &options.project, images.path(), &mut notes);
+    if services.iter().any(|service| service.name == service::MEMCACHED.name) {
+        sweep(&mut runs, &options.project, images.path(), &mut notes);
+    }
     let records = summary::complete(runs.records());
     let report = Report {
         title: "nom bench serve".into(),
@@ -77,14 +82,21 @@ pub fn run(options: &Options) -> Result<Outcome> {
 }
 
 /// Everybody who provides a service, the systems of one service side by side.
-fn providers(project: &Project, cache: &Path, images: &Path, notes: &mut Notes) -> Vec<Provider> {
-    let servers = Servers::prepare(cache, &service::ALL.map(|service| service.linux));
+fn providers(
+    project: &Project,
+    services: &[&'static Service],
+    cache: &Path,
+    images: &Path,
+    notes: &mut Notes,
+) -> Vec<Provider> {
+    let all: Vec<_> = services.iter().map(|service| service.linux).collect();
+    let servers = Servers::prepare(cache, &all);
     match &servers {
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
     let mut providers = Vec::new();
-    for service in service::ALL {
+    for service in services.iter().copied() {
         let linux = servers.as_ref().ok().map(|servers| Provider::linux(servers, service, images));
         for provider in linux.into_iter().chain([Provider::nom(project, service, images)]) {
             match provider {
@@ -117,7 +129,8 @@ fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, cache: &Pa
         };
         note("counts per request", provider, counted);
     }
-    for provider in providers {
+    // The packet API's image is memcached's.
+    for provider in providers.iter().filter(|provider| provider.service.name != service::PACKET_API.name) {
         note("sizes", provider, runs.sizes(provider));
     }
 }

@@ -32,12 +32,17 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
 const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 
 /// How a service is loaded: the scenario's name, what carries it, and by how many connections.
-const SCENARIOS: [(&str, Transport, usize); 4] = [
+type Scenario = (&'static str, Transport, usize);
+const SCENARIOS: [Scenario; 4] = [
     ("tcp-many", Transport::Tcp, MANY),
     ("tcp-single", Transport::Tcp, 1),
     ("udp-many", Transport::Udp, MANY),
     ("udp-single", Transport::Udp, 1),
 ];
+
+/// Those of streams, and those of datagrams.
+const TCP: &[Scenario] = SCENARIOS.split_at(2).0;
+const UDP: &[Scenario] = SCENARIOS.split_at(2).1;
 
 /// Metrics of latency, in the order of wrk's figures.
 const LATENCIES: [&str; 5] = ["latency_mean", "jitter", "latency_p50", "latency_p99", "latency_p99_9"];
@@ -73,7 +78,11 @@ impl Runs {
         match provider.service.name {
             "memcached" => {
                 self.memcached(provider, &running, &SCENARIOS, "")?;
-                self.memcaslap(provider, &running)
+                self.memcaslap(provider, &running, Transport::Tcp)
+            }
+            "packet-api" => {
+                self.memcached(provider, &running, UDP, "")?;
+                self.memcaslap(provider, &running, Transport::Udp)
             }
             "http" => self.http(provider, &running),
             "netpipe" => self.netpipe(provider, &running),
@@ -84,14 +93,14 @@ impl Runs {
     /// Loads nom's memcached with the batching delay `delay_us` by TCP.
     pub fn serve_delayed(&mut self, provider: &Provider, delay_us: u32) -> Result<()> {
         let running = self.start(provider, self.setting(), &[])?;
-        self.memcached(provider, &running, &SCENARIOS[..2], &delayed(delay_us))
+        self.memcached(provider, &running, TCP, &delayed(delay_us))
     }
 
     fn memcached(
         &mut self,
         provider: &Provider,
         running: &Running,
-        scenarios: &[(&str, Transport, usize)],
+        scenarios: &[Scenario],
         suffix: &str,
     ) -> Result<()> {
         let gets = service::gets();
@@ -130,18 +139,18 @@ impl Runs {
         }
     }
 
-    fn memcaslap(&mut self, provider: &Provider, running: &Running) -> Result<()> {
+    fn memcaslap(&mut self, provider: &Provider, running: &Running, transport: Transport) -> Result<()> {
         for (scenario, connections) in [("memcaslap-many", MANY), ("memcaslap-single", 1)] {
             self.say(provider, scenario);
             let (namespace, target) = (running.namespace(), running.target());
-            let throughput = tools::memcaslap(namespace, target, connections, self.duration)?;
+            let throughput = tools::memcaslap(namespace, target, transport, connections, self.duration)?;
             self.push(provider, scenario, "throughput", Unit::PerSecond, throughput);
         }
         Ok(())
     }
 
     fn http(&mut self, provider: &Provider, running: &Running) -> Result<()> {
-        for (scenario, _, connections) in &SCENARIOS[..2] {
+        for (scenario, _, connections) in TCP {
             self.say(provider, scenario);
             let figures = self.wrk(running, *connections)?;
             self.push(provider, scenario, "throughput", Unit::PerSecond, figures.throughput);
@@ -173,7 +182,8 @@ impl Runs {
     pub fn count(&mut self, provider: &Provider, plugin: &Path) -> Result<()> {
         let scenarios = match provider.service.name {
             "memcached" => &SCENARIOS[..],
-            "http" => &SCENARIOS[..2],
+            "packet-api" => UDP,
+            "http" => TCP,
             _ => return Ok(()),
         };
         let directory = tempfile::tempdir()?;
@@ -181,7 +191,7 @@ impl Runs {
         // Only QEMU's translator can count.
         let setting = Setting { accelerator: Accelerator::Tcg, ..self.setting() };
         let running = self.start(provider, setting, &counters.arguments(plugin))?;
-        if provider.service.name == "memcached" {
+        if provider.service.application == service::MEMCACHED.application {
             store(&running)?;
         }
         for (scenario, transport, connections) in scenarios {
@@ -196,7 +206,7 @@ impl Runs {
         provider: &Provider,
         running: &Running,
         counters: &Counters,
-        (scenario, transport, connections): (&str, Transport, usize),
+        (scenario, transport, connections): Scenario,
     ) -> Result<()> {
         let gets = service::gets();
         let (target, duration) = (running.target(), self.duration);

@@ -2,6 +2,7 @@
 
 use super::load::Exchange;
 use crate::linux::serve::Server;
+use anyhow::{Result, ensure};
 
 /// A service that both systems provide, each with its own program.
 #[derive(Debug)]
@@ -34,6 +35,16 @@ pub const MEMCACHED: Service = Service {
     },
     port: 11211,
     greeting: b"version\r\n",
+};
+
+/// memcached by UDP, its datagrams answered by nom's packet API; beside the same memcached of Linux.
+pub const PACKET_API: Service = Service {
+    name: "packet-api",
+    arguments: &["-U", "11211", "--packet-api"],
+    application: MEMCACHED.application,
+    linux: MEMCACHED.linux,
+    port: MEMCACHED.port,
+    greeting: MEMCACHED.greeting,
 };
 
 /// Static files by HTTP: nhttpd, and nginx as Debian configures it, but for the log of requests and the
@@ -78,7 +89,20 @@ pub const NETPIPE: Service = Service {
 };
 
 /// All services.
-pub const ALL: [&Service; 3] = [&MEMCACHED, &HTTP, &NETPIPE];
+pub const ALL: [&Service; 4] = [&MEMCACHED, &PACKET_API, &HTTP, &NETPIPE];
+
+/// The services of these names; all if there are none.
+///
+/// # Errors
+/// If there is no service of a name.
+pub fn named(names: &[String]) -> Result<Vec<&'static Service>> {
+    for name in names {
+        let known = ALL.map(|service| service.name);
+        ensure!(known.contains(&name.as_str()), "no service `{name}`: there are {}", known.join(", "));
+    }
+    let is_named = |service: &&&Service| names.is_empty() || names.iter().any(|name| name == service.name);
+    Ok(ALL.iter().filter(is_named).copied().collect())
+}
 
 /// The page that nhttpd brings along: nginx serves the same.
 const PAGE: &str = include_str!("../../../../apps/nhttpd/site/index.html");
@@ -115,6 +139,14 @@ fn value(key: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_are_chosen_by_name() {
+        assert_eq!(named(&[]).unwrap().len(), ALL.len());
+        assert_eq!(named(&["http".into()]).unwrap()[0].application, "nhttpd");
+        let error = named(&["ftp".into()]).unwrap_err().to_string();
+        assert_eq!(error, "no service `ftp`: there are memcached, packet-api, http, netpipe");
+    }
 
     #[test]
     fn a_get_returns_what_its_set_stored() {

@@ -1,5 +1,6 @@
 //! Clients that others wrote: memcaslap, wrk and NPtcp; what they print is read here.
 
+use super::load::Transport;
 use anyhow::{Context, Result, bail, ensure};
 use nom_vmm::Namespace;
 use std::collections::BTreeMap;
@@ -99,7 +100,7 @@ fn parse_wrk(printed: &str) -> Result<WrkFigures> {
     Ok(WrkFigures { requests: requests as u64, throughput: requests / seconds, latency })
 }
 
-/// Loads the memcached at `target` with memcaslap's mix, a tenth of it sets, and has it verify every value;
+/// Loads the memcached at `target` by `transport` with memcaslap's mix, a tenth of it sets, and has it verify every value;
 /// operations per second.
 ///
 /// # Errors
@@ -107,6 +108,7 @@ fn parse_wrk(printed: &str) -> Result<WrkFigures> {
 pub fn memcaslap(
     namespace: &Namespace,
     target: SocketAddr,
+    transport: Transport,
     connections: usize,
     duration: Duration,
 ) -> Result<f64> {
@@ -118,6 +120,9 @@ pub fn memcaslap(
         "--time",
         &format!("{}s", whole_seconds(duration)),
     ]);
+    if transport == Transport::Udp {
+        command.arg("--udp");
+    }
     parse_memcaslap(&output(&mut command)?)
 }
 
