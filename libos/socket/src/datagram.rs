@@ -1,0 +1,130 @@
+//! Sockets of datagrams: UDP ports.
+
+use crate::error::Error;
+use crate::sockets::{Kind, SocketId, Sockets};
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+use nom_net::{Chain, DatagramError, Nic};
+use nom_port::buffer::{Buffer, Slice};
+
+/// Ports that are given out to those who name none (RFC 6335 section 6).
+const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
+
+/// A UDP port.
+#[derive(Debug)]
+pub(crate) struct Datagrams<B> {
+    pub port: u16,
+    queue: VecDeque<(SocketAddr, Chain<B>)>,
+    /// Bytes of memory that the queue holds.
+    held: usize,
+    held_max: usize,
+    pub dropped: u64,
+    /// Whether the last one found the ring full.
+    pub is_blocked: bool,
+}
+
+impl<B: Buffer> Datagrams<B> {
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Takes what came, or drops and counts it if nobody has read enough of what came before.
+    pub fn push(&mut self, from: SocketAddr, bytes: Chain<B>) {
+        let pinned: usize = bytes.iter().map(Slice::pinned).sum();
+        if self.held + pinned > self.held_max && !self.queue.is_empty() {
+            self.dropped += 1;
+            return;
+        }
+        self.held += pinned;
+        self.queue.push_back((from, bytes));
+    }
+}
+
+impl<N: Nic> Sockets<N> {
+    /// Takes datagrams to a UDP port; 0 takes one that is free.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], or [`Error::Full`] if none is free.
+    pub fn bind(&mut self, port: u16) -> Result<SocketId, Error> {
+        let port = if port == 0 { self.free_port().ok_or(Error::Full)? } else { port };
+        if self.table.datagrams.contains_key(&port) {
+            return Err(Error::InUse);
+        }
+        let held_max = self.table.receive_max;
+        let (queue, held, dropped, is_blocked) = (VecDeque::new(), 0, 0, false);
+        let datagrams = Datagrams { port, queue, held, held_max, dropped, is_blocked };
+        let id = self.table.insert(Kind::Datagrams(datagrams));
+        self.table.datagrams.insert(port, id);
+        self.stack.bind(port);
+        Ok(id)
+    }
+
+    /// The first free port after the last that was given out, from a place that nobody can foretell.
+    fn free_port(&mut self) -> Option<u16> {
+        let count = EPHEMERAL.len() as u16;
+        let start = self.stack.config().secret[3] as u16;
+        (0..count).find_map(|_| {
+            self.next_port = self.next_port.wrapping_add(1);
+            let port = EPHEMERAL.start + start.wrapping_add(self.next_port) % count;
+            (!self.table.datagrams.contains_key(&port)).then_some(port)
+        })
+    }
+
+    fn datagrams(&mut self, id: SocketId) -> Result<&mut Datagrams<N::Buffer>, Error> {
+        match &mut self.table.socket(id)?.kind {
+            Kind::Datagrams(datagrams) => Ok(datagrams),
+            _ => Err(Error::NotSupported),
+        }
+    }
+
+    /// The port of a socket of datagrams.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn port(&mut self, id: SocketId) -> Result<u16, Error> {
+        Ok(self.datagrams(id)?.port)
+    }
+
+    /// Datagrams that were dropped because nobody read those before.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn dropped(&mut self, id: SocketId) -> Result<u64, Error> {
+        Ok(self.datagrams(id)?.dropped)
+    }
+
+    /// Copies a datagram and sends it.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if the ring is full; [`Error::TooLong`], [`Error::Unreachable`],
+    /// [`Error::NoMemory`]. Nothing was sent.
+    pub fn send_to(&mut self, id: SocketId, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+        let port = self.datagrams(id)?.port;
+        let from = self.stack.config().source_for(to.ip()).ok_or(Error::Unreachable)?;
+        let slice = self.stack.buffer(bytes).ok_or(Error::NoMemory)?;
+        let payload = Chain::from_iter([slice]);
+        let sent = self.stack.send_datagram(SocketAddr::new(from, port), to, payload);
+        if sent == Err(DatagramError::Full) {
+            self.datagrams(id)?.is_blocked = true;
+            self.table.blocked.push(id);
+        }
+        Ok(sent?)
+    }
+
+    /// Moves the oldest datagram into `target`, cut to its length; says how much was moved, and whence it came.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if there is none.
+    pub fn receive_from(&mut self, id: SocketId, target: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
+        let datagrams = self.datagrams(id)?;
+        let (from, chain) = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
+        datagrams.held -= chain.iter().map(Slice::pinned).sum::<usize>();
+        let mut filled = 0;
+        for slice in &chain {
+            let count = slice.len().min(target.len() - filled);
+            target[filled..filled + count].copy_from_slice(&slice[..count]);
+            filled += count;
+        }
+        Ok((filled, from))
+    }
+}

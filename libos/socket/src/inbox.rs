@@ -1,0 +1,113 @@
+//! Received bytes that nobody has read yet.
+//!
+//! **The rule.** A piece stays in the device's memory if it fills at least half of what it pins; smaller ones
+//! are copied together. So a peer that sends crumbs cannot make a socket hold more than twice what it may.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use nom_port::buffer::{Buffer, Slice};
+
+#[derive(Debug)]
+enum Piece<B> {
+    Shared(Slice<B>),
+    /// Bytes, and how many of them were read.
+    Copied(Vec<u8>, usize),
+}
+
+/// Bytes in order.
+#[derive(Debug)]
+pub(crate) struct Inbox<B> {
+    pieces: VecDeque<Piece<B>>,
+    len: usize,
+}
+
+impl<B: Buffer> Inbox<B> {
+    pub fn new() -> Inbox<B> {
+        Inbox { pieces: VecDeque::new(), len: 0 }
+    }
+
+    /// Bytes held.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn clear(&mut self) {
+        *self = Inbox::new();
+    }
+
+    /// Puts a piece behind all others.
+    pub fn push(&mut self, slice: Slice<B>) {
+        self.len += slice.len();
+        if slice.len() >= slice.pinned() / 2 {
+            return self.pieces.push_back(Piece::Shared(slice));
+        }
+        match self.pieces.back_mut() {
+            Some(Piece::Copied(bytes, _)) => bytes.extend_from_slice(&slice),
+            _ => self.pieces.push_back(Piece::Copied(slice.to_vec(), 0)),
+        }
+    }
+
+    /// Moves as many bytes as there are, and as fit, and says how many.
+    pub fn read(&mut self, target: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while filled < target.len()
+            && let Some(piece) = self.pieces.front_mut()
+        {
+            let bytes = piece.bytes();
+            let count = bytes.len().min(target.len() - filled);
+            target[filled..filled + count].copy_from_slice(&bytes[..count]);
+            filled += count;
+            if count == bytes.len() {
+                self.pieces.pop_front();
+            } else {
+                piece.advance(count);
+            }
+        }
+        self.len -= filled;
+        filled
+    }
+}
+
+impl<B: Buffer> Piece<B> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Shared(slice) => slice,
+            Piece::Copied(bytes, read) => &bytes[*read..],
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Piece::Shared(slice) => slice.advance(count),
+            Piece::Copied(_, read) => *read += count,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn crumbs_are_copied_together_and_all_is_read_in_order() {
+        let mut inbox = Inbox::<Rc<[u8]>>::new();
+        let memory = Slice::new(Rc::from(&b"0123456789"[..]));
+        for range in [0..6, 6..7, 7..8, 8..10] {
+            inbox.push(memory.part(range));
+        }
+        assert_eq!((inbox.len(), inbox.pieces.len()), (10, 2), "three crumbs are one piece");
+        let mut target = [0; 4];
+        let mut whole = Vec::new();
+        while !inbox.is_empty() {
+            let count = inbox.read(&mut target);
+            whole.extend_from_slice(&target[..count]);
+        }
+        assert_eq!(whole, b"0123456789");
+        assert_eq!(inbox.read(&mut target), 0);
+    }
+}

@@ -1,0 +1,272 @@
+//! The sockets of one core, as calls that never block.
+
+use crate::datagram::Datagrams;
+use crate::error::Error;
+use crate::listener::Listener;
+use crate::readiness::{Event, PollId, Polls, Ready, Watchers};
+use crate::stream::Stream;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::task::Waker;
+use nom_net::{FlowId, Instant, Nic, Stack};
+use slotmap::SlotMap;
+
+slotmap::new_key_type! {
+    /// Names a socket. A name is never used for a second socket.
+    pub struct SocketId;
+}
+
+/// Which side of a stream is shut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// What comes is thrown away.
+    Receive,
+    /// Nothing more is sent.
+    Send,
+    /// Both.
+    Both,
+}
+
+/// What a socket is.
+#[derive(Debug)]
+pub(crate) enum Kind<B> {
+    Listener(Listener),
+    Stream(Stream<B>),
+    Datagrams(Datagrams<B>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Socket<B> {
+    pub kind: Kind<B>,
+    pub watchers: Watchers,
+}
+
+/// Everything but the stack, so that the stack can call it.
+#[derive(Debug)]
+pub(crate) struct Table<B> {
+    pub sockets: SlotMap<SocketId, Socket<B>>,
+    /// By the flow's index, with its name.
+    by_flow: Vec<Option<(FlowId, SocketId)>>,
+    /// By TCP port.
+    pub listeners: BTreeMap<u16, SocketId>,
+    /// By UDP port.
+    pub datagrams: BTreeMap<u16, SocketId>,
+    /// Sockets whose datagram found the ring full.
+    pub blocked: Vec<SocketId>,
+    pub polls: Polls,
+    /// Bytes that a new stream, or a socket of datagrams, may hold unread.
+    pub receive_max: usize,
+}
+
+impl<B> Table<B> {
+    pub fn insert(&mut self, kind: Kind<B>) -> SocketId {
+        self.sockets.insert(Socket { kind, watchers: Watchers::default() })
+    }
+
+    pub fn socket(&mut self, id: SocketId) -> Result<&mut Socket<B>, Error> {
+        self.sockets.get_mut(id).ok_or(Error::BadSocket)
+    }
+
+    pub fn stream(&mut self, id: SocketId) -> Result<&mut Stream<B>, Error> {
+        match &mut self.socket(id)?.kind {
+            Kind::Stream(stream) => Ok(stream),
+            _ => Err(Error::NotSupported),
+        }
+    }
+
+    /// The socket of a flow.
+    pub fn of_flow(&self, flow: FlowId) -> Option<SocketId> {
+        let (name, socket) = (*self.by_flow.get(flow.index())?)?;
+        (name == flow).then_some(socket)
+    }
+
+    pub fn set_flow(&mut self, flow: FlowId, socket: SocketId) {
+        if self.by_flow.len() <= flow.index() {
+            self.by_flow.resize(flow.index() + 1, None);
+        }
+        self.by_flow[flow.index()] = Some((flow, socket));
+    }
+
+    pub fn forget_flow(&mut self, flow: FlowId) {
+        if self.of_flow(flow).is_some() {
+            self.by_flow[flow.index()] = None;
+        }
+    }
+
+    /// A socket became ready for what is in `risen`: tells who waits.
+    pub fn rise(&mut self, id: SocketId, risen: Ready) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            self.polls.rise(id, &mut socket.watchers, risen);
+        }
+    }
+}
+
+/// The sockets of one core, over its stack.
+pub struct Sockets<N: Nic> {
+    pub(crate) stack: Stack<N>,
+    pub(crate) table: Table<N::Buffer>,
+    pub(crate) next_port: u16,
+}
+
+impl<N: Nic> fmt::Debug for Sockets<N> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Sockets({})", self.table.sockets.len())
+    }
+}
+
+impl<N: Nic> Sockets<N> {
+    /// No sockets yet, on a stack that has no flows.
+    pub fn new(stack: Stack<N>) -> Sockets<N> {
+        let receive_max = stack.config().tcp.receive_window as usize;
+        let table = Table {
+            sockets: SlotMap::with_key(),
+            by_flow: Vec::new(),
+            listeners: BTreeMap::new(),
+            datagrams: BTreeMap::new(),
+            blocked: Vec::new(),
+            polls: Polls::default(),
+            receive_max,
+        };
+        Sockets { stack, table, next_port: 0 }
+    }
+
+    /// Does all there is to do now, as [`Stack::poll`]: says when there will be more. What was sent since the
+    /// last call goes now.
+    pub fn poll(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.stack.poll(now, &mut self.table);
+        for id in core::mem::take(&mut self.table.blocked) {
+            self.table.rise(id, Ready::WRITABLE);
+        }
+        due
+    }
+
+    /// The stack, for what is not about sockets: addresses, counters, the batching delay.
+    pub fn stack(&mut self) -> &mut Stack<N> {
+        &mut self.stack
+    }
+
+    /// Sockets that are open.
+    pub fn len(&self) -> usize {
+        self.table.sockets.len()
+    }
+
+    /// Whether no socket is open.
+    pub fn is_empty(&self) -> bool {
+        self.table.sockets.is_empty()
+    }
+
+    /// Closes a socket. What a stream was given to send is still sent, unless bytes were received that nobody
+    /// read: then its peer is told by a reset (RFC 2525 section 2.17). Connections that nobody accepted are
+    /// reset.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn close(&mut self, id: SocketId) -> Result<(), Error> {
+        let Socket { kind, watchers } = self.table.sockets.remove(id).ok_or(Error::BadSocket)?;
+        self.table.polls.forget(id, watchers);
+        match kind {
+            Kind::Stream(stream) => self.close_stream(&stream),
+            Kind::Listener(listener) => self.close_listener(listener),
+            Kind::Datagrams(datagrams) => {
+                self.table.datagrams.remove(&datagrams.port);
+                self.stack.unbind(datagrams.port);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a socket is ready for.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn ready(&self, id: SocketId) -> Result<Ready, Error> {
+        let socket = self.table.sockets.get(id).ok_or(Error::BadSocket)?;
+        Ok(ready(&self.stack, socket))
+    }
+
+    /// A new interest set.
+    pub fn add_poll(&mut self) -> PollId {
+        self.table.polls.add()
+    }
+
+    /// Forgets an interest set. Who waits for it waits for ever.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn remove_poll(&mut self, poll: PollId) -> Result<(), Error> {
+        self.table.polls.remove(poll)
+    }
+
+    /// Takes a socket into an interest set, or changes what it is watched for; `token` comes with its events.
+    /// A closed socket leaves by itself.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn watch(&mut self, poll: PollId, id: SocketId, token: u64, wanted: Ready) -> Result<(), Error> {
+        let socket = self.table.sockets.get_mut(id).ok_or(Error::BadSocket)?;
+        self.table.polls.watch(poll, (id, &mut socket.watchers), (token, wanted))
+    }
+
+    /// Takes a socket out of an interest set.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], too if it was not in there.
+    pub fn unwatch(&mut self, poll: PollId, id: SocketId) -> Result<(), Error> {
+        let socket = self.table.sockets.get_mut(id).ok_or(Error::BadSocket)?;
+        self.table.polls.unwatch(poll, id, &mut socket.watchers)
+    }
+
+    /// Fills `events` with sockets of a set that are ready, and says how many. Who does not find room comes
+    /// first the next time.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn take_ready(&mut self, poll: PollId, events: &mut [Event]) -> Result<usize, Error> {
+        let (stack, sockets) = (&self.stack, &self.table.sockets);
+        let ready_of = |id: SocketId| sockets.get(id).map_or(Ready::NONE, |socket| ready(stack, socket));
+        self.table.polls.take(poll, events, ready_of)
+    }
+
+    /// Sockets that were looked at to find those that are ready: what waiting costs.
+    pub fn examined(&self, poll: PollId) -> u64 {
+        self.table.polls.examined(poll)
+    }
+
+    /// Wakes `waker`, once, when a socket of a set becomes ready.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn wake_for_poll(&mut self, poll: PollId, waker: &Waker) -> Result<(), Error> {
+        self.table.polls.wake(poll, waker)
+    }
+
+    /// Wakes `waker`, once, when a socket becomes ready for any of `wanted`, or is closed.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn wake_for(&mut self, id: SocketId, wanted: Ready, waker: &Waker) -> Result<(), Error> {
+        self.table.socket(id)?.watchers.wake(wanted | Ready::ERROR, waker);
+        Ok(())
+    }
+
+    /// Takes the wakers of those who wait for what has happened: to be called when nothing is borrowed.
+    pub fn take_woken(&mut self) -> Vec<Waker> {
+        self.table.polls.take_woken()
+    }
+
+    /// Bytes that sockets made from now on may hold unread; at first the receive window of the stack.
+    pub fn set_receive_max(&mut self, bytes: usize) {
+        self.table.receive_max = bytes;
+    }
+}
+
+fn ready<N: Nic>(stack: &Stack<N>, socket: &Socket<N::Buffer>) -> Ready {
+    match &socket.kind {
+        Kind::Stream(stream) => stream.ready(stack),
+        Kind::Listener(listener) => Ready::READABLE.when(!listener.pending.is_empty()),
+        Kind::Datagrams(datagrams) => {
+            Ready::READABLE.when(!datagrams.is_empty()) | Ready::WRITABLE.when(!datagrams.is_blocked)
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Streams: TCP connections that were accepted or asked for.
+
+use crate::error::{Error, of_end};
+use crate::inbox::Inbox;
+use crate::readiness::Ready;
+use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
+use core::net::SocketAddr;
+use nom_net::{Closed, FlowId, Nic, Stack};
+use nom_port::buffer::Buffer;
+
+/// Bytes that are put into one buffer of the device.
+const CHUNK: usize = 16 << 10;
+
+/// A TCP connection.
+#[derive(Debug)]
+pub(crate) struct Stream<B> {
+    pub flow: FlowId,
+    pub remote: SocketAddr,
+    /// Whether it was open: not if it was only asked for.
+    pub is_open: bool,
+    pub inbox: Inbox<B>,
+    /// Bytes that the inbox may hold.
+    receive_max: usize,
+    /// Bytes that the peer was last told it may send.
+    window: usize,
+    /// Whether the peer will send no more.
+    pub is_finished: bool,
+    /// How it ended.
+    pub end: Option<Closed>,
+    /// Whether somebody was told how it ended.
+    is_told: bool,
+    is_send_shut: bool,
+    pub is_receive_shut: bool,
+}
+
+impl<B: Buffer> Stream<B> {
+    pub fn new(flow: FlowId, remote: SocketAddr, is_open: bool, receive_max: usize) -> Stream<B> {
+        Stream {
+            flow,
+            remote,
+            is_open,
+            inbox: Inbox::new(),
+            receive_max,
+            window: receive_max,
+            is_finished: false,
+            end: None,
+            is_told: false,
+            is_send_shut: false,
+            is_receive_shut: false,
+        }
+    }
+
+    pub fn ready<N: Nic<Buffer = B>>(&self, stack: &Stack<N>) -> Ready {
+        let is_over = self.end.is_some();
+        let is_failed = self.error().is_some();
+        let has_room = self.is_open && stack.queued(self.flow) < stack.config().tcp.send_max;
+        Ready::READABLE.when(!self.inbox.is_empty() || self.is_finished || is_over || self.is_receive_shut)
+            | Ready::WRITABLE.when(has_room || is_over || self.is_send_shut)
+            | Ready::FINISHED.when(self.is_finished || is_over)
+            | Ready::ERROR.when(is_failed)
+    }
+
+    /// Why it ended, if that is news.
+    fn error(&self) -> Option<Error> {
+        self.end.filter(|_| !self.is_told).and_then(of_end)
+    }
+
+    fn take_error(&mut self) -> Option<Error> {
+        let error = self.error();
+        self.is_told |= error.is_some();
+        error
+    }
+
+    /// Tells the peer how much it may send, as far as that has changed by much: half of all, or to nothing.
+    pub fn advertise<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>) {
+        let room = self.receive_max.saturating_sub(self.inbox.len());
+        if room == self.window || room > self.window && room - self.window < self.receive_max / 2 {
+            return;
+        }
+        self.window = room;
+        stack.window(self.flow, room.min(u32::MAX as usize) as u32);
+    }
+}
+
+impl<N: Nic> Sockets<N> {
+    /// Asks `remote` for a connection. The stream is writable when it is open, or has failed.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] or [`Error::Full`]; later failures are told by what is done with the stream.
+    pub fn connect(&mut self, remote: SocketAddr) -> Result<SocketId, Error> {
+        let flow = self.stack.connect(remote)?;
+        let stream = Stream::new(flow, remote, false, self.table.receive_max);
+        let id = self.table.insert(Kind::Stream(stream));
+        self.table.set_flow(flow, id);
+        Ok(id)
+    }
+
+    /// Whether a stream that was asked for is open.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if that is not known yet; why it failed, if it did.
+    pub fn connected(&mut self, id: SocketId) -> Result<(), Error> {
+        let stream = self.table.stream(id)?;
+        match stream.end {
+            Some(_) if !stream.is_open => Err(stream.take_error().unwrap_or(Error::NotConnected)),
+            _ if stream.is_open => Ok(()),
+            _ => Err(Error::WouldBlock),
+        }
+    }
+
+    /// Moves received bytes into `target`, and says how many; 0 at the end of the stream, or if `target` has no
+    /// room.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if nothing is there; after all that came, why the connection failed, once.
+    pub fn receive(&mut self, id: SocketId, target: &mut [u8]) -> Result<usize, Error> {
+        let stream = self.table.stream(id)?;
+        if !stream.inbox.is_empty() {
+            let count = stream.inbox.read(target);
+            stream.advertise(&mut self.stack);
+            return Ok(count);
+        }
+        if let Some(error) = stream.take_error() {
+            return Err(error);
+        }
+        if stream.is_finished || stream.is_receive_shut || stream.end.is_some() {
+            return Ok(0);
+        }
+        Err(if stream.is_open { Error::WouldBlock } else { Error::NotConnected })
+    }
+
+    /// Copies bytes to be sent, as many as there is room for, and says how many.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if there is no room; [`Error::BrokenPipe`] if the stream is closed for sending.
+    pub fn send(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
+        let stream = self.table.stream(id)?;
+        if let Some(error) = stream.take_error() {
+            return Err(error);
+        }
+        if stream.is_send_shut || stream.end.is_some() {
+            return Err(Error::BrokenPipe);
+        }
+        if !stream.is_open {
+            return Err(Error::WouldBlock);
+        }
+        let flow = stream.flow;
+        let mut sent = 0;
+        for chunk in bytes.chunks(CHUNK) {
+            match self.send_chunk(flow, chunk) {
+                Ok(()) => sent += chunk.len(),
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error),
+            }
+        }
+        self.ask_for_room(flow);
+        Ok(sent)
+    }
+
+    fn send_chunk(&mut self, flow: FlowId, bytes: &[u8]) -> Result<(), Error> {
+        if self.ask_for_room(flow) {
+            return Err(Error::WouldBlock);
+        }
+        let slice = self.stack.buffer(bytes).ok_or(Error::NoMemory)?;
+        Ok(self.stack.send(flow, slice)?)
+    }
+
+    /// Whether a flow's queue is full; if so, the stack will tell when there is room.
+    fn ask_for_room(&mut self, flow: FlowId) -> bool {
+        if self.stack.queued(flow) < self.stack.config().tcp.send_max {
+            return false;
+        }
+        // What is full takes nothing, and remembers that somebody wanted room.
+        if let Some(slice) = self.stack.buffer(&[]) {
+            let _ = self.stack.send(flow, slice);
+        }
+        true
+    }
+
+    /// Shuts one side of a stream, or both.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] if it is not open.
+    pub fn shutdown(&mut self, id: SocketId, side: Shutdown) -> Result<(), Error> {
+        let stream = self.table.stream(id)?;
+        if !stream.is_open || stream.end.is_some() {
+            return Err(Error::NotConnected);
+        }
+        if side != Shutdown::Send {
+            stream.is_receive_shut = true;
+            stream.inbox.clear();
+            stream.advertise(&mut self.stack);
+        }
+        if side != Shutdown::Receive {
+            stream.is_send_shut = true;
+            self.stack.close(stream.flow);
+        }
+        self.table.rise(id, Ready::READABLE | Ready::WRITABLE);
+        Ok(())
+    }
+
+    /// Whether small segments of a stream go at once (TCP_NODELAY).
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn set_no_delay(&mut self, id: SocketId, is_on: bool) -> Result<(), Error> {
+        let flow = self.table.stream(id)?.flow;
+        self.stack.set_nagle(flow, !is_on);
+        Ok(())
+    }
+
+    /// The peer of a stream.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn peer(&mut self, id: SocketId) -> Result<SocketAddr, Error> {
+        Ok(self.table.stream(id)?.remote)
+    }
+
+    /// Why a stream failed, if that was not told yet (SO_ERROR).
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn take_error(&mut self, id: SocketId) -> Result<Option<Error>, Error> {
+        Ok(self.table.stream(id)?.take_error())
+    }
+
+    pub(crate) fn close_stream(&mut self, stream: &Stream<N::Buffer>) {
+        self.table.forget_flow(stream.flow);
+        if stream.inbox.is_empty() && stream.is_open {
+            self.stack.close(stream.flow);
+        } else {
+            self.stack.abort(stream.flow);
+        }
+    }
+}
