@@ -2,8 +2,8 @@
 //!
 //! [`Server`] holds the items; a [`Connection`] is fed the pieces of one client's stream, however they are
 //! cut, and writes its replies into a [`Sink`](nom_port::buffer::Sink). [`udp`] answers datagrams, and
-//! [`packet`] most of them in the memory that they came in. There is no clock and no network in here: the time
-//! is told, the bytes are given.
+//! [`packet`] most of them in the memory that they came in. There is no clock and no network in here: the
+//! time is told, the bytes are given.
 //!
 //! The wire format, the order of checks and the error lines are those of memcached 1.6 (its
 //! `doc/protocol.txt`); where they differ, for a reason, the item says so.

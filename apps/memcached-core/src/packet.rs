@@ -1,8 +1,8 @@
 //! The packet API: a request of one datagram answered by one, in the memory in which it came.
 //!
-//! What most requests are is carried out here: a line of the text protocol about one key, its value, if it has
-//! one, with it, its reply short. Everything else is left to [`udp`](crate::udp), as if nobody had looked:
-//! requests and replies of several datagrams, binary and meta commands, `noreply`, errors.
+//! What most requests are is carried out here: a line of the text protocol about one key, its value, if it
+//! has one, with it, its reply short. Everything else is left to [`udp`](crate::udp), as if nobody had
+//! looked: requests and replies of several datagrams, binary and meta commands, `noreply`, errors.
 
 use crate::server::Server;
 use crate::text::{self, Request, TextUpdate};

@@ -97,8 +97,8 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A counted handle on memory that does not change while there are others. When the last one is dropped, the memory goes back
-/// to its pool. It stays on its core: counting needs no atomics.
+/// A counted handle on memory that does not change while there are others. When the last one is dropped, the
+/// memory goes back to its pool. It stays on its core: counting needs no atomics.
 #[derive(Clone)]
 pub struct PoolBuffer(Option<Rc<Block>>);
 

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 use smallvec::SmallVec;
 
-/// A counted handle on memory that does not change while there are others. `clone` makes another handle, never
-/// a copy.
+/// A counted handle on memory that does not change while there are others. `clone` makes another handle,
+/// never a copy.
 pub trait Buffer: Clone + AsRef<[u8]> {
     /// Bytes of memory that stay in use as long as a handle lives: more than are seen if it is not full.
     fn pinned(&self) -> usize {

@@ -111,7 +111,8 @@ impl<N: Nic> Sockets<N> {
         Ok(sent?)
     }
 
-    /// Moves the oldest datagram into `target`, cut to its length; says how much was moved, and whence it came.
+    /// Moves the oldest datagram into `target`, cut to its length; says how much was moved, and whence it
+    /// came.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if there is none.

@@ -4,7 +4,8 @@
 //! [`Error::WouldBlock`]. Who wants to wait has three ways, all of which end in the same [`readiness`]:
 //! - **Interest sets**, level-triggered like epoll's: [`Sockets::watch`] and [`Sockets::take_ready`]. A wait
 //!   costs as much as there is ready, however many sockets are idle.
-//! - **Tasks**: a [`Network`] shares the sockets of a core among its tasks; [`TcpStream`], [`TcpListener`] and
+//! - **Tasks**: a [`Network`] shares the sockets of a core among its tasks; [`TcpStream`], [`TcpListener`]
+//!   and
 //!   [`UdpSocket`] have `async` methods and close themselves when dropped.
 //! - **Threads** of [`nom_rt::threads`]: [`Blocking`] has the same methods, and blocks.
 //!

@@ -1,8 +1,8 @@
 //! What sockets are ready for, and who is told.
 //!
 //! An interest set is level-triggered: [`take`](crate::Sockets::take_ready) reports a socket as long as it is
-//! ready. Yet idle sockets cost nothing: a set keeps a list of those that became ready, and looks at these only;
-//! one that is found to be ready no more leaves the list, until it becomes ready again.
+//! ready. Yet idle sockets cost nothing: a set keeps a list of those that became ready, and looks at these
+//! only; one that is found to be ready no more leaves the list, until it becomes ready again.
 
 use crate::error::Error;
 use crate::sockets::SocketId;

@@ -108,8 +108,8 @@ impl<N: Nic> Sockets<N> {
         }
     }
 
-    /// Moves received bytes into `target`, and says how many; 0 at the end of the stream, or if `target` has no
-    /// room.
+    /// Moves received bytes into `target`, and says how many; 0 at the end of the stream, or if `target` has
+    /// no room.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if nothing is there; after all that came, why the connection failed, once.

@@ -262,8 +262,8 @@ impl Buffer for DmaBuffer {
             return None;
         }
         self.0.filled.set(self.0.bytes);
-        // SAFETY: the bytes are the place, initialised (condition 1). This is its only handle, borrowed for as
-        // long as they are lent, so that nobody else reads or makes another (condition 2); the device has
+        // SAFETY: the bytes are the place, initialised (condition 1). This is its only handle, borrowed for
+        // as long as they are lent, so that nobody else reads or makes another (condition 2); the device has
         // only what a handle of its queue keeps (condition 3).
         Some(unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.bytes as usize) })
     }

@@ -100,8 +100,8 @@ fn parse_wrk(printed: &str) -> Result<WrkFigures> {
     Ok(WrkFigures { requests: requests as u64, throughput: requests / seconds, latency })
 }
 
-/// Loads the memcached at `target` by `transport` with memcaslap's mix, a tenth of it sets, and has it verify every value;
-/// operations per second.
+/// Loads the memcached at `target` by `transport` with memcaslap's mix, a tenth of it sets, and has it verify
+/// every value; operations per second.
 ///
 /// # Errors
 /// If memcaslap fails or finds a wrong value.

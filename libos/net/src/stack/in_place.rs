@@ -1,7 +1,8 @@
 //! Datagrams answered in the memory in which they came, before the stack has looked at them.
 //!
-//! The answer is written behind the question, headers and all, into what the device's buffer has to spare: the
-//! question can be read as long as the answer is written, nothing is allocated, and the very buffer goes back.
+//! The answer is written behind the question, headers and all, into what the device's buffer has to spare:
+//! the question can be read as long as the answer is written, nothing is allocated, and the very buffer goes
+//! back.
 
 use super::Stack;
 use crate::checksum;
