@@ -28,6 +28,14 @@ macro_rules! errors {
     };
 }
 
+impl core::fmt::Display for Error {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+impl core::error::Error for Error {}
+
 errors! {
     /// No system call has this number.
     1 UnknownSyscall,
