@@ -1,10 +1,13 @@
 //! Memory for packets: counted handles, and blocks by size that are used again when the last handle is gone.
 
 use nom_port::buffer::Buffer;
+use parking_lot::Mutex;
 use std::array;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
-use std::rc::{Rc, Weak};
+use std::mem::swap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 /// The smallest block has 2 to this power bytes.
 const SMALLEST: u32 = 7;
@@ -12,14 +15,19 @@ const SMALLEST: u32 = 7;
 const LARGEST: u32 = 24;
 const CLASSES: usize = (LARGEST - SMALLEST + 1) as usize;
 
+type Blocks = Vec<Arc<Block>>;
+
 /// The blocks of one core: each size is twice the one before, from 128 bytes to 16 MiB.
-#[derive(Clone)]
-pub struct Pool(Rc<Shared>);
+pub struct Pool {
+    free: [RefCell<Blocks>; CLASSES],
+    shared: Arc<Shared>,
+}
 
 struct Shared {
-    free: [RefCell<Vec<Rc<Block>>>; CLASSES],
+    /// Blocks that came back, from any core.
+    returned: [Mutex<Blocks>; CLASSES],
     /// Bytes that may still be allocated.
-    allowance: Cell<usize>,
+    allowance: AtomicUsize,
 }
 
 /// Memory that is free, or filled and then not changed as long as a handle lives.
@@ -29,17 +37,32 @@ struct Block {
     pool: Weak<Shared>,
 }
 
+/// Two cores that drop the last two handles at the same time may both take the other's for the last: then
+/// nobody gives the block back, and its bytes may be allocated again.
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.allowance.fetch_add(self.bytes.len(), Relaxed);
+        }
+    }
+}
+
 impl Pool {
     /// An empty pool that takes up to `limit` bytes of memory.
     pub fn new(limit: usize) -> Pool {
-        let free = array::from_fn(|_| RefCell::default());
-        Pool(Rc::new(Shared { free, allowance: Cell::new(limit) }))
+        let returned = array::from_fn(|_| Mutex::default());
+        let shared = Shared { returned, allowance: AtomicUsize::new(limit) };
+        Pool { free: array::from_fn(|_| RefCell::default()), shared: Arc::new(shared) }
     }
 
     /// A slot of at least `bytes`; `None` if memory is exhausted or nothing is that large.
     pub fn take(&self, bytes: usize) -> Option<Slot> {
         let class = class(bytes)?;
-        let kept = self.0.free[class].borrow_mut().pop();
+        let mut free = self.free[class].borrow_mut();
+        if free.is_empty() {
+            swap(&mut *free, &mut *self.shared.returned[class].lock());
+        }
+        let kept = free.pop();
         kept.or_else(|| self.allocate(1 << (class as u32 + SMALLEST))).map(Slot)
     }
 
@@ -50,16 +73,17 @@ impl Pool {
         Some(slot.share(bytes.len()))
     }
 
-    fn allocate(&self, bytes: usize) -> Option<Rc<Block>> {
-        self.0.allowance.set(self.0.allowance.get().checked_sub(bytes)?);
-        let pool = Rc::downgrade(&self.0);
-        Some(Rc::new(Block { bytes: vec![0; bytes].into_boxed_slice(), filled: 0, pool }))
+    fn allocate(&self, bytes: usize) -> Option<Arc<Block>> {
+        let take = |left: usize| left.checked_sub(bytes);
+        self.shared.allowance.fetch_update(Relaxed, Relaxed, take).ok()?;
+        let pool = Arc::downgrade(&self.shared);
+        Some(Arc::new(Block { bytes: vec![0; bytes].into_boxed_slice(), filled: 0, pool }))
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Pool({} bytes left)", self.0.allowance.get())
+        write!(out, "Pool({} bytes left)", self.shared.allowance.load(Relaxed))
     }
 }
 
@@ -71,7 +95,7 @@ fn class(bytes: usize) -> Option<usize> {
 
 /// A block that nobody else has a handle on. Whoever drops it unshared loses it to the pool: it is made to be
 /// filled.
-pub struct Slot(Rc<Block>);
+pub struct Slot(Arc<Block>);
 
 impl Slot {
     /// Its memory.
@@ -87,7 +111,7 @@ impl Slot {
     }
 
     fn block(&mut self) -> &mut Block {
-        Rc::get_mut(&mut self.0).expect("a slot is the only handle on its block")
+        Arc::get_mut(&mut self.0).expect("a slot is the only handle on its block")
     }
 }
 
@@ -97,26 +121,26 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A counted handle on memory that does not change while there are others. When the last one is dropped, the
-/// memory goes back to its pool. It stays on its core: counting needs no atomics.
+/// A counted handle on memory that does not change while there are others. It may go to any core; when the last
+/// one is dropped, wherever that is, the memory goes back to its pool.
 #[derive(Clone)]
-pub struct PoolBuffer(Option<Rc<Block>>);
+pub struct PoolBuffer(Option<Arc<Block>>);
 
 impl PoolBuffer {
     #[inline]
-    fn block(&self) -> &Rc<Block> {
+    fn block(&self) -> &Arc<Block> {
         self.0.as_ref().expect("only `drop` takes it")
     }
 }
 
 impl Drop for PoolBuffer {
     fn drop(&mut self) {
-        if let Some(block) = self.0.take()
-            && Rc::strong_count(&block) == 1
+        if let Some(mut block) = self.0.take()
+            && Arc::get_mut(&mut block).is_some()
             && let Some(pool) = block.pool.upgrade()
             && let Some(class) = class(block.bytes.len())
         {
-            pool.free[class].borrow_mut().push(block);
+            pool.returned[class].lock().push(block);
         }
     }
 }
@@ -135,7 +159,7 @@ impl Buffer for PoolBuffer {
     }
 
     fn memory(&mut self) -> Option<&mut [u8]> {
-        let block = Rc::get_mut(self.0.as_mut()?)?;
+        let block = Arc::get_mut(self.0.as_mut()?)?;
         block.filled = block.bytes.len();
         Some(&mut block.bytes)
     }
@@ -191,5 +215,26 @@ mod tests {
     fn a_handle_outlives_its_pool() {
         let kept = Pool::new(1024).copy(b"value").expect("memory");
         assert_eq!(kept.as_ref(), b"value");
+    }
+
+    #[test]
+    fn memory_comes_back_from_other_threads() {
+        let pool = Pool::new(64 * 128);
+        let (sender, receiver) = std::sync::mpsc::channel::<(PoolBuffer, u32)>();
+        let reader = std::thread::spawn(move || {
+            receiver.iter().for_each(|(buffer, number)| assert_eq!(buffer.as_ref(), number.to_le_bytes()));
+        });
+        let mut number = 0u32;
+        while number < 20_000 {
+            // There are 64 blocks for all of these.
+            let Some(buffer) = pool.copy(&number.to_le_bytes()) else {
+                std::thread::yield_now();
+                continue;
+            };
+            sender.send((buffer.clone(), number)).expect("it reads");
+            number += 1;
+        }
+        drop(sender);
+        reader.join().expect("it read what was written");
     }
 }

@@ -4,11 +4,13 @@
 //! All unsafe code of the crate is here. `docs/safety/libos-virtio.md` has the argument; its conditions are
 //! referred to by number.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence};
 use nom_port::buffer::Buffer;
 use nom_port::device::DmaBlock;
 
@@ -78,12 +80,12 @@ impl Carver {
     }
 
     /// As many slots of `bytes` as there is room for, all of them free, in `list`.
-    pub fn slots(mut self, bytes: u32, list: &'static FreeList) {
+    pub fn slots(mut self, bytes: u32, list: &FreeList) {
         assert!(bytes > 0, "slots of nothing have no end");
         let take = || {
             let (data, bus) = self.take(bytes as usize)?;
-            let (count, filled, next) = (Cell::new(0), Cell::new(0), Cell::new(None));
-            Some(Place { data, bus, bytes, count, filled, next, list })
+            let (count, filled, next) = (AtomicUsize::new(0), AtomicU32::new(0), AtomicPtr::default());
+            Some(Place { data, bus, bytes, count, filled, next, returned: list.returned })
         };
         let places: Vec<Place> = core::iter::from_fn(take).collect();
         Vec::leak(places).iter().rev().for_each(|place| list.put(place));
@@ -95,39 +97,92 @@ struct Place {
     data: NonNull<u8>,
     bus: u64,
     bytes: u32,
-    /// Handles on it; 0 while it is free or a [`Slot`].
-    count: Cell<usize>,
     /// Bytes from its start that handles show.
-    filled: Cell<u32>,
-    next: Cell<Option<&'static Place>>,
-    list: &'static FreeList,
+    filled: AtomicU32,
+    /// Handles on it; of no meaning while it is free or a [`Slot`].
+    count: AtomicUsize,
+    /// The next free place.
+    next: AtomicPtr<Place>,
+    returned: &'static Returned,
 }
 
-/// Places that nobody uses. It belongs to one core, as everything that refers to it does.
-#[derive(Default)]
+// SAFETY: all of it but `data` may be shared as it is. The memory behind `data` is written only through the
+// one `Slot` of a place, and read by other cores only through handles that were made of that slot (condition
+// 2), which reach them by something that orders memory, as whatever sends a value to another core does.
+unsafe impl Sync for Place {}
+
+/// Places that came back from any core. Only the core of the [`FreeList`] takes them, and all at once, so that
+/// it cannot mistake a place that went and came back for one that stayed.
+struct Returned(AtomicPtr<Place>);
+
+impl Returned {
+    #[inline]
+    fn put(&self, place: &'static Place) {
+        let mut first = self.0.load(Relaxed);
+        loop {
+            place.next.store(first, Relaxed);
+            let place = ptr::from_ref(place).cast_mut();
+            // Whoever takes the place sees that its handles have been done with.
+            match self.0.compare_exchange_weak(first, place, Release, Relaxed) {
+                Ok(_) => return,
+                Err(other) => first = other,
+            }
+        }
+    }
+
+    #[inline]
+    fn take_all(&self) -> *mut Place {
+        // The look before saves the core from taking the line away from the others for nothing.
+        if self.0.load(Relaxed).is_null() { ptr::null_mut() } else { self.0.swap(ptr::null_mut(), Acquire) }
+    }
+}
+
+/// Places that nobody uses. It belongs to one core, though places may be given back on any.
 pub struct FreeList {
-    first: Cell<Option<&'static Place>>,
+    first: Cell<*mut Place>,
+    returned: &'static Returned,
+}
+
+impl Default for FreeList {
+    fn default() -> FreeList {
+        // Handles may outlive the list.
+        let returned = Box::leak(Box::new(Returned(AtomicPtr::default())));
+        FreeList { first: Cell::default(), returned }
+    }
 }
 
 impl FreeList {
     /// Takes a slot, if one is free.
     #[inline]
     pub fn take(&self) -> Option<Slot> {
-        let place = self.first.get()?;
-        self.first.set(place.next.get());
+        let mut first = self.first.get();
+        if first.is_null() {
+            first = self.returned.take_all();
+        }
+        let place = place(first)?;
+        self.first.set(place.next.load(Relaxed));
         Some(Slot(place))
     }
 
-    #[inline]
     fn put(&self, place: &'static Place) {
-        place.next.set(self.first.get());
-        self.first.set(Some(place));
+        place.next.store(self.first.get(), Relaxed);
+        self.first.set(ptr::from_ref(place).cast_mut());
     }
 
     /// How many are free; takes as long as there are many.
     pub fn count(&self) -> usize {
-        core::iter::successors(self.first.get(), |place| place.next.get()).count()
+        let from =
+            |first| core::iter::successors(place(first), |free| place(free.next.load(Relaxed))).count();
+        from(self.first.get()) + from(self.returned.0.load(Acquire))
     }
+}
+
+/// The place of a list, if it has one.
+#[inline]
+fn place(pointer: *mut Place) -> Option<&'static Place> {
+    // SAFETY: lists hold only what `put` made of a reference to a place, and places live for ever and are never
+    // referred to exclusively.
+    unsafe { pointer.as_ref() }
 }
 
 impl fmt::Debug for FreeList {
@@ -186,8 +241,8 @@ impl Slot {
     pub fn share(self, bytes: u32) -> DmaBuffer {
         let place = self.0;
         core::mem::forget(self);
-        place.count.set(1);
-        place.filled.set(bytes.min(place.bytes));
+        place.count.store(1, Relaxed);
+        place.filled.store(bytes.min(place.bytes), Relaxed);
         DmaBuffer(place)
     }
 }
@@ -195,7 +250,7 @@ impl Slot {
 impl Drop for Slot {
     #[inline]
     fn drop(&mut self) {
-        self.0.list.put(self.0);
+        self.0.returned.put(self.0);
     }
 }
 
@@ -205,8 +260,8 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A counted handle on memory that a device filled, or that it is to read. It stays on the core that made it:
-/// counting needs no atomics. When the last handle is dropped, the memory goes back to its pool.
+/// A counted handle on memory that a device filled, or that it is to read. It may go to any core; when the last
+/// handle is dropped, wherever that is, the memory goes back to its pool.
 pub struct DmaBuffer(&'static Place);
 
 impl DmaBuffer {
@@ -218,7 +273,7 @@ impl DmaBuffer {
 
     /// Handles on the same memory, this one included.
     pub fn handles(&self) -> usize {
-        self.0.count.get()
+        self.0.count.load(Relaxed)
     }
 }
 
@@ -226,7 +281,7 @@ impl Clone for DmaBuffer {
     #[inline]
     fn clone(&self) -> DmaBuffer {
         // It cannot overflow: that takes 2^64 clones, one instruction each at the least.
-        self.0.count.set(self.0.count.get() + 1);
+        self.0.count.fetch_add(1, Relaxed);
         DmaBuffer(self.0)
     }
 }
@@ -234,10 +289,12 @@ impl Clone for DmaBuffer {
 impl Drop for DmaBuffer {
     #[inline]
     fn drop(&mut self) {
-        let left = self.0.count.get() - 1;
-        self.0.count.set(left);
-        if left == 0 {
-            self.0.list.put(self.0);
+        // The only handle stays the only one: nobody else is there to clone it. That is the usual case, and saves
+        // an atomic operation.
+        if self.0.count.load(Acquire) == 1 || self.0.count.fetch_sub(1, Release) == 1 {
+            // What was read through other handles was read before the memory is written again.
+            fence(Acquire);
+            self.0.returned.put(self.0);
         }
     }
 }
@@ -247,7 +304,7 @@ impl AsRef<[u8]> for DmaBuffer {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the bytes are inside the place, which `share` saw to, and initialised (condition 1); while
         // there are handles nobody writes there (conditions 2 and 3); the place lives for ever.
-        unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.filled.get() as usize) }
+        unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.filled.load(Relaxed) as usize) }
     }
 }
 
@@ -258,10 +315,11 @@ impl Buffer for DmaBuffer {
 
     #[inline]
     fn memory(&mut self) -> Option<&mut [u8]> {
-        if self.0.count.get() != 1 {
+        // What other cores read through handles that are gone was read before.
+        if self.0.count.load(Acquire) != 1 {
             return None;
         }
-        self.0.filled.set(self.0.bytes);
+        self.0.filled.store(self.0.bytes, Relaxed);
         // SAFETY: the bytes are the place, initialised (condition 1). This is its only handle, borrowed for
         // as long as they are lent, so that nobody else reads or makes another (condition 2); the device has
         // only what a handle of its queue keeps (condition 3).
@@ -271,6 +329,9 @@ impl Buffer for DmaBuffer {
 
 impl fmt::Debug for DmaBuffer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "DmaBuffer({:#x}, {} bytes)", self.0.bus, self.0.filled.get())
+        write!(out, "DmaBuffer({:#x}, {} bytes)", self.0.bus, self.0.filled.load(Relaxed))
     }
 }
+
+#[cfg(test)]
+mod tests;

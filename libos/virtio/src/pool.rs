@@ -1,7 +1,6 @@
 //! Memory for packets: slots by size, taken from the world in large blocks as they are needed.
 
 use crate::memory::{Carver, DmaBuffer, FreeList, Slot};
-use alloc::boxed::Box;
 use core::array;
 use nom_port::device::Dma;
 
@@ -16,7 +15,7 @@ const GROWTH_BYTES: usize = 64 * 1024;
 /// The slots of one core: each size is twice the one before, from 128 bytes to 16 MiB.
 #[derive(Debug)]
 pub struct Pool<D> {
-    free: &'static [FreeList; CLASSES],
+    free: [FreeList; CLASSES],
     world: D,
     /// Bytes that it may still ask for.
     allowance: usize,
@@ -28,7 +27,7 @@ impl<D: Dma> Pool<D> {
     /// An empty pool that takes up to `limit` bytes of `world`.
     pub fn new(world: D, limit: usize) -> Pool<D> {
         // Handles may outlive the pool, and the memory stays the program's in any case: see `Dma`.
-        let free = Box::leak(Box::new(array::from_fn(|_| FreeList::default())));
+        let free = array::from_fn(|_| FreeList::default());
         Pool { free, world, allowance: limit, refused: usize::MAX }
     }
 

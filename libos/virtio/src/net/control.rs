@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::memory::{Carver, FreeList, Slot};
 use crate::pci::Transport;
 use crate::queue::Descriptor;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use nom_port::device::Registers;
 
@@ -44,8 +43,8 @@ pub(super) struct Control {
 impl Control {
     pub(super) fn new(mut lane: Lane<()>, memory: Carver) -> Option<Control> {
         lane.queue.disarm();
-        let list = Box::leak(Box::new(FreeList::default()));
-        memory.slots(SLOT_BYTES, list);
+        let list = FreeList::default();
+        memory.slots(SLOT_BYTES, &list);
         Some(Control { lane, slot: list.take()? })
     }
 
