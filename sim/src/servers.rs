@@ -31,7 +31,7 @@ fn unix(now_ns: u64) -> u64 {
 }
 
 /// memcached.
-pub struct Memcached(memcached::Server<Memory>);
+pub struct Memcached(memcached::Server<Memory, parking_lot::RawMutex>);
 
 impl Memcached {
     /// Without items, and with memory for more than its clients store.

@@ -1,11 +1,13 @@
 //! The binary protocol: a header of 24 bytes, extras, key, value. Described in memcached's
 //! `doc/protocol-binary.xml`; numbers are big-endian.
 
-use crate::server::{Mode, Outcome, Server, Sum, Update};
+use crate::server::Server;
+use crate::shard::{Mode, Outcome, Shard, Sum, Update};
 use crate::slab::Index;
 use crate::store::Facts;
 use crate::value::Incoming;
 use crate::{KEY_MAX, VERSION, stats};
+use lock_api::RawMutex;
 use nom_port::buffer::{Buffer, Sink};
 
 /// First byte of a request.
@@ -232,8 +234,8 @@ fn double_word(extras: &[u8], at: usize) -> u64 {
 }
 
 /// Carries out a command that has no value; of one that has, says how long the value is.
-pub(crate) fn begin<B: Buffer>(
-    server: &mut Server<B>,
+pub(crate) fn begin<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
     header: &Header,
     head: &[u8],
     sink: &mut impl Sink<B>,
@@ -252,24 +254,30 @@ pub(crate) fn begin<B: Buffer>(
     }
     match action {
         Action::Get { key: with_key } => {
-            let found = server.fetch(key);
-            send_found(server, header, found, key, (with_key, true, quiet), sink);
+            let mut shard = server.shard(key);
+            let found = shard.fetch(key);
+            send_found(&shard, header, found, key, (with_key, true, quiet), sink);
         }
         Action::Touch => {
-            let found = server.fetch_and_touch(key, server.second(word(extras, 0).into()));
-            send_found(server, header, found, key, (false, false, quiet), sink);
+            let mut shard = server.shard(key);
+            let found = shard.fetch_and_touch(key, word(extras, 0).into());
+            send_found(&shard, header, found, key, (false, false, quiet), sink);
         }
         Action::GetAndTouch { key: with_key } => {
-            let found = server.fetch_and_touch(key, server.second(word(extras, 0).into()));
-            send_found(server, header, found, key, (with_key, true, quiet), sink);
+            let mut shard = server.shard(key);
+            let found = shard.fetch_and_touch(key, word(extras, 0).into());
+            send_found(&shard, header, found, key, (with_key, true, quiet), sink);
         }
         Action::Update(mode) => return admit(server, header, mode, extras, key, sink),
-        Action::Delete => match server.delete(key, header.cas) {
+        Action::Delete => match server.shard(key).delete(key, header.cas) {
             Outcome::Done(_) => header.send_done(quiet, 0, sink),
             Outcome::Exists => header.send_error(Status::Exists, sink),
             _ => header.send_error(Status::NotFound, sink),
         },
-        Action::Arithmetic { increment } => arithmetic(server, header, (increment, quiet), extras, key, sink),
+        Action::Arithmetic { increment } => {
+            let shard = &mut server.shard(key);
+            arithmetic(shard, header, (increment, quiet), extras, key, sink);
+        }
         Action::Flush => {
             server.flush(word(extras, 0).into());
             header.send_done(quiet, 0, sink);
@@ -307,7 +315,7 @@ fn skip(header: &Header) -> Next {
 /// Sends an item or that there is none: with its key, with its value, quietly.
 #[inline]
 fn send_found<B: Buffer>(
-    server: &Server<B>,
+    shard: &Shard<B>,
     header: &Header,
     found: Option<Index>,
     key: &[u8],
@@ -328,7 +336,7 @@ fn send_found<B: Buffer>(
     if quiet && !with_value {
         return;
     }
-    let item = server.item(index);
+    let item = shard.item(index);
     let len = if with_value { item.len() } else { 0 };
     let mut head = [0; HEADER_LEN + 4];
     head[..HEADER_LEN].copy_from_slice(&header.reply(0, (4, sent_key.len(), len), item.cas));
@@ -342,40 +350,37 @@ fn send_found<B: Buffer>(
     }
 }
 
-fn facts<B: Buffer>(server: &Server<B>, mode: Mode, extras: &[u8]) -> Facts {
+fn facts<B: Buffer>(shard: &Shard<B>, mode: Mode, extras: &[u8]) -> Facts {
     match mode {
         Mode::Append | Mode::Prepend => Facts::default(),
         _ => Facts {
             flags: word(extras, 0),
-            expires: server.second(word(extras, 4).into()),
+            expires: shard.second(word(extras, 4).into()),
             ..Facts::default()
         },
     }
 }
 
-fn admit<B: Buffer>(
-    server: &mut Server<B>,
+fn admit<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
     header: &Header,
     mode: Mode,
     extras: &[u8],
     key: &[u8],
     sink: &mut impl Sink<B>,
 ) -> Next {
-    let flags = facts(server, mode, extras).flags;
+    let flags = if matches!(mode, Mode::Append | Mode::Prepend) { 0 } else { word(extras, 0) };
     if server.fits(key, flags, header.value()) {
         return Next::Value(header.value());
     }
-    server.stats.store_too_large += 1;
+    server.shard(key).refuse(key, mode == Mode::Set);
     header.send_error(Status::TooLarge, sink);
-    if mode == Mode::Set {
-        server.forget(key);
-    }
     skip(header)
 }
 
 /// Stores the value of the command at whose head, which [`begin`] has seen, it came, and answers.
-pub(crate) fn complete<B: Buffer>(
-    server: &mut Server<B>,
+pub(crate) fn complete<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
     head: &[u8],
     value: Incoming<'_, B>,
     sink: &mut impl Sink<B>,
@@ -387,15 +392,16 @@ pub(crate) fn complete<B: Buffer>(
     let (extras, key) = head[HEADER_LEN..].split_at(header.extras());
     let extends = matches!(asked, Mode::Append | Mode::Prepend);
     let mode = if header.cas != 0 && !extends { Mode::Cas { stale_wins: false } } else { asked };
-    let update = Update { key, mode, facts: facts(server, asked, extras), cas: header.cas };
-    let status = match (server.update(&update, value), mode) {
+    let mut shard = server.shard(key);
+    let update = Update { key, mode, facts: facts(&shard, asked, extras), cas: header.cas };
+    let status = match (shard.update(&update, value), mode) {
         (Outcome::Done(cas), _) => return header.send_done(quiet, cas, sink),
         (Outcome::Exists, _) | (Outcome::Refused, Mode::Add) => Status::Exists,
         (Outcome::NotFound, _) | (Outcome::Refused, Mode::Replace) => Status::NotFound,
         (Outcome::Refused, _) => Status::NotStored,
         (Outcome::OutOfMemory, _) => {
             if asked == Mode::Set {
-                server.forget(key);
+                shard.forget(key);
             }
             Status::OutOfMemory
         }
@@ -404,7 +410,7 @@ pub(crate) fn complete<B: Buffer>(
 }
 
 fn arithmetic<B: Buffer>(
-    server: &mut Server<B>,
+    shard: &mut Shard<B>,
     header: &Header,
     (increment, quiet): (bool, bool),
     extras: &[u8],
@@ -412,10 +418,10 @@ fn arithmetic<B: Buffer>(
     sink: &mut impl Sink<B>,
 ) {
     let (delta, initial, exptime) = (double_word(extras, 0), double_word(extras, 8), word(extras, 16));
-    let mut sum = server.sum(key, increment, delta, header.cas);
+    let mut sum = shard.sum(key, increment, delta, header.cas);
     if matches!(sum, Sum::NotFound) && exptime != DO_NOT_CREATE {
-        sum = if server.fits(key, 0, 20) {
-            server.put_number(key, server.second(exptime.into()), initial)
+        sum = if shard.fits(key, 0, 20) {
+            shard.put_number(key, shard.second(exptime.into()), initial)
         } else {
             Sum::OutOfMemory
         };
@@ -423,7 +429,7 @@ fn arithmetic<B: Buffer>(
     let status = match sum {
         Sum::Done { .. } if quiet => return,
         Sum::Done { value, index } => {
-            header.send(0, (0, 0, 8), server.item(index).cas, sink);
+            header.send(0, (0, 0, 8), shard.item(index).cas, sink);
             return sink.copy(&value.to_be_bytes());
         }
         Sum::NotFound => Status::NotFound,
@@ -435,7 +441,12 @@ fn arithmetic<B: Buffer>(
 }
 
 /// One reply for each counter, and one without a name for the end.
-fn stat<B: Buffer>(server: &mut Server<B>, header: &Header, name: &[u8], sink: &mut impl Sink<B>) {
+fn stat<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
+    header: &Header,
+    name: &[u8],
+    sink: &mut impl Sink<B>,
+) {
     let known = stats::each(server, name, &mut |name, value| {
         header.send(0, (0, name.len(), value.len()), 0, sink);
         sink.copy(name.as_bytes());

@@ -10,6 +10,7 @@ use crate::server::Server;
 use crate::text::{self, Refusal, Request, send_line};
 use crate::value::{Gather, Incoming};
 use alloc::vec::Vec;
+use lock_api::RawMutex;
 use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink, Slice};
 
@@ -84,8 +85,13 @@ impl<B: Buffer> Connection<B> {
 
     /// Takes the next piece of the stream and writes the replies to the commands that it completes. After
     /// [`Flow::Close`] further pieces are ignored.
-    pub fn receive(&mut self, server: &mut Server<B>, mut input: Slice<B>, sink: &mut impl Sink<B>) -> Flow {
-        server.stats.bytes_read += input.len() as u64;
+    pub fn receive<R: RawMutex>(
+        &mut self,
+        server: &mut Server<B, R>,
+        mut input: Slice<B>,
+        sink: &mut impl Sink<B>,
+    ) -> Flow {
+        server.counts.bytes_read.add(input.len() as u64);
         if self.protocol.is_none() {
             self.protocol =
                 input.first().map(|&byte| if byte == MAGIC { Protocol::Binary } else { Protocol::Text });
@@ -111,7 +117,12 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Takes a command line, or as much as there is of it, and says how many bytes that were.
-    fn text(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+    fn text<R: RawMutex>(
+        &mut self,
+        server: &mut Server<B, R>,
+        input: &Slice<B>,
+        sink: &mut impl Sink<B>,
+    ) -> usize {
         let Some(end) = memchr(b'\n', input) else { return self.collect_line(server, input, sink) };
         if self.command.is_empty() {
             return self.line(server, &input[..end], input, end + 1, sink);
@@ -123,7 +134,12 @@ impl<B: Buffer> Connection<B> {
         used
     }
 
-    fn collect_line(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+    fn collect_line<R: RawMutex>(
+        &mut self,
+        server: &mut Server<B, R>,
+        input: &Slice<B>,
+        sink: &mut impl Sink<B>,
+    ) -> usize {
         self.command.extend_from_slice(input);
         if self.command.len() > line_max(&self.command) {
             self.close_long(server, sink);
@@ -131,22 +147,22 @@ impl<B: Buffer> Connection<B> {
         input.len()
     }
 
-    fn close_long(&mut self, server: &mut Server<B>, sink: &mut impl Sink<B>) {
+    fn close_long<R: RawMutex>(&mut self, server: &mut Server<B, R>, sink: &mut impl Sink<B>) {
         send_line(sink, "CLIENT_ERROR line too long");
         self.close(server);
     }
 
     /// Ends the connection because of what the client sent.
-    fn close(&mut self, server: &mut Server<B>) {
-        server.stats.protocol_errors += 1;
+    fn close<R: RawMutex>(&mut self, server: &mut Server<B, R>) {
+        server.counts.protocol_errors.add(1);
         self.command = Vec::new();
         self.state = State::Closed;
     }
 
     /// Carries out one command line; `after` is where the input goes on behind it.
-    fn line(
+    fn line<R: RawMutex>(
         &mut self,
-        server: &mut Server<B>,
+        server: &mut Server<B, R>,
         line: &[u8],
         input: &Slice<B>,
         after: usize,
@@ -194,7 +210,7 @@ impl<B: Buffer> Connection<B> {
         after
     }
 
-    fn refuse(&mut self, server: &mut Server<B>, refusal: Refusal, sink: &mut impl Sink<B>) {
+    fn refuse<R: RawMutex>(&mut self, server: &mut Server<B, R>, refusal: Refusal, sink: &mut impl Sink<B>) {
         if let Some(line) = refusal.line {
             send_line(sink, line);
         }
@@ -206,7 +222,12 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Takes a piece of a value.
-    fn value(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+    fn value<R: RawMutex>(
+        &mut self,
+        server: &mut Server<B, R>,
+        input: &Slice<B>,
+        sink: &mut impl Sink<B>,
+    ) -> usize {
         let State::Value(value) = &mut self.state else { return 0 };
         let used = value.take(input);
         if value.left > 0 || value.end_left > 0 {
@@ -228,7 +249,12 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Takes a binary command without its value, or as much as there is of it.
-    fn binary(&mut self, server: &mut Server<B>, input: &Slice<B>, sink: &mut impl Sink<B>) -> usize {
+    fn binary<R: RawMutex>(
+        &mut self,
+        server: &mut Server<B, R>,
+        input: &Slice<B>,
+        sink: &mut impl Sink<B>,
+    ) -> usize {
         if self.command.is_empty()
             && let Some(header) = Header::parse(input)
             && let Some(head) = input.get(..header.head_len())
@@ -256,9 +282,9 @@ impl<B: Buffer> Connection<B> {
 
     /// Carries out a binary command, or takes its value first; `after` is where the input goes on behind its
     /// head.
-    fn head(
+    fn head<R: RawMutex>(
         &mut self,
-        server: &mut Server<B>,
+        server: &mut Server<B, R>,
         header: &Header,
         head: &[u8],
         input: &Slice<B>,
@@ -317,8 +343,8 @@ impl<B: Buffer> Value<B> {
 }
 
 /// Stores what a command line announced, `None` if it did not end as it should.
-fn complete_line<B: Buffer>(
-    server: &mut Server<B>,
+fn complete_line<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
     request: &Request<'_>,
     value: Option<Incoming<'_, B>>,
     sink: &mut impl Sink<B>,

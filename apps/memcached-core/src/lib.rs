@@ -20,6 +20,7 @@ mod number;
 mod options;
 pub mod packet;
 mod server;
+mod shard;
 mod slab;
 mod stats;
 mod store;

@@ -3,7 +3,7 @@
 
 use crate::KEY_MAX;
 use crate::number;
-use crate::server::Mode;
+use crate::shard::Mode;
 use crate::text::{self, BAD_FORMAT, Refusal, Words};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -8,12 +8,13 @@ use crate::server::Server;
 use crate::text::{self, Request, TextUpdate};
 use crate::udp::{DATAGRAM_MAX, FRAME_LEN};
 use crate::value::{COPY_MAX, Incoming};
+use lock_api::RawMutex;
 use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink, Slice};
 
 /// Answers a datagram into `reply`, frame included, and says how many bytes that takes; `None` if nothing was
 /// done because it is not of the ordinary kind, or `reply` too short.
-pub fn answer<B: Buffer>(server: &mut Server<B>, datagram: &[u8], reply: &mut [u8]) -> Option<usize> {
+pub fn answer<B: Buffer, R: RawMutex>(server: &mut Server<B, R>, datagram: &[u8], reply: &mut [u8]) -> Option<usize> {
     let (&[i0, i1, _, _, 0, 1, _, _], commands) = datagram.split_first_chunk::<FRAME_LEN>()? else {
         return None;
     };
@@ -21,12 +22,12 @@ pub fn answer<B: Buffer>(server: &mut Server<B>, datagram: &[u8], reply: &mut [u
     let (frame, room) = reply[..longest].split_first_chunk_mut::<FRAME_LEN>()?;
     let len = carry_out(server, commands, room)?;
     *frame = [i0, i1, 0, 0, 0, 1, 0, 0];
-    server.stats.bytes_read += commands.len() as u64;
+    server.counts.bytes_read.add(commands.len() as u64);
     Some(FRAME_LEN + len)
 }
 
 /// Carries out one command and says how long its reply is.
-fn carry_out<B: Buffer>(server: &mut Server<B>, commands: &[u8], room: &mut [u8]) -> Option<usize> {
+fn carry_out<B: Buffer, R: RawMutex>(server: &mut Server<B, R>, commands: &[u8], room: &mut [u8]) -> Option<usize> {
     let end = memchr(b'\n', commands)?;
     let (line, rest) = (commands[..end].strip_suffix(b"\r")?, &commands[end + 1..]);
     if line.len() > LINE_MAX || room.len() < LINE_MAX {
@@ -35,7 +36,8 @@ fn carry_out<B: Buffer>(server: &mut Server<B>, commands: &[u8], room: &mut [u8]
     let request = text::parse(line).ok()?;
     match &request {
         Request::Get { keys, exptime: None, .. } if rest.is_empty() && keys.clone().nth(1).is_none() => {
-            get(server, request, room)
+            let key = keys.clone().next()?;
+            get(server, key, request, room)
         }
         Request::Update { update, quiet: false } => store(server, update, rest, room),
         Request::Delete { quiet: false, .. }
@@ -56,21 +58,27 @@ fn carry_out<B: Buffer>(server: &mut Server<B>, commands: &[u8], room: &mut [u8]
 const LINE_MAX: usize = 512;
 
 /// A value that does not fit is not sent, and was not asked for.
-fn get<B: Buffer>(server: &mut Server<B>, request: Request<'_>, room: &mut [u8]) -> Option<usize> {
+fn get<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
+    key: &[u8],
+    request: Request<'_>,
+    room: &mut [u8],
+) -> Option<usize> {
     let mut room = Room::new(room);
     text::execute(server, request, &mut room);
     if room.is_full {
         // Whoever answers counts it.
-        server.stats.cmd_get -= 1;
-        server.stats.get_hits -= 1;
+        let mut shard = server.shard(key);
+        shard.stats.cmd_get -= 1;
+        shard.stats.get_hits -= 1;
         return None;
     }
     room.filled()
 }
 
 /// Stores a value that is worth copying; a long one is better kept in the buffer that it came in.
-fn store<B: Buffer>(
-    server: &mut Server<B>,
+fn store<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
     update: &TextUpdate<'_>,
     rest: &[u8],
     room: &mut [u8],

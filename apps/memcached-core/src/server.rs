@@ -1,359 +1,208 @@
-//! What the commands of all protocols do.
+//! memcached as one core sees it.
+//!
+//! All cores share the items, which are divided by the hashes of their keys into shards, each behind a lock of its
+//! own: a command holds one lock, for as long as it takes to look a key up and to write the answer. One core has
+//! one shard, and no hash to compute for it.
 
 use crate::options::Options;
-use crate::slab::Index;
-use crate::stats::Stats;
-use crate::store::{Facts, Item, Key, Marks, START_LEN, Store};
-use crate::value::{Gather, Incoming};
-use crate::{KEY_MAX, number};
+use crate::shard::{self, Shard};
+use crate::stats::{Counts, Stats};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::{BuildHasher, Hasher};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
+use lock_api::{Mutex, MutexGuard, RawMutex};
 use nom_port::buffer::Buffer;
 
-/// Longest time in seconds that is relative to now: 30 days. Longer ones are seconds since 1970.
-const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
+/// Shards for each core, so that two cores seldom want the same.
+const SHARDS_PER_CORE: usize = 4;
+/// A shard has room for at least so many of the largest items.
+const LARGEST_ITEMS: usize = 4;
 
-/// Seconds that the server's clock shows when it starts, so that 0 and 1 are in the past; as in memcached,
-/// where `mg` with the flag `t` shows it.
-const START: u64 = 62;
-
-/// One memcached: the items and the counters.
-#[derive(Debug)]
-pub struct Server<B> {
-    pub(crate) store: Store<B>,
-    pub(crate) options: Options,
-    pub(crate) connections: u32,
-    /// Second of 1970's clock at which this server's shows 0.
-    epoch: u64,
-    /// Counters, some of them the caller's.
-    pub stats: Stats,
+/// memcached as one core sees it; `R` is the kind of lock that the world has.
+pub struct Server<B, R> {
+    shared: Arc<Shared<B, R>>,
+    pub(crate) counts: Arc<Counts>,
 }
 
-/// How a value is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Set,
-    Add,
-    Replace,
-    Append,
-    Prepend,
-    /// As `Set`, if the id is that of the item; with `stale_wins`, an older id stores a stale value.
-    Cas {
-        stale_wins: bool,
-    },
+/// What all cores share.
+pub(crate) struct Shared<B, R> {
+    pub options: Options,
+    shards: Box<[Place<B, R>]>,
+    chooser: SeedableRandomState,
+    connections: AtomicU32,
+    pub verbosity: AtomicU32,
+    pub ledger: Mutex<R, Ledger>,
 }
 
-/// What to store, but for the value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Update<'a> {
-    pub key: &'a [u8],
-    pub mode: Mode,
-    pub facts: Facts,
-    /// Id that the item must have; 0 for any.
-    pub cas: u64,
+/// What the cores counted by themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    cores: Vec<Arc<Counts>>,
+    /// What of it was counted before `stats reset`.
+    pub forgotten: Stats,
 }
 
-/// What became of an update or a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Done; a value is stored under this id.
-    Done(u64),
-    /// Its condition does not hold.
-    Refused,
-    Exists,
-    NotFound,
-    OutOfMemory,
-}
+/// A shard that shares no cache line with another.
+#[repr(align(64))]
+struct Place<B, R>(Mutex<R, Shard<B>>);
 
-/// What became of a sum.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Sum {
-    Done { value: u64, index: Index },
-    NotFound,
-    NonNumeric,
-    CasMismatch,
-    OutOfMemory,
-}
+impl<B: Buffer, R: RawMutex> Server<B, R> {
+    /// A server without items, for as many cores as `-t` says. `unix` is the time in seconds since 1970; `seed`
+    /// must be unknown to clients. Seeds of hashes stay in memory for ever.
+    pub fn new(options: Options, unix: u64, seed: u64) -> Server<B, R> {
+        let count = shards(&options);
+        let (memory, item_max) = (options.memory / count, options.item_max);
+        let shard = |index: u64| Shard::new(memory, item_max, unix, seed.wrapping_add(index));
+        let seeds = Box::leak(Box::new(SharedSeed::from_u64(!seed)));
+        let shared = Shared {
+            verbosity: AtomicU32::new(options.verbosity),
+            options,
+            shards: (0..count as u64).map(|index| Place(Mutex::new(shard(index)))).collect(),
+            chooser: SeedableRandomState::with_seed(seed.rotate_left(16), seeds),
+            connections: AtomicU32::new(0),
+            ledger: Mutex::default(),
+        };
+        Server::on(Arc::new(shared))
+    }
 
-impl<B: Buffer> Server<B> {
-    /// A server without items. `unix` is the time in seconds since 1970; `seed` must be unknown to clients.
-    pub fn new(options: Options, unix: u64, seed: u64) -> Server<B> {
-        let mut store = Store::new(options.memory, seed);
-        store.set_now(START as u32);
-        Server { store, options, connections: 0, epoch: unix.saturating_sub(START), stats: Stats::default() }
+    /// The same server as another core sees it.
+    pub fn for_another_core(&self) -> Server<B, R> {
+        Server::on(self.shared.clone())
+    }
+
+    fn on(shared: Arc<Shared<B, R>>) -> Server<B, R> {
+        let counts = Arc::<Counts>::default();
+        shared.ledger.lock().cores.push(counts.clone());
+        Server { shared, counts }
     }
 
     /// Tells the time, in seconds since 1970.
     pub fn set_time(&mut self, unix: u64) {
-        self.store.set_now(unix.saturating_sub(self.epoch) as u32);
+        self.shards().for_each(|mut shard| shard.set_time(unix));
     }
 
     /// A client wants to connect: whether it may (`-c`). If so, [`disconnected`](Server::disconnected)
     /// follows.
     pub fn connected(&mut self) -> bool {
-        let admitted = self.connections < self.options.connections;
-        self.connections += u32::from(admitted);
-        self.stats.total_connections += u64::from(admitted);
-        self.stats.rejected_connections += u64::from(!admitted);
+        let (connections, most) = (&self.shared.connections, self.shared.options.connections);
+        let one_more = |count| (count < most).then_some(count + 1);
+        let admitted = connections.fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        let count = if admitted { &self.counts.total_connections } else { &self.counts.rejected_connections };
+        count.add(1);
         admitted
     }
 
     /// A connection ended.
     pub fn disconnected(&mut self) {
-        self.connections = self.connections.saturating_sub(1);
+        self.shared.connections.fetch_sub(1, Relaxed);
+    }
+
+    /// Bytes are sent to clients: what the stack was given.
+    pub fn sent(&mut self, bytes: usize) {
+        self.counts.bytes_written.add(bytes as u64);
     }
 
     /// Items held.
     pub fn items(&self) -> usize {
-        self.store.len()
+        self.shards().map(|shard| shard.store.len()).sum()
     }
 
     /// Bytes of memory that the items cost.
     pub fn memory_used(&self) -> usize {
-        self.store.used()
+        self.shards().map(|shard| shard.store.used()).sum()
     }
 
-    /// The time, in seconds since 1970.
-    pub(crate) fn unix(&self) -> u64 {
-        self.epoch + u64::from(self.store.now())
+    /// What was counted on all cores.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.counted();
+        stats.subtract(&self.shared().ledger.lock().forgotten);
+        self.shards().for_each(|shard| stats.add(&shard.stats));
+        stats
     }
 
-    /// Seconds since the start.
-    pub(crate) fn uptime(&self) -> u64 {
-        u64::from(self.store.now()) - START
+    /// What the cores counted by themselves.
+    pub(crate) fn counted(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.shared.ledger.lock().cores.iter().for_each(|counts| counts.add_to(&mut stats));
+        stats
     }
 
-    /// The second, by the server's clock, of an expiry time as clients give it.
-    pub(crate) fn second(&self, exptime: i64) -> u32 {
-        let second = match exptime {
-            0 => return 0,
-            relative @ 1..=RELATIVE_MAX => i64::from(self.store.now()) + relative,
-            absolute => absolute.saturating_sub(self.epoch as i64),
+    pub(crate) fn shared(&self) -> &Shared<B, R> {
+        &self.shared
+    }
+
+    pub(crate) fn connections(&self) -> u32 {
+        self.shared.connections.load(Relaxed)
+    }
+
+    /// The shard of a key.
+    #[inline]
+    pub(crate) fn shard(&self, key: &[u8]) -> MutexGuard<'_, R, Shard<B>> {
+        let shards = &self.shared.shards;
+        let index = match shards.len() - 1 {
+            0 => 0,
+            mask => {
+                let mut hasher = self.shared.chooser.build_hasher();
+                hasher.write(key);
+                hasher.finish() as usize & mask
+            }
         };
-        second.clamp(1, i64::from(u32::MAX)) as u32
+        shards[index].0.lock()
     }
 
-    /// Whether `-I` allows an item; counts as memcached does, with its header of 48 bytes, 8 for the id, 4
-    /// for flags and the ends of key and value.
+    /// All shards, one after the other.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, R, Shard<B>>> {
+        self.shared.shards.iter().map(|place| place.0.lock())
+    }
+
+    /// Whether `-I` allows an item.
     pub(crate) fn fits(&self, key: &[u8], flags: u32, len: usize) -> bool {
-        let flags = if flags == 0 { 0 } else { 4 };
-        let size = len.saturating_add(48 + 8 + key.len() + 1 + flags + 2);
-        size <= self.options.item_max
-    }
-
-    /// Fetches an item as `get` does.
-    pub(crate) fn fetch(&mut self, key: &[u8]) -> Option<Index> {
-        self.stats.cmd_get += 1;
-        let found = self.peek(key);
-        match found {
-            Some(index) => self.bump(index),
-            None => self.stats.get_misses += 1,
-        }
-        self.stats.get_hits += u64::from(found.is_some());
-        found
-    }
-
-    /// Fetches an item and sets when it expires.
-    pub(crate) fn fetch_and_touch(&mut self, key: &[u8], expires: u32) -> Option<Index> {
-        self.stats.cmd_touch += 1;
-        let found = self.peek(key);
-        match found {
-            Some(index) => {
-                self.store.item_mut(index).expires = expires;
-                self.bump(index);
-                self.stats.touch_hits += 1;
-            }
-            None => self.stats.touch_misses += 1,
-        }
-        found
-    }
-
-    /// Looks for an item and leaves no trace.
-    pub(crate) fn peek(&mut self, key: &[u8]) -> Option<Index> {
-        if key.len() > KEY_MAX {
-            return None;
-        }
-        let key = self.store.key(key);
-        self.store.find(&key)
-    }
-
-    /// Remembers that an item was used.
-    pub(crate) fn bump(&mut self, index: Index) {
-        self.store.touch(index);
-        self.store.item_mut(index).marks.fetched = true;
-    }
-
-    /// Stores a value.
-    pub(crate) fn update(&mut self, update: &Update<'_>, value: Incoming<'_, B>) -> Outcome {
-        self.stats.cmd_set += 1;
-        let key = self.store.key(update.key);
-        let found = self.store.find(&key);
-        match update.mode {
-            Mode::Set => self.put(&key, found, update.facts, value),
-            Mode::Add if found.is_none() => self.put(&key, found, update.facts, value),
-            Mode::Replace if found.is_some() => self.put(&key, found, update.facts, value),
-            Mode::Add => {
-                found.into_iter().for_each(|index| self.store.touch(index));
-                Outcome::Refused
-            }
-            Mode::Replace => Outcome::Refused,
-            Mode::Append | Mode::Prepend => match found {
-                Some(index) => self.extend(&key, index, update, value),
-                None => Outcome::Refused,
-            },
-            Mode::Cas { stale_wins } => match found {
-                Some(index) => self.compare_and_swap(&key, index, update, stale_wins, value),
-                None => {
-                    self.stats.cas_misses += 1;
-                    Outcome::NotFound
-                }
-            },
-        }
-    }
-
-    /// Removes what is at `key` after its update was refused, lest a client reads what it believes replaced.
-    pub(crate) fn forget(&mut self, key: &[u8]) {
-        if let Some(index) = self.peek(key) {
-            self.store.remove(index);
-        }
-    }
-
-    /// Adds to, or subtracts from, a number; sums wrap at 2^64, differences end at 0.
-    pub(crate) fn sum(&mut self, key: &[u8], increment: bool, delta: u64, cas: u64) -> Sum {
-        let Some(index) = self.peek(key) else {
-            let misses = if increment { &mut self.stats.incr_misses } else { &mut self.stats.decr_misses };
-            *misses += 1;
-            return Sum::NotFound;
-        };
-        let item = self.store.item(index);
-        if item.len() == 0 {
-            return Sum::NonNumeric;
-        }
-        if cas != 0 && item.cas != cas {
-            return Sum::CasMismatch;
-        }
-        let Some(before) = number::unsigned(item.start(&mut [0; START_LEN])) else { return Sum::NonNumeric };
-        let hits = if increment { &mut self.stats.incr_hits } else { &mut self.stats.decr_hits };
-        *hits += 1;
-        let value = if increment { before.wrapping_add(delta) } else { before.saturating_sub(delta) };
-        self.write_number(key, index, value)
-    }
-
-    /// Stores a number where there is none.
-    pub(crate) fn put_number(&mut self, key: &[u8], expires: u32, value: u64) -> Sum {
-        let key = self.store.key(key);
-        let facts = Facts { expires, ..Facts::default() };
-        let mut digits = itoa::Buffer::new();
-        match self.store.put(&key, None, facts, Incoming::Copy(digits.format(value).as_bytes())) {
-            Ok(index) => Sum::Done { value, index },
-            Err(_) => Sum::OutOfMemory,
-        }
-    }
-
-    /// Removes an item if it is there and has the id `cas` (0: any).
-    pub(crate) fn delete(&mut self, key: &[u8], cas: u64) -> Outcome {
-        let Some(index) = self.peek(key) else {
-            self.stats.delete_misses += 1;
-            return Outcome::NotFound;
-        };
-        if cas != 0 && self.store.item(index).cas != cas {
-            return Outcome::Exists;
-        }
-        self.stats.delete_hits += 1;
-        self.store.remove(index);
-        Outcome::Done(0)
+        shard::fits(self.shared.options.item_max, key, flags, len)
     }
 
     /// Makes all present items go after `delay`, an expiry time; at once if it is 0 or past.
     pub(crate) fn flush(&mut self, delay: i64) {
-        self.stats.cmd_flush += 1;
-        let at = if delay > 0 { self.second(delay) } else { 0 };
-        self.store.flush_at(at);
+        self.counts.cmd_flush.add(1);
+        self.shards().for_each(|mut shard| shard.flush(delay));
+    }
+}
+
+/// How many shards there are: a power of two.
+fn shards(options: &Options) -> usize {
+    if options.threads <= 1 {
+        return 1;
+    }
+    let wanted = (options.threads as usize).saturating_mul(SHARDS_PER_CORE).next_power_of_two();
+    let possible = (options.memory / LARGEST_ITEMS / options.item_max.max(1)).max(1);
+    wanted.min(1 << possible.ilog2())
+}
+
+impl<B, R> fmt::Debug for Server<B, R> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Server({} shards)", self.shared.shards.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(line: &str) -> usize {
+        shards(&Options::parse(line.split_whitespace()).expect("valid"))
     }
 
-    /// The item in a slot.
-    pub(crate) fn item(&self, index: Index) -> &Item<B> {
-        self.store.item(index)
-    }
-
-    fn put(&mut self, key: &Key<'_>, found: Option<Index>, facts: Facts, value: Incoming<'_, B>) -> Outcome {
-        match self.store.put(key, found, facts, value) {
-            Ok(index) => Outcome::Done(self.store.item(index).cas),
-            Err(_) => {
-                self.stats.store_no_memory += 1;
-                Outcome::OutOfMemory
-            }
-        }
-    }
-
-    fn extend(
-        &mut self,
-        key: &Key<'_>,
-        index: Index,
-        update: &Update<'_>,
-        value: Incoming<'_, B>,
-    ) -> Outcome {
-        let item = self.store.item(index);
-        let facts = Facts { flags: item.flags, expires: item.expires, marks: Marks::default() };
-        if update.cas != 0 && update.cas != item.cas {
-            return Outcome::Exists;
-        }
-        if !self.fits(key.bytes, facts.flags, item.len() + value.len()) {
-            return Outcome::Refused;
-        }
-        let mut gather = Gather::new();
-        if update.mode == Mode::Append {
-            item.append_to(&mut gather);
-            gather.append(value);
-        } else {
-            gather.append(value);
-            item.append_to(&mut gather);
-        }
-        self.put(key, Some(index), facts, gather.finish())
-    }
-
-    fn compare_and_swap(
-        &mut self,
-        key: &Key<'_>,
-        index: Index,
-        update: &Update<'_>,
-        stale_wins: bool,
-        value: Incoming<'_, B>,
-    ) -> Outcome {
-        let item = self.store.item(index);
-        let mut facts = update.facts;
-        if update.cas != item.cas {
-            if !stale_wins || update.cas == 0 || update.cas > item.cas {
-                self.stats.cas_badval += 1;
-                return Outcome::Exists;
-            }
-            facts.expires = item.expires;
-            facts.marks.stale = true;
-            facts.marks.token_sent = item.marks.token_sent;
-        }
-        self.stats.cas_hits += 1;
-        self.put(key, Some(index), facts, value)
-    }
-
-    /// Overwrites a number; one that became shorter is filled up with blanks, as memcached does.
-    fn write_number(&mut self, key: &[u8], index: Index, value: u64) -> Sum {
-        let mut digits = itoa::Buffer::new();
-        let digits = digits.format(value).as_bytes();
-        let item = self.store.item_mut(index);
-        if let Some(place) = item.inline_mut().filter(|place| place.len() >= digits.len()) {
-            let (start, rest) = place.split_at_mut(digits.len());
-            start.copy_from_slice(digits);
-            rest.fill(b' ');
-            let cas = self.store.next_cas();
-            self.store.item_mut(index).cas = cas;
-            self.store.touch(index);
-            return Sum::Done { value, index };
-        }
-        let facts = Facts { flags: item.flags, expires: item.expires, marks: Marks::default() };
-        let mut text = digits.to_vec();
-        text.resize(item.len().max(text.len()), b' ');
-        let key = self.store.key(key);
-        match self.store.put(&key, Some(index), facts, Incoming::Copy(&text)) {
-            Ok(index) => Sum::Done { value, index },
-            Err(_) => Sum::OutOfMemory,
-        }
+    #[test]
+    fn every_shard_has_room_for_the_largest_items() {
+        assert_eq!(count("-t 1"), 1);
+        assert_eq!((count("-t 2"), count("-t 3"), count("-t 4")), (8, 16, 16));
+        assert_eq!(count("-t 4 -m 8"), 2);
+        assert_eq!(count("-t 4 -m 2"), 1);
+        assert_eq!(count("-t 4 -m 4 -I 1k"), 16);
+        assert_eq!(count("-t 4294967295 -m 1048576 -I 1k"), 1 << 28);
     }
 }

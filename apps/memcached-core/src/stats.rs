@@ -6,53 +6,149 @@ use crate::store::Losses;
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use lock_api::RawMutex;
 use nom_port::buffer::Buffer;
 
-/// Counters of a server; the names are those that `stats` sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "memcached's doc/protocol.txt describes each")]
-pub struct Stats {
-    pub total_connections: u64,
-    pub rejected_connections: u64,
-    pub cmd_get: u64,
-    pub cmd_set: u64,
-    pub cmd_flush: u64,
-    pub cmd_touch: u64,
-    pub cmd_meta: u64,
-    pub get_hits: u64,
-    pub get_misses: u64,
-    pub delete_misses: u64,
-    pub delete_hits: u64,
-    pub incr_misses: u64,
-    pub incr_hits: u64,
-    pub decr_misses: u64,
-    pub decr_hits: u64,
-    pub cas_misses: u64,
-    pub cas_hits: u64,
-    pub cas_badval: u64,
-    pub touch_hits: u64,
-    pub touch_misses: u64,
-    pub store_too_large: u64,
-    pub store_no_memory: u64,
-    pub bytes_read: u64,
-    /// Counted by whoever sends.
-    pub bytes_written: u64,
+macro_rules! stats {
+    ($($(#[doc = $doc:literal])? $name:ident)+) => {
+        /// Counters of a server; the names are those that `stats` sends.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "memcached's doc/protocol.txt describes each")]
+        pub struct Stats { $($(#[doc = $doc])? pub $name: u64,)+ }
+
+        impl Stats {
+            fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),+].into_iter()
+            }
+
+            /// Adds what was counted elsewhere.
+            pub(crate) fn add(&mut self, other: &Stats) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)+
+            }
+
+            /// Takes away what was counted before.
+            pub(crate) fn subtract(&mut self, other: &Stats) {
+                $(self.$name = self.$name.wrapping_sub(other.$name);)+
+            }
+        }
+    };
+}
+
+stats! {
+    total_connections
+    rejected_connections
+    cmd_get
+    cmd_set
+    cmd_flush
+    cmd_touch
+    cmd_meta
+    get_hits
+    get_misses
+    delete_misses
+    delete_hits
+    incr_misses
+    incr_hits
+    decr_misses
+    decr_hits
+    cas_misses
+    cas_hits
+    cas_badval
+    touch_hits
+    touch_misses
+    store_too_large
+    store_no_memory
+    bytes_read
+    bytes_written
     /// Connections closed, and datagrams dropped, because they broke the protocol.
-    pub protocol_errors: u64,
+    protocol_errors
+}
+
+/// A counter that one core changes and all read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Adds, as the only core that does: a load and a store are enough.
+    #[inline]
+    pub fn add(&self, number: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(number), Relaxed);
+    }
+}
+
+/// What a core counts that concerns no key; what does is counted in the key's shard.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Counts {
+    pub total_connections: Count,
+    pub rejected_connections: Count,
+    pub cmd_flush: Count,
+    pub bytes_read: Count,
+    pub bytes_written: Count,
+    pub protocol_errors: Count,
+}
+
+impl Counts {
+    pub fn add_to(&self, stats: &mut Stats) {
+        let Counts { total_connections, rejected_connections, cmd_flush, .. } = self;
+        let counted = |count: &Count| count.0.load(Relaxed);
+        stats.add(&Stats {
+            total_connections: counted(total_connections),
+            rejected_connections: counted(rejected_connections),
+            cmd_flush: counted(cmd_flush),
+            bytes_read: counted(&self.bytes_read),
+            bytes_written: counted(&self.bytes_written),
+            protocol_errors: counted(&self.protocol_errors),
+            ..Stats::default()
+        });
+    }
+}
+
+/// The items of all shards, in numbers.
+#[derive(Default)]
+struct Sum {
+    losses: Losses,
+    used: usize,
+    len: usize,
+    stored: u64,
+    unix: u64,
+    uptime: u64,
+    /// Seconds since the least recently used item was.
+    age: Option<u32>,
+}
+
+impl Sum {
+    fn of<B: Buffer, R: RawMutex>(server: &Server<B, R>) -> Sum {
+        let mut sum = Sum::default();
+        for shard in server.shards() {
+            let store = &shard.store;
+            sum.losses.add(&store.losses);
+            sum.used += store.used();
+            sum.len += store.len();
+            sum.stored += store.stored;
+            (sum.unix, sum.uptime) = (shard.unix(), shard.uptime());
+            sum.age = sum.age.max(store.items().next().map(|oldest| store.now() - oldest.used));
+        }
+        sum
+    }
 }
 
 /// Takes a name and a value.
 type Emit<'a> = &'a mut dyn FnMut(&str, &str);
 
 /// Sets all counters to zero.
-pub(crate) fn reset<B: Buffer>(server: &mut Server<B>) {
-    server.stats = Stats::default();
-    server.store.losses = Losses::default();
-    server.store.stored = 0;
+pub(crate) fn reset<B: Buffer, R: RawMutex>(server: &Server<B, R>) {
+    for mut shard in server.shards() {
+        shard.stats = Stats::default();
+        shard.store.losses = Losses::default();
+        shard.store.stored = 0;
+    }
+    let counted = server.counted();
+    server.shared().ledger.lock().forgotten = counted;
 }
 
 /// Tells every counter of a group, the general ones if it has no name; `false` if there is no such group.
-pub(crate) fn each<B: Buffer>(server: &mut Server<B>, group: &[u8], emit: Emit<'_>) -> bool {
+pub(crate) fn each<B: Buffer, R: RawMutex>(server: &Server<B, R>, group: &[u8], emit: Emit<'_>) -> bool {
     match group {
         b"" => general(server, emit),
         b"settings" => settings(server, emit),
@@ -70,64 +166,32 @@ fn tell(emit: Emit<'_>, name: &str, value: impl fmt::Display) {
     emit(name, &value.to_string());
 }
 
-fn general<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
-    let Server { stats, store, options, .. } = server;
+fn general<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
+    let (sum, options) = (Sum::of(server), &server.shared().options);
     tell(emit, "pid", 1);
-    tell(emit, "uptime", server.uptime());
-    tell(emit, "time", server.unix());
+    tell(emit, "uptime", sum.uptime);
+    tell(emit, "time", sum.unix);
     tell(emit, "version", VERSION);
     tell(emit, "pointer_size", usize::BITS);
     tell(emit, "max_connections", options.connections);
-    tell(emit, "curr_connections", server.connections);
-    for (name, value) in stats.named() {
+    tell(emit, "curr_connections", server.connections());
+    for (name, value) in server.stats().named() {
         tell(emit, name, value);
     }
-    tell(emit, "get_expired", store.losses.expired);
-    tell(emit, "get_flushed", store.losses.flushed);
-    tell(emit, "limit_maxbytes", store.limit);
-    tell(emit, "accepting_conns", u8::from(server.connections < options.connections));
+    tell(emit, "get_expired", sum.losses.expired);
+    tell(emit, "get_flushed", sum.losses.flushed);
+    tell(emit, "limit_maxbytes", options.memory);
+    tell(emit, "accepting_conns", u8::from(server.connections() < options.connections));
     tell(emit, "threads", options.threads);
-    tell(emit, "bytes", store.used());
-    tell(emit, "curr_items", store.len());
-    tell(emit, "total_items", store.stored);
-    tell(emit, "evictions", store.losses.evictions);
-    tell(emit, "reclaimed", store.losses.reclaimed);
+    tell(emit, "bytes", sum.used);
+    tell(emit, "curr_items", sum.len);
+    tell(emit, "total_items", sum.stored);
+    tell(emit, "evictions", sum.losses.evictions);
+    tell(emit, "reclaimed", sum.losses.reclaimed);
 }
 
-impl Stats {
-    fn named(&self) -> [(&'static str, u64); 25] {
-        [
-            ("total_connections", self.total_connections),
-            ("rejected_connections", self.rejected_connections),
-            ("cmd_get", self.cmd_get),
-            ("cmd_set", self.cmd_set),
-            ("cmd_flush", self.cmd_flush),
-            ("cmd_touch", self.cmd_touch),
-            ("cmd_meta", self.cmd_meta),
-            ("get_hits", self.get_hits),
-            ("get_misses", self.get_misses),
-            ("delete_misses", self.delete_misses),
-            ("delete_hits", self.delete_hits),
-            ("incr_misses", self.incr_misses),
-            ("incr_hits", self.incr_hits),
-            ("decr_misses", self.decr_misses),
-            ("decr_hits", self.decr_hits),
-            ("cas_misses", self.cas_misses),
-            ("cas_hits", self.cas_hits),
-            ("cas_badval", self.cas_badval),
-            ("touch_hits", self.touch_hits),
-            ("touch_misses", self.touch_misses),
-            ("store_too_large", self.store_too_large),
-            ("store_no_memory", self.store_no_memory),
-            ("bytes_read", self.bytes_read),
-            ("bytes_written", self.bytes_written),
-            ("protocol_errors", self.protocol_errors),
-        ]
-    }
-}
-
-fn settings<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
-    let options = &server.options;
+fn settings<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
+    let options = &server.shared().options;
     tell(emit, "maxbytes", options.memory);
     tell(emit, "maxconns", options.connections);
     tell(emit, "tcpport", options.tcp_port);
@@ -136,7 +200,7 @@ fn settings<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
         Some(address) => tell(emit, "inter", address),
         None => tell(emit, "inter", "NULL"),
     }
-    tell(emit, "verbosity", options.verbosity);
+    tell(emit, "verbosity", server.shared().verbosity.load(Relaxed));
     tell(emit, "evictions", "on");
     tell(emit, "domain_socket", "NULL");
     tell(emit, "shutdown_command", "no");
@@ -153,22 +217,22 @@ fn settings<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
 }
 
 /// There are no slab classes: memory is bounded by size. What is held is shown as one class.
-fn items<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
-    let store = &server.store;
-    let Some(oldest) = store.items().next() else { return };
-    tell(emit, "items:1:number", store.len());
-    tell(emit, "items:1:age", store.now() - oldest.used);
-    tell(emit, "items:1:mem_requested", store.used());
-    tell(emit, "items:1:evicted", store.losses.evictions);
-    tell(emit, "items:1:outofmemory", server.stats.store_no_memory);
-    tell(emit, "items:1:reclaimed", store.losses.reclaimed);
+fn items<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
+    let sum = Sum::of(server);
+    let Some(age) = sum.age else { return };
+    tell(emit, "items:1:number", sum.len);
+    tell(emit, "items:1:age", age);
+    tell(emit, "items:1:mem_requested", sum.used);
+    tell(emit, "items:1:evicted", sum.losses.evictions);
+    tell(emit, "items:1:outofmemory", server.stats().store_no_memory);
+    tell(emit, "items:1:reclaimed", sum.losses.reclaimed);
 }
 
-fn slabs<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
-    let (store, stats) = (&server.store, &server.stats);
-    if store.len() > 0 {
-        tell(emit, "1:used_chunks", store.len());
-        tell(emit, "1:mem_requested", store.used());
+fn slabs<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
+    let (sum, stats) = (Sum::of(server), server.stats());
+    if sum.len > 0 {
+        tell(emit, "1:used_chunks", sum.len);
+        tell(emit, "1:mem_requested", sum.used);
         tell(emit, "1:get_hits", stats.get_hits);
         tell(emit, "1:cmd_set", stats.cmd_set);
         tell(emit, "1:delete_hits", stats.delete_hits);
@@ -178,23 +242,25 @@ fn slabs<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
         tell(emit, "1:cas_badval", stats.cas_badval);
         tell(emit, "1:touch_hits", stats.touch_hits);
     }
-    tell(emit, "active_slabs", u8::from(store.len() > 0));
-    tell(emit, "total_malloced", store.used());
+    tell(emit, "active_slabs", u8::from(sum.len > 0));
+    tell(emit, "total_malloced", sum.used);
 }
 
 /// Items by what they cost, in steps of 32 bytes, as memcached's `stats sizes`.
-fn sizes<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
+fn sizes<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     const STEP: usize = 32;
     let mut counts = BTreeMap::new();
-    for item in server.store.items() {
-        *counts.entry(item.cost().next_multiple_of(STEP)).or_insert(0u64) += 1;
+    for shard in server.shards() {
+        for item in shard.store.items() {
+            *counts.entry(item.cost().next_multiple_of(STEP)).or_insert(0u64) += 1;
+        }
     }
     for (size, count) in counts {
         tell(emit, &size.to_string(), count);
     }
 }
 
-fn conns<B: Buffer>(server: &Server<B>, emit: Emit<'_>) {
-    tell(emit, "curr_connections", server.connections);
-    tell(emit, "max_connections", server.options.connections);
+fn conns<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
+    tell(emit, "curr_connections", server.connections());
+    tell(emit, "max_connections", server.shared().options.connections);
 }

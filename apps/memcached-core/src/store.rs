@@ -167,6 +167,16 @@ pub struct Losses {
     pub reclaimed: u64,
 }
 
+impl Losses {
+    /// Adds those of another store.
+    pub fn add(&mut self, other: &Losses) {
+        self.expired += other.expired;
+        self.flushed += other.flushed;
+        self.evictions += other.evictions;
+        self.reclaimed += other.reclaimed;
+    }
+}
+
 /// The items.
 #[derive(Debug)]
 pub struct Store<B> {

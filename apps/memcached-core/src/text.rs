@@ -3,10 +3,13 @@
 use crate::line::Line;
 use crate::meta;
 use crate::number;
-use crate::server::{Mode, Outcome, Server, Sum, Update};
+use crate::server::Server;
+use crate::shard::{Mode, Outcome, Sum, Update};
 use crate::store::Facts;
 use crate::value::Incoming;
 use crate::{KEY_MAX, VERSION};
+use core::sync::atomic::Ordering::Relaxed;
+use lock_api::RawMutex;
 use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink};
 
@@ -300,35 +303,31 @@ fn send_unless<B: Buffer>(quiet: bool, sink: &mut impl Sink<B>, line: &str) {
 }
 
 /// Carries out a command that has no value. Says whether the client wants to go on.
-pub(crate) fn execute<B: Buffer>(
-    server: &mut Server<B>,
+pub(crate) fn execute<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
     request: Request<'_>,
     sink: &mut impl Sink<B>,
 ) -> bool {
     match request {
-        Request::Get { keys, cas, exptime: None } => get_all(server, keys, cas, None, sink),
-        Request::Get { keys, cas, exptime: Some(exptime) } => {
-            let expires = server.second(exptime);
-            get_all(server, keys, cas, Some(expires), sink);
-        }
+        Request::Get { keys, cas, exptime } => get_all(server, keys, cas, exptime, sink),
         Request::Delete { key, quiet } => {
-            let deleted = server.delete(key, 0) == Outcome::Done(0);
+            let deleted = server.shard(key).delete(key, 0) == Outcome::Done(0);
             send_unless(quiet, sink, if deleted { "DELETED" } else { "NOT_FOUND" });
         }
         Request::Arithmetic { key, increment, delta, quiet } => {
-            let sum = server.sum(key, increment, delta, 0);
+            let sum = server.shard(key).sum(key, increment, delta, 0);
             send_sum(sum, quiet, sink);
         }
         Request::Touch { key, exptime, quiet } => {
-            let touched = server.fetch_and_touch(key, server.second(exptime));
-            send_unless(quiet, sink, if touched.is_some() { "TOUCHED" } else { "NOT_FOUND" });
+            let touched = server.shard(key).fetch_and_touch(key, exptime).is_some();
+            send_unless(quiet, sink, if touched { "TOUCHED" } else { "NOT_FOUND" });
         }
         Request::FlushAll { delay, quiet } => {
             server.flush(delay);
             send_unless(quiet, sink, "OK");
         }
         Request::Verbosity { level, quiet } => {
-            server.options.verbosity = level.min(2) as u32;
+            server.shared().verbosity.store(level.min(2) as u32, Relaxed);
             send_unless(quiet, sink, "OK");
         }
         Request::Stats { words } => stats::send(server, words, sink),
@@ -343,21 +342,22 @@ pub(crate) fn execute<B: Buffer>(
     true
 }
 
-fn get_all<B: Buffer>(
-    server: &mut Server<B>,
+fn get_all<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
     keys: Words<'_>,
     cas: bool,
-    expires: Option<u32>,
+    exptime: Option<i64>,
     sink: &mut impl Sink<B>,
 ) {
     let mut any = false;
     for key in keys {
-        let found = match expires {
-            None => server.fetch(key),
-            Some(expires) => server.fetch_and_touch(key, expires),
+        let mut shard = server.shard(key);
+        let found = match exptime {
+            None => shard.fetch(key),
+            Some(exptime) => shard.fetch_and_touch(key, exptime),
         };
         let Some(index) = found else { continue };
-        let item = server.item(index);
+        let item = shard.item(index);
         let mut line = Line::new();
         // The end of the value before goes with what follows it.
         line.push(if any { b"\r\nVALUE " } else { b"VALUE " });
@@ -393,38 +393,40 @@ const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 pub(crate) const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 
 /// Whether the value of an update may be as long as it says. If not, the item that it was to replace goes.
-pub(crate) fn admit<B: Buffer>(server: &mut Server<B>, request: &TextUpdate<'_>) -> Result<(), &'static str> {
+pub(crate) fn admit<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
+    request: &TextUpdate<'_>,
+) -> Result<(), &'static str> {
     if server.fits(request.key, request.flags, request.len) {
         return Ok(());
     }
-    server.stats.store_too_large += 1;
-    if request.mode == Mode::Set {
-        server.forget(request.key);
-    }
+    server.shard(request.key).refuse(request.key, request.mode == Mode::Set);
     Err(TOO_LARGE)
 }
 
 /// Stores the value of an update and answers.
-pub(crate) fn complete<B: Buffer>(
-    server: &mut Server<B>,
+pub(crate) fn complete<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
     request: &TextUpdate<'_>,
     value: Incoming<'_, B>,
     quiet: bool,
     sink: &mut impl Sink<B>,
 ) {
-    let facts = Facts { flags: request.flags, expires: server.second(request.exptime), ..Facts::default() };
+    let mut shard = server.shard(request.key);
+    let facts = Facts { flags: request.flags, expires: shard.second(request.exptime), ..Facts::default() };
     let update = Update { key: request.key, mode: request.mode, facts, cas: request.cas };
-    let line = match server.update(&update, value) {
+    let line = match shard.update(&update, value) {
         Outcome::Done(_) => "STORED",
         Outcome::Refused => "NOT_STORED",
         Outcome::Exists => "EXISTS",
         Outcome::NotFound => "NOT_FOUND",
         Outcome::OutOfMemory => {
             if request.mode == Mode::Set {
-                server.forget(request.key);
+                shard.forget(request.key);
             }
             OUT_OF_MEMORY
         }
     };
+    drop(shard);
     send_unless(quiet, sink, line);
 }

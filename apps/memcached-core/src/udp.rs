@@ -4,6 +4,7 @@
 use crate::connection::Connection;
 use crate::server::Server;
 use core::ops::Range;
+use lock_api::RawMutex;
 use nom_port::buffer::{Buffer, Sink, Slice};
 
 /// Bytes of a frame.
@@ -21,13 +22,13 @@ pub type RequestId = u16;
 /// it writes into the sink is to be sent as [`frames`] divides it, if it is anything.
 ///
 /// A request of several datagrams is refused, as memcached does; a command cut short is forgotten.
-pub fn answer<B: Buffer>(
-    server: &mut Server<B>,
+pub fn answer<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
     mut datagram: Slice<B>,
     sink: &mut impl Sink<B>,
 ) -> Option<RequestId> {
     let Some(&[i0, i1, _, _, t0, t1, _, _]) = datagram.first_chunk::<FRAME_LEN>() else {
-        server.stats.protocol_errors += 1;
+        server.counts.protocol_errors.add(1);
         return None;
     };
     if [t0, t1] != [0, 1] {

@@ -57,6 +57,11 @@ impl Real {
     }
 }
 
+/// Ids are compared, too, and those of one core count all changes, as memcached's do.
+fn options() -> Options {
+    Options { threads: 1, ..Options::default() }
+}
+
 /// Reads replies until they end with `end`, or the stream ends.
 fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut replies = Vec::new();
@@ -75,7 +80,7 @@ fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
 fn replies_agree(command: fn(&mut Dice) -> Vec<u8>, end: &[u8], ended: &[u8]) {
     let Some(real) = Real::start() else { return };
     let mut stream = real.connect();
-    let mut server = Server::<Bytes>::new(Options::default(), unix(), 7);
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options(), unix(), 7);
     let mut connection = Connection::new();
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let mut dice = Dice(seed.unwrap_or(1));
@@ -130,7 +135,7 @@ fn connections_end_for_the_same_reasons() {
         &frame(0x17, &[], "", "", 0, 6),
     ];
     for script in scripts {
-        let mut server = Server::<Bytes>::new(Options::default(), unix(), 7);
+        let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options(), unix(), 7);
         let mut ours = Vec::new();
         let flow = Connection::new().receive(&mut server, Slice::new(Bytes::from(script)), &mut ours);
         assert_eq!(flow, nom_memcached_core::Flow::Close, "{}", script.escape_ascii());
@@ -153,7 +158,7 @@ fn connections_end_for_the_same_reasons() {
 fn the_largest_item_is_the_same() {
     let Some(real) = Real::start() else { return };
     let mut stream = real.connect();
-    let mut server = Server::<Bytes>::new(Options::default(), unix(), 7);
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options(), unix(), 7);
     let mut connection = Connection::new();
     for (flags, len) in
         [(0, 1_048_512), (0, 1_048_513), (0, 1_048_514), (1, 1_048_509), (1, 1_048_512), (0, 1_100_000)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 type Bytes = Arc<[u8]>;
 
-fn server() -> Server<Bytes> {
+fn server() -> Server<Bytes, parking_lot::RawMutex> {
     Server::new(Options::default(), 1_000_000_000, 7)
 }
 
@@ -16,7 +16,7 @@ fn datagram(commands: &[u8]) -> Vec<u8> {
     [&[1, 2, 0, 0, 0, 1, 0, 0], commands].concat()
 }
 
-fn in_place(server: &mut Server<Bytes>, datagram: &[u8]) -> Option<Vec<u8>> {
+fn in_place(server: &mut Server<Bytes, parking_lot::RawMutex>, datagram: &[u8]) -> Option<Vec<u8>> {
     let mut reply = vec![b'?'; 2048];
     let len = packet::answer(server, datagram, &mut reply)?;
     assert!(reply[len..].iter().all(|byte| *byte == b'?'), "what is behind a reply is not touched");
@@ -24,7 +24,7 @@ fn in_place(server: &mut Server<Bytes>, datagram: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-fn by_the_stack(server: &mut Server<Bytes>, datagram: &[u8]) -> Vec<Vec<u8>> {
+fn by_the_stack(server: &mut Server<Bytes, parking_lot::RawMutex>, datagram: &[u8]) -> Vec<Vec<u8>> {
     let mut reply = Vec::new();
     let Some(request) = udp::answer(server, Slice::new(Bytes::from(datagram)), &mut reply) else {
         return Vec::new();
@@ -33,7 +33,7 @@ fn by_the_stack(server: &mut Server<Bytes>, datagram: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// As an application does it: what is not answered in place goes on.
-fn answer(server: &mut Server<Bytes>, datagram: &[u8]) -> Vec<Vec<u8>> {
+fn answer(server: &mut Server<Bytes, parking_lot::RawMutex>, datagram: &[u8]) -> Vec<Vec<u8>> {
     match in_place(server, datagram) {
         Some(reply) => vec![reply],
         None => by_the_stack(server, datagram),

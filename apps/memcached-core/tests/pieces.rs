@@ -16,7 +16,7 @@ const UNIX: u64 = 1_800_000_000;
 /// The replies to a stream that comes in pieces of the given lengths, the last of them for the rest.
 fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Flow) {
     let options = Options { memory: 1 << 16, item_max: 1 << 15, ..Options::default() };
-    let mut server = Server::<Bytes>::new(options, UNIX, 7);
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options, UNIX, 7);
     let mut connection = Connection::new();
     let (mut sent, mut rest, mut flow) = (Vec::new(), stream, Flow::Open);
     let mut lens = lens.iter().copied().cycle();
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn any_datagram_is_survived(datagram in vec(any::<u8>(), 0..100)) {
-        let mut server = Server::<Bytes>::new(Options::default(), UNIX, 7);
+        let mut server = Server::<Bytes, parking_lot::RawMutex>::new(Options::default(), UNIX, 7);
         let mut reply = Vec::new();
         let answered = udp::answer(&mut server, Slice::new(Bytes::from(&datagram[..])), &mut reply);
         prop_assert_eq!(answered.is_some(), datagram.len() >= udp::FRAME_LEN);
@@ -97,7 +97,7 @@ fn the_corpus_is_answered_the_same_however_it_is_cut() {
 /// Time passes as it is told.
 #[test]
 fn items_expire_and_are_flushed_on_time() {
-    let mut server = Server::<Bytes>::new(Options::default(), UNIX, 7);
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(Options::default(), UNIX, 7);
     let mut say = |second: u64, line: &str| {
         server.set_time(UNIX + second);
         let mut reply = Vec::new();
@@ -128,7 +128,7 @@ fn items_expire_and_are_flushed_on_time() {
 #[test]
 fn memory_is_bounded_and_the_least_recently_used_goes() {
     let options = Options { memory: 1 << 20, ..Options::default() };
-    let mut server = Server::<Bytes>::new(options, UNIX, 7);
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options, UNIX, 7);
     let mut connection = Connection::new();
     let mut reply = Vec::new();
     let mut say = |line: String| {
@@ -162,7 +162,7 @@ fn large_values_are_not_copied() {
             self.0.push(slice.as_ptr().addr());
         }
     }
-    let mut server = Server::<Bytes>::new(Options::default(), UNIX, 7);
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(Options::default(), UNIX, 7);
     let mut connection = Connection::new();
     let value = "v".repeat(1000);
     let buffer =

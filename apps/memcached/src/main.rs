@@ -8,13 +8,15 @@ use nom_app::alloc::boxed::Box;
 use nom_app::net::DmaBuffer;
 use nom_app::port::world::Entropy as _;
 use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve};
+use nom_app::sync::RawLock;
 use nom_app::{args, port, println, time};
 use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, udp};
 
 nom_app::main!(main);
 
 fn main() -> Result<u8, Box<dyn core::error::Error>> {
-    let options = Options::parse(args())?;
+    // One core serves.
+    let options = Options { threads: 1, ..Options::parse(args())? };
     let ports = Ports {
         tcp: Some(options.tcp_port).filter(|port| *port != 0).into_iter().collect(),
         udp: Some(options.udp_port).filter(|port| *port != 0).into_iter().collect(),
@@ -30,7 +32,7 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
 }
 
 struct Memcached {
-    server: Server<DmaBuffer>,
+    server: Server<DmaBuffer, RawLock>,
     /// The port of UDP, if its datagrams are answered in place.
     packet_port: Option<u16>,
     second_ends_ns: u64,
@@ -44,7 +46,10 @@ impl Service<DmaBuffer> for Memcached {
     }
 
     fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
-        match client.receive(&mut self.server, bytes, reply) {
+        let before = reply.len();
+        let stream = client.receive(&mut self.server, bytes, reply);
+        self.server.sent(reply.len() - before);
+        match stream {
             Stream::Open => Flow::Open,
             Stream::Close => Flow::Close,
         }

@@ -11,6 +11,7 @@ pub mod console;
 pub mod pool;
 pub mod port;
 pub mod start;
+pub mod sync;
 pub mod tap;
 pub mod time;
 

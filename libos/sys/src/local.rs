@@ -3,6 +3,7 @@
 //! The block's first word points to the block, as x86-64 thread-local storage has it, so that one load
 //! finds it.
 
+use crate::events::Kept;
 use crate::heap::Cache;
 use crate::memory::Pages;
 use core::arch::asm;
@@ -19,6 +20,8 @@ pub(crate) struct Local {
     pub core: AtomicU64,
     /// The handler, an [`crate::upcall::Handler`], or null.
     pub handler: AtomicPtr<()>,
+    /// Events that the core took while it waited for a lock.
+    pub kept: Kept,
     /// Lowest address and end of the stack, for backtraces.
     pub stack: [AtomicU64; 2],
     /// The upcall stack, once a handler was registered.
@@ -37,6 +40,7 @@ impl Local {
             this: AtomicPtr::new(ptr::null_mut()),
             core: AtomicU64::new(0),
             handler: AtomicPtr::new(ptr::null_mut()),
+            kept: Kept::new(),
             stack: [AtomicU64::new(0), AtomicU64::new(0)],
             upcall_stack: UnsafeCell::new(None),
             cache: Cache::new(),

@@ -1,7 +1,8 @@
 //! What the meta commands do, and how they answer.
 
 use super::{Command, DecodedKey, Request};
-use crate::server::{Mode, Outcome, Server, Sum, Update};
+use crate::server::Server;
+use crate::shard::{Mode, Outcome, Shard, Sum, Update};
 use crate::slab::Index;
 use crate::store::{Facts, Item, Marks};
 use crate::text::{NON_NUMERIC, OUT_OF_MEMORY, send_line};
@@ -9,29 +10,36 @@ use crate::value::Incoming;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use core::fmt::Write;
+use lock_api::RawMutex;
 use nom_port::buffer::{Buffer, Sink};
 
 /// Carries out a command that has no value.
-pub(crate) fn execute<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
-    match request.command {
-        Command::Noop => send_line(sink, "MN"),
-        Command::Debug => debug(server, request, sink),
-        Command::Get => get(server, request, sink),
-        Command::Delete => delete(server, request, sink),
-        Command::Arithmetic => arithmetic(server, request, sink),
+pub(crate) fn execute<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
+    request: &Request<'_>,
+    sink: &mut impl Sink<B>,
+) {
+    let execute = match request.command {
+        Command::Noop => return send_line(sink, "MN"),
+        Command::Debug => debug,
+        Command::Get => get,
+        Command::Delete => delete,
+        Command::Arithmetic => arithmetic,
         Command::Set => unreachable!("the connection completes a command that has a value"),
-    }
+    };
+    let key = request.key();
+    execute(&mut server.shard(key.bytes()), request, &key, sink);
 }
 
 /// What `ms` stores.
-fn update_of<'k, B: Buffer>(server: &Server<B>, request: &Request<'_>, key: &'k [u8]) -> Update<'k> {
+fn update_of<'k, B: Buffer>(shard: &Shard<B>, request: &Request<'_>, key: &'k [u8]) -> Update<'k> {
     let flags = &request.flags;
     Update {
         key,
         mode: request.set_mode().unwrap_or(Mode::Set),
         facts: Facts {
             flags: flags.client_flags,
-            expires: flags.exptime.map_or(0, |exptime| server.second(exptime)),
+            expires: flags.exptime.map_or(0, |exptime| shard.second(exptime)),
             marks: Marks { key_binary: flags.key_binary, ..Marks::default() },
         },
         cas: flags.cas.unwrap_or(0),
@@ -39,33 +47,36 @@ fn update_of<'k, B: Buffer>(server: &Server<B>, request: &Request<'_>, key: &'k 
 }
 
 /// Whether the value of `ms` may be as long as it says. If not, the item goes.
-pub(crate) fn admit<B: Buffer>(server: &mut Server<B>, request: &Request<'_>) -> Result<(), &'static str> {
+pub(crate) fn admit<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
+    request: &Request<'_>,
+) -> Result<(), &'static str> {
     let key = request.key();
     if server.fits(key.bytes(), request.flags.client_flags, request.len) {
         return Ok(());
     }
-    server.stats.store_too_large += 1;
-    server.forget(key.bytes());
+    server.shard(key.bytes()).refuse(key.bytes(), true);
     Err("SERVER_ERROR object too large for cache")
 }
 
 /// Stores the value of `ms` and answers.
-pub(crate) fn complete<B: Buffer>(
-    server: &mut Server<B>,
+pub(crate) fn complete<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
     request: &Request<'_>,
     value: Incoming<'_, B>,
     sink: &mut impl Sink<B>,
 ) {
     let key = request.key();
-    let update = update_of(server, request, key.bytes());
-    let (status, cas) = match server.update(&update, value) {
+    let mut shard = server.shard(key.bytes());
+    let update = update_of(&shard, request, key.bytes());
+    let (status, cas) = match shard.update(&update, value) {
         Outcome::Done(_) if request.flags.quiet => return,
         Outcome::Done(cas) => ("HD", cas),
         Outcome::Refused => ("NS", 0),
         Outcome::Exists => ("EX", 0),
         Outcome::NotFound => ("NF", 0),
         Outcome::OutOfMemory => {
-            server.forget(key.bytes());
+            shard.forget(key.bytes());
             return send_line(sink, OUT_OF_MEMORY);
         }
     };
@@ -131,48 +142,47 @@ fn send_ttl<B: Buffer>(item: &Item<B>, now: u32, sink: &mut impl Sink<B>) {
     }
 }
 
-fn get<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
-    let key = request.key();
-    let found = server.peek(key.bytes());
+fn get<B: Buffer>(shard: &mut Shard<B>, request: &Request<'_>, key: &DecodedKey, sink: &mut impl Sink<B>) {
+    let found = shard.peek(key.bytes());
     let touches = request.flags.exptime.is_some();
-    count_get(server, touches, found.is_some() || request.flags.vivify.is_some());
+    count_get(shard, touches, found.is_some() || request.flags.vivify.is_some());
     let created = found.is_none();
-    let found = found.or_else(|| vivify(server, request, &key));
+    let found = found.or_else(|| vivify(shard, request, key));
     let Some(index) = found else {
         if !request.flags.quiet {
             sink.copy(b"EN");
-            repeat_all(request, &key, sink);
+            repeat_all(request, key, sink);
         }
         return;
     };
     if request.flags.value {
         sink.copy(b"VA ");
-        send_digits(server.item(index).len() as u64, sink);
+        send_digits(shard.item(index).len() as u64, sink);
     } else {
         sink.copy(b"HD");
     }
     let mut won = created;
     for word in request.words.clone() {
         match word[0] {
-            b'T' => set_ttl(server, request.flags.exptime, index),
-            b'N' if created => set_ttl(server, request.flags.vivify, index),
-            b'R' => won |= !created && is_due(server, request, index),
-            _ => send_fact(server, index, word, sink),
+            b'T' => set_ttl(shard, request.flags.exptime, index),
+            b'N' if created => set_ttl(shard, request.flags.vivify, index),
+            b'R' => won |= !created && is_due(shard, request, index),
+            _ => send_fact(shard, index, word, sink),
         }
     }
-    send_token(server.store.item_mut(index), won, sink);
+    send_token(shard.store.item_mut(index), won, sink);
     sink.copy(b"\r\n");
     if request.flags.value {
-        server.item(index).send(sink);
+        shard.item(index).send(sink);
         sink.copy(b"\r\n");
     }
     if !request.flags.no_bump {
-        server.bump(index);
+        shard.bump(index);
     }
 }
 
-fn count_get<B: Buffer>(server: &mut Server<B>, touches: bool, hit: bool) {
-    let stats = &mut server.stats;
+fn count_get<B: Buffer>(shard: &mut Shard<B>, touches: bool, hit: bool) {
+    let stats = &mut shard.stats;
     let (commands, hits, misses) = match touches {
         true => (&mut stats.cmd_touch, &mut stats.touch_hits, &mut stats.touch_misses),
         false => (&mut stats.cmd_get, &mut stats.get_hits, &mut stats.get_misses),
@@ -182,30 +192,30 @@ fn count_get<B: Buffer>(server: &mut Server<B>, touches: bool, hit: bool) {
 }
 
 /// Puts an empty item where there is none, for the client to fill.
-fn vivify<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, key: &DecodedKey) -> Option<Index> {
-    let expires = server.second(request.flags.vivify?);
-    let key = server.store.key(key.bytes());
+fn vivify<B: Buffer>(shard: &mut Shard<B>, request: &Request<'_>, key: &DecodedKey) -> Option<Index> {
+    let expires = shard.second(request.flags.vivify?);
+    let key = shard.store.key(key.bytes());
     let facts = Facts { expires, ..Facts::default() };
-    server.store.put(&key, None, facts, Incoming::Copy(&[])).ok()
+    shard.store.put(&key, None, facts, Incoming::Copy(&[])).ok()
 }
 
 /// Whether the item expires so soon that a client should replace it, and no other was told to.
-fn is_due<B: Buffer>(server: &Server<B>, request: &Request<'_>, index: Index) -> bool {
-    let item = server.item(index);
-    let limit = request.flags.recache.map_or(0, |recache| server.second(recache));
+fn is_due<B: Buffer>(shard: &Shard<B>, request: &Request<'_>, index: Index) -> bool {
+    let item = shard.item(index);
+    let limit = request.flags.recache.map_or(0, |recache| shard.second(recache));
     !item.marks.token_sent && item.expires != 0 && item.expires < limit
 }
 
 /// Sends what a flag of `mg` asks for.
-fn send_fact<B: Buffer>(server: &Server<B>, index: Index, word: &[u8], sink: &mut impl Sink<B>) {
-    let item = server.item(index);
+fn send_fact<B: Buffer>(shard: &Shard<B>, index: Index, word: &[u8], sink: &mut impl Sink<B>) {
+    let item = shard.item(index);
     let number = match word[0] {
         b's' => item.len() as u64,
         b'c' => item.cas,
         b'f' => u64::from(item.flags),
-        b'l' => u64::from(server.store.now() - item.used),
+        b'l' => u64::from(shard.store.now() - item.used),
         b'h' => u64::from(item.marks.fetched),
-        b't' => return send_ttl(item, server.store.now(), sink),
+        b't' => return send_ttl(item, shard.store.now(), sink),
         b'k' => return send_key(item.key(), item.marks.key_binary, sink),
         b'O' => {
             sink.copy(b" ");
@@ -233,73 +243,76 @@ fn send_token<B: Buffer>(item: &mut Item<B>, mut won: bool, sink: &mut impl Sink
     }
 }
 
-fn delete<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
-    let key = request.key();
+fn delete<B: Buffer>(shard: &mut Shard<B>, request: &Request<'_>, key: &DecodedKey, sink: &mut impl Sink<B>) {
     let flags = &request.flags;
-    let outcome = match (server.peek(key.bytes()), flags.cas) {
-        (Some(index), Some(cas)) if server.item(index).cas != cas => Outcome::Exists,
+    let outcome = match (shard.peek(key.bytes()), flags.cas) {
+        (Some(index), Some(cas)) if shard.item(index).cas != cas => Outcome::Exists,
         (Some(index), _) if flags.invalidate => {
-            invalidate(server, request, index);
+            invalidate(shard, request, index);
             Outcome::Done(0)
         }
-        _ => server.delete(key.bytes(), 0),
+        _ => shard.delete(key.bytes(), 0),
     };
     let status = match outcome {
         Outcome::Done(_) if flags.quiet => return,
         Outcome::Done(_) => "HD",
         Outcome::Exists => {
-            server.stats.delete_misses += 1;
+            shard.stats.delete_misses += 1;
             "EX"
         }
         _ => "NF",
     };
     sink.copy(status.as_bytes());
-    repeat_all(request, &key, sink);
+    repeat_all(request, key, sink);
 }
 
 /// Marks an item as stale, so that the next client that fetches it replaces it.
-fn invalidate<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, index: Index) {
-    let expires = request.flags.exptime.map(|exptime| server.second(exptime));
-    let cas = server.store.next_cas();
-    let item = server.store.item_mut(index);
+fn invalidate<B: Buffer>(shard: &mut Shard<B>, request: &Request<'_>, index: Index) {
+    let expires = request.flags.exptime.map(|exptime| shard.second(exptime));
+    let cas = shard.store.next_cas();
+    let item = shard.store.item_mut(index);
     item.expires = expires.unwrap_or(item.expires);
     item.marks.stale = true;
     item.marks.token_sent = false;
     item.cas = cas;
 }
 
-fn arithmetic<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
-    let key = request.key();
+fn arithmetic<B: Buffer>(
+    shard: &mut Shard<B>,
+    request: &Request<'_>,
+    key: &DecodedKey,
+    sink: &mut impl Sink<B>,
+) {
     let flags = &request.flags;
     let increment = request.increments().unwrap_or(true);
-    let mut sum = server.sum(key.bytes(), increment, flags.delta.unwrap_or(1), flags.cas.unwrap_or(0));
+    let mut sum = shard.sum(key.bytes(), increment, flags.delta.unwrap_or(1), flags.cas.unwrap_or(0));
     let mut created = false;
     if matches!(sum, Sum::NotFound) && flags.vivify.is_some() {
-        sum = server.put_number(key.bytes(), 0, flags.initial);
+        sum = shard.put_number(key.bytes(), 0, flags.initial);
         created = true;
     }
     let status = match sum {
         Sum::Done { index, .. } if flags.quiet && !created => {
             return if flags.exptime.is_some() {
-                set_ttl(server, flags.exptime, index)
+                set_ttl(shard, flags.exptime, index)
             };
         }
-        Sum::Done { value, index } => return send_sum(server, request, &key, (value, index, created), sink),
+        Sum::Done { value, index } => return send_sum(shard, request, key, (value, index, created), sink),
         Sum::NotFound => "NF",
         Sum::CasMismatch => "EX",
         Sum::NonNumeric => return send_line(sink, NON_NUMERIC),
         Sum::OutOfMemory => return send_line(sink, "SERVER_ERROR out of memory"),
     };
     sink.copy(status.as_bytes());
-    repeat_all(request, &key, sink);
+    repeat_all(request, key, sink);
 }
 
-fn set_ttl<B: Buffer>(server: &mut Server<B>, exptime: Option<i64>, index: Index) {
-    server.store.item_mut(index).expires = exptime.map_or(0, |exptime| server.second(exptime));
+fn set_ttl<B: Buffer>(shard: &mut Shard<B>, exptime: Option<i64>, index: Index) {
+    shard.store.item_mut(index).expires = exptime.map_or(0, |exptime| shard.second(exptime));
 }
 
 fn send_sum<B: Buffer>(
-    server: &mut Server<B>,
+    shard: &mut Shard<B>,
     request: &Request<'_>,
     key: &DecodedKey,
     (value, index, created): (u64, Index, bool),
@@ -318,11 +331,11 @@ fn send_sum<B: Buffer>(
         match word[0] {
             b'c' => {
                 sink.copy(b" c");
-                send_digits(server.item(index).cas, sink);
+                send_digits(shard.item(index).cas, sink);
             }
-            b't' => send_ttl(server.item(index), server.store.now(), sink),
-            b'T' => set_ttl(server, request.flags.exptime, index),
-            b'N' if created => set_ttl(server, request.flags.vivify, index),
+            b't' => send_ttl(shard.item(index), shard.store.now(), sink),
+            b'T' => set_ttl(shard, request.flags.exptime, index),
+            b'N' if created => set_ttl(shard, request.flags.vivify, index),
             _ => repeat(request, word, key, sink),
         }
     }
@@ -346,11 +359,10 @@ impl<B: Buffer, S: Sink<B>> Write for Line<'_, B, S> {
     }
 }
 
-fn debug<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
-    server.stats.cmd_meta += 1;
-    let key = request.key();
-    let Some(index) = server.peek(key.bytes()) else { return send_line(sink, "EN") };
-    let (item, now) = (server.item(index), i64::from(server.store.now()));
+fn debug<B: Buffer>(shard: &mut Shard<B>, _: &Request<'_>, key: &DecodedKey, sink: &mut impl Sink<B>) {
+    shard.stats.cmd_meta += 1;
+    let Some(index) = shard.peek(key.bytes()) else { return send_line(sink, "EN") };
+    let (item, now) = (shard.item(index), i64::from(shard.store.now()));
     sink.copy(b"ME ");
     match item.marks.key_binary {
         true => send_base64(item.key(), sink),

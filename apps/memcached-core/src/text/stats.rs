@@ -3,10 +3,15 @@
 use super::{Words, send_line};
 use crate::server::Server;
 use crate::stats;
+use lock_api::RawMutex;
 use nom_port::buffer::{Buffer, Sink};
 
 /// Answers `stats`, with or without a subcommand.
-pub(super) fn send<B: Buffer>(server: &mut Server<B>, mut words: Words<'_>, sink: &mut impl Sink<B>) {
+pub(super) fn send<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
+    mut words: Words<'_>,
+    sink: &mut impl Sink<B>,
+) {
     let name = words.next().unwrap_or_default();
     if name == b"reset" {
         stats::reset(server);

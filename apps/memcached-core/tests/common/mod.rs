@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub mod script;
 
 pub type Bytes = Arc<[u8]>;
-type Shared = Arc<Mutex<Server<Bytes>>>;
+type Shared = Arc<Mutex<Server<Bytes, parking_lot::RawMutex>>>;
 
 pub fn unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right").as_secs()

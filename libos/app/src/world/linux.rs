@@ -1,7 +1,7 @@
 //! In a Linux process.
 
 pub use nom_linux_host::start::{Termination, args, var, vars};
-pub use nom_linux_host::{exit, main, print, println, time};
+pub use nom_linux_host::{exit, main, print, println, sync, time};
 
 /// The world behind `nom-port`'s traits, and the traits.
 pub mod port {

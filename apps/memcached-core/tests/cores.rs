@@ -1,0 +1,129 @@
+//! One server on several cores, which are threads here.
+
+use nom_memcached_core::{Connection, Flow, Options, Server, Stats};
+use nom_port::buffer::Slice;
+use std::sync::Arc;
+use std::thread;
+
+type Bytes = Arc<[u8]>;
+type Core = Server<Bytes, parking_lot::RawMutex>;
+
+const UNIX: u64 = 1_700_000_000;
+
+/// What a new client of `core` gets for `request`.
+fn talk(core: &mut Core, request: &str) -> String {
+    let mut reply = Vec::new();
+    let flow = Connection::new().receive(core, Slice::new(Bytes::from(request.as_bytes())), &mut reply);
+    assert_eq!(flow, Flow::Open, "{request}");
+    String::from_utf8(reply).expect("text")
+}
+
+fn cores(count: u32) -> Vec<Core> {
+    let first = Core::new(Options { threads: count, ..Options::default() }, UNIX, 7);
+    let others: Vec<Core> = (1..count).map(|_| first.for_another_core()).collect();
+    std::iter::once(first).chain(others).collect()
+}
+
+fn stat(core: &mut Core, name: &str) -> u64 {
+    let all = talk(core, "stats\r\n");
+    let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")).map(str::to_owned));
+    line.unwrap_or_else(|| panic!("no {name} in {all}")).parse().expect("a number")
+}
+
+#[test]
+fn what_one_core_stores_the_others_have() {
+    let mut cores = cores(4);
+    for key in 0..100 {
+        let stored = talk(&mut cores[key % 4], &format!("set key{key} 0 0 3\r\n{key:03}\r\n"));
+        assert_eq!(stored, "STORED\r\n");
+    }
+    for (index, core) in cores.iter_mut().enumerate() {
+        for key in 0..100 {
+            let found = talk(core, &format!("get key{key}\r\n"));
+            assert_eq!(found, format!("VALUE key{key} 0 3\r\n{key:03}\r\nEND\r\n"), "core {index}");
+        }
+    }
+    let both = talk(&mut cores[0], "get key1 none key2 key3\r\n");
+    assert_eq!(both.matches("VALUE").count(), 3);
+    assert_eq!(talk(&mut cores[3], "flush_all\r\n"), "OK\r\n");
+    assert!(cores.iter_mut().all(|core| talk(core, "get key1 key2 key3 key4\r\n") == "END\r\n"));
+}
+
+#[test]
+fn statistics_add_up_over_cores() {
+    let mut cores = cores(3);
+    assert!(cores.iter_mut().all(|core| core.connected()));
+    for (index, core) in cores.iter_mut().enumerate() {
+        talk(core, &format!("set a{index} 0 0 1\r\nx\r\nget a{index} b\r\n"));
+        core.sent(100);
+    }
+    let of = |core: &mut Core| {
+        [
+            "threads",
+            "curr_connections",
+            "total_connections",
+            "cmd_set",
+            "get_hits",
+            "get_misses",
+            "curr_items",
+        ]
+        .map(|name| stat(core, name))
+    };
+    assert_eq!(of(&mut cores[0]), [3, 3, 3, 3, 3, 3, 3]);
+    assert_eq!(of(&mut cores[2]), [3, 3, 3, 3, 3, 3, 3]);
+    assert_eq!(cores[1].stats().bytes_written, 300);
+    cores[0].disconnected();
+    assert_eq!(talk(&mut cores[1], "stats reset\r\n"), "RESET\r\n");
+    let forgotten = cores[2].stats();
+    // What asked for the reset was read before it.
+    assert_eq!(forgotten, Stats::default());
+    assert_eq!(of(&mut cores[0]), [3, 2, 0, 0, 0, 0, 3]);
+}
+
+#[test]
+fn the_limit_of_connections_is_that_of_all_cores() {
+    let options = Options { threads: 2, connections: 3, ..Options::default() };
+    let mut first = Core::new(options, UNIX, 7);
+    let mut second = first.for_another_core();
+    assert!(first.connected() && second.connected() && second.connected());
+    assert!(!first.connected() && !second.connected());
+    second.disconnected();
+    assert!(first.connected());
+    assert_eq!(second.stats().rejected_connections, 2);
+}
+
+/// Sums lose nothing, whoever adds, and each core reads what was written last.
+#[test]
+fn cores_that_want_the_same_keys_take_turns() {
+    const KEYS: u64 = 5;
+    const ADDED: u64 = if cfg!(miri) { 20 } else { 4000 };
+    let mut cores = cores(4);
+    for key in 0..KEYS {
+        talk(&mut cores[0], &format!("set sum{key} 0 0 1\r\n0\r\n"));
+    }
+    thread::scope(|scope| {
+        for core in &mut cores {
+            scope.spawn(move || {
+                for step in 0..ADDED {
+                    let sum = talk(core, &format!("incr sum{} 1\r\n", step % KEYS));
+                    assert!(sum.trim_end().parse::<u64>().is_ok_and(|sum| sum > 0), "{sum}");
+                    // Large values are kept in the buffers that they came in, and dropped on any core.
+                    let value = (b'a' + (step % 26) as u8) as char;
+                    let value: String = std::iter::repeat_n(value, 1500).collect();
+                    talk(core, &format!("set large{} 0 0 1500\r\n{value}\r\n", step % 3));
+                    let found = talk(core, &format!("get large{}\r\n", (step + 1) % 3));
+                    let body = found.lines().nth(1).unwrap_or_default().as_bytes();
+                    assert!(body.iter().all(|byte| *byte == body[0]), "a value is one core's: {found}");
+                }
+            });
+        }
+    });
+    let total: u64 = (0..KEYS)
+        .map(|key| {
+            let found = talk(&mut cores[3], &format!("get sum{key}\r\n"));
+            found.lines().nth(1).expect("a value").trim_end().parse::<u64>().expect("a number")
+        })
+        .sum();
+    assert_eq!(total, 4 * ADDED);
+    assert_eq!(stat(&mut cores[1], "incr_hits"), 4 * ADDED);
+}
