@@ -14,7 +14,11 @@ use nom_port::buffer::{Buffer, Sink, Slice};
 
 /// Answers a datagram into `reply`, frame included, and says how many bytes that takes; `None` if nothing was
 /// done because it is not of the ordinary kind, or `reply` too short.
-pub fn answer<B: Buffer, R: RawMutex>(server: &mut Server<B, R>, datagram: &[u8], reply: &mut [u8]) -> Option<usize> {
+pub fn answer<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
+    datagram: &[u8],
+    reply: &mut [u8],
+) -> Option<usize> {
     let (&[i0, i1, _, _, 0, 1, _, _], commands) = datagram.split_first_chunk::<FRAME_LEN>()? else {
         return None;
     };
@@ -27,7 +31,11 @@ pub fn answer<B: Buffer, R: RawMutex>(server: &mut Server<B, R>, datagram: &[u8]
 }
 
 /// Carries out one command and says how long its reply is.
-fn carry_out<B: Buffer, R: RawMutex>(server: &mut Server<B, R>, commands: &[u8], room: &mut [u8]) -> Option<usize> {
+fn carry_out<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
+    commands: &[u8],
+    room: &mut [u8],
+) -> Option<usize> {
     let end = memchr(b'\n', commands)?;
     let (line, rest) = (commands[..end].strip_suffix(b"\r")?, &commands[end + 1..]);
     if line.len() > LINE_MAX || room.len() < LINE_MAX {
@@ -67,10 +75,10 @@ fn get<B: Buffer, R: RawMutex>(
     let mut room = Room::new(room);
     text::execute(server, request, &mut room);
     if room.is_full {
-        // Whoever answers counts it.
+        // Whoever answers counts it. Another core may have reset the counters meanwhile.
         let mut shard = server.shard(key);
-        shard.stats.cmd_get -= 1;
-        shard.stats.get_hits -= 1;
+        shard.stats.cmd_get = shard.stats.cmd_get.saturating_sub(1);
+        shard.stats.get_hits = shard.stats.get_hits.saturating_sub(1);
         return None;
     }
     room.filled()

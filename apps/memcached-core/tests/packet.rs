@@ -50,7 +50,7 @@ fn compare(commands: &[&[u8]]) -> Vec<bool> {
         let is_in_place = quick.is_some();
         let first = quick.map_or_else(|| by_the_stack(&mut one, &datagram), |reply| vec![reply]);
         assert_eq!(first, by_the_stack(&mut other, &datagram), "{}", command.escape_ascii());
-        assert_eq!(one.stats, other.stats, "{}", command.escape_ascii());
+        assert_eq!(one.stats(), other.stats(), "{}", command.escape_ascii());
         is_in_place
     });
     each.collect()
@@ -116,7 +116,7 @@ fn without_room_nothing_is_done() {
     let mut server = server();
     let mut room = [0; 60];
     assert_eq!(packet::answer(&mut server, &datagram(b"set a 0 0 1\r\nx\r\n"), &mut room), None);
-    assert_eq!((server.items(), server.stats), (0, Default::default()));
+    assert_eq!((server.items(), server.stats()), (0, Default::default()));
 }
 
 fn command() -> impl Strategy<Value = Vec<u8>> {
