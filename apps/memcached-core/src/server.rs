@@ -1,8 +1,8 @@
 //! memcached as one core sees it.
 //!
-//! All cores share the items, which are divided by the hashes of their keys into shards, each behind a lock of its
-//! own: a command holds one lock, for as long as it takes to look a key up and to write the answer. One core has
-//! one shard, and no hash to compute for it.
+//! All cores share the items, which are divided by the hashes of their keys into shards, each behind a lock
+//! of its own: a command holds one lock, for as long as it takes to look a key up and to write the answer.
+//! One core has one shard, and no hash to compute for it.
 
 use crate::options::Options;
 use crate::shard::{self, Shard};
@@ -52,8 +52,8 @@ pub(crate) struct Ledger {
 struct Place<B, R>(Mutex<R, Shard<B>>);
 
 impl<B: Buffer, R: RawMutex> Server<B, R> {
-    /// A server without items, for as many cores as `-t` says. `unix` is the time in seconds since 1970; `seed`
-    /// must be unknown to clients. Seeds of hashes stay in memory for ever.
+    /// A server without items, for as many cores as `-t` says. `unix` is the time in seconds since 1970;
+    /// `seed` must be unknown to clients. Seeds of hashes stay in memory for ever.
     pub fn new(options: Options, unix: u64, seed: u64) -> Server<B, R> {
         let count = shards(&options);
         let (memory, item_max) = (options.memory / count, options.item_max);

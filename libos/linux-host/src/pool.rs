@@ -121,8 +121,8 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A counted handle on memory that does not change while there are others. It may go to any core; when the last
-/// one is dropped, wherever that is, the memory goes back to its pool.
+/// A counted handle on memory that does not change while there are others. It may go to any core; when the
+/// last one is dropped, wherever that is, the memory goes back to its pool.
 #[derive(Clone)]
 pub struct PoolBuffer(Option<Arc<Block>>);
 

@@ -12,7 +12,8 @@ pub fn wait(deadline_ns: Option<u64>) -> Events {
     if kept.pending == 0 { wait_now(deadline_ns) } else { merge(kept, wait_now(Some(0))) }
 }
 
-/// Sleeps for at most `duration_ns` in the middle of something: events end the sleep and stay for the next [`wait`].
+/// Sleeps for at most `duration_ns` in the middle of something: events end the sleep and stay for the next
+/// [`wait`].
 pub(crate) fn rest(duration_ns: u64) {
     let local = local::current();
     if !local.handler.load(Relaxed).is_null() || local.kept.pending() {

@@ -1,9 +1,9 @@
 //! A mutual exclusion lock for cores of one program.
 //!
-//! Short critical sections only. Who finds it free pays one atomic operation, and a plain store to unlock. Who finds
-//! it taken looks again a few times, since the holder is about to be done; if it is not, it was preempted with its
-//! core, and the waiting core sleeps rather than spins, so that whoever is in the way may run. Nobody wakes it: the
-//! sleeps are short, and unlocking need not ask whether somebody sleeps.
+//! Short critical sections only. Who finds it free pays one atomic operation, and a plain store to unlock.
+//! Who finds it taken looks again a few times, since the holder is about to be done; if it is not, it was
+//! preempted with its core, and the waiting core sleeps rather than spins, so that whoever is in the way
+//! may run. Nobody wakes it: the sleeps are short, and unlocking need not ask whether somebody sleeps.
 
 use crate::{events, local};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use lock_api::{GuardSend, RawMutex};
 /// Attempts between two sleeps.
 const ATTEMPTS: u32 = 200;
 
-/// A sleep: long beside a critical section, short beside the time for which a hypervisor or the kernel takes a core
-/// away.
+/// A sleep: long beside a critical section, short beside the time for which a hypervisor or the kernel
+/// takes a core away.
 const SLEEP_NS: u64 = 50_000;
 
 /// A value that one core at a time can reach.

@@ -1,8 +1,9 @@
 //! Drivers for virtio devices (OASIS virtio 1.2), over `nom-port`'s PCI functions and memory.
 //!
-//! [`pci`] is the modern PCI transport, [`queue`] the split and the packed virtqueue behind one type, [`net`]
-//! the network device. A driver is run by the core that owns it: nothing here waits but for the device's
-//! answer to a command, nothing locks (buffers come back from other cores by atomics), and nothing allocates for a packet but what `nom-port` says.
+//! [`pci`] is the modern PCI transport, [`queue`] the split and the packed virtqueue behind one type,
+//! [`net`] the network device. A driver is run by the core that owns it: nothing here waits but for the
+//! device's answer to a command, nothing locks (buffers come back from other cores by atomics), and nothing
+//! allocates for a packet but what `nom-port` says.
 //!
 //! The crate may be unsafe, in one module: [`memory`], which turns blocks of memory into atomics (rings) and
 //! counted handles (buffers). The argument is in `docs/safety/libos-virtio.md`. What the device writes is

@@ -111,8 +111,8 @@ struct Place {
 // 2), which reach them by something that orders memory, as whatever sends a value to another core does.
 unsafe impl Sync for Place {}
 
-/// Places that came back from any core. Only the core of the [`FreeList`] takes them, and all at once, so that
-/// it cannot mistake a place that went and came back for one that stayed.
+/// Places that came back from any core. Only the core of the [`FreeList`] takes them, and all at once, so
+/// that it cannot mistake a place that went and came back for one that stayed.
 struct Returned(AtomicPtr<Place>);
 
 impl Returned {
@@ -180,8 +180,8 @@ impl FreeList {
 /// The place of a list, if it has one.
 #[inline]
 fn place(pointer: *mut Place) -> Option<&'static Place> {
-    // SAFETY: lists hold only what `put` made of a reference to a place, and places live for ever and are never
-    // referred to exclusively.
+    // SAFETY: lists hold only what `put` made of a reference to a place, and places live for ever and are
+    // never referred to exclusively.
     unsafe { pointer.as_ref() }
 }
 
@@ -260,8 +260,8 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A counted handle on memory that a device filled, or that it is to read. It may go to any core; when the last
-/// handle is dropped, wherever that is, the memory goes back to its pool.
+/// A counted handle on memory that a device filled, or that it is to read. It may go to any core; when the
+/// last handle is dropped, wherever that is, the memory goes back to its pool.
 pub struct DmaBuffer(&'static Place);
 
 impl DmaBuffer {
@@ -289,8 +289,8 @@ impl Clone for DmaBuffer {
 impl Drop for DmaBuffer {
     #[inline]
     fn drop(&mut self) {
-        // The only handle stays the only one: nobody else is there to clone it. That is the usual case, and saves
-        // an atomic operation.
+        // The only handle stays the only one: nobody else is there to clone it. That is the usual case, and
+        // saves an atomic operation.
         if self.0.count.load(Acquire) == 1 || self.0.count.fetch_sub(1, Release) == 1 {
             // What was read through other handles was read before the memory is written again.
             fence(Acquire);
