@@ -7,6 +7,7 @@ use crate::schedule::Schedule;
 use crate::source::Source;
 use crate::voice::Voice;
 use crate::{Command, Happening, SECOND_NS};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use nom_abi::priced::Announcement;
@@ -42,7 +43,7 @@ pub struct Publication {
 
 #[derive(Debug)]
 enum Origin {
-    Provider { feed: Feed, reporter: Reporter, name: String },
+    Provider { feed: Box<Feed>, reporter: Box<Reporter>, name: String },
     Fixed(Schedule),
 }
 
@@ -62,7 +63,8 @@ impl Daemon {
         let (origin, from) = match source {
             Source::Provider(address) => {
                 let name = address.to_string();
-                let (feed, reporter) = (Feed::new(&name, seed), Reporter::new(&name, !seed));
+                let feed = Box::new(Feed::new(&name, seed));
+                let reporter = Box::new(Reporter::new(&name, !seed));
                 (Origin::Provider { feed, reporter, name }, PriceSource::Provider)
             }
             Source::Fixed(schedule) => (Origin::Fixed(schedule), PriceSource::Fixed),

@@ -1,8 +1,8 @@
 //! Follows the provider's prices: by events, or where it has none by asking again and again.
 //!
 //! ```text
-//! Resting -> Connecting -> Asking -> Reading      each but the last with a limit to its time; in Reading the
-//!    ^___________|___________|__________|         limit begins anew with each item, so silence is a limit too
+//! Resting -> Connecting -> Asking -> Reading      each with a limit to its time; in Reading it begins anew
+//!    ^___________|___________|__________|         with each item, so that it is a limit to silence
 //! ```
 //! Whatever goes wrong leads back to Resting, for longer each time until all was well for a while. If the
 //! provider has no events, the next question is for the present prices; a question that fails is followed by

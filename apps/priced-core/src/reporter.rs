@@ -142,7 +142,8 @@ impl Reporter {
         let Some(status) = self.waiting.pop_front() else { return };
         let body = serde_json::to_string(&status).expect("numbers and text");
         let request = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
             path::STATUS,
             self.host,
             body.len()

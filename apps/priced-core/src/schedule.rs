@@ -22,9 +22,7 @@ struct Step {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSchedule {
     /// A part of it cannot be read.
-    #[error(
-        "`{0}`: expected PRICE or RESOURCE=PRICE, each with a time such as @10s, @500ms or @2m behind it or not"
-    )]
+    #[error("`{0}`: expected PRICE or RESOURCE=PRICE, with or without a time such as @10s, @500ms or @2m")]
     Step(String),
     /// No such resource.
     #[error("`{0}`: expected core, memory, network_out, network_in, storage or energy")]
