@@ -120,7 +120,9 @@ fn the_contract_reaches_the_environment() {
     let application = &bundle.applications[0];
     let utility = application.utility.as_ref().expect("there is one");
     assert_eq!(utility.to_string().parse().as_ref(), Ok(utility));
-    assert_eq!(application.environment_bytes(), b"B=b\0utility=Gbit; penalty 20 100 0.00075\0");
+    let environment: Vec<_> =
+        application.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(environment, [("B", "b"), ("utility", "Gbit; penalty 20 100 0.00075")]);
 }
 
 #[test]

@@ -51,9 +51,9 @@ pub struct Application {
     pub publishes_prices: bool,
     /// Arguments; the name is not one of them.
     pub arguments: Vec<String>,
-    /// Environment. The utility function is no part of it before the application is lowered.
+    /// Environment; variable `utility` is the utility function, if there is one.
     pub environment: BTreeMap<String, String>,
-    /// What its owner is paid; it reads this in its environment, as variable `utility`.
+    /// What its owner is paid.
     pub utility: Option<Utility>,
     /// Devices that it may acquire.
     pub devices: Vec<DeviceSelector>,
@@ -158,10 +158,9 @@ impl Application {
     }
 
     /// The environment as NUL-terminated strings `NAME=value`.
-    pub fn environment_bytes(&self) -> Vec<u8> {
+    pub(crate) fn environment_bytes(&self) -> Vec<u8> {
         let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}\0"));
-        let utility = self.utility.iter().map(|utility| format!("{}={utility}\0", utility::VARIABLE));
-        variables.chain(utility).flat_map(String::into_bytes).collect()
+        variables.flat_map(String::into_bytes).collect()
     }
 }
 

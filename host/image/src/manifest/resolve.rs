@@ -55,6 +55,7 @@ fn index(layers: &[Layers]) -> Result<Index<'_>> {
 
 fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
     let name = layers.require("name", |raw| &raw.name)?.value();
+    let utility = utility(layers)?;
     Ok(Application {
         name: name.0.clone(),
         program: program(layers)?,
@@ -66,8 +67,8 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
         essential: layers.find(|raw| &raw.essential).is_some_and(|flag| *flag.value()),
         publishes_prices: layers.find(|raw| &raw.publishes_prices).is_some_and(|flag| *flag.value()),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
-        environment: environment(layers),
-        utility: utility(layers)?,
+        environment: environment(layers, utility.as_ref()),
+        utility,
         devices: devices(layers)?,
         peers: peers(layers, name, index)?,
         manages: manages(layers, name, index)?,
@@ -96,10 +97,11 @@ fn program(layers: &Layers) -> Result<Program> {
     })
 }
 
-fn environment(layers: &Layers) -> BTreeMap<String, String> {
+fn environment(layers: &Layers, utility: Option<&Utility>) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
-    variables.map(|(name, value)| (name.0.clone(), value.0.clone())).collect()
+    let given = variables.map(|(name, value)| (name.0.clone(), value.0.clone()));
+    given.chain(utility.map(|utility| (utility::VARIABLE.to_owned(), utility.to_string()))).collect()
 }
 
 fn utility(layers: &Layers) -> Result<Option<Utility>> {
