@@ -33,7 +33,8 @@ pub struct Report {
     pub kind: u64,
     /// End of the stretch, in nanoseconds of board time.
     pub at_ns: u64,
-    /// Its length in nanoseconds.
+    /// Its length in nanoseconds. 0 if the working point changed, for prices did, before more was measured:
+    /// then latencies and rates are those of the report before.
     pub window_ns: u64,
     /// Batching delay W in force at its end, in microseconds.
     pub batching_delay_us: u64,

@@ -1,0 +1,179 @@
+//! The governor of a server that earns.
+
+use crate::books::Books;
+use crate::market::{Market, PriceBoard, Tariff};
+use crate::report::{Audience, Stretch, blank, repeat};
+use crate::settings::Settings;
+use crate::steering::Steering;
+use crate::window::{self, Governor, Setting, Window};
+use nom_abi::priced::Report;
+use nom_economy::ledger::{Account, Money};
+use nom_economy::prices::{Resource, Usage};
+use nom_economy::response::Response;
+use nom_economy::units::{Cores, DollarsPerSecond, Gib};
+
+/// How often it reports.
+const REPORT_NS: u64 = 100_000_000;
+/// The shortest and the longest window. Deciding takes its time, so windows are no shorter; a change of load
+/// shows after some of them, so they are no longer.
+const WINDOW_NS: core::ops::RangeInclusive<u64> = 20_000_000..=50_000_000;
+/// Requests that make a window worth looking at, if they come soon enough.
+const REQUESTS: u64 = 200;
+
+/// What an application holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Cores.
+    pub cores: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+}
+
+/// Reckons what a server earns, and sets its working point so that it earns most.
+///
+/// The policy has no machine: time comes with what it is asked, prices from a board, and what it says goes to
+/// an audience.
+#[derive(Debug)]
+pub struct Earner<B, A> {
+    settings: Settings,
+    board: B,
+    audience: A,
+    held: fn() -> Held,
+    market: Market,
+    books: Books,
+    steering: Steering,
+    window_ns: u64,
+    stretch: Stretch,
+    /// Sums at the last report, and the report.
+    reported: (Money, Money),
+    last: Report,
+}
+
+impl<B: PriceBoard, A: Audience> Earner<B, A> {
+    /// Begins without prices; `held` says what the application holds at the time it is called.
+    pub fn new(settings: Settings, board: B, audience: A, held: fn() -> Held) -> Self {
+        let steering = Steering::new(&settings);
+        let last = blank(0, steering.setting());
+        Self {
+            settings,
+            board,
+            audience,
+            held,
+            market: Market::default(),
+            books: Books::new(),
+            steering,
+            window_ns: *WINDOW_NS.start(),
+            stretch: Stretch::default(),
+            reported: (Money::ZERO, Money::ZERO),
+            last,
+        }
+    }
+
+    /// What is set at present.
+    #[must_use]
+    pub fn setting(&self) -> Setting {
+        self.steering.setting()
+    }
+
+    /// Revenue and cost so far.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.books.account()
+    }
+
+    /// The prices that are reckoned with, each with its age.
+    #[must_use]
+    pub fn tariff(&self) -> &Tariff {
+        self.market.tariff()
+    }
+
+    /// Whom it reports to.
+    pub fn audience(&self) -> &A {
+        &self.audience
+    }
+
+    /// Takes over new prices. Returns whether they call for another setting.
+    fn trade(&mut self, now_ns: u64) -> bool {
+        let (board, audience) = (&self.board, &mut self.audience);
+        let Some(since_ns) = self.market.look(board, now_ns, |refusal| audience.refused(refusal)) else {
+            return false;
+        };
+        self.books.reprice(since_ns, *self.market.tariff());
+        let (settings, tariff, held) = (&self.settings, self.market.tariff(), usage((self.held)()));
+        self.steering.reconsider(&|_, response| profit(settings, tariff, &held, response))
+    }
+
+    fn report(&mut self, now_ns: u64) {
+        let (setting, tariff, sums) = (self.steering.setting(), self.market.tariff(), self.books.sums());
+        let mut report = blank(now_ns, setting);
+        if self.stretch.length_ns > 0 {
+            let rate = |now: Money, before: Money| {
+                let earned = Money::from_nanos(now.nanos() - before.nanos()).dollars();
+                (earned * 1e9 / self.stretch.length_ns as f64).to_bits()
+            };
+            self.stretch.fill(&mut report);
+            report.revenue_per_second = rate(sums.0, self.reported.0);
+            report.cost_per_second = rate(sums.1, self.reported.1);
+        } else {
+            repeat(&mut report, &self.last);
+        }
+        report.price_revision = tariff.revision;
+        report.price_network_out = tariff.price(Resource::NetworkOut).to_bits();
+        report.profit = self.books.account().profit().dollars().to_bits();
+        self.audience.report(&report);
+        (self.reported, self.last, self.stretch) = (sums, report, Stretch::default());
+    }
+
+    /// So long that enough requests come, as far as one window tells.
+    fn set_window(&mut self, window: &Window) {
+        let enough_ns = window.length_ns().saturating_mul(REQUESTS) / window.requests.max(1);
+        self.window_ns = enough_ns.clamp(*WINDOW_NS.start(), *WINDOW_NS.end());
+    }
+}
+
+impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
+    fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    fn observe(&mut self, window: &Window) -> Setting {
+        // Prices that came within the window count in it, though nobody had looked.
+        let has_turned = self.trade(window.to_ns);
+        let held = usage((self.held)());
+        if let Some(response) = window::response(window) {
+            self.books.close(window.from_ns, window.to_ns, &self.settings.utility, &response, &held);
+            self.stretch.add(window);
+            self.set_window(window);
+        }
+        let (settings, tariff) = (&self.settings, self.market.tariff());
+        if tariff.is_known() {
+            let profit = |_: usize, response: &Response| profit(settings, tariff, &held, response);
+            self.steering.observe(window, window::observation(window).as_ref(), &profit);
+        }
+        // A clock that went back must not silence it.
+        let is_due = window.to_ns < self.last.at_ns || window.to_ns - self.last.at_ns >= REPORT_NS;
+        if is_due || has_turned {
+            self.report(window.to_ns);
+        }
+        self.steering.setting()
+    }
+
+    fn look(&mut self, now_ns: u64) -> Option<Setting> {
+        let has_turned = self.trade(now_ns);
+        if has_turned {
+            self.report(now_ns);
+        }
+        has_turned.then(|| self.steering.setting())
+    }
+}
+
+fn usage(held: Held) -> Usage {
+    let cores = Cores::new(f64::from(held.cores)).expect("an integer is finite and not negative");
+    let gib = held.memory_bytes as f64 / f64::from(1 << 30);
+    let memory = Gib::new(gib).expect("an integer is finite and not negative");
+    Usage { cores, memory, ..Usage::default() }
+}
+
+fn profit(settings: &Settings, tariff: &Tariff, held: &Usage, response: &Response) -> DollarsPerSecond {
+    settings.utility.profit(response, held, &tariff.prices)
+}

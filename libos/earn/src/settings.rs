@@ -1,0 +1,158 @@
+//! What the application's environment says about earning.
+
+use alloc::string::{String, ToString};
+use nom_economy::controller::BatchingDelays;
+use nom_economy::utility::{BadLine, Utility};
+
+/// The longest batching delay that is tried, unless the environment says otherwise: beyond a millisecond
+/// hardly a contract pays for what is gained.
+const LONGEST_MICROS: u32 = 1000;
+
+/// How an application is to earn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// What its users pay.
+    pub utility: Utility,
+    /// What decides the batching delay.
+    pub batching: Batching,
+    /// Whether polling or interrupts are a second knob.
+    pub has_notice: bool,
+}
+
+/// What decides the batching delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// Profit, from 0 to so many microseconds.
+    Adaptive {
+        /// The longest.
+        longest_micros: u32,
+    },
+    /// The owner: so many microseconds. Profit is still reckoned.
+    Fixed {
+        /// The batching delay.
+        micros: u32,
+    },
+}
+
+/// A variable of the environment that is not what it must be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BadSetting {
+    /// No contract.
+    #[error("the environment's utility={line}: {error}")]
+    Utility {
+        /// As it stands there.
+        line: String,
+        /// What is wrong.
+        error: BadLine,
+    },
+    /// Another variable.
+    #[error("the environment's {name}={value}: expected {expected}")]
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it could have been.
+        expected: &'static str,
+    },
+}
+
+impl Settings {
+    /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`. The others
+    /// are `batching_delay`: `adaptive`, or microseconds; `batching_delay_max`: the longest that is tried, in
+    /// microseconds; `knobs`: `batching_delay`, or `batching_delay,notice`.
+    ///
+    /// # Errors
+    /// The first variable that is not what it must be.
+    pub fn from_environment<'v>(var: impl Fn(&str) -> Option<&'v str>) -> Result<Option<Self>, BadSetting> {
+        let Some(line) = var("utility") else { return Ok(None) };
+        let utility = line.parse().map_err(|error| BadSetting::Utility { line: line.to_string(), error })?;
+        let has_notice = match var("knobs") {
+            None | Some("batching_delay") => false,
+            Some("batching_delay,notice") => true,
+            Some(value) => return Err(bad("knobs", value, "`batching_delay` or `batching_delay,notice`")),
+        };
+        let longest_micros = micros(&var, "batching_delay_max", "microseconds from 0 to 10000")?;
+        let batching = match var("batching_delay") {
+            None | Some("adaptive") => {
+                Batching::Adaptive { longest_micros: longest_micros.unwrap_or(LONGEST_MICROS) }
+            }
+            Some(_) => {
+                let expected = "`adaptive`, or microseconds from 0 to 10000";
+                Batching::Fixed { micros: micros(&var, "batching_delay", expected)?.unwrap_or(0) }
+            }
+        };
+        Ok(Some(Self { utility, batching, has_notice }))
+    }
+}
+
+fn bad(name: &'static str, value: &str, expected: &'static str) -> BadSetting {
+    BadSetting::Variable { name, value: value.to_string(), expected }
+}
+
+fn micros<'v>(
+    var: impl Fn(&str) -> Option<&'v str>,
+    name: &'static str,
+    expected: &'static str,
+) -> Result<Option<u32>, BadSetting> {
+    let Some(value) = var(name) else { return Ok(None) };
+    let micros = value.parse().ok().filter(|micros| *micros <= BatchingDelays::MAX_MICROS);
+    micros.map(Some).ok_or_else(|| bad(name, value, expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &'static str)]) -> Result<Option<Settings>, String> {
+        let var = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        Settings::from_environment(var).map_err(|error| error.to_string())
+    }
+
+    const CONTRACT: (&str, &str) = ("utility", "Gbit; penalty 20 100 0.00075");
+
+    #[test]
+    fn without_a_contract_nothing_is_earned() {
+        assert_eq!(settings(&[("batching_delay", "5"), ("knobs", "?")]), Ok(None));
+    }
+
+    #[test]
+    fn with_a_contract_the_delay_adapts_unless_it_is_fixed() {
+        let batching = |more: &[_]| {
+            let all = [&[CONTRACT], more].concat();
+            let settings = settings(&all).expect("good").expect("there is a contract");
+            (settings.batching, settings.has_notice)
+        };
+        let adaptive = |longest_micros| Batching::Adaptive { longest_micros };
+        assert_eq!(batching(&[]), (adaptive(1000), false));
+        assert_eq!(
+            batching(&[("batching_delay", "adaptive"), ("knobs", "batching_delay")]),
+            (adaptive(1000), false)
+        );
+        assert_eq!(batching(&[("batching_delay_max", "250")]), (adaptive(250), false));
+        assert_eq!(batching(&[("knobs", "batching_delay,notice")]), (adaptive(1000), true));
+        assert_eq!(batching(&[("batching_delay", "50")]), (Batching::Fixed { micros: 50 }, false));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let refusal = |more| settings(&[more, CONTRACT]).expect_err("should be refused");
+        assert_eq!(
+            refusal(("utility", "Gbit; value -1")),
+            "the environment's utility=Gbit; value -1: term[0].alpha is -1: expected a finite number, at least 0"
+        );
+        for (name, value) in [
+            ("batching_delay", "fast"),
+            ("batching_delay", "-1"),
+            ("batching_delay", "10001"),
+            ("batching_delay_max", "10001"),
+            ("knobs", "cores"),
+        ] {
+            let text = refusal((name, value));
+            assert!(
+                text.starts_with(&alloc::format!("the environment's {name}={value}: expected ")),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Who sets the working point: a controller that learns, or the owner once and for all.
+
+use crate::settings::{Batching, Settings};
+use crate::window::{Setting, Window};
+use core::time::Duration;
+use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Profit};
+use nom_economy::response::Observation;
+
+/// Windows that took longer say nothing: the machine was stopped meanwhile, or the clock jumped.
+const WINDOW_NS_MAX: u64 = 1_000_000_000;
+
+/// The working points, the controller among them, and what is set.
+#[derive(Debug)]
+pub(crate) struct Steering {
+    points: Knobs,
+    /// Nothing if the owner decides.
+    controller: Option<Controller>,
+    setting: Setting,
+    /// Whether the setting is another one than when the present window began.
+    has_turned: bool,
+}
+
+impl Steering {
+    /// Begins with no batching delay and interrupts, or as the owner says.
+    pub fn new(settings: &Settings) -> Steering {
+        let (delays, first) = match settings.batching {
+            Batching::Adaptive { longest_micros } => (BatchingDelays::up_to(longest_micros), 0),
+            Batching::Fixed { micros } => (BatchingDelays::up_to(0), micros),
+        };
+        let notices = [Notice::Interrupt, Notice::Poll];
+        let notices = if settings.has_notice { &notices[..] } else { &notices[..1] };
+        // Cores and memory are the application's to change, not the controller's: one value each.
+        let points = Knobs::new(delays, notices, &[1], &[1]).expect("each knob has a value");
+        let is_adaptive = matches!(settings.batching, Batching::Adaptive { .. });
+        let controller = is_adaptive.then(|| Controller::new(&points, 0));
+        let setting = Setting { batching_delay: Duration::from_micros(first.into()), polls: false };
+        Steering { points, controller, setting, has_turned: false }
+    }
+
+    /// What is to be set.
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// Learns from a window, if that can teach anything, and chooses the next setting.
+    pub fn observe(&mut self, window: &Window, observation: Option<&Observation>, profit: &Profit) {
+        let has_turned = core::mem::take(&mut self.has_turned);
+        let is_whole = !has_turned && window.setting == self.setting && window.length_ns() <= WINDOW_NS_MAX;
+        let (Some(controller), Some(observation)) = (&mut self.controller, observation) else { return };
+        if is_whole {
+            controller.observe(observation, profit);
+            self.turn();
+            // Only within a window a turn disturbs it; the next one has not begun.
+            self.has_turned = false;
+        }
+    }
+
+    /// Chooses anew at other prices. Returns whether the setting is another one.
+    pub fn reconsider(&mut self, profit: &Profit) -> bool {
+        let Some(controller) = &mut self.controller else { return false };
+        controller.reconsider(profit);
+        self.turn()
+    }
+
+    /// Takes over the controller's point. Returns whether it is another one.
+    fn turn(&mut self) -> bool {
+        let Some(controller) = &self.controller else { return false };
+        let chosen = self.points.setting(controller.point());
+        let setting = Setting {
+            batching_delay: Duration::from_micros(chosen.batching_micros.into()),
+            polls: chosen.notice == Notice::Poll,
+        };
+        let has_turned = setting != self.setting;
+        self.setting = setting;
+        self.has_turned |= has_turned;
+        has_turned
+    }
+}

@@ -1,0 +1,132 @@
+//! A server in a closed loop that the real governor governs: clients wait for an answer each, the server
+//! responds as `nom_economy::simulate` says, and a board posts prices.
+
+use nom_abi::priced::Report;
+use nom_earn::{Audience, Earner, Governor, Held, Posted, Posting, PriceBoard, Setting, Settings, Window};
+use nom_economy::prices::{Refusal, Resource};
+use nom_economy::response::Response;
+use nom_economy::simulate::{Noise, Random, Server};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A board that a test posts on.
+#[derive(Clone, Default)]
+pub struct Board(Rc<(Cell<u32>, Cell<Posted>)>);
+
+impl Board {
+    pub fn post(&self, resource: Resource, dollars: f64, since_ns: u64) {
+        let (sequence, posted) = &*self.0;
+        let mut all = posted.get();
+        all.revision += 1;
+        all.prices[resource as usize] = Some(Posting { dollars, since_ns, confirmed_ns: since_ns });
+        posted.set(all);
+        sequence.set(sequence.get() + 1);
+    }
+}
+
+impl PriceBoard for Board {
+    fn sequence(&self) -> u32 {
+        self.0.0.get()
+    }
+
+    fn read(&self) -> Option<Posted> {
+        Some(self.0.1.get())
+    }
+}
+
+/// Whatever was said.
+#[derive(Clone, Default)]
+pub struct Heard(Rc<RefCell<(Vec<Report>, Vec<Refusal>)>>);
+
+impl Heard {
+    pub fn reports(&self) -> Vec<Report> {
+        self.0.borrow().0.clone()
+    }
+
+    pub fn refusals(&self) -> usize {
+        self.0.borrow().1.len()
+    }
+}
+
+impl Audience for Heard {
+    fn report(&mut self, report: &Report) {
+        self.0.borrow_mut().0.push(*report);
+    }
+
+    fn refused(&mut self, refusal: &Refusal) {
+        self.0.borrow_mut().1.push(*refusal);
+    }
+}
+
+pub fn settings(variables: &[(&str, &'static str)]) -> Settings {
+    let var = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    Settings::from_environment(var).expect("good").expect("there is a contract")
+}
+
+pub fn earner(variables: &[(&str, &'static str)]) -> (Earner<Board, Heard>, Board, Heard) {
+    let (board, heard) = (Board::default(), Heard::default());
+    let held = || Held { cores: 1, memory_bytes: 64 << 20 };
+    (Earner::new(settings(variables), board.clone(), heard.clone(), held), board, heard)
+}
+
+/// A server of the paper's speed (nom, VEE'16, Table 1) that gains much by batching under many clients.
+pub fn server() -> Server {
+    Server {
+        request: 10e-6,
+        batch: 15e-6,
+        crowding: 0.2e-6,
+        wire: 40e-6,
+        waiting: 1.0,
+        idle_jitter: 0.1,
+        queue_jitter: 0.2,
+        tail: 1.2,
+        ripple: (0.0, 0.0),
+        bytes: 1000.0,
+    }
+}
+
+/// The loop.
+pub struct World {
+    pub earner: Earner<Board, Heard>,
+    pub board: Board,
+    pub heard: Heard,
+    pub now_ns: u64,
+    noise: Noise,
+    random: Random,
+}
+
+impl World {
+    pub fn new(variables: &[(&str, &'static str)], seed: u64) -> World {
+        let (earner, board, heard) = earner(variables);
+        let noise = Noise::new(0.02, 0.3, 0.002);
+        World { earner, board, heard, now_ns: 0, noise, random: Random::new(seed) }
+    }
+
+    pub fn truth(clients: f64, setting: Setting) -> Response {
+        server().response(clients, setting.batching_delay.as_micros() as u32, 1.0)
+    }
+
+    /// One window with so many clients; returns how the server truly responded.
+    pub fn window(&mut self, clients: f64) -> Response {
+        let (setting, length_ns) = (self.earner.setting(), self.earner.window_ns());
+        let truth = World::truth(clients, setting);
+        let seconds = length_ns as f64 / 1e9;
+        let measured = self.noise.observe(&truth, seconds, &mut self.random);
+        let (response, nanoseconds) = (measured.response, |seconds: f64| (seconds * 1e9) as u64);
+        let bytes = |gbit: f64| (gbit * seconds * 1e9 / 8.0) as u64;
+        let window = Window {
+            from_ns: self.now_ns,
+            to_ns: self.now_ns + length_ns,
+            requests: (response.throughput.get() * seconds) as u64,
+            sent_bytes: bytes(response.sent.get()),
+            received_bytes: bytes(response.received.get()),
+            latency_mean_ns: nanoseconds(response.latency.mean().get()),
+            latency_jitter_ns: nanoseconds(response.latency.jitter().get()),
+            latency_p99_ns: nanoseconds(response.latency.p99().get()),
+            setting,
+        };
+        self.now_ns += length_ns;
+        self.earner.observe(&window);
+        truth
+    }
+}
