@@ -1,7 +1,7 @@
 //! What a server did over an interval, and what was measured of it.
 
 use crate::units::{GbitPerSecond, OperationsPerSecond, Seconds};
-use crate::utility::{BadParameter, Latency};
+use crate::utility::Latency;
 
 /// Throughput and latency over an interval. No price is in it, so that what was learned outlives every price.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,6 +69,9 @@ pub(crate) const BETTER: Logs = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0];
 const LEAST: f64 = 1e-9;
 /// Beyond these logarithms nothing is measured, and products of two exponentials stay finite.
 const LOG_MAX: f64 = 60.0;
+/// Their exponentials.
+const FACTOR_MAX: f64 = 1.142_007_389_815_684_3e26;
+const FACTOR_MIN: f64 = 1.0 / FACTOR_MAX;
 
 impl Response {
     pub(crate) fn logs(&self) -> Logs {
@@ -85,22 +88,52 @@ impl Response {
     }
 
     pub(crate) fn from_logs(logs: &Logs) -> Self {
-        let [throughput, mean, jitter, p99, sent, received] =
-            logs.map(|log| libm::exp(log.clamp(-LOG_MAX, LOG_MAX)));
-        let response = || -> Result<Self, BadParameter> {
-            let seconds = |value| Seconds::new(value).expect("an exponential is positive");
-            let data = |value| GbitPerSecond::new(value).expect("an exponential is positive");
-            let latency = Latency::new(seconds(mean), seconds(jitter), seconds(p99))?;
-            let throughput = OperationsPerSecond::new(throughput).expect("an exponential is positive");
-            Ok(Self { throughput, sent: data(sent), received: data(received), latency })
-        };
-        response().expect("an exponential is above 0")
+        Likely::new(logs).response()
+    }
+}
+
+/// What is likely, of which what is a little better or worse follows without an exponential for each channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likely(Logs);
+
+impl Likely {
+    pub fn new(logs: &Logs) -> Self {
+        Self(logs.map(|log| libm::exp(log.clamp(-LOG_MAX, LOG_MAX))))
+    }
+
+    /// Every channel better by this factor; worse, if it is below 1.
+    pub fn better(&self, factor: f64) -> Self {
+        let (factor, inverse) =
+            (factor.clamp(FACTOR_MIN, FACTOR_MAX), (1.0 / factor).clamp(FACTOR_MIN, FACTOR_MAX));
+        let better = |channel: usize| if BETTER[channel] > 0.0 { factor } else { inverse };
+        Self(core::array::from_fn(|channel| {
+            (self.0[channel] * better(channel)).clamp(FACTOR_MIN, FACTOR_MAX)
+        }))
+    }
+
+    pub fn response(&self) -> Response {
+        let [throughput, mean, jitter, p99, sent, received] = self.0;
+        let seconds = |value| Seconds::new(value).expect("it is clamped");
+        let data = |value| GbitPerSecond::new(value).expect("it is clamped");
+        let latency = Latency::new(seconds(mean), seconds(jitter), seconds(p99)).expect("above 0");
+        let throughput = OperationsPerSecond::new(throughput).expect("it is clamped");
+        Response { throughput, sent: data(sent), received: data(received), latency }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn better_is_more_and_sooner_by_the_factor() {
+        let likely = Likely::new(&[1.0, -2.0, -3.0, -4.0, 0.5, 0.25]);
+        let shifted = Likely::new(&[1.3, -2.3, -3.3, -4.3, 0.8, 0.55]);
+        let better = likely.better(libm::exp(0.3));
+        assert!(better.0.iter().zip(&shifted.0).all(|(a, b)| (a / b - 1.0).abs() < 1e-12), "{better:?}");
+        let wild = Likely::new(&[60.0; CHANNELS]).better(1e300).better(0.0).response();
+        assert!((wild.throughput.get() * wild.latency.mean().get()).is_finite());
+    }
 
     #[test]
     fn logarithms_lead_back_to_the_response() {

@@ -7,9 +7,10 @@
 
 use super::model::{Model, Prediction};
 use super::space::Space;
-use super::strategy::{Choice, Profit, Strategy, profit_of};
+use super::strategy::{Choice, Profit, Strategy};
 use super::tally::Tally;
-use crate::response::{BETTER, JITTER, Logs, MEAN, THROUGHPUT};
+use crate::response::{JITTER, Likely, Logs, MEAN, THROUGHPUT};
+use alloc::vec::Vec;
 
 /// Gauss-Hermite quadrature of degree 5 for a standard normal variable: abscissae and weights (Abramowitz and
 /// Stegun, *Handbook of Mathematical Functions*, table 25.10, scaled).
@@ -43,18 +44,36 @@ pub struct Bayes {
     home: Option<usize>,
 }
 
-fn shifted(prediction: &Prediction, deviation: f64) -> Logs {
-    core::array::from_fn(|channel| prediction.mean[channel] + BETTER[channel] * deviation)
+/// A prediction, and what it would earn.
+struct Outlook<'p> {
+    point: usize,
+    deviation: f64,
+    likely: Likely,
+    profit: &'p Profit<'p>,
 }
 
-/// Expected profit: where a cliff is near, what may go wrong counts.
-fn expected(prediction: &Prediction, point: usize, profit: &Profit) -> f64 {
-    if prediction.deviation < CERTAIN {
-        return profit_of(profit, point, &prediction.mean);
+impl<'p> Outlook<'p> {
+    fn new(point: usize, prediction: &Prediction, profit: &'p Profit<'p>) -> Self {
+        Self { point, deviation: prediction.deviation, likely: Likely::new(&prediction.mean), profit }
     }
-    let at =
-        |(node, weight)| weight * profit_of(profit, point, &shifted(prediction, node * prediction.deviation));
-    NODES.into_iter().map(at).sum()
+
+    /// Profit, were all better by this deviation of logarithms.
+    fn shifted(&self, deviation: f64) -> f64 {
+        (self.profit)(self.point, &self.likely.better(libm::exp(deviation)).response()).get()
+    }
+
+    /// Expected value of what depends on profit, if logarithms deviate so much.
+    fn mean(&self, deviation: f64, value: impl Fn(f64) -> f64) -> f64 {
+        NODES.into_iter().map(|(node, weight)| weight * value(self.shifted(node * deviation))).sum()
+    }
+
+    /// Expected profit: where a cliff is near, what may go wrong counts.
+    fn expected(&self) -> f64 {
+        if self.deviation < CERTAIN {
+            return (self.profit)(self.point, &self.likely.response()).get();
+        }
+        self.mean(self.deviation, |profit| profit)
+    }
 }
 
 /// Profit that is worth leaving a point for that makes so much.
@@ -70,27 +89,33 @@ impl Bayes {
         }
     }
 
+    /// Expected profit of each point.
+    fn outlooks<'p>(&mut self, space: &Space, profit: &'p Profit<'p>) -> Vec<(Outlook<'p>, f64)> {
+        let points = (0..space.count()).map(|point| {
+            let outlook = Outlook::new(point, &self.model.predict(space, point), profit);
+            let expected = outlook.expected();
+            (outlook, expected)
+        });
+        points.collect()
+    }
+
     /// The point of highest likely profit, and this profit; home unless another is clearly better.
-    fn best(&mut self, space: &Space, present: usize, profit: &Profit) -> (usize, f64) {
-        let mut at = |point| expected(&self.model.predict(space, point), point, profit);
+    fn best(&self, outlooks: &[(Outlook, f64)], present: usize) -> (usize, f64) {
         let home = self.home.unwrap_or(present);
-        let at_home = at(home);
+        let at_home = outlooks[home].1;
         let least = worth_leaving(at_home);
-        let points = (0..space.count()).filter(|point| *point != home);
-        points
-            .map(|point| (point, at(point)))
-            .fold((home, at_home), |best, other| if other.1 > best.1.max(least) { other } else { best })
+        let others = outlooks.iter().filter(|(outlook, _)| outlook.point != home);
+        others.fold((home, at_home), |best, (outlook, expected)| {
+            if *expected > best.1.max(least) { (outlook.point, *expected) } else { best }
+        })
     }
 
     /// Expected improvement over the profit `least`, were the point measured once.
-    fn gain(&self, prediction: &Prediction, point: usize, least: f64, profit: &Profit) -> f64 {
-        let (deviation, noise) = (prediction.deviation, self.measurement_noise());
+    fn gain(&self, outlook: &Outlook, least: f64) -> f64 {
+        let (deviation, noise) = (outlook.deviation, self.measurement_noise());
         // What one measurement is expected to change.
         let change = deviation * deviation / libm::hypot(deviation, noise);
-        let at = |(node, weight)| {
-            weight * (profit_of(profit, point, &shifted(prediction, node * change)) - least).max(0.0)
-        };
-        NODES.into_iter().map(at).sum()
+        outlook.mean(change, |profit| (profit - least).max(0.0))
     }
 
     fn measurement_noise(&self) -> f64 {
@@ -100,16 +125,14 @@ impl Bayes {
     /// Where a loss is made, and beyond a cliff no slope tells the way: the most hopeful point that was not
     /// yet measured a few times. Its jitter, which decides on which side of the cliff it is, is what is least
     /// known.
-    fn way_out(&mut self, space: &Space, profit: &Profit) -> Option<usize> {
+    fn way_out(&self, outlooks: &[(Outlook, f64)]) -> Option<usize> {
         let hope = NODES[NODES.len() - 1].0;
         let mut most = (None, f64::NEG_INFINITY);
-        for point in (0..space.count()).filter(|point| self.tally.weight(*point) < FEW) {
-            let prediction = self.model.predict(space, point);
-            let unsure = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(point) + 1.0);
-            let deviation = libm::hypot(prediction.deviation, unsure);
-            let value = profit_of(profit, point, &shifted(&prediction, hope * deviation));
+        for (outlook, _) in outlooks.iter().filter(|(outlook, _)| self.tally.weight(outlook.point) < FEW) {
+            let unsure = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(outlook.point) + 1.0);
+            let value = outlook.shifted(hope * libm::hypot(outlook.deviation, unsure));
             if value > most.1 {
-                most = (Some(point), value);
+                most = (Some(outlook.point), value);
             }
         }
         most.0
@@ -117,25 +140,17 @@ impl Bayes {
 
     /// The exploration most worth its price, if one is. None that is expected to make a loss, unless a loss
     /// is made already: there is a way to most points over others that are safe.
-    fn exploration(
-        &mut self,
-        space: &Space,
-        best: (usize, f64),
-        horizon: f64,
-        profit: &Profit,
-    ) -> Option<usize> {
+    fn exploration(&self, outlooks: &[(Outlook, f64)], best: (usize, f64), horizon: f64) -> Option<usize> {
         let least = worth_leaving(best.1);
         let mut most = (None, DISTURBANCE * best.1.abs());
-        for point in (0..space.count()).filter(|point| *point != best.0) {
-            let prediction = self.model.predict(space, point);
-            if prediction.deviation < CERTAIN {
+        for (outlook, expected) in outlooks.iter().filter(|(outlook, _)| outlook.point != best.0) {
+            let is_safe = *expected >= 0.0 || best.1 <= 0.0;
+            if outlook.deviation < CERTAIN || !is_safe {
                 continue;
             }
-            let expected = expected(&prediction, point, profit);
-            let is_safe = expected >= 0.0 || best.1 <= 0.0;
-            let worth = horizon * self.gain(&prediction, point, least, profit) - (best.1 - expected);
-            if is_safe && worth > most.1 {
-                most = (Some(point), worth);
+            let worth = horizon * self.gain(outlook, least) - (best.1 - expected);
+            if worth > most.1 {
+                most = (Some(outlook.point), worth);
             }
         }
         most.0
@@ -174,10 +189,11 @@ impl Strategy for Bayes {
             return Choice { point: present, explores: true };
         }
         self.refit(space);
-        let best = self.best(space, present, profit);
+        let outlooks = self.outlooks(space, profit);
+        let best = self.best(&outlooks, present);
         self.home = Some(best.0);
-        let way_out = if best.1 <= 0.0 { self.way_out(space, profit) } else { None };
-        let exploration = way_out.or_else(|| self.exploration(space, best, horizon, profit));
+        let way_out = if best.1 <= 0.0 { self.way_out(&outlooks) } else { None };
+        let exploration = way_out.or_else(|| self.exploration(&outlooks, best, horizon));
         Choice { point: exploration.unwrap_or(best.0), explores: exploration.is_some() }
     }
 }

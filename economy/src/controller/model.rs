@@ -8,7 +8,7 @@
 
 use super::space::Space;
 use super::tally::Tally;
-use crate::response::{CHANNELS, Logs, MEAN, THROUGHPUT};
+use crate::response::{Logs, MEAN, THROUGHPUT};
 use alloc::vec::Vec;
 
 /// Standard deviation of the Matern term, in logarithms: how far a response strays from its trend.
@@ -42,6 +42,8 @@ pub(super) struct Model {
     solved: Vec<Logs>,
     /// Expected logarithm of latency of each point, over that of the least.
     expected: Vec<f64>,
+    /// Predictions made since the last fit.
+    predictions: Vec<Option<Prediction>>,
     scratch: Vec<f64>,
 }
 
@@ -72,13 +74,22 @@ impl Model {
             core::array::from_fn(|channel| mean[channel] - TREND[channel] * along)
         };
         self.solved.extend(self.points.iter().map(residual));
-        for channel in 0..CHANNELS {
-            self.solve(channel);
-        }
+        self.solve();
+        self.predictions.clear();
+        self.predictions.resize(space.count(), None);
     }
 
     /// What the point would do, as of the last fit.
     pub fn predict(&mut self, space: &Space, point: usize) -> Prediction {
+        if let Some(prediction) = self.predictions[point] {
+            return prediction;
+        }
+        let prediction = self.condition(space, point);
+        self.predictions[point] = Some(prediction);
+        prediction
+    }
+
+    fn condition(&mut self, space: &Space, point: usize) -> Prediction {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend(self.points.iter().map(|other| self.covariance(space, point, *other)));
@@ -109,10 +120,9 @@ impl Model {
         for row in 0..count {
             for column in 0..=row {
                 let (a, b) = (self.points[row], self.points[column]);
-                let mut value = self.covariance(space, a, b);
-                for at in 0..column {
-                    value -= factor[row * count + at] * factor[column * count + at];
-                }
+                let rows = (&factor[row * count..][..column], &factor[column * count..][..column]);
+                let explained: f64 = rows.0.iter().zip(rows.1).map(|(x, y)| x * y).sum();
+                let value = self.covariance(space, a, b) - explained;
                 factor[row * count + column] = if row == column {
                     // Noise keeps this well above zero; rounding must not make it less.
                     libm::sqrt((value + noise(a)).max(1e-9))
@@ -128,29 +138,37 @@ impl Model {
     fn forward(&self, values: &mut [f64]) {
         let count = values.len();
         for row in 0..count {
-            for at in 0..row {
-                values[row] -= self.factor[row * count + at] * values[at];
-            }
-            values[row] /= self.factor[row * count + row];
+            let factors = &self.factor[row * count..][..=row];
+            let known: f64 = factors.iter().zip(&values[..row]).map(|(factor, value)| factor * value).sum();
+            values[row] = (values[row] - known) / factors[row];
         }
     }
 
-    /// Solves L L^T x = b for a channel, in place.
-    fn solve(&mut self, channel: usize) {
+    /// Solves L L^T x = b for all channels, in place.
+    fn solve(&mut self) {
         let count = self.points.len();
-        let (factor, solved) = (&self.factor, &mut self.solved);
         for row in 0..count {
-            for at in 0..row {
-                solved[row][channel] -= factor[row * count + at] * solved[at][channel];
+            let (above, below) = self.solved.split_at_mut(row);
+            let factors = &self.factor[row * count..][..=row];
+            for (factor, other) in factors.iter().zip(above) {
+                subtract(&mut below[0], *factor, other);
             }
-            solved[row][channel] /= factor[row * count + row];
+            below[0] = below[0].map(|value| value / factors[row]);
         }
         for row in (0..count).rev() {
-            for at in row + 1..count {
-                solved[row][channel] -= factor[at * count + row] * solved[at][channel];
+            let (above, below) = self.solved.split_at_mut(row + 1);
+            for (at, other) in (row + 1..count).zip(below) {
+                subtract(&mut above[row], self.factor[at * count + row], other);
             }
-            solved[row][channel] /= factor[row * count + row];
+            let diagonal = self.factor[row * count + row];
+            above[row] = above[row].map(|value| value / diagonal);
         }
+    }
+}
+
+fn subtract(from: &mut Logs, factor: f64, other: &Logs) {
+    for (value, other) in from.iter_mut().zip(other) {
+        *value -= factor * other;
     }
 }
 
@@ -158,6 +176,7 @@ impl Model {
 mod tests {
     use super::super::points::BatchingDelays;
     use super::*;
+    use crate::response::CHANNELS;
 
     fn learned(space: &Space, latency: impl Fn(f64) -> f64, points: &[usize]) -> Model {
         let mut tally = Tally::new(space.count());

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SECOND: u64 = 1_000_000_000;
 
 /// The paper's contracts (section 6.4), the penalty's objective such that many clients can just be served.
-const CONTRACTS: [&str; 3] = ["Gbit; penalty 20 100 0.001", "Gbit; refund 20 10", "Gbit; bonus 20 0.01"];
+const CONTRACTS: [&str; 3] = ["Gbit; penalty 20 100 0.0017", "Gbit; refund 20 10", "Gbit; bonus 20 0.01"];
 
 fn rate(utility: &Utility, prices: &Prices, response: &Response) -> f64 {
     utility.profit(response, &Usage::default(), prices).get()
