@@ -6,12 +6,12 @@
 mod common;
 
 use common::World;
-use nom_economy::prices::Resource;
+use nom_abi::prices::PricedResource;
 
 fn main() {
     let windows: u32 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1000);
     let mut world = World::new(&[("utility", "Gbit; penalty 20 100 0.0017")], 1);
-    world.board.post(Resource::NetworkOut, 1.0, 0);
-    (0..windows).for_each(|_| drop(world.window(64.0)));
+    world.board.post(PricedResource::NetworkOut, 1.0, 0);
+    world.windows(windows, 64.0);
     println!("{windows} windows, {:?}", world.earner.setting());
 }

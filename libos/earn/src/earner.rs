@@ -5,12 +5,13 @@ use crate::market::{Market, PriceBoard, Tariff};
 use crate::report::{Audience, Stretch, blank, repeat};
 use crate::settings::Settings;
 use crate::steering::Steering;
-use crate::window::{self, Governor, Setting, Window};
+use crate::window;
 use nom_abi::priced::Report;
 use nom_economy::ledger::{Account, Money};
 use nom_economy::prices::{Resource, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{Cores, DollarsPerSecond, Gib};
+use nom_serve::{Governor, Setting, Window};
 
 /// How often it reports.
 const REPORT_NS: u64 = 100_000_000;

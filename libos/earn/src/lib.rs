@@ -1,9 +1,9 @@
 //! What makes a server earn: its contract, the prices on the board, and who sets its working point.
 //!
-//! An [`Earner`] is the governor of a server. At the end of each window it hears what was served, books
-//! what that brought and cost, and sets the working point from which its controller expects the most; at a new
-//! price it does so at once. [`Settings`] are read from the environment, prices from a [`PriceBoard`], and
-//! an [`Audience`] hears what is earned.
+//! An [`Earner`] is the governor of a server. At the end of each window it hears what was served, books what
+//! that brought and cost, and sets the working point from which its controller expects the most; at a new
+//! price it does so at once. [`Settings`] are read from the environment, prices from a [`PriceBoard`], and an
+//! [`Audience`] hears what is earned.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,6 @@ mod steering;
 mod window;
 
 pub use earner::{Earner, Held};
-pub use market::{Posted, Posting, PriceBoard, Tariff};
+pub use market::{PriceBoard, Tariff};
 pub use report::Audience;
 pub use settings::{BadSetting, Batching, Settings};
-pub use window::{Governor, Setting, Window};

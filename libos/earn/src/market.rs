@@ -1,5 +1,7 @@
 //! What resources cost, as the board says and as far as that can be believed.
 
+use nom_abi::board;
+use nom_abi::prices::{PriceList, PricedResource};
 use nom_economy::prices::{Prices, Refusal, Resource};
 
 /// Where prices are posted: the bulletin board, or a test's idea of it.
@@ -7,28 +9,29 @@ pub trait PriceBoard {
     /// Differs whenever something was posted since. Asked all the time: one load from memory.
     fn sequence(&self) -> u32;
 
-    /// What is posted; nothing while it is being written.
-    fn read(&self) -> Option<Posted>;
+    /// What is posted; nothing while it is being written. Nobody has checked that it can be.
+    fn read(&self) -> Option<PriceList>;
 }
 
-/// Prices as they are posted: nobody has checked them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Posted {
-    /// Changes whenever a price does.
-    pub revision: u64,
-    /// By resource.
-    pub prices: [Option<Posting>; Resource::COUNT],
+impl PriceBoard for &board::Prices {
+    fn sequence(&self) -> u32 {
+        self.sequence.generation()
+    }
+
+    fn read(&self) -> Option<PriceList> {
+        board::Prices::read(self)
+    }
 }
 
-/// One price.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Posting {
-    /// Dollars for one unit of the resource.
-    pub dollars: f64,
-    /// Since when.
-    pub since_ns: u64,
-    /// When its source last confirmed it.
-    pub confirmed_ns: u64,
+fn on_board(resource: Resource) -> PricedResource {
+    match resource {
+        Resource::Core => PricedResource::Core,
+        Resource::Memory => PricedResource::Memory,
+        Resource::NetworkOut => PricedResource::NetworkOut,
+        Resource::NetworkIn => PricedResource::NetworkIn,
+        Resource::Storage => PricedResource::Storage,
+        Resource::Energy => PricedResource::Energy,
+    }
 }
 
 /// Prices that are reckoned with.
@@ -86,8 +89,8 @@ impl Market {
         let posted = board.read()?;
         self.seen = Some(sequence);
         let mut since_ns = None;
-        for (resource, posting) in Resource::ALL.into_iter().zip(posted.prices) {
-            let Some(posting) = posting else { continue };
+        for resource in Resource::ALL {
+            let Some(posting) = posted.get(on_board(resource)) else { continue };
             match self.tariff.prices.offer(resource, posting.dollars, posting.confirmed_ns) {
                 Ok(is_new) => {
                     self.refused[resource as usize] = None;
@@ -109,23 +112,26 @@ impl Market {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use core::cell::Cell;
+    use nom_abi::prices::{PriceEntry, PriceSource};
+    use zerocopy::FromZeros;
 
-    /// A board that a test writes.
+    /// A board that a test writes, lies too.
     #[derive(Default)]
-    pub(crate) struct Board {
-        pub sequence: Cell<u32>,
-        pub posted: Cell<Posted>,
-        pub is_being_written: Cell<bool>,
+    struct Board {
+        sequence: Cell<u32>,
+        posted: Cell<PriceList>,
+        is_being_written: Cell<bool>,
     }
 
     impl Board {
-        pub fn post(&self, resource: Resource, dollars: f64, since_ns: u64) {
+        fn post(&self, resource: Resource, dollars: f64, since_ns: u64) {
             let mut posted = self.posted.get();
             posted.revision += 1;
-            posted.prices[resource as usize] = Some(Posting { dollars, since_ns, confirmed_ns: since_ns });
+            let (resource, source) = (on_board(resource), PriceSource::Provider);
+            posted.set(PriceEntry { resource, source, dollars, since_ns, confirmed_ns: since_ns });
             self.posted.set(posted);
             self.sequence.set(self.sequence.get() + 1);
         }
@@ -136,7 +142,7 @@ pub(crate) mod tests {
             self.sequence.get()
         }
 
-        fn read(&self) -> Option<Posted> {
+        fn read(&self) -> Option<PriceList> {
             (!self.is_being_written.get()).then(|| self.posted.get())
         }
     }
@@ -175,6 +181,25 @@ pub(crate) mod tests {
             assert_eq!(market.tariff().price(Resource::Core), 3.0);
             assert_eq!(market.tariff().prices.age_ns(Resource::Core, 101), Some(100), "it grows old");
         }
+    }
+
+    #[test]
+    fn the_bulletin_board_is_a_board() {
+        let (page, mut market) = (Box::new(board::Prices::new_zeroed()), Market::default());
+        assert_eq!(market.look(&&*page, 1, |_| {}), None);
+        let mut list = PriceList::new(7, 20);
+        let source = PriceSource::Provider;
+        for (resource, dollars) in Resource::ALL.into_iter().zip([1.0, f64::NAN, 3.0, 4.0, 5.0, 6.0]) {
+            let resource = on_board(resource);
+            list.set(PriceEntry { resource, source, dollars, since_ns: 20, confirmed_ns: u64::MAX });
+        }
+        page.publish(&list);
+        assert_eq!(market.look(&&*page, 30, |_| {}), Some(20));
+        assert_eq!(market.look(&&*page, 31, |_| {}), None);
+        let tariff = market.tariff();
+        assert_eq!(Resource::ALL.map(|resource| tariff.price(resource)), [1.0, 0.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(tariff.revision, 7);
+        assert_eq!(tariff.prices.age_ns(Resource::Core, 99), Some(0), "it needs no confirmation");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What an application says of itself, to `priced` and whoever else listens.
 
-use crate::window::{Setting, Window};
 use nom_abi::priced::Report;
 use nom_economy::prices::Refusal;
+use nom_serve::{Setting, Window};
 
 /// Whom an application reports to.
 pub trait Audience {
@@ -31,14 +31,14 @@ pub(crate) struct Stretch {
 impl Stretch {
     pub fn add(&mut self, window: &Window) {
         let requests = window.requests as f64;
-        let (mean, jitter) = (window.latency_mean_ns as f64, window.latency_jitter_ns as f64);
+        let (mean, jitter) = (window.latency.mean_ns as f64, window.latency.jitter_ns as f64);
         self.length_ns = self.length_ns.saturating_add(window.length_ns());
         self.requests = self.requests.saturating_add(window.requests);
         self.sent_bytes = self.sent_bytes.saturating_add(window.sent_bytes);
         self.received_bytes = self.received_bytes.saturating_add(window.received_bytes);
         self.latency += requests * mean;
         self.latency_squared += requests * (mean * mean + jitter * jitter);
-        self.p99 += requests * window.latency_p99_ns as f64;
+        self.p99 += requests * window.latency.p99_ns as f64;
     }
 
     /// Puts the stretch into a report. Its 99th percentile is the mean of those of the windows, weighted by
@@ -92,6 +92,7 @@ pub(crate) fn repeat(report: &mut Report, last: &Report) {
 mod tests {
     use super::*;
     use core::time::Duration;
+    use nom_serve::governor::Latency;
 
     const SETTING: Setting = Setting { batching_delay: Duration::from_micros(3), polls: true };
 
@@ -102,9 +103,8 @@ mod tests {
             requests,
             sent_bytes: 10 * requests,
             received_bytes: requests,
-            latency_mean_ns: mean,
-            latency_jitter_ns: jitter,
-            latency_p99_ns: p99,
+            latency: Latency { mean_ns: mean, jitter_ns: jitter, p99_ns: p99 },
+            service: Latency::default(),
             setting: SETTING,
         }
     }

@@ -139,7 +139,8 @@ mod tests {
         let refusal = |more| settings(&[more, CONTRACT]).expect_err("should be refused");
         assert_eq!(
             refusal(("utility", "Gbit; value -1")),
-            "the environment's utility=Gbit; value -1: term[0].alpha is -1: expected a finite number, at least 0"
+            "the environment's utility=Gbit; value -1: term[0].alpha is -1: expected a finite number, \
+             at least 0"
         );
         for (name, value) in [
             ("batching_delay", "fast"),

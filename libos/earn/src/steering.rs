@@ -1,10 +1,10 @@
 //! Who sets the working point: a controller that learns, or the owner once and for all.
 
 use crate::settings::{Batching, Settings};
-use crate::window::{Setting, Window};
 use core::time::Duration;
 use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Profit};
 use nom_economy::response::Observation;
+use nom_serve::{Setting, Window};
 
 /// Windows that took longer say nothing: the machine was stopped meanwhile, or the clock jumped.
 const WINDOW_NS_MAX: u64 = 1_000_000_000;

@@ -1,37 +1,9 @@
 //! A window as the economy sees it.
 
-use core::time::Duration;
 use nom_economy::response::{Observation, Response};
 use nom_economy::units::{GbitPerSecond, OperationsPerSecond, Seconds};
 use nom_economy::utility::Latency;
-
-pub trait Governor {
-    fn window_ns(&self) -> u64;
-    fn observe(&mut self, window: &Window) -> Setting;
-    fn look(&mut self, now_ns: u64) -> Option<Setting>;
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    pub batching_delay: Duration,
-    pub polls: bool,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    pub from_ns: u64,
-    pub to_ns: u64,
-    pub requests: u64,
-    pub sent_bytes: u64,
-    pub received_bytes: u64,
-    pub latency_mean_ns: u64,
-    pub latency_jitter_ns: u64,
-    pub latency_p99_ns: u64,
-    pub setting: Setting,
-}
-impl Window {
-    pub fn length_ns(&self) -> u64 {
-        self.to_ns.saturating_sub(self.from_ns)
-    }
-}
+use nom_serve::Window;
 
 fn seconds(nanoseconds: u64) -> Seconds {
     Seconds::new(nanoseconds as f64 / 1e9).expect("an integer is finite and not negative")
@@ -43,8 +15,8 @@ pub(crate) fn response(window: &Window) -> Option<Response> {
     let per_second = |count: u64| count as f64 * 1e9 / length_ns as f64;
     let data = |bytes: u64| GbitPerSecond::new(per_second(bytes) * 8e-9).expect("a ratio of integers");
     // Whoever asked nothing waited for nothing; what is faster than the clock took one tick of it.
-    let mean = seconds(window.latency_mean_ns.max(1));
-    let latency = Latency::new(mean, seconds(window.latency_jitter_ns), seconds(window.latency_p99_ns));
+    let mean = seconds(window.latency.mean_ns.max(1));
+    let latency = Latency::new(mean, seconds(window.latency.jitter_ns), seconds(window.latency.p99_ns));
     Some(Response {
         throughput: OperationsPerSecond::new(per_second(window.requests)).expect("a ratio of integers"),
         sent: data(window.sent_bytes),

@@ -3,8 +3,10 @@
 mod common;
 
 use common::{World, earner};
-use nom_earn::{Governor, Setting, Window};
+use nom_abi::prices::PricedResource;
 use nom_economy::prices::Resource;
+use nom_serve::governor::Latency;
+use nom_serve::{Governor, Setting, Window};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -30,10 +32,10 @@ fn without_prices_nothing_is_delayed_and_revenue_is_all_that_is_known() {
 #[test]
 fn a_fixed_delay_is_kept_and_its_profit_told() {
     let mut world = World::new(&[CONTRACT, ("batching_delay", "35")], 2);
-    world.board.post(Resource::NetworkOut, 1.0, 0);
+    world.board.post(PricedResource::NetworkOut, 1.0, 0);
     for _ in 0..200 {
         world.window(64.0);
-        world.board.post(Resource::NetworkOut, 1.0 + world.now_ns as f64 / 1e9, world.now_ns);
+        world.board.post(PricedResource::NetworkOut, 1.0 + world.now_ns as f64 / 1e9, world.now_ns);
         assert_eq!(world.earner.look(world.now_ns), None);
         assert_eq!(delay(world.earner.setting()), 35);
     }
@@ -44,12 +46,12 @@ fn a_fixed_delay_is_kept_and_its_profit_told() {
 #[test]
 fn wrong_prices_change_nothing_and_age_shows() {
     let mut world = World::new(&[CONTRACT], 3);
-    world.board.post(Resource::NetworkOut, 2.0, 0);
+    world.board.post(PricedResource::NetworkOut, 2.0, 0);
     world.window(64.0);
     for (refusals, lie) in [f64::NAN, -1.0, 0.0, f64::INFINITY, 1e300, 5e-324].into_iter().enumerate() {
-        world.board.post(Resource::NetworkOut, lie, world.now_ns);
+        world.board.post(PricedResource::NetworkOut, lie, world.now_ns);
         assert_eq!(world.earner.look(world.now_ns), None, "{lie}");
-        (0..10).for_each(|_| drop(world.window(64.0)));
+        world.windows(10, 64.0);
         assert_eq!(world.earner.tariff().price(Resource::NetworkOut), 2.0, "{lie}");
         assert_eq!(world.heard.refusals(), refusals + 1, "told once");
         let age_ns = world.earner.tariff().prices.age_ns(Resource::NetworkOut, world.now_ns);
@@ -60,7 +62,7 @@ fn wrong_prices_change_nothing_and_age_shows() {
 #[test]
 fn reports_come_every_tenth_of_a_second_and_add_up() {
     let mut world = World::new(&[CONTRACT], 4);
-    world.board.post(Resource::NetworkOut, 1.0, 0);
+    world.board.post(PricedResource::NetworkOut, 1.0, 0);
     while world.now_ns < 10_000_000_000 {
         world.window(64.0);
     }
@@ -83,7 +85,7 @@ fn reports_come_every_tenth_of_a_second_and_add_up() {
 fn a_jump_of_the_clock_teaches_nothing() {
     let [mut calm, mut jumpy] = [(); 2].map(|()| {
         let (earner, board, _) = earner(&[CONTRACT]);
-        board.post(Resource::NetworkOut, 1.0, 0);
+        board.post(PricedResource::NetworkOut, 1.0, 0);
         earner
     });
     let mut now_ns = 0;
@@ -93,7 +95,8 @@ fn a_jump_of_the_clock_teaches_nothing() {
         now_ns = window.to_ns;
         if number % 10 == 3 {
             for (from_ns, to_ns) in [(now_ns, 5), (now_ns, now_ns), (now_ns, now_ns + 3_600_000_000_000)] {
-                let wild = Window { latency_mean_ns: 1, requests: 9, ..window_at(from_ns, to_ns, setting) };
+                let wild =
+                    Window { latency: Latency::default(), requests: 9, ..window_at(from_ns, to_ns, setting) };
                 assert_eq!(jumpy.observe(&wild), setting);
             }
         }
@@ -110,9 +113,12 @@ fn window_at(from_ns: u64, to_ns: u64, setting: Setting) -> Window {
         requests: 400,
         sent_bytes: 400_000,
         received_bytes: 40_000,
-        latency_mean_ns: 100_000 + delay_ns,
-        latency_jitter_ns: 10_000 + delay_ns / 4,
-        latency_p99_ns: 150_000 + 2 * delay_ns,
+        latency: Latency {
+            mean_ns: 100_000 + delay_ns,
+            jitter_ns: 10_000 + delay_ns / 4,
+            p99_ns: 150_000 + 2 * delay_ns,
+        },
+        service: Latency::default(),
         setting,
     }
 }
@@ -133,8 +139,9 @@ proptest! {
     ) {
         let knobs = if has_notice { "batching_delay,notice" } else { "batching_delay" };
         let (mut earner, board, heard) = earner(&[CONTRACT, ("batching_delay_max", "300"), ("knobs", knobs)]);
-        for ((from_ns, to_ns, [requests, sent, received, mean, jitter, p99]), price, resource, looks) in windows {
-            board.post(Resource::ALL[resource], price, p99);
+        for ((from_ns, to_ns, numbers), price, resource, looks) in windows {
+            let [requests, sent_bytes, received_bytes, mean_ns, jitter_ns, p99_ns] = numbers;
+            board.post(PricedResource::ALL[resource], price, p99_ns);
             if looks {
                 earner.look(from_ns);
             }
@@ -142,11 +149,10 @@ proptest! {
                 from_ns,
                 to_ns,
                 requests,
-                sent_bytes: sent,
-                received_bytes: received,
-                latency_mean_ns: mean,
-                latency_jitter_ns: jitter,
-                latency_p99_ns: p99,
+                sent_bytes,
+                received_bytes,
+                latency: Latency { mean_ns, jitter_ns, p99_ns },
+                service: Latency::default(),
                 setting: earner.setting(),
             };
             let setting = earner.observe(&window);

@@ -1,24 +1,29 @@
 //! A server in a closed loop that the real governor governs: clients wait for an answer each, the server
-//! responds as `nom_economy::simulate` says, and a board posts prices.
+//! responds as `nom_economy::simulate` says, and a board posts prices. Not every test uses everything.
+#![allow(dead_code)]
 
 use nom_abi::priced::Report;
-use nom_earn::{Audience, Earner, Governor, Held, Posted, Posting, PriceBoard, Setting, Settings, Window};
-use nom_economy::prices::{Refusal, Resource};
+use nom_abi::prices::{PriceEntry, PriceList, PriceSource, PricedResource};
+use nom_earn::{Audience, Earner, Held, PriceBoard, Settings};
+use nom_economy::prices::Refusal;
 use nom_economy::response::Response;
 use nom_economy::simulate::{Noise, Random, Server};
+use nom_serve::governor::Latency;
+use nom_serve::{Governor, Setting, Window};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A board that a test posts on.
+/// A board that a test posts on, lies too.
 #[derive(Clone, Default)]
-pub struct Board(Rc<(Cell<u32>, Cell<Posted>)>);
+pub struct Board(Rc<(Cell<u32>, Cell<PriceList>)>);
 
 impl Board {
-    pub fn post(&self, resource: Resource, dollars: f64, since_ns: u64) {
+    pub fn post(&self, resource: PricedResource, dollars: f64, since_ns: u64) {
         let (sequence, posted) = &*self.0;
         let mut all = posted.get();
         all.revision += 1;
-        all.prices[resource as usize] = Some(Posting { dollars, since_ns, confirmed_ns: since_ns });
+        let source = PriceSource::Provider;
+        all.set(PriceEntry { resource, source, dollars, since_ns, confirmed_ns: since_ns });
         posted.set(all);
         sequence.set(sequence.get() + 1);
     }
@@ -29,7 +34,7 @@ impl PriceBoard for Board {
         self.0.0.get()
     }
 
-    fn read(&self) -> Option<Posted> {
+    fn read(&self) -> Option<PriceList> {
         Some(self.0.1.get())
     }
 }
@@ -106,6 +111,13 @@ impl World {
         server().response(clients, setting.batching_delay.as_micros() as u32, 1.0)
     }
 
+    /// So many windows.
+    pub fn windows(&mut self, count: u32, clients: f64) {
+        for _ in 0..count {
+            self.window(clients);
+        }
+    }
+
     /// One window with so many clients; returns how the server truly responded.
     pub fn window(&mut self, clients: f64) -> Response {
         let (setting, length_ns) = (self.earner.setting(), self.earner.window_ns());
@@ -120,9 +132,12 @@ impl World {
             requests: (response.throughput.get() * seconds) as u64,
             sent_bytes: bytes(response.sent.get()),
             received_bytes: bytes(response.received.get()),
-            latency_mean_ns: nanoseconds(response.latency.mean().get()),
-            latency_jitter_ns: nanoseconds(response.latency.jitter().get()),
-            latency_p99_ns: nanoseconds(response.latency.p99().get()),
+            latency: Latency {
+                mean_ns: nanoseconds(response.latency.mean().get()),
+                jitter_ns: nanoseconds(response.latency.jitter().get()),
+                p99_ns: nanoseconds(response.latency.p99().get()),
+            },
+            service: Latency::default(),
             setting,
         };
         self.now_ns += length_ns;
