@@ -11,8 +11,6 @@ pub use nom_abi::priced::NAME as PRICED;
 
 /// Shared memory of a channel between `priced` and an application; a report has 128 bytes.
 const CHANNEL_BYTES: u64 = 64 << 10;
-/// The environment variable in which an application finds its utility function.
-const UTILITY: &str = "utility";
 
 /// Where `priced` gets prices, and what it calls the machine there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +40,6 @@ impl Project {
     }
 }
 
-/// Whether an application is to earn: it has a utility function.
-pub fn earns(application: &Application) -> bool {
-    application.environment.contains_key(UTILITY)
-}
-
 fn add(mut bundle: BundleManifest, mut priced: Application, feed: &PriceFeed) -> Result<BundleManifest> {
     let applications = &mut bundle.applications;
     if applications.iter().any(|application| application.name == priced.name) {
@@ -55,7 +48,7 @@ fn add(mut bundle: BundleManifest, mut priced: Application, feed: &PriceFeed) ->
     if applications.len() == APPLICATIONS_MAX {
         bail!("no room for `{PRICED}`: the bundle has {APPLICATIONS_MAX} applications already");
     }
-    let earning = applications.iter().enumerate().filter(|(_, application)| earns(application));
+    let earning = applications.iter().enumerate().filter(|(_, application)| application.utility.is_some());
     priced.peers.extend(earning.map(|(number, _)| Peer { application: number, bytes: CHANNEL_BYTES }));
     let channels: usize = applications.iter().map(|application| application.peers.len()).sum();
     if channels + priced.peers.len() > CHANNELS_MAX {
@@ -84,7 +77,8 @@ mod tests {
     fn bundle(text: &str) -> BundleManifest {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("bundle.toml");
-        std::fs::write(&path, text).expect("written");
+        let utility = "{ unit = 'Gbit', term = [{ function = 'value', alpha = 20 }] }";
+        std::fs::write(&path, text.replace("UTILITY", utility)).expect("written");
         manifest::load(Path::new(&path)).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -101,8 +95,8 @@ mod tests {
 
     const SHOP: &str = "applications = [
         { name = 'log', program = 'log' },
-        { name = 'web', program = 'web', environment = { utility = 'penalty' } },
-        { name = 'db', program = 'db', environment = { utility = 'refund' } },
+        { name = 'web', program = 'web', utility = UTILITY },
+        { name = 'db', program = 'db', utility = UTILITY },
     ]";
 
     #[test]

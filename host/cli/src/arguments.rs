@@ -1,5 +1,6 @@
 //! The command line, as people type it.
 
+use crate::prices::ProviderAddress;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use nom_image::manifest::Port;
 use nom_vmm::{Accelerator, Iommu, MachineKind, Memory};
@@ -64,6 +65,8 @@ Examples:
   nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
   nom run --network tap memcached      as root: in a network namespace of its own
   nom run --host memcached             as root: as a process on a TAP device, with no machine
+  nom run --watch memcached            see what it earns
+  nom run -d --provider localhost:8080 memcached
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
@@ -106,13 +109,19 @@ pub struct Run {
     /// (as root) if it has a network.
     #[arg(long, conflicts_with_all = [
         "publish", "cpus", "memory", "detach", "name", "gdb", "machine", "accel", "log", "network", "iommu",
-        "devices", "json",
+        "devices", "json", "provider", "watch",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
     /// say another address and device.
     #[arg(long, value_name = "NAME", requires = "host")]
     pub netns: Option<String>,
+    /// Take prices from this provider, and report what is earned to it.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub provider: Option<ProviderAddress>,
+    /// Show prices, working point and profit while it runs; `q` ends the machine.
+    #[arg(short, long, conflicts_with_all = ["detach", "gdb"])]
+    pub watch: bool,
     /// DMA remapping unit.
     #[arg(long, value_name = "none|virtio|intel", default_value_t = Iommu::None)]
     pub iommu: Iommu,

@@ -2,13 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod attend;
 mod debugger;
 mod doctor;
 mod machines;
+mod prices;
 mod process;
 mod produce;
 mod run;
 mod store;
+mod watch;
 
 use anyhow::{Context, Result};
 use arguments::{Arguments, Command};

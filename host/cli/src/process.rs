@@ -1,7 +1,8 @@
 //! `nom run --host`: the application as a process of this computer, without a machine.
 
 use crate::arguments::Run;
-use crate::run::{self, SIGNAL_POLL};
+use crate::attend::{self, SIGNAL_POLL};
+use crate::run;
 use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_image::manifest::Application;
@@ -29,7 +30,7 @@ pub fn run(options: &Run) -> Result<u8> {
     if made.is_some() {
         command.env("ip", format!("{}/{},{}", namespace::GUEST, namespace::PREFIX, namespace::HOST));
     }
-    let signal = run::watch_signals()?;
+    let signal = attend::watch_signals()?;
     let child = process.furnish(&mut command).spawn();
     let child = child.with_context(|| format!("cannot start {}", process.program.display()))?;
     attend(child, || signal.load(Ordering::Relaxed))

@@ -1,98 +1,152 @@
 //! `nom run`.
 
 use crate::arguments::{LogLevel, NetworkChoice, Run};
+use crate::attend::{self, Audience, Console};
 use crate::debugger;
+use crate::prices::Prices;
 use crate::store::{self, Record, Store};
+use crate::watch::Watch;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use nom_build::Project;
+use nom_build::{PriceFeed, Project};
 use nom_image::Symbols;
 use nom_image::manifest::{Application, BundleManifest, Port, Protocol};
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
-use nom_vmm::{
-    Accelerator, Ending, Event, Exit, Forward, Machine, MachineConfig, Namespace, Network, Qemu, Vmm,
-    namespace,
-};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io::{Read, Write};
+use nom_vmm::{Accelerator, Forward, MachineConfig, Namespace, Network, Qemu, Vmm, namespace};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 /// PCI base and sub class of Ethernet controllers.
 const NETWORK_CLASS: u32 = 0x02_0000;
-/// How long a machine may take to end after a signal.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// How often a signal is looked for.
-pub const SIGNAL_POLL: Duration = Duration::from_millis(50);
-/// Signals that end the machine.
-const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
-
 /// SeaBIOS works in the last 400 KiB of memory before it starts the kernel, which is loaded by then.
 const FIRMWARE_BYTES: u64 = 400 << 10;
 
+/// What is to run: an image as it is, or a bundle that is still to be packed.
+enum Subject {
+    Image(Vec<u8>),
+    Bundle(Box<(Project, BundleManifest)>),
+}
+
 /// What a machine boots.
+#[derive(Default)]
 struct Boot {
     elf: Vec<u8>,
-    manifest: Option<BundleManifest>,
     kernel: Option<PathBuf>,
     programs: Vec<(String, PathBuf)>,
 }
 
 /// Runs an application; returns the command's exit status.
 pub fn run(options: &Run) -> Result<u8> {
-    let boot = prepare(options)?;
+    let subject = Subject::read(options)?;
+    let prices = Prices::open(options, subject.bundle())?;
     let store = Store::open()?;
-    let accelerator = choose_accelerator(options, &store)?;
     let (name, directory) = store.create(options.name.as_deref(), &options.app)?;
+    let place = Place { store: &store, name: &name, directory: &directory };
+    run_at(options, subject, prices.as_ref(), &place).inspect_err(|_| store::abandon(&directory))
+}
+
+/// Where a machine is written down.
+struct Place<'s> {
+    store: &'s Store,
+    name: &'s str,
+    directory: &'s Path,
+}
+
+fn run_at(options: &Run, subject: Subject, prices: Option<&Prices>, place: &Place<'_>) -> Result<u8> {
+    let Place { store, name, directory } = *place;
+    let namespace = private_network(options, name)?;
+    let mut networks = networks(options, subject.bundle(), namespace.as_ref());
+    let mut subject = subject;
+    let earning = subject.earning();
+    if let Some(prices) = prices {
+        subject = subject.with_priced(&prices.feed(name, networks.len(), namespace.as_ref())?)?;
+        networks.push(Network::default());
+    }
+    let boot = subject.pack()?;
+    let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     std::fs::write(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
-    let mut config = configure(options, &boot, accelerator, image)?;
-    let namespace = private_network(options, &name)?;
-    if let Some(namespace) = &namespace {
-        config.networks = vec![namespace.network()];
-    }
+    let config = MachineConfig { networks, ..configure(options, &boot, accelerator, image)? };
     if let Some(port) = config.debugger {
-        debugger::write_script(&directory, &name, port, boot.kernel.as_deref())?;
+        debugger::write_script(directory, name, port, boot.kernel.as_deref())?;
     }
-    let record = |process| record(options, &name, &config, process, boot.programs.clone());
+    let record = |process| record(options, name, &config, process, boot.programs.clone());
     if options.detach {
-        let process = identify(Qemu.start_detached(&config, &directory)?)?;
+        let process = identify(Qemu.start_detached(&config, directory)?)?;
         let record = record(process);
-        store::save(&directory, &record)?;
+        store::save(directory, &record)?;
         namespace.into_iter().for_each(Namespace::leave);
         announce(options, &record)?;
         return Ok(0);
     }
-    let machine = Qemu.start(&config, &directory)?;
+    let signal = attend::watch_signals()?;
+    let machine = Qemu.start(&config, directory)?;
     let process = ProcessIdentity::of(machine.process_id());
     if let Some(process) = process {
-        store::save(&directory, &record(process))?;
+        store::save(directory, &record(process))?;
     }
-    attend(machine, &name, &directory)
+    let mut audience: Box<dyn Audience> = match prices {
+        Some(prices) if options.watch => Box::new(Watch::new(name, earning, &prices.url())?),
+        _ => Box::new(Console),
+    };
+    attend::attend(machine, name, directory, &signal, audience.as_mut())
 }
 
-/// Builds what is to run, or reads it if it is an image already.
-fn prepare(options: &Run) -> Result<Boot> {
-    let path = Path::new(&options.app);
-    if path.is_file() && is_elf(path)? {
-        if !options.arguments.is_empty() {
-            bail!("{} is an image: its arguments were given when it was built", options.app);
+impl Subject {
+    /// Reads what is asked for.
+    fn read(options: &Run) -> Result<Subject> {
+        let path = Path::new(&options.app);
+        if path.is_file() && is_elf(path)? {
+            if !options.arguments.is_empty() {
+                bail!("{} is an image: its arguments were given when it was built", options.app);
+            }
+            let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            return Ok(Subject::Image(elf));
         }
-        let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        return Ok(Boot { elf, manifest: None, kernel: None, programs: Vec::new() });
+        let project = Project::find()?;
+        let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
+        let bundle = project.bundle(&project.manifest_path(&options.app)?, arguments)?;
+        Ok(Subject::Bundle(Box::new((project, bundle))))
     }
-    let project = Project::find()?;
-    let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
-    let built = project.image(&project.manifest_path(&options.app)?, arguments, Symbols::Keep)?;
-    Ok(Boot {
-        elf: built.image.elf,
-        manifest: Some(built.manifest),
-        kernel: Some(built.kernel),
-        programs: built.programs,
-    })
+
+    /// Its applications, if they are known.
+    fn bundle(&self) -> Option<&BundleManifest> {
+        match self {
+            Subject::Image(_) => None,
+            Subject::Bundle(bundle) => Some(&bundle.1),
+        }
+    }
+
+    /// Names of the applications that earn.
+    fn earning(&self) -> Vec<String> {
+        let applications = self.bundle().into_iter().flat_map(|bundle| &bundle.applications);
+        let earning = applications.filter(|application| application.utility.is_some());
+        earning.map(|application| application.name.clone()).collect()
+    }
+
+    fn with_priced(self, feed: &PriceFeed) -> Result<Subject> {
+        match self {
+            Subject::Image(_) => Ok(self),
+            Subject::Bundle(bundle) => {
+                let (project, bundle) = *bundle;
+                let bundle = project.with_priced(bundle, feed)?;
+                Ok(Subject::Bundle(Box::new((project, bundle))))
+            }
+        }
+    }
+
+    /// Builds what is to boot.
+    fn pack(self) -> Result<Boot> {
+        match self {
+            Subject::Image(elf) => Ok(Boot { elf, ..Boot::default() }),
+            Subject::Bundle(bundle) => {
+                let (project, bundle) = *bundle;
+                let built = project.pack(bundle, Symbols::Keep)?;
+                Ok(Boot { elf: built.image.elf, kernel: Some(built.kernel), programs: built.programs })
+            }
+        }
+    }
 }
 
 fn is_elf(path: &Path) -> Result<bool> {
@@ -120,7 +174,6 @@ fn configure(options: &Run, boot: &Boot, accelerator: Accelerator, image: PathBu
         memory: options.memory,
         command_line: format!("log={}", level_name(options.log)),
         iommu: options.iommu,
-        networks: network(&options.publish, boot.manifest.as_ref()).into_iter().collect(),
         devices: options.devices.clone(),
         debugger,
         ..MachineConfig::new(image)
@@ -143,9 +196,15 @@ pub fn wants_network(application: &Application) -> bool {
     application.devices.iter().any(|device| device.class == NETWORK_CLASS)
 }
 
+/// The network devices that the applications ask for.
+fn networks(options: &Run, bundle: Option<&BundleManifest>, namespace: Option<&Namespace>) -> Vec<Network> {
+    let own = namespace.map(Namespace::network);
+    own.or_else(|| user_network(&options.publish, bundle)).into_iter().collect()
+}
+
 /// A network device, if a port is published or an application may have one.
-fn network(published: &[Port], manifest: Option<&BundleManifest>) -> Option<Network> {
-    let applications = || manifest.iter().flat_map(|manifest| &manifest.applications);
+fn user_network(published: &[Port], bundle: Option<&BundleManifest>) -> Option<Network> {
+    let applications = || bundle.iter().flat_map(|bundle| &bundle.applications);
     let wanted = applications().any(wants_network);
     let ports = applications().flat_map(|app| &app.ports).chain(published);
     let forwards: Vec<Forward> = ports.map(forward).collect();
@@ -206,89 +265,15 @@ fn announce(options: &Run, record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// From now on a signal does not end this process, but is what the result holds; 0 until then.
-///
-/// # Errors
-/// If Linux does not allow it.
-pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
-    let signal = Arc::new(AtomicUsize::new(0));
-    for number in SIGNALS {
-        signal_hook::flag::register_usize(number, signal.clone(), number as usize)?;
-    }
-    Ok(signal)
-}
-
-/// Prints what the machine writes until it ends or a signal ends it; returns the exit status.
-fn attend(mut machine: Box<dyn Machine>, name: &str, directory: &Path) -> Result<u8> {
-    let signal = watch_signals()?;
-    let mut control = Vec::new();
-    let mut deadline = None;
-    let exit = loop {
-        match machine.next_event(SIGNAL_POLL)? {
-            Some(Event::Serial(bytes)) => print(&bytes, machine.as_mut())?,
-            Some(Event::Control(line)) => control.push(line),
-            Some(Event::Ended(exit)) => break exit,
-            None => {}
-        }
-        let signalled = signal.load(Ordering::Relaxed) != 0;
-        match deadline {
-            None if signalled => {
-                machine.stop()?;
-                deadline = Some(Instant::now() + STOP_PATIENCE);
-            }
-            Some(deadline) if Instant::now() > deadline => machine.kill(),
-            _ => {}
-        }
-    };
-    let ending = Ending::of(&with_request(exit, directory), &control);
-    Ok(conclude(&ending, name, signal.load(Ordering::Relaxed)))
-}
-
-/// Passes output on; if nobody reads it any more, the machine has no purpose left.
-fn print(bytes: &[u8], machine: &mut dyn Machine) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(_) => machine.stop(),
-        Ok(()) => Ok(()),
-    }
-}
-
-/// An exit that `nom stop` asked for in another process.
-fn with_request(exit: Exit, directory: &Path) -> Exit {
-    Exit { requested: exit.requested || store::was_stopped(directory), ..exit }
-}
-
-/// Says how it ended, if that is not plain; returns the exit status.
-fn conclude(ending: &Ending, name: &str, signal: usize) -> u8 {
-    match ending {
-        Ending::Halted(status) => *status,
-        // A shell's status for a process that a signal ended.
-        Ending::Stopped if signal != 0 => 128 + signal as u8,
-        Ending::Stopped => 128 + SIGTERM as u8,
-        other => {
-            eprintln!("nom: {name}: {other}");
-            other.status()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_status_is_the_applications_or_a_shells() {
-        assert_eq!(conclude(&Ending::Halted(3), "x", 0), 3);
-        assert_eq!(conclude(&Ending::Stopped, "x", SIGINT as usize), 130);
-        assert_eq!(conclude(&Ending::Stopped, "x", 0), 143);
-        assert_eq!(conclude(&Ending::Panicked, "x", 0), 125);
-    }
-
-    #[test]
     fn a_published_port_brings_a_network() {
-        assert_eq!(network(&[], None), None);
+        assert_eq!(user_network(&[], None), None);
         let port = "8080:80/udp".parse().expect("a port");
-        let network = network(&[port], None).expect("a network");
+        let network = user_network(&[port], None).expect("a network");
         assert_eq!(network.forwards(), [Forward { address: None, host: 8080, guest: 80, udp: true }]);
     }
 }

@@ -61,6 +61,14 @@ pub struct Machine {
     pub directory: PathBuf,
 }
 
+/// Forgets a machine that was not written down: it never started.
+pub fn abandon(directory: &Path) {
+    if !directory.join(RECORD).exists() {
+        // What is left is removed when it is older.
+        let _ = std::fs::remove_dir_all(directory);
+    }
+}
+
 impl Store {
     /// The store of this user: `$XDG_STATE_HOME/nom`, by default `~/.local/state/nom`.
     ///

@@ -19,6 +19,7 @@ pub mod namespace;
 pub mod probe_image;
 pub mod qemu;
 pub mod qmp;
+mod relay;
 mod session;
 
 pub use config::{Accelerator, Forward, Iommu, MachineConfig, MachineKind, Memory, Network};
@@ -26,4 +27,5 @@ pub use control::ControlLine;
 pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, Vmm};
 pub use namespace::Namespace;
 pub use qemu::Qemu;
+pub use relay::relay;
 pub use session::{Outcome, Session};

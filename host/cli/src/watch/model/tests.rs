@@ -1,0 +1,145 @@
+use super::*;
+use nom_proto::prices::Price;
+
+pub(crate) fn prices(revision: u64, network_out: f64, age_seconds: f64) -> Prices {
+    let price = |resource, dollars| Price { resource, dollars, since_unix_ns: 0 };
+    Prices {
+        revision,
+        source: "schedule".into(),
+        age_seconds,
+        prices: vec![price(Resource::NetworkOut, network_out), price(Resource::Core, 0.0125)],
+    }
+}
+
+pub(crate) fn status(second: u64) -> Status {
+    Status {
+        machine: "shop-1".into(),
+        application: "memcached".into(),
+        at_ns: second * 1_000_000_000,
+        window_ns: 500_000_000,
+        batching_delay_us: 40,
+        polls: true,
+        cores: 1,
+        memory_bytes: 12 << 20,
+        requests: 20_000 + 500 * second,
+        sent_bytes: 22_000_000,
+        received_bytes: 2_000_000,
+        latency_mean_ns: 399_000,
+        latency_jitter_ns: 121_000,
+        latency_p99_ns: 800_000,
+        price_revision: 3,
+        price_network_out: 10.0,
+        revenue_per_second: 7.0,
+        cost_per_second: 3.5,
+        profit: 3.5 * second as f64,
+    }
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn shop() -> Model {
+    Model::new("shop-1", vec!["memcached".into()])
+}
+
+/// The values of a view's first application by their labels.
+fn value<'v>(view: &'v View, label: &str) -> &'v str {
+    let figure = view.applications[0].figures.iter().find(|figure| figure.label == label);
+    &figure.unwrap_or_else(|| panic!("no {label}")).value
+}
+
+#[test]
+fn before_anything_is_heard_the_view_says_so() {
+    let view = shop().view(at(0));
+    assert_eq!(view.notices, ["no prices yet", "memcached: no report yet"]);
+    assert_eq!((view.profit, view.stale), (None, false));
+    assert_eq!(view.lines(at(0)), ["watch:    0 s  no prices yet; memcached: no report yet"]);
+    let nobody = Model::new("shop-1", Vec::new()).view(at(0));
+    assert!(nobody.notices[1].contains("[utility]"), "{nobody:?}");
+}
+
+#[test]
+fn a_report_becomes_figures() {
+    let mut model = shop();
+    model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(1));
+    model.apply(Update::Status(status(2)), at(2));
+    let view = model.view(at(2));
+    assert_eq!(view.notices, [""; 0]);
+    assert_eq!(value(&view, "working point"), "W 40 us, polls, 1 core, 12.0 MiB");
+    assert_eq!(value(&view, "throughput"), "42,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in");
+    assert_eq!(value(&view, "latency"), "399 us mean, 800 us p99");
+    assert_eq!(value(&view, "jitter"), "121 us");
+    assert_eq!(value(&view, "profit"), "3.50 $/s: 7.00 paid, 3.50 owed");
+    assert_eq!(view.profit, Some([7.0, 3.5]));
+    assert_eq!(
+        view.lines(at(2)),
+        ["watch:    2 s  price 10 $/Gbit (schedule, confirmed 1 s ago); memcached; working point W 40 us, \
+          polls, 1 core, 12.0 MiB; price used 10 $/Gbit out; throughput 42,000 requests/s, 352 Mbit/s out, \
+          32.0 Mbit/s in; latency 399 us mean, 800 us p99; jitter 121 us; profit 3.50 $/s: 7.00 paid, 3.50 \
+          owed; so far 7.00 $"]
+    );
+}
+
+#[test]
+fn figures_have_their_last_minute() {
+    let mut model = shop();
+    model.apply(Update::Prices(prices(1, 1.0, 0.0)), at(0));
+    (1..=3).for_each(|second| model.apply(Update::Status(status(second)), at(second)));
+    model.apply(Update::Prices(prices(2, 10.0, 0.0)), at(3));
+    let view = model.view(at(4));
+    let last = |figure: &Figure| figure.history[SECONDS - 5..].to_vec();
+    assert_eq!(last(&view.prices[0]), [Some(1.0), Some(1.0), Some(1.0), Some(10.0), Some(10.0)]);
+    let throughput = &view.applications[0].figures[2];
+    assert_eq!(last(throughput), [None, Some(41_000.0), Some(42_000.0), Some(43_000.0), None]);
+}
+
+#[test]
+fn prices_grow_old_and_are_marked() {
+    let mut model = shop();
+    model.apply(Update::Prices(prices(3, 10.0, 50.0)), at(0));
+    assert_eq!(model.view(at(9)).source, "schedule, confirmed 59 s ago");
+    assert_eq!(model.view(at(11)).source, "STALE: schedule, confirmed 61 s ago");
+    model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(12));
+    assert!(!model.view(at(12)).stale, "confirmed again");
+    model.apply(Update::Prices(prices(2, 1.0, 0.0)), at(13));
+    assert_eq!(model.view(at(13)).prices[0].value, "10 $/Gbit", "what is older came late");
+}
+
+#[test]
+fn a_lost_provider_and_a_silent_application_are_said() {
+    let mut model = shop();
+    model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(0));
+    model.apply(Update::Status(status(1)), at(1));
+    model.apply(Update::Lost("connection refused".into()), at(2));
+    let view = model.view(at(8));
+    assert_eq!(
+        view.notices,
+        ["no connection to the provider, trying again: connection refused", "memcached: no report for 7 s"]
+    );
+    model.apply(Update::Status(status(9)), at(9));
+    assert_eq!(model.view(at(9)).notices, [""; 0]);
+}
+
+#[test]
+fn an_application_that_is_behind_the_prices_says_so() {
+    let mut model = shop();
+    model.apply(Update::Status(Status { price_revision: 0, ..status(1) }), at(1));
+    assert_eq!(value(&model.view(at(1)), "price used"), "none yet");
+    model.apply(Update::Prices(prices(4, 1.0, 0.0)), at(1));
+    model.apply(Update::Status(status(2)), at(2));
+    assert_eq!(value(&model.view(at(2)), "price used"), "10 $/Gbit out (revision 3 of 4)");
+}
+
+#[test]
+fn strange_reports_are_shown_not_believed() {
+    let mut model = shop();
+    model.apply(Update::Status(Status { machine: "other".into(), ..status(1) }), at(1));
+    assert!(model.view(at(1)).applications.is_empty(), "of another machine");
+    let idle = Status { requests: 0, window_ns: 0, profit: f64::NAN, polls: false, ..status(1) };
+    model.apply(Update::Status(idle), at(1));
+    let view = model.view(at(1));
+    assert_eq!([value(&view, "latency"), value(&view, "jitter"), value(&view, "so far")], ["-", "-", "? $"]);
+    assert!(value(&view, "throughput").starts_with("0 requests/s"));
+    assert!(value(&view, "working point").contains("sleeps until interrupts"));
+}

@@ -1,0 +1,81 @@
+//! The terminal while a machine is watched.
+
+use super::draw;
+use super::model::Model;
+use crate::attend::Wish;
+use anyhow::{Context, Result};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::time::{Duration, Instant};
+
+/// Between two pictures.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// The whole terminal; it is as before when this is dropped, or when a thread panics.
+pub struct Screen {
+    terminal: DefaultTerminal,
+    due: Instant,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// If it cannot be steered.
+    pub fn open() -> Result<Screen> {
+        let terminal = ratatui::try_init().context("the terminal shows no full-screen view")?;
+        Ok(Screen { terminal, due: Instant::now() })
+    }
+
+    /// Shows the present state, if a picture is due, and heeds the keyboard.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub fn show(&mut self, model: &Model, now: Duration) -> Result<Option<Wish>> {
+        let mut wish = None;
+        while event::poll(Duration::ZERO).context("cannot read the keyboard")? {
+            match event::read().context("cannot read the keyboard")? {
+                Event::Key(key) => wish = wish.or(asked(key)),
+                Event::Resize(..) => self.due = Instant::now(),
+                _ => {}
+            }
+        }
+        if Instant::now() >= self.due {
+            self.due = Instant::now() + PERIOD;
+            let view = model.view(now);
+            self.terminal.draw(|frame| draw::draw(frame, &view, |count| model.console(count)))?;
+        }
+        Ok(wish)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// What a key asks for.
+fn asked(key: KeyEvent) -> Option<Wish> {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        _ if key.kind == KeyEventKind::Release => None,
+        KeyCode::Char('c') if control => Some(Wish::Interrupt),
+        KeyCode::Char('q' | 'Q') if !control => Some(Wish::Quit),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_keys_end_the_machine() {
+        let key = |code, modifiers| asked(KeyEvent::new(code, modifiers));
+        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Wish::Quit));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Interrupt));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);
+        assert_eq!(key(KeyCode::Enter, KeyModifiers::NONE), None);
+    }
+}
