@@ -64,8 +64,8 @@ impl BitAnd for Ready {
     }
 }
 
-/// A socket that is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A socket that is ready; by default none, to make room with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// What was said when it was watched.
     pub token: u64,

@@ -1,0 +1,215 @@
+//! Calls that never block, between two machines on a wire.
+
+mod common;
+
+use common::{Device, Pair, Random, address};
+use nom_socket::{Error, Ready, Shutdown, SocketId, Sockets};
+use std::time::Duration;
+
+const PORT: u16 = 7;
+
+/// A connection from machine 0 to machine 1, as both ends see it.
+fn connect(pair: &mut Pair) -> (SocketId, SocketId) {
+    let listener = pair.sockets[1].listen(PORT, 8).unwrap();
+    let client = pair.sockets[0].connect(address(2, PORT)).unwrap();
+    assert_eq!(pair.sockets[0].connected(client), Err(Error::WouldBlock));
+    assert_eq!(pair.sockets[1].accept(listener), Err(Error::WouldBlock));
+    assert!(pair.run(|[left, _]| left.connected(client) == Ok(())));
+    assert!(pair.run(|[_, right]| right.ready(listener) == Ok(Ready::READABLE)));
+    let (server, peer) = pair.sockets[1].accept(listener).unwrap();
+    assert_eq!(peer.ip(), address(1, 0).ip());
+    (client, server)
+}
+
+/// All that can be received now.
+fn drain(sockets: &mut Sockets<Device>, id: SocketId, into: &mut Vec<u8>) -> Result<(), Error> {
+    let mut buffer = [0; 1000];
+    loop {
+        match sockets.receive(id, &mut buffer)? {
+            0 => return Ok(()),
+            len => into.extend_from_slice(&buffer[..len]),
+        }
+    }
+}
+
+#[test]
+fn bytes_arrive_both_ways_whatever_is_lost() {
+    for (seed, loss) in [(1, 0), (2, 1), (3, 10)] {
+        let mut pair = Pair::new(seed, loss);
+        let (client, server) = connect(&mut pair);
+        let mut random = Random(seed);
+        let outgoing = [random.bytes(600_000), random.bytes(300_000)];
+        let (mut sent, mut incoming) = ([0, 0], [Vec::new(), Vec::new()]);
+        let done = pair.run(|sockets| {
+            for (index, id) in [client, server].into_iter().enumerate() {
+                let rest = &outgoing[index][sent[index]..];
+                if !rest.is_empty() {
+                    match sockets[index].send(id, rest) {
+                        Ok(len) => sent[index] += len,
+                        Err(error) => assert_eq!(error, Error::WouldBlock),
+                    }
+                }
+                let end = drain(&mut sockets[index], id, &mut incoming[index]);
+                assert_eq!(end, Err(Error::WouldBlock));
+            }
+            incoming[0].len() == outgoing[1].len() && incoming[1].len() == outgoing[0].len()
+        });
+        assert!(done, "seed {seed}, {loss}% lost: {:?}", incoming.map(|bytes| bytes.len()));
+        assert!(incoming[0] == outgoing[1] && incoming[1] == outgoing[0], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_half_closed_stream_still_carries_the_other_way() {
+    let mut pair = Pair::new(1, 0);
+    let (client, server) = connect(&mut pair);
+    pair.sockets[0].send(client, b"question").unwrap();
+    pair.sockets[0].shutdown(client, Shutdown::Send).unwrap();
+    assert_eq!(pair.sockets[0].send(client, b"more"), Err(Error::BrokenPipe));
+    let mut question = Vec::new();
+    assert!(pair.run(|[_, right]| drain(right, server, &mut question) == Ok(())));
+    assert_eq!(question, b"question");
+    assert!(pair.sockets[1].ready(server).unwrap().contains(Ready::FINISHED | Ready::READABLE));
+    pair.sockets[1].send(server, b"answer").unwrap();
+    pair.sockets[1].close(server).unwrap();
+    let mut answer = Vec::new();
+    assert!(pair.run(|[left, _]| drain(left, client, &mut answer) == Ok(())));
+    assert_eq!(answer, b"answer");
+    pair.sockets[0].close(client).unwrap();
+    assert!(pair.run(|sockets| sockets.iter_mut().all(|side| side.stack().flows().count() == 0)));
+}
+
+#[test]
+fn a_reset_is_told_once_after_what_came_before() {
+    let mut pair = Pair::new(1, 0);
+    let (client, server) = connect(&mut pair);
+    pair.sockets[0].send(client, b"unread").unwrap();
+    pair.sockets[1].send(server, b"last words").unwrap();
+    pair.pass(Duration::from_millis(50));
+    // Whoever closes without having read what came resets (RFC 2525 section 2.17).
+    pair.sockets[1].close(server).unwrap();
+    assert!(pair.run(|[left, _]| left.ready(client).unwrap().contains(Ready::ERROR)));
+    let mut said = Vec::new();
+    assert_eq!(drain(&mut pair.sockets[0], client, &mut said), Err(Error::Reset));
+    assert_eq!(said, b"last words");
+    assert_eq!(pair.sockets[0].receive(client, &mut [0; 8]), Ok(0));
+    assert_eq!(pair.sockets[0].send(client, b"anyone?"), Err(Error::BrokenPipe));
+    assert!(!pair.sockets[0].ready(client).unwrap().contains(Ready::ERROR), "it was told");
+}
+
+#[test]
+fn a_refused_connection_says_so() {
+    let mut pair = Pair::new(1, 0);
+    let client = pair.sockets[0].connect(address(2, 99)).unwrap();
+    assert_eq!(pair.sockets[0].receive(client, &mut [0; 8]), Err(Error::NotConnected));
+    assert!(pair.run(|[left, _]| left.ready(client).unwrap().contains(Ready::ERROR)));
+    assert_eq!(pair.sockets[0].take_error(client), Ok(Some(Error::Refused)));
+    assert_eq!(pair.sockets[0].take_error(client), Ok(None));
+    assert_eq!(pair.sockets[0].connected(client), Err(Error::NotConnected));
+    let nowhere = "192.168.1.1:80".parse().unwrap();
+    assert_eq!(pair.sockets[0].connect(nowhere), Err(Error::Unreachable));
+}
+
+#[test]
+fn who_does_not_read_stops_who_sends() {
+    const RECEIVE_MAX: usize = 64 << 10;
+    let mut pair = Pair::new(1, 0);
+    pair.sockets[1].set_receive_max(RECEIVE_MAX);
+    let (client, server) = connect(&mut pair);
+    let outgoing = Random(5).bytes(2 << 20);
+    let mut sent = 0;
+    // Until neither side takes any more.
+    for _ in 0..200 {
+        while let Ok(len) = pair.sockets[0].send(client, &outgoing[sent..]) {
+            sent += len;
+        }
+        pair.pass(Duration::from_millis(10));
+    }
+    assert!(sent < outgoing.len(), "all {sent} bytes were taken though nobody reads");
+    assert!(!pair.sockets[0].ready(client).unwrap().contains(Ready::WRITABLE));
+    let send_max = pair.sockets[0].stack().config().tcp.send_max;
+    // The window of the handshake is the stack's; what it allowed may come.
+    let window = pair.sockets[1].stack().config().tcp.receive_window as usize;
+    assert!(sent <= send_max + window + (16 << 10), "{sent} bytes");
+    let mut incoming = Vec::new();
+    let done = pair.run(|[left, right]| {
+        if sent < outgoing.len() && left.ready(client).unwrap().contains(Ready::WRITABLE) {
+            sent += left.send(client, &outgoing[sent..]).unwrap();
+        }
+        let _ = drain(right, server, &mut incoming);
+        incoming.len() == outgoing.len()
+    });
+    assert!(done, "{} of {} bytes arrived", incoming.len(), outgoing.len());
+    assert!(incoming == outgoing);
+}
+
+#[test]
+fn more_connections_than_may_wait_are_reset() {
+    let mut pair = Pair::new(1, 0);
+    let listener = pair.sockets[1].listen(PORT, 2).unwrap();
+    assert_eq!(pair.sockets[1].listen(PORT, 2), Err(Error::InUse));
+    let clients: Vec<_> = (0..3).map(|_| pair.sockets[0].connect(address(2, PORT)).unwrap()).collect();
+    pair.pass(Duration::from_millis(50));
+    let failed =
+        clients.iter().filter(|id| pair.sockets[0].ready(**id).unwrap().contains(Ready::ERROR)).count();
+    assert_eq!(failed, 1);
+    pair.sockets[1].close(listener).unwrap();
+    pair.pass(Duration::from_millis(50));
+    for id in clients {
+        assert!(pair.sockets[0].ready(id).unwrap().contains(Ready::READABLE), "it was reset");
+    }
+    assert!(pair.sockets[1].is_empty());
+    assert!(pair.sockets[1].listen(PORT, 2).is_ok(), "the port is free again");
+}
+
+#[test]
+fn datagrams_go_where_they_are_sent_and_unread_ones_are_counted() {
+    let mut pair = Pair::new(1, 0);
+    let server = pair.sockets[1].bind(53).unwrap();
+    assert_eq!(pair.sockets[1].bind(53), Err(Error::InUse));
+    let client = pair.sockets[0].bind(0).unwrap();
+    let mut buffer = [0; 4];
+    assert_eq!(pair.sockets[1].receive_from(server, &mut buffer), Err(Error::WouldBlock));
+    pair.sockets[0].send_to(client, b"longer than 4", address(2, 53)).unwrap();
+    assert!(pair.run(|[_, right]| right.ready(server).unwrap().contains(Ready::READABLE)));
+    let (len, from) = pair.sockets[1].receive_from(server, &mut buffer).unwrap();
+    assert_eq!((len, &buffer), (4, b"long"));
+    assert_eq!(from, address(1, pair.sockets[0].port(client).unwrap()));
+    pair.sockets[1].send_to(server, b"back", from).unwrap();
+    assert!(pair.run(|[left, _]| left.ready(client).unwrap().contains(Ready::READABLE)));
+    assert_eq!(pair.sockets[0].send_to(client, &[0; 2000], from), Err(Error::TooLong));
+    assert_eq!(pair.sockets[0].send(client, b"x"), Err(Error::NotSupported));
+    pair.sockets[1].set_receive_max(2000);
+    let small = pair.sockets[1].bind(54).unwrap();
+    for _ in 0..5 {
+        pair.sockets[0].send_to(client, &[0; 1000], address(2, 54)).unwrap();
+    }
+    pair.pass(Duration::from_millis(10));
+    assert!(pair.sockets[1].dropped(small).unwrap() >= 3);
+}
+
+#[test]
+fn a_full_ring_blocks_datagrams_until_it_has_room() {
+    let mut pair = Pair::new(1, 0);
+    let client = pair.sockets[0].bind(0).unwrap();
+    // The neighbour must be known, or datagrams wait for that.
+    pair.sockets[0].send_to(client, b"hello", address(2, 9)).unwrap();
+    pair.pass(Duration::from_millis(10));
+    let delay = Duration::from_millis(5);
+    pair.sockets[0].stack().set_delay(delay).unwrap();
+    let sent = (0..1000).take_while(|_| pair.sockets[0].send_to(client, b"x", address(2, 9)).is_ok()).count();
+    if sent < 1000 {
+        assert!(!pair.sockets[0].ready(client).unwrap().contains(Ready::WRITABLE));
+    }
+    assert!(pair.run(|[left, _]| left.ready(client).unwrap().contains(Ready::WRITABLE)));
+}
+
+#[test]
+fn closed_sockets_are_no_sockets() {
+    let mut pair = Pair::new(1, 0);
+    let socket = pair.sockets[0].bind(0).unwrap();
+    pair.sockets[0].close(socket).unwrap();
+    assert_eq!(pair.sockets[0].close(socket), Err(Error::BadSocket));
+    assert_eq!(pair.sockets[0].ready(socket), Err(Error::BadSocket));
+    assert_eq!(pair.sockets[0].receive(socket, &mut [0]), Err(Error::BadSocket));
+}

@@ -1,0 +1,129 @@
+//! Interest sets: level-triggered, and idle sockets cost nothing.
+
+mod common;
+
+use common::{Pair, address};
+use nom_socket::{Error, Event, PollId, Ready, SocketId};
+use std::time::Duration;
+
+/// What machine 1's set reports: tokens, and what for.
+fn ready(pair: &mut Pair, poll: PollId) -> Vec<(u64, Ready)> {
+    let mut events = [Event::default(); 16];
+    let count = pair.sockets[1].take_ready(poll, &mut events).unwrap();
+    events[..count].iter().map(|event| (event.token, event.ready)).collect()
+}
+
+/// So many connections from machine 0 to machine 1, as both ends see them.
+fn connections(pair: &mut Pair, count: usize) -> Vec<(SocketId, SocketId)> {
+    let listener = pair.sockets[1].listen(7, count).unwrap();
+    let mut ends = Vec::new();
+    for _ in 0..count {
+        let client = pair.sockets[0].connect(address(2, 7)).unwrap();
+        assert!(pair.run(|[_, right]| right.ready(listener).unwrap().contains(Ready::READABLE)));
+        ends.push((client, pair.sockets[1].accept(listener).unwrap().0));
+    }
+    ends
+}
+
+#[test]
+fn a_socket_is_reported_as_long_as_it_is_ready() {
+    let mut pair = Pair::new(1, 0);
+    let [(client, server)] = connections(&mut pair, 1)[..] else { panic!("one connection") };
+    let poll = pair.sockets[1].add_poll();
+    pair.sockets[1].watch(poll, server, 42, Ready::READABLE).unwrap();
+    assert_eq!(ready(&mut pair, poll), []);
+    pair.sockets[0].send(client, b"ab").unwrap();
+    assert!(pair.run(|[_, right]| right.ready(server).unwrap().contains(Ready::READABLE)));
+    for _ in 0..3 {
+        assert_eq!(ready(&mut pair, poll), [(42, Ready::READABLE)]);
+    }
+    pair.sockets[1].receive(server, &mut [0; 1]).unwrap();
+    assert_eq!(ready(&mut pair, poll), [(42, Ready::READABLE)], "one byte is left");
+    pair.sockets[1].receive(server, &mut [0; 1]).unwrap();
+    assert_eq!(ready(&mut pair, poll), []);
+    pair.sockets[1].watch(poll, server, 43, Ready::READABLE | Ready::WRITABLE).unwrap();
+    assert_eq!(ready(&mut pair, poll), [(43, Ready::WRITABLE)]);
+}
+
+#[test]
+fn who_finds_no_room_comes_first_the_next_time() {
+    let mut pair = Pair::new(1, 0);
+    let ends = connections(&mut pair, 3);
+    let poll = pair.sockets[1].add_poll();
+    for (token, (_, server)) in ends.iter().enumerate() {
+        pair.sockets[1].watch(poll, *server, token as u64, Ready::WRITABLE).unwrap();
+    }
+    let mut tokens = Vec::new();
+    for _ in 0..6 {
+        let mut events = [Event::default()];
+        assert_eq!(pair.sockets[1].take_ready(poll, &mut events), Ok(1));
+        tokens.push(events[0].token);
+    }
+    assert_eq!(tokens, [0, 1, 2, 0, 1, 2]);
+}
+
+#[test]
+fn sockets_leave_a_set_when_told_or_closed() {
+    let mut pair = Pair::new(1, 0);
+    let ends = connections(&mut pair, 2);
+    let poll = pair.sockets[1].add_poll();
+    for (token, (_, server)) in ends.iter().enumerate() {
+        pair.sockets[1].watch(poll, *server, token as u64, Ready::WRITABLE).unwrap();
+    }
+    pair.sockets[1].close(ends[0].1).unwrap();
+    assert_eq!(ready(&mut pair, poll), [(1, Ready::WRITABLE)]);
+    pair.sockets[1].unwatch(poll, ends[1].1).unwrap();
+    assert_eq!(pair.sockets[1].unwatch(poll, ends[1].1), Err(Error::BadSocket));
+    assert_eq!(ready(&mut pair, poll), []);
+    pair.sockets[1].watch(poll, ends[1].1, 9, Ready::WRITABLE).unwrap();
+    assert_eq!(ready(&mut pair, poll), [(9, Ready::WRITABLE)], "once, though it was in there before");
+    pair.sockets[1].remove_poll(poll).unwrap();
+    assert_eq!(pair.sockets[1].take_ready(poll, &mut [Event::default()]), Err(Error::BadSocket));
+}
+
+#[test]
+fn a_failed_connection_is_reported_to_whoever_watches() {
+    let mut pair = Pair::new(1, 0);
+    let poll = pair.sockets[0].add_poll();
+    let client = pair.sockets[0].connect(address(2, 99)).unwrap();
+    pair.sockets[0].watch(poll, client, 5, Ready::WRITABLE).unwrap();
+    let mut events = [Event::default()];
+    assert!(pair.run(|[left, _]| left.take_ready(poll, &mut events) == Ok(1)));
+    assert!(events[0].ready.contains(Ready::WRITABLE | Ready::ERROR), "{events:?}");
+}
+
+/// The same load on ten sockets among ten, and among a thousand: as many are looked at.
+#[test]
+fn a_wait_does_not_cost_more_with_idle_sockets() {
+    let examined = [10, 1000].map(|count| {
+        let mut pair = Pair::new(1, 0);
+        let ends = connections(&mut pair, count);
+        let poll = pair.sockets[1].add_poll();
+        for (token, (_, server)) in ends.iter().enumerate() {
+            pair.sockets[1].watch(poll, *server, token as u64, Ready::READABLE).unwrap();
+        }
+        assert_eq!(ready(&mut pair, poll), []);
+        // Each was looked at once when it was taken in.
+        while !ready(&mut pair, poll).is_empty() {}
+        let before = pair.sockets[1].examined(poll);
+        for round in 0..20 {
+            for (client, _) in &ends[..10] {
+                pair.sockets[0].send(*client, b"!").unwrap();
+            }
+            pair.pass(Duration::from_millis(2));
+            let mut found = ready(&mut pair, poll);
+            found.sort_unstable_by_key(|(token, _)| *token);
+            assert_eq!(
+                found.iter().map(|(token, _)| *token).collect::<Vec<_>>(),
+                Vec::from_iter(0..10),
+                "{round}"
+            );
+            for (_, server) in &ends[..10] {
+                pair.sockets[1].receive(*server, &mut [0; 8]).unwrap();
+            }
+            assert_eq!(ready(&mut pair, poll), []);
+        }
+        pair.sockets[1].examined(poll) - before
+    });
+    assert_eq!(examined[0], examined[1]);
+}

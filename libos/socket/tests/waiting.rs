@@ -1,0 +1,229 @@
+//! Tasks and threads that wait for sockets, each machine on a loop of its own and all on virtual time.
+
+mod common;
+
+use common::{Device, Random, Wire, address, stack};
+use corosensei::stack::DefaultStack;
+use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
+use nom_rt::EventLoop;
+use nom_rt::threads::policy::Settings;
+use nom_rt::threads::{Thread, Threads};
+use nom_socket::{Blocking, Error, Event, Network, Ready, Shutdown, SocketId, TcpStream};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const PORT: u16 = 7;
+
+/// The time of all machines, which passes as they read it.
+#[derive(Clone, Default)]
+struct Time(Rc<Cell<u64>>);
+
+impl Clock for Time {
+    fn now_ns(&self) -> u64 {
+        self.0.set(self.0.get() + 100);
+        self.0.get()
+    }
+}
+
+impl Idle for Time {
+    /// Others have their turn: the test's loop sees to it that time passes.
+    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
+        Wakeup::default()
+    }
+}
+
+struct Bell;
+
+impl Doorbell for Bell {
+    fn ring(&self, _: usize) {}
+}
+
+type Loop = EventLoop<Time, Time>;
+
+struct World {
+    time: Time,
+    wire: Wire,
+    loops: [Loop; 2],
+    networks: [Network<Device>; 2],
+}
+
+impl World {
+    fn new(loss: u64) -> World {
+        let (time, wire) = (Time::default(), Wire::new(3, loss));
+        let loops = [0, 1].map(|index| EventLoop::new(index, time.clone(), time.clone(), Arc::new(Bell)));
+        let networks = [0, 1].map(|index| Network::start(loops[index].handle(), stack(wire.device(index))));
+        World { time, wire, loops, networks }
+    }
+
+    fn run(&mut self, done: impl Fn() -> bool) {
+        for _ in 0..2_000_000 {
+            if done() {
+                return;
+            }
+            let worked = self.loops.iter_mut().fold(false, |worked, each| each.turn() | worked);
+            let now = self.time.0.get();
+            let arrival = self.wire.carry(now);
+            if !worked {
+                // Nothing happens before the next frame arrives, or a timer of 50 us at the earliest.
+                self.time.0.set(arrival.unwrap_or(u64::MAX).clamp(now, now + 50_000));
+            }
+            self.wire.deliver(self.time.0.get());
+        }
+        panic!("it never ends");
+    }
+}
+
+fn threads(core: &Loop) -> Threads<DefaultStack> {
+    Threads::new(core.handle(), Settings::default(), || DefaultStack::new(64 * 1024).ok())
+}
+
+/// Sends back what comes, from a thread.
+fn echo(client: &TcpStream<Device>, thread: &Thread<'_>) -> Result<(), Error> {
+    let client = Blocking::new(client, thread);
+    let mut buffer = [0; 1500];
+    loop {
+        match client.receive(&mut buffer)? {
+            0 => return Ok(()),
+            len => client.send_all(&buffer[..len])?,
+        }
+    }
+}
+
+/// A client that sends `bytes` and compares what comes back; the number of those that were content goes up.
+async fn ask(network: Network<Device>, bytes: Vec<u8>, content: Rc<Cell<usize>>) {
+    let stream = network.connect(address(2, PORT)).await.unwrap();
+    let (mut back, mut buffer) = (Vec::new(), [0; 777]);
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        rest = &rest[stream.send(rest).await.unwrap()..];
+    }
+    stream.shutdown(Shutdown::Send).unwrap();
+    loop {
+        match stream.receive(&mut buffer).await.unwrap() {
+            0 => break,
+            len => back.extend_from_slice(&buffer[..len]),
+        }
+    }
+    assert!(back == bytes, "{} of {} bytes came back", back.len(), bytes.len());
+    content.set(content.get() + 1);
+}
+
+const CLIENTS: usize = 10;
+
+/// Starts the clients on machine 0 and runs until all are content.
+fn load(world: &mut World) {
+    let content = Rc::new(Cell::new(0));
+    for seed in 0..CLIENTS {
+        let bytes = Random(seed as u64).bytes(50_000);
+        world.loops[0].handle().spawn(ask(world.networks[0].clone(), bytes, content.clone()));
+    }
+    world.run(|| content.get() == CLIENTS);
+    let networks = world.networks.clone();
+    world.run(|| networks[0].with(|sockets| sockets.is_empty()));
+}
+
+#[test]
+fn threads_block_on_sockets_and_nobody_else_does() {
+    for loss in [0, 3] {
+        let mut world = World::new(loss);
+        let threads = threads(&world.loops[1]);
+        let (network, starts) = (world.networks[1].clone(), threads.clone());
+        let accept = move |thread: &Thread<'_>| {
+            let listener = network.listen(PORT).expect("the port is free");
+            loop {
+                let client = Blocking::new(&listener, thread).accept().expect("somebody connects");
+                let serve = move |thread: &Thread<'_>| echo(&client, thread).expect("clients are polite");
+                starts.spawn(NonZeroU32::MIN, serve).expect("there are stacks");
+            }
+        };
+        threads.spawn(NonZeroU32::MIN, accept).expect("there are stacks");
+        load(&mut world);
+        world.run(|| threads.len() == 1);
+    }
+}
+
+/// One task that serves all clients by an interest set.
+async fn serve_all(network: Network<Device>) -> Result<(), Error> {
+    let listener = network.listen(PORT)?;
+    let poll = network.with(|sockets| sockets.add_poll());
+    network.with(|sockets| sockets.watch(poll, listener.id(), 0, Ready::READABLE))?;
+    let mut clients = HashMap::new();
+    let mut next = 1;
+    let mut events = [Event::default(); 4];
+    loop {
+        let count = network.wait(poll, &mut events).await?;
+        for event in &events[..count] {
+            if event.token == 0 {
+                let client = listener.try_accept()?;
+                network.with(|sockets| sockets.watch(poll, client.id(), next, Ready::READABLE))?;
+                clients.insert(next, (client, Vec::new()));
+                next += 1;
+            } else if is_over(&network, poll, event, clients.get_mut(&event.token).expect("a client")) {
+                clients.remove(&event.token);
+            }
+        }
+    }
+}
+
+/// Echoes as far as there is room; whether the client is done.
+fn is_over(
+    network: &Network<Device>,
+    poll: nom_socket::PollId,
+    event: &Event,
+    (client, unsent): &mut (TcpStream<Device>, Vec<u8>),
+) -> bool {
+    let mut buffer = [0; 900];
+    if unsent.is_empty() {
+        match client.try_receive(&mut buffer) {
+            Ok(0) => return true,
+            Ok(len) => unsent.extend_from_slice(&buffer[..len]),
+            Err(error) => assert_eq!(error, Error::WouldBlock),
+        }
+    }
+    if let Ok(sent) = client.try_send(unsent) {
+        unsent.drain(..sent);
+    }
+    let wanted = if unsent.is_empty() { Ready::READABLE } else { Ready::WRITABLE };
+    network.with(|sockets| sockets.watch(poll, client.id(), event.token, wanted)).expect("it is open");
+    false
+}
+
+#[test]
+fn one_task_serves_all_by_readiness() {
+    let mut world = World::new(2);
+    let network = world.networks[1].clone();
+    world.loops[1].handle().spawn(async { serve_all(network).await.expect("it serves for ever") });
+    load(&mut world);
+}
+
+#[test]
+fn datagrams_wake_who_waits_for_them() {
+    let mut world = World::new(0);
+    let server = world.networks[1].bind(53).unwrap();
+    world.loops[1].handle().spawn(async move {
+        let mut buffer = [0; 100];
+        loop {
+            let (len, from) = server.receive_from(&mut buffer).await.unwrap();
+            server.send_to(&buffer[..len], from).await.unwrap();
+        }
+    });
+    let answers = Rc::new(RefCell::new(Vec::new()));
+    let (threads, network, said) = (threads(&world.loops[0]), world.networks[0].clone(), answers.clone());
+    let asks = move |thread: &Thread<'_>| {
+        let socket = network.bind(0).expect("a port is free");
+        let socket = Blocking::new(&socket, thread);
+        for word in ["one", "two"] {
+            let mut buffer = [0; 100];
+            socket.send_to(word.as_bytes(), address(2, 53)).expect("it is sent");
+            let (len, from) = socket.receive_from(&mut buffer).expect("it is answered");
+            assert_eq!(from, address(2, 53));
+            said.borrow_mut().push(String::from_utf8_lossy(&buffer[..len]).into_owned());
+        }
+    };
+    threads.spawn(NonZeroU32::MIN, asks).expect("there is a stack");
+    world.run(|| threads.is_empty());
+    assert_eq!(*answers.borrow(), ["one", "two"]);
+}
