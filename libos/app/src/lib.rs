@@ -17,8 +17,8 @@
 //!
 //! The same source is a program for nom's kernel and a program for Linux. What both worlds have is
 //! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`exit`], [`port`], [`serve`],
-//! `RawLock` and `Mutex` of [`sync`], `unix` and `now_ns` of [`time`], and the types `QueuePair` and
-//! `DmaBuffer` of [`net`]; the rest is there only on nom.
+//! [`sockets`], `RawLock` and `Mutex` of [`sync`], `unix` and `now_ns` of [`time`], and the types `QueuePair`
+//! and `DmaBuffer` of [`net`]; the rest is there only on nom.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,3 +35,4 @@ mod world;
 pub use world::*;
 
 pub mod serve;
+pub mod sockets;

@@ -3,7 +3,7 @@
 //! Each core has its own queue pair, stack and event loop; a request is received, carried out and answered in
 //! one event. A [`Service`] sees streams and datagrams, and writes what it answers into a [`Reply`].
 
-mod settings;
+pub(crate) mod settings;
 
 use crate::net::{self, DmaBuffer, NoInterface, QueuePair};
 use crate::port::{Clock, Idle};

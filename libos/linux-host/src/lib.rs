@@ -10,6 +10,7 @@
 pub mod console;
 pub mod pool;
 pub mod port;
+pub mod stack;
 pub mod start;
 pub mod sync;
 pub mod tap;

@@ -8,7 +8,7 @@ use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::EventLoop;
 use nom_rt::threads::policy::Settings;
 use nom_rt::threads::{Thread, Threads};
-use nom_socket::{Blocking, Error, Event, Network, Ready, Shutdown, SocketId, TcpStream};
+use nom_socket::{Blocking, Error, Event, Network, Ready, Shutdown, TcpStream};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::num::NonZeroU32;

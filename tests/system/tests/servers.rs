@@ -39,6 +39,35 @@ fn memcached_answers_datagrams() {
     assert!(answer[8..length].starts_with(b"VERSION 1."), "{:?}", answer[8..length].escape_ascii());
 }
 
+/// What is answered in place, and what is left to the stack: a value too long to be copied, and its reply in
+/// several datagrams.
+#[test]
+fn memcached_answers_datagrams_in_place() {
+    let guest = Guest::app("memcached").arguments(&["-U", "11211", "--packet-api"]).memory("128M");
+    let server = Server::boot(guest, 11211);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout is set");
+    socket.connect(server.address).expect("an address");
+    let ask = |commands: &[u8], datagrams: u8| {
+        socket.send(&[b"\x12\x34\0\0\0\x01\0\0", commands].concat()).expect("the request is sent");
+        let mut reply = Vec::new();
+        for number in 0..datagrams {
+            let mut answer = [0; 2000];
+            let len = socket.recv(&mut answer).expect("an answer");
+            assert_eq!(answer[..8], [0x12, 0x34, 0, number, 0, datagrams, 0, 0]);
+            reply.extend_from_slice(&answer[8..len]);
+        }
+        reply
+    };
+    let long = [b'v'; 1400];
+    assert_eq!(ask(b"set a 3 0 5\r\nhello\r\n", 1), b"STORED\r\n");
+    assert_eq!(ask(b"get a\r\n", 1), b"VALUE a 3 5\r\nhello\r\nEND\r\n");
+    assert_eq!(ask(b"get b\r\n", 1), b"END\r\n");
+    assert_eq!(ask(&[b"set b 0 0 1400\r\n", &long[..], b"\r\n"].concat(), 1), b"STORED\r\n");
+    assert_eq!(ask(b"get b\r\n", 2), [b"VALUE b 0 1400\r\n", &long[..], b"\r\nEND\r\n"].concat());
+    assert_eq!(ask(b"nonsense\r\n", 1), b"ERROR\r\n");
+}
+
 #[test]
 fn memcached_is_capable_and_keeps_what_it_is_given() {
     let server = Server::boot(Guest::app("memcached").memory("128M"), 11211);

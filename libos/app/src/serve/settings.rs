@@ -30,7 +30,7 @@ impl fmt::Display for BadSetting {
 impl core::error::Error for BadSetting {}
 
 /// How the stack is set up: `ip`, and keys that nobody knows.
-pub(super) fn network() -> Result<Config, BadSetting> {
+pub(crate) fn network() -> Result<Config, BadSetting> {
     let text = crate::var("ip").unwrap_or(DEFAULT_ADDRESS);
     let expected = "ADDRESS/PREFIX[,GATEWAY], such as 10.0.2.15/24,10.0.2.2";
     let (address, gateway4) =
@@ -43,7 +43,7 @@ pub(super) fn network() -> Result<Config, BadSetting> {
 }
 
 /// The batching delay W at the start: `batching_delay`, in microseconds.
-pub(super) fn batching_delay() -> Result<Duration, BadSetting> {
+pub(crate) fn batching_delay() -> Result<Duration, BadSetting> {
     let Some(text) = crate::var("batching_delay") else { return Ok(Duration::ZERO) };
     let expected = "microseconds from 0 to 10000";
     let delay = text.parse().ok().map(Duration::from_micros).filter(|delay| *delay <= DELAY_MAX);

@@ -3,6 +3,8 @@
 pub use nom_linux_host::start::{Termination, args, var, vars};
 pub use nom_linux_host::{exit, main, print, println, sync, time};
 
+pub(crate) use nom_linux_host::stack::ThreadStack;
+
 /// The world behind `nom-port`'s traits, and the traits.
 pub mod port {
     pub use nom_linux_host::port::{Clock, Entropy, Idle};

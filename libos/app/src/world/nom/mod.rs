@@ -6,6 +6,8 @@ pub use nom_sys::start::{Termination, application, args, board, seed, var, vars}
 pub use nom_sys::{Error, PageSize, Protection, exit, main, print, println};
 pub use nom_sys::{applications, channels, cores, devices, events, prices, sync, time, upcall};
 
+pub(crate) use nom_sys::stack::ThreadStack;
+
 pub mod net;
 
 /// The world behind `nom-port`'s traits, and the traits.
