@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod demo;
 pub mod environment;
 pub mod figure;
 pub mod linux;
@@ -16,6 +17,7 @@ pub mod report;
 pub mod search;
 pub mod serve;
 pub mod statistics;
+pub mod table;
 pub mod target;
 
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ use std::path::PathBuf;
 pub struct Outcome {
     /// The report, for the person who asked.
     pub report: PathBuf,
+    /// What was found, for a terminal; none where the verdicts say it all.
+    pub tables: Vec<Table>,
     /// How each target stands: what must hold, and the verdict with the measured value.
     pub verdicts: Vec<String>,
     /// What could not be measured, and why; one sentence each.
@@ -33,4 +37,5 @@ pub struct Outcome {
 
 pub use record::{Record, Unit};
 pub use report::Report;
+pub use table::Table;
 pub use target::Target;

@@ -49,6 +49,12 @@ pub enum Unit {
     /// Bits per second.
     #[serde(rename = "bit/s")]
     BitsPerSecond,
+    /// Money; negative is a loss.
+    #[serde(rename = "$")]
+    Dollars,
+    /// Money for a time.
+    #[serde(rename = "$/s")]
+    DollarsPerSecond,
     /// How many.
     Count,
     /// A quotient of two values of one unit.
@@ -66,6 +72,8 @@ impl Unit {
             Unit::Hertz => "Hz",
             Unit::PerSecond => "1/s",
             Unit::BitsPerSecond => "bit/s",
+            Unit::Dollars => "$",
+            Unit::DollarsPerSecond => "$/s",
             Unit::Count => "count",
             Unit::Ratio => "ratio",
         }
@@ -192,11 +200,20 @@ pub fn format_value(value: f64, unit: Unit) -> String {
         Unit::BitsPerSecond => {
             scaled(value, 1000.0, &[(0, "bit/s"), (1, "kbit/s"), (2, "Mbit/s"), (3, "Gbit/s")])
         }
+        Unit::Dollars => dollars(value),
+        Unit::DollarsPerSecond => format!("{} a second", dollars(value)),
         Unit::Count => format!("{value:.2}"),
         Unit::Ratio => format!("{value:.4}"),
         Unit::Cycles => format!("{} cycles", scaled_count(value)),
         Unit::Instructions => format!("{} instructions", scaled_count(value)),
     }
+}
+
+/// Money in whole cents, or with as many digits as show that it is not nothing.
+fn dollars(value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "" };
+    let digits = if value != 0.0 && value.abs() < 0.1 { 4 } else { 2 };
+    format!("{sign}${:.digits$}", value.abs())
 }
 
 fn scaled_count(value: f64) -> String {
@@ -248,7 +265,10 @@ mod tests {
     #[test]
     fn units_are_written_by_their_names() {
         use Unit::*;
-        for unit in [Seconds, Cycles, Instructions, Bytes, Hertz, PerSecond, BitsPerSecond, Count, Ratio] {
+        let money = [Dollars, DollarsPerSecond];
+        let others =
+            [Seconds, Cycles, Instructions, Bytes, Hertz, PerSecond, BitsPerSecond, Count, Ratio];
+        for unit in others.into_iter().chain(money) {
             assert_eq!(serde_json::to_string(&unit).unwrap(), format!("\"{}\"", unit.name()));
         }
     }
@@ -284,6 +304,8 @@ mod tests {
             (2_600_647_916.0, Unit::Hertz, "2.60 GHz"),
             (4_700.0, Unit::PerSecond, "4.70 thousand a second"),
             (1_254_902.0, Unit::BitsPerSecond, "1.25 Mbit/s"),
+            (-12.345, Unit::Dollars, "-$12.35"),
+            (0.004, Unit::DollarsPerSecond, "$0.0040 a second"),
             (1.5, Unit::Count, "1.50"),
             (0.05, Unit::Ratio, "0.0500"),
         ];

@@ -1,9 +1,11 @@
 //! Writes what a bench found: `results.json`, `results.csv`, one SVG for each figure, and `report.html`,
 //! which needs no other file.
 
+use crate::Outcome;
 use crate::environment::Environment;
 use crate::figure::Figure;
 use crate::record::{Record, distinct, to_csv};
+use crate::table::Table;
 use crate::target::{Target, Verdict};
 use anyhow::{Context, Result};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -18,6 +20,8 @@ pub struct Report {
     pub environment: Environment,
     /// What was measured.
     pub records: Vec<Record>,
+    /// What the records say together, in front of everything else.
+    pub tables: Vec<Table>,
     /// What had to be reached.
     pub targets: Vec<Target>,
     /// The figures.
@@ -48,10 +52,20 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}\
 table{border-collapse:collapse;margin:1rem 0}\
 td,th{border-bottom:1px solid #ddd;padding:.25rem .75rem;text-align:left}\
-td.value{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}small{color:#777}\
+td.value,th.value{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}small{color:#777}\
 .reached{color:#067647}.missed{color:#b42318;font-weight:600}svg{max-width:100%;height:auto}";
 
 impl Report {
+    /// Writes every file to `directory`, and sums up for whoever asked.
+    ///
+    /// # Errors
+    /// See [`Report::write`].
+    pub fn conclude(self, directory: &Path) -> Result<Outcome> {
+        let report = self.write(directory)?;
+        let verdicts = self.targets.iter().map(|target| target.sentence(&self.records)).collect();
+        Ok(Outcome { report, tables: self.tables, verdicts, notes: self.notes })
+    }
+
     /// Writes every file to `directory`, which is created, and returns the report's path.
     pub fn write(&self, directory: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(directory)
@@ -86,6 +100,7 @@ impl Report {
                 }
                 body {
                     h1 { (self.title) }
+                    @for table in &self.tables { (table) }
                     @if !self.targets.is_empty() { (self.target_table()) }
                     @for svg in drawn { figure { (PreEscaped(svg)) } }
                     (self.record_table())
@@ -186,7 +201,7 @@ fn rows(records: &[Record]) -> Vec<Vec<&Record>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Bars;
+    use crate::figure::{Bars, Scale};
     use crate::record::{Key, Samples, Unit};
     use crate::target::Limit;
 
@@ -213,6 +228,7 @@ mod tests {
                 qemu: "QEMU 7.2".into(),
                 accelerator: "tcg".into(),
             },
+            tables: vec![Table::new("What it earned", ["system", "profit"]).row(["nom & co", "$1.00"])],
             targets: vec![Target {
                 claim: "at most 1/20 of Linux's time",
                 system: "nom/linux",
@@ -225,6 +241,7 @@ mod tests {
                 name: "exit".into(),
                 title: "Exit".into(),
                 axis: "s".into(),
+                scale: Scale::Logarithmic,
                 series: vec!["nom".into()],
                 groups: vec![("exit".into(), vec![Some(1e-3)])],
             })],
@@ -261,6 +278,8 @@ mod tests {
         for expected in [
             "nom <boot>",
             "nom bench boot & more",
+            "What it earned",
+            "nom & co",
             "a < b",
             "reached",
             "at most 0.0500",

@@ -54,18 +54,19 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
     let records = summary::complete(measure(choice.accelerator, &systems, options.repetitions, &mut notes));
+    let booted = summary::nom_booted(&records);
     let report = Report {
         title: "nom bench boot".into(),
         environment,
+        tables: Vec::new(),
         targets: summary::TARGETS.to_vec(),
         figures: summary::figures(&records),
         records,
         notes: notes.into_vec(),
     };
-    let path = report.write(&options.out)?;
-    ensure!(summary::nom_booted(&report.records), "nom did not boot, see {}", path.display());
-    let verdicts = report.targets.iter().map(|target| target.sentence(&report.records)).collect();
-    Ok(Outcome { report: path, verdicts, notes: report.notes })
+    let outcome = report.conclude(&options.out)?;
+    ensure!(booted, "nom did not boot, see {}", outcome.report.display());
+    Ok(outcome)
 }
 
 /// Takes every measurement of every system; what fails becomes a note. Each measurement is taken of all

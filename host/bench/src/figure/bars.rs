@@ -1,13 +1,14 @@
 //! Bars in groups.
 
-use super::{Area, COLOURS, DrawError, short, svg};
+use super::lines::span;
+use super::{Area, COLOURS, DrawError, SIZE, Scale, short, svg};
 use crate::record::{Record, Unit, distinct};
 use anyhow::Result;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Bars in groups, one bar of each series in a group, on a logarithmic scale: what differs by orders of
-/// magnitude stays readable.
+/// Bars in groups, one bar of each series in a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// File name without its ending.
@@ -16,6 +17,8 @@ pub struct Bars {
     pub title: String,
     /// What the vertical axis counts.
     pub axis: String,
+    /// Of the vertical axis.
+    pub scale: Scale,
     /// Names of the series, in the order of their bars.
     pub series: Vec<String>,
     /// Each group's name and one value for each series; none where there is no measurement.
@@ -27,7 +30,8 @@ const FILLED: f64 = 0.8;
 
 impl Bars {
     /// One group for each of `metrics` (with its label), one series for each system that has a record of one
-    /// of them in `unit`. The texts are [`Bars::name`], [`Bars::title`] and [`Bars::axis`].
+    /// of them in `unit`, on a logarithmic scale. The texts are [`Bars::name`], [`Bars::title`] and
+    /// [`Bars::axis`].
     pub fn of_records(
         texts: [&str; 3],
         records: &[Record],
@@ -44,23 +48,42 @@ impl Bars {
         let values = |metric| series.iter().map(|system| value(metric, system)).collect();
         let groups = metrics.iter().map(|(metric, label)| (label.clone(), values(metric))).collect();
         let [name, title, axis] = texts.map(String::from);
-        Bars { name, title, axis, series: series.into_iter().cloned().collect(), groups }
+        let series = series.into_iter().cloned().collect();
+        Bars { name, title, axis, scale: Scale::Logarithmic, series, groups }
     }
 
     /// Draws the figure.
     pub fn to_svg(&self) -> Result<String> {
-        svg(&self.name, |area| self.draw(area))
+        svg(&self.name, SIZE, |area| self.draw(area))
     }
 
     fn draw(&self, area: &Area) -> Result<(), DrawError> {
         area.fill(&WHITE)?;
-        let (floor, ceiling) = self.decades();
+        match self.scale {
+            Scale::Logarithmic => {
+                let (floor, ceiling) = self.decades();
+                self.draw_in(area, (floor..ceiling).log_scale(), [floor, floor])?;
+            }
+            Scale::Linear => {
+                let span = span(self.groups.iter().flat_map(|(_, values)| values).flatten().copied());
+                let bottom = span.start;
+                self.draw_in(area, span, [0.0, bottom])?;
+            }
+        }
+        area.present()
+    }
+
+    /// Bars stand on `base`; names of groups stand below `bottom`.
+    fn draw_in<Y>(&self, area: &Area, up: Y, [base, bottom]: [f64; 2]) -> Result<(), DrawError>
+    where
+        Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+    {
         let mut chart = ChartBuilder::on(area)
             .caption(&self.title, ("sans-serif", 18))
             .margin(12)
             .x_label_area_size(32)
             .y_label_area_size(76)
-            .build_cartesian_2d(0.0..self.groups.len() as f64, (floor..ceiling).log_scale())?;
+            .build_cartesian_2d(0.0..self.groups.len() as f64, up)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -72,20 +95,21 @@ impl Bars {
             .draw()?;
         for (index, name) in self.series.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let bars = self.rectangles(index, floor);
+            let bars = self.rectangles(index, base);
             chart
                 .draw_series(bars.iter().map(|bar| Rectangle::new(*bar, colour.filled())))?
                 .label(name)
                 .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
-            let value =
-                ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
-            chart.draw_series(bars.iter().map(|[(left, _), (right, top)]| {
-                Text::new(short(*top), ((left + right) / 2.0, *top), value.clone())
+            chart.draw_series(bars.iter().map(|[(left, _), (right, end)]| {
+                // Outside of the bar, whichever way it points.
+                let side = if *end < base { VPos::Top } else { VPos::Bottom };
+                let style = ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(HPos::Center, side));
+                Text::new(short(*end), ((left + right) / 2.0, *end), style)
             }))?;
         }
         let name = ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
         chart.draw_series(self.groups.iter().enumerate().map(|(group, (label, _))| {
-            EmptyElement::at((group as f64 + 0.5, floor)) + Text::new(label.clone(), (0, 8), name.clone())
+            EmptyElement::at((group as f64 + 0.5, bottom)) + Text::new(label.clone(), (0, 8), name.clone())
         }))?;
         chart
             .configure_series_labels()
@@ -94,17 +118,18 @@ impl Bars {
             .border_style(BLACK.mix(0.3))
             .label_font(("sans-serif", 13))
             .draw()?;
-        area.present()
+        Ok(())
     }
 
-    /// Lower-left and upper-right corner of each bar of series `index`.
-    fn rectangles(&self, index: usize, floor: f64) -> Vec<[(f64, f64); 2]> {
+    /// The corner on the base, and the opposite one, of each bar of series `index`.
+    fn rectangles(&self, index: usize, base: f64) -> Vec<[(f64, f64); 2]> {
         let width = FILLED / self.series.len() as f64;
         let groups = self.groups.iter().enumerate();
         let bar = |(group, (_, values)): (usize, &(String, Vec<Option<f64>>))| {
             let left = group as f64 + (1.0 - FILLED) / 2.0 + index as f64 * width;
             let value = (*values.get(index)?)?;
-            Some([(left, floor), (left + width * 0.95, value.max(floor))])
+            let end = if self.scale == Scale::Logarithmic { value.max(base) } else { value };
+            Some([(left, base), (left + width * 0.95, end)])
         };
         groups.filter_map(bar).collect()
     }
@@ -132,6 +157,7 @@ mod tests {
             name: "costs".into(),
             title: "Costs <of> a & b".into(),
             axis: "cycles".into(),
+            scale: Scale::Logarithmic,
             series: vec!["nom".into(), "linux".into()],
             groups: vec![
                 ("system call".into(), vec![Some(100.0), Some(1200.0)]),
@@ -181,6 +207,16 @@ mod tests {
         assert_eq!(bars.series, ["nom", "linux"]);
         let expected = [("Entry", [None, Some(3.0)]), ("Exit", [Some(1.0), Some(2.0)])];
         assert_eq!(bars.groups, expected.map(|(label, values)| (label.to_owned(), values.to_vec())));
+    }
+
+    #[test]
+    fn a_loss_hangs_below_zero() {
+        let groups = vec![("penalty".into(), vec![Some(-5.0), Some(20.0)])];
+        let bars = Bars { scale: Scale::Linear, groups, ..bars() };
+        let [(_, base), (_, end)] = bars.rectangles(0, 0.0)[0];
+        assert_eq!((base, end), (0.0, -5.0));
+        let svg = bars.to_svg().unwrap();
+        assert!(svg.contains("\n-5\n"), "{svg}");
     }
 
     #[test]

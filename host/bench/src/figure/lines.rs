@@ -1,11 +1,12 @@
 //! Lines over a common axis.
 
-use super::{Area, COLOURS, DrawError, short, svg};
+use super::{Area, COLOURS, DrawError, SIZE, Scale, short, svg};
 use anyhow::Result;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use std::ops::Range;
 
-/// Lines with a mark at each point, both scales logarithmic.
+/// Lines with a mark at each point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
     /// File name without its ending.
@@ -14,6 +15,8 @@ pub struct Lines {
     pub title: String,
     /// What the horizontal and the vertical axis count.
     pub axes: [String; 2],
+    /// Of both axes.
+    pub scale: Scale,
     /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
 }
@@ -23,28 +26,55 @@ pub struct Lines {
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// Its points, all of whose numbers are positive, in the order in which they are joined.
+    /// Its points, in the order in which they are joined; on a logarithmic scale all numbers are positive.
     pub points: Vec<(f64, f64)>,
     /// A text at each point; none, or as many as points.
     pub labels: Vec<String>,
 }
 
+impl Line {
+    /// A line without texts at its points.
+    pub fn plain(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
+        Line { name: name.into(), points, labels: Vec::new() }
+    }
+}
+
 impl Lines {
     /// Draws the figure.
     pub fn to_svg(&self) -> Result<String> {
-        svg(&self.name, |area| self.draw(area))
+        svg(&self.name, SIZE, |area| self.draw(area))
     }
 
-    fn draw(&self, area: &Area) -> Result<(), DrawError> {
+    /// Whether there is no point.
+    pub fn is_empty(&self) -> bool {
+        self.lines.iter().all(|line| line.points.is_empty())
+    }
+
+    /// Draws the figure on a part of a picture.
+    pub(super) fn draw(&self, area: &Area) -> Result<(), DrawError> {
         area.fill(&WHITE)?;
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let (across, up) = (range(points().map(|point| point.0)), range(points().map(|point| point.1)));
+        let (across, up) = (points().map(|point| point.0), points().map(|point| point.1));
+        match self.scale {
+            Scale::Logarithmic => {
+                self.draw_in(area, decades(across).log_scale(), decades(up).log_scale())?;
+            }
+            Scale::Linear => self.draw_in(area, span(across), span(up))?,
+        }
+        area.present()
+    }
+
+    fn draw_in<X, Y>(&self, area: &Area, across: X, up: Y) -> Result<(), DrawError>
+    where
+        X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+        Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+    {
         let mut chart = ChartBuilder::on(area)
             .caption(&self.title, ("sans-serif", 18))
             .margin(12)
             .x_label_area_size(44)
             .y_label_area_size(76)
-            .build_cartesian_2d(across.log_scale(), up.log_scale())?;
+            .build_cartesian_2d(across, up)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
@@ -72,15 +102,24 @@ impl Lines {
             .border_style(BLACK.mix(0.3))
             .label_font(("sans-serif", 13))
             .draw()?;
-        area.present()
+        Ok(())
     }
 }
 
 /// From a little below the smallest to a little above the largest value.
-fn range(values: impl Iterator<Item = f64> + Clone) -> Range<f64> {
+fn decades(values: impl Iterator<Item = f64> + Clone) -> Range<f64> {
     let smallest = values.clone().filter(|value| *value > 0.0).reduce(f64::min).unwrap_or(1.0);
     let largest = values.reduce(f64::max).unwrap_or(1.0).max(smallest);
     smallest / 1.25..largest * 1.25
+}
+
+/// From zero, or a little below the smallest value, to a little above the largest, or to zero.
+pub(super) fn span(values: impl Iterator<Item = f64> + Clone) -> Range<f64> {
+    let smallest = values.clone().fold(0.0, f64::min);
+    let largest = values.fold(0.0, f64::max);
+    let room = if largest > smallest { 0.12 * (largest - smallest) } else { 1.0 };
+    let bottom = if smallest < 0.0 { smallest - room } else { 0.0 };
+    bottom..if largest > 0.0 || smallest == 0.0 { largest + room } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -95,6 +134,7 @@ mod tests {
             name: "sizes".into(),
             title: "Sizes".into(),
             axes: ["bytes".into(), "bit/s".into()],
+            scale: Scale::Logarithmic,
             lines: vec![line],
         };
         let svg = lines.to_svg().unwrap();
@@ -103,13 +143,18 @@ mod tests {
         for expected in ["Sizes", "bytes", "bit/s", "nom & <co>", "W=5"] {
             assert!(text.contains(expected), "{expected:?} is not in {text:?}");
         }
-        let empty = Lines { lines: vec![], ..lines };
+        let linear = Lines { scale: Scale::Linear, ..lines };
+        assert!(roxmltree::Document::parse(&linear.to_svg().unwrap()).is_ok());
+        let empty = Lines { lines: vec![], ..linear };
         assert!(empty.to_svg().unwrap().starts_with("<svg"));
     }
 
     #[test]
     fn a_range_holds_its_values() {
-        assert_eq!(range([2.0, 8.0].into_iter()), 1.6..10.0);
-        assert_eq!(range([0.0].into_iter()), 0.8..1.25);
+        assert_eq!(decades([2.0, 8.0].into_iter()), 1.6..10.0);
+        assert_eq!(decades([0.0].into_iter()), 0.8..1.25);
+        assert_eq!(span([50.0, 100.0].into_iter()), 0.0..112.0);
+        assert_eq!(span([-100.0, -50.0].into_iter()), -112.0..0.0);
+        assert_eq!(span([0.0].into_iter()), 0.0..1.0);
     }
 }

@@ -2,9 +2,11 @@
 
 mod bars;
 mod lines;
+mod panels;
 
 pub use bars::Bars;
 pub use lines::{Line, Lines};
+pub use panels::Panels;
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -16,6 +18,17 @@ pub enum Figure {
     Bars(Bars),
     /// Lines over a common axis.
     Lines(Lines),
+    /// Several of them, one above the other.
+    Panels(Panels),
+}
+
+/// How an axis maps values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// What differs by orders of magnitude stays readable; values are positive.
+    Logarithmic,
+    /// From zero, on either side.
+    Linear,
 }
 
 impl Figure {
@@ -24,6 +37,7 @@ impl Figure {
         match self {
             Figure::Bars(bars) => &bars.name,
             Figure::Lines(lines) => &lines.name,
+            Figure::Panels(panels) => &panels.name,
         }
     }
 
@@ -32,6 +46,7 @@ impl Figure {
         match self {
             Figure::Bars(bars) => bars.to_svg(),
             Figure::Lines(lines) => lines.to_svg(),
+            Figure::Panels(panels) => panels.to_svg(),
         }
     }
 
@@ -39,7 +54,8 @@ impl Figure {
     pub fn is_empty(&self) -> bool {
         match self {
             Figure::Bars(bars) => bars.series.is_empty(),
-            Figure::Lines(lines) => lines.lines.iter().all(|line| line.points.is_empty()),
+            Figure::Lines(lines) => lines.is_empty(),
+            Figure::Panels(panels) => panels.panels.iter().all(Lines::is_empty),
         }
     }
 }
@@ -57,10 +73,10 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type DrawError = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>;
 
 /// The picture that `draw` draws.
-fn svg(name: &str, draw: impl FnOnce(&Area) -> Result<(), DrawError>) -> Result<String> {
+fn svg(name: &str, size: (u32, u32), draw: impl FnOnce(&Area) -> Result<(), DrawError>) -> Result<String> {
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         draw(&area).map_err(|error| anyhow!("cannot draw figure {name}: {error}"))?;
     }
     Ok(svg)
@@ -72,7 +88,7 @@ fn short(value: f64) -> String {
         [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u{b5}"), (1e-9, "n")];
     let (step, name) = STEPS.into_iter().find(|(step, _)| value.abs() >= *step).unwrap_or((1.0, ""));
     let number = value / step;
-    let digits = if number >= 10.0 || number.fract() == 0.0 { 0 } else { 1 };
+    let digits = if number.abs() >= 10.0 || number.fract() == 0.0 { 0 } else { 1 };
     format!("{number:.digits$}{name}")
 }
 
@@ -82,7 +98,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        for (value, text) in [(1.5e9, "1.5G"), (420.0, "420"), (0.003, "3m"), (2e-7, "200n"), (0.0, "0")] {
+        for (value, text) in [(1.5e9, "1.5G"), (420.0, "420"), (0.003, "3m"), (2e-7, "200n"), (0.0, "0"), (-42.5, "-42")] {
             assert_eq!(short(value), text);
         }
     }

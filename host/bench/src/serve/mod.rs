@@ -67,18 +67,19 @@ pub fn run(options: &Options) -> Result<Outcome> {
         sweep(&mut runs, &options.project, images.path(), &mut notes);
     }
     let records = summary::complete(runs.records());
+    let served = summary::served(&records);
     let report = Report {
         title: "nom bench serve".into(),
         environment,
+        tables: Vec::new(),
         targets: summary::TARGETS.to_vec(),
         figures: summary::figures(&records),
         records,
         notes: notes.into_vec(),
     };
-    let path = report.write(&options.out)?;
-    ensure!(summary::served(&report.records), "nothing was served, see {}", path.display());
-    let verdicts = report.targets.iter().map(|target| target.sentence(&report.records)).collect();
-    Ok(Outcome { report: path, verdicts, notes: report.notes })
+    let outcome = report.conclude(&options.out)?;
+    ensure!(served, "nothing was served, see {}", outcome.report.display());
+    Ok(outcome)
 }
 
 /// Everybody who provides a service, the systems of one service side by side.

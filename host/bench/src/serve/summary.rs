@@ -2,7 +2,7 @@
 
 use super::guests::{LINUX, NOM};
 use super::runs::delayed;
-use crate::figure::{Bars, Figure, Line, Lines};
+use crate::figure::{Bars, Figure, Line, Lines, Scale};
 use crate::record::{Record, Unit, distinct};
 use crate::target::{Limit, Target};
 
@@ -151,6 +151,7 @@ fn messages(records: &[Record]) -> Lines {
         name: "netpipe".into(),
         title: "NetPIPE: throughput over message size".into(),
         axes: ["bytes".into(), "bit/s".into()],
+        scale: Scale::Logarithmic,
         lines: [LINUX, NOM].map(line).into(),
     }
 }
@@ -179,6 +180,7 @@ fn frontier(records: &[Record]) -> Lines {
         name: "batching_delay".into(),
         title: "Batching delay W: throughput over latency, memcached, many clients".into(),
         axes: ["mean latency, seconds".into(), "replies a second".into()],
+        scale: Scale::Logarithmic,
         lines: [line("every W", all), line("Pareto frontier", sorted(best))].into(),
     }
 }
