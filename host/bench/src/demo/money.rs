@@ -126,7 +126,7 @@ pub(super) mod tests {
         Interval {
             end_s: 1.0,
             seconds: 1.0,
-            operations: 1000.0,
+            operations: 1e6 * gbit,
             useful_bytes,
             sent_bytes: 1.1 * useful_bytes,
             latency_s,
@@ -160,9 +160,9 @@ pub(super) mod tests {
 
     #[test]
     fn intervals_become_one_distribution() {
-        let (fast, slow) = (second(1.0, 1e-3, 1.0), second(3.0, 3e-3, 1.0));
+        let (fast, slow) = (second(2.0, 1e-3, 1.0), second(2.0, 3e-3, 1.0));
         let served = Served::of(&[fast, slow]).unwrap();
-        assert_eq!((served.seconds, served.throughput, served.useful_bits), (2.0, 1000.0, 2e9));
+        assert_eq!((served.seconds, served.throughput, served.useful_bits), (2.0, 2e6, 2e9));
         assert!((served.latency_s - 2e-3).abs() < 1e-12 && (served.jitter_s - 1e-3).abs() < 1e-12);
         assert_eq!(Served::of(&[]), None);
         assert_eq!(Served::of(&[Interval { operations: 0.0, ..fast }]), None);

@@ -4,13 +4,13 @@
 //! one after the other, again and again, so that what else the host does falls on both.
 
 mod counts;
-mod guests;
+pub(crate) mod guests;
 mod load;
-mod running;
+pub(crate) mod running;
 mod runs;
-mod service;
+pub(crate) mod service;
 mod summary;
-mod tools;
+pub(crate) mod tools;
 
 use crate::Outcome;
 use crate::environment::Environment;

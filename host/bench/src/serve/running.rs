@@ -106,7 +106,7 @@ impl Running {
 }
 
 /// Whether somebody at `target` replies to `greeting`.
-fn answers(target: SocketAddr, greeting: &[u8]) -> bool {
+pub(crate) fn answers(target: SocketAddr, greeting: &[u8]) -> bool {
     let attempt = || {
         let mut stream = TcpStream::connect_timeout(&target, CONNECT)?;
         if greeting.is_empty() {

@@ -4,6 +4,7 @@ use super::load::Transport;
 use anyhow::{Context, Result, bail, ensure};
 use nom_vmm::Namespace;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -18,8 +19,8 @@ const WRK_SCRIPT: &str = r#"
 done = function(summary, latency, requests)
     local e = summary.errors
     io.write(string.format(
-        "nom requests=%d duration_us=%d errors=%d mean=%f deviation=%f p50=%f p99=%f p99_9=%f\n",
-        summary.requests, summary.duration, e.connect + e.read + e.write + e.status + e.timeout,
+        "nom requests=%d bytes=%d duration_us=%d errors=%d mean=%f deviation=%f p50=%f p99=%f p99_9=%f\n",
+        summary.requests, summary.bytes, summary.duration, e.connect + e.read + e.write + e.status + e.timeout,
         latency.mean, latency.stdev,
         latency:percentile(50), latency:percentile(99), latency:percentile(99.9)))
 end
@@ -54,6 +55,8 @@ const MESSAGES: &str = "200";
 pub struct WrkFigures {
     /// Replies.
     pub requests: u64,
+    /// Their bytes, with HTTP's headers.
+    pub bytes: u64,
     /// Replies per second.
     pub throughput: f64,
     /// Latencies in seconds: their mean, standard deviation, and percentiles 50, 99 and 99.9.
@@ -71,16 +74,28 @@ pub fn wrk(
     connections: usize,
     duration: Duration,
 ) -> Result<WrkFigures> {
-    let script = scratch.join("wrk.lua");
-    std::fs::write(&script, WRK_SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
     let mut command = client(namespace, "wrk");
-    command.args(["--threads", "1", "--connections", &connections.to_string()]);
-    command.args(["--duration", &format!("{}s", whole_seconds(duration)), "--script"]).arg(script);
-    command.arg(format!("http://{target}/"));
+    command.args(wrk_arguments(scratch, target, connections, duration)?);
     parse_wrk(&output(&mut command)?)
 }
 
-fn parse_wrk(printed: &str) -> Result<WrkFigures> {
+/// wrk's arguments, one of which is a script that is written to the directory `scratch`.
+pub(crate) fn wrk_arguments(
+    scratch: &Path,
+    target: SocketAddr,
+    connections: usize,
+    duration: Duration,
+) -> Result<Vec<OsString>> {
+    let script = scratch.join("wrk.lua");
+    std::fs::write(&script, WRK_SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    let (connections, duration) = (connections.to_string(), format!("{}s", whole_seconds(duration)));
+    let words = ["--threads", "1", "--connections", &connections, "--duration", &duration, "--script"];
+    let url = format!("http://{target}/");
+    Ok(words.map(OsString::from).into_iter().chain([script.into(), url.into()]).collect())
+}
+
+/// Reads what wrk printed through its script.
+pub(crate) fn parse_wrk(printed: &str) -> Result<WrkFigures> {
     let line =
         printed.lines().find_map(|line| line.strip_prefix("nom ")).context("wrk printed no figures")?;
     let pairs: BTreeMap<&str, f64> = line
@@ -96,8 +111,9 @@ fn parse_wrk(printed: &str) -> Result<WrkFigures> {
     for (value, name) in latency.iter_mut().zip(["mean", "deviation", "p50", "p99", "p99_9"]) {
         *value = figure(name)? / 1e6;
     }
-    let (requests, seconds) = (figure("requests")?, figure("duration_us")? / 1e6);
-    Ok(WrkFigures { requests: requests as u64, throughput: requests / seconds, latency })
+    let (requests, bytes) = (figure("requests")?, figure("bytes")? as u64);
+    let seconds = figure("duration_us")? / 1e6;
+    Ok(WrkFigures { requests: requests as u64, bytes, throughput: requests / seconds, latency })
 }
 
 /// Loads the memcached at `target` by `transport` with memcaslap's mix, a tenth of it sets, and has it verify
@@ -113,30 +129,63 @@ pub fn memcaslap(
     duration: Duration,
 ) -> Result<f64> {
     let mut command = client(namespace, "memcaslap");
-    command.args(["--servers", &target.to_string(), "--threads", "1", "--verify", "1.0"]);
-    command.args([
-        "--concurrency",
-        &connections.to_string(),
-        "--time",
-        &format!("{}s", whole_seconds(duration)),
-    ]);
+    command.args(memcaslap_arguments(target, connections, duration));
     if transport == Transport::Udp {
         command.arg("--udp");
     }
-    parse_memcaslap(&output(&mut command)?)
+    Ok(parse_memcaslap(&output(&mut command)?)?.throughput)
 }
 
-fn parse_memcaslap(printed: &str) -> Result<f64> {
-    for name in ["verify_misses", "verify_failed", "get_misses"] {
+/// memcaslap's arguments.
+pub(crate) fn memcaslap_arguments(
+    target: SocketAddr,
+    connections: usize,
+    duration: Duration,
+) -> Vec<String> {
+    let (target, connections) = (target.to_string(), connections.to_string());
+    let duration = format!("{}s", whole_seconds(duration));
+    let words = ["--servers", &target, "--threads", "1", "--verify", "1.0"];
+    let more = ["--concurrency", &connections, "--time", &duration];
+    words.into_iter().chain(more).map(str::to_owned).collect()
+}
+
+/// What memcaslap saw in all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MemcaslapFigures {
+    /// Gets and sets.
+    pub operations: f64,
+    /// Operations per second.
+    pub throughput: f64,
+    /// Bytes of replies.
+    pub read_bytes: f64,
+}
+
+/// Reads what memcaslap printed at its end; an error if a value was lost or wrong.
+pub(crate) fn parse_memcaslap(printed: &str) -> Result<MemcaslapFigures> {
+    let count = |name: &str| {
         let count = printed.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        let count = count.with_context(|| format!("memcaslap printed no {name}"))?;
+        count.with_context(|| format!("memcaslap printed no {name}"))
+    };
+    for name in ["verify_misses", "verify_failed", "get_misses"] {
+        let count = count(name)?;
         ensure!(count == "0", "memcaslap reports {name}: {count}");
     }
-    let total =
-        printed.lines().find(|line| line.starts_with("Run time: ")).context("memcaslap printed no TPS")?;
-    let (_, rest) = total.split_once("TPS: ").context("memcaslap printed no TPS")?;
-    let number = rest.split_whitespace().next().unwrap_or_default();
-    number.parse().with_context(|| format!("memcaslap's TPS is `{number}`"))
+    let number = |name: &str, text: &str| -> Result<f64> {
+        text.parse().with_context(|| format!("memcaslap's {name} is `{text}`"))
+    };
+    let total = printed.lines().find(|line| line.starts_with("Run time: "));
+    let field = |name: &str| {
+        let (_, rest) = total?.split_once(name)?;
+        rest.trim_start().split_whitespace().next()
+    };
+    let total_field = |name: &str| {
+        number(name, field(name).with_context(|| format!("memcaslap printed no {name}"))?)
+    };
+    Ok(MemcaslapFigures {
+        operations: total_field("Ops:")?,
+        throughput: total_field("TPS:")?,
+        read_bytes: number("read_bytes", count("read_bytes")?)?,
+    })
 }
 
 /// One message size of NetPIPE's.
@@ -171,7 +220,7 @@ pub fn netpipe(
 }
 
 /// Reads NPtcp's file: bytes, Mbit/s (of 10^6 bits) and seconds of one way.
-fn parse_netpipe(printed: &str) -> Result<Vec<Message>> {
+pub(crate) fn parse_netpipe(printed: &str) -> Result<Vec<Message>> {
     let message = |line: &str| {
         let mut fields = line.split_whitespace();
         let mut field = || fields.next()?.parse::<f64>().ok();
@@ -220,7 +269,8 @@ mod tests {
     fn wrk_figures_are_read_exactly() {
         let printed = include_str!("captured/wrk.txt");
         let figures = parse_wrk(printed).unwrap();
-        assert_eq!((figures.requests, figures.throughput), (2964, 2964.0 / 2.099_799));
+        assert_eq!((figures.requests, figures.bytes), (2964, 2_369_815));
+        assert_eq!(figures.throughput, 2964.0 / 2.099_799);
         let microseconds = figures.latency.map(|seconds| (seconds * 1e6).round());
         assert_eq!(microseconds, [3787.0, 4360.0, 1824.0, 20_414.0, 37_037.0]);
         let failed = parse_wrk(&printed.replace("errors=0", "errors=3")).unwrap_err().to_string();
@@ -231,7 +281,9 @@ mod tests {
     #[test]
     fn memcaslap_figures_count_only_if_every_value_was_right() {
         let printed = include_str!("captured/memcaslap.txt");
-        assert_eq!(parse_memcaslap(printed).unwrap(), 80_803.0);
+        let figures = parse_memcaslap(printed).unwrap();
+        assert_eq!((figures.operations, figures.throughput), (161_622.0, 80_803.0));
+        assert_eq!(figures.read_bytes, 161_564_422.0);
         let failed = parse_memcaslap(&printed.replace("verify_failed: 0", "verify_failed: 2")).unwrap_err();
         assert_eq!(failed.to_string(), "memcaslap reports verify_failed: 2");
         assert!(parse_memcaslap("usage").is_err());

@@ -1,0 +1,78 @@
+//! One run of one system: many clients at a low price, then a single one at a high price.
+
+use super::client::{Client, Kind};
+use super::money::Interval;
+use super::place::Machine;
+use super::progress::Progress;
+use crate::serve::tools;
+use anyhow::Result;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The two halves of the experiment (nom, VEE'16, section 6.1), in order.
+pub const PHASES: [Phase; 2] = [
+    Phase { name: "many", connections: 16, price: 1.0 },
+    Phase { name: "single", connections: 1, price: 10.0 },
+];
+
+/// A half of the experiment: who is served, and what data costs meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phase {
+    /// Its name in records.
+    pub name: &'static str,
+    /// How many requests are on their way at a time.
+    pub connections: usize,
+    /// Price of outgoing data, in dollars for a Gbit.
+    pub price: f64,
+}
+
+/// What was served in each phase.
+pub type Halves = [Vec<Interval>; 2];
+
+/// Has clients of this `kind` load `machine` for `phase` in each phase. `set_price` is called as each phase
+/// begins: the price changes at the provider when the load does.
+///
+/// # Errors
+/// If somebody interrupts, a client fails or sees a wrong reply, the machine ends, or the price cannot be set.
+pub fn run(
+    machine: &mut Machine,
+    kind: Kind,
+    phase: Duration,
+    origin: Instant,
+    progress: &mut Progress,
+    what: &str,
+    mut set_price: impl FnMut(f64) -> Result<()>,
+) -> Result<Halves> {
+    let mut clients = Vec::new();
+    for half in PHASES {
+        progress.step(&format!("{what}: {} at {} $/Gbit", half.name, half.price), phase)?;
+        let command = command(machine, kind, half.connections, phase)?;
+        set_price(half.price)?;
+        let mut client = Client::start(kind, command, phase, origin, machine.meter())?;
+        client.wait_for_load(progress)?;
+        machine.check()?;
+        clients.push((client, half.price));
+    }
+    // memcaslap needs a second to end after its load has: the first did so while the second ran.
+    let finished = clients.into_iter().map(|(client, price)| client.finish(progress, price));
+    let halves: Vec<Vec<Interval>> = finished.collect::<Result<_>>()?;
+    Ok(<Halves>::try_from(halves).expect("there are two phases"))
+}
+
+fn command(machine: &Machine, kind: Kind, connections: usize, phase: Duration) -> Result<Command> {
+    let target = machine.target();
+    Ok(match kind {
+        Kind::Memcaslap => {
+            // Into a pipe it would write a page at a time.
+            let mut command = machine.command("stdbuf");
+            command.args(["--output=L", "memcaslap", "--stat_freq", "1s"]);
+            command.args(tools::memcaslap_arguments(target, connections, phase));
+            command
+        }
+        Kind::Wrk => {
+            let mut command = machine.command("wrk");
+            command.args(tools::wrk_arguments(machine.scratch(), target, connections, phase)?);
+            command
+        }
+    })
+}

@@ -1,0 +1,189 @@
+//! The paper's figures (5, 8, 11 and 14, and their like for the other applications), and one more: an adaptive
+//! run over time.
+
+use super::analysis::{Account, System, is_on_frontier};
+use super::contract::Function;
+use super::experiment::PHASES;
+use super::money::{Interval, Served};
+use super::summary::Findings;
+use super::tables::label;
+use crate::figure::{Bars, Figure, Line, Lines, Scale};
+
+/// The figures of one application.
+pub fn figures(findings: &Findings) -> Vec<Figure> {
+    let bars = [
+        performance(findings, ["throughput", "Throughput", "replies a second"], |served| served.throughput),
+        performance(findings, ["latency", "Mean latency", "milliseconds"], |served| served.latency_s * 1e3),
+        profit(findings),
+        strategies(findings),
+    ];
+    let lines = [
+        sweep(findings, 0, ["sweep-throughput", "throughput", "replies a second"], |served| served.throughput),
+        sweep(findings, 1, ["sweep-latency", "latency", "milliseconds"], |served| served.latency_s * 1e3),
+        frontier(findings),
+    ];
+    let figures = bars.map(Figure::Bars).into_iter().chain(lines.map(Figure::Lines));
+    figures.filter(|figure| !figure.is_empty()).collect()
+}
+
+fn name(findings: &Findings, figure: &str) -> String {
+    format!("{}-{figure}", findings.application)
+}
+
+/// Systems whose figures do not depend on a function: Linux, and nom with the batching delays between which
+/// it chooses.
+fn compared(findings: &Findings) -> Vec<&Account> {
+    let fixed = findings.accounts.iter().filter(|account| account.system.delay_us().is_some());
+    let by = |key: &dyn Fn(&&Account) -> Option<f64>| {
+        let known = fixed.clone().filter(|account| key(account).is_some());
+        known.max_by(|one, other| key(one).unwrap_or(f64::MIN).total_cmp(&key(other).unwrap_or(f64::MIN)))
+    };
+    let fastest = by(&|account| account.served(0).map(|served| served.throughput));
+    let soonest = by(&|account| account.served(1).map(|served| -served.latency_s));
+    let mut shown: Vec<&Account> = findings.account(System::Linux).into_iter().chain(soonest).collect();
+    shown.extend(fastest.filter(|fastest| shown.iter().all(|known| known.system != fastest.system)));
+    shown
+}
+
+/// Figures 2 to 4.
+fn performance(findings: &Findings, [file, what, axis]: [&str; 3], value: fn(&Served) -> f64) -> Bars {
+    let shown = compared(findings);
+    let group = |(index, phase): (usize, &super::experiment::Phase)| {
+        let values = shown.iter().map(|account| account.served(index).as_ref().map(value)).collect();
+        (phase.name.to_owned(), values)
+    };
+    Bars {
+        name: name(findings, file),
+        title: format!("{what} of {}", findings.application),
+        axis: axis.into(),
+        scale: Scale::Linear,
+        series: shown.iter().map(|account| label(account.system)).collect(),
+        groups: PHASES.iter().enumerate().map(group).collect(),
+    }
+}
+
+/// Figures 5 to 7.
+fn profit(findings: &Findings) -> Bars {
+    let group = |function: Function| {
+        let values = [System::Linux, System::Adaptive(function)].map(|who| findings.profit(who, function));
+        (function.name().to_owned(), values.to_vec())
+    };
+    Bars {
+        name: name(findings, "profit"),
+        title: format!("Profit of {} in 2 x {:.0} s", findings.application, findings.seconds),
+        axis: "dollars".into(),
+        scale: Scale::Linear,
+        series: ["Linux", "nom, adaptive"].map(String::from).into(),
+        groups: Function::ALL.map(group).into(),
+    }
+}
+
+/// Figures 8 to 10, with what hindsight would have chosen.
+fn strategies(findings: &Findings) -> Bars {
+    let group = |function: Function| {
+        let hindsight = findings.hindsight(function);
+        let values = [
+            hindsight.map(|found| found.throughput.profit),
+            hindsight.map(|found| found.latency.profit),
+            hindsight.map(|found| found.single.profit),
+            findings.profit(System::Adaptive(function), function),
+            hindsight.map(|found| found.oracle),
+        ];
+        (function.name().to_owned(), values.to_vec())
+    };
+    let series = ["best throughput", "best latency", "best that stays", "adaptive", "hindsight"];
+    Bars {
+        name: name(findings, "strategies"),
+        title: format!("Profit of nom's {}: batching delay fixed or adaptive", findings.application),
+        axis: "dollars".into(),
+        scale: Scale::Linear,
+        series: series.map(String::from).into(),
+        groups: Function::ALL.map(group).into(),
+    }
+}
+
+/// The points of all fixed batching delays, in their order.
+fn fixed(findings: &Findings) -> impl Iterator<Item = (u32, &Account)> {
+    findings.accounts.iter().filter_map(|account| Some((account.system.delay_us()?, account)))
+}
+
+/// Figures 11 to 13.
+fn sweep(
+    findings: &Findings,
+    phase: usize,
+    [file, what, axis]: [&str; 3],
+    value: fn(&Served) -> f64,
+) -> Lines {
+    let point = |(us, account): (u32, &Account)| Some((f64::from(us), value(&account.served(phase)?)));
+    let points = fixed(findings).filter_map(point).collect();
+    let name_of_phase = PHASES[phase].name;
+    Lines {
+        name: name(findings, file),
+        title: format!("Batching delay and {what} of {}: {name_of_phase}", findings.application),
+        axes: ["batching delay W, microseconds".into(), axis.into()],
+        scale: Scale::Linear,
+        lines: vec![Line::plain(name_of_phase, points)],
+    }
+}
+
+/// Figures 14 to 16.
+fn frontier(findings: &Findings) -> Lines {
+    let point = |(us, account): (u32, &Account)| {
+        Some((us, (account.served(1)?.latency_s * 1e3, account.served(0)?.throughput)))
+    };
+    let all: Vec<(u32, (f64, f64))> = fixed(findings).filter_map(point).collect();
+    let points: Vec<(f64, f64)> = all.iter().map(|(_, point)| *point).collect();
+    let mut best: Vec<_> = all.iter().copied().filter(|(_, point)| is_on_frontier(*point, &points)).collect();
+    best.sort_by(|one, other| one.1.0.total_cmp(&other.1.0));
+    let line = |name: &str, points: &[(u32, (f64, f64))]| Line {
+        name: name.into(),
+        points: points.iter().map(|(_, point)| *point).collect(),
+        labels: points.iter().map(|(us, _)| us.to_string()).collect(),
+    };
+    Lines {
+        name: name(findings, "frontier"),
+        title: format!("{}: throughput (many) over latency (single), for each W", findings.application),
+        axes: ["mean latency of a single client, milliseconds".into(), "replies a second to many".into()],
+        scale: Scale::Linear,
+        lines: vec![line("every W", &all), line("Pareto frontier", &best)],
+    }
+}
+
+/// Profit so far at the end of each interval.
+pub fn earned_so_far(
+    intervals: &[Interval],
+    contract: &super::contract::Contract,
+) -> Vec<(f64, f64)> {
+    let mut sum = 0.0;
+    let point = |interval: &Interval| {
+        sum += interval.money(contract).profit();
+        (interval.end_s, sum)
+    };
+    intervals.iter().map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::tests::findings;
+    use super::*;
+
+    #[test]
+    fn every_figure_of_the_paper_is_drawn() {
+        let figures = figures(&findings());
+        let names: Vec<_> = figures.iter().map(Figure::name).collect();
+        let expected = [
+            "memcached-throughput",
+            "memcached-latency",
+            "memcached-profit",
+            "memcached-strategies",
+            "memcached-sweep-throughput",
+            "memcached-sweep-latency",
+            "memcached-frontier",
+        ];
+        assert_eq!(names, expected);
+        for figure in &figures {
+            let svg = figure.to_svg().unwrap();
+            assert!(roxmltree::Document::parse(&svg).is_ok(), "{}", figure.name());
+        }
+    }
+}

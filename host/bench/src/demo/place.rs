@@ -1,0 +1,175 @@
+//! Where a machine of the demo runs, and how clients reach it there.
+
+use super::progress::Progress;
+use super::tap::Meter;
+use crate::machine::{self, Guest, Setting};
+use crate::serve::running::answers;
+use crate::serve::service::Service;
+use anyhow::{Context, Result, bail};
+use nom_vmm::namespace::GUEST;
+use nom_vmm::{Forward, Namespace, Network, Qemu, Session, Vmm};
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Between two attempts to be answered.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A network for one machine.
+#[derive(Debug)]
+pub enum Place {
+    /// A network namespace with a TAP device: what the machine sends is metered. Needs root.
+    Tap(Namespace),
+    /// QEMU's user-mode network, with one port of this computer that leads to the service.
+    User {
+        /// That port.
+        port: u16,
+    },
+}
+
+impl Place {
+    /// A place for one machine; `tap` asks for the better kind.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub fn new(tap: bool) -> Result<Place> {
+        if tap {
+            return Ok(Place::Tap(Namespace::create("demo", 1)?));
+        }
+        // Free a moment ago, and nobody hands out the same one soon again.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+        Ok(Place::User { port: listener.local_addr()?.port() })
+    }
+
+    /// A listener that the machine reaches at 10.0.2.2 through a user-mode network.
+    ///
+    /// # Errors
+    /// If there is no free port.
+    pub fn listen(&self) -> Result<TcpListener> {
+        match self {
+            Place::Tap(namespace) => namespace.listen(),
+            Place::User { .. } => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port"),
+        }
+    }
+
+    fn network(&self, service: &Service) -> Network {
+        match self {
+            Place::Tap(namespace) => namespace.network(),
+            Place::User { port } => {
+                let address = Some(Ipv4Addr::LOCALHOST.into());
+                let forward = Forward { address, host: *port, guest: service.port, udp: false };
+                Network::User { forwards: vec![forward] }
+            }
+        }
+    }
+
+    fn target(&self, service: &Service) -> SocketAddr {
+        match self {
+            Place::Tap(_) => (GUEST, service.port).into(),
+            Place::User { port } => (Ipv4Addr::LOCALHOST, *port).into(),
+        }
+    }
+
+    /// Whether somebody at `target` replies as the service does.
+    fn answers(&self, target: SocketAddr, service: &'static Service) -> Result<bool> {
+        let enter_and_ask = || -> Result<bool> {
+            if let Place::Tap(namespace) = self {
+                namespace.enter()?;
+            }
+            Ok(answers(target, service.greeting))
+        };
+        let asked = std::thread::scope(|scope| scope.spawn(enter_and_ask).join());
+        asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// A machine that serves; it is killed when dropped, and its network removed.
+pub struct Machine {
+    // Killed before its network is removed.
+    session: Session,
+    place: Place,
+    directory: TempDir,
+    target: SocketAddr,
+    meter: Meter,
+}
+
+impl Machine {
+    /// Starts `guest` at `place`, with a user-mode network of its own for prices if it asks for them, and waits
+    /// until it answers.
+    ///
+    /// # Errors
+    /// If it cannot be started, ends, or does not answer within the setting's timeout; if somebody interrupts.
+    pub fn start(
+        guest: &Guest,
+        service: &'static Service,
+        setting: &Setting,
+        place: Place,
+        priced: bool,
+        progress: &Progress,
+    ) -> Result<Machine> {
+        let directory = tempfile::tempdir().context("no temporary directory")?;
+        let mut config = machine::config(guest, setting)?;
+        config.networks = vec![place.network(service)];
+        config.networks.extend(priced.then(Network::default));
+        let deadline = Instant::now() + setting.timeout;
+        let qemu = Qemu.start(&config, directory.path())?;
+        let meter = match &place {
+            Place::Tap(_) => Meter::of_process(qemu.process_id()),
+            Place::User { .. } => Meter::blind(),
+        };
+        let target = place.target(service);
+        let mut machine = Machine { session: Session::new(qemu), place, directory, target, meter };
+        while !machine.place.answers(target, service)? {
+            progress.tick()?;
+            machine.check()?;
+            if Instant::now() > deadline {
+                bail!("the guest did not answer in time and wrote last: {}", machine.last_words());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(machine)
+    }
+
+    /// Takes in what the guest wrote.
+    ///
+    /// # Errors
+    /// If it has ended; with what it wrote last.
+    pub fn check(&mut self) -> Result<()> {
+        while self.session.advance(Duration::ZERO)? {}
+        if self.session.has_ended() {
+            bail!("the guest ended and wrote last: {}", self.last_words());
+        }
+        Ok(())
+    }
+
+    /// `program`, to be started where it reaches the service.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        match &self.place {
+            Place::Tap(namespace) => namespace.command(program),
+            Place::User { .. } => Command::new(program),
+        }
+    }
+
+    /// Where the service is, for such a program.
+    pub fn target(&self) -> SocketAddr {
+        self.target
+    }
+
+    /// What the machine has sent.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// A directory for what clients write.
+    pub fn scratch(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn last_words(&self) -> String {
+        let serial = self.session.serial();
+        serial.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_owned()
+    }
+}

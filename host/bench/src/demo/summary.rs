@@ -1,0 +1,306 @@
+//! Records, and what must be reached.
+
+use super::analysis::{Account, Hindsight, System};
+use super::contract::{Contract, Function, Slowness};
+use super::experiment::{Halves, PHASES};
+use super::money::Served;
+use crate::record::{Key, Record, Samples, Unit};
+use crate::target::{Limit, Target};
+use anyhow::Result;
+
+/// Name of the system that adapts, whichever function it does so by.
+pub const ADAPTIVE: &str = "nom-adaptive";
+/// Name of whoever knew the best batching delay of each phase beforehand.
+pub const ORACLE: &str = "nom-oracle";
+/// Name of the best batching delay that stays the same.
+pub const BEST_FIXED: &str = "nom-best-fixed";
+const LINUX: &str = "linux";
+/// Scenario of what concerns both phases.
+pub const BOTH: &str = "both";
+
+/// All that was found out about one application.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// Its name in records.
+    pub application: &'static str,
+    /// How slow this machine is.
+    pub slowness: Slowness,
+    /// How long a phase is.
+    pub seconds: f64,
+    /// Everybody who served.
+    pub accounts: Vec<Account>,
+    /// How long it took from a price change to the new working point, in seconds of the guest's clock.
+    pub reactions_s: Vec<f64>,
+    /// Share of the processor that choosing the working point took, each time it was measured.
+    pub economy_share: Vec<f64>,
+}
+
+impl Findings {
+    /// Who served as `system`.
+    pub fn account(&self, system: System) -> Option<&Account> {
+        self.accounts.iter().find(|account| account.system == system)
+    }
+
+    /// What a system earned under `function`, in dollars.
+    pub fn profit(&self, system: System, function: Function) -> Option<f64> {
+        self.account(system)?.profit(&self.contract(function)?, self.seconds)
+    }
+
+    /// What is known afterwards of fixed batching delays under `function`.
+    pub fn hindsight(&self, function: Function) -> Option<Hindsight> {
+        Hindsight::of(&self.accounts, &self.contract(function)?, self.seconds)
+    }
+
+    /// The contract under `function` on this machine.
+    pub fn contract(&self, function: Function) -> Option<Contract> {
+        Contract::new(function, self.slowness).ok()
+    }
+}
+
+/// `one` over `other`, where both are gains: a ratio to a loss, or to nothing, means nothing.
+pub fn ratio(one: f64, other: f64) -> Option<f64> {
+    (one > 0.0 && other > 0.0).then(|| one / other)
+}
+
+/// Every record of these findings.
+///
+/// # Errors
+/// If a contract cannot be had on a machine of this speed.
+pub fn records(all: &[Findings]) -> Result<Vec<Record>> {
+    let mut samples = Samples::new("demo");
+    for findings in all {
+        let mut push = |system: &str, scenario: &str, metric: &str, unit, value| {
+            let (system, scenario, metric) = (system.into(), scenario.into(), metric.into());
+            samples.push(Key { system, application: findings.application, scenario, metric, unit }, value);
+        };
+        push(LINUX, PHASES[1].name, "slowness", Unit::Ratio, findings.slowness.factor());
+        for account in &findings.accounts {
+            for run in &account.runs {
+                served(&account.system.name(), run, &mut push);
+            }
+        }
+        for function in Function::ALL {
+            let contract = Contract::new(function, findings.slowness)?;
+            for account in &findings.accounts {
+                earned(findings, account, function, &contract, &mut push);
+            }
+            chosen(findings, function, &mut push);
+        }
+        for &seconds in &findings.reactions_s {
+            push(ADAPTIVE, BOTH, "reaction", Unit::Seconds, seconds);
+        }
+        for &share in &findings.economy_share {
+            push(ADAPTIVE, BOTH, "economy_share", Unit::Ratio, share);
+        }
+        compared(findings, &mut push);
+    }
+    Ok(samples.records())
+}
+
+/// Takes a value: system, scenario, metric, unit, value.
+type Push<'a> = dyn FnMut(&str, &str, &str, Unit, f64) + 'a;
+
+fn served(system: &str, run: &Halves, push: &mut Push<'_>) {
+    for (phase, intervals) in PHASES.iter().zip(run) {
+        let Some(served) = Served::of(intervals) else { continue };
+        push(system, phase.name, "throughput", Unit::PerSecond, served.throughput);
+        push(system, phase.name, "useful", Unit::BitsPerSecond, served.useful_bits);
+        push(system, phase.name, "sent", Unit::BitsPerSecond, served.sent_bits);
+        push(system, phase.name, "latency_mean", Unit::Seconds, served.latency_s);
+        push(system, phase.name, "jitter", Unit::Seconds, served.jitter_s);
+    }
+}
+
+/// An adaptive system earned under the one function by which it adapted, all others under every function.
+fn earned(
+    findings: &Findings,
+    account: &Account,
+    function: Function,
+    contract: &Contract,
+    push: &mut Push<'_>,
+) {
+    let name = match account.system {
+        System::Adaptive(own) if own == function => ADAPTIVE.to_owned(),
+        System::Adaptive(_) => return,
+        other => other.name(),
+    };
+    for (index, phase) in PHASES.iter().enumerate() {
+        let metric = format!("profit_rate_{}", function.name());
+        if let Some(rate) = account.rate(contract, index) {
+            push(&name, phase.name, &metric, Unit::DollarsPerSecond, rate);
+        }
+    }
+    for profit in account.profits(contract, findings.seconds) {
+        push(&name, BOTH, &format!("profit_{}", function.name()), Unit::Dollars, profit);
+    }
+}
+
+/// What hindsight says of the fixed batching delays.
+fn chosen(findings: &Findings, function: Function, push: &mut Push<'_>) {
+    let Some(hindsight) = findings.hindsight(function) else { return };
+    let (profit, delay) = (format!("profit_{}", function.name()), format!("delay_{}", function.name()));
+    let fixed = [
+        ("nom-best-throughput", hindsight.throughput),
+        ("nom-best-latency", hindsight.latency),
+        (BEST_FIXED, hindsight.single),
+    ];
+    for (system, choice) in fixed {
+        push(system, BOTH, &profit, Unit::Dollars, choice.profit);
+        push(system, BOTH, &delay, Unit::Seconds, f64::from(choice.delay_us) / 1e6);
+    }
+    push(ORACLE, BOTH, &profit, Unit::Dollars, hindsight.oracle);
+    for (phase, us) in PHASES.iter().zip(hindsight.oracle_us) {
+        push(ORACLE, phase.name, &delay, Unit::Seconds, f64::from(us) / 1e6);
+    }
+}
+
+/// Adaptive beside Linux, the oracle and the best fixed delay: of each function, and the least of all.
+fn compared(findings: &Findings, push: &mut Push<'_>) {
+    let mut least: Vec<(&str, Unit, f64)> = Vec::new();
+    for function in Function::ALL {
+        let Some(own) = findings.profit(System::Adaptive(function), function) else { continue };
+        let metric = format!("profit_{}", function.name());
+        let linux = findings.profit(System::Linux, function);
+        let hindsight = findings.hindsight(function);
+        let others = [
+            ("nom-adaptive/linux", linux),
+            ("nom-adaptive/nom-oracle", hindsight.map(|hindsight| hindsight.oracle)),
+            ("nom-adaptive/nom-best-fixed", hindsight.map(|hindsight| hindsight.single.profit)),
+        ];
+        for (system, other) in others {
+            let Some(ratio) = other.and_then(|other| ratio(own, other)) else { continue };
+            push(system, BOTH, &metric, Unit::Ratio, ratio);
+            least.push((system, Unit::Ratio, ratio));
+        }
+        if let Some(linux) = linux {
+            push("nom-adaptive-linux", BOTH, &metric, Unit::Dollars, own - linux);
+            least.push(("nom-adaptive-linux", Unit::Dollars, own - linux));
+        }
+    }
+    for name in ["nom-adaptive/nom-oracle", "nom-adaptive/nom-best-fixed", "nom-adaptive-linux"] {
+        let of = least.iter().filter(|(system, ..)| *system == name);
+        if let Some(&(_, unit, value)) = of.min_by(|one, other| one.2.total_cmp(&other.2)) {
+            push(name, BOTH, "profit_least", unit, value);
+        }
+    }
+}
+
+const fn target(claim: &'static str, system: &'static str, metric: &'static str, limit: Limit) -> Target {
+    let of = Some(["memcached", BOTH]);
+    Target { claim, system, of, metric, unit: Unit::Ratio, limit }
+}
+
+/// What nom must reach with memcached.
+pub const TARGETS: &[Target] = &[
+    target(
+        "at least 11.1 times Linux's profit under the penalty function, where Linux has one",
+        "nom-adaptive/linux",
+        "profit_penalty",
+        Limit::AtLeast(11.1),
+    ),
+    Target {
+        unit: Unit::Dollars,
+        ..target(
+            "more profit than Linux under every function",
+            "nom-adaptive-linux",
+            "profit_least",
+            Limit::AtLeast(0.0),
+        )
+    },
+    target(
+        "at least 97% of what the best batching delay of each phase earns, learning included",
+        "nom-adaptive/nom-oracle",
+        "profit_least",
+        Limit::AtLeast(0.97),
+    ),
+    target(
+        "no less than the best batching delay that stays the same",
+        "nom-adaptive/nom-best-fixed",
+        "profit_least",
+        Limit::AtLeast(1.0),
+    ),
+    Target {
+        unit: Unit::Seconds,
+        ..target("a new working point within 0.1 s of a price", ADAPTIVE, "reaction", Limit::AtMost(0.1))
+    },
+    target("choosing takes at most 1% of the processor", ADAPTIVE, "economy_share", Limit::AtMost(0.01)),
+];
+
+/// Sentences about what has no ratio.
+pub fn losses(findings: &Findings) -> Vec<String> {
+    let loss = |function: Function| {
+        let linux = findings.profit(System::Linux, function).filter(|profit| *profit <= 0.0)?;
+        let dollars = |value| crate::record::format_value(value, Unit::Dollars);
+        let own = findings.profit(System::Adaptive(function), function);
+        let own = own.map(|own| format!("; nom's is {}", dollars(own))).unwrap_or_default();
+        Some(format!(
+            "{}, {}: Linux's profit is {}{own}: a ratio has no meaning.",
+            findings.application,
+            function.name(),
+            dollars(linux)
+        ))
+    };
+    Function::ALL.into_iter().filter_map(loss).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::contract::PAPER_LATENCY_S;
+    use super::super::money::tests::second;
+    use super::*;
+    use crate::target::Verdict;
+
+    /// Linux late with everything while many are served, nom with two delays, and nom adapting.
+    pub(in super::super) fn findings() -> Findings {
+        let account = |system, [many, single]: [(f64, f64); 2]| {
+            let run = [vec![second(many.0, many.1, 1.0)], vec![second(single.0, single.1, 10.0)]];
+            Account { system, runs: vec![run] }
+        };
+        let mut accounts = vec![
+            account(System::Linux, [(1.0, 1e-3), (0.1, 1e-4)]),
+            account(System::Fixed(0), [(4.0, 5e-4), (0.2, 5e-5)]),
+            account(System::Fixed(20), [(5.0, 6e-4), (0.1, 9e-5)]),
+        ];
+        let adaptive = |function| account(System::Adaptive(function), [(4.9, 6e-4), (0.2, 5e-5)]);
+        accounts.extend(Function::ALL.map(adaptive));
+        Findings {
+            application: "memcached",
+            slowness: Slowness::of(PAPER_LATENCY_S).unwrap(),
+            seconds: 10.0,
+            accounts,
+            reactions_s: vec![0.02],
+            economy_share: vec![],
+        }
+    }
+
+    #[test]
+    fn targets_find_their_records() {
+        let findings = findings();
+        let records = records(std::slice::from_ref(&findings)).unwrap();
+        let verdicts: Vec<_> = TARGETS.iter().map(|target| target.judge(&records)).collect();
+        use Verdict::*;
+        assert_eq!(verdicts, [NotMeasured, Reached, Reached, Reached, Reached, NotMeasured]);
+        let losses = losses(&findings);
+        assert_eq!(losses.len(), 1, "{losses:?}");
+        assert!(losses[0].contains("memcached, penalty: Linux's profit is -$"), "{losses:?}");
+    }
+
+    #[test]
+    fn an_adaptive_run_counts_under_its_own_function_only() {
+        let records = records(&[findings()]).unwrap();
+        let of = |system: &str, metric: &str| {
+            records.iter().filter(|record| record.system == system && record.metric == metric).count()
+        };
+        assert_eq!((of(ADAPTIVE, "profit_refund"), of(ORACLE, "profit_refund")), (1, 1));
+        assert_eq!(of("nom-adaptive-bonus", "throughput"), 2);
+        assert_eq!(of("nom-adaptive-bonus", "profit_refund"), 0);
+    }
+
+    #[test]
+    fn a_loss_has_no_ratio() {
+        assert_eq!(ratio(1.0, 2.0), Some(0.5));
+        for (one, other) in [(1.0, 0.0), (1.0, -1.0), (-1.0, -1.0), (-1.0, 2.0)] {
+            assert_eq!(ratio(one, other), None);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The tables, for the terminal and the report.
+
+use super::analysis::{Account, System};
+use super::contract::Function;
+use super::experiment::PHASES;
+use super::summary::{Findings, ratio};
+use crate::record::{Unit, format_value};
+use crate::table::Table;
+
+/// Every table: the machine's speed once, and what each application served and earned.
+pub fn tables(all: &[Findings]) -> Vec<Table> {
+    let speed = all.first().map(slowness);
+    speed.into_iter().chain(all.iter().flat_map(|findings| [served(findings), earned(findings)])).collect()
+}
+
+fn slowness(findings: &Findings) -> Table {
+    let title = format!("Parameters: times are {:.2} times the paper's", findings.slowness.factor());
+    let head = ["parameter", "paper", "here"];
+    let rows = findings.slowness.parameters();
+    rows.into_iter().fold(Table::new(&title, head), Table::row)
+}
+
+fn served(findings: &Findings) -> Table {
+    let columns = PHASES.iter().flat_map(|phase| {
+        ["throughput", "useful data", "latency", "jitter"].map(|what| format!("{}: {what}", phase.name))
+    });
+    let head = ["system".to_owned()].into_iter().chain(columns);
+    let title = format!("What clients of {} were served", findings.application);
+    findings.accounts.iter().fold(Table::new(&title, head), |table, account| {
+        table.row([label(account.system)].into_iter().chain((0..2).flat_map(|phase| cells(account, phase))))
+    })
+}
+
+fn cells(account: &Account, phase: usize) -> [String; 4] {
+    let Some(served) = account.served(phase) else { return std::array::from_fn(|_| "nothing".into()) };
+    [
+        format!("{:.0}/s", served.throughput),
+        format_value(served.useful_bits, Unit::BitsPerSecond),
+        format_value(served.latency_s, Unit::Seconds),
+        format_value(served.jitter_s, Unit::Seconds),
+    ]
+}
+
+/// A system's name for people.
+pub fn label(system: System) -> String {
+    match system {
+        System::Linux => "Linux".into(),
+        System::Fixed(us) => format!("nom, W = {us} \u{b5}s"),
+        System::Adaptive(function) => format!("nom, adaptive ({})", function.name()),
+    }
+}
+
+fn earned(findings: &Findings) -> Table {
+    let title = format!("Profit of {}: 2 x {:.0} s", findings.application, findings.seconds);
+    let head = ["system"].into_iter().chain(Function::ALL.map(Function::name));
+    let rows: [(&str, &dyn Fn(Function) -> String); 8] = [
+        ("Linux", &|function| money(findings.profit(System::Linux, function))),
+        ("nom, W best for throughput", &|function| {
+            choice(findings.hindsight(function).map(|hindsight| hindsight.throughput))
+        }),
+        ("nom, W best for latency", &|function| {
+            choice(findings.hindsight(function).map(|hindsight| hindsight.latency))
+        }),
+        ("nom, best W of all that stay", &|function| {
+            choice(findings.hindsight(function).map(|hindsight| hindsight.single))
+        }),
+        ("nom, best W of each phase, in hindsight", &|function| {
+            let hindsight = findings.hindsight(function);
+            let delays = hindsight.map(|found| format!(" (W {}, {})", found.oracle_us[0], found.oracle_us[1]));
+            money(hindsight.map(|found| found.oracle)) + &delays.unwrap_or_default()
+        }),
+        ("nom, adaptive", &|function| money(adaptive(findings, function))),
+        ("adaptive over Linux", &|function| {
+            quotient(adaptive(findings, function), findings.profit(System::Linux, function), "x")
+        }),
+        ("adaptive over hindsight", &|function| {
+            let oracle = findings.hindsight(function).map(|hindsight| hindsight.oracle);
+            quotient(adaptive(findings, function), oracle, "")
+        }),
+    ];
+    let table = Table::new(&title, head);
+    let table = rows.into_iter().fold(table, |table, (name, value)| {
+        table.row([name.to_owned()].into_iter().chain(Function::ALL.map(value)))
+    });
+    super::summary::losses(findings).into_iter().fold(table, Table::remark)
+}
+
+fn adaptive(findings: &Findings, function: Function) -> Option<f64> {
+    findings.profit(System::Adaptive(function), function)
+}
+
+fn money(value: Option<f64>) -> String {
+    value.map_or("not measured".into(), |value| format_value(value, Unit::Dollars))
+}
+
+fn choice(choice: Option<super::analysis::Choice>) -> String {
+    choice.map_or("not measured".into(), |choice| {
+        format!("{} (W {})", format_value(choice.profit, Unit::Dollars), choice.delay_us)
+    })
+}
+
+/// A ratio, or why there is none: a factor, or a share in per cent.
+fn quotient(one: Option<f64>, other: Option<f64>, factor: &str) -> String {
+    match (one, other) {
+        (Some(one), Some(other)) => match ratio(one, other) {
+            Some(ratio) if factor.is_empty() => format!("{:.1}%", 100.0 * ratio),
+            Some(ratio) => format!("{ratio:.2}{factor}"),
+            None => "no ratio".into(),
+        },
+        _ => "not measured".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::tests::findings;
+    use super::*;
+
+    #[test]
+    fn tables_say_who_earned_what_and_where_no_ratio_is() {
+        let tables = tables(&[findings()]);
+        let text = tables.iter().map(Table::to_string).collect::<String>();
+        for expected in [
+            "times are 1.00 times the paper's",
+            "nom, W = 20 \u{b5}s",
+            "many: throughput",
+            "adaptive over Linux",
+            "no ratio",
+            "a ratio has no meaning",
+            "(W 20, 0)",
+            "%",
+        ] {
+            assert!(text.contains(expected), "{expected:?} is not in {text}");
+        }
+    }
+}
