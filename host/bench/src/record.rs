@@ -266,8 +266,7 @@ mod tests {
     fn units_are_written_by_their_names() {
         use Unit::*;
         let money = [Dollars, DollarsPerSecond];
-        let others =
-            [Seconds, Cycles, Instructions, Bytes, Hertz, PerSecond, BitsPerSecond, Count, Ratio];
+        let others = [Seconds, Cycles, Instructions, Bytes, Hertz, PerSecond, BitsPerSecond, Count, Ratio];
         for unit in others.into_iter().chain(money) {
             assert_eq!(serde_json::to_string(&unit).unwrap(), format!("\"{}\"", unit.name()));
         }

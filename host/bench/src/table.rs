@@ -15,11 +15,7 @@ pub struct Table {
 impl Table {
     /// A table without rows.
     pub fn new<S: Into<String>>(title: &str, head: impl IntoIterator<Item = S>) -> Table {
-        Table {
-            title: title.into(),
-            head: head.into_iter().map(Into::into).collect(),
-            ..Table::default()
-        }
+        Table { title: title.into(), head: head.into_iter().map(Into::into).collect(), ..Table::default() }
     }
 
     /// The same with one more row; cells that are missing are empty.
@@ -69,10 +65,12 @@ impl Render for Table {
             h2 { (self.title) }
             table {
                 tr { @for (column, name) in self.head.iter().enumerate() {
-                    th.value[column > 0] { (name) }
+                    th class=[(column > 0).then_some("value")] { (name) }
                 } }
                 @for row in &self.rows {
-                    tr { @for (column, cell) in row.iter().enumerate() { td.value[column > 0] { (cell) } } }
+                    tr { @for (column, cell) in row.iter().enumerate() {
+                        td class=[(column > 0).then_some("value")] { (cell) }
+                    } }
                 }
             }
             @for remark in &self.remarks { p { small { (remark) } } }
@@ -94,6 +92,9 @@ mod tests {
                         Of one minute.\n";
         assert_eq!(table.to_string(), expected);
         let page = table.render().into_string();
-        assert!(page.contains("<td class=\"value\">-$0.10</td>") && page.contains("<td>linux</td>"), "{page}");
+        assert!(
+            page.contains("<td class=\"value\">-$0.10</td>") && page.contains("<td>linux</td>"),
+            "{page}"
+        );
     }
 }

@@ -21,6 +21,7 @@ const TOP_EXAMPLES: &str = "Examples:
   nom ps                     list running machines
   nom logs -f web-1          follow what one writes
   nom stop web-1             end it
+  nom demo                   what a server earns, beside Linux
   nom test                   run every test
   nom doctor                 say what this computer can do";
 
@@ -37,6 +38,8 @@ pub enum Command {
     Stop(Stop),
     /// Write the bootable image of an application.
     Build(Build),
+    /// Show what a server earns, beside Linux, and write a report.
+    Demo(Demo),
     /// Measure, and write records, figures and a report.
     Bench(Bench),
     /// Run tests: all, or one suite.
@@ -260,6 +263,32 @@ pub struct Bench {
     /// Measure this service only, of memcached, packet-api, http and netpipe; can be given several times.
     #[arg(long, value_name = "SERVICE")]
     pub only: Vec<String>,
+}
+
+/// `nom demo`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Many clients are served while data is cheap, then a single one while it is dear, by Linux and
+by nom, whose users pay by one of three utility functions. docs/demo.md says how it is measured.
+
+Examples:
+  nom demo
+  nom demo --functions penalty --seconds 5
+  nom demo --full --out results/demo"
+)]
+pub struct Demo {
+    /// Directory for results.json, results.csv, intervals.csv, figures and report.html.
+    #[arg(long, value_name = "DIR", default_value = "demo")]
+    pub out: PathBuf,
+    /// The published experiment: 60 seconds a phase, five times, memcached and the web server; takes hours.
+    #[arg(long)]
+    pub full: bool,
+    /// Another length of every phase.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=3600))]
+    pub seconds: Option<u64>,
+    /// Utility functions, separated by commas; by default penalty, refund and bonus.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub functions: Vec<String>,
 }
 
 /// A command of the development tool, which has its own help.

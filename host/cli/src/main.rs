@@ -4,6 +4,7 @@
 mod arguments;
 mod attend;
 mod debugger;
+mod demo;
 mod doctor;
 mod machines;
 mod prices;
@@ -38,6 +39,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Logs(options) => machines::logs(options),
         Command::Stop(options) => machines::stop(options),
         Command::Build(options) => produce::build(options),
+        Command::Demo(options) => demo::demo(options),
         Command::Bench(options) => produce::bench(options),
         Command::Test(options) => xtask("test", &options.arguments),
         Command::Sim(options) => tool(SIM, &options.arguments),

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Bench, Build};
 use anyhow::{Context, Result, bail};
-use nom_bench::{boot, serve};
+use nom_bench::{Outcome, boot, serve};
 use nom_build::Project;
 use nom_image::Symbols;
 use std::path::PathBuf;
@@ -53,12 +53,20 @@ pub fn bench(options: &Bench) -> Result<u8> {
         })?,
         name => bail!("no bench `{name}`: there are boot and serve"),
     };
+    print_outcome(&outcome);
+    Ok(0)
+}
+
+/// Says what a bench found.
+pub fn print_outcome(outcome: &Outcome) {
     for note in &outcome.notes {
         eprintln!("note: {note}");
+    }
+    for table in &outcome.tables {
+        println!("{table}");
     }
     for verdict in &outcome.verdicts {
         println!("{verdict}");
     }
     println!("{}", outcome.report.display());
-    Ok(0)
 }

@@ -72,7 +72,8 @@ impl Client {
         let (sender, lines) = channel();
         let meter = meter.clone();
         std::thread::spawn(move || {
-            for text in output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok)
+            for text in
+                output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok)
             {
                 let sent_bytes = meter.sent_bytes().ok().flatten();
                 if sender.send(Line { at: origin.elapsed(), sent_bytes, text }).is_err() {
@@ -171,8 +172,10 @@ fn memcaslap(began: &Line, lines: &[Line], price: f64) -> Result<Vec<Interval>> 
     let mut intervals = Vec::new();
     for line in totals(lines) {
         // Period, Time(s), Ops, TPS(ops/s), Net(M/s), Get_miss, Min(us), Max(us), Avg(us), Std_dev, Geo_dist
-        let fields: Vec<f64> = line.text.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
-        let &[nominal_s, operations, _, _, misses, _, _, mean_us, deviation_us, ..] = &fields[..] else {
+        let fields: Option<Vec<f64>> =
+            line.text.split_whitespace().skip(1).map(|field| field.parse().ok()).collect();
+        let Some(&[nominal_s, operations, _, _, misses, _, _, mean_us, deviation_us, ..]) = fields.as_deref()
+        else {
             bail!("memcaslap printed `{}`: expected the statistics of a second", line.text)
         };
         ensure!(misses == 0.0, "memcaslap reports {misses} keys lost");

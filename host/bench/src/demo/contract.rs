@@ -164,7 +164,6 @@ mod tests {
     use nom_economy::prices::Prices;
     use nom_economy::response::Response;
     use nom_economy::units::{GbitPerSecond, OperationsPerSecond};
-    use nom_economy::utility::from_toml;
 
     fn latency(mean: f64, jitter: f64) -> Latency {
         let seconds = |value| Seconds::new(value).expect("a time");
@@ -203,8 +202,12 @@ mod tests {
     fn application_is_told_the_same_contract() {
         let slowness = Slowness::of(600e-6).unwrap();
         for function in Function::ALL {
-            let text = manifest(function, slowness);
-            let told = from_toml(&text).unwrap().expect("the section is there");
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("app.toml");
+            let text = format!("name = \"a\"\nprogram = \"a\"\n\n{}", manifest(function, slowness));
+            std::fs::write(&path, &text).unwrap();
+            let bundle = nom_image::manifest::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            let told = bundle.applications[0].utility.as_ref().expect("the section is there");
             let sent = GbitPerSecond::new(1.0).unwrap();
             let response = Response {
                 throughput: OperationsPerSecond::new(1e5).unwrap(),

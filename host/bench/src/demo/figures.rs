@@ -2,12 +2,14 @@
 //! run over time.
 
 use super::analysis::{Account, System, is_on_frontier};
-use super::contract::Function;
-use super::experiment::PHASES;
+use super::contract::{Contract, Function};
+use super::experiment::{PHASES, Phase};
 use super::money::{Interval, Served};
+use super::runner::Adaptation;
 use super::summary::Findings;
 use super::tables::label;
-use crate::figure::{Bars, Figure, Line, Lines, Scale};
+use crate::figure::{Bars, Figure, Line, Lines, Panels, Scale};
+use nom_proto::status::Status;
 
 /// The figures of one application.
 pub fn figures(findings: &Findings) -> Vec<Figure> {
@@ -18,7 +20,9 @@ pub fn figures(findings: &Findings) -> Vec<Figure> {
         strategies(findings),
     ];
     let lines = [
-        sweep(findings, 0, ["sweep-throughput", "throughput", "replies a second"], |served| served.throughput),
+        sweep(findings, 0, ["sweep-throughput", "throughput", "replies a second"], |served| {
+            served.throughput
+        }),
         sweep(findings, 1, ["sweep-latency", "latency", "milliseconds"], |served| served.latency_s * 1e3),
         frontier(findings),
     ];
@@ -48,7 +52,7 @@ fn compared(findings: &Findings) -> Vec<&Account> {
 /// Figures 2 to 4.
 fn performance(findings: &Findings, [file, what, axis]: [&str; 3], value: fn(&Served) -> f64) -> Bars {
     let shown = compared(findings);
-    let group = |(index, phase): (usize, &super::experiment::Phase)| {
+    let group = |(index, phase): (usize, &Phase)| {
         let values = shown.iter().map(|account| account.served(index).as_ref().map(value)).collect();
         (phase.name.to_owned(), values)
     };
@@ -149,11 +153,59 @@ fn frontier(findings: &Findings) -> Lines {
     }
 }
 
+/// An adaptive run over time, the first of each function: the price and the batching delay as the application
+/// reported them, and the profit by what its clients were served.
+pub fn timelines(all: &[Findings], adaptations: &[Vec<Adaptation>]) -> Vec<Figure> {
+    let of = |(findings, runs): (&Findings, &Vec<Adaptation>)| -> Vec<Figure> {
+        let first = |function| runs.iter().find(|run| run.function == function);
+        Function::ALL.into_iter().filter_map(first).filter_map(|run| timeline(findings, run)).collect()
+    };
+    all.iter().zip(adaptations).flat_map(of).collect()
+}
+
+fn timeline(findings: &Findings, run: &Adaptation) -> Option<Figure> {
+    let contract = findings.contract(run.function)?;
+    let begin_s = run.set.first()?.at_s;
+    let said = |value: fn(&Status) -> f64| -> Vec<(f64, f64)> {
+        run.heard.iter().map(|heard| (heard.at_s - begin_s, value(&heard.status))).collect()
+    };
+    let panel = |title: &str, axis: &str, lines| Lines {
+        name: String::new(),
+        title: title.into(),
+        axes: ["seconds".into(), axis.into()],
+        scale: Scale::Linear,
+        lines,
+    };
+    let intervals: Vec<Interval> = run.halves.concat();
+    let earned = earned_so_far(&intervals, &contract);
+    let earned = earned.into_iter().map(|(at_s, sum)| (at_s - begin_s, sum)).collect();
+    let name_of_run = format!("{} ({})", findings.application, run.function.name());
+    let panels = vec![
+        panel(
+            &format!("{name_of_run}: price that the application reckons with"),
+            "$/Gbit",
+            vec![Line::plain("price", said(|status| status.price_network_out))],
+        ),
+        panel(
+            "batching delay W that it chose",
+            "microseconds",
+            vec![Line::plain("W", said(|status| f64::from(status.batching_delay_us)))],
+        ),
+        panel(
+            "profit so far",
+            "dollars",
+            vec![
+                Line::plain("by what clients were served", earned),
+                Line::plain("as the application says", said(|status| status.profit)),
+            ],
+        ),
+    ];
+    let name = name(findings, &format!("timeline-{}", run.function.name()));
+    Some(Figure::Panels(Panels { name, panels }))
+}
+
 /// Profit so far at the end of each interval.
-pub fn earned_so_far(
-    intervals: &[Interval],
-    contract: &super::contract::Contract,
-) -> Vec<(f64, f64)> {
+fn earned_so_far(intervals: &[Interval], contract: &Contract) -> Vec<(f64, f64)> {
     let mut sum = 0.0;
     let point = |interval: &Interval| {
         sum += interval.money(contract).profit();

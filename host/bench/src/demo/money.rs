@@ -3,14 +3,13 @@
 use super::contract::Contract;
 use nom_economy::units::Seconds;
 use nom_economy::utility::Latency;
-use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::Add;
 
 const BITS_IN_GBIT: f64 = 1e9;
 
 /// What a client was served over an interval, as it said itself, and what left the machine meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// When it ended, in seconds from the begin of the run.
     pub end_s: f64,

@@ -44,15 +44,20 @@ impl Place {
         Ok(Place::User { port: listener.local_addr()?.port() })
     }
 
-    /// A listener that the machine reaches at 10.0.2.2 through a user-mode network.
+    /// Does `work` in a thread that is in the place's network: what listens at its loopback interface, the
+    /// machine reaches at 10.0.2.2 through a user-mode network.
     ///
     /// # Errors
-    /// If there is no free port.
-    pub fn listen(&self) -> Result<TcpListener> {
-        match self {
-            Place::Tap(namespace) => namespace.listen(),
-            Place::User { .. } => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port"),
-        }
+    /// If the network cannot be entered, or the work fails.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let enter_and_work = || {
+            if let Place::Tap(namespace) = self {
+                namespace.enter()?;
+            }
+            work()
+        };
+        let result = std::thread::scope(|scope| scope.spawn(enter_and_work).join());
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     fn network(&self, service: &Service) -> Network {
@@ -71,18 +76,6 @@ impl Place {
             Place::Tap(_) => (GUEST, service.port).into(),
             Place::User { port } => (Ipv4Addr::LOCALHOST, *port).into(),
         }
-    }
-
-    /// Whether somebody at `target` replies as the service does.
-    fn answers(&self, target: SocketAddr, service: &'static Service) -> Result<bool> {
-        let enter_and_ask = || -> Result<bool> {
-            if let Place::Tap(namespace) = self {
-                namespace.enter()?;
-            }
-            Ok(answers(target, service.greeting))
-        };
-        let asked = std::thread::scope(|scope| scope.spawn(enter_and_ask).join());
-        asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
@@ -122,7 +115,7 @@ impl Machine {
         };
         let target = place.target(service);
         let mut machine = Machine { session: Session::new(qemu), place, directory, target, meter };
-        while !machine.place.answers(target, service)? {
+        while !machine.place.inside(|| Ok(answers(target, service.greeting)))? {
             progress.tick()?;
             machine.check()?;
             if Instant::now() > deadline {

@@ -261,7 +261,7 @@ pub(super) mod tests {
             account(System::Fixed(0), [(4.0, 5e-4), (0.2, 5e-5)]),
             account(System::Fixed(20), [(5.0, 6e-4), (0.1, 9e-5)]),
         ];
-        let adaptive = |function| account(System::Adaptive(function), [(4.9, 6e-4), (0.2, 5e-5)]);
+        let adaptive = |function| account(System::Adaptive(function), [(4.98, 6e-4), (0.2, 5e-5)]);
         accounts.extend(Function::ALL.map(adaptive));
         Findings {
             application: "memcached",

@@ -66,7 +66,8 @@ fn earned(findings: &Findings) -> Table {
         }),
         ("nom, best W of each phase, in hindsight", &|function| {
             let hindsight = findings.hindsight(function);
-            let delays = hindsight.map(|found| format!(" (W {}, {})", found.oracle_us[0], found.oracle_us[1]));
+            let delays =
+                hindsight.map(|found| format!(" (W {}, {})", found.oracle_us[0], found.oracle_us[1]));
             money(hindsight.map(|found| found.oracle)) + &delays.unwrap_or_default()
         }),
         ("nom, adaptive", &|function| money(adaptive(findings, function))),

@@ -22,18 +22,14 @@ impl Meter {
         Meter { devices: None }
     }
 
-    /// Whether it sees anything.
-    pub fn sees(&self) -> bool {
-        self.devices.is_some()
-    }
-
     /// Bytes that the machine has sent so far, with their Ethernet headers.
     ///
     /// # Errors
     /// If the machine or its device is gone.
     pub fn sent_bytes(&self) -> Result<Option<u64>> {
         let Some(path) = &self.devices else { return Ok(None) };
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let received = received(&text).with_context(|| format!("{}: no {DEVICE}", path.display()))?;
         Ok(Some(received))
     }

@@ -62,15 +62,14 @@ impl Bars {
         match self.scale {
             Scale::Logarithmic => {
                 let (floor, ceiling) = self.decades();
-                self.draw_in(area, (floor..ceiling).log_scale(), [floor, floor])?;
+                self.draw_in(area, (floor..ceiling).log_scale(), [floor, floor])
             }
             Scale::Linear => {
                 let span = span(self.groups.iter().flat_map(|(_, values)| values).flatten().copied());
                 let bottom = span.start;
-                self.draw_in(area, span, [0.0, bottom])?;
+                self.draw_in(area, span, [0.0, bottom])
             }
         }
-        area.present()
     }
 
     /// Bars stand on `base`; names of groups stand below `bottom`.

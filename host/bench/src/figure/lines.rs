@@ -56,12 +56,9 @@ impl Lines {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let (across, up) = (points().map(|point| point.0), points().map(|point| point.1));
         match self.scale {
-            Scale::Logarithmic => {
-                self.draw_in(area, decades(across).log_scale(), decades(up).log_scale())?;
-            }
-            Scale::Linear => self.draw_in(area, span(across), span(up))?,
+            Scale::Logarithmic => self.draw_in(area, decades(across).log_scale(), decades(up).log_scale()),
+            Scale::Linear => self.draw_in(area, span(across), span(up)),
         }
-        area.present()
     }
 
     fn draw_in<X, Y>(&self, area: &Area, across: X, up: Y) -> Result<(), DrawError>

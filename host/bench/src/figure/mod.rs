@@ -77,7 +77,9 @@ fn svg(name: &str, size: (u32, u32), draw: impl FnOnce(&Area) -> Result<(), Draw
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        draw(&area).map_err(|error| anyhow!("cannot draw figure {name}: {error}"))?;
+        draw(&area)
+            .and_then(|()| area.present())
+            .map_err(|error| anyhow!("cannot draw figure {name}: {error}"))?;
     }
     Ok(svg)
 }
@@ -98,7 +100,9 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        for (value, text) in [(1.5e9, "1.5G"), (420.0, "420"), (0.003, "3m"), (2e-7, "200n"), (0.0, "0"), (-42.5, "-42")] {
+        for (value, text) in
+            [(1.5e9, "1.5G"), (420.0, "420"), (0.003, "3m"), (2e-7, "200n"), (0.0, "0"), (-42.5, "-42")]
+        {
             assert_eq!(short(value), text);
         }
     }

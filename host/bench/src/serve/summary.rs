@@ -136,7 +136,8 @@ fn groups(texts: [&str; 3], records: &[Record], metric: &str, unit: Unit) -> Bar
     let values = |group: &String| series.iter().map(|system| value(group, system)).collect();
     let groups = distinct(labels.iter()).into_iter().map(|group| (group.clone(), values(group))).collect();
     let [name, title, axis] = texts.map(String::from);
-    Bars { name, title, axis, series: series.into_iter().cloned().collect(), groups }
+    let series = series.into_iter().cloned().collect();
+    Bars { name, title, axis, scale: Scale::Logarithmic, series, groups }
 }
 
 /// NetPIPE's throughput over the size of its messages.

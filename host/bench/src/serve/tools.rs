@@ -137,11 +137,7 @@ pub fn memcaslap(
 }
 
 /// memcaslap's arguments.
-pub(crate) fn memcaslap_arguments(
-    target: SocketAddr,
-    connections: usize,
-    duration: Duration,
-) -> Vec<String> {
+pub(crate) fn memcaslap_arguments(target: SocketAddr, connections: usize, duration: Duration) -> Vec<String> {
     let (target, connections) = (target.to_string(), connections.to_string());
     let duration = format!("{}s", whole_seconds(duration));
     let words = ["--servers", &target, "--threads", "1", "--verify", "1.0"];
@@ -178,9 +174,8 @@ pub(crate) fn parse_memcaslap(printed: &str) -> Result<MemcaslapFigures> {
         let (_, rest) = total?.split_once(name)?;
         rest.trim_start().split_whitespace().next()
     };
-    let total_field = |name: &str| {
-        number(name, field(name).with_context(|| format!("memcaslap printed no {name}"))?)
-    };
+    let total_field =
+        |name: &str| number(name, field(name).with_context(|| format!("memcaslap printed no {name}"))?);
     Ok(MemcaslapFigures {
         operations: total_field("Ops:")?,
         throughput: total_field("TPS:")?,

@@ -1,0 +1,103 @@
+//! What is booted: the distribution's server, and nom's with one batching delay or another, or none.
+
+use super::contract::{self, Function, Slowness};
+use crate::linux::save;
+use crate::machine::Guest;
+use crate::serve::service::Service;
+use anyhow::{Context, Result};
+use nom_build::{PriceFeed, Project};
+use nom_image::Symbols;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+
+/// Name of the machine at its provider.
+const MACHINE: &str = "demo";
+
+/// How an application of nom is set up.
+#[derive(Clone, Copy, Debug)]
+pub enum Setup {
+    /// With one batching delay, in microseconds.
+    Fixed(u32),
+    /// To earn most under a contract, at the prices that a provider there names.
+    Adaptive(Function, Slowness, SocketAddrV4),
+}
+
+impl Setup {
+    fn network(self) -> Option<PriceFeed> {
+        match self {
+            Setup::Fixed(_) => None,
+            // Device 0 is the application's.
+            Setup::Adaptive(_, _, provider) => {
+                Some(PriceFeed { provider, machine: MACHINE.into(), network: 1 })
+            }
+        }
+    }
+}
+
+/// Makes the image of nom's application for `service` in `directory`.
+///
+/// # Errors
+/// If there is no such application, or it does not build.
+pub fn nom(project: &Project, service: &Service, setup: Setup, directory: &Path) -> Result<Guest> {
+    let inherited = project.manifest_path(service.application)?;
+    let inherited = std::path::absolute(inherited.join("app.toml"))?;
+    let manifest = directory.join("app.toml");
+    save(&manifest, manifest_text(&inherited, service.arguments, setup)?.as_bytes())?;
+    let mut bundle = project.bundle(&manifest, None)?;
+    if let Some(feed) = setup.network() {
+        bundle = project.with_priced(bundle, &feed)?;
+    }
+    let built = project.pack(bundle, Symbols::Keep)?;
+    let kernel = directory.join("image");
+    save(&kernel, &built.image.elf)?;
+    Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 })
+}
+
+/// The distribution's server for `service`; its initramfs is written to `directory`.
+///
+/// # Errors
+/// If a file is missing.
+pub fn linux(servers: &crate::linux::serve::Servers, service: &Service, directory: &Path) -> Result<Guest> {
+    let initramfs: PathBuf = directory.join(format!("linux-{}", service.name));
+    servers.initramfs(&service.linux, &initramfs).context(service.name)?;
+    let arguments = crate::linux::ARGUMENTS.into();
+    Ok(Guest { kernel: servers.bzimage.clone(), initramfs: Some(initramfs), arguments, cores: 1 })
+}
+
+/// A manifest of the demo's own, which inherits the application's.
+fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<String> {
+    // A string of JSON is one of TOML too.
+    let mut text = format!("inherit = [{}]\n", serde_json::to_string(&inherited)?);
+    if !arguments.is_empty() {
+        text += &format!("arguments = {}\n", serde_json::to_string(arguments)?);
+    }
+    Ok(match setup {
+        Setup::Fixed(us) => text + &format!("environment = {{ batching_delay = \"{us}\" }}\n"),
+        Setup::Adaptive(function, slowness, _) => {
+            let longest = slowness.delay_max_us();
+            text += &format!("environment = {{ batching_delay_max = \"{longest}\" }}\n\n");
+            text + &contract::manifest(function, slowness)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifests_say_how_the_application_is_set_up() {
+        let slowness = Slowness::of(820e-6).unwrap();
+        let text =
+            |arguments: &[&str], setup| manifest_text(Path::new("/a/app.toml"), arguments, setup).unwrap();
+        assert_eq!(
+            text(&["-v"], Setup::Fixed(20)),
+            "inherit = [\"/a/app.toml\"]\narguments = [\"-v\"]\nenvironment = { batching_delay = \"20\" }\n"
+        );
+        let provider = SocketAddrV4::new([10, 0, 2, 2].into(), 8000);
+        let adaptive = text(&[], Setup::Adaptive(Function::Bonus, slowness, provider));
+        assert!(adaptive.contains("batching_delay_max = \"400\""), "{adaptive}");
+        assert!(adaptive.contains("function = \"bonus\"") && adaptive.contains("extent = 0.1"), "{adaptive}");
+        assert!(!adaptive.contains("arguments"));
+    }
+}

@@ -1,0 +1,272 @@
+//! `nom demo`: what a server earns, nom beside Linux, under the same load and the same change of price.
+//!
+//! The experiment of the paper (nom, VEE'16, section 6): many clients are served while data is cheap, then a
+//! single one while it is dear, and users pay by one of three utility functions. Money only counts what a
+//! real client was served, as the client says. `docs/demo.md` says how everything is measured.
+
+mod analysis;
+mod client;
+mod contract;
+mod experiment;
+mod figures;
+mod guests;
+mod market;
+mod money;
+mod place;
+mod progress;
+mod runner;
+mod summary;
+mod tables;
+mod tap;
+
+use crate::Outcome;
+use crate::environment::Environment;
+use crate::linux::serve::Servers;
+use crate::report::{Notes, Report};
+use crate::serve::tools;
+use anyhow::{Context, Result, bail, ensure};
+use contract::Function;
+use money::Interval;
+use nom_build::Project;
+use nom_vmm::{Accelerator, Namespace};
+use progress::Progress;
+use runner::{Adaptation, Application, Runner, Schedule};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+use summary::Findings;
+
+pub use progress::Interrupted;
+
+/// What to show, and where the results go.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The checkout that nom is built from; what is fetched or made once lies in its `.nom/bench`.
+    pub project: Project,
+    /// Directory for `results.json`, `results.csv`, `intervals.csv`, the figures and `report.html`; created.
+    pub out: PathBuf,
+    /// The paper's times and repetitions, and every application.
+    pub full: bool,
+    /// Another length of each phase than the usual one.
+    pub phase: Option<Duration>,
+    /// Names of the utility functions; none means all.
+    pub functions: Vec<String>,
+    /// The number of a signal that asks for an end, once there is one.
+    pub signal: Arc<AtomicUsize>,
+}
+
+/// Phases of the quick demo, so that all of it takes less than five minutes.
+const QUICK: Schedule =
+    Schedule { phase: Duration::from_secs(12), fixed_phase: Duration::from_secs(4), fixed_runs: 2, runs: 1 };
+/// Phases of the paper, and its repetitions.
+const FULL: Schedule =
+    Schedule { phase: Duration::from_secs(60), fixed_phase: Duration::from_secs(60), fixed_runs: 5, runs: 5 };
+/// How many batching delays are tried.
+const DELAYS: usize = 6;
+
+impl Options {
+    fn schedule(&self) -> Schedule {
+        let usual = if self.full { FULL } else { QUICK };
+        let Some(phase) = self.phase else { return usual };
+        Schedule { phase, fixed_phase: phase, fixed_runs: 1, ..usual }
+    }
+
+    fn functions(&self) -> Result<Vec<Function>> {
+        let known = |name: &String| {
+            let function = Function::ALL.into_iter().find(|function| function.name() == name);
+            function
+                .with_context(|| format!("no utility function `{name}`: expected penalty, refund or bonus"))
+        };
+        match self.functions.as_slice() {
+            [] => Ok(Function::ALL.to_vec()),
+            names => names.iter().map(known).collect(),
+        }
+    }
+
+    fn applications(&self) -> &'static [Application] {
+        if self.full { &[runner::MEMCACHED, runner::HTTP] } else { &[runner::MEMCACHED] }
+    }
+}
+
+/// Where all of it happens.
+struct Stage {
+    accelerator: Accelerator,
+    servers: Option<Servers>,
+    tap: bool,
+    images: tempfile::TempDir,
+}
+
+/// Runs the demo and writes everything to `options.out`. What one system lacks is a note.
+///
+/// # Errors
+/// If a client, QEMU or a directory is missing, nothing is served, or somebody interrupts ([`Interrupted`]).
+pub fn run(options: &Options) -> Result<Outcome> {
+    let functions = options.functions()?;
+    tools::check()?;
+    let cache = options.project.root().join(".nom/bench");
+    for directory in [&cache, &options.out] {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create directory {}", directory.display()))?;
+    }
+    let choice = nom_vmm::accelerator::choose(&cache);
+    let environment = Environment::capture(&choice.to_string())?;
+    let mut notes = Notes::default();
+    let stage = prepare(options, choice.accelerator, &cache, &mut notes)?;
+    let (findings, adaptations) = perform(options, &functions, &stage, &mut notes)?;
+    let records = summary::records(&findings)?;
+    let served = findings.iter().any(|findings| !findings.accounts.is_empty());
+    let mut drawn: Vec<_> = findings.iter().flat_map(figures::figures).collect();
+    drawn.extend(figures::timelines(&findings, &adaptations));
+    save_intervals(&findings, &options.out)?;
+    let report = Report {
+        title: "nom demo: what a server earns".into(),
+        environment,
+        tables: tables::tables(&findings),
+        targets: summary::TARGETS.to_vec(),
+        figures: drawn,
+        records,
+        notes: notes.into_vec(),
+    };
+    let outcome = report.conclude(&options.out)?;
+    ensure!(served, "nothing was served, see {}", outcome.report.display());
+    Ok(outcome)
+}
+
+/// Fetches and builds what takes long, before any progress is promised.
+fn prepare(options: &Options, accelerator: Accelerator, cache: &Path, notes: &mut Notes) -> Result<Stage> {
+    let tap = match Namespace::create("demo", 1) {
+        Ok(_) => true,
+        Err(error) => {
+            notes.add(format!(
+                "Machines have QEMU's user-mode network, which meters nothing: what is sent is taken to be the \
+                 useful data alone ({error:#})."
+            ));
+            false
+        }
+    };
+    let applications = options.applications();
+    let wanted: Vec<_> = applications.iter().map(|application| application.service.linux).collect();
+    let servers = Servers::prepare(cache, &wanted);
+    match &servers {
+        Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
+        Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
+    }
+    let images = tempfile::tempdir_in(cache)?;
+    for application in applications {
+        guests::nom(&options.project, application.service, guests::Setup::Fixed(0), images.path())?;
+    }
+    Ok(Stage { accelerator, servers: servers.ok(), tap, images })
+}
+
+/// Runs every application.
+fn perform(
+    options: &Options,
+    functions: &[Function],
+    stage: &Stage,
+    notes: &mut Notes,
+) -> Result<(Vec<Findings>, Vec<Vec<Adaptation>>)> {
+    let schedule = options.schedule();
+    let applications = options.applications();
+    let planned = schedule.length(functions.len(), DELAYS) * applications.len() as u32;
+    let mut progress = Progress::new(planned, options.signal.clone());
+    let (mut findings, mut adaptations, mut slowness) = (Vec::new(), Vec::new(), None);
+    for &application in applications {
+        let mut runner = Runner {
+            project: &options.project,
+            servers: stage.servers.as_ref(),
+            accelerator: stage.accelerator,
+            tap: stage.tap,
+            images: stage.images.path(),
+            application,
+            schedule,
+            functions,
+            progress: &mut progress,
+            notes,
+            accounts: Vec::new(),
+            adaptations: Vec::new(),
+        };
+        let found = runner.run(slowness)?;
+        slowness = Some(found);
+        let (accounts, adapted) = (runner.accounts, runner.adaptations);
+        findings.push(Findings {
+            application: application.service.name,
+            slowness: found,
+            seconds: schedule.phase.as_secs_f64(),
+            accounts,
+            reactions_s: adapted.iter().filter_map(Adaptation::reaction_s).collect(),
+            economy_share: Vec::new(),
+        });
+        adaptations.push(adapted);
+    }
+    if findings.is_empty() {
+        bail!("there is no application to show");
+    }
+    Ok((findings, adaptations))
+}
+
+/// An interval, and whose it was, as a row of `intervals.csv`.
+#[derive(Serialize)]
+struct Row<'a> {
+    application: &'a str,
+    system: &'a str,
+    run: usize,
+    phase: &'a str,
+    price: f64,
+    end_s: f64,
+    seconds: f64,
+    operations: f64,
+    useful_bytes: f64,
+    sent_bytes: f64,
+    latency_s: f64,
+    jitter_s: f64,
+}
+
+/// Writes every interval of every run: what all sums are made of.
+fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
+    let path = out.join("intervals.csv");
+    let failed = || format!("cannot write {}", path.display());
+    let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
+    for (findings, account) in
+        all.iter().flat_map(|one| one.accounts.iter().map(move |account| (one, account)))
+    {
+        let system = account.system.name();
+        for (run, halves) in account.runs.iter().enumerate() {
+            for (phase, interval) in experiment::PHASES
+                .iter()
+                .zip(halves)
+                .flat_map(|(phase, all)| all.iter().map(move |i| (phase, i)))
+            {
+                let row = row(findings.application, &system, run, phase.name, interval);
+                writer.serialize(row).with_context(failed)?;
+            }
+        }
+    }
+    writer.flush().with_context(failed)
+}
+
+fn row<'a>(
+    application: &'a str,
+    system: &'a str,
+    run: usize,
+    phase: &'a str,
+    interval: &Interval,
+) -> Row<'a> {
+    let Interval { end_s, seconds, operations, useful_bytes, sent_bytes, latency_s, jitter_s, price } =
+        *interval;
+    Row {
+        application,
+        system,
+        run,
+        phase,
+        price,
+        end_s,
+        seconds,
+        operations,
+        useful_bytes,
+        sent_bytes,
+        latency_s,
+        jitter_s,
+    }
+}

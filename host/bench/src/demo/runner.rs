@@ -1,0 +1,253 @@
+//! Runs every system, one after the other, and keeps what was served.
+
+use super::analysis::{Account, System};
+use super::client::Kind;
+use super::contract::{Function, Slowness};
+use super::experiment::{self, Halves};
+use super::guests::{self, Setup};
+use super::market::{self, Heard, Market, Set};
+use super::place::{Machine, Place};
+use super::progress::{Interrupted, Progress};
+use crate::linux::serve::Servers;
+use crate::machine::{Guest, Setting};
+use crate::report::Notes;
+use crate::serve::service::{self, Service};
+use anyhow::{Context, Result};
+use nom_build::Project;
+use nom_vmm::Accelerator;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Memory of every machine.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// No guest takes longer to its first reply, even on a slow machine without KVM.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Mean latency of nom with a single client in the paper (table 1), where Linux cannot be had.
+const PAPER_NOM_LATENCY_S: f64 = 63e-6;
+
+/// An application, and the client that loads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Application {
+    /// The service that it provides.
+    pub service: &'static Service,
+    /// Its client.
+    pub client: Kind,
+}
+
+/// memcached under memcaslap, which the quick demo shows.
+pub const MEMCACHED: Application = Application { service: &service::MEMCACHED, client: Kind::Memcaslap };
+/// The web server under wrk.
+pub const HTTP: Application = Application { service: &service::HTTP, client: Kind::Wrk };
+
+/// How long everything takes, and how often it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// A phase of Linux and of adaptive runs.
+    pub phase: Duration,
+    /// A phase of a run with a fixed batching delay.
+    pub fixed_phase: Duration,
+    /// How often each fixed batching delay is run.
+    pub fixed_runs: u32,
+    /// How often all else is.
+    pub runs: u32,
+}
+
+/// How long a machine takes to its first reply, for the progress bar.
+const LINUX_START: Duration = Duration::from_secs(10);
+const NOM_START: Duration = Duration::from_secs(2);
+
+impl Schedule {
+    /// About how long one application takes, with so many functions and batching delays.
+    pub fn length(&self, functions: usize, delays: usize) -> Duration {
+        let linux = LINUX_START + 2 * self.phase;
+        let adaptive = (NOM_START + 2 * self.phase) * functions as u32;
+        let fixed = (NOM_START + 2 * self.fixed_phase) * delays as u32 * self.fixed_runs;
+        (linux + adaptive) * self.runs + fixed
+    }
+}
+
+/// One adaptive run as the provider saw it.
+#[derive(Clone, Debug)]
+pub struct Adaptation {
+    /// By which function it adapted.
+    pub function: Function,
+    /// What its clients were served.
+    pub halves: Halves,
+    /// The prices that were set.
+    pub set: Vec<Set>,
+    /// What the application said of itself.
+    pub heard: Vec<Heard>,
+}
+
+impl Adaptation {
+    /// How long it took from the last change of price to a working point that was chosen by it, in seconds.
+    pub fn reaction_s(&self) -> Option<f64> {
+        market::reaction_s(self.set.last()?, &self.heard)
+    }
+}
+
+/// All runs so far of one application.
+pub struct Runner<'a> {
+    /// The checkout.
+    pub project: &'a Project,
+    /// Linux and its servers, if they can be had.
+    pub servers: Option<&'a Servers>,
+    /// What executes the guests' instructions.
+    pub accelerator: Accelerator,
+    /// Whether machines have TAP devices.
+    pub tap: bool,
+    /// A directory for images.
+    pub images: &'a Path,
+    /// The application.
+    pub application: Application,
+    /// How long and how often.
+    pub schedule: Schedule,
+    /// Under which contracts.
+    pub functions: &'a [Function],
+    /// How far all is.
+    pub progress: &'a mut Progress,
+    /// What failed.
+    pub notes: &'a mut Notes,
+    /// Everybody who served.
+    pub accounts: Vec<Account>,
+    /// Every adaptive run.
+    pub adaptations: Vec<Adaptation>,
+}
+
+impl Runner<'_> {
+    /// Runs everything: Linux, half of the fixed delays' runs, adaptive nom, the other half in reverse order,
+    /// so that what else the computer does falls on all. `slowness`, if it is not known yet, follows from the
+    /// first run; it is returned.
+    ///
+    /// # Errors
+    /// If somebody interrupts, or nothing tells how slow this machine is.
+    pub fn run(&mut self, slowness: Option<Slowness>) -> Result<Slowness> {
+        for _ in 0..self.schedule.runs {
+            if let Some(servers) = self.servers {
+                self.attempt(System::Linux, |runner| runner.linux(servers))?;
+            }
+        }
+        let slowness = match slowness {
+            Some(slowness) => slowness,
+            None => self.slowness()?,
+        };
+        let delays = slowness.delays_us();
+        let first = self.schedule.fixed_runs.div_ceil(2);
+        for run in 0..self.schedule.fixed_runs {
+            if run == first {
+                self.adapt(slowness)?;
+            }
+            let forth = run.is_multiple_of(2);
+            let order: Vec<u32> = if forth { delays.clone() } else { delays.iter().rev().copied().collect() };
+            for us in order {
+                self.attempt(System::Fixed(us), |runner| runner.fixed(us, runner.schedule.fixed_phase))?;
+            }
+        }
+        if first >= self.schedule.fixed_runs {
+            self.adapt(slowness)?;
+        }
+        self.accounts.sort_by_key(|account| rank(account.system));
+        Ok(slowness)
+    }
+
+    fn adapt(&mut self, slowness: Slowness) -> Result<()> {
+        for _ in 0..self.schedule.runs {
+            for &function in self.functions {
+                self.attempt(System::Adaptive(function), |runner| runner.adaptive(function, slowness))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How slow this machine is, by Linux or, without it, by nom.
+    fn slowness(&mut self) -> Result<Slowness> {
+        let single = |runner: &Self, system| {
+            let account = runner.accounts.iter().find(|account| account.system == system)?;
+            Some(account.served(1)?.latency_s)
+        };
+        if let Some(latency_s) = single(self, System::Linux) {
+            return Slowness::of(latency_s);
+        }
+        self.notes
+            .add("Without Linux the factor is nom's latency over the paper's nom's, 63 \u{b5}s.".into());
+        let halves =
+            self.fixed(0, Duration::from_secs(2)).context("nothing tells how slow this machine is")?;
+        let served = super::money::Served::of(&halves[1]).context("a single client was served nothing")?;
+        Slowness::of(served.latency_s / PAPER_NOM_LATENCY_S * super::contract::PAPER_LATENCY_S)
+    }
+
+    /// Takes one run; what fails becomes a note, unless somebody interrupted.
+    fn attempt(&mut self, system: System, run: impl FnOnce(&mut Self) -> Result<Halves>) -> Result<()> {
+        match run(self) {
+            Ok(halves) => match self.accounts.iter_mut().find(|account| account.system == system) {
+                Some(account) => account.runs.push(halves),
+                None => self.accounts.push(Account { system, runs: vec![halves] }),
+            },
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => {
+                let name = self.application.service.name;
+                self.notes.add(format!("{name} on {} not measured: {error:#}.", system.name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn linux(&mut self, servers: &Servers) -> Result<Halves> {
+        self.progress.step("Linux boots", LINUX_START)?;
+        let guest = guests::linux(servers, self.application.service, self.images)?;
+        self.serve(&guest, "Linux", self.schedule.phase)
+    }
+
+    fn fixed(&mut self, us: u32, phase: Duration) -> Result<Halves> {
+        let what = format!("nom, W = {us} \u{b5}s");
+        self.progress.step(&format!("{what} boots"), NOM_START)?;
+        let guest = guests::nom(self.project, self.application.service, Setup::Fixed(us), self.images)?;
+        self.serve(&guest, &what, phase)
+    }
+
+    /// A run at prices that do not concern the guest.
+    fn serve(&mut self, guest: &Guest, what: &str, phase: Duration) -> Result<Halves> {
+        let Application { service, client } = self.application;
+        let place = Place::new(self.tap)?;
+        let mut machine = Machine::start(guest, service, &self.setting(), place, false, self.progress)?;
+        experiment::run(&mut machine, client, phase, Instant::now(), self.progress, what, |_| Ok(()))
+    }
+
+    fn adaptive(&mut self, function: Function, slowness: Slowness) -> Result<Halves> {
+        let what = format!("nom, adaptive ({})", function.name());
+        self.progress.step(&format!("{what} boots"), NOM_START)?;
+        let Application { service, client } = self.application;
+        let (place, origin) = (Place::new(self.tap)?, Instant::now());
+        let mut market = Market::open(&place, origin)?;
+        market.set_price(experiment::PHASES[0].price)?;
+        let setup = Setup::Adaptive(function, slowness, market.address());
+        let guest = guests::nom(self.project, service, setup, self.images)?;
+        let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
+        market.wait_until_known(self.progress)?;
+        let (phase, progress) = (self.schedule.phase, &mut *self.progress);
+        let halves = experiment::run(&mut machine, client, phase, origin, progress, &what, |price| {
+            market.set_price(price)
+        })?;
+        let (set, heard) = market.close();
+        self.adaptations.push(Adaptation { function, halves: halves.clone(), set, heard });
+        Ok(halves)
+    }
+
+    fn setting(&self) -> Setting {
+        Setting {
+            accelerator: self.accelerator,
+            counts_instructions: false,
+            memory_bytes: MEMORY_BYTES,
+            timeout: START_TIMEOUT,
+        }
+    }
+}
+
+/// The order of systems in tables.
+fn rank(system: System) -> (u8, u32) {
+    match system {
+        System::Linux => (0, 0),
+        System::Fixed(us) => (1, us),
+        System::Adaptive(function) => (2, function as u32),
+    }
+}
