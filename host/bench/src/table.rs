@@ -88,7 +88,8 @@ mod tests {
             .row(["linux", "-$0.10", "$12.00"])
             .row(["nom \u{b5}s", "$7.00"])
             .remark("Of one minute.");
-        let expected = "Profit\n  system  penalty   bonus\n  linux    -$0.10  $12.00\n  nom \u{b5}s    $7.00\n  \
+        let expected = "Profit\n  system  penalty   bonus\n  linux    -$0.10  $12.00\n  \
+                        nom \u{b5}s    $7.00\n  \
                         Of one minute.\n";
         assert_eq!(table.to_string(), expected);
         let page = table.render().into_string();

@@ -268,8 +268,8 @@ pub struct Bench {
 /// `nom demo`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Many clients are served while data is cheap, then a single one while it is dear, by Linux and
-by nom, whose users pay by one of three utility functions. docs/demo.md says how it is measured.
+    after_help = "Many clients are served while data is cheap, then a single one while it is dear, by Linux
+and by nom, whose users pay by one of three utility functions. docs/demo.md says how it is measured.
 
 Examples:
   nom demo

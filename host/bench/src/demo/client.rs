@@ -1,6 +1,7 @@
 //! Clients at work: what they are served, second by second, as they say themselves.
 //!
-//! memcaslap prints statistics of every second while it runs, wrk of the whole at its end. Each line is stamped with the time and with the bytes that had left the machine when it came.
+//! memcaslap prints statistics of every second while it runs, wrk of the whole at its end. Each line is
+//! stamped with the time and with the bytes that had left the machine when it came.
 
 use super::money::Interval;
 use super::progress::Progress;

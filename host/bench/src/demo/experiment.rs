@@ -33,7 +33,7 @@ pub type Halves = [Vec<Interval>; 2];
 /// begins: the price changes at the provider when the load does.
 ///
 /// # Errors
-/// If somebody interrupts, a client fails or sees a wrong reply, the machine ends, or the price cannot be set.
+/// If somebody interrupts, a client fails or sees a wrong reply, the machine ends, or the price is refused.
 pub fn run(
     machine: &mut Machine,
     kind: Kind,

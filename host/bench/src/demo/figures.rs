@@ -1,5 +1,5 @@
-//! The paper's figures (5, 8, 11 and 14, and their like for the other applications), and one more: an adaptive
-//! run over time.
+//! The paper's figures (5, 8, 11 and 14, and their like for the other applications), and one more: an
+//! adaptive run over time.
 
 use super::analysis::{Account, System, is_on_frontier};
 use super::contract::{Contract, Function};

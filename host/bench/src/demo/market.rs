@@ -122,8 +122,8 @@ fn listen(provider: &Provider, origin: Instant, over: &AtomicBool) -> Vec<Heard>
     heard
 }
 
-/// How long it took from setting a price to the first working point that was chosen by it, in seconds: the end of
-/// the first stretch of which the application reports the new revision, on the guest's clock.
+/// How long it took from setting a price to the first working point that was chosen by it, in seconds: the
+/// end of the first stretch of which the application reports the new revision, on the guest's clock.
 ///
 /// The two clocks are laid upon each other by the report that came soonest: no report is heard before it is
 /// made, so that the result is too great rather than too small.

@@ -140,8 +140,8 @@ fn prepare(options: &Options, accelerator: Accelerator, cache: &Path, notes: &mu
         Ok(_) => true,
         Err(error) => {
             notes.add(format!(
-                "Machines have QEMU's user-mode network, which meters nothing: what is sent is taken to be the \
-                 useful data alone ({error:#})."
+                "Machines have QEMU's user-mode network, which meters nothing: what is sent is taken to be \
+                 the useful data alone ({error:#})."
             ));
             false
         }

@@ -90,11 +90,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts `guest` at `place`, with a user-mode network of its own for prices if it asks for them, and waits
-    /// until it answers.
+    /// Starts `guest` at `place`, with a user-mode network for prices if it is `priced`, and waits until it
+    /// answers.
     ///
     /// # Errors
-    /// If it cannot be started, ends, or does not answer within the setting's timeout; if somebody interrupts.
+    /// If it cannot be started, ends, or does not answer within the setting's timeout; or by interruption.
     pub fn start(
         guest: &Guest,
         service: &'static Service,

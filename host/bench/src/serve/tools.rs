@@ -20,7 +20,8 @@ done = function(summary, latency, requests)
     local e = summary.errors
     io.write(string.format(
         "nom requests=%d bytes=%d duration_us=%d errors=%d mean=%f deviation=%f p50=%f p99=%f p99_9=%f\n",
-        summary.requests, summary.bytes, summary.duration, e.connect + e.read + e.write + e.status + e.timeout,
+        summary.requests, summary.bytes, summary.duration,
+        e.connect + e.read + e.write + e.status + e.timeout,
         latency.mean, latency.stdev,
         latency:percentile(50), latency:percentile(99), latency:percentile(99.9)))
 end
