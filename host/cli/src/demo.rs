@@ -1,8 +1,8 @@
 //! `nom demo`.
 
 use crate::arguments::Demo;
+use crate::attend::watch_signals;
 use crate::produce::print_outcome;
-use crate::run::watch_signals;
 use anyhow::Result;
 use nom_bench::demo::{self, Interrupted, Options};
 use nom_build::Project;

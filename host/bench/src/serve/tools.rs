@@ -173,7 +173,7 @@ pub(crate) fn parse_memcaslap(printed: &str) -> Result<MemcaslapFigures> {
     let total = printed.lines().find(|line| line.starts_with("Run time: "));
     let field = |name: &str| {
         let (_, rest) = total?.split_once(name)?;
-        rest.trim_start().split_whitespace().next()
+        rest.split_whitespace().next()
     };
     let total_field =
         |name: &str| number(name, field(name).with_context(|| format!("memcaslap printed no {name}"))?);
