@@ -169,7 +169,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn sums_do_not_depend_on_how_time_is_cut(gbit in 0.0..9.0, latency in 1e-5..2e-3, price in 0.1..20.0) {
+        fn sums_do_not_depend_on_how_time_is_cut(gbit in 0.0..9.0, latency in 1e-5..2e-3, price in 1.0..9.0) {
             for function in Function::ALL {
                 let whole = second(gbit, latency, price);
                 let half = Interval {
