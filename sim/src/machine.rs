@@ -1,5 +1,6 @@
 //! What runs on a host, as the world sees it: a client's program or a server.
 
+use crate::host::HostClock;
 use crate::memory::Memory;
 use crate::nic::Device;
 use crate::program::{Node, Program};
@@ -51,9 +52,9 @@ impl<P: Program> Machine for Node<P> {
     }
 }
 
-impl<S: Service<Memory>> Machine for Server<Device, S> {
+impl<S: Service<Memory> + 'static> Machine for Server<Device, HostClock, S> {
     fn set_delay(&mut self, delay: Duration) {
-        self.stack_mut().set_delay(delay).expect("scenarios set delays that exist");
+        Server::set_delay(self, delay).expect("scenarios set delays that exist");
     }
 
     fn flow_count(&self) -> usize {

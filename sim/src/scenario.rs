@@ -153,9 +153,9 @@ impl Builder {
         ports: &Ports,
         service: impl FnOnce(&mut Device) -> S,
     ) -> usize {
-        self.add(plan, |mut device, config, _| {
+        self.add(plan, |mut device, config, clock| {
             let service = service(&mut device);
-            Server::new(device, config, ports, service)
+            Server::new(device, clock, config, ports, service)
         })
     }
 

@@ -12,7 +12,7 @@ use core::fmt;
 use nom_port::world::Doorbell;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::meter::INFRASTRUCTURE;
-use nom_serve::Server;
+use nom_serve::{Control, Server};
 pub use nom_serve::{Flow, Ports, Service};
 pub use settings::BadSetting;
 
@@ -71,12 +71,16 @@ pub fn serve<S: Service<DmaBuffer> + 'static>(
 ) -> Result<u8, ServeError> {
     let config = settings::network().map_err(ServeError::Setting)?;
     let delay = settings::batching_delay().map_err(ServeError::Setting)?;
+    let control = settings::control().map_err(ServeError::Setting)?;
     let Core { index, mut pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
     let service = service(&mut pair);
     crate::println!("serves at {}, TCP {:?}, UDP {:?}", config.addresses[0].address, ports.tcp, ports.udp);
-    let mut server = Server::new(pair, config, ports, service);
-    server.stack_mut().set_delay(delay).expect("a delay that was checked");
+    let mut server = Server::new(pair, Clock, config, ports, service);
+    server.set_delay(delay).expect("a delay that was checked");
     let mut event_loop = EventLoop::new(index, Clock, idle, doorbell);
+    if let Some(port) = control {
+        server.control(Control::new(port, 1), 0, event_loop.handle());
+    }
     event_loop.handle().add_poller(INFRASTRUCTURE, server);
     Ok(event_loop.run() as u8)
 }

@@ -45,7 +45,29 @@ pub struct Tallies {
     pub nothing_more: Tally,
 }
 
+impl core::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.flushes += other.flushes;
+        self.packets += other.packets;
+    }
+}
+
+impl core::ops::AddAssign for Tallies {
+    fn add_assign(&mut self, other: Tallies) {
+        self.unheld += other.unheld;
+        self.time += other.time;
+        self.ring += other.ring;
+        self.nothing_more += other.nothing_more;
+    }
+}
+
 impl Tallies {
+    /// Each tally with its reason's name.
+    pub fn named(&self) -> [(&'static str, Tally); 4] {
+        let Tallies { unheld, time, ring, nothing_more } = *self;
+        [("unheld", unheld), ("time", time), ("ring", ring), ("nothing_more", nothing_more)]
+    }
+
     fn count(&mut self, reason: Reason, packets: usize) {
         let tally = match reason {
             Reason::Unheld => &mut self.unheld,

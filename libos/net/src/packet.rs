@@ -32,7 +32,7 @@ use crate::checksum;
 use crate::frame::{self, ChecksumField, Ethernet, Mac, Packet, Path, protocol};
 use crate::tcp::segment::Ports;
 use core::net::SocketAddr;
-use nom_port::nic::{Checksum, Head, Outgoing, PartialChecksum, Received};
+use nom_port::nic::{Answer, Checksum, Head, Outgoing, PartialChecksum, Received};
 use smoltcp::wire::{EthernetProtocol, UdpPacket};
 
 /// Bytes of a UDP header.
@@ -98,7 +98,8 @@ impl Datagram {
         let path = Path { mac, hop, from: self.to.ip(), to: self.from.ip() };
         let ports = Ports { from: self.to.port(), to: self.from.port() };
         let (head, checksum) = udp(&path, ports, &payload, is_checksum_offloaded);
-        Outgoing { head, payload, checksum, segmentation: None, answers_ns: Some(self.at_ns) }
+        let answer = Answer::to_datagram(self.at_ns);
+        Outgoing { head, payload, checksum, segmentation: None, answers: Some(answer) }
     }
 }
 

@@ -115,8 +115,26 @@ pub struct Outgoing<B> {
     pub checksum: Option<PartialChecksum>,
     /// How it is to be cut; only if the interface offers that.
     pub segmentation: Option<Segmentation>,
-    /// When the request arrived that this answers, in nanoseconds; for the latency that clients see.
-    pub answers_ns: Option<u64>,
+    /// What it answers: for the latency that clients see.
+    pub answers: Option<Answer>,
+}
+
+/// What a frame answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// When the oldest of the requests arrived ([`Received::at_ns`]).
+    pub arrived_ns: u64,
+    /// How many requests they are; none if the frame opens a connection.
+    pub requests: u32,
+    /// The connection, by the number that its stack knows it by; a datagram has none.
+    pub flow: Option<u32>,
+}
+
+impl Answer {
+    /// That to a datagram which arrived at `arrived_ns`.
+    pub fn to_datagram(arrived_ns: u64) -> Answer {
+        Answer { arrived_ns, requests: 1, flow: None }
+    }
 }
 
 impl<B: Buffer> Outgoing<B> {
@@ -160,6 +178,11 @@ pub trait Nic {
 
     /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
+
+    /// Tells everything that the driver counts, each with its name, in a fixed order.
+    fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        let _ = count;
+    }
 
     /// Asks for an interrupt at the next frame. `false` if frames are there already: poll again.
     fn arm(&mut self) -> bool;

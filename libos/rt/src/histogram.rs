@@ -64,6 +64,13 @@ impl Histogram {
         self.clamped += if value > VALUE_MAX { count } else { 0 };
     }
 
+    /// Forgets all values, but not the memory.
+    pub fn clear(&mut self) {
+        self.buckets.fill(0);
+        (self.count, self.sum, self.sum_of_squares) = (0, 0, 0);
+        (self.min, self.max, self.clamped) = (u64::MAX, 0, 0);
+    }
+
     /// Adds all that `other` counted: the same as if everything had been recorded here.
     pub fn merge(&mut self, other: &Self) {
         for (bucket, more) in self.buckets.iter_mut().zip(other.buckets.iter()) {
@@ -222,6 +229,15 @@ mod tests {
         assert_eq!(numbers, (None, None, None));
         assert_eq!((nothing.mean(), nothing.standard_deviation()), (None, None));
         assert_eq!(of(&[]), nothing);
+    }
+
+    #[test]
+    fn a_cleared_histogram_is_as_new() {
+        let mut histogram = of(&[1, 70, u64::MAX]);
+        histogram.clear();
+        assert_eq!(histogram, Histogram::new());
+        histogram.record(5);
+        assert_eq!(histogram, of(&[5]));
     }
 
     #[test]

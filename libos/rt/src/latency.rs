@@ -28,11 +28,32 @@ impl Recorder {
         self.histogram.record(latency_ns);
     }
 
+    /// Counts `count` answers that took as long.
+    #[inline]
+    pub fn record_many(&mut self, latency_ns: u64, count: u64) {
+        self.histogram.record_many(latency_ns, count);
+    }
+
     /// What was recorded since the last call; the next window begins now. No answer is in two windows or in
     /// none.
     pub fn window(&mut self, now_ns: u64) -> Window {
-        let from_ns = mem::replace(&mut self.from_ns, now_ns);
-        Window { from_ns, to_ns: now_ns, histogram: mem::take(&mut self.histogram) }
+        let mut window = Window { from_ns: now_ns, to_ns: now_ns, histogram: Histogram::new() };
+        self.window_into(now_ns, &mut window);
+        window
+    }
+
+    /// The same in place of `window`, whose memory serves the next one: nothing is allocated.
+    pub fn window_into(&mut self, now_ns: u64, window: &mut Window) {
+        window.from_ns = mem::replace(&mut self.from_ns, now_ns);
+        window.to_ns = now_ns;
+        window.histogram.clear();
+        mem::swap(&mut window.histogram, &mut self.histogram);
+    }
+
+    /// What was recorded since the last window.
+    #[must_use]
+    pub fn histogram(&self) -> &Histogram {
+        &self.histogram
     }
 }
 
@@ -91,6 +112,17 @@ mod tests {
         assert_eq!((second.from_ns, second.throughput()), (first.to_ns, 2.0));
         first.merge(&second);
         assert_eq!((first.throughput(), first.mean_ns()), (3.0, Some(300.0)));
+    }
+
+    #[test]
+    fn a_window_in_place_of_another_keeps_nothing_of_it() {
+        let mut recorder = Recorder::new(0);
+        recorder.record(100);
+        let mut window = recorder.window(10);
+        recorder.record(300);
+        recorder.window_into(20, &mut window);
+        assert_eq!((window.from_ns, window.to_ns, window.mean_ns()), (10, 20, Some(300.0)));
+        assert_eq!(recorder.histogram().count(), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The clients of one stack: between its flows and the service.
 
+use crate::metered::Metered;
 use crate::reply::{self, Reply};
 use crate::service::{Flow, Service};
 use alloc::collections::VecDeque;
@@ -8,6 +9,10 @@ use core::net::SocketAddr;
 use nom_net::{Application, Closed, FlowId, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
+use nom_port::world::Clock;
+
+/// A stack whose queue pair is measured.
+pub(crate) type Measured<N, C> = Stack<Metered<N, C>>;
 
 /// A client's stream.
 struct Client<B, C> {
@@ -15,8 +20,8 @@ struct Client<B, C> {
     connection: C,
     /// Answers that the stack had no room for.
     unsent: VecDeque<Slice<B>>,
-    /// Pieces that wait until those are sent.
-    waiting: VecDeque<Slice<B>>,
+    /// Pieces that wait until those are sent, each with when it arrived.
+    waiting: VecDeque<(u64, Slice<B>)>,
     /// Whether its peer was told to send no more.
     is_stopped: bool,
     /// Whether its peer will send no more, though not all was answered.
@@ -61,6 +66,13 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         (client.flow == flow).then_some(client)
     }
 
+    /// Whether a flow is one of theirs.
+    pub fn has(&self, flow: FlowId) -> bool {
+        self.clients
+            .get(flow.index())
+            .is_some_and(|client| client.as_ref().is_some_and(|client| client.flow == flow))
+    }
+
     fn remove(&mut self, flow: FlowId) {
         if self.client(flow).is_some()
             && let Some(client) = self.clients[flow.index()].take()
@@ -70,7 +82,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     }
 
     /// Looks at every client.
-    pub fn check<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>) {
+    pub fn check<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
         for index in 0..self.clients.len() {
             let Some(client) = &mut self.clients[index] else { continue };
             let flow = client.flow;
@@ -83,8 +95,14 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
     }
 
-    /// Gives a piece to the service and sends what it answers. Returns as [`Clients::send`].
-    fn handle<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<B>) -> bool {
+    /// Gives a piece that arrived at a time to the service and sends what it answers. Returns as
+    /// [`Clients::send`].
+    fn handle<N: Nic<Buffer = B>, C: Clock>(
+        &mut self,
+        stack: &mut Measured<N, C>,
+        flow: FlowId,
+        (arrived_ns, bytes): (u64, Slice<B>),
+    ) -> bool {
         let Some(Some(client)) = self.clients.get_mut(flow.index()) else { return false };
         if client.flow != flow || client.is_closing {
             return false;
@@ -92,11 +110,14 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if self.service.received(&mut client.connection, bytes, &mut self.reply) == Flow::Close {
             client.is_closing = true;
         }
+        if !self.reply.is_empty() {
+            stack.note_answer(flow, arrived_ns);
+        }
         self.answer(stack, flow)
     }
 
     /// Sends what the service wrote. Returns as [`Clients::send`].
-    fn answer<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId) -> bool {
+    fn answer<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
         let Some(Some(client)) = self.clients.get_mut(flow.index()) else { return false };
         if !self.reply.is_empty() && self.reply.take(stack.nic(), &mut self.slices).is_none() {
             // No memory for an answer: the client must not take a part of it for the whole.
@@ -111,7 +132,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
 
     /// Sends what was answered, as far as there is room, and closes a stream that is to be closed. Returns
     /// whether the stream goes on now.
-    fn send<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId) -> bool {
+    fn send<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
         let Some(client) = self.client(flow) else { return false };
         while let Some(slice) = client.unsent.front() {
             if stack.send(flow, slice.clone()).is_err() {
@@ -129,7 +150,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     }
 
     /// Lets a client that was stopped go on: all its pieces are handled.
-    fn resume<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+    fn resume<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         let window = self.receive_window;
         let Some(client) = self.client(flow) else { return };
         if client.is_finished {
@@ -140,13 +161,21 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     }
 }
 
-impl<N: Nic, S: Service<N::Buffer>> Application<N> for Clients<N::Buffer, S> {
-    fn filter(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
+impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Clients<N::Buffer, S> {
+    fn filter(
+        &mut self,
+        stack: &mut Measured<N, C>,
+        frame: Received<N::Buffer>,
+    ) -> Option<Received<N::Buffer>> {
         let Some(port) = self.service.packet_port() else { return Some(frame) };
         stack.answer_in_place(frame, port, |datagram, room| self.service.packet(datagram, room))
     }
 
-    fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+    fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
+        let arrived_ns = stack.arrived_ns();
+        if let Some(stopwatch) = stack.nic().stopwatch() {
+            stopwatch.arrive(flow.index(), arrived_ns);
+        }
         let peer = stack.addresses(flow).map(|addresses| addresses.remote);
         let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {
             return stack.abort(flow);
@@ -158,38 +187,48 @@ impl<N: Nic, S: Service<N::Buffer>> Application<N> for Clients<N::Buffer, S> {
         self.answer(stack, flow);
     }
 
-    fn received(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<N::Buffer>) {
+    fn received(&mut self, stack: &mut Measured<N, C>, flow: FlowId, bytes: Slice<N::Buffer>) {
+        let arrived_ns = stack.arrived_ns();
+        if let Some(stopwatch) = stack.nic().stopwatch() {
+            stopwatch.arrive(flow.index(), arrived_ns);
+        }
         match self.client(flow) {
-            Some(client) if client.is_stopped => client.waiting.push_back(bytes),
+            Some(client) if client.is_stopped => client.waiting.push_back((arrived_ns, bytes)),
             Some(_) => {
-                self.handle(stack, flow, bytes);
+                self.handle(stack, flow, (arrived_ns, bytes));
             }
             None => {}
         }
     }
 
-    fn sendable(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+    fn sendable(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         let mut goes_on = self.send(stack, flow);
         while goes_on {
             let piece = self.client(flow).and_then(|client| client.waiting.pop_front());
-            let Some(bytes) = piece else { return self.resume(stack, flow) };
-            goes_on = self.handle(stack, flow, bytes);
+            let Some(piece) = piece else { return self.resume(stack, flow) };
+            goes_on = self.handle(stack, flow, piece);
         }
     }
 
     /// The client says no more, but wants to hear what it asked for.
-    fn finished(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+    fn finished(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         match self.client(flow) {
             Some(client) if client.is_stopped => client.is_finished = true,
             _ => stack.close(flow),
         }
     }
 
-    fn closed(&mut self, _: &mut Stack<N>, flow: FlowId, _: Closed) {
+    fn closed(&mut self, _: &mut Measured<N, C>, flow: FlowId, _: Closed) {
         self.remove(flow);
     }
 
-    fn datagram(&mut self, stack: &mut Stack<N>, to: SocketAddr, from: SocketAddr, bytes: Chain<N::Buffer>) {
+    fn datagram(
+        &mut self,
+        stack: &mut Measured<N, C>,
+        to: SocketAddr,
+        from: SocketAddr,
+        bytes: Chain<N::Buffer>,
+    ) {
         let Some(bytes) = whole(stack, bytes) else { return };
         self.service.datagram(bytes, &mut self.reply);
         let taken = self.reply.take(stack.nic(), &mut self.slices);
@@ -197,7 +236,7 @@ impl<N: Nic, S: Service<N::Buffer>> Application<N> for Clients<N::Buffer, S> {
             let mut datagram: Chain<N::Buffer> = stack.buffer(head).into_iter().collect();
             datagram.append(&mut reply::split(&mut self.slices, len));
             // A datagram that cannot be sent is lost, as datagrams are; the stack counts why.
-            let _ = stack.send_datagram(to, from, datagram);
+            let _ = stack.answer_datagram(to, from, datagram);
         }
         self.reply.clear_datagrams();
         self.slices.clear();

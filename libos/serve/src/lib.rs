@@ -9,13 +9,19 @@
 extern crate alloc;
 
 mod clients;
+pub mod control;
+mod front;
 pub mod governor;
+mod metered;
 pub mod path;
 mod reply;
 mod server;
 mod service;
+mod stopwatch;
 
+pub use control::Control;
 pub use governor::{Governor, Setting, Window};
+pub use metered::{Metered, Traffic};
 pub use reply::Reply;
 pub use server::{Ports, Server};
 pub use service::{Flow, Service};

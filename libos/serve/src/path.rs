@@ -25,15 +25,17 @@ impl Path {
         self.departed_ns = Some(now_ns);
     }
 
-    /// The next request arrived; or what completes the handshake.
+    /// The next request was seen; or what completes the handshake. It may have lain unseen in a busy machine
+    /// for up to `unseen_ns`, which is no thinking.
     #[inline]
-    pub fn arrive(&mut self, at_ns: u64) {
+    pub fn arrive(&mut self, at_ns: u64, unseen_ns: u64) {
         // Who sends before he has the reply tells nothing about how long it took to reach him.
         let Some(departed_ns) = self.departed_ns.take() else { return };
         let gap_ns = at_ns.saturating_sub(departed_ns);
         let least_ns = self.least_ns.map_or(gap_ns, |least_ns| least_ns.min(gap_ns));
         self.least_ns = Some(least_ns);
-        self.estimate_ns = if gap_ns > THINKING.saturating_mul(least_ns) { least_ns } else { gap_ns };
+        let longest_ns = least_ns.saturating_mul(THINKING).saturating_add(unseen_ns);
+        self.estimate_ns = if gap_ns > longest_ns { least_ns } else { gap_ns };
     }
 
     /// What the path adds, in nanoseconds; 0 as long as nothing is known.
@@ -53,7 +55,7 @@ mod tests {
         let (mut path, mut now_ns) = (Path::default(), 1_000);
         for gap_ns in gaps {
             path.depart(now_ns);
-            path.arrive(now_ns + gap_ns);
+            path.arrive(now_ns + gap_ns, 0);
             now_ns += gap_ns + 7;
         }
         path.estimate_ns()
@@ -75,15 +77,27 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_machine_does_not_take_its_own_delay_for_thinking() {
+        for (unseen_ns, estimate_ns) in [(0, 100), (199, 100), (200, 1_000)] {
+            let mut path = Path::default();
+            path.depart(0);
+            path.arrive(100, 0);
+            path.depart(200);
+            path.arrive(1_200, unseen_ns);
+            assert_eq!(path.estimate_ns(), estimate_ns);
+        }
+    }
+
+    #[test]
     fn a_request_before_the_reply_tells_nothing() {
         let mut path = Path::default();
         path.depart(1_000);
-        path.arrive(1_100);
-        path.arrive(1_900);
+        path.arrive(1_100, 0);
+        path.arrive(1_900, 0);
         assert_eq!(path.estimate_ns(), 100);
         path.depart(2_000);
         path.depart(2_500);
-        path.arrive(2_600);
+        path.arrive(2_600, 0);
         assert_eq!(path.estimate_ns(), 100, "from the last reply on");
     }
 
@@ -91,7 +105,7 @@ mod tests {
     fn a_clock_that_went_back_is_no_path() {
         let mut path = Path::default();
         path.depart(1_000);
-        path.arrive(900);
+        path.arrive(900, 0);
         assert_eq!(path.estimate_ns(), 0);
     }
 }

@@ -42,6 +42,12 @@ impl<B: Buffer> Reply<B> {
         self.copied.is_empty() && self.shared.is_empty()
     }
 
+    /// The bytes that were copied.
+    #[cfg(test)]
+    pub(crate) fn copied(&self) -> &[u8] {
+        &self.copied
+    }
+
     /// Takes all bytes as slices in order; `None` if the memory for the copied ones is exhausted.
     pub(crate) fn take(
         &mut self,

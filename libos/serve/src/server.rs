@@ -1,11 +1,22 @@
 //! A service on a stack, as the event loop polls it.
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Measured};
+use crate::control::{Control, Desk};
+use crate::front::Front;
+use crate::governor::{Governor, Setting};
+use crate::metered::Metered;
 use crate::service::Service;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
+use nom_net::batch::{DELAY_MAX, DelayTooLong};
 use nom_net::{Config, Instant, Stack};
 use nom_port::nic::Nic;
+use nom_port::world::Clock;
+use nom_rt::handle::Handle;
 use nom_rt::poller::{Poller, Progress};
+use nom_rt::rest::Thresholds;
 
 /// Where a service is to be found.
 #[derive(Clone, Debug, Default)]
@@ -16,39 +27,147 @@ pub struct Ports {
     pub udp: Vec<u16>,
 }
 
-/// The stack of one core with the clients on it.
-pub struct Server<N: Nic, S: Service<N::Buffer>> {
-    stack: Stack<N>,
-    clients: Clients<N::Buffer, S>,
-    /// Frames received before the last poll.
+/// The stack of one core with the clients on it, and who governs it.
+pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
+    stack: Measured<N, C>,
+    front: Front<N::Buffer, S>,
+    setting: Setting,
+    steering: Option<Steering>,
+    /// Frames received before the last poll, and when that was, if it found any.
     frames: u64,
+    busy_ns: Option<u64>,
     /// When the clients are looked at next.
     check_ns: u64,
 }
 
-impl<N: Nic, S: Service<N::Buffer>> Server<N, S> {
-    /// `service` at `ports` of the address that `config` gives.
-    pub fn new(nic: N, config: Config, ports: &Ports, service: S) -> Server<N, S> {
+/// Who sets the working point while the server runs.
+struct Steering {
+    /// To choose between polling and interrupts.
+    handle: Handle,
+    governor: Option<Box<dyn Governor>>,
+    window_ns: u64,
+}
+
+/// How long windows are that no governor looks at.
+const WINDOW_NS: u64 = 1_000_000_000;
+
+impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
+    /// `service` at `ports` of the address that `config` gives, on the running core's queue pair. `clock` is
+    /// the one that the core's loop reads.
+    pub fn new(nic: N, clock: C, config: Config, ports: &Ports, service: S) -> Self {
         let clients = Clients::new(service, config.tcp.receive_window);
-        let mut stack = Stack::new(nic, config);
+        let mut stack = Stack::new(Metered::new(nic, clock), config);
         ports.tcp.iter().for_each(|port| stack.listen(*port));
         ports.udp.iter().for_each(|port| stack.bind(*port));
-        Server { stack, clients, frames: 0, check_ns: 0 }
+        Server {
+            stack,
+            front: Front { clients, desk: None },
+            setting: Setting::default(),
+            steering: None,
+            frames: 0,
+            busy_ns: None,
+            check_ns: 0,
+        }
     }
 
     /// The stack, to ask it about itself.
-    pub fn stack(&self) -> &Stack<N> {
+    pub fn stack(&self) -> &Measured<N, C> {
         &self.stack
     }
 
-    /// The stack, to set it up.
-    pub fn stack_mut(&mut self) -> &mut Stack<N> {
-        &mut self.stack
+    /// Ends the service: what it and its clients held is free.
+    pub fn into_stack(self) -> Measured<N, C> {
+        self.stack
     }
 
-    /// Ends the service: what it and its clients held is free.
-    pub fn into_stack(self) -> Stack<N> {
-        self.stack
+    /// Sets the batching delay W.
+    ///
+    /// # Errors
+    /// If it is longer than [`DELAY_MAX`]; the old delay stays.
+    pub fn set_delay(&mut self, delay: Duration) -> Result<(), DelayTooLong> {
+        self.stack.set_delay(delay)?;
+        self.setting.batching_delay = delay;
+        Ok(())
+    }
+
+    /// Measures requests from now on, and lets `governor` set the working point. `handle` is that of the loop
+    /// that polls this server.
+    pub fn govern(&mut self, governor: Box<dyn Governor>, handle: &Handle) {
+        let steering = self.steer(handle);
+        steering.window_ns = governor.window_ns();
+        steering.governor = Some(governor);
+    }
+
+    /// Measures requests from now on, and answers questions about that at the control port. This is server
+    /// number `index` of those that share `control`.
+    pub fn control(&mut self, control: Arc<Control>, index: usize, handle: &Handle) {
+        self.steer(handle);
+        self.stack.listen(control.port());
+        let window = self.stack.config().tcp.receive_window;
+        self.front.desk = Some(Clients::new(Desk::new(control, index, handle.clone()), window));
+    }
+
+    fn steer(&mut self, handle: &Handle) -> &mut Steering {
+        self.stack.nic().start();
+        self.steering.get_or_insert_with(|| Steering {
+            handle: handle.clone(),
+            governor: None,
+            window_ns: WINDOW_NS,
+        })
+    }
+
+    /// Does what those who govern want. Returns when to look again; never, if there is nothing to look at.
+    fn steer_at(&mut self, now_ns: u64) -> Option<u64> {
+        let mut steering = self.steering.take()?;
+        if let Some(governor) = &mut steering.governor
+            && let Some(setting) = governor.look(now_ns)
+        {
+            self.set(setting, &steering.handle);
+        }
+        if let Some(delay) = self.front.ordered_delay() {
+            self.set(Setting { batching_delay: delay, ..self.setting }, &steering.handle);
+        }
+        let due_ns = self.observe(&mut steering, now_ns);
+        self.steering = Some(steering);
+        due_ns
+    }
+
+    /// Ends the window if it is over. Returns when it will be.
+    fn observe(&mut self, steering: &mut Steering, now_ns: u64) -> Option<u64> {
+        let traffic = self.stack.nic().traffic();
+        let stopwatch = self.stack.nic().stopwatch()?;
+        let end_ns = stopwatch.began_ns().saturating_add(steering.window_ns);
+        if now_ns < end_ns {
+            // Nobody wakes an idle core to look at nothing.
+            return stopwatch.has_answered().then_some(end_ns);
+        }
+        let window = stopwatch.close(now_ns, traffic, self.setting);
+        if let Some(governor) = &mut steering.governor {
+            let setting = governor.observe(&window);
+            steering.window_ns = governor.window_ns();
+            self.set(setting, &steering.handle);
+        }
+        self.front.report(&mut self.stack, window);
+        None
+    }
+
+    fn set(&mut self, setting: Setting, handle: &Handle) {
+        let batching_delay = setting.batching_delay.min(DELAY_MAX);
+        if self.setting.batching_delay != batching_delay {
+            self.set_delay(batching_delay).expect("no longer than the longest");
+        }
+        if core::mem::replace(&mut self.setting.polls, setting.polls) != setting.polls {
+            let thresholds = if setting.polls { Thresholds::POLLING } else { Thresholds::ADAPTIVE };
+            handle.set_thresholds(thresholds);
+        }
+    }
+
+    /// Tells the stopwatch since when frames may have lain unseen: since the last poll, if that found some
+    /// and so took its time; after a sleep none have.
+    fn look(&mut self, now_ns: u64) {
+        if let Some(stopwatch) = self.stack.nic().stopwatch() {
+            stopwatch.look(self.busy_ns.unwrap_or(now_ns));
+        }
     }
 
     /// Looks at the clients if it is time to. Returns when it will be; never, if there are none.
@@ -56,20 +175,24 @@ impl<N: Nic, S: Service<N::Buffer>> Server<N, S> {
         let every_ns = S::CHECK_NS.filter(|_| self.stack.flow_count() > 0)?;
         if now_ns >= self.check_ns {
             self.check_ns = now_ns + every_ns;
-            self.clients.check(&mut self.stack);
+            self.front.clients.check(&mut self.stack);
         }
         Some(self.check_ns)
     }
 }
 
-impl<N: Nic, S: Service<N::Buffer>> Poller for Server<N, S> {
+impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
     fn poll(&mut self, now_ns: u64) -> Progress {
-        self.clients.service.at(now_ns);
+        self.look(now_ns);
+        let window_ns = self.steer_at(now_ns);
+        self.front.clients.service.at(now_ns);
         let check_ns = self.check(now_ns);
-        let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.clients);
+        let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.front);
         let frames = self.stack.counters().frames_received;
         let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
-        Progress { worked, deadline_ns: deadline.map(Instant::nanos).into_iter().chain(check_ns).min() }
+        self.busy_ns = (worked > 0).then_some(now_ns);
+        let deadline_ns = [deadline.map(Instant::nanos), check_ns, window_ns].into_iter().flatten().min();
+        Progress { worked, deadline_ns }
     }
 
     fn arm(&mut self) -> bool {

@@ -50,6 +50,17 @@ pub(crate) fn batching_delay() -> Result<Duration, BadSetting> {
     delay.ok_or_else(|| BadSetting { name: "batching_delay", value: text.into(), expected })
 }
 
+/// The TCP port of the control port: `control`; nothing if there is to be none.
+pub(super) fn control() -> Result<Option<u16>, BadSetting> {
+    let Some(text) = crate::var("control") else { return Ok(None) };
+    let port = text.parse().ok().filter(|port| *port != 0);
+    port.map(Some).ok_or_else(|| BadSetting {
+        name: "control",
+        value: text.into(),
+        expected: "a TCP port from 1 to 65535",
+    })
+}
+
 fn addresses(text: &str) -> Option<(Cidr, Option<Ipv4Addr>)> {
     let (address, gateway) = match text.split_once(',') {
         Some((address, gateway)) => (address, Some(gateway.parse().ok()?)),

@@ -44,37 +44,50 @@ impl Default for Options {
     }
 }
 
-/// What happened at an interface since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What happened at an interface since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
+
+        impl Counters {
+            /// Every counter with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),+].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
     /// System calls that asked for a frame.
-    pub reads: u64,
+    reads,
     /// Those of them that found none.
-    pub reads_empty: u64,
+    reads_empty,
     /// Those of them that failed: the interface is down, or gone.
-    pub reads_failed: u64,
+    reads_failed,
     /// System calls that sent a frame.
-    pub writes: u64,
+    writes,
     /// Those of them that the kernel refused: the frame is lost.
-    pub writes_refused: u64,
+    writes_refused,
     /// Those of them for which the kernel had no room: the frame is still the stack's.
-    pub writes_full: u64,
+    writes_full,
     /// Frames received.
-    pub received_frames: u64,
+    received_frames,
     /// Bytes of them.
-    pub received_bytes: u64,
+    received_bytes,
     /// Frames received that were too short to be any.
-    pub received_short: u64,
+    received_short,
     /// Frames received for which no memory was left.
-    pub received_lost: u64,
+    received_lost,
     /// Frames sent.
-    pub sent_frames: u64,
+    sent_frames,
     /// Bytes of them.
-    pub sent_bytes: u64,
+    sent_bytes,
     /// Frames sent of so many slices that they were copied together.
-    pub sent_copied: u64,
+    sent_copied,
     /// Times that the core was about to sleep until a frame comes.
-    pub arms: u64,
+    arms,
 }
 
 /// One end of a TAP device, as the stack of one core sees it.
@@ -218,6 +231,10 @@ impl Nic for TapNic {
 
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<PoolBuffer>> {
         self.pool.copy(bytes).map(Slice::new)
+    }
+
+    fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        self.counters.named().for_each(|(name, value)| count(name, value));
     }
 
     /// A sleep ends at once if a frame is there already: see [`crate::port::Idle`].

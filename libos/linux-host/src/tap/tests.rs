@@ -30,7 +30,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 fn outgoing(head: &[u8], payload: Vec<Slice<PoolBuffer>>) -> Outgoing<PoolBuffer> {
     let mut storage = Head::zeroed(head.len());
     storage.copy_from_slice(head);
-    Outgoing { head: storage, payload: payload.into(), checksum: None, segmentation: None, answers_ns: None }
+    Outgoing { head: storage, payload: payload.into(), checksum: None, segmentation: None, answers: None }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::packet;
 use crate::tcp::segment::Ports;
 use core::net::SocketAddr;
 use nom_port::buffer::{Chain, chain_len};
-use nom_port::nic::{Checksum, Nic, Outgoing, Received};
+use nom_port::nic::{Answer, Checksum, Nic, Outgoing, Received};
 use smoltcp::wire::UdpPacket;
 
 /// Bytes of a UDP header.
@@ -59,6 +59,30 @@ impl<N: Nic> Stack<N> {
         to: SocketAddr,
         payload: Chain<N::Buffer>,
     ) -> Result<(), DatagramError> {
+        self.send_in_answer(from, to, payload, None)
+    }
+
+    /// The same as (a part of) the answer to the frame that is being handled.
+    ///
+    /// # Errors
+    /// [`DatagramError`]; nothing was sent.
+    pub fn answer_datagram(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        payload: Chain<N::Buffer>,
+    ) -> Result<(), DatagramError> {
+        let answer = Answer::to_datagram(self.arrived_ns);
+        self.send_in_answer(from, to, payload, Some(answer))
+    }
+
+    fn send_in_answer(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        payload: Chain<N::Buffer>,
+        answers: Option<Answer>,
+    ) -> Result<(), DatagramError> {
         let len = HEADER + chain_len(&payload);
         let headers = if to.is_ipv4() { frame::IPV4 } else { frame::IPV6 };
         if headers + len > usize::from(self.link.properties.mtu) {
@@ -75,8 +99,7 @@ impl<N: Nic> Stack<N> {
         let ports = Ports { from: from.port(), to: to.port() };
         let is_offloaded = self.link.properties.offloads.checksum;
         let (head, checksum) = packet::udp(&path, ports, &payload, is_offloaded);
-        let answers_ns = Some(self.arrived_ns);
-        self.transmit_to(to.ip(), hop, Outgoing { head, payload, checksum, segmentation: None, answers_ns });
+        self.transmit_to(to.ip(), hop, Outgoing { head, payload, checksum, segmentation: None, answers });
         Ok(())
     }
 

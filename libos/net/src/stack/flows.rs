@@ -1,7 +1,7 @@
 //! Flows as the application handles them, their timers, and what they send.
 
 use super::{Application, Stack};
-use crate::buffer::{Buffer, Chain, Slice};
+use crate::buffer::{Chain, Slice};
 use crate::frame::{self, Path, protocol};
 use crate::neighbour::Hop;
 use crate::table::{FlowId, FourTuple, keyed};
@@ -11,7 +11,7 @@ use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
-use nom_port::nic::{Nic, Outgoing, Segmentation};
+use nom_port::nic::{Answer, Nic, Outgoing, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
 const LARGE_MAX: u32 = 65_535 - 60 - 60;
@@ -160,6 +160,14 @@ impl<N: Nic> Stack<N> {
         open.connection.push(bytes, send_max)?;
         self.mark(flow);
         Ok(())
+    }
+
+    /// Says that what is sent next on a flow answers a request whose frame arrived at `arrived_ns`: the frame
+    /// that carries it will tell ([`Outgoing::answers`]).
+    pub fn note_answer(&mut self, flow: FlowId, arrived_ns: u64) {
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.note_answer(arrived_ns);
+        }
     }
 
     /// Bytes queued on a flow and not yet acknowledged.
@@ -359,11 +367,14 @@ impl<N: Nic> Stack<N> {
                 break;
             };
             let payload_max = (open.connection.send.mss as usize - segment.options.len()) as u16;
-            let answers_ns = if segment.len > 0 { open.connection.request_ns.take() } else { None };
+            let answers = open.connection.take_answer(&segment).map(|due| Answer {
+                arrived_ns: due.arrived_ns,
+                requests: due.requests,
+                flow: Some(id.index() as u32),
+            });
             let hop = open.hop;
             let tuple = *tuple;
-            let found =
-                self.transmit_segment(&tuple, &segment, payload, Extra { payload_max, answers_ns, hop });
+            let found = self.transmit_segment(&tuple, &segment, payload, Extra { payload_max, answers, hop });
             if found != hop
                 && let Some(open) = self.open_mut(id)
             {
@@ -382,7 +393,7 @@ impl<N: Nic> Stack<N> {
 
     /// Sends a segment that belongs to no connection.
     pub(super) fn reply(&mut self, tuple: &FourTuple, segment: &Segment) {
-        let extra = Extra { payload_max: 0, answers_ns: None, hop: None };
+        let extra = Extra { payload_max: 0, answers: None, hop: None };
         self.transmit_segment(tuple, segment, Chain::new(), extra);
     }
 
@@ -406,7 +417,7 @@ impl<N: Nic> Stack<N> {
         let is_large = segment.len > u32::from(extra.payload_max);
         let segmentation = Segmentation { payload_max: extra.payload_max, is_ipv6: to.is_ipv6() };
         let segmentation = is_large.then_some(segmentation);
-        let packet = Outgoing { head, payload, checksum, segmentation, answers_ns: extra.answers_ns };
+        let packet = Outgoing { head, payload, checksum, segmentation, answers: extra.answers };
         self.transmit_to(to, hop, packet);
         hop
     }
@@ -414,13 +425,6 @@ impl<N: Nic> Stack<N> {
 
 struct Extra {
     payload_max: u16,
-    answers_ns: Option<u64>,
+    answers: Option<Answer>,
     hop: Option<Hop>,
-}
-
-impl<B: Buffer> Open<B> {
-    /// Notes when a request arrived that nothing has yet answered.
-    pub(super) fn note_request(&mut self, at_ns: u64) {
-        self.connection.request_ns.get_or_insert(at_ns);
-    }
 }

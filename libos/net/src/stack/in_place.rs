@@ -10,7 +10,7 @@ use crate::frame::{self, ETHERNET, Ethernet, IPV4, IPV6, Packet, Path, protocol}
 use crate::packet::{UDP_HEADER, is_sum_good};
 use crate::tcp::segment::Ports;
 use core::ops::Range;
-use nom_port::nic::{Head, Nic, Outgoing, PartialChecksum, Properties, Received};
+use nom_port::nic::{Answer, Head, Nic, Outgoing, PartialChecksum, Properties, Received};
 use smoltcp::wire::{EthernetProtocol, UdpPacket};
 
 /// Frames begin at multiples of this, as drivers place them, so that headers are written by whole words.
@@ -56,7 +56,7 @@ impl<N: Nic> Stack<N> {
                 payload: received.frame,
                 checksum: offloads.checksum.then_some(PartialChecksum { start, offset: CHECKSUM }),
                 segmentation: None,
-                answers_ns: Some(received.at_ns),
+                answers: Some(Answer::to_datagram(received.at_ns)),
             },
         );
         None

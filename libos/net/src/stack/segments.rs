@@ -6,7 +6,7 @@ use crate::chain;
 use crate::checksum;
 use crate::frame::{Drop, Packet, protocol};
 use crate::table::{FlowId, FourTuple};
-use crate::tcp::connection::{Connection, Context};
+use crate::tcp::connection::{Connection, Context, Due};
 use crate::tcp::segment::{Flags, Segment, Timestamps};
 use crate::tcp::sequence::Seq;
 use core::net::SocketAddr;
@@ -52,9 +52,6 @@ impl<N: Nic> Stack<N> {
                 let counters = &mut self.link.counters;
                 let early = &mut self.early;
                 let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
-                if segment.len > 0 {
-                    open.note_request(self.arrived_ns);
-                }
                 open.connection.input(&mut context, segment, &mut payload, &mut effects);
                 self.mark(id);
                 self.apply(application, id, effects);
@@ -131,6 +128,7 @@ impl<N: Nic> Stack<N> {
         }
         let mut connection = Connection::answer(segment, self.origin(&tuple), &self.config.tcp);
         connection.is_half_open = true;
+        connection.answer = Some(Due { at: connection.send.una, arrived_ns: self.arrived_ns, requests: 0 });
         match self.add(tuple, connection, false) {
             Some(_) => {
                 self.half_open += 1;

@@ -252,6 +252,17 @@ impl Deadlines {
     }
 }
 
+/// An answer on its way to its first segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// Its first sequence number.
+    pub at: Seq,
+    /// When the oldest of the requests that it answers arrived, in nanoseconds of the world's clock.
+    pub arrived_ns: u64,
+    /// How many they are.
+    pub requests: u32,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection<B> {
@@ -296,8 +307,8 @@ pub struct Connection<B> {
     pub no_challenge_before: Instant,
     /// Whether it counts among the half open ones.
     pub is_half_open: bool,
-    /// When the oldest request not yet answered arrived, in nanoseconds.
-    pub request_ns: Option<u64>,
+    /// What the application answers and no segment has yet carried.
+    pub answer: Option<Due>,
 }
 
 /// How the two ends of a connection begin.
@@ -359,7 +370,7 @@ impl<B: Buffer> Connection<B> {
             sent_at: now,
             no_challenge_before: now,
             is_half_open: false,
-            request_ns: None,
+            answer: None,
         }
     }
 
@@ -390,6 +401,17 @@ impl<B: Buffer> Connection<B> {
     pub fn limit_mss(&mut self, mss: u32) {
         self.send.mss = self.send.mss.min(mss);
         self.cubic.set_mss(self.send.mss);
+    }
+
+    /// What is queued next answers a request that arrived at `arrived_ns`.
+    pub fn note_answer(&mut self, arrived_ns: u64) {
+        let due = Due { at: self.send.end(), arrived_ns, requests: 0 };
+        self.answer.get_or_insert(due).requests += 1;
+    }
+
+    /// The answer that `segment` is the first to carry.
+    pub fn take_answer(&mut self, segment: &Segment) -> Option<Due> {
+        self.answer.take_if(|due| segment.sequence_len() > 0 && due.at.before(segment.end()))
     }
 
     /// Whether the handshake is over and the connection not.

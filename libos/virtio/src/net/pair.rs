@@ -173,6 +173,10 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
         self.pool.copy(bytes).map(Slice::new)
     }
 
+    fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        QueuePair::counters(self).named().for_each(|(name, value)| count(name, value));
+    }
+
     fn arm(&mut self) -> bool {
         self.transmitter.reclaim();
         self.refill();

@@ -63,7 +63,7 @@ fn outgoing(pair: &mut Pair, head: &[u8], payload: &[&[u8]]) -> Outgoing<DmaBuff
     let mut made = Head::zeroed(head.len());
     made.copy_from_slice(head);
     let payload = payload.iter().map(|part| pair.buffer(part).expect("memory")).collect();
-    Outgoing { head: made, payload, checksum: None, segmentation: None, answers_ns: None }
+    Outgoing { head: made, payload, checksum: None, segmentation: None, answers: None }
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn request(mac: [u8; 6]) -> Outgoing<DmaBuffer> {
     head[22..28].copy_from_slice(&mac);
     head[28..32].copy_from_slice(&OUR_IP);
     head[38..42].copy_from_slice(&GATEWAY_IP);
-    Outgoing { head, payload: Default::default(), checksum: None, segmentation: None, answers_ns: None }
+    Outgoing { head, payload: Default::default(), checksum: None, segmentation: None, answers: None }
 }
 
 /// The gateway's Ethernet address, if the frame is its answer.

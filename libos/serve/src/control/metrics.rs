@@ -1,0 +1,139 @@
+//! A snapshot in Prometheus' text format, version 0.0.4.
+
+use super::snapshot::Snapshot;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{Display, Write as _};
+use nom_net::batch::{Tallies, Tally};
+use nom_rt::histogram::Histogram;
+
+/// The format's media type.
+pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Ranks that summaries tell.
+const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+
+/// Writes metrics one after the other.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    fn line(&mut self, line: impl Display) {
+        writeln!(self.0, "{line}").expect("a string takes everything");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.line(format_args!("{name} {value}"));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.one(name, "gauge", help, value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.one(name, "counter", help, value);
+    }
+
+    /// Counts of one family, told apart by `label`.
+    fn counters<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        counts: impl Iterator<Item = (&'a str, u64)>,
+    ) {
+        self.family(name, "counter", help);
+        counts.for_each(|(value, count)| self.line(format_args!("{name}{{{label}=\"{value}\"}} {count}")));
+    }
+
+    /// A histogram of nanoseconds as a summary in seconds, with its mean and deviation.
+    fn latency(&mut self, name: &str, help: &str, values: &Histogram) {
+        self.family(name, "summary", help);
+        for rank in QUANTILES {
+            let value = seconds(values.quantile(rank).unwrap_or_default() as f64);
+            self.line(format_args!("{name}{{quantile=\"{rank}\"}} {value}"));
+        }
+        let mean_ns = values.mean().unwrap_or_default();
+        self.line(format_args!("{name}_sum {}", seconds(mean_ns * values.count() as f64)));
+        self.line(format_args!("{name}_count {}", values.count()));
+        let gauges = [("mean", mean_ns), ("jitter", values.standard_deviation().unwrap_or_default())];
+        for (what, value_ns) in gauges {
+            self.family(&alloc::format!("{name}_{what}"), "gauge", "Of all so far.");
+            self.line(format_args!("{name}_{what} {}", seconds(value_ns)));
+        }
+    }
+
+    fn batches(&mut self, name: &str, help: &str, of: fn(&Tally) -> u64, [received, sent]: &[Tallies; 2]) {
+        self.family(name, "counter", help);
+        for (direction, tallies) in [("received", received), ("sent", sent)] {
+            for (reason, tally) in tallies.named() {
+                let count = of(&tally);
+                self.line(format_args!("{name}{{direction=\"{direction}\",reason=\"{reason}\"}} {count}"));
+            }
+        }
+    }
+}
+
+fn seconds(nanoseconds: f64) -> f64 {
+    nanoseconds / 1e9
+}
+
+/// The prefix of counters of frames that the stack dropped.
+const DROPPED: &str = "dropped_";
+
+/// Everything that `snapshot` knows.
+pub(super) fn text(snapshot: &Snapshot) -> String {
+    let mut page = Page::default();
+    page.counter("nom_requests_total", "Requests answered.", snapshot.requests);
+    page.latency(
+        "nom_latency_seconds",
+        "Latency as clients see it, as far as a server can tell.",
+        &snapshot.latencies.latency,
+    );
+    page.latency("nom_service_latency_seconds", "Latency in the machine.", &snapshot.latencies.service);
+    window(&mut page, snapshot);
+    traffic(&mut page, snapshot);
+    page.gauge("nom_connections", "Connections, TIME-WAIT included.", snapshot.connections as f64);
+    page.gauge("nom_batching_delay_seconds", "The batching delay W.", seconds(snapshot.delay_ns as f64));
+    page.gauge("nom_cores", "Cores that serve.", snapshot.servers as f64);
+    page.gauge("nom_polling_cores", "Those of them that poll.", snapshot.polling as f64);
+    let batches = &snapshot.batches;
+    page.batches("nom_batch_flushes_total", "Batches that were flushed.", |tally| tally.flushes, batches);
+    page.batches("nom_batch_packets_total", "Packets in them.", |tally| tally.packets, batches);
+    let (dropped, done): (Vec<_>, Vec<_>) =
+        snapshot.stack.iter().copied().partition(|(name, _)| name.starts_with(DROPPED));
+    let dropped = dropped.into_iter().map(|(name, count)| (&name[DROPPED.len()..], count));
+    page.counters("nom_dropped_total", "Frames and packets that the stack dropped.", "reason", dropped);
+    page.counters("nom_stack_total", "What the stack did.", "event", done.into_iter());
+    page.counters("nom_driver_total", "What the driver did.", "event", snapshot.driver.iter().copied());
+    page.counters("nom_loop_total", "What the event loop did.", "event", snapshot.event_loop.iter().copied());
+    page.0
+}
+
+fn window(page: &mut Page, snapshot: &Snapshot) {
+    let window = snapshot.window.unwrap_or_default();
+    page.gauge("nom_window_seconds", "Length of the last window.", seconds(window.length_ns() as f64));
+    page.gauge("nom_window_requests_per_second", "Throughput in it.", snapshot.requests_per_second);
+    page.gauge("nom_window_sent_bits_per_second", "Bandwidth used in it.", snapshot.sent_bits_per_second);
+    for (name, latency) in [("latency", window.latency), ("service_latency", window.service)] {
+        let values = [("mean", latency.mean_ns), ("jitter", latency.jitter_ns), ("p99", latency.p99_ns)];
+        for (what, value_ns) in values {
+            let name = alloc::format!("nom_window_{name}_{what}_seconds");
+            page.gauge(&name, "In the last window.", seconds(value_ns as f64));
+        }
+    }
+}
+
+fn traffic(page: &mut Page, snapshot: &Snapshot) {
+    let traffic = &snapshot.traffic;
+    page.counter("nom_received_bytes_total", "Bytes of frames that came.", traffic.received_bytes);
+    page.counter("nom_sent_bytes_total", "Bytes of frames that left.", traffic.sent_bytes);
+    page.counter("nom_received_frames_total", "Frames that came.", traffic.received_frames);
+    page.counter("nom_sent_frames_total", "Frames that left.", traffic.sent_frames);
+}

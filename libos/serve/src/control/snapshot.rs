@@ -1,0 +1,139 @@
+//! What a server says of itself at one time; what several say is added up.
+
+use crate::clients::Measured;
+use crate::governor::Window;
+use crate::metered::Traffic;
+use crate::stopwatch::Latencies;
+use alloc::vec::Vec;
+use nom_net::batch::Tallies;
+use nom_net::counters::Counters;
+use nom_port::nic::Nic;
+use nom_port::world::Clock;
+use nom_rt::event_loop::Statistics;
+use nom_rt::handle::Handle;
+use nom_rt::rest::Mode;
+
+/// Named counts.
+pub(super) type Counts = Vec<(&'static str, u64)>;
+
+/// A server, or several of them, at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// How many servers.
+    pub servers: u64,
+    pub stack: Counts,
+    pub driver: Counts,
+    pub event_loop: Counts,
+    /// Flushes of received frames and of those to send.
+    pub batches: [Tallies; 2],
+    pub traffic: Traffic,
+    pub requests: u64,
+    pub connections: u64,
+    pub latencies: Latencies,
+    /// The longest, if they differ.
+    pub delay_ns: u64,
+    /// Servers whose cores poll.
+    pub polling: u64,
+    /// The last windows: rates are sums, times those of the slowest.
+    pub window: Option<Window>,
+    pub requests_per_second: f64,
+    pub sent_bits_per_second: f64,
+}
+
+impl Snapshot {
+    /// Of one server.
+    pub fn of<N: Nic, C: Clock>(stack: &mut Measured<N, C>) -> Snapshot {
+        let (received, sent) = stack.tallies();
+        let mut driver = Vec::new();
+        stack.nic().nic().counters(&mut |name, count| driver.push((name, count)));
+        let (requests, latencies) = stack
+            .nic()
+            .stopwatch()
+            .map(|stopwatch| (stopwatch.requests(), stopwatch.latencies()))
+            .unwrap_or_default();
+        Snapshot {
+            servers: 1,
+            stack: Counters::iter(stack.counters()).collect(),
+            driver,
+            batches: [received, sent],
+            traffic: stack.nic().traffic(),
+            requests,
+            connections: stack.flow_count() as u64,
+            latencies,
+            delay_ns: stack.delay().as_nanos() as u64,
+            ..Snapshot::default()
+        }
+    }
+
+    /// What its event loop did.
+    pub fn add_loop(&mut self, handle: &Handle) {
+        let Statistics { turns, vain_turns, sleeps, aborted_sleeps, interrupts, .. } = handle.statistics();
+        let Statistics { to_polling, to_interrupts, timers, messages, rings, .. } = handle.statistics();
+        let usage = handle.usage();
+        self.polling = u64::from(handle.mode() == Mode::Polling);
+        self.event_loop = [
+            ("turns", turns),
+            ("vain_turns", vain_turns),
+            ("sleeps", sleeps),
+            ("aborted_sleeps", aborted_sleeps),
+            ("interrupts", interrupts),
+            ("to_polling", to_polling),
+            ("to_interrupts", to_interrupts),
+            ("timers", timers),
+            ("messages", messages),
+            ("rings", rings),
+            ("spinning_ns", usage.spinning_ns),
+            ("sleeping_ns", usage.sleeping_ns),
+        ]
+        .into();
+    }
+
+    /// How its last window was.
+    pub fn add_window(&mut self, window: &Window) {
+        let per_second = |count: u64| match window.length_ns() {
+            0 => 0.0,
+            length_ns => count as f64 * 1e9 / length_ns as f64,
+        };
+        self.requests_per_second = per_second(window.requests);
+        self.sent_bits_per_second = per_second(window.sent_bytes) * 8.0;
+        self.window = Some(*window);
+    }
+
+    /// W.
+    pub fn delay_micros(&self) -> u64 {
+        self.delay_ns / 1000
+    }
+
+    /// Adds another server.
+    pub fn merge(&mut self, other: &Snapshot) {
+        self.servers += other.servers;
+        add(&mut self.stack, &other.stack);
+        add(&mut self.driver, &other.driver);
+        add(&mut self.event_loop, &other.event_loop);
+        for (tallies, more) in self.batches.iter_mut().zip(&other.batches) {
+            *tallies += *more;
+        }
+        self.traffic += other.traffic;
+        self.requests += other.requests;
+        self.connections += other.connections;
+        self.latencies.service.merge(&other.latencies.service);
+        self.latencies.latency.merge(&other.latencies.latency);
+        self.delay_ns = self.delay_ns.max(other.delay_ns);
+        self.polling += other.polling;
+        self.requests_per_second += other.requests_per_second;
+        self.sent_bits_per_second += other.sent_bits_per_second;
+        let slowest = |window: &Window| window.latency.mean_ns;
+        self.window = self.window.into_iter().chain(other.window).max_by_key(slowest);
+    }
+}
+
+/// Adds counts by name: all servers have the same.
+fn add(counts: &mut Counts, more: &Counts) {
+    if counts.is_empty() {
+        counts.clone_from(more);
+        return;
+    }
+    for ((_, count), (_, more)) in counts.iter_mut().zip(more) {
+        *count += more;
+    }
+}

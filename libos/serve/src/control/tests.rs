@@ -1,0 +1,190 @@
+use super::*;
+use crate::metered::Traffic;
+use nom_net::batch::{Tallies, Tally};
+use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
+use nom_rt::EventLoop;
+use proptest::prelude::*;
+use std::rc::Rc;
+
+struct Nowhere;
+
+impl Clock for Nowhere {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+impl Idle for Nowhere {
+    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
+        Wakeup::default()
+    }
+}
+
+impl Doorbell for Nowhere {
+    fn ring(&self, _: usize) {}
+}
+
+/// The desk of server `index` of those that share `control`, with something to say.
+fn desk(control: &Arc<Control>, index: usize) -> Desk {
+    let core = EventLoop::new(0, Nowhere, Nowhere, Arc::new(Nowhere));
+    let mut desk = Desk::new(control.clone(), index, core.handle().clone());
+    let mut snapshot = Snapshot {
+        servers: 1,
+        requests: 100,
+        delay_ns: 20_000,
+        stack: vec![("frames_received", 7), ("dropped_checksum", 3)],
+        traffic: Traffic { sent_bytes: 5_000, ..Traffic::default() },
+        ..Snapshot::default()
+    };
+    snapshot.batches[1] = Tallies { time: Tally { flushes: 4, packets: 9 }, ..Tallies::default() };
+    [10, 20, 30].into_iter().for_each(|ns| snapshot.latencies.latency.record(ns));
+    desk.refresh(snapshot);
+    desk
+}
+
+/// What comes back for `pieces` of a stream, and whether the connection goes on.
+fn ask(desk: &mut Desk, pieces: &[&[u8]]) -> (String, Flow) {
+    let (mut reply, mut input, mut flow) = (Reply::default(), Vec::new(), Flow::Open);
+    for piece in pieces {
+        flow = desk.received(&mut input, Slice::new(Rc::<[u8]>::from(*piece)), &mut reply);
+    }
+    (String::from_utf8(reply.copied().to_vec()).expect("text"), flow)
+}
+
+fn request(desk: &mut Desk, method: &str, path: &str, body: &str) -> String {
+    let len = body.len();
+    let text = format!("{method} {path} HTTP/1.1\r\nHost: nom\r\nContent-Length: {len}\r\n\r\n{body}");
+    ask(desk, &[text.as_bytes()]).0
+}
+
+#[test]
+fn the_delay_is_read_and_set() {
+    let control = Control::new(9999, 2);
+    let (mut one, mut other) = (desk(&control, 0), desk(&control, 1));
+    assert!(request(&mut one, "GET", "/batching-delay", "").ends_with("\r\n\r\n20\n"));
+    assert_eq!(one.ordered_delay(), None);
+    for (body, micros) in [("0", 0), ("150\n", 150), ("10000", 10_000), ("150", 150), ("150", 150)] {
+        let answer = request(&mut one, "PUT", "/batching-delay", body);
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(&format!("\n{micros}\n")));
+        for desk in [&mut one, &mut other] {
+            assert_eq!(desk.ordered_delay(), Some(Duration::from_micros(micros)), "all are told");
+            assert_eq!(desk.ordered_delay(), None, "and once");
+        }
+    }
+}
+
+#[test]
+fn a_delay_that_is_none_is_refused_by_name() {
+    let mut desk = desk(&Control::new(9999, 1), 0);
+    for body in ["", "10001", "-1", "+1", "1.5", "soon", "99999999999999999999", "\u{ff11}"] {
+        let answer = request(&mut desk, "PUT", "/batching-delay", body);
+        let escaped = body.as_bytes().escape_ascii();
+        let expected = format!("batching delay `{escaped}`: expected microseconds from 0 to 10000\n");
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with(&expected), "{answer}");
+        assert_eq!(desk.ordered_delay(), None);
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let mut desk = desk(&Control::new(9999, 1), 0);
+    for (method, path, status) in [
+        ("GET", "/", "404 Not Found"),
+        ("GET", "/metric", "404 Not Found"),
+        ("DELETE", "/batching-delay", "405 Method Not Allowed"),
+        ("PUT", "/metrics", "405 Method Not Allowed"),
+    ] {
+        let answer = request(&mut desk, method, path, "");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
+    }
+    assert!(
+        request(&mut desk, "GET", "/what", "")
+            .ends_with("/what: expected one of /metrics and /batching-delay\n")
+    );
+}
+
+#[test]
+fn metrics_are_those_of_all_servers() {
+    let control = Control::new(9999, 2);
+    let (mut one, _other) = (desk(&control, 0), desk(&control, 1));
+    let (page, flow) = ask(&mut one, &[b"GET /metrics?x HTTP/1.0\r\n\r\n"]);
+    assert_eq!(flow, Flow::Close, "HTTP/1.0 has one request a connection");
+    for line in [
+        "nom_cores 2",
+        "nom_requests_total 200",
+        "nom_sent_bytes_total 10000",
+        "nom_batching_delay_seconds 0.00002",
+        "nom_latency_seconds{quantile=\"0.5\"} 0.00000002",
+        "nom_latency_seconds_count 6",
+        "nom_latency_seconds_sum 0.00000012",
+        "nom_latency_seconds_mean 0.00000002",
+        "nom_service_latency_seconds{quantile=\"0.999\"} 0",
+        "nom_batch_packets_total{direction=\"sent\",reason=\"time\"} 18",
+        "nom_dropped_total{reason=\"checksum\"} 6",
+        "nom_stack_total{event=\"frames_received\"} 14",
+    ] {
+        assert!(page.lines().any(|is| is == line), "{line} is not in {page}");
+    }
+}
+
+/// As Prometheus reads it: each sample's family was described, once, before it.
+#[test]
+fn the_page_is_prometheus_text() {
+    let mut desk = desk(&Control::new(9999, 1), 0);
+    let answer = request(&mut desk, "GET", "/metrics", "");
+    let (_, page) = answer.split_once("\r\n\r\n").expect("a body");
+    let mut families = Vec::new();
+    for line in page.lines() {
+        if let Some(described) = line.strip_prefix("# TYPE ") {
+            let (name, _kind) = described.split_once(' ').expect("name and kind");
+            assert!(!families.contains(&name), "{name} is described twice");
+            families.push(name);
+        } else if !line.starts_with("# HELP ") {
+            let (name, value) = line.rsplit_once(' ').expect("name and value");
+            let name = name.split('{').next().expect("a name");
+            let is_of = |family: &&str| matches!(name.strip_prefix(*family), Some("" | "_sum" | "_count"));
+            assert!(families.last().is_some_and(is_of), "{name} is not described");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    assert!(families.len() > 20);
+}
+
+#[test]
+fn requests_follow_each_other_until_one_is_the_last_or_makes_no_sense() {
+    let mut desk = desk(&Control::new(9999, 1), 0);
+    let get = "GET /batching-delay HTTP/1.1\r\nHost: nom\r\n\r\n";
+    let last = "GET /batching-delay HTTP/1.1\r\nConnection: close\r\n\r\n";
+    let (answers, flow) = ask(&mut desk, &[format!("{get}{get}{last}{get}").as_bytes()]);
+    assert_eq!((answers.matches("HTTP/1.1 200 OK").count(), flow), (3, Flow::Close));
+    for nonsense in [
+        "\0\r\n\r\n",
+        "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "PUT / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    ] {
+        let (answer, flow) = ask(&mut desk, &[nonsense.as_bytes()]);
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && flow == Flow::Close, "{answer}");
+    }
+    let endless =
+        format!("PUT / HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}", u64::MAX, "x".repeat(REQUEST_MAX));
+    let (answer, flow) = ask(&mut desk, &[endless.as_bytes()]);
+    assert!(answer.starts_with("HTTP/1.1 413 ") && flow == Flow::Close);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_request_may_be_cut_anywhere(cut in 0usize..90) {
+        let text = b"PUT /batching-delay HTTP/1.1\r\nHost: nom\r\ncontent-length: 3\r\n\r\n150";
+        let cut = cut.min(text.len());
+        let mut desk = desk(&Control::new(9999, 1), 0);
+        let (answer, flow) = ask(&mut desk, &[&text[..cut], &text[cut..]]);
+        prop_assert!(answer.ends_with("\r\n\r\n150\n") && flow == Flow::Open, "{}", answer);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        ask(&mut desk(&Control::new(9999, 1), 0), &[&bytes]);
+    }
+}

@@ -1,0 +1,128 @@
+//! A queue pair that counts what a provider meters, and notes when requests arrive and replies depart.
+
+use crate::stopwatch::Stopwatch;
+use nom_port::buffer::{Slice, chain_len};
+use nom_port::nic::{Nic, Outgoing, Properties, Received};
+use nom_port::world::Clock;
+
+/// Frames that went through a queue pair. A frame that the device cuts counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames that came.
+    pub received_frames: u64,
+    /// Bytes of them, Ethernet headers included.
+    pub received_bytes: u64,
+    /// Frames that left.
+    pub sent_frames: u64,
+    /// Bytes of them, Ethernet headers included.
+    pub sent_bytes: u64,
+}
+
+impl core::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Traffic) {
+        self.received_frames += other.received_frames;
+        self.received_bytes += other.received_bytes;
+        self.sent_frames += other.sent_frames;
+        self.sent_bytes += other.sent_bytes;
+    }
+}
+
+/// A queue pair under measurement.
+#[derive(Debug)]
+pub struct Metered<N, C> {
+    nic: N,
+    clock: C,
+    traffic: Traffic,
+    /// Nothing, as long as nobody wants to know.
+    stopwatch: Option<Stopwatch>,
+}
+
+impl<N: Nic, C: Clock> Metered<N, C> {
+    /// A queue pair whose frames are counted, but not timed.
+    pub fn new(nic: N, clock: C) -> Metered<N, C> {
+        Metered { nic, clock, traffic: Traffic::default(), stopwatch: None }
+    }
+
+    /// Times requests from now on, if it did not already.
+    pub(crate) fn start(&mut self) {
+        let now_ns = self.clock.now_ns();
+        self.stopwatch.get_or_insert_with(|| Stopwatch::new(now_ns));
+    }
+
+    /// The queue pair.
+    pub fn nic(&self) -> &N {
+        &self.nic
+    }
+
+    /// Frames so far.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// The times that were taken, if somebody wants to know.
+    #[inline]
+    pub(crate) fn stopwatch(&mut self) -> Option<&mut Stopwatch> {
+        self.stopwatch.as_mut()
+    }
+}
+
+impl<N: Nic, C: Clock> Nic for Metered<N, C> {
+    type Buffer = N::Buffer;
+
+    #[inline]
+    fn properties(&self) -> Properties {
+        self.nic.properties()
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<Received<N::Buffer>> {
+        let received = self.nic.receive()?;
+        self.traffic.received_frames += 1;
+        self.traffic.received_bytes += chain_len(&received.frame) as u64;
+        Some(received)
+    }
+
+    #[inline]
+    fn room(&mut self) -> usize {
+        self.nic.room()
+    }
+
+    #[inline]
+    fn transmit(&mut self, frame: Outgoing<N::Buffer>) -> Result<(), Outgoing<N::Buffer>> {
+        let (bytes, answers) = (frame.len(), frame.answers);
+        self.nic.transmit(frame)?;
+        self.traffic.sent_frames += 1;
+        self.traffic.sent_bytes += bytes as u64;
+        if let (Some(stopwatch), Some(answer)) = (&mut self.stopwatch, answers) {
+            stopwatch.queue(answer);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn kick(&mut self) {
+        self.nic.kick();
+        // The clock is read once for all replies that depart together.
+        if let Some(stopwatch) = &mut self.stopwatch
+            && stopwatch.has_queued()
+        {
+            stopwatch.depart(self.clock.now_ns());
+        }
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
+        self.nic.buffer(bytes)
+    }
+
+    fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        self.nic.counters(count);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.nic.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.nic.disarm();
+    }
+}
