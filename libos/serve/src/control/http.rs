@@ -124,7 +124,8 @@ impl Response {
         let connection = if *closes { "Connection: close\r\n" } else { "" };
         let len = body.len();
         let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\n{fields}{connection}\r\n"
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\n\
+             {fields}{connection}\r\n"
         );
         reply.copy(head.as_bytes());
         reply.copy(body.as_bytes());
