@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+pub mod ledger;
 pub mod prices;
 pub mod problem;
 pub mod status;
@@ -22,4 +23,18 @@ pub mod path {
     pub const STATUS: &str = "/v1/status";
     /// The same as server-sent events: event `status`, each a [`Status`](crate::status::Status).
     pub const STATUS_EVENTS: &str = "/v1/status/events";
+    /// Where prices come from and how each source fares: GET gives a list of
+    /// [`Source`](crate::prices::Source).
+    pub const SOURCES: &str = "/v1/sources";
+    /// What was used and is owed: POST, with the operator's token,
+    /// [`NewRecords`](crate::ledger::NewRecords), which gives [`Entered`](crate::ledger::Entered); GET, with
+    /// parameters `machine`, `activity`, `resource`, `from`, `to` (nanoseconds since 1970 in which a record
+    /// begins), `after` and `limit`, gives a [`Page`](crate::ledger::Page).
+    pub const LEDGER_RECORDS: &str = "/v1/ledger/records";
+    /// Its sums, a [`Summary`](crate::ledger::Summary): GET, with the same parameters but the last two.
+    pub const LEDGER_SUMMARY: &str = "/v1/ledger/summary";
+    /// The bill in the columns of FOCUS 1.2, as CSV: GET, with the parameters of the sums.
+    pub const LEDGER_FOCUS: &str = "/v1/ledger/focus.csv";
+    /// Everything for Prometheus.
+    pub const METRICS: &str = "/metrics";
 }

@@ -28,6 +28,21 @@ pub struct Price {
     pub since_unix_ns: u64,
 }
 
+/// Where prices come from, and how it fares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    /// For people: `schedule`, `azure westeurope`.
+    pub name: String,
+    /// What it names prices of.
+    pub resources: Vec<Resource>,
+    /// How often it was asked in vain.
+    pub failures: u64,
+    /// Seconds since it last answered; nothing if it never did.
+    pub answered_seconds_ago: Option<f64>,
+    /// What was wrong with its last answer, if something was.
+    pub problem: Option<String>,
+}
+
 /// Prices to set; those of other resources stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

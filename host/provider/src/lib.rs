@@ -9,6 +9,7 @@
 
 mod clock;
 mod http;
+mod ledger;
 mod price_book;
 mod provider;
 mod status_book;
@@ -16,3 +17,4 @@ mod token;
 
 pub use price_book::{Refused, Standing};
 pub use provider::{Config, Provider};
+pub use token::Token;

@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::http::{self, Shared};
+use crate::ledger::Ledger;
 use crate::price_book::{PriceBook, Refused, Standing, Taking};
 use crate::status_book::StatusBook;
 use crate::token::Token;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use nom_proto::prices::{Prices, Resource};
 use nom_proto::status::Status;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -20,12 +22,14 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The operator's token; none makes a fresh one.
     pub token: Option<Token>,
+    /// File of the ledger; without one it is lost with the provider.
+    pub ledger: Option<PathBuf>,
 }
 
 impl Default for Config {
     /// On a free port of the loopback interface, with a fresh token.
     fn default() -> Config {
-        Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None }
+        Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None, ledger: None }
     }
 }
 
@@ -52,6 +56,7 @@ impl Provider {
         let shared = Arc::new(Shared {
             prices: PriceBook::new("operator".to_owned()),
             statuses: StatusBook::new(),
+            ledger: Ledger::open(config.ledger.as_deref())?,
             token,
         });
         let (stop, stopped) = oneshot::channel();

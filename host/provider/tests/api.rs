@@ -174,6 +174,7 @@ fn an_ended_provider_answers_no_more() {
     let _ = events.set_read_timeout(Some(PATIENCE));
     let ended = events.read_to_end(&mut rest);
     assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
-    let taken = Provider::start(Config { listen: "192.0.2.1:1".parse().expect("an address"), token: None });
+    let taken =
+        Provider::start(Config { listen: "192.0.2.1:1".parse().expect("an address"), ..Config::default() });
     assert!(taken.expect_err("not ours").to_string().contains("192.0.2.1:1"));
 }

@@ -1,10 +1,12 @@
 //! The REST API.
 
 mod connections;
+mod ledger;
 mod prices;
 mod problem;
 mod status;
 
+use crate::ledger::Ledger;
 use crate::price_book::PriceBook;
 use crate::status_book::StatusBook;
 use crate::token::Token;
@@ -34,6 +36,7 @@ const PAGE: &str = include_str!("../../web/index.html");
 pub(crate) struct Shared {
     pub prices: PriceBook,
     pub statuses: StatusBook,
+    pub ledger: Ledger,
     pub token: Token,
 }
 
@@ -61,6 +64,9 @@ fn router(shared: Arc<Shared>) -> Router {
         .route(path::PRICE_EVENTS, get(prices::events))
         .route(path::STATUS, get(status::all).post(status::report))
         .route(path::STATUS_EVENTS, get(status::events))
+        .route(path::LEDGER_RECORDS, get(ledger::records).post(ledger::enter))
+        .route(path::LEDGER_SUMMARY, get(ledger::sums))
+        .route(path::LEDGER_FOCUS, get(ledger::focus))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(within_patience))
