@@ -12,9 +12,11 @@ mod http;
 mod ledger;
 mod price_book;
 mod provider;
+mod source;
 mod status_book;
 mod token;
 
 pub use price_book::{Refused, Standing};
 pub use provider::{Config, Provider};
+pub use source::{BadSource, Source};
 pub use token::Token;

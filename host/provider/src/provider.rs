@@ -4,9 +4,10 @@ use crate::clock::Moment;
 use crate::http::{self, Shared};
 use crate::ledger::Ledger;
 use crate::price_book::{PriceBook, Refused, Standing, Taking};
+use crate::source::{self, Journal, Source};
 use crate::status_book::StatusBook;
 use crate::token::Token;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use nom_proto::prices::{Prices, Resource};
 use nom_proto::status::Status;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -24,12 +25,22 @@ pub struct Config {
     pub token: Option<Token>,
     /// File of the ledger; without one it is lost with the provider.
     pub ledger: Option<PathBuf>,
+    /// Where prices come from, besides the operator; no two of the same resource.
+    pub sources: Vec<Source>,
+    /// Where messages for people go: what is wrong with a source.
+    pub log: fn(&str),
 }
 
 impl Default for Config {
     /// On a free port of the loopback interface, with a fresh token.
     fn default() -> Config {
-        Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None, ledger: None }
+        Config {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            token: None,
+            ledger: None,
+            sources: Vec::new(),
+            log: |_| {},
+        }
     }
 }
 
@@ -38,6 +49,7 @@ impl Default for Config {
 pub struct Provider {
     address: SocketAddr,
     shared: Arc<Shared>,
+    _sources: source::Running,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,20 +60,24 @@ impl Provider {
     /// # Errors
     /// If its address is taken, or the system refuses a thread.
     pub fn start(config: Config) -> Result<Provider> {
+        source::check(&config.sources).map_err(|conflict| anyhow!(conflict))?;
         let listen = config.listen;
         let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}"))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let token = config.token.map_or_else(Token::random, Ok)?;
         let shared = Arc::new(Shared {
-            prices: PriceBook::new("operator".to_owned()),
+            prices: PriceBook::new(name(&config.sources)),
             statuses: StatusBook::new(),
             ledger: Ledger::open(config.ledger.as_deref())?,
+            journal: Journal::new(&config.sources),
             token,
         });
+        let sources =
+            source::start(config.sources, &shared, config.log).context("cannot start a price source")?;
         let (stop, stopped) = oneshot::channel();
         let thread = http::spawn(listener, shared.clone(), stopped).context("cannot start the provider")?;
-        Ok(Provider { address, shared, stop: Some(stop), thread: Some(thread) })
+        Ok(Provider { address, shared, _sources: sources, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -106,6 +122,12 @@ impl Provider {
 
     /// Ends it; every connection is closed. Dropping it does the same.
     pub fn shutdown(self) {}
+}
+
+/// What people are told where prices come from.
+fn name(sources: &[Source]) -> String {
+    let names: Vec<&str> = sources.iter().map(Source::name).collect();
+    if names.is_empty() { "operator".to_owned() } else { names.join("; ") }
 }
 
 impl Drop for Provider {

@@ -8,6 +8,7 @@ mod status;
 
 use crate::ledger::Ledger;
 use crate::price_book::PriceBook;
+use crate::source::Journal;
 use crate::status_book::StatusBook;
 use crate::token::Token;
 use axum::Router;
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub prices: PriceBook,
     pub statuses: StatusBook,
     pub ledger: Ledger,
+    pub journal: Journal,
     pub token: Token,
 }
 
@@ -62,6 +64,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/", get(page))
         .route(path::PRICES, get(prices::present).put(prices::set))
         .route(path::PRICE_EVENTS, get(prices::events))
+        .route(path::SOURCES, get(prices::sources))
         .route(path::STATUS, get(status::all).post(status::report))
         .route(path::STATUS_EVENTS, get(status::events))
         .route(path::LEDGER_RECORDS, get(ledger::records).post(ledger::enter))

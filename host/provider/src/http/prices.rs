@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures_util::{Stream, stream};
-use nom_proto::prices::{NewPrices, Prices, Resource};
+use nom_proto::prices::{NewPrices, Prices, Resource, Source};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,6 +20,10 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 pub async fn present(State(shared): State<Arc<Shared>>) -> Json<Prices> {
     Json(shared.prices.prices(Moment::now()))
+}
+
+pub async fn sources(State(shared): State<Arc<Shared>>) -> Json<Vec<Source>> {
+    Json(shared.journal.sources(Moment::now()))
 }
 
 pub async fn set(

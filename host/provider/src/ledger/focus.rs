@@ -226,13 +226,13 @@ mod tests {
 
     #[test]
     fn periods_are_those_of_the_calendar() {
-        // 2024-02-29T23:00Z and 2024-12-31T23:00Z.
+        // The last hours of a leap day and of a year.
         for (hour, expected) in [
             (
-                474_383,
+                474_791,
                 [
-                    "2024-02-12T23:00:00Z",
-                    "2024-02-13T00:00:00Z",
+                    "2024-02-29T23:00:00Z",
+                    "2024-03-01T00:00:00Z",
                     "2024-02-01T00:00:00Z",
                     "2024-03-01T00:00:00Z",
                 ],

@@ -1,6 +1,8 @@
 //! A client of the REST API, for tests.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod list;
+
 use nom_proto::status::Status;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

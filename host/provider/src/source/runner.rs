@@ -1,0 +1,114 @@
+//! Threads that ask the sources and offer what they say.
+
+use super::fetch::Fetch;
+use super::timeline::Timeline;
+use super::{Kind, Polled, Source};
+use crate::clock::Moment;
+use crate::http::Shared;
+use crate::price_book::{Standing, Taking};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Where messages for people go.
+pub(crate) type Log = fn(&str);
+
+/// The threads of all sources; they end when this is dropped, those that wait for an answer after it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    _stops: Vec<Sender<()>>,
+}
+
+/// Starts asking. Prices of a timeline that begin at once are there when this returns.
+///
+/// # Errors
+/// If the system refuses a thread.
+pub(crate) fn start(sources: Vec<Source>, shared: &Arc<Shared>, log: Log) -> std::io::Result<Running> {
+    let mut stops = Vec::new();
+    for (index, source) in sources.into_iter().enumerate() {
+        let (stop, stopped) = channel();
+        stops.push(stop);
+        let worker = Worker { index, name: source.name.clone(), shared: shared.clone(), stopped, log };
+        if let Kind::Timeline(timeline) = &source.kind {
+            worker.begin(timeline);
+        }
+        let name = format!("source {index}");
+        std::thread::Builder::new().name(name).spawn(move || worker.run(&source.kind))?;
+    }
+    Ok(Running { _stops: stops })
+}
+
+struct Worker {
+    index: usize,
+    name: String,
+    shared: Arc<Shared>,
+    stopped: Receiver<()>,
+    log: Log,
+}
+
+impl Worker {
+    fn run(&self, kind: &Kind) {
+        match kind {
+            Kind::Timeline(timeline) => self.play(timeline),
+            Kind::Polled(polled) => self.poll(polled),
+        }
+    }
+
+    fn begin(&self, timeline: &Timeline) {
+        timeline.steps().take_while(|step| step.at.is_zero()).for_each(|step| self.set(&step.prices));
+    }
+
+    fn play(&self, timeline: &Timeline) {
+        let start = Instant::now();
+        for step in timeline.steps().skip_while(|step| step.at.is_zero()) {
+            if !self.wait((start + step.at).saturating_duration_since(Instant::now())) {
+                return;
+            }
+            self.set(&step.prices);
+        }
+    }
+
+    fn set(&self, prices: &[(nom_proto::prices::Resource, f64)]) {
+        let now = Moment::now();
+        let (_, refused) = self.shared.prices.offer(prices, Standing::Lasting, Taking::Each, now);
+        self.note(true, refused.first().map(ToString::to_string), now);
+    }
+
+    fn poll(&self, polled: &Polled) {
+        let fetch = Fetch::new(polled.timeout);
+        loop {
+            self.ask(polled, &fetch);
+            if !self.wait(polled.every) {
+                return;
+            }
+        }
+    }
+
+    fn ask(&self, polled: &Polled, fetch: &Fetch) {
+        let quotes = match polled.adapter.ask(fetch) {
+            Ok(quotes) => quotes,
+            Err(error) => return self.note(false, Some(error.to_string()), Moment::now()),
+        };
+        let now = Moment::now();
+        // Quotes of one answer are equally old, and what changes together is one revision.
+        let age = quotes.iter().map(|quote| quote.age).max().unwrap_or_default();
+        let standing = Standing::Observed { age_ns: age.as_nanos() as u64 };
+        let offers: Vec<_> = quotes.iter().map(|quote| (quote.resource, quote.dollars)).collect();
+        let (_, refused) = self.shared.prices.offer(&offers, standing, Taking::Each, now);
+        let problem =
+            refused.first().map(|refused| format!("field `{}`: {refused}", quotes[refused.index].field));
+        self.note(true, problem, now);
+    }
+
+    fn note(&self, answered: bool, problem: Option<String>, now: Moment) {
+        let message = problem.as_ref().map(|problem| format!("{}: {problem}", self.name));
+        if self.shared.journal.note(self.index, answered, problem, now) {
+            (self.log)(&message.expect("only a problem is news"));
+        }
+    }
+
+    /// Waits, but for the end; `false` if that has come.
+    fn wait(&self, time: Duration) -> bool {
+        matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
+    }
+}
