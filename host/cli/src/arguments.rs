@@ -42,6 +42,8 @@ pub enum Command {
     Demo(Demo),
     /// Measure, and write records, figures and a report.
     Bench(Bench),
+    /// Name prices, keep the ledger, and show what machines report.
+    Provider(crate::provider::Options),
     /// Run tests: all, or one suite.
     Test(Delegated),
     /// Run the servers on a simulated network, from a seed.

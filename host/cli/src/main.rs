@@ -10,6 +10,7 @@ mod machines;
 mod prices;
 mod process;
 mod produce;
+mod provider;
 mod run;
 mod store;
 mod watch;
@@ -41,6 +42,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Build(options) => produce::build(options),
         Command::Demo(options) => demo::demo(options),
         Command::Bench(options) => produce::bench(options),
+        Command::Provider(options) => provider::provider(options),
         Command::Test(options) => xtask("test", &options.arguments),
         Command::Sim(options) => tool(SIM, &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod file;
 mod http;
 mod ledger;
 mod price_book;

@@ -1,0 +1,110 @@
+//! `nom provider`: prices, the ledger and what machines report, over REST.
+
+use crate::run::{SIGNAL_POLL, watch_signals};
+use crate::store::Store;
+use anyhow::{Context, Result};
+use clap::Args;
+use nom_provider::{Config, Provider, Source, Token};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// Where it listens if nobody says.
+const LISTEN: &str = "127.0.0.1:7070";
+
+/// `nom provider`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Sources: schedule:PRICES, trace:FILE.csv, nom:URL, cloudsigma:LOCATION, azure:REGION,
+aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, energy-charts:ZONE; docs/provider.md has their options.
+
+Examples:
+  nom provider --prices 'network_out=1@0s,10@60s; core=0.01'
+  nom provider --source trace:prices.csv,speed=60
+  nom provider --source azure:westeurope,sku=Standard_D4s_v5,cores=4
+  nom provider --config provider.toml --listen 127.0.0.1:8000"
+)]
+pub struct Options {
+    /// Take what is not said here from this file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address and port to listen at; port 0 is any free one [default: 127.0.0.1:7070].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Prices at fixed times, from now on.
+    #[arg(long, value_name = "SCHEDULE")]
+    prices: Option<String>,
+    /// Where prices come from; may be repeated, for different resources.
+    #[arg(long = "source", value_name = "SOURCE")]
+    sources: Vec<Source>,
+    /// The ledger, which is made if it is absent [default: in the directory of nom's state].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// The operator's token, which is made if it is absent [default: in the directory of nom's state].
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// Runs a provider until a signal ends it.
+///
+/// # Errors
+/// If something that was asked for is wrong, or the address is taken.
+pub fn provider(options: &Options) -> Result<u8> {
+    let signal = watch_signals()?;
+    let (config, token_file) = configuration(options)?;
+    let reach = config.listen;
+    let ledger = config.ledger.as_deref().unwrap_or(Path::new("in memory")).display().to_string();
+    let provider = Provider::start(config)?;
+    println!("{}", provider.url());
+    std::io::stdout().flush()?;
+    eprintln!("prices: {}; ledger: {ledger}; {token_file}", provider.prices().source);
+    if !reach.ip().is_loopback() {
+        eprintln!("everybody who reaches {reach} can read the ledger and report statuses");
+    }
+    while signal.load(Ordering::Relaxed) == 0 {
+        std::thread::sleep(SIGNAL_POLL);
+    }
+    provider.shutdown();
+    Ok(0)
+}
+
+/// What the provider is to be, and where its token is, for people.
+fn configuration(options: &Options) -> Result<(Config, String)> {
+    let mut config = match &options.config {
+        Some(path) => Config::from_file(path)?,
+        None => Config { listen: LISTEN.parse().expect("an address"), ..Config::default() },
+    };
+    config.log = |line| eprintln!("nom: {line}");
+    if let Some(listen) = options.listen {
+        config.listen = listen;
+    }
+    if let Some(ledger) = &options.ledger {
+        config.ledger = Some(ledger.clone());
+    }
+    if !options.sources.is_empty() || options.prices.is_some() {
+        config.sources = options.sources.clone();
+    }
+    if let Some(schedule) = &options.prices {
+        config.sources.push(Source::schedule(schedule).context("--prices")?);
+    }
+    if config.ledger.is_none() {
+        config.ledger = Some(state_file("ledger.db")?);
+    }
+    let described = match &options.token_file {
+        None if config.token.is_some() => "token: from the configuration".to_owned(),
+        chosen => {
+            let path = chosen.clone().map_or_else(|| state_file("token"), Ok)?;
+            config.token = Some(Token::from_file(&path)?);
+            format!("operator's token: {}", path.display())
+        }
+    };
+    Ok((config, described))
+}
+
+/// A file of the provider among nom's own, whose directory is made.
+fn state_file(name: &str) -> Result<PathBuf> {
+    let directory = Store::open()?.root().join("provider");
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    Ok(directory.join(name))
+}

@@ -1,0 +1,86 @@
+//! `provider.toml`: what a provider is to be, in a file.
+
+use crate::provider::Config;
+use crate::source::Source;
+use crate::token::Token;
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Option<SocketAddr>,
+    token_file: Option<PathBuf>,
+    ledger: Option<PathBuf>,
+    source: Option<String>,
+    #[serde(default)]
+    sources: Vec<String>,
+    schedule: Option<String>,
+}
+
+impl Config {
+    /// Reads the file at `path`; other files that it names are looked for beside it.
+    ///
+    /// # Errors
+    /// If it cannot be read, has a field that nobody knows, or names a source that is none.
+    pub fn from_file(path: &Path) -> Result<Config> {
+        let named = || path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(named)?;
+        let file: File = toml::from_str(&text).with_context(named)?;
+        let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
+        let token = file.token_file.map(|token| Token::from_file(&beside(token)));
+        let mut config =
+            Config { token: token.transpose()?, ledger: file.ledger.map(beside), ..Config::default() };
+        if let Some(listen) = file.listen {
+            config.listen = listen;
+        }
+        for source in file.source.iter().chain(&file.sources) {
+            config.sources.push(source.parse().with_context(named)?);
+        }
+        if let Some(schedule) = file.schedule {
+            config.sources.push(Source::schedule(&schedule).with_context(named)?);
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("provider.toml");
+        std::fs::write(&path, text).expect("written");
+        Config::from_file(&path)
+    }
+
+    #[test]
+    fn a_file_says_everything() {
+        let config = read(
+            "listen = '127.0.0.1:7070'\nledger = 'ledger.db'\ntoken_file = 'token'\n\
+             source = 'energy-charts:DE-LU,dollars_per_euro=1.1'\n\
+             schedule = 'network_out=1@0s,10@60s; core=0.01'\n",
+        )
+        .expect("good");
+        assert_eq!(config.listen.port(), 7070);
+        assert!(config.ledger.expect("named").ends_with("ledger.db") && config.token.is_some());
+        let names: Vec<&str> = config.sources.iter().map(Source::name).collect();
+        assert_eq!(names, ["energy-charts DE-LU", "schedule"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, expected) in [
+            ("lisen = 'x'", "lisen"),
+            ("listen = '127.0.0.1'", "listen"),
+            ("source = 'gold:x'", "`gold`"),
+            ("schedule = 'core=free'", "`free`"),
+        ] {
+            let error = format!("{:#}", read(text).expect_err(expected));
+            assert!(error.contains(expected) && error.contains("provider.toml"), "{error}");
+        }
+    }
+}
