@@ -1,6 +1,6 @@
 //! `nom provider`: prices, the ledger and what machines report, over REST.
 
-use crate::run::{SIGNAL_POLL, watch_signals};
+use crate::attend::{SIGNAL_POLL, watch_signals};
 use crate::store::Store;
 use anyhow::{Context, Result};
 use clap::Args;
