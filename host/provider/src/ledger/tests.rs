@@ -207,7 +207,8 @@ proptest! {
         let summary = block_on(ledger.ask(|connection| query::summary(connection, &Filter::default())))
             .expect("answered");
         prop_assert_eq!(summary.sums.len(), 1);
-        prop_assert_eq!(summary.sums[0].quantity, quantities.iter().map(|(quantity, _)| quantity).sum::<u64>());
+        let quantity: u64 = quantities.iter().map(|(quantity, _)| quantity).sum();
+        prop_assert_eq!(summary.sums[0].quantity, quantity);
         prop_assert_eq!(summary.cost_nanos, all.records.iter().map(|record| record.cost_nanos).sum::<i64>());
     }
 }

@@ -110,8 +110,8 @@ impl Source {
 }
 
 /// Kinds of sources, and what comes behind the colon.
-const KINDS: &str = "schedule:PRICES, trace:FILE, nom:URL, cloudsigma:LOCATION, azure:REGION, aws-spot:REGION, \
-                     aws-spot-list:REGION, aws-egress:REGION, energy-charts:ZONE";
+const KINDS: &str = "schedule:PRICES, trace:FILE, nom:URL, cloudsigma:LOCATION, azure:REGION, \
+                     aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, energy-charts:ZONE";
 
 impl FromStr for Source {
     type Err = BadSource;

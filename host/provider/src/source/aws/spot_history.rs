@@ -15,8 +15,8 @@ use time::macros::format_description;
 /// Version of the interface, which every request names.
 const VERSION: &str = "2016-11-15";
 
-/// `aws-spot:REGION,instance=TYPE,cores=N[,memory_gib=N,core_share=X][,zone=ZONE][,product=NAME]`; credentials
-/// from the environment, by the names that AWS's own tools use.
+/// `aws-spot:REGION,instance=TYPE,cores=N[,memory_gib=N,core_share=X][,zone=ZONE][,product=NAME]`;
+/// credentials from the environment, by the names that AWS's own tools use.
 #[derive(Debug)]
 pub struct SpotHistory {
     base: String,
