@@ -15,16 +15,15 @@ const LISTEN: &str = "127.0.0.1:7070";
 
 /// `nom provider`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Sources: schedule:PRICES, trace:FILE.csv, nom:URL, cloudsigma:LOCATION, azure:REGION,
-aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, energy-charts:ZONE; docs/provider.md has their options.
+#[command(after_help = "Sources, with the options of docs/provider.md: schedule:PRICES, trace:FILE.csv,
+nom:URL, cloudsigma:LOCATION, azure:REGION, aws-spot:REGION, aws-spot-list:REGION,
+aws-egress:REGION, energy-charts:ZONE.
 
 Examples:
   nom provider --prices 'network_out=1@0s,10@60s; core=0.01'
   nom provider --source trace:prices.csv,speed=60
   nom provider --source azure:westeurope,sku=Standard_D4s_v5,cores=4
-  nom provider --config provider.toml --listen 127.0.0.1:8000"
-)]
+  nom provider --config provider.toml --listen 127.0.0.1:8000")]
 pub struct Options {
     /// Take what is not said here from this file.
     #[arg(long, value_name = "FILE")]
