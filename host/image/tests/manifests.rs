@@ -4,6 +4,7 @@ mod common;
 
 use expect_test::{expect, expect_file};
 use nom_image::manifest::{self, BundleManifest, Port, Program, Protocol, parse_size};
+use std::path::Path;
 
 fn load(text: &str) -> BundleManifest {
     let directory = common::directory(text);
@@ -123,6 +124,23 @@ fn the_contract_reaches_the_environment() {
     let environment: Vec<_> =
         application.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(environment, [("B", "b"), ("utility", "Gbit; penalty 20 100 0.00075")]);
+}
+
+#[test]
+fn the_papers_contracts_are_there() {
+    let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/memcached");
+    for (file, line) in [
+        ("penalty.toml", "Gbit; penalty 20 100 0.00075"),
+        ("refund.toml", "Gbit; refund 20 10"),
+        ("bonus.toml", "Gbit; bonus 20 0.01"),
+    ] {
+        let bundle = manifest::load(&apps.join(file)).unwrap_or_else(|error| panic!("{error}"));
+        let application = &bundle.applications[0];
+        assert_eq!(
+            (application.name.as_str(), application.environment["utility"].as_str()),
+            ("memcached", line)
+        );
+    }
 }
 
 #[test]

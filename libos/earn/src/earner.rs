@@ -140,7 +140,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
     fn observe(&mut self, window: &Window) -> Setting {
         // Prices that came within the window count in it, though nobody had looked.
         let has_turned = self.trade(window.to_ns);
-        let held = usage((self.held)());
+        let (held, asked_ns) = (usage((self.held)()), self.window_ns);
         if let Some(response) = window::response(window) {
             self.books.close(window.from_ns, window.to_ns, &self.settings.utility, &response, &held);
             self.stretch.add(window);
@@ -149,7 +149,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         let (settings, tariff) = (&self.settings, self.market.tariff());
         if tariff.is_known() {
             let profit = |_: usize, response: &Response| profit(settings, tariff, &held, response);
-            self.steering.observe(window, window::observation(window).as_ref(), &profit);
+            self.steering.observe(window, asked_ns, window::observation(window).as_ref(), &profit);
         }
         // A clock that went back must not silence it.
         let is_due = window.to_ns < self.last.at_ns || window.to_ns - self.last.at_ns >= REPORT_NS;

@@ -19,5 +19,7 @@ mod window;
 
 pub use earner::{Earner, Held};
 pub use market::{PriceBoard, Tariff};
+pub use nom_abi::priced::Report;
+pub use nom_abi::prices::PriceList;
 pub use report::Audience;
 pub use settings::{BadSetting, Batching, Settings};

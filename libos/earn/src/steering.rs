@@ -6,8 +6,9 @@ use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Profit}
 use nom_economy::response::Observation;
 use nom_serve::{Setting, Window};
 
-/// Windows that took longer say nothing: the machine was stopped meanwhile, or the clock jumped.
-const WINDOW_NS_MAX: u64 = 1_000_000_000;
+/// Windows this many times as long as was asked say nothing: the core slept, the machine was stopped, or the
+/// clock jumped.
+const TOO_LONG: u64 = 2;
 
 /// The working points, the controller among them, and what is set.
 #[derive(Debug)]
@@ -42,12 +43,19 @@ impl Steering {
         self.setting
     }
 
-    /// Learns from a window, if that can teach anything, and chooses the next setting.
-    pub fn observe(&mut self, window: &Window, observation: Option<&Observation>, profit: &Profit) {
+    /// Learns from a window that was to last `asked_ns`, if it can teach anything, and chooses the next
+    /// setting.
+    pub fn observe(
+        &mut self,
+        window: &Window,
+        asked_ns: u64,
+        observation: Option<&Observation>,
+        profit: &Profit,
+    ) {
         let has_turned = core::mem::take(&mut self.has_turned);
-        let is_whole = !has_turned && window.setting == self.setting && window.length_ns() <= WINDOW_NS_MAX;
+        let is_whole = !has_turned && window.setting == self.setting;
         let (Some(controller), Some(observation)) = (&mut self.controller, observation) else { return };
-        if is_whole {
+        if is_whole && window.length_ns() < TOO_LONG * asked_ns {
             controller.observe(observation, profit);
             self.turn();
             // Only within a window a turn disturbs it; the next one has not begun.

@@ -54,3 +54,41 @@ pub mod net {
         Ok(Core { index: 0, pair, idle, doorbell })
     }
 }
+
+/// What a server that earns needs to know: a process has no bulletin board, and nobody to report to.
+pub(crate) mod market {
+    use alloc::boxed::Box;
+    use nom_earn::{Audience, Held, PriceBoard, PriceList, Report};
+    use nom_rt::poller::Poller;
+
+    /// A board on which nothing is ever posted.
+    pub(crate) struct Board;
+
+    pub(crate) fn board() -> Board {
+        Board
+    }
+
+    impl PriceBoard for Board {
+        fn sequence(&self) -> u32 {
+            0
+        }
+
+        fn read(&self) -> Option<PriceList> {
+            Some(PriceList::default())
+        }
+    }
+
+    pub(crate) fn held() -> Held {
+        Held { cores: 1, memory_bytes: 0 }
+    }
+
+    pub(crate) struct Voice;
+
+    impl Audience for Voice {
+        fn report(&mut self, _: &Report) {}
+    }
+
+    pub(crate) fn priced() -> (Voice, Option<Box<dyn Poller>>) {
+        (Voice, None)
+    }
+}

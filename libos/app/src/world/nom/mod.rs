@@ -8,6 +8,7 @@ pub use nom_sys::{applications, channels, cores, devices, events, prices, sync, 
 
 pub(crate) use nom_sys::stack::ThreadStack;
 
+pub(crate) mod market;
 pub mod net;
 
 /// The world behind `nom-port`'s traits, and the traits.

@@ -1,0 +1,85 @@
+//! What a server that earns needs of the machine: the posted prices, what it holds, and `priced` to report to.
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::Relaxed;
+use nom_earn::{Audience, Held, Report};
+use nom_economy::prices::Refusal;
+use nom_rt::poller::{Poller, Progress};
+use nom_sys::abi::board::Prices;
+use nom_sys::abi::ipc::{self, Consumer, Producer};
+use nom_sys::abi::memory::FRAME_BYTES;
+use nom_sys::abi::priced::{Announcement, NAME};
+use nom_sys::channels::{self, Channel};
+use nom_sys::{applications, println, start};
+use zerocopy::IntoBytes;
+
+/// Where prices are posted.
+pub(crate) type Board = &'static Prices;
+
+pub(crate) fn board() -> Board {
+    &start::board().prices
+}
+
+/// What the board says that this application holds.
+pub(crate) fn held() -> Held {
+    let own = applications::entry(start::application());
+    Held { cores: own.cores.load(Relaxed), memory_bytes: own.frames.load(Relaxed) * FRAME_BYTES }
+}
+
+/// The sending end of the channel to `priced`, if it runs in this machine.
+pub(crate) struct Voice(Option<(Channel, Producer<'static>)>);
+
+/// Both ends of the channel to `priced`. The second is a poller that an announcement wakes the core with, so
+/// that a sleeping server looks at the board.
+pub(crate) fn priced() -> (Voice, Option<Box<dyn Poller>>) {
+    let Some(channel) = applications::find(NAME).and_then(channels::to).ok() else {
+        return (Voice(None), None);
+    };
+    match ipc::open(channel.words, channel.end) {
+        Ok((producer, consumer)) => (Voice(Some((channel, producer))), Some(Box::new(Ear(Some(consumer))))),
+        Err(why) => {
+            println!("the channel to {NAME} is broken, nothing is reported: {why:?}");
+            (Voice(None), None)
+        }
+    }
+}
+
+impl Audience for Voice {
+    /// A full ring loses the report: `priced` has fallen behind, and the next one has the sums.
+    fn report(&mut self, report: &Report) {
+        let Some((channel, producer)) = &mut self.0 else { return };
+        if producer.push(report.as_bytes()).is_ok() && producer.consumer_waits() {
+            // The channel is there as long as this program.
+            let _ = channel.notify();
+        }
+    }
+
+    fn refused(&mut self, refusal: &Refusal) {
+        println!("{refusal}; the last good one holds");
+    }
+}
+
+/// The receiving end, until something comes out of it that cannot be.
+struct Ear(Option<Consumer<'static>>);
+
+impl Poller for Ear {
+    /// Takes announcements out; what they announce stands on the board.
+    fn poll(&mut self, _: u64) -> Progress {
+        let mut announcement = [0; size_of::<Announcement>()];
+        while let Some(consumer) = &mut self.0 {
+            match consumer.pop(&mut announcement) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                // The board still says the prices, and is looked at with every request.
+                Err(_) => self.0 = None,
+            }
+        }
+        Progress::default()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.as_ref().is_none_or(Consumer::prepare_wait)
+    }
+
+    fn disarm(&mut self) {}
+}
