@@ -5,10 +5,13 @@
 
 pub(crate) mod settings;
 
+use crate::market;
 use crate::net::{self, DmaBuffer, NoInterface, QueuePair};
 use crate::port::{Clock, Idle};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
+use nom_earn::{Earner, Settings};
 use nom_port::world::Doorbell;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::meter::INFRASTRUCTURE;
@@ -28,6 +31,8 @@ pub enum ServeError {
     Interface(NoInterface),
     /// A variable of the environment is not what it must be.
     Setting(BadSetting),
+    /// The contract, or what else is said about earning, is not what it must be.
+    Earning(nom_earn::BadSetting),
 }
 
 impl fmt::Display for ServeError {
@@ -35,6 +40,7 @@ impl fmt::Display for ServeError {
         match self {
             ServeError::Interface(why) => why.fmt(out),
             ServeError::Setting(why) => why.fmt(out),
+            ServeError::Earning(why) => why.fmt(out),
         }
     }
 }
@@ -60,6 +66,15 @@ pub(crate) struct Core {
     pub doorbell: Arc<dyn Doorbell>,
 }
 
+/// The working point's governor, if the owner has a contract, and who hears of new prices.
+fn earner() -> Result<Option<(Earner<market::Board, market::Voice>, Option<market::Ear>)>, ServeError> {
+    let settings = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
+    Ok(settings.map(|settings| {
+        let (voice, ear) = market::priced();
+        (Earner::new(settings, market::board(), voice, market::held), ear)
+    }))
+}
+
 /// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose
 /// memory can hold what it sends often.
 ///
@@ -70,7 +85,11 @@ pub fn serve<S: Service<DmaBuffer> + 'static>(
     service: impl FnOnce(&mut QueuePair) -> S,
 ) -> Result<u8, ServeError> {
     let config = settings::network().map_err(ServeError::Setting)?;
-    let delay = settings::batching_delay().map_err(ServeError::Setting)?;
+    let earner = earner()?;
+    let delay = match &earner {
+        Some((earner, _)) => earner.setting().batching_delay,
+        None => settings::batching_delay().map_err(ServeError::Setting)?,
+    };
     let control = settings::control().map_err(ServeError::Setting)?;
     let Core { index, mut pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
     let service = service(&mut pair);
@@ -80,6 +99,12 @@ pub fn serve<S: Service<DmaBuffer> + 'static>(
     let mut event_loop = EventLoop::new(index, Clock, idle, doorbell);
     if let Some(port) = control {
         server.control(Control::new(port, 1), 0, event_loop.handle());
+    }
+    if let Some((earner, ear)) = earner {
+        server.govern(Box::new(earner), event_loop.handle());
+        if let Some(ear) = ear {
+            event_loop.handle().add_poller(INFRASTRUCTURE, ear);
+        }
     }
     event_loop.handle().add_poller(INFRASTRUCTURE, server);
     Ok(event_loop.run() as u8)

@@ -1,6 +1,5 @@
-//! What a server that earns needs of the machine: the posted prices, what it holds, and `priced` to report to.
+//! What a server that earns needs of the machine: posted prices, what it holds, and `priced` to report to.
 
-use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_earn::{Audience, Held, Report};
 use nom_economy::prices::Refusal;
@@ -31,12 +30,12 @@ pub(crate) struct Voice(Option<(Channel, Producer<'static>)>);
 
 /// Both ends of the channel to `priced`. The second is a poller that an announcement wakes the core with, so
 /// that a sleeping server looks at the board.
-pub(crate) fn priced() -> (Voice, Option<Box<dyn Poller>>) {
+pub(crate) fn priced() -> (Voice, Option<Ear>) {
     let Some(channel) = applications::find(NAME).and_then(channels::to).ok() else {
         return (Voice(None), None);
     };
     match ipc::open(channel.words, channel.end) {
-        Ok((producer, consumer)) => (Voice(Some((channel, producer))), Some(Box::new(Ear(Some(consumer))))),
+        Ok((producer, consumer)) => (Voice(Some((channel, producer))), Some(Ear(Some(consumer)))),
         Err(why) => {
             println!("the channel to {NAME} is broken, nothing is reported: {why:?}");
             (Voice(None), None)
@@ -60,7 +59,7 @@ impl Audience for Voice {
 }
 
 /// The receiving end, until something comes out of it that cannot be.
-struct Ear(Option<Consumer<'static>>);
+pub(crate) struct Ear(Option<Consumer<'static>>);
 
 impl Poller for Ear {
     /// Takes announcements out; what they announce stands on the board.
