@@ -285,6 +285,9 @@ pub struct Demo {
     /// The published experiment: 60 seconds a phase, five times, memcached and the web server; takes hours.
     #[arg(long)]
     pub full: bool,
+    /// Run nom alone: nothing is fetched.
+    #[arg(long)]
+    pub without_linux: bool,
     /// Another length of every phase.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=3600))]
     pub seconds: Option<u64>,

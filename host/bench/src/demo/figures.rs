@@ -15,7 +15,7 @@ use nom_proto::status::Status;
 pub fn figures(findings: &Findings) -> Vec<Figure> {
     let bars = [
         performance(findings, ["throughput", "Throughput", "replies a second"], |served| served.throughput),
-        performance(findings, ["latency", "Mean latency", "milliseconds"], |served| served.latency_s * 1e3),
+        performance(findings, ["latency", "Mean latency", "seconds"], |served| served.latency_s),
         profit(findings),
         strategies(findings),
     ];
@@ -23,7 +23,7 @@ pub fn figures(findings: &Findings) -> Vec<Figure> {
         sweep(findings, 0, ["sweep-throughput", "throughput", "replies a second"], |served| {
             served.throughput
         }),
-        sweep(findings, 1, ["sweep-latency", "latency", "milliseconds"], |served| served.latency_s * 1e3),
+        sweep(findings, 1, ["sweep-latency", "latency", "seconds"], |served| served.latency_s),
         frontier(findings),
     ];
     let figures = bars.map(Figure::Bars).into_iter().chain(lines.map(Figure::Lines));
@@ -72,13 +72,16 @@ fn profit(findings: &Findings) -> Bars {
         let values = [System::Linux, System::Adaptive(function)].map(|who| findings.profit(who, function));
         (function.name().to_owned(), values.to_vec())
     };
+    let groups = Function::ALL.map(group);
+    // A loss has no place on a logarithmic scale, and a small gain none on a linear one.
+    let is_gain = groups.iter().flat_map(|(_, values)| values).flatten().all(|profit| *profit > 0.0);
     Bars {
         name: name(findings, "profit"),
         title: format!("Profit of {} in 2 x {:.0} s", findings.application, findings.seconds),
         axis: "dollars".into(),
-        scale: Scale::Linear,
+        scale: if is_gain { Scale::Logarithmic } else { Scale::Linear },
         series: ["Linux", "nom, adaptive"].map(String::from).into(),
-        groups: Function::ALL.map(group).into(),
+        groups: groups.into(),
     }
 }
 
@@ -91,15 +94,15 @@ fn strategies(findings: &Findings) -> Bars {
             hindsight.map(|found| found.latency.profit),
             hindsight.map(|found| found.single.profit),
             findings.profit(System::Adaptive(function), function),
-            hindsight.map(|found| found.oracle),
         ];
-        (function.name().to_owned(), values.to_vec())
+        let oracle = hindsight.map(|found| found.oracle).filter(|profit| *profit > 0.0);
+        (function.name().to_owned(), values.map(|profit| Some(100.0 * profit? / oracle?)).to_vec())
     };
-    let series = ["best throughput", "best latency", "best that stays", "adaptive", "hindsight"];
+    let series = ["W best for throughput", "W best for latency", "best W that stays", "adaptive"];
     Bars {
         name: name(findings, "strategies"),
         title: format!("Profit of nom's {}: batching delay fixed or adaptive", findings.application),
-        axis: "dollars".into(),
+        axis: "per cent of the best W of each phase, in hindsight".into(),
         scale: Scale::Linear,
         series: series.map(String::from).into(),
         groups: Function::ALL.map(group).into(),
@@ -133,23 +136,21 @@ fn sweep(
 /// Figures 14 to 16.
 fn frontier(findings: &Findings) -> Lines {
     let point = |(us, account): (u32, &Account)| {
-        Some((us, (account.served(1)?.latency_s * 1e3, account.served(0)?.throughput)))
+        Some((us, (account.served(1)?.latency_s, account.served(0)?.throughput)))
     };
     let all: Vec<(u32, (f64, f64))> = fixed(findings).filter_map(point).collect();
     let points: Vec<(f64, f64)> = all.iter().map(|(_, point)| *point).collect();
     let mut best: Vec<_> = all.iter().copied().filter(|(_, point)| is_on_frontier(*point, &points)).collect();
     best.sort_by(|one, other| one.1.0.total_cmp(&other.1.0));
-    let line = |name: &str, points: &[(u32, (f64, f64))]| Line {
-        name: name.into(),
-        points: points.iter().map(|(_, point)| *point).collect(),
-        labels: points.iter().map(|(us, _)| us.to_string()).collect(),
-    };
+    let labels = all.iter().map(|(us, _)| format!("{us} \u{b5}s")).collect();
+    let every = Line { name: "every W".into(), points, labels, is_joined: false };
+    let best = Line::plain("Pareto frontier", best.into_iter().map(|(_, point)| point).collect());
     Lines {
         name: name(findings, "frontier"),
         title: format!("{}: throughput (many) over latency (single), for each W", findings.application),
-        axes: ["mean latency of a single client, milliseconds".into(), "replies a second to many".into()],
+        axes: ["mean latency of a single client, seconds".into(), "replies a second to many".into()],
         scale: Scale::Linear,
-        lines: vec![line("every W", &all), line("Pareto frontier", &best)],
+        lines: vec![best, every],
     }
 }
 

@@ -135,10 +135,11 @@ pub fn reaction_s(set: &Set, heard: &[Heard]) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn heard(at_s: f64, guest_s: f64, price_revision: u64) -> Heard {
+    /// A report of revision `price_revision`, made at `guest_s` and heard at `at_s`.
+    pub(in super::super) fn heard(at_s: f64, guest_s: f64, price_revision: u64) -> Heard {
         let status = Status {
             machine: "m".into(),
             application: "a".into(),

@@ -4,6 +4,7 @@
 //! single one while it is dear, and users pay by one of three utility functions. Money only counts what a
 //! real client was served, as the client says. `docs/demo.md` says how everything is measured.
 
+mod agreement;
 mod analysis;
 mod client;
 mod contract;
@@ -24,8 +25,9 @@ use crate::environment::Environment;
 use crate::linux::serve::Servers;
 use crate::report::{Notes, Report};
 use crate::serve::tools;
+use agreement::Agreement;
 use anyhow::{Context, Result, bail, ensure};
-use contract::Function;
+use contract::{Contract, Function, Slowness};
 use money::Interval;
 use nom_build::Project;
 use nom_vmm::{Accelerator, Namespace};
@@ -49,6 +51,8 @@ pub struct Options {
     pub out: PathBuf,
     /// The paper's times and repetitions, and every application.
     pub full: bool,
+    /// Whether Linux is run, too; what it needs is fetched once.
+    pub linux: bool,
     /// Another length of each phase than the usual one.
     pub phase: Option<Duration>,
     /// Names of the utility functions; none means all.
@@ -148,7 +152,11 @@ fn prepare(options: &Options, accelerator: Accelerator, cache: &Path, notes: &mu
     };
     let applications = options.applications();
     let wanted: Vec<_> = applications.iter().map(|application| application.service.linux).collect();
-    let servers = Servers::prepare(cache, &wanted);
+    let servers = if options.linux {
+        Servers::prepare(cache, &wanted)
+    } else {
+        Err(anyhow::anyhow!("it was not asked for"))
+    };
     match &servers {
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
@@ -195,6 +203,7 @@ fn perform(
             slowness: found,
             seconds: schedule.phase.as_secs_f64(),
             accounts,
+            agreements: adapted.iter().filter_map(|run| agreement(run, found)).collect(),
             reactions_s: adapted.iter().filter_map(Adaptation::reaction_s).collect(),
             economy_share: Vec::new(),
         });
@@ -204,6 +213,10 @@ fn perform(
         bail!("there is no application to show");
     }
     Ok((findings, adaptations))
+}
+
+fn agreement(run: &Adaptation, slowness: Slowness) -> Option<Agreement> {
+    Agreement::of(run, &Contract::new(run.function, slowness).ok()?)
 }
 
 /// An interval, and whose it was, as a row of `intervals.csv`.

@@ -1,5 +1,6 @@
 //! Records, and what must be reached.
 
+use super::agreement::Agreement;
 use super::analysis::{Account, Hindsight, System};
 use super::contract::{Contract, Function, Slowness};
 use super::experiment::{Halves, PHASES};
@@ -29,6 +30,8 @@ pub struct Findings {
     pub seconds: f64,
     /// Everybody who served.
     pub accounts: Vec<Account>,
+    /// What adaptive applications said of themselves, beside what their clients said.
+    pub agreements: Vec<Agreement>,
     /// How long it took from a price change to the new working point, in seconds of the guest's clock.
     pub reactions_s: Vec<f64>,
     /// Share of the processor that choosing the working point took, each time it was measured.
@@ -268,6 +271,7 @@ pub(super) mod tests {
             slowness: Slowness::of(PAPER_LATENCY_S).unwrap(),
             seconds: 10.0,
             accounts,
+            agreements: vec![],
             reactions_s: vec![0.02],
             economy_share: vec![],
         }

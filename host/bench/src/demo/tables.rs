@@ -1,5 +1,6 @@
 //! The tables, for the terminal and the report.
 
+use super::agreement::{Agreement, Pair};
 use super::analysis::{Account, System};
 use super::contract::Function;
 use super::experiment::PHASES;
@@ -10,7 +11,8 @@ use crate::table::Table;
 /// Every table: the machine's speed once, and what each application served and earned.
 pub fn tables(all: &[Findings]) -> Vec<Table> {
     let speed = all.first().map(slowness);
-    speed.into_iter().chain(all.iter().flat_map(|findings| [served(findings), earned(findings)])).collect()
+    let of = |findings| [Some(served(findings)), Some(earned(findings)), agreement(findings)];
+    speed.into_iter().chain(all.iter().flat_map(of).flatten()).collect()
 }
 
 fn slowness(findings: &Findings) -> Table {
@@ -84,6 +86,34 @@ fn earned(findings: &Findings) -> Table {
         table.row([name.to_owned()].into_iter().chain(Function::ALL.map(value)))
     });
     super::summary::losses(findings).into_iter().fold(table, Table::remark)
+}
+
+/// A row for each question; none if nobody was asked.
+fn agreement(findings: &Findings) -> Option<Table> {
+    if findings.agreements.is_empty() {
+        return None;
+    }
+    let title = format!("A check: {} as its clients and as it itself say", findings.application);
+    let columns = findings.agreements.iter().map(|agreement| agreement.function.name());
+    let table = Table::new(&title, ["what"].into_iter().chain(columns));
+    let row = |table: Table, name: &str, unit: Unit, pair: fn(&Agreement) -> Pair| {
+        let cell = |agreement: &Agreement| {
+            let Pair { clients, application } = pair(agreement);
+            format!("{}, {}", format_value(clients, unit), format_value(application, unit))
+        };
+        table.row([name.to_owned()].into_iter().chain(findings.agreements.iter().map(cell)))
+    };
+    let table = row(table, "profit", Unit::Dollars, |agreement| agreement.profit);
+    let table = row(table, "bytes that left the machine", Unit::Bytes, |agreement| agreement.sent_bytes);
+    let table = row(table, "mean latency, many", Unit::Seconds, |agreement| agreement.latency_s[0]);
+    let table = row(table, "mean latency, single", Unit::Seconds, |agreement| agreement.latency_s[1]);
+    let reactions = findings.reactions_s.iter().map(|seconds| format_value(*seconds, Unit::Seconds));
+    let reactions: Vec<String> = reactions.collect();
+    Some(
+        table
+            .remark("By clients (bytes: by the TAP device), and by the application, which counts headers as useful.")
+            .remark(format!("From a price to a working point chosen by it: {}.", reactions.join(", "))),
+    )
 }
 
 fn adaptive(findings: &Findings, function: Function) -> Option<f64> {

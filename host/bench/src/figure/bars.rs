@@ -28,6 +28,9 @@ pub struct Bars {
 /// Share of a group's width that its bars fill.
 const FILLED: f64 = 0.8;
 
+/// Share of a linear scale that is left free for the legend.
+const LEGEND: f64 = 0.25;
+
 impl Bars {
     /// One group for each of `metrics` (with its label), one series for each system that has a record of one
     /// of them in `unit`, on a logarithmic scale. The texts are [`Bars::name`], [`Bars::title`] and
@@ -67,7 +70,8 @@ impl Bars {
             Scale::Linear => {
                 let span = span(self.groups.iter().flat_map(|(_, values)| values).flatten().copied());
                 let bottom = span.start;
-                self.draw_in(area, span, [0.0, bottom])
+                let top = span.end + LEGEND * (span.end - span.start);
+                self.draw_in(area, bottom..top, [0.0, bottom])
             }
         }
     }

@@ -30,12 +30,14 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// A text at each point; none, or as many as points.
     pub labels: Vec<String>,
+    /// Whether its points are joined.
+    pub is_joined: bool,
 }
 
 impl Line {
     /// A line without texts at its points.
     pub fn plain(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
-        Line { name: name.into(), points, labels: Vec::new() }
+        Line { name: name.into(), points, labels: Vec::new(), is_joined: true }
     }
 }
 
@@ -82,10 +84,12 @@ impl Lines {
             .label_style(("sans-serif", 13))
             .draw()?;
         for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
+            let points = line.points.iter().copied();
+            if line.is_joined {
+                chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
+            }
             chart
-                .draw_series(
-                    LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)).point_size(3),
-                )?
+                .draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?
                 .label(&line.name)
                 .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
             chart.draw_series(line.points.iter().zip(&line.labels).map(|(point, label)| {
@@ -126,7 +130,12 @@ mod tests {
     #[test]
     fn figure_is_valid_xml_and_names_everything() {
         let points = vec![(1.0, 1e3), (64.0, 2e6)];
-        let line = Line { name: "nom & <co>".into(), points, labels: vec!["W=0".into(), "W=5".into()] };
+        let line = Line {
+            name: "nom & <co>".into(),
+            points,
+            labels: vec!["W=0".into(), "W=5".into()],
+            is_joined: false,
+        };
         let lines = Lines {
             name: "sizes".into(),
             title: "Sizes".into(),

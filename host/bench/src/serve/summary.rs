@@ -146,7 +146,7 @@ fn messages(records: &[Record]) -> Lines {
         let shown =
             records.iter().filter(|record| record.system == system && record.unit == Unit::BitsPerSecond);
         let points = shown.filter_map(|record| Some((bytes(record)?, record.value))).collect();
-        Line { name: system.into(), points, labels: Vec::new() }
+        Line::plain(system, points)
     };
     Lines {
         name: "netpipe".into(),
@@ -205,7 +205,8 @@ fn sorted(mut points: Vec<(u32, (f64, f64))>) -> Vec<(u32, (f64, f64))> {
 
 fn line(name: &str, points: Vec<(u32, (f64, f64))>) -> Line {
     let (delays, points): (Vec<u32>, Vec<_>) = points.into_iter().unzip();
-    Line { name: name.into(), points, labels: delays.iter().map(|us| format!("W={us}")).collect() }
+    let labels = delays.iter().map(|us| format!("W={us}")).collect();
+    Line { name: name.into(), points, labels, is_joined: true }
 }
 
 #[cfg(test)]
