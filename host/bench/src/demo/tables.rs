@@ -111,7 +111,9 @@ fn agreement(findings: &Findings) -> Option<Table> {
     let reactions: Vec<String> = reactions.collect();
     Some(
         table
-            .remark("By clients (bytes: by the TAP device), and by the application, which counts headers as useful.")
+            .remark(
+                "By clients or the TAP device, and by the application, which takes all it sent for useful.",
+            )
             .remark(format!("From a price to a working point chosen by it: {}.", reactions.join(", "))),
     )
 }
