@@ -66,8 +66,11 @@ pub(crate) struct Core {
     pub doorbell: Arc<dyn Doorbell>,
 }
 
-/// The working point's governor, if the owner has a contract, and who hears of new prices.
-fn earner() -> Result<Option<(Earner<market::Board, market::Voice>, Option<market::Ear>)>, ServeError> {
+/// The working point's governor, and who hears of new prices, if anybody says them.
+type Earning = (Earner<market::Board, market::Voice>, Option<market::Ear>);
+
+/// They, if the owner has a contract.
+fn earner() -> Result<Option<Earning>, ServeError> {
     let settings = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
     Ok(settings.map(|settings| {
         let (voice, ear) = market::priced();

@@ -88,6 +88,11 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         self.market.tariff()
     }
 
+    /// The board's sequence up to which it knows prices; nothing before it has read any.
+    pub(crate) fn seen(&self) -> Option<u32> {
+        self.market.seen()
+    }
+
     /// Whom it reports to.
     pub fn audience(&self) -> &A {
         &self.audience

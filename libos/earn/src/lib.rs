@@ -3,7 +3,7 @@
 //! An [`Earner`] is the governor of a server. At the end of each window it hears what was served, books what
 //! that brought and cost, and sets the working point from which its controller expects the most; at a new
 //! price it does so at once. [`Settings`] are read from the environment, prices from a [`PriceBoard`], and an
-//! [`Audience`] hears what is earned.
+//! [`Audience`] hears what is earned. A server on several cores has a [`Team`] of governors.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod market;
 mod report;
 mod settings;
 mod steering;
+mod team;
 mod window;
 
 pub use earner::{Earner, Held};
@@ -23,3 +24,4 @@ pub use nom_abi::priced::Report;
 pub use nom_abi::prices::PriceList;
 pub use report::Audience;
 pub use settings::{BadSetting, Batching, Settings};
+pub use team::{Member, Team};

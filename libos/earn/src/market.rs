@@ -74,6 +74,11 @@ impl Market {
         &self.tariff
     }
 
+    /// The board's sequence that was read last.
+    pub fn seen(&self) -> Option<u32> {
+        self.seen
+    }
+
     /// Takes over what is new on the board. Returns since when prices are others than before, if they are.
     /// What is not to be believed is told `refuse`, and the last good price stays.
     pub fn look(

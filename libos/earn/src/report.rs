@@ -2,6 +2,7 @@
 
 use nom_abi::priced::Report;
 use nom_economy::prices::Refusal;
+use nom_serve::governor::Latency;
 use nom_serve::{Setting, Window};
 
 /// Whom an application reports to.
@@ -15,13 +16,13 @@ pub trait Audience {
     }
 }
 
-/// Windows since the last report, together.
+/// Windows together: since the last report, or of one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Stretch {
     pub length_ns: u64,
-    pub requests: u64,
-    pub sent_bytes: u64,
-    pub received_bytes: u64,
+    requests: f64,
+    sent_bytes: f64,
+    received_bytes: f64,
     /// Sums over requests, of nanoseconds: latency, its square, and the p99 of the window each was in.
     latency: f64,
     latency_squared: f64,
@@ -32,28 +33,63 @@ impl Stretch {
     pub fn add(&mut self, window: &Window) {
         let requests = window.requests as f64;
         let (mean, jitter) = (window.latency.mean_ns as f64, window.latency.jitter_ns as f64);
-        self.length_ns = self.length_ns.saturating_add(window.length_ns());
-        self.requests = self.requests.saturating_add(window.requests);
-        self.sent_bytes = self.sent_bytes.saturating_add(window.sent_bytes);
-        self.received_bytes = self.received_bytes.saturating_add(window.received_bytes);
-        self.latency += requests * mean;
-        self.latency_squared += requests * (mean * mean + jitter * jitter);
-        self.p99 += requests * window.latency.p99_ns as f64;
+        let other = Stretch {
+            length_ns: window.length_ns(),
+            requests,
+            sent_bytes: window.sent_bytes as f64,
+            received_bytes: window.received_bytes as f64,
+            latency: requests * mean,
+            latency_squared: requests * (mean * mean + jitter * jitter),
+            p99: requests * window.latency.p99_ns as f64,
+        };
+        self.join(&other, 1.0);
     }
 
-    /// Puts the stretch into a report. Its 99th percentile is the mean of those of the windows, weighted by
-    /// their requests.
-    pub fn fill(&self, report: &mut Report) {
-        report.window_ns = self.length_ns;
-        report.requests = self.requests;
-        report.sent_bytes = self.sent_bytes;
-        report.received_bytes = self.received_bytes;
-        let requests = self.requests.max(1) as f64;
+    /// Adds another, as if everything in it had happened so many times.
+    pub fn join(&mut self, other: &Stretch, times: f64) {
+        self.length_ns = self.length_ns.saturating_add(other.length_ns);
+        self.requests += times * other.requests;
+        self.sent_bytes += times * other.sent_bytes;
+        self.received_bytes += times * other.received_bytes;
+        self.latency += times * other.latency;
+        self.latency_squared += times * other.latency_squared;
+        self.p99 += times * other.p99;
+    }
+
+    /// All as one window. Its 99th percentile is the mean of those of its windows, weighted by their
+    /// requests.
+    pub fn window(&self, from_ns: u64, to_ns: u64, setting: Setting) -> Window {
+        let whole = |sum: f64| libm::round(sum) as u64;
+        let requests = if self.requests > 0.0 { self.requests } else { 1.0 };
         let mean = self.latency / requests;
         let variance = (self.latency_squared / requests - mean * mean).max(0.0);
-        report.latency_mean_ns = libm::round(mean) as u64;
-        report.latency_jitter_ns = libm::round(libm::sqrt(variance)) as u64;
-        report.latency_p99_ns = libm::round(self.p99 / requests) as u64;
+        let latency = Latency {
+            mean_ns: whole(mean),
+            jitter_ns: whole(libm::sqrt(variance)),
+            p99_ns: whole(self.p99 / requests),
+        };
+        Window {
+            from_ns,
+            to_ns,
+            requests: whole(self.requests),
+            sent_bytes: whole(self.sent_bytes),
+            received_bytes: whole(self.received_bytes),
+            latency,
+            setting,
+            ..Window::default()
+        }
+    }
+
+    /// Puts the stretch into a report.
+    pub fn fill(&self, report: &mut Report) {
+        let window = self.window(0, 0, Setting::default());
+        report.window_ns = self.length_ns;
+        report.requests = window.requests;
+        report.sent_bytes = window.sent_bytes;
+        report.received_bytes = window.received_bytes;
+        report.latency_mean_ns = window.latency.mean_ns;
+        report.latency_jitter_ns = window.latency.jitter_ns;
+        report.latency_p99_ns = window.latency.p99_ns;
     }
 }
 
@@ -92,7 +128,6 @@ pub(crate) fn repeat(report: &mut Report, last: &Report) {
 mod tests {
     use super::*;
     use core::time::Duration;
-    use nom_serve::governor::Latency;
 
     const SETTING: Setting = Setting { batching_delay: Duration::from_micros(3), polls: true };
 

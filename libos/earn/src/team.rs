@@ -1,0 +1,134 @@
+//! A server on several cores that earns as one.
+//!
+//! Each core has its own stack, measures what it serves, and sets its own batching delay; but users pay for
+//! the whole. So the cores share one [`Earner`]: whichever finds the window over decides for all, from what
+//! all have served, and the others take the setting over with their next look. A core that sleeps holds up
+//! nobody, and none ever waits for another.
+
+use crate::earner::Earner;
+use crate::market::PriceBoard;
+use crate::report::{Audience, Stretch};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+use lock_api::{Mutex, RawMutex};
+use nom_serve::{Governor, Setting, Window};
+
+/// A core's own window: short, so that little of it belongs to another window of the whole.
+const PART_NS: u64 = 5_000_000;
+/// A core whose windows make up this share of the whole's, or its inverse, was there all the time, and its
+/// rates are taken as such; otherwise it slept, and what it counted is all there was.
+const THROUGHOUT: f64 = 0.5;
+/// Bit of a setting that says that cores poll.
+const POLLS: u64 = 1 << 63;
+
+/// What the cores have in common.
+pub struct Team<L: RawMutex, B, A> {
+    board: B,
+    /// The board's sequence that the governor has seen.
+    seen: AtomicU32,
+    /// What is set: microseconds, and [`POLLS`].
+    setting: AtomicU64,
+    council: Mutex<L, Council<B, A>>,
+}
+
+/// The governor, and what it has not been told yet.
+struct Council<B, A> {
+    earner: Earner<B, A>,
+    /// By core.
+    parts: Vec<Stretch>,
+    began_ns: u64,
+}
+
+/// One core's governor.
+pub struct Member<L: RawMutex, B, A> {
+    team: Arc<Team<L, B, A>>,
+    index: usize,
+    /// What it served since it last had the floor.
+    part: Stretch,
+    set: u64,
+}
+
+impl<L: RawMutex, B: PriceBoard + Clone, A: Audience> Team<L, B, A> {
+    /// Governors for so many cores, which share `earner`; prices are posted on `board`.
+    pub fn assemble(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Member<L, B, A>> {
+        let set = word(earner.setting());
+        let council = Council { earner, parts: vec![Stretch::default(); cores], began_ns: 0 };
+        let team = Arc::new(Team {
+            seen: AtomicU32::new(board.sequence().wrapping_sub(1)),
+            board,
+            setting: AtomicU64::new(set),
+            council: Mutex::new(council),
+        });
+        (0..cores).map(move |index| Member { team: team.clone(), index, part: Stretch::default(), set })
+    }
+}
+
+impl<B: PriceBoard, A: Audience> Council<B, A> {
+    /// Takes a core's part, and decides if the window is over. Returns the setting.
+    fn hear(&mut self, index: usize, part: &mut Stretch, now_ns: u64) -> Setting {
+        self.parts[index].join(&core::mem::take(part), 1.0);
+        let length_ns = now_ns.saturating_sub(self.began_ns);
+        if now_ns >= self.began_ns && length_ns < self.earner.window_ns() {
+            return self.earner.setting();
+        }
+        let mut whole = Stretch::default();
+        for part in self.parts.iter_mut().map(core::mem::take).filter(|part| part.length_ns > 0) {
+            let share = part.length_ns as f64 / length_ns as f64;
+            let was_there = (THROUGHOUT..=1.0 / THROUGHOUT).contains(&share);
+            whole.join(&part, if was_there { 1.0 / share } else { 1.0 });
+        }
+        let window = whole.window(self.began_ns, now_ns, self.earner.setting());
+        self.began_ns = now_ns;
+        self.earner.observe(&window)
+    }
+}
+
+impl<L: RawMutex, B: PriceBoard, A: Audience> Member<L, B, A> {
+    /// What all are to set, and whether this core does not yet.
+    fn setting(&mut self) -> (Setting, bool) {
+        let word = self.team.setting.load(Relaxed);
+        let is_new = core::mem::replace(&mut self.set, word) != word;
+        let setting =
+            Setting { batching_delay: Duration::from_micros(word & !POLLS), polls: word & POLLS != 0 };
+        (setting, is_new)
+    }
+}
+
+impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
+    fn window_ns(&self) -> u64 {
+        PART_NS
+    }
+
+    fn observe(&mut self, window: &Window) -> Setting {
+        self.part.add(window);
+        // Whoever does not get the floor says it with its next window.
+        if let Some(mut council) = self.team.council.try_lock() {
+            let setting = council.hear(self.index, &mut self.part, window.to_ns);
+            self.team.setting.store(word(setting), Relaxed);
+        }
+        self.setting().0
+    }
+
+    fn look(&mut self, now_ns: u64) -> Option<Setting> {
+        let team = &self.team;
+        if team.board.sequence() != team.seen.load(Relaxed)
+            && let Some(mut council) = team.council.try_lock()
+        {
+            if let Some(setting) = council.earner.look(now_ns) {
+                team.setting.store(word(setting), Relaxed);
+            }
+            if let Some(seen) = council.earner.seen() {
+                team.seen.store(seen, Relaxed);
+            }
+        }
+        let (setting, is_new) = self.setting();
+        is_new.then_some(setting)
+    }
+}
+
+fn word(setting: Setting) -> u64 {
+    setting.batching_delay.as_micros() as u64 | if setting.polls { POLLS } else { 0 }
+}

@@ -1,0 +1,105 @@
+//! Several cores under one governor.
+
+mod common;
+
+use common::{Board, Heard, World, earner};
+use nom_abi::prices::PricedResource;
+use nom_earn::{Member, Team};
+use nom_economy::utility::Utility;
+use nom_serve::governor::Latency;
+use nom_serve::{Governor, Setting, Window};
+
+const CONTRACT: &str = "Gbit; refund 20 2000";
+const PART_NS: u64 = 5_000_000;
+
+type Core = Member<parking_lot::RawMutex, Board, Heard>;
+
+fn team(cores: usize) -> (Vec<Core>, Board, Heard) {
+    let (earner, board, heard) = earner(&[("utility", CONTRACT)]);
+    board.post(PricedResource::NetworkOut, 1.0, 0);
+    (Team::assemble(earner, board.clone(), cores).collect(), board, heard)
+}
+
+/// What a core serves in a part of a window, if clients are spread evenly over `of` cores.
+fn part(clients: f64, of: f64, now_ns: u64, setting: Setting) -> Window {
+    let response = World::truth(clients / of, setting);
+    let seconds = PART_NS as f64 / 1e9;
+    let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
+    let latency = Latency {
+        mean_ns: nanoseconds(response.latency.mean().get()),
+        jitter_ns: nanoseconds(response.latency.jitter().get()),
+        p99_ns: nanoseconds(response.latency.p99().get()),
+    };
+    let requests = (response.throughput.get() * seconds) as u64;
+    Window {
+        from_ns: now_ns - PART_NS,
+        to_ns: now_ns,
+        requests,
+        sent_bytes: 1000 * requests,
+        latency,
+        setting,
+        ..Window::default()
+    }
+}
+
+/// Lets the first cores of the team serve for so many parts; the others sleep.
+fn serve(cores: &mut [Core], settings: &mut [Setting], of: usize, parts: u64, began_ns: &mut u64) {
+    for _ in 0..parts {
+        *began_ns += PART_NS;
+        for (core, setting) in cores.iter_mut().zip(settings.iter_mut()).take(of) {
+            *setting = core.look(*began_ns).unwrap_or(*setting);
+            *setting = core.observe(&part(64.0, of as f64, *began_ns, *setting));
+        }
+    }
+}
+
+fn rate(setting: Setting, of: f64) -> f64 {
+    let utility: Utility = CONTRACT.parse().expect("good");
+    utility.revenue(&World::truth(64.0 / of, setting), &Default::default()).get()
+}
+
+#[test]
+fn cores_find_the_best_setting_together_and_all_set_it() {
+    let (mut cores, _, heard) = team(3);
+    let (mut settings, mut now_ns) = ([Setting::default(); 3], 0);
+    serve(&mut cores, &mut settings, 3, 4000, &mut now_ns);
+    assert!(settings.iter().all(|setting| *setting == settings[0]), "{settings:?}");
+    let delays = [0, 2, 4, 8, 16, 32, 64, 128, 256].map(std::time::Duration::from_micros);
+    let best = delays.map(|batching_delay| rate(Setting { batching_delay, polls: false }, 3.0));
+    let best = best.into_iter().fold(0.0, f64::max);
+    assert!(rate(settings[0], 3.0) > 0.97 * best, "{settings:?}");
+    // Each core's requests are in the reports, but for parts on their way.
+    let reports = heard.reports();
+    let told: u64 = reports.iter().map(|report| report.requests).sum();
+    let (told, seconds) = (told as f64, reports.last().expect("some").at_ns as f64 / 1e9);
+    let one = |setting| 3.0 * World::truth(64.0 / 3.0, setting).throughput.get();
+    assert!((told / seconds / one(settings[0]) - 1.0).abs() < 0.1, "{told} in {seconds} s");
+}
+
+#[test]
+fn a_core_that_sleeps_holds_up_nobody() {
+    for awake in [0, 2] {
+        let (mut cores, _, heard) = team(3);
+        cores.rotate_left(awake);
+        let (mut settings, mut now_ns) = ([Setting::default(); 3], 0);
+        serve(&mut cores, &mut settings, 1, 4000, &mut now_ns);
+        assert!(rate(settings[0], 1.0) > 1.5 * rate(Setting::default(), 1.0), "{settings:?}");
+        assert!(heard.reports().len() > 150);
+        // And when it wakes it knows.
+        assert_eq!(cores[1].look(now_ns), Some(settings[0]));
+        assert_eq!(cores[1].look(now_ns), None);
+    }
+}
+
+#[test]
+fn a_price_reaches_every_core_with_its_next_look() {
+    let (mut cores, board, _) = team(2);
+    let (mut settings, mut now_ns) = ([Setting::default(); 2], 0);
+    serve(&mut cores, &mut settings, 2, 2000, &mut now_ns);
+    // At more than it is worth, less is sent.
+    board.post(PricedResource::NetworkOut, 100.0, now_ns);
+    let first = cores[1].look(now_ns + 1).expect("another setting");
+    assert_ne!(first, settings[1]);
+    assert_eq!(cores[0].look(now_ns + 2), Some(first));
+    assert_eq!(cores[1].look(now_ns + 3), None);
+}
