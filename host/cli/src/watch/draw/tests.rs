@@ -6,7 +6,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;
 
-/// What a screen of that size shows of the model, rows without their trailing spaces.
+/// What a screen of that size shows of the model, rows without their trailing spaces, behind a bar.
 fn screen(model: &Model, seconds: u64, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen in memory");
     let view = model.view(Duration::from_secs(seconds));
@@ -14,7 +14,7 @@ fn screen(model: &Model, seconds: u64, width: u16, height: u16) -> String {
     let buffer = terminal.backend().buffer();
     let rows = buffer.content().chunks(usize::from(width.max(1)));
     let row = |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect::<String>();
-    rows.map(|cells| format!("{}\n", row(cells).trim_end())).collect()
+    rows.map(|cells| format!("|{}\n", row(cells).trim_end())).collect()
 }
 
 fn shop() -> Model {
@@ -36,26 +36,26 @@ fn a_usual_terminal_shows_everything() {
     check(
         &screen(&shop(), 12, 90, 20),
         &expect![[r#"
-             shop-1  profit 3.50 $/s, 84.0 $ so far
-             memcached ───────────────────────────────────────────────────────────────────────────────
-             working point W 40 us, polls, 1 core, 12.0 MiB
-             price used    10 $/Gbit out (revision 3 of 4)
-             throughput    64,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in              ▅▅▅▆▆▆▆▇▇▇▇█
-             latency       399 us mean, 800 us p99                                        ████████████
-             jitter        121 us                                                         ████████████
-             profit        3.50 $/s: 7.00 paid, 3.50 owed                                 ████████████
-             so far        84.0 $
-             prices: schedule, confirmed 6 s ago ─────────────────────────────────────────────────────
-             network out   10 $/Gbit                                                     ▁▁▁▁▁▁███████
-             cores         0.0125 $/core-second                                          █████████████
-             console ─────────────────────────────────────────────────────────────────────────────────
-            memcached: port 11211
-            [  0.001234] warn  no entropy
-
-
-
-
-             q: end the machine
+            | shop-1  profit 3.50 $/s, 84.0 $ so far
+            | memcached ───────────────────────────────────────────────────────────────────────────────
+            | working point W 40 us, polls, 1 core, 12.0 MiB
+            | price used    10 $/Gbit out (revision 3 of 4)
+            | throughput    64,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in              ▅▅▅▆▆▆▆▇▇▇▇█
+            | latency       399 us mean, 800 us p99                                        ████████████
+            | jitter        121 us                                                         ████████████
+            | profit        3.50 $/s: 7.00 paid, 3.50 owed                                 ████████████
+            | so far        84.0 $
+            | prices: schedule, confirmed 6 s ago ─────────────────────────────────────────────────────
+            | network out   10 $/Gbit                                                     ▁▁▁▁▁▁███████
+            | cores         0.0125 $/core-second                                          █████████████
+            | console ─────────────────────────────────────────────────────────────────────────────────
+            |memcached: port 11211
+            |[  0.001234] warn  no entropy
+            |
+            |
+            |
+            |
+            | q: end the machine
         "#]],
     );
 }
@@ -66,14 +66,14 @@ fn before_anything_is_heard_the_screen_says_so() {
     check(
         &screen(&model, 0, 60, 8),
         &expect![[r#"
-             shop-1  nothing earned yet
-             no prices yet
-             memcached: no report yet
-             console ───────────────────────────────────────────────────
-
-
-
-             q: end the machine
+            | shop-1  nothing earned yet
+            | no prices yet
+            | memcached: no report yet
+            | console ───────────────────────────────────────────────────
+            |
+            |
+            |
+            | q: end the machine
         "#]],
     );
 }
@@ -83,23 +83,23 @@ fn a_narrow_terminal_has_no_histories() {
     check(
         &screen(&shop(), 12, 50, 16),
         &expect![[r#"
-         shop-1  profit 3.50 $/s, 84.0 $ so far
-         memcached ───────────────────────────────────────
-         working point W 40 us, polls, 1 core, 12.0 MiB
-         price used    10 $/Gbit out (revision 3 of 4)
-         throughput    64,000 requests/s, 352 Mbit/s out,
-         latency       399 us mean, 800 us p99
-         jitter        121 us
-         profit        3.50 $/s: 7.00 paid, 3.50 owed
-         so far        84.0 $
-         console ─────────────────────────────────────────
-        memcached: port 11211
-        [  0.001234] warn  no entropy
-
-
-
-         q: end the machine
-    "#]],
+            | shop-1  profit 3.50 $/s, 84.0 $ so far
+            | memcached ───────────────────────────────────────
+            | working point W 40 us, polls, 1 core, 12.0 MiB
+            | price used    10 $/Gbit out (revision 3 of 4)
+            | throughput    64,000 requests/s, 352 Mbit/s out,
+            | latency       399 us mean, 800 us p99
+            | jitter        121 us
+            | profit        3.50 $/s: 7.00 paid, 3.50 owed
+            | so far        84.0 $
+            | console ─────────────────────────────────────────
+            |memcached: port 11211
+            |[  0.001234] warn  no entropy
+            |
+            |
+            |
+            | q: end the machine
+        "#]],
     );
 }
 
@@ -108,17 +108,17 @@ fn a_low_terminal_keeps_what_matters_most() {
     check(
         &screen(&shop(), 12, 60, 5),
         &expect![[r#"
-             shop-1  profit 3.50 $/s, 84.0 $ so far
-             memcached ─────────────────────────────────────────────────
-             working point W 40 us, polls, 1 core, 12.0 MiB
-             price used    10 $/Gbit out (revision 3 of 4)
-             q: end the machine
+            | shop-1  profit 3.50 $/s, 84.0 $ so far
+            | memcached ─────────────────────────────────────────────────
+            | working point W 40 us, polls, 1 core, 12.0 MiB
+            | price used    10 $/Gbit out (revision 3 of 4)
+            | q: end the machine
         "#]],
     );
     check(
         &screen(&shop(), 12, 60, 1),
         &expect![[r#"
-             shop-1  profit 3.50 $/s, 84.0 $ so far
+            | shop-1  profit 3.50 $/s, 84.0 $ so far
         "#]],
     );
 }
@@ -132,26 +132,26 @@ fn stale_prices_and_losses_are_marked() {
     check(
         &screen(&model, 80, 90, 20),
         &expect![[r#"
-             shop-1  profit -2.50 $/s, -20.0 $ so far
-             no connection to the provider, trying again: connection refused
-             memcached: no report for 67 s
-             memcached ───────────────────────────────────────────────────────────────────────────────
-             working point W 40 us, polls, 1 core, 12.0 MiB
-             price used    10 $/Gbit out (revision 3 of 4)
-             throughput    70,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in
-             latency       399 us mean, 800 us p99
-             jitter        121 us
-             profit        -2.50 $/s: 1.00 paid, 3.50 owed
-             so far        -20.0 $
-             prices: STALE: schedule, confirmed 74 s ago ─────────────────────────────────────────────
-             network out   10 $/Gbit                                           ███████████████████████
-             cores         0.0125 $/core-second                                ███████████████████████
-             console ─────────────────────────────────────────────────────────────────────────────────
-            memcached: port 11211
-            [  0.001234] warn  no entropy
-
-
-             q: end the machine
+            | shop-1  profit -2.50 $/s, -20.0 $ so far
+            | no connection to the provider, trying again: connection refused
+            | memcached: no report for 67 s
+            | memcached ───────────────────────────────────────────────────────────────────────────────
+            | working point W 40 us, polls, 1 core, 12.0 MiB
+            | price used    10 $/Gbit out (revision 3 of 4)
+            | throughput    70,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in
+            | latency       399 us mean, 800 us p99
+            | jitter        121 us
+            | profit        -2.50 $/s: 1.00 paid, 3.50 owed
+            | so far        -20.0 $
+            | prices: STALE: schedule, confirmed 74 s ago ─────────────────────────────────────────────
+            | network out   10 $/Gbit                                           ███████████████████████
+            | cores         0.0125 $/core-second                                ███████████████████████
+            | console ─────────────────────────────────────────────────────────────────────────────────
+            |memcached: port 11211
+            |[  0.001234] warn  no entropy
+            |
+            |
+            | q: end the machine
         "#]],
     );
 }
