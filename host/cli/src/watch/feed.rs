@@ -69,7 +69,7 @@ impl Feed {
         loop {
             let mut response = agent.get(&url).call().with_context(|| url.clone())?;
             let text = response.body_mut().read_to_string().with_context(|| url.clone())?;
-            self.updates.send(Update::Prices(read(&url, &text)?))?;
+            self.updates.send(Update::Confirmed(read(&url, &text)?))?;
             sleep(CONFIRM);
         }
     }

@@ -18,8 +18,10 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Something to take in.
 #[derive(Clone, Debug)]
 pub enum Update {
-    /// The provider's present prices.
+    /// The provider's prices, which have changed.
     Prices(Prices),
+    /// The provider's prices when it was asked: what it told since may be newer.
+    Confirmed(Prices),
     /// An application's report.
     Status(Status),
     /// The provider cannot be reached, for this reason.
@@ -113,6 +115,8 @@ impl Model {
     pub fn apply(&mut self, update: Update, now: Duration) {
         match update {
             Update::Prices(prices) => self.apply_prices(prices, now),
+            Update::Confirmed(prices) if prices.revision < self.revision() => {}
+            Update::Confirmed(prices) => self.apply_prices(prices, now),
             Update::Status(status) if status.machine == self.machine => self.apply_status(status, now),
             Update::Status(_) => {}
             Update::Lost(reason) => self.lost = Some(reason),
@@ -120,11 +124,13 @@ impl Model {
         }
     }
 
+    /// Revision of the prices that are known; 0 if none are.
+    fn revision(&self) -> u64 {
+        self.prices.as_ref().map_or(0, |heard| heard.what.revision)
+    }
+
     fn apply_prices(&mut self, prices: Prices, now: Duration) {
         self.lost = None;
-        if self.prices.as_ref().is_some_and(|known| known.what.revision > prices.revision) {
-            return;
-        }
         for price in &prices.prices {
             self.price_histories.entry(price.resource).or_default().push(now, price.dollars);
         }
@@ -232,7 +238,7 @@ impl Model {
     }
 
     fn price_used(&self, status: &Status) -> String {
-        let behind = self.prices.as_ref().map_or(0, |heard| heard.what.revision);
+        let behind = self.revision();
         let price = format!("{} $/Gbit out", text::price(status.price_network_out));
         match status.price_revision {
             0 => "none yet".to_owned(),

@@ -100,10 +100,12 @@ fn prices_grow_old_and_are_marked() {
     model.apply(Update::Prices(prices(3, 10.0, 50.0)), at(0));
     assert_eq!(model.view(at(9)).source, "schedule, confirmed 59 s ago");
     assert_eq!(model.view(at(11)).source, "STALE: schedule, confirmed 61 s ago");
-    model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(12));
+    model.apply(Update::Confirmed(prices(3, 10.0, 0.0)), at(12));
     assert!(!model.view(at(12)).stale, "confirmed again");
-    model.apply(Update::Prices(prices(2, 1.0, 0.0)), at(13));
+    model.apply(Update::Confirmed(prices(2, 1.0, 0.0)), at(13));
     assert_eq!(model.view(at(13)).prices[0].value, "10 $/Gbit", "what is older came late");
+    model.apply(Update::Prices(prices(1, 1.0, 0.0)), at(14));
+    assert_eq!(model.view(at(14)).prices[0].value, "1 $/Gbit", "the provider began again");
 }
 
 #[test]
