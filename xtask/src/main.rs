@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod abi_doc;
+mod browser;
 mod counts;
 mod suites;
 mod tidy;

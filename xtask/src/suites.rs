@@ -1,5 +1,6 @@
 //! The suites of `nom test`.
 
+use crate::browser;
 use crate::counts::Counts;
 use crate::tidy;
 use anyhow::{Context, Result};
@@ -24,6 +25,8 @@ pub enum Suite {
     Guest,
     /// Whole machines.
     System,
+    /// The provider's page in Chromium.
+    Browser,
     /// The servers on a simulated network: fixed seeds, each twice, and some fresh ones.
     Sim,
     /// The kernel's decisions under Miri, where a nightly with Miri is there.
@@ -96,6 +99,7 @@ impl Suite {
             Suite::System => {
                 cargo_tests(project, Command::new("cargo").args(TEST).args(["--package", "nom-system-tests"]))
             }
+            Suite::Browser => browser(project),
             Suite::Sim => sim(project),
             Suite::Miri => miri(project),
         }
@@ -112,7 +116,7 @@ fn clippy(project: &Project) -> Result<Verdict> {
     let end = ["--", "--deny", "warnings"];
     let scopes: [&[&str]; 5] = [
         &["--all-targets"],
-        &["--all-targets", "--package", "nom-system-tests"],
+        &["--all-targets", "--package", "nom-system-tests", "--package", "nom-browser-tests"],
         &["--lib", "--package", "nom-kernel-x86", "--package", "nom-sys", "--package", "nom-guest-tests"],
         &["--bins", "--package", "nom-hello", "--package", "nom-memcached"],
         &["--bins", "--package", "nom-netpipe", "--package", "nom-nhttpd"],
@@ -167,6 +171,16 @@ fn passes<T>(package: &str, outcome: Result<T>) -> bool {
         }
     }
     true
+}
+
+/// Chromium, and what drives it, which is installed where it is missing.
+fn browser(project: &Project) -> Result<Verdict> {
+    let Some(python) = browser::set_up(project)? else {
+        return Ok(Verdict::Skipped(browser::MISSING));
+    };
+    let mut tests = Command::new("cargo");
+    tests.args(TEST).args(["--package", "nom-browser-tests"]).env("NOM_BROWSER_PYTHON", python);
+    cargo_tests(project, &mut tests)
 }
 
 /// Runs of the simulator, which prints the command that replays one that failed.

@@ -1,0 +1,78 @@
+//! The provider's page in Chromium: each test is a real provider and a scenario of `scenarios.py`, which
+//! steers the browser and asks this side, line by line, to steer the provider.
+#![forbid(unsafe_code)]
+
+use nom_proto::prices::Resource;
+use nom_provider::{Config, Provider};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+/// Python with what `requirements.txt` names; `nom test browser` sets it.
+const PYTHON: &str = "NOM_BROWSER_PYTHON";
+
+/// A provider that can be away for a while.
+struct Stage {
+    address: SocketAddr,
+    provider: Option<Provider>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let provider = Provider::start(Config::default()).expect("a provider");
+        Stage { address: provider.address(), provider: Some(provider) }
+    }
+
+    /// Does what a scenario asks for: `price NETWORK_OUT`, `stop` or `start`.
+    fn obey(&mut self, request: &str) {
+        match request.split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["price", dollars] => {
+                let dollars: f64 = dollars.parse().expect("a price");
+                let provider = self.provider.as_ref().expect("it runs");
+                provider.set_prices(&[(Resource::NetworkOut, dollars)]).expect("a price that is taken");
+            }
+            ["stop"] => self.provider = None,
+            ["start"] => {
+                let config = Config { listen: self.address, ..Config::default() };
+                self.provider = Some(Provider::start(config).expect("its port is free again"));
+            }
+            other => panic!("a scenario asks for {other:?}"),
+        }
+    }
+}
+
+fn play(scenario: &str) {
+    let python =
+        std::env::var_os(PYTHON).unwrap_or_else(|| panic!("{PYTHON} is not set: `nom test browser` sets it"));
+    let mut stage = Stage::new();
+    let mut browser = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios.py"))
+        .args([scenario, &format!("http://{}", stage.address)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python starts");
+    let mut answers = browser.stdin.take().expect("it has one");
+    let requests = BufReader::new(browser.stdout.take().expect("it has one"));
+    for request in requests.lines() {
+        stage.obey(&request.expect("text"));
+        writeln!(answers, "done").expect("it listens");
+    }
+    let status = browser.wait().expect("it ends");
+    assert!(status.success(), "{scenario}: {status}, see above");
+}
+
+#[test]
+fn prices_and_reports_are_shown_as_they_come() {
+    play("figures");
+}
+
+#[test]
+fn an_outage_is_shown_and_overcome() {
+    play("outage");
+}
+
+#[test]
+fn names_are_text_and_the_page_is_for_everybody() {
+    play("readers");
+}
