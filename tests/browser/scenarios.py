@@ -39,17 +39,40 @@ STATUS = {
 
 
 def ask(request):
-    """Has the other side do something."""
+    """Has the other side do something, and returns its answer."""
     print(request, flush=True)
-    assert sys.stdin.readline() == "done\n", f"`{request}` was not done"
+    answer = sys.stdin.readline().strip()
+    assert answer, f"`{request}` was not done"
+    return answer
+
+
+def post(url, body, **headers):
+    headers["Content-Type"] = "application/json"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status < 300
 
 
 def report(url, **fields):
     """Reports a status as a machine does."""
-    body = json.dumps(STATUS | fields).encode()
-    request = urllib.request.Request(f"{url}/v1/status", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request) as answer:
-        assert answer.status < 300
+    post(f"{url}/v1/status", STATUS | fields)
+
+
+def enter(url, **fields):
+    """Enters a record into the ledger as a meter does."""
+    record = {
+        "id": "memcached-1/1",
+        "machine": "memcached-1",
+        "activity": "memcached",
+        "resource": "network_out",
+        "quantity": 250_000_000,
+        "unit": "byte",
+        "unit_price": 10.0,
+        "from_unix_ns": 1_000_000_000,
+        "to_unix_ns": 2_000_000_000,
+    }
+    authorization = f"Bearer {ask('token')}"
+    post(f"{url}/v1/ledger/records", {"records": [record | fields]}, Authorization=authorization)
 
 
 @contextmanager
@@ -76,8 +99,8 @@ def check_row(page, row, **cells):
         expect(cell(page, row, field.replace("_", "-"))).to_have_text(text)
 
 
-OUT = "[data-resource=network_out]"
-MACHINE = "[data-machine=memcached-1]"
+OUT = "#prices [data-resource=network_out]"
+MACHINE = "#machines [data-machine=memcached-1]"
 
 
 def figures(url):
@@ -118,9 +141,14 @@ def figures(url):
             profit="-2.5 $/s",
         )
         report(url, machine="nhttpd-1", application="nhttpd", requests=0, profit=-1.25)
-        check_row(page, "[data-machine=nhttpd-1]", latency="-", so_far="-1.25 $")
+        check_row(page, "#machines [data-machine=nhttpd-1]", latency="-", so_far="-1.25 $")
         expect(page.locator("#earned")).to_have_text("profit of all so far: 40 $")
         expect(page.locator("#machines tr")).to_have_count(2)
+        expect(page.locator("#owed")).to_have_text("nothing recorded yet")
+        enter(url)
+        row = "#ledger [data-machine=memcached-1]"
+        check_row(page, row, activity="memcached", resource="network out", used="250,000,000", owed="20 $")
+        expect(page.locator("#owed")).to_have_text("owed for all: 20 $")
         curve = page.locator(f"{OUT} svg")
         expect(curve).to_have_attribute("aria-label", "last minute from 1 to 10")
         assert errors == [], errors

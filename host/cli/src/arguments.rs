@@ -3,6 +3,7 @@
 use crate::prices::ProviderAddress;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use nom_image::manifest::Port;
+use nom_provider::Source;
 use nom_vmm::{Accelerator, Iommu, MachineKind, Memory};
 use std::path::PathBuf;
 
@@ -71,6 +72,7 @@ Examples:
   nom run --network tap memcached      as root: in a network namespace of its own
   nom run --host memcached             as root: as a process on a TAP device, with no machine
   nom run --watch memcached            see what it earns
+  nom run --watch --prices network_out=1@0s,10@60s memcached
   nom run -d --provider localhost:8080 memcached
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
@@ -114,7 +116,7 @@ pub struct Run {
     /// (as root) if it has a network.
     #[arg(long, conflicts_with_all = [
         "publish", "cpus", "memory", "detach", "name", "gdb", "machine", "accel", "log", "network", "iommu",
-        "devices", "json", "provider", "watch",
+        "devices", "json", "provider", "prices", "watch",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
@@ -122,9 +124,14 @@ pub struct Run {
     #[arg(long, value_name = "NAME", requires = "host")]
     pub netns: Option<String>,
     /// Take prices from this provider, and report what is earned to it.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "prices")]
     pub provider: Option<ProviderAddress>,
-    /// Show prices, working point and profit while it runs; `q` ends the machine.
+    /// Be the provider itself: prices by resource, and when they begin to hold, such as
+    /// `network_out=1@0s,10@60s; core=0.01`.
+    #[arg(long, value_name = "SCHEDULE", conflicts_with = "detach", value_parser = Source::schedule)]
+    pub prices: Option<Source>,
+    /// Show prices, working point and profit while it runs, at 1 $/Gbit unless prices are given; `q` ends
+    /// the machine.
     #[arg(short, long, conflicts_with_all = ["detach", "gdb"])]
     pub watch: bool,
     /// DMA remapping unit.
@@ -372,6 +379,12 @@ mod tests {
             ("--json hello", "--detach"),
             ("--host --cpus 2 hello", "--cpus"),
             ("--netns blue hello", "--host"),
+            ("--prices gold=1 hello", "gold"),
+            ("--prices network_out=-1 hello", "-1"),
+            ("--prices core=1 --provider localhost:80 hello", "--provider"),
+            ("--prices core=1 -d hello", "--detach"),
+            ("--provider localhost hello", "HOST:PORT"),
+            ("--watch -d hello", "--detach"),
             ("", "APP"),
         ] {
             let error = run(line).expect_err(line).to_string();

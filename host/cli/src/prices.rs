@@ -4,8 +4,7 @@ use crate::arguments::{NetworkChoice, Run};
 use anyhow::{Context, Result, bail};
 use nom_build::PriceFeed;
 use nom_image::manifest::BundleManifest;
-use nom_proto::prices::Resource;
-use nom_provider::{Config, Provider};
+use nom_provider::{Config, Provider, Source};
 use nom_vmm::{Namespace, namespace, relay};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
@@ -14,8 +13,8 @@ use std::str::FromStr;
 /// The computer that runs the machine, in QEMU's user-mode network.
 const HOST: Ipv4Addr = namespace::HOST;
 
-/// Prices where none are given: what the paper's owner pays first (nom, section 4.1), in $/Gbit.
-const DEFAULT: [(Resource, f64); 1] = [(Resource::NetworkOut, 1.0)];
+/// Prices where none are given: what bandwidth costs first in the paper (nom, section 6), in $/Gbit.
+const DEFAULT: &str = "network_out=1";
 
 /// A provider of prices: one that runs elsewhere, or this process's own.
 pub struct Prices {
@@ -30,7 +29,7 @@ impl Prices {
     /// # Errors
     /// If prices are asked for and cannot be had.
     pub fn open(options: &Run, bundle: Option<&BundleManifest>) -> Result<Option<Prices>> {
-        let asked = options.watch || options.provider.is_some();
+        let asked = options.watch || options.provider.is_some() || options.prices.is_some();
         let Some(bundle) = bundle else {
             if asked {
                 bail!("{}: expected a manifest, since an image cannot be given prices", options.app);
@@ -44,7 +43,7 @@ impl Prices {
                 eprintln!("note: without --provider nobody tells a machine in the background the prices");
                 Ok(None)
             }
-            None => Prices::start().map(Some),
+            None => Prices::start(options.prices.clone()).map(Some),
             Some(_) if options.detach && options.network == NetworkChoice::Tap => {
                 bail!("--provider: a machine in the background reaches it with --network user only")
             }
@@ -52,9 +51,9 @@ impl Prices {
         }
     }
 
-    fn start() -> Result<Prices> {
-        let own = Provider::start(Config::default())?;
-        own.set_prices(&DEFAULT)?;
+    fn start(source: Option<Source>) -> Result<Prices> {
+        let source = source.map_or_else(|| Source::schedule(DEFAULT), Ok)?;
+        let own = Provider::start(Config { sources: vec![source], ..Config::default() })?;
         let SocketAddr::V4(address) = own.address() else {
             bail!("the provider listens at {}, expected an IPv4 address", own.address());
         };

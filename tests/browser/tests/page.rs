@@ -23,14 +23,15 @@ impl Stage {
         Stage { address: provider.address(), provider: Some(provider) }
     }
 
-    /// Does what a scenario asks for: `price NETWORK_OUT`, `stop` or `start`.
-    fn obey(&mut self, request: &str) {
+    /// Does what a scenario asks for, `price NETWORK_OUT`, `token`, `stop` or `start`, and answers.
+    fn obey(&mut self, request: &str) -> String {
         match request.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["price", dollars] => {
                 let dollars: f64 = dollars.parse().expect("a price");
                 let provider = self.provider.as_ref().expect("it runs");
                 provider.set_prices(&[(Resource::NetworkOut, dollars)]).expect("a price that is taken");
             }
+            ["token"] => return self.provider.as_ref().expect("it runs").token().to_owned(),
             ["stop"] => self.provider = None,
             ["start"] => {
                 let config = Config { listen: self.address, ..Config::default() };
@@ -38,6 +39,7 @@ impl Stage {
             }
             other => panic!("a scenario asks for {other:?}"),
         }
+        "done".to_owned()
     }
 }
 
@@ -55,8 +57,8 @@ fn play(scenario: &str) {
     let mut answers = browser.stdin.take().expect("it has one");
     let requests = BufReader::new(browser.stdout.take().expect("it has one"));
     for request in requests.lines() {
-        stage.obey(&request.expect("text"));
-        writeln!(answers, "done").expect("it listens");
+        let answer = stage.obey(&request.expect("text"));
+        writeln!(answers, "{answer}").expect("it listens");
     }
     let status = browser.wait().expect("it ends");
     assert!(status.success(), "{scenario}: {status}, see above");
