@@ -1,4 +1,4 @@
-//! What the browser's tests need: Chromium and Python from the system, Playwright in an environment of its own.
+//! What the tests of the page need: Chromium and Python from the system, Playwright in a directory apart.
 
 use anyhow::{Context, Result, ensure};
 use nom_build::Project;
