@@ -4,6 +4,7 @@
 mod abi_doc;
 mod browser;
 mod counts;
+mod fuzz;
 mod suites;
 mod tidy;
 
@@ -29,6 +30,14 @@ enum Command {
     Test(Test),
     /// Check the sources against the project's mechanical rules.
     Tidy,
+    /// Run a fuzzer of tests/fuzz for a while.
+    Fuzz {
+        /// Its name.
+        target: String,
+        /// For how long.
+        #[arg(default_value_t = 60)]
+        seconds: u32,
+    },
     /// Write docs/abi.md from the tables in `abi`.
     AbiDoc,
 }
@@ -60,6 +69,7 @@ fn execute(project: &Project, command: Command) -> Result<bool> {
         Command::Build => build(project),
         Command::Test(options) => suites::run(project, &options.suites, options.fail_fast),
         Command::Tidy => tidy::run(project.root()),
+        Command::Fuzz { target, seconds } => fuzz::run(project, &target, seconds),
         Command::AbiDoc => abi_doc::write(project.root()),
     }
 }

@@ -119,7 +119,7 @@ fn clippy(project: &Project) -> Result<Verdict> {
         &["--all-targets", "--package", "nom-system-tests", "--package", "nom-browser-tests"],
         &["--lib", "--package", "nom-kernel-x86", "--package", "nom-sys", "--package", "nom-guest-tests"],
         &["--bins", "--package", "nom-hello", "--package", "nom-memcached"],
-        &["--bins", "--package", "nom-netpipe", "--package", "nom-nhttpd"],
+        &["--bins", "--package", "nom-netpipe", "--package", "nom-nhttpd", "--package", "nom-echo"],
     ];
     let mut counts = Counts::default();
     for scope in scopes {

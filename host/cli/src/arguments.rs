@@ -51,6 +51,8 @@ pub enum Command {
     Sim(Delegated),
     /// Check the source code against the project's rules.
     Tidy(Delegated),
+    /// Run a fuzzer on what strangers can send: `nom fuzz tcp 60`.
+    Fuzz(Delegated),
     /// Say what this computer can do, and what to do about the rest.
     Doctor(Doctor),
     /// Print a completion script for a shell.

@@ -46,6 +46,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Test(options) => xtask("test", &options.arguments),
         Command::Sim(options) => tool(SIM, &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),
+        Command::Fuzz(options) => xtask("fuzz", &options.arguments),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Completions(options) => {
             clap_complete::generate(options.shell, &mut Arguments::command(), "nom", &mut std::io::stdout());
