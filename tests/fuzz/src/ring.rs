@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const WORDS: usize = 64 + 2 * 16;
 
-/// Both ends push and pop; now and then a word is overwritten. As long as none is, what comes out is what went
-/// in.
+/// Both ends push and pop; now and then a word is overwritten. As long as none is, what comes out is what
+/// went in.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let memory: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();

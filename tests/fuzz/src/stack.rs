@@ -1,8 +1,8 @@
 //! Frames through the whole stack: Ethernet, ARP, neighbour discovery, IPv4, IPv6, ICMP, UDP, TCP and what is
 //! behind them.
 //!
-//! An input is a list of frames: two bytes of length, one that chooses, the frame. What is sent must be sound,
-//! and no frame may make the stack want to be polled for ever.
+//! An input is a list of frames: two bytes of length, one that chooses, the frame. What is sent must be
+//! sound, and no frame may make the stack want to be polled for ever.
 
 use crate::device::{Device, config};
 use crate::input::Input;

@@ -1,5 +1,5 @@
-//! A TCP connection of a socket, with a peer that says what the fuzzer says: segments around the right sequence
-//! numbers, time, and the application's calls, in any order.
+//! A TCP connection of a socket, with a peer that says what the fuzzer says: segments around the right
+//! sequence numbers, time, and the application's calls, in any order.
 //!
 //! Each byte that the peer sends is the low byte of its sequence number: so what a socket receives must count
 //! upwards, whatever was lost, repeated, overlapping or out of order.
