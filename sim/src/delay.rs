@@ -33,10 +33,11 @@ pub fn run(seed: u64, is_printed: bool) -> Outcome {
     for micros in [0, random.within(1..10_001)] {
         many(seed, micros, is_printed, &mut total);
     }
+    crate::govern::run(seed, &mut random, &mut total);
     total
 }
 
-fn finish(world: &mut World, total: &mut Outcome) {
+pub(crate) fn finish(world: &mut World, total: &mut Outcome) {
     let outcome = world.run(LIMIT);
     total.hash = total.hash.rotate_left(1) ^ outcome.hash;
     total.virtual_ns += outcome.virtual_ns;

@@ -7,6 +7,7 @@ use nom_net::Config;
 use nom_net::batch::Tallies;
 use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::event_loop::EventLoop;
+use nom_rt::handle::Handle;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
 use std::cell::{Cell, RefCell};
@@ -103,6 +104,18 @@ pub struct Plan {
     pub thresholds: Thresholds,
 }
 
+/// What a machine runs on.
+pub struct Core {
+    /// Its device.
+    pub device: Device,
+    /// How its stack is to be set up.
+    pub config: Config,
+    /// Its clock.
+    pub clock: HostClock,
+    /// Its event loop.
+    pub handle: Handle,
+}
+
 /// One turn of a loop that polls takes so long.
 const POLL_NS: u64 = 2_000;
 
@@ -124,8 +137,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host on which the machine that `make` makes of its device and clock runs from time 0 on.
-    pub fn new<M: Machine + 'static>(plan: Plan, make: impl FnOnce(Device, Config, HostClock) -> M) -> Host {
+    /// A host on which the machine that `make` makes of its core runs from time 0 on.
+    pub fn new<M: Machine + 'static>(plan: Plan, make: impl FnOnce(Core) -> M) -> Host {
         let clock = Rc::new(Timepiece {
             start_ns: plan.start_ns,
             skew_ppm: plan.skew_ppm,
@@ -133,12 +146,17 @@ impl Host {
         });
         let pool = Pool::new(plan.memory);
         let port = Port::new(plan.shape, pool.clone());
-        let machine = make(Device(port.clone()), plan.config, HostClock(clock.clone()));
-        let machine = Rc::new(RefCell::new(Watched::new(Box::new(machine))));
         let rest = Rc::<Rest>::default();
         let idle = HostIdle { rest: rest.clone(), port: port.clone() };
         let event_loop = EventLoop::new(0, HostClock(clock.clone()), idle, Arc::new(Alone));
         event_loop.handle().set_thresholds(plan.thresholds);
+        let machine = make(Core {
+            device: Device(port.clone()),
+            config: plan.config,
+            clock: HostClock(clock.clone()),
+            handle: event_loop.handle().clone(),
+        });
+        let machine = Rc::new(RefCell::new(Watched::new(Box::new(machine))));
         event_loop.handle().add_poller(INFRASTRUCTURE, machine.clone());
         let (name, wake_ns) = (plan.name, plan.wake_ns);
         Host { name, clock, port, pool, machine, event_loop, rest, wake_ns, due_ns: Some(0) }

@@ -7,6 +7,7 @@
 pub mod clients;
 pub mod cut;
 pub mod delay;
+pub mod govern;
 pub mod host;
 pub mod machine;
 pub mod memory;

@@ -43,6 +43,8 @@ pub struct Port {
 pub struct Tally {
     /// Kicks.
     pub kicks: u64,
+    /// The host's time at the last of them.
+    pub kicked_ns: u64,
     /// Packets that the stack handed over.
     pub packets: u64,
     /// The longest that a packet waited for its kick, in nanoseconds.
@@ -83,6 +85,11 @@ impl Port {
         );
         self.received.push_back(Received { frame, checksum: Checksum::Unknown, at_ns });
         true
+    }
+
+    /// Packets that wait for a kick.
+    pub fn held(&self) -> usize {
+        self.queued.len()
     }
 
     /// Whether frames wait for the stack.
@@ -132,6 +139,7 @@ impl Nic for Device {
     fn kick(&mut self) {
         let port = &mut *self.0.borrow_mut();
         port.tally.kicks += 1;
+        port.tally.kicked_ns = port.now_ns;
         for (at_ns, frame) in port.queued.drain(..) {
             port.tally.held_max_ns = port.tally.held_max_ns.max(port.now_ns - at_ns);
             cut::frames(&frame, &port.shape.properties, &mut port.sent);

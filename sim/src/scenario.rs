@@ -2,7 +2,7 @@
 
 use crate::clients::caller::{Caller, Conversation};
 use crate::clients::{datagrams, flood, http, memcached, netpipe, rude, streams};
-use crate::host::{Host, HostClock, Plan};
+use crate::host::{Core, Host, HostClock, Plan};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::network::Link;
@@ -133,18 +133,14 @@ impl Builder {
         if self.is_sound { Link::sound() } else { Link::any(&mut self.random) }
     }
 
-    fn add<M: Machine + 'static>(
-        &mut self,
-        plan: Plan,
-        make: impl FnOnce(Device, Config, HostClock) -> M,
-    ) -> usize {
+    fn add<M: Machine + 'static>(&mut self, plan: Plan, make: impl FnOnce(Core) -> M) -> usize {
         let mac = plan.shape.properties.mac;
         let link = self.link();
         self.world.add(Host::new(plan, make), mac, link)
     }
 
     fn add_client<P: Program + 'static>(&mut self, plan: Plan, udp: &[u16], program: P) -> usize {
-        self.add(plan, |device, config, _| Node::new(device, config, udp, program))
+        self.add(plan, |core| Node::new(core.device, core.config, udp, program))
     }
 
     fn add_server<S: Service<Memory> + 'static>(
@@ -153,9 +149,9 @@ impl Builder {
         ports: &Ports,
         service: impl FnOnce(&mut Device) -> S,
     ) -> usize {
-        self.add(plan, |mut device, config, clock| {
-            let service = service(&mut device);
-            Server::new(device, clock, config, ports, service)
+        self.add(plan, |mut core| {
+            let service = service(&mut core.device);
+            Server::new(core.device, core.clock, core.config, ports, service)
         })
     }
 
@@ -232,6 +228,21 @@ impl Builder {
         let patience_ns = if self.is_sound { 5 * SECOND_NS } else { 600 * SECOND_NS };
         let (start_ns, random) = (plan.start_ns, self.random.fork());
         self.add_client(plan, &[], Caller::new(start_ns, patience_ns, random, talks))
+    }
+
+    /// Adds clients of the first server that ask for small values, each as soon as it has the last, and note how
+    /// long that took.
+    fn timed_clients(&mut self, count: usize, requests: u64) -> memcached::Latencies {
+        let latencies = memcached::Latencies::default();
+        let plan = self.plan("clients");
+        let remote = SocketAddr::new(address(self.places[0].0, true), MEMCACHED_PORT);
+        let talks = (0..count).map(|_| {
+            let client = memcached::Client::timed(self.random.fork(), requests, latencies.clone());
+            (remote, Box::new(client) as Box<dyn Conversation>)
+        });
+        let talks = talks.collect();
+        self.add_callers(plan, talks);
+        latencies
     }
 
     fn datagram_client(&mut self) {
@@ -317,8 +328,8 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
     builder.world.run(LIMIT)
 }
 
-/// A sound network with one memcached whose batching delay is `micros`, and clients that note how long
-/// each answer took.
+/// A sound network with one memcached whose batching delay is `micros`, and clients that ask 400 times and note
+/// how long each answer took.
 pub(crate) fn quiet(
     seed: u64,
     micros: u64,
@@ -328,14 +339,34 @@ pub(crate) fn quiet(
     let mut builder = Builder::new(seed, true, is_printed);
     let server = builder.server(MEMCACHED_PORT);
     builder.world.set_delay(server, 0, micros);
-    let latencies = memcached::Latencies::default();
-    let plan = builder.plan("clients");
-    let remote = SocketAddr::new(address(builder.places[0].0, true), MEMCACHED_PORT);
-    let talks = (0..clients).map(|_| {
-        let client = memcached::Client::timed(builder.random.fork(), 400, latencies.clone());
-        (remote, Box::new(client) as Box<dyn Conversation>)
+    let latencies = builder.timed_clients(clients, 400);
+    (builder.world, server, latencies)
+}
+
+/// The same with a memcached that `govern` prepares before it runs, and clients that ask `requests` times. One
+/// more client speaks `talk` with a port of the server.
+pub(crate) fn governed(
+    seed: u64,
+    govern: impl FnOnce(&mut Server<Device, HostClock, Memcached>, &Core),
+    (clients, requests): (usize, u64),
+    talk: Option<(u16, Box<dyn Conversation>)>,
+) -> (World, usize, memcached::Latencies) {
+    let mut builder = Builder::new(seed, true, false);
+    let plan = builder.plan("memcached");
+    builder.places.push((builder.hosts, MEMCACHED_PORT));
+    let ports = Ports { tcp: vec![MEMCACHED_PORT], udp: Vec::new() };
+    let service = Memcached::new(seed);
+    let server = builder.add(plan, |core| {
+        let (device, clock, config) = (core.device.clone(), core.clock.clone(), core.config.clone());
+        let mut server = Server::new(device, clock, config, &ports, service);
+        govern(&mut server, &core);
+        server
     });
-    let talks = talks.collect();
-    builder.add_callers(plan, talks);
+    if let Some((port, talk)) = talk {
+        let plan = builder.plan("talk");
+        let remote = SocketAddr::new(address(builder.places[0].0, true), port);
+        builder.add_callers(plan, vec![(remote, talk)]);
+    }
+    let latencies = builder.timed_clients(clients, requests);
     (builder.world, server, latencies)
 }

@@ -20,6 +20,8 @@ enum Event {
     Turn { host: usize },
     /// A host's batching delay is changed to microseconds.
     Delay { host: usize, micros: u64 },
+    /// A host is woken by something that is not the network.
+    Wake { host: usize },
 }
 
 /// One end of the network.
@@ -93,6 +95,17 @@ impl World {
         self.queue(at_ns, Event::Delay { host, micros });
     }
 
+    /// Wakes a host at a time.
+    pub fn wake(&mut self, host: usize, at_ns: u64) {
+        self.queue(at_ns, Event::Wake { host });
+    }
+
+    /// Lets a host's batching delay be up to microseconds.
+    pub fn allow_delay(&mut self, host: usize, micros: u64) {
+        let end = &mut self.ends[host];
+        end.delay_max_ns = end.delay_max_ns.max(micros * 1000);
+    }
+
     fn queue(&mut self, at_ns: u64, event: Event) {
         self.count += 1;
         self.events.push(Reverse((at_ns.max(self.now_ns), self.count)));
@@ -117,14 +130,18 @@ impl World {
             Event::Arrival { from, to, frame } => self.arrive(from, to, frame),
             Event::Turn { host } => self.turn(host),
             Event::Delay { host, micros } => {
-                let end = &mut self.ends[host];
-                end.delay_max_ns = end.delay_max_ns.max(micros * 1000);
-                end.host.set_delay(Duration::from_micros(micros));
-                end.host.due_ns = Some(at_ns);
-                self.queue_turn(host);
+                self.allow_delay(host, micros);
+                self.ends[host].host.set_delay(Duration::from_micros(micros));
+                self.rouse(host);
             }
+            Event::Wake { host } => self.rouse(host),
         }
         true
+    }
+
+    fn rouse(&mut self, host: usize) {
+        self.ends[host].host.due_ns = Some(self.now_ns);
+        self.queue_turn(host);
     }
 
     fn arrive(&mut self, from: usize, to: usize, frame: Vec<u8>) {

@@ -1,6 +1,7 @@
 //! Those who use the servers, well or badly.
 
 pub mod caller;
+pub mod control;
 pub mod datagrams;
 pub mod flood;
 pub mod http;
