@@ -230,8 +230,8 @@ impl Builder {
         self.add_client(plan, &[], Caller::new(start_ns, patience_ns, random, talks))
     }
 
-    /// Adds clients of the first server that ask for small values, each as soon as it has the last, and note how
-    /// long that took.
+    /// Adds clients of the first server that ask for small values, each as soon as it has the last, and note
+    /// how long that took.
     fn timed_clients(&mut self, count: usize, requests: u64) -> memcached::Latencies {
         let latencies = memcached::Latencies::default();
         let plan = self.plan("clients");
@@ -328,8 +328,8 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
     builder.world.run(LIMIT)
 }
 
-/// A sound network with one memcached whose batching delay is `micros`, and clients that ask 400 times and note
-/// how long each answer took.
+/// A sound network with one memcached whose batching delay is `micros`, and clients that ask 400 times and
+/// note how long each answer took.
 pub(crate) fn quiet(
     seed: u64,
     micros: u64,
@@ -343,8 +343,8 @@ pub(crate) fn quiet(
     (builder.world, server, latencies)
 }
 
-/// The same with a memcached that `govern` prepares before it runs, and clients that ask `requests` times. One
-/// more client speaks `talk` with a port of the server.
+/// The same with a memcached that `govern` prepares before it runs, and clients that ask `requests` times.
+/// One more client speaks `talk` with a port of the server.
 pub(crate) fn governed(
     seed: u64,
     govern: impl FnOnce(&mut Server<Device, HostClock, Memcached>, &Core),
