@@ -85,6 +85,9 @@ macro_rules! for_each_syscall {
             /// Sets the FS base of this core to `address`, for thread-local storage. Errors:
             /// OutsideUserSpace.
             22 ThreadPointer thread_pointer(address)
+            /// Ends the present or the next `core_wait` of the application's core number `core`, by
+            /// `CoreNotified`. Errors: NoCore.
+            23 CoreNotify core_notify(core)
         }
     };
 }

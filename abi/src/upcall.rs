@@ -55,6 +55,8 @@ upcalls! {
     8 DmaBlocked,
     /// An application at the other end of a channel ended or started: see the board.
     9 PeerChanged,
+    /// Another core of the application has something to say (`core_notify`).
+    10 CoreNotified,
 }
 
 /// Everything that is pending on one core, as `core_wait` and an upcall deliver it.

@@ -152,6 +152,15 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(None)
     }
 
+    /// Wakes another core of the application.
+    pub(crate) fn core_notify(&mut self, application: usize, core: u64) -> Result<u64> {
+        let held = self.applications[application].cores;
+        let core =
+            u32::try_from(core).ok().filter(|core| held.checked_shr(*core).is_some_and(|held| held & 1 == 1));
+        self.tell_on(core.ok_or(Error::NoCore)? as usize, application, Upcall::CoreNotified, |_| {});
+        Ok(0)
+    }
+
     /// Tells an application, on the first core that it holds.
     pub(crate) fn tell(
         &mut self,

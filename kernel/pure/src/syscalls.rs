@@ -101,6 +101,7 @@ impl<M: Machine> Kernel<'_, M> {
             Call::ApplicationStart { application } => self.application_start(app, application),
             Call::ApplicationKill { application } => return self.application_kill(app, application),
             Call::ThreadPointer { address } => self.thread_pointer(address),
+            Call::CoreNotify { core } => self.core_notify(app, core),
         }
         .map(Reply::Value)
     }

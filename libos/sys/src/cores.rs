@@ -85,6 +85,16 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
     }
 }
 
+/// Ends the present or the next sleep of this program's core number `core`.
+///
+/// # Errors
+/// NoCore.
+pub fn notify(core: usize) -> Result<()> {
+    // SAFETY: an event is made pending; no memory is concerned.
+    unsafe { raw::core_notify(core as u64) }?;
+    Ok(())
+}
+
 impl Core {
     /// The core's number on the board.
     pub fn number(&self) -> usize {

@@ -36,6 +36,17 @@ impl world::Idle for Idle {
     }
 }
 
+/// The doorbells of this program's cores, by their numbers on the board.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Doorbell;
+
+impl world::Doorbell for Doorbell {
+    fn ring(&self, core: usize) {
+        // A core that was given up has nobody to wake.
+        let _ = crate::cores::notify(core);
+    }
+}
+
 /// Random bytes from the seed that the kernel gave the program: ChaCha20, each source a stream of its own.
 pub struct Entropy(ChaCha20Rng);
 

@@ -180,6 +180,24 @@ fn a_notification_wakes_the_peer_with_its_own_number_for_the_channel() {
 }
 
 #[test]
+fn a_core_wakes_another_of_its_application_and_no_other() {
+    let mut world =
+        World::boot(3, &[Program { cores_max: 2, ..Program::named("a") }, Program::named("b")], &[]);
+    map_page(&mut world, 0x10_0000);
+    let other = world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 2]).unwrap().unwrap();
+    world.settle(other as usize, false);
+    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    assert_eq!(world.next[0], Next::Halt);
+    assert_eq!(world.call(other as usize, Syscall::CoreNotify, &[0]), Some(Ok(0)));
+    world.settle(0, false);
+    assert_eq!(world.next[0], Next::Run { after_syscall: false });
+    assert_eq!(world.borders[0].rdx, Upcall::CoreNotified.mask());
+    for none in [1, 3, 64, u64::MAX] {
+        assert_eq!(world.call(0, Syscall::CoreNotify, &[none]), Some(Err(Error::NoCore)), "{none}");
+    }
+}
+
+#[test]
 fn three_spinners_get_their_shares() {
     let weighted = |name, weight| Program { weight, ..Program::named(name) };
     let mut world = World::boot(1, &[weighted("a", 50), weighted("b", 33), weighted("c", 17)], &[]);

@@ -149,5 +149,7 @@ fn other_rows(scene: &Scene) -> [Row; 27] {
         (ApplicationStart, [63, 0, 0, 0, 0], Error::NoApplication),
         (ApplicationKill, [0, 0, 0, 0, 0], Error::NotPermitted),
         (ThreadPointer, [KERNEL_IMAGE, 0, 0, 0, 0], Error::OutsideUserSpace),
+        (CoreNotify, [63, 0, 0, 0, 0], Error::NoCore),
+        (CoreNotify, [u64::MAX, 0, 0, 0, 0], Error::NoCore),
     ]
 }
