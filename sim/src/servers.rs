@@ -110,6 +110,10 @@ impl Service<Memory> for Nhttpd {
 
     const CHECK_NS: Option<u64> = Some(1_000_000_000);
 
+    fn progressed(&mut self, client: &mut Self::Connection) {
+        client.progressed(&self.server);
+    }
+
     fn check(&mut self, client: &mut Self::Connection, reply: &mut Reply) -> Flow {
         http_flow(client.check_time(&mut self.server, reply))
     }

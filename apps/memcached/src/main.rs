@@ -5,9 +5,9 @@
 
 use core::net::SocketAddr;
 use nom_app::alloc::boxed::Box;
-use nom_app::net::DmaBuffer;
+use nom_app::net::{DmaBuffer, QueuePair};
 use nom_app::port::world::Entropy as _;
-use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve};
+use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve_on};
 use nom_app::sync::RawLock;
 use nom_app::{args, port, println, time};
 use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, udp};
@@ -15,8 +15,7 @@ use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, ud
 nom_app::main!(main);
 
 fn main() -> Result<u8, Box<dyn core::error::Error>> {
-    // One core serves.
-    let options = Options { threads: 1, ..Options::parse(args())? };
+    let options = Options::parse(args())?;
     let ports = Ports {
         tcp: Some(options.tcp_port).filter(|port| *port != 0).into_iter().collect(),
         udp: Some(options.udp_port).filter(|port| *port != 0).into_iter().collect(),
@@ -25,10 +24,19 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
         println!("memcached: TCP {:?}, UDP {:?}, {} bytes", ports.tcp, ports.udp, options.memory);
     }
     let packet_port = ports.udp.first().copied().filter(|_| options.packet_api);
+    let cores = options.threads as usize;
     let mut seed = [0; 8];
     port::Entropy::new().fill(&mut seed);
-    let server = Server::new(options, time::unix(), u64::from_ne_bytes(seed));
-    Ok(serve(&ports, |_| Memcached { server, packet_port, second_ends_ns: 0 })?)
+    let services = |cores: usize| {
+        let options = Options { threads: cores as u32, ..options };
+        let first = Server::new(options, time::unix(), u64::from_ne_bytes(seed));
+        move |_: &mut QueuePair| Memcached {
+            server: first.for_another_core(),
+            packet_port,
+            second_ends_ns: 0,
+        }
+    };
+    Ok(serve_on(cores, &ports, services)?)
 }
 
 struct Memcached {

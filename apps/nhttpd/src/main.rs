@@ -9,7 +9,7 @@ use nom_app::alloc::boxed::Box;
 use nom_app::net::{DmaBuffer, QueuePair};
 use nom_app::port::nic::Nic as _;
 use nom_app::port::world::Entropy as _;
-use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve};
+use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve_on};
 use nom_app::{args, port, println, time};
 use nom_nhttpd_core::{Connection, Flow as Stream, Server, Site, content_type_of};
 
@@ -26,7 +26,10 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
         (Some(other), _) => return Err(nom_app::alloc::format!("{other}: expected -p PORT").into()),
     };
     let ports = Ports { tcp: [port].into(), udp: Default::default() };
-    Ok(serve(&ports, |pair| Nhttpd { server: Server::new(site(pair), time::unix(), seed()), told: 0 })?)
+    // Each core has the files in memory of its own, so that none waits for another to count who sends them.
+    let service =
+        |pair: &mut QueuePair| Nhttpd { server: Server::new(site(pair), time::unix(), seed()), told: 0 };
+    Ok(serve_on(usize::MAX, &ports, |_| service)?)
 }
 
 /// The files, in memory that the device reaches.
@@ -68,6 +71,10 @@ impl Service<DmaBuffer> for Nhttpd {
     }
 
     const CHECK_NS: Option<u64> = Some(1_000_000_000);
+
+    fn progressed(&mut self, client: &mut Connection) {
+        client.progressed(&self.server);
+    }
 
     fn check(&mut self, client: &mut Connection, reply: &mut Reply) -> Flow {
         match client.check_time(&mut self.server, reply) {

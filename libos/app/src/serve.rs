@@ -6,16 +6,21 @@
 pub(crate) mod settings;
 
 use crate::market;
-use crate::net::{self, DmaBuffer, NoInterface, QueuePair};
+use crate::net::{DmaBuffer, Network, NoInterface, QueuePair};
 use crate::port::{Clock, Idle};
+use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 use nom_earn::{Earner, Settings};
+use nom_net::Config;
 use nom_port::world::Doorbell;
 use nom_rt::event_loop::EventLoop;
+use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
-use nom_serve::{Control, Server};
+use nom_serve::{Control, Peers, Server};
 pub use nom_serve::{Flow, Ports, Service};
 pub use settings::BadSetting;
 
@@ -54,7 +59,7 @@ impl fmt::Debug for ServeError {
 
 impl core::error::Error for ServeError {}
 
-/// A core as the world gives it to a server.
+/// A core as the world gives it to sockets.
 pub(crate) struct Core {
     /// Its number.
     pub index: usize,
@@ -69,46 +74,111 @@ pub(crate) struct Core {
 /// The working point's governor, and who hears of new prices, if anybody says them.
 type Earning = (Earner<market::Board, market::Voice>, Option<market::Ear>);
 
-/// They, if the owner has a contract.
-fn earner() -> Result<Option<Earning>, ServeError> {
-    let settings = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
-    Ok(settings.map(|settings| {
-        let (voice, ear) = market::priced();
-        (Earner::new(settings, market::board(), voice, market::held), ear)
-    }))
+/// They, for an owner with a contract.
+fn earner(settings: Settings) -> Earning {
+    let (voice, ear) = market::priced();
+    (Earner::new(settings, market::board(), voice, market::held), ear)
 }
 
-/// Serves until the machine is stopped. `service` is made on the queue pair that it will answer by, whose
-/// memory can hold what it sends often.
+/// What all cores of a server have in common.
+#[derive(Clone)]
+struct Setup {
+    config: Config,
+    delay: Duration,
+    ports: Ports,
+    control: Option<Arc<Control>>,
+    /// What the owner has promised her clients, if she has.
+    contract: Option<Settings>,
+}
+
+impl Setup {
+    fn new(ports: &Ports, cores: usize) -> Result<Setup, ServeError> {
+        let config = settings::network().map_err(ServeError::Setting)?;
+        let delay = settings::batching_delay().map_err(ServeError::Setting)?;
+        let control = settings::control().map_err(ServeError::Setting)?.map(|port| Control::new(port, cores));
+        let contract = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
+        Ok(Setup { config, delay, ports: ports.clone(), control, contract })
+    }
+
+    /// Says where the service is to be found.
+    fn announce(&self, cores: usize) {
+        let (address, Ports { tcp, udp }) = (self.config.addresses[0].address, &self.ports);
+        crate::print!("serves at {address}, TCP {tcp:?}, UDP {udp:?}");
+        crate::println!("{}", if cores == 1 { "".into() } else { alloc::format!(", on {cores} cores") });
+    }
+
+    /// Serves on the running core, one of `cores`, until the program ends.
+    fn run<S: Service<DmaBuffer> + 'static>(
+        self,
+        cores: usize,
+        peers: Peers<DmaBuffer>,
+        (pair, idle): (QueuePair, Idle),
+        service: S,
+    ) -> u8 {
+        let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
+        let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
+        let earner = self.contract.map(earner);
+        let delay = earner.as_ref().map_or(self.delay, |(earner, _)| earner.setting().batching_delay);
+        server.set_delay(delay).expect("a delay that was checked");
+        if let Some(control) = self.control {
+            server.control(control, peers.index(), event_loop.handle());
+        }
+        if let Some((earner, ear)) = earner {
+            server.govern(Box::new(earner), event_loop.handle());
+            ear.into_iter().for_each(|ear| {
+                event_loop.handle().add_poller(INFRASTRUCTURE, ear);
+            });
+        }
+        if cores > 1 {
+            server.set_peers(peers);
+        }
+        event_loop.handle().add_poller(INFRASTRUCTURE, server);
+        event_loop.run() as u8
+    }
+}
+
+/// Serves on one core until the machine is stopped. `service` is made on the queue pair that it will answer by,
+/// whose memory can hold what it sends often.
 ///
 /// # Errors
 /// If there is no network device, or no valid address.
 pub fn serve<S: Service<DmaBuffer> + 'static>(
     ports: &Ports,
-    service: impl FnOnce(&mut QueuePair) -> S,
+    service: impl FnOnce(&mut QueuePair) -> S + Send + 'static,
 ) -> Result<u8, ServeError> {
-    let config = settings::network().map_err(ServeError::Setting)?;
-    let earner = earner()?;
-    let delay = match &earner {
-        Some((earner, _)) => earner.setting().batching_delay,
-        None => settings::batching_delay().map_err(ServeError::Setting)?,
+    let service = Mutex::new(Some(service));
+    serve_on(1, ports, |_| {
+        move |pair: &mut QueuePair| service.lock().take().expect("one core makes one service")(pair)
+    })
+}
+
+/// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the network
+/// device has queue pairs, or one if the owner has a contract. `services` is told how many, and makes what makes each core's service.
+///
+/// # Errors
+/// If there is no network device, or no valid address.
+pub fn serve_on<S, F>(
+    cores: usize,
+    ports: &Ports,
+    services: impl FnOnce(usize) -> F,
+) -> Result<u8, ServeError>
+where
+    S: Service<DmaBuffer> + 'static,
+    F: Fn(&mut QueuePair) -> S + Send + Sync + 'static,
+{
+    // What the environment says is checked before anything is acquired.
+    let earns = Setup::new(ports, 1)?.contract.is_some();
+    // The governor learns how one core responds to what it sets.
+    let cores = if earns { 1 } else { cores.max(1) };
+    let network = Network::open(cores).map_err(ServeError::Interface)?;
+    let cores = network.cores();
+    let setup = Setup::new(ports, cores)?;
+    let service = services(cores);
+    let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
+    setup.announce(cores);
+    let work = move |peers: Peers<DmaBuffer>, mut pair: QueuePair, idle: Idle| {
+        let service = service(&mut pair);
+        setup.clone().run(cores, peers, (pair, idle), service)
     };
-    let control = settings::control().map_err(ServeError::Setting)?;
-    let Core { index, mut pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
-    let service = service(&mut pair);
-    crate::println!("serves at {}, TCP {:?}, UDP {:?}", config.addresses[0].address, ports.tcp, ports.udp);
-    let mut server = Server::new(pair, Clock, config, ports, service);
-    server.set_delay(delay).expect("a delay that was checked");
-    let mut event_loop = EventLoop::new(index, Clock, idle, doorbell);
-    if let Some(port) = control {
-        server.control(Control::new(port, 1), 0, event_loop.handle());
-    }
-    if let Some((earner, ear)) = earner {
-        server.govern(Box::new(earner), event_loop.handle());
-        if let Some(ear) = ear {
-            event_loop.handle().add_poller(INFRASTRUCTURE, ear);
-        }
-    }
-    event_loop.handle().add_poller(INFRASTRUCTURE, server);
-    Ok(event_loop.run() as u8)
+    network.run(Peers::group(remotes), work).map_err(ServeError::Interface)
 }

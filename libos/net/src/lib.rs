@@ -58,6 +58,7 @@ extern crate alloc;
 pub mod batch;
 pub mod chain;
 pub mod checksum;
+pub mod common;
 pub mod config;
 pub mod counters;
 pub mod dhcp;

@@ -1,7 +1,7 @@
 //! One core's event loop. Everything that happens on the core is an event of it, and runs to completion.
 
 use crate::handle::{Handle, Shared};
-use crate::inbox::{Inbox, Message};
+use crate::inbox::{Message, Remote};
 use crate::meter::{Activity, INFRASTRUCTURE, Meter, Record};
 use crate::poller::{Change, Registered};
 use crate::queues::{Choice, Event, Queues, Work};
@@ -81,9 +81,16 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
     /// otherwise.
     #[must_use]
     pub fn new(core: usize, clock: C, idle: I, doorbell: Arc<dyn Doorbell>) -> Self {
+        Self::reached_by(&Remote::new(core, doorbell), clock, idle)
+    }
+
+    /// The loop that `remote` leads to, so that others can have their way to it before it is there. It is made
+    /// once.
+    #[must_use]
+    pub fn reached_by(remote: &Remote, clock: C, idle: I) -> Self {
         let clock = Rc::new(clock);
         let now_ns = clock.now_ns();
-        let inbox = Arc::new(Inbox::new(core, doorbell));
+        let inbox = remote.inbox().clone();
         let mut queues = Queues::new(Box::new(RoundRobin::default()));
         let handle = Handle::new(Shared {
             clock: clock.clone(),

@@ -312,7 +312,7 @@ impl Handle {
     /// This loop, for other cores.
     #[must_use]
     pub fn remote(&self) -> Remote {
-        Remote::new(self.shared.inbox.clone())
+        Remote::to(self.shared.inbox.clone())
     }
 
     /// Polls a source from the next turn on. Its work is paid for by `activity`.

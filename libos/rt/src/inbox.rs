@@ -79,8 +79,19 @@ pub struct Remote {
 }
 
 impl Remote {
-    pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
+    /// The way to a core that has no loop yet: [`crate::EventLoop::reached_by`] makes it. `doorbell` knows the core
+    /// as `core`.
+    #[must_use]
+    pub fn new(core: usize, doorbell: Arc<dyn Doorbell>) -> Self {
+        Self::to(Arc::new(Inbox::new(core, doorbell)))
+    }
+
+    pub(crate) fn to(inbox: Arc<Inbox>) -> Self {
         Self { inbox }
+    }
+
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
     }
 
     /// Which core it is.

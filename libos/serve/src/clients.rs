@@ -27,9 +27,11 @@ struct Client<B, C> {
     /// Whether its peer will send no more, though not all was answered.
     is_finished: bool,
     is_closing: bool,
+    /// Bytes that it had yet to take when it was last looked at.
+    left: usize,
 }
 
-impl<B, C> Client<B, C> {
+impl<B: Buffer, C> Client<B, C> {
     fn new(flow: FlowId, connection: C) -> Client<B, C> {
         Client {
             flow,
@@ -39,7 +41,14 @@ impl<B, C> Client<B, C> {
             is_stopped: false,
             is_finished: false,
             is_closing: false,
+            left: 0,
         }
+    }
+
+    /// Whether it has taken something of what it was answered since the last look; `queued` bytes are the stack's.
+    fn has_progressed(&mut self, queued: usize) -> bool {
+        let left = queued + self.unsent.iter().map(|slice| slice.len()).sum::<usize>();
+        core::mem::replace(&mut self.left, left) != left
     }
 }
 
@@ -86,6 +95,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         for index in 0..self.clients.len() {
             let Some(client) = &mut self.clients[index] else { continue };
             let flow = client.flow;
+            if client.has_progressed(stack.queued(flow)) {
+                self.service.progressed(&mut client.connection);
+            }
             if !client.is_closing
                 && self.service.check(&mut client.connection, &mut self.reply) == Flow::Close
             {

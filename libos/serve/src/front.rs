@@ -4,10 +4,12 @@ use crate::clients::{Clients, Measured};
 use crate::control::{Desk, Snapshot};
 use crate::governor::Window;
 use crate::metered::Metered;
+use crate::peers::{Passed, Peers};
 use crate::service::Service;
 use core::net::SocketAddr;
 use core::time::Duration;
-use nom_net::{Application, Chain, Closed, FlowId, Slice};
+use nom_net::common::concerns_all;
+use nom_net::{Application, Chain, Closed, FlowId, Instant, Slice};
 use nom_port::buffer::Buffer;
 use nom_port::nic::{Nic, Received};
 use nom_port::world::Clock;
@@ -17,9 +19,27 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
     pub clients: Clients<B, S>,
     /// Clients of the control port, if there is one.
     pub desk: Option<Clients<B, Desk>>,
+    /// The other cores, if there are any.
+    pub peers: Option<Peers<B>>,
+    /// To how many more cores the frame at hand may go, if it came from another.
+    left: Option<usize>,
 }
 
 impl<B: Buffer, S: Service<B>> Front<B, S> {
+    /// All are the service's, on one core.
+    pub fn new(clients: Clients<B, S>) -> Front<B, S> {
+        Front { clients, desk: None, peers: None, left: None }
+    }
+
+    /// Takes what other cores passed here.
+    pub fn take_passed<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, now: Instant) {
+        while let Some(Passed { frame, left }) = self.peers.as_mut().and_then(Peers::take) {
+            self.left = Some(left);
+            stack.take(now, self, frame);
+            self.left = None;
+        }
+    }
+
     fn desk_of(&mut self, flow: FlowId) -> Option<&mut Clients<B, Desk>> {
         self.desk.as_mut().filter(|desk| desk.has(flow))
     }
@@ -44,7 +64,26 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         stack: &mut Measured<N, C>,
         frame: Received<N::Buffer>,
     ) -> Option<Received<N::Buffer>> {
+        if let Some(peers) = &mut self.peers
+            && self.left.is_none()
+            && frame.frame.first().is_some_and(|bytes| concerns_all(bytes))
+        {
+            peers.copy(&frame);
+        }
         self.clients.filter(stack, frame)
+    }
+
+    fn stranger(
+        &mut self,
+        _: &mut Measured<N, C>,
+        frame: Received<N::Buffer>,
+    ) -> Option<Received<N::Buffer>> {
+        let Some(peers) = &mut self.peers else { return Some(frame) };
+        match self.left.unwrap_or(peers.count()) {
+            0 => return Some(frame),
+            left => peers.pass_on(frame, left),
+        }
+        None
     }
 
     fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {

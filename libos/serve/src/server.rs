@@ -5,6 +5,7 @@ use crate::control::{Control, Desk};
 use crate::front::Front;
 use crate::governor::{Governor, Setting};
 use crate::metered::Metered;
+use crate::peers::{Passing, Peers};
 use crate::service::Service;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -61,7 +62,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         ports.udp.iter().for_each(|port| stack.bind(*port));
         Server {
             stack,
-            front: Front { clients, desk: None },
+            front: Front::new(clients),
             setting: Setting::default(),
             steering: None,
             frames: 0,
@@ -73,6 +74,16 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// The stack, to ask it about itself.
     pub fn stack(&self) -> &Measured<N, C> {
         &self.stack
+    }
+
+    /// Makes it one of several, each on a core of its own: what arrives here for another is passed on.
+    pub fn set_peers(&mut self, peers: Peers<N::Buffer>) {
+        self.front.peers = Some(peers);
+    }
+
+    /// What went from core to core, as this one counts it.
+    pub fn passing(&self) -> Passing {
+        self.front.peers.as_ref().map_or(Passing::default(), |peers| peers.passing)
     }
 
     /// Ends the service: what it and its clients held is free.
@@ -187,6 +198,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         let window_ns = self.steer_at(now_ns);
         self.front.clients.service.at(now_ns);
         let check_ns = self.check(now_ns);
+        self.front.take_passed(&mut self.stack, Instant::from_nanos(now_ns));
         let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.front);
         let frames = self.stack.counters().frames_received;
         let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;

@@ -27,6 +27,11 @@ pub trait Service<B: Buffer> {
     /// How often each client is looked at though nothing came from it; `None`: never.
     const CHECK_NS: Option<u64> = None;
 
+    /// A client has taken something of what it was answered; said before [`Service::check`].
+    fn progressed(&mut self, connection: &mut Self::Connection) {
+        let _ = connection;
+    }
+
     /// Looks at a client: it may be too slow.
     fn check(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) -> Flow {
         let _ = (connection, reply);

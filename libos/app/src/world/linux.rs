@@ -15,8 +15,10 @@ pub mod port {
 pub mod net {
     use crate::serve::Core;
     use alloc::sync::Arc;
+    use alloc::vec::Vec;
     use core::fmt;
     use nom_linux_host::port::{Doorbells, Idle};
+    use nom_port::world::Doorbell;
 
     pub use nom_linux_host::pool::PoolBuffer as DmaBuffer;
     pub use nom_linux_host::tap::{Counters, Options, TapError, TapNic as QueuePair};
@@ -42,16 +44,57 @@ pub mod net {
         }
     }
 
+    /// The interface, before it is served.
+    pub(crate) struct Network {
+        pair: QueuePair,
+        doorbells: Arc<Doorbells>,
+    }
+
     /// The running core with the interface.
     ///
     /// # Errors
-    /// If the process may not use the TAP device, or there is something else in the way.
+    /// As [`Network::open`].
     pub(crate) fn core() -> Result<Core, NoInterface> {
-        let name = crate::var("tap").unwrap_or(DEVICE);
-        let pair = QueuePair::open(name, &Options::default()).map_err(NoInterface::Tap)?;
-        let doorbell = Arc::new(Doorbells::new(1).map_err(NoInterface::Doorbell)?);
-        let idle = Idle::new(0, doorbell.clone(), Some(pair.file()));
-        Ok(Core { index: 0, pair, idle, doorbell })
+        let Network { pair, doorbells } = Network::open(1)?;
+        let idle = Idle::new(0, doorbells.clone(), Some(pair.file()));
+        Ok(Core { index: 0, pair, idle, doorbell: doorbells })
+    }
+
+    impl Network {
+        /// The TAP device with the running core: it has one queue, so further ones would have nothing to do.
+        ///
+        /// # Errors
+        /// If the process may not use the TAP device, or there is something else in the way.
+        pub fn open(_: usize) -> Result<Network, NoInterface> {
+            let name = crate::var("tap").unwrap_or(DEVICE);
+            let pair = QueuePair::open(name, &Options::default()).map_err(NoInterface::Tap)?;
+            let doorbells = Arc::new(Doorbells::new(1).map_err(NoInterface::Doorbell)?);
+            Ok(Network { pair, doorbells })
+        }
+
+        /// Cores that will serve.
+        pub fn cores(&self) -> usize {
+            1
+        }
+
+        /// How they wake each other, by their numbers from 0 on.
+        pub fn doorbell(&self) -> Arc<dyn Doorbell> {
+            self.doorbells.clone()
+        }
+
+        /// Runs `work` with the first of `seeds`; returns what it returns.
+        ///
+        /// # Errors
+        /// None.
+        pub fn run<T>(
+            self,
+            seeds: Vec<T>,
+            work: impl Fn(T, QueuePair, Idle) -> u8,
+        ) -> Result<u8, NoInterface> {
+            let idle = Idle::new(0, self.doorbells, Some(self.pair.file()));
+            let seed = seeds.into_iter().next().expect("there is a seed for each core");
+            Ok(work(seed, self.pair, idle))
+        }
     }
 }
 

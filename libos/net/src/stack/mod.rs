@@ -53,6 +53,13 @@ pub trait Application<N: Nic> {
         Some(frame)
     }
 
+    /// A segment came for a flow that this stack does not have, and begins none: it may be another core's. What is
+    /// not given back is taken; what is, is answered as a stray.
+    fn stranger(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
+        let _ = stack;
+        Some(frame)
+    }
+
     /// A flow is open: somebody connected to a port that we listen on, or somebody accepted our connection.
     fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
         let _ = (stack, flow);
@@ -230,6 +237,14 @@ impl<N: Nic> Stack<N> {
             waiting,
             blocked,
         ])
+    }
+
+    /// Takes a frame that another core received, as if this stack's device had. What is sent for it goes with the
+    /// next [`Stack::poll`].
+    pub fn take(&mut self, now: Instant, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
+        self.now = now;
+        self.frame(application, frame);
+        self.emit();
     }
 
     /// One frame.

@@ -21,17 +21,22 @@ impl<N: Nic> Stack<N> {
         packet: &Packet,
         received: Received<N::Buffer>,
     ) -> Result<(), Drop> {
-        let mut payload = transport(packet, received, protocol::TCP)?;
-        let parsed = payload.first().and_then(|first| Segment::parse(first, packet.len));
-        let (ports, segment, header_len) =
-            parsed.ok_or((|counters| &mut counters.dropped_malformed) as Drop)?;
-        chain::advance(&mut payload, header_len);
+        const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
+        let header = received.frame.first().and_then(|first| first.get(packet.start..));
+        let (ports, flags) = header.and_then(Segment::glance).ok_or(MALFORMED)?;
         let tuple = FourTuple {
             local: SocketAddr::new(packet.to, ports.to),
             remote: SocketAddr::new(packet.from, ports.from),
         };
         let (found, probes) = self.flows.find_counted(&tuple);
         self.probes += u64::from(probes);
+        let is_stranger = found.is_none() && !flags.any(Flags::SYN);
+        let kept = if is_stranger { application.stranger(self, received) } else { Some(received) };
+        let Some(received) = kept else { return Ok(()) };
+        let mut payload = transport(packet, received, protocol::TCP)?;
+        let parsed = payload.first().and_then(|first| Segment::parse(first, packet.len));
+        let (_, segment, header_len) = parsed.ok_or(MALFORMED)?;
+        chain::advance(&mut payload, header_len);
         match found {
             Some(id) => self.known(application, id, tuple, segment, payload),
             None => self.unknown(application, tuple, segment, payload),

@@ -203,6 +203,13 @@ impl Segment {
         Some((Ports { from: packet.src_port(), to: packet.dst_port() }, segment, header_len))
     }
 
+    /// Ports and flags of the header at the start of `bytes`: what tells which flow it is for.
+    pub fn glance(bytes: &[u8]) -> Option<(Ports, Flags)> {
+        let bytes: &[u8; HEADER_LEN] = bytes.first_chunk()?;
+        let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        Some((Ports { from: port(0), to: port(2) }, Flags(bytes[13] & 0x1f)))
+    }
+
     /// Bytes of the header.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()

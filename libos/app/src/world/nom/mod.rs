@@ -10,6 +10,7 @@ pub(crate) use nom_sys::stack::ThreadStack;
 
 pub(crate) mod market;
 pub mod net;
+mod team;
 
 /// The world behind `nom-port`'s traits, and the traits.
 pub mod port {

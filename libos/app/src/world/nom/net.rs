@@ -1,8 +1,12 @@
 //! The program's own network interfaces.
 
+use super::team::Team;
 use crate::serve::Core;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use nom_port::world::Doorbell;
 use nom_sys::port::{Clock, Dma, Function, Idle, Window};
 use nom_virtio::net;
@@ -83,20 +87,112 @@ impl fmt::Display for NoInterface {
 /// The bit by which the device wakes its core.
 const INTERRUPT_BIT: u8 = 0;
 
+/// The program's network device with a core for each of its queue pairs, before they start.
+pub(crate) struct Network {
+    /// One for each core, the running one's first.
+    pairs: Vec<PairSetup>,
+    team: Team,
+    doorbells: Arc<Doorbells>,
+}
+
+impl Network {
+    /// The network device with up to `cores` cores: as many as the program may hold and the device has queue pairs.
+    ///
+    /// # Errors
+    /// If there is no network device, or it cannot be used.
+    pub fn open(cores: usize) -> Result<Network, NoInterface> {
+        let index = find().map_err(NoInterface::NoDevice)?;
+        let team = Team::acquire(cores.saturating_sub(1));
+        let pairs = u16::try_from(1 + team.len()).unwrap_or(u16::MAX);
+        let Opened { pairs, .. } =
+            open(index, &Options { pairs, ..Options::default() }).map_err(NoInterface::Device)?;
+        let doorbells = Arc::new(Doorbells::new(pairs.len()));
+        Ok(Network { pairs, team, doorbells })
+    }
+
+    /// Cores that will serve.
+    pub fn cores(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// How they wake each other, by their numbers from 0 on.
+    pub fn doorbell(&self) -> Arc<dyn Doorbell> {
+        self.doorbells.clone()
+    }
+
+    /// Runs `work` on each core, with one of `seeds`; returns what it returns on the running one.
+    ///
+    /// # Errors
+    /// If the running core's queue pair does not start. Where another's does not, the program ends.
+    pub fn run<T: Send + 'static>(
+        mut self,
+        seeds: Vec<T>,
+        work: impl Fn(T, QueuePair, Idle) -> u8 + Send + Sync + 'static,
+    ) -> Result<u8, NoInterface> {
+        let work = Arc::new(work);
+        let others = self.pairs.split_off(1);
+        let mut seeds = seeds.into_iter();
+        let first = seeds.next().expect("there is a seed for each core");
+        let task = |(index, (setup, seed))| {
+            let (work, doorbells) = (work.clone(), self.doorbells.clone());
+            Box::new(move || serve_on(index, &doorbells, setup, |pair| work(seed, pair, Idle)))
+                as Box<dyn FnOnce() + Send>
+        };
+        self.team.set_to((1..).zip(others.into_iter().zip(seeds)).map(task).collect());
+        let setup = self.pairs.remove(0);
+        self.doorbells.belongs_here(0);
+        let pair = start(setup, INTERRUPT_BIT).map_err(NoInterface::Device)?;
+        Ok(work(first, pair, Idle))
+    }
+}
+
 /// The running core with the first queue pair of the program's network device.
 ///
 /// # Errors
 /// If there is no network device, or it cannot be used.
 pub(crate) fn core() -> Result<Core, NoInterface> {
-    let index = find().map_err(NoInterface::NoDevice)?;
-    let mut opened = open(index, &Options::default()).map_err(NoInterface::Device)?;
-    let pair = start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)?;
-    Ok(Core { index: nom_sys::cores::current(), pair, idle: Idle, doorbell: Arc::new(Alone) })
+    let Network { mut pairs, doorbells, .. } = Network::open(1)?;
+    doorbells.belongs_here(0);
+    let pair = start(pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)?;
+    Ok(Core { index: 0, pair, idle: Idle, doorbell: doorbells })
 }
 
-/// The doorbell of a program on one core: nobody else is there to ring it.
-struct Alone;
+/// What a further core does until the program ends.
+fn serve_on(index: usize, doorbells: &Doorbells, setup: PairSetup, work: impl FnOnce(QueuePair) -> u8) {
+    doorbells.belongs_here(index);
+    let status = match start(setup, INTERRUPT_BIT) {
+        Ok(pair) => work(pair),
+        Err(error) => {
+            crate::println!("error: queue pair {index}: {}", NoInterface::Device(error));
+            1
+        }
+    };
+    // A server without one of its cores would leave clients without an answer.
+    crate::exit(status)
+}
 
-impl Doorbell for Alone {
-    fn ring(&self, _: usize) {}
+/// The doorbells of the cores that serve, by their numbers among these.
+struct Doorbells(Vec<AtomicUsize>);
+
+/// A core that has not begun, and so does not sleep.
+const NOBODY: usize = usize::MAX;
+
+impl Doorbells {
+    fn new(cores: usize) -> Doorbells {
+        Doorbells((0..cores).map(|_| AtomicUsize::new(NOBODY)).collect())
+    }
+
+    /// Doorbell `index` is the running core's.
+    fn belongs_here(&self, index: usize) {
+        self.0[index].store(nom_sys::cores::current(), Relaxed);
+    }
+}
+
+impl Doorbell for Doorbells {
+    fn ring(&self, index: usize) {
+        match self.0.get(index).map(|core| core.load(Relaxed)) {
+            None | Some(NOBODY) => {}
+            Some(core) => nom_sys::port::Doorbell.ring(core),
+        }
+    }
 }
