@@ -137,8 +137,8 @@ impl Setup {
     }
 }
 
-/// Serves on one core until the machine is stopped. `service` is made on the queue pair that it will answer by,
-/// whose memory can hold what it sends often.
+/// Serves on one core until the machine is stopped. `service` is made on the queue pair that it will answer
+/// by, whose memory can hold what it sends often.
 ///
 /// # Errors
 /// If there is no network device, or no valid address.
@@ -152,8 +152,14 @@ pub fn serve<S: Service<DmaBuffer> + 'static>(
     })
 }
 
-/// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the network
-/// device has queue pairs, or one if the owner has a contract. `services` is told how many, and makes what makes each core's service.
+<<<<<<< HEAD
+/// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the
+/// network device has queue pairs, or one if the owner has a contract. `services` is told how many, and
+/// makes what makes each core's service.
+=======
+/// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the
+/// network device has queue pairs. `services` is told how many, and makes what makes each core's service.
+>>>>>>> 9d27899 (Wrap comments)
 ///
 /// # Errors
 /// If there is no network device, or no valid address.

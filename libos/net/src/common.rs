@@ -1,5 +1,5 @@
-//! Frames that concern every core of a host, whichever of them received it: each has a stack of its own, with its own
-//! neighbours and flows, but all have one address.
+//! Frames that concern every core of a host, whichever of them received it: each has a stack of its own,
+//! with its own neighbours and flows, but all have one address.
 
 use crate::frame::{ETHERNET, IPV4, IPV6, protocol};
 
@@ -8,9 +8,9 @@ const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_ARP: [u8; 2] = [0x08, 0x06];
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// Whether the frame that begins with `bytes` is an answer to a neighbour's question that any core may have asked, or
-/// an error about a flow that any core may have: ARP replies, neighbour advertisements, and ICMP's
-/// unreachable and too big (RFC 826, RFC 4861, RFC 792, RFC 4443).
+/// Whether the frame that begins with `bytes` is an answer to a neighbour's question that any core may have
+/// asked, or an error about a flow that any core may have: ARP replies, neighbour advertisements, and
+/// ICMP's unreachable and too big (RFC 826, RFC 4861, RFC 792, RFC 4443).
 pub fn concerns_all(bytes: &[u8]) -> bool {
     let Some(kind) = bytes.get(ETHERNET - 2..ETHERNET) else { return false };
     let at = |at: usize| bytes.get(ETHERNET + at).copied();

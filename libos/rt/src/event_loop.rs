@@ -84,8 +84,8 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         Self::reached_by(&Remote::new(core, doorbell), clock, idle)
     }
 
-    /// The loop that `remote` leads to, so that others can have their way to it before it is there. It is made
-    /// once.
+    /// The loop that `remote` leads to, so that others can have their way to it before it is there. It is
+    /// made once.
     #[must_use]
     pub fn reached_by(remote: &Remote, clock: C, idle: I) -> Self {
         let clock = Rc::new(clock);

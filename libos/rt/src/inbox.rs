@@ -79,8 +79,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The way to a core that has no loop yet: [`crate::EventLoop::reached_by`] makes it. `doorbell` knows the core
-    /// as `core`.
+    /// The way to a core that has no loop yet: [`crate::EventLoop::reached_by`] makes it. `doorbell` knows
+    /// the core as `core`.
     #[must_use]
     pub fn new(core: usize, doorbell: Arc<dyn Doorbell>) -> Self {
         Self::to(Arc::new(Inbox::new(core, doorbell)))

@@ -45,7 +45,8 @@ impl<B: Buffer, C> Client<B, C> {
         }
     }
 
-    /// Whether it has taken something of what it was answered since the last look; `queued` bytes are the stack's.
+    /// Whether it has taken something of what it was answered since the last look; `queued` bytes are the
+    /// stack's.
     fn has_progressed(&mut self, queued: usize) -> bool {
         let left = queued + self.unsent.iter().map(|slice| slice.len()).sum::<usize>();
         core::mem::replace(&mut self.left, left) != left

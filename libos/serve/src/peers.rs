@@ -1,5 +1,5 @@
-//! The other cores of a server. A flow lives on the core where it began; what of it arrives at another core goes
-//! from core to core until one knows it. That is seldom: the device sends a flow's packets to the core
+//! The other cores of a server. A flow lives on the core where it began; what of it arrives at another core
+//! goes from core to core until one knows it. That is seldom: the device sends a flow's packets to the core
 //! that answers them, unless it does not know yet, or has forgotten.
 
 use alloc::sync::Arc;

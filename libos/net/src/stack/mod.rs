@@ -53,8 +53,8 @@ pub trait Application<N: Nic> {
         Some(frame)
     }
 
-    /// A segment came for a flow that this stack does not have, and begins none: it may be another core's. What is
-    /// not given back is taken; what is, is answered as a stray.
+    /// A segment came for a flow that this stack does not have, and begins none: it may be another core's.
+    /// What is not given back is taken; what is, is answered as a stray.
     fn stranger(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)
@@ -239,8 +239,8 @@ impl<N: Nic> Stack<N> {
         ])
     }
 
-    /// Takes a frame that another core received, as if this stack's device had. What is sent for it goes with the
-    /// next [`Stack::poll`].
+    /// Takes a frame that another core received, as if this stack's device had. What is sent for it goes
+    /// with the next [`Stack::poll`].
     pub fn take(&mut self, now: Instant, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
         self.now = now;
         self.frame(application, frame);

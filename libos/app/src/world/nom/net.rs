@@ -96,7 +96,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// The network device with up to `cores` cores: as many as the program may hold and the device has queue pairs.
+    /// The network device with up to `cores` cores: as many as the program may hold and the device has
+    /// queue pairs.
     ///
     /// # Errors
     /// If there is no network device, or it cannot be used.
