@@ -152,14 +152,9 @@ pub fn serve<S: Service<DmaBuffer> + 'static>(
     })
 }
 
-<<<<<<< HEAD
 /// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the
 /// network device has queue pairs, or one if the owner has a contract. `services` is told how many, and
 /// makes what makes each core's service.
-=======
-/// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the
-/// network device has queue pairs. `services` is told how many, and makes what makes each core's service.
->>>>>>> 9d27899 (Wrap comments)
 ///
 /// # Errors
 /// If there is no network device, or no valid address.
