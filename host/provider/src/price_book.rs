@@ -131,11 +131,6 @@ impl PriceBook {
         self.describe(&self.state.borrow(), now)
     }
 
-    /// The price of one resource.
-    pub fn price(&self, resource: Resource) -> Option<Price> {
-        self.state.borrow().price(resource)
-    }
-
     /// How long ago the price of a resource was last confirmed, in nanoseconds.
     pub fn age_ns(&self, resource: Resource, now: Moment) -> Option<u64> {
         self.state.borrow().age_ns(resource, now)

@@ -70,6 +70,7 @@ impl Provider {
             prices: PriceBook::new(name(&config.sources)),
             statuses: StatusBook::new(),
             ledger: Ledger::open(config.ledger.as_deref())?,
+            tally: Arc::default(),
             journal: Journal::new(&config.sources),
             token,
         });

@@ -122,6 +122,94 @@ fn a_status_without_a_name_is_refused() {
     assert!(provider.statuses().is_empty());
 }
 
+fn record(id: &str, quantity: u64) -> Value {
+    json!({
+        "id": id, "machine": "web-1", "activity": "memcached", "resource": "network_out",
+        "quantity": quantity, "unit": "byte", "unit_price": 10.0,
+        "from_unix_ns": 1_700_000_000_000_000_000_u64, "to_unix_ns": 1_700_000_001_000_000_000_u64,
+    })
+}
+
+#[test]
+fn the_ledger_is_written_by_the_operator_and_read_by_everybody() {
+    let provider = provider();
+    let url = |path: &str| format!("{}/v1/ledger/{path}", provider.url());
+    let records = json!({ "records": [record("a", 125_000_000), record("b", 250_000_000)] });
+    assert_eq!(post(&url("records"), None, &records).0, 401);
+    let entered = post(&url("records"), Some(provider.token()), &records);
+    assert_eq!(entered, (200, json!({ "recorded": 2, "known": 0 })));
+    assert_eq!(post(&url("records"), Some(provider.token()), &records).1["known"], 2);
+    let page = get(&url("records?machine=web-1&limit=1")).1;
+    assert_eq!((&page["records"][0]["cost_nanos"], &page["next"]), (&json!(10_000_000_000_u64), &json!(1)));
+    let page = get(&url("records?after=1&resource=network_out")).1;
+    assert_eq!((&page["records"][0]["id"], &page["next"]), (&json!("b"), &Value::Null));
+    assert_eq!(get(&url("records?machine=other")).1["records"], json!([]));
+    assert_eq!(get(&url("summary")).1["cost_nanos"], 30_000_000_000_u64);
+    let bill = get(&url("focus.csv")).1;
+    assert!(bill.as_str().is_some_and(|bill| bill.starts_with("BilledCost,") && bill.lines().count() == 2));
+}
+
+#[test]
+fn bad_records_and_questions_are_refused_by_field() {
+    let provider = provider();
+    let url = |path: &str| format!("{}/v1/ledger/{path}", provider.url());
+    let enter =
+        |record: Value| post(&url("records"), Some(provider.token()), &json!({ "records": [record] }));
+    assert_eq!(enter(record("a", 1)).0, 200);
+    let (status, problem) = enter(record("a", 2));
+    assert_eq!((status, &problem["field"]), (409, &json!("records[0].id")));
+    let mut wrong = record("b", 1);
+    wrong["unit"] = "Gbit".into();
+    let (status, problem) = enter(wrong);
+    assert_eq!((status, &problem["field"]), (422, &json!("records[0].unit")));
+    assert!(problem["expected"].as_str().is_some_and(|expected| expected.contains("byte")), "{problem}");
+    let (status, problem) = get(&url("records?machin=web-1"));
+    assert_eq!((status, &problem["field"]), (400, &json!("parameters")));
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("machin")), "{problem}");
+}
+
+/// The value of a metric that has this label.
+fn metric(scrape: &prometheus_parse::Scrape, name: &str, label: (&str, &str)) -> f64 {
+    let is_it = |sample: &&prometheus_parse::Sample| {
+        sample.metric == name && sample.labels.get(label.0) == Some(label.1)
+    };
+    let sample = scrape.samples.iter().find(is_it).unwrap_or_else(|| panic!("no {name} of {label:?}"));
+    match sample.value {
+        prometheus_parse::Value::Counter(value)
+        | prometheus_parse::Value::Gauge(value)
+        | prometheus_parse::Value::Untyped(value) => value,
+        ref other => panic!("{name} is {other:?}"),
+    }
+}
+
+#[test]
+fn prometheus_can_read_everything() {
+    let provider = provider();
+    provider.set_prices(&[(Resource::NetworkOut, 10.0)]).expect("good");
+    provider.set_prices(&[(Resource::NetworkOut, -1.0)]).expect_err("absurd");
+    let report = serde_json::to_value(status("mem\"cached", 40_000)).expect("plain data");
+    post(&format!("{}/v1/status", provider.url()), None, &report);
+    for id in ["a", "b"] {
+        let records = json!({ "records": [record(id, 125_000_000)] });
+        post(&format!("{}/v1/ledger/records", provider.url()), Some(provider.token()), &records);
+        // Between the two, so that the sums go on from where they were.
+        get(&format!("{}/metrics", provider.url()));
+    }
+    let text = get(&format!("{}/metrics", provider.url())).1;
+    let lines = text.as_str().expect("text").lines().map(|line| Ok(line.to_owned()));
+    let scrape = prometheus_parse::Scrape::parse(lines).expect("readable");
+    let out = ("resource", "network_out");
+    assert_eq!(metric(&scrape, "nom_price_dollars", out), 10.0);
+    assert_eq!(metric(&scrape, "nom_price_age_seconds", out), 0.0);
+    assert_eq!(metric(&scrape, "nom_price_refused_total", out), 1.0);
+    let application = ("application", "mem\"cached");
+    assert_eq!(metric(&scrape, "nom_app_requests_per_second", application), 40_000.0);
+    assert_eq!(metric(&scrape, "nom_app_latency_jitter_seconds", application), 121e-6);
+    assert_eq!(metric(&scrape, "nom_app_profit_dollars", application), -1.25);
+    assert_eq!(metric(&scrape, "nom_ledger_cost_dollars_total", ("machine", "web-1")), 20.0);
+    assert_eq!(metric(&scrape, "nom_ledger_quantity_total", ("unit", "byte")), 250_000_000.0);
+}
+
 #[test]
 fn slow_clients_disturb_nobody() {
     let provider = provider();

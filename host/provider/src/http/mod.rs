@@ -2,11 +2,12 @@
 
 mod connections;
 mod ledger;
+mod metrics;
 mod prices;
 mod problem;
 mod status;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Tally};
 use crate::price_book::PriceBook;
 use crate::source::Journal;
 use crate::status_book::StatusBook;
@@ -20,7 +21,7 @@ use axum::routing::get;
 use nom_proto::path;
 use problem::Refusal;
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub prices: PriceBook,
     pub statuses: StatusBook,
     pub ledger: Ledger,
+    pub tally: Arc<Mutex<Tally>>,
     pub journal: Journal,
     pub token: Token,
 }
@@ -70,6 +72,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route(path::LEDGER_RECORDS, get(ledger::records).post(ledger::enter))
         .route(path::LEDGER_SUMMARY, get(ledger::sums))
         .route(path::LEDGER_FOCUS, get(ledger::focus))
+        .route(path::METRICS, get(metrics::metrics))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(within_patience))

@@ -7,10 +7,12 @@ mod focus;
 mod query;
 mod record;
 mod schema;
+mod tally;
 
 pub(crate) use focus::Bill;
 pub(crate) use query::{Filter, page, summary};
 pub(crate) use record::BadRecord;
+pub(crate) use tally::Tally;
 
 use anyhow::{Context, Result};
 use nom_proto::ledger::{Entered, NewRecord};

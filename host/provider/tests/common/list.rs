@@ -21,8 +21,10 @@ pub struct List {
     shared: Arc<Shared>,
 }
 
+type Answers = Box<dyn Fn(&str) -> Answer + Send>;
+
 struct Shared {
-    answers: Mutex<Box<dyn Fn(&str) -> Answer + Send>>,
+    answers: Mutex<Answers>,
     requests: Mutex<Vec<String>>,
 }
 
