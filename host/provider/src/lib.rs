@@ -11,6 +11,7 @@ mod clock;
 mod file;
 mod http;
 mod ledger;
+pub mod meter;
 mod price_book;
 mod provider;
 mod source;

@@ -3,7 +3,7 @@
 use crate::vm::{Life, Vm};
 use nom_build::Project;
 use nom_image::Symbols;
-use nom_vmm::{Accelerator, Iommu, MachineConfig, MachineKind, Network, Qemu, Session, Vmm};
+use nom_vmm::{Accelerator, Iommu, MachineConfig, MachineKind, Namespace, Network, Qemu, Session, Vmm};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -102,6 +102,12 @@ impl Guest {
     /// One more network device, on QEMU's user-mode network.
     pub fn network(mut self) -> Guest {
         self.config.networks.push(Network::default());
+        self
+    }
+
+    /// One more network device, on the TAP device of a namespace.
+    pub fn tap(mut self, namespace: &Namespace) -> Guest {
+        self.config.networks.push(namespace.network());
         self
     }
 

@@ -1,0 +1,149 @@
+//! From counts and prices to records.
+
+use super::{Bytes, Charge};
+use crate::clock::Moment;
+use nom_proto::ledger::NewRecord;
+use nom_proto::prices::{Prices, Resource};
+
+/// What a machine's network is charged for.
+#[derive(Debug)]
+pub struct Account {
+    machine: String,
+    activity: String,
+    /// Distinguishes the records of this meter from those of others of the same machine.
+    started_unix_ns: u64,
+    next: u64,
+    /// Since when and from which counts on the open records are.
+    since_unix_ns: u64,
+    since: Bytes,
+    /// Prices of what is sent and received; 0 where there is none.
+    prices: [f64; 2],
+    closed: Vec<NewRecord>,
+}
+
+const RESOURCES: [Resource; 2] = [Resource::NetworkOut, Resource::NetworkIn];
+
+fn network_prices(prices: &Prices) -> [f64; 2] {
+    RESOURCES.map(|resource| {
+        let price = prices.prices.iter().find(|price| price.resource == resource);
+        price.map_or(0.0, |price| price.dollars)
+    })
+}
+
+impl Account {
+    /// One that begins now.
+    pub fn new(charge: &Charge, bytes: Bytes, prices: &Prices, now: Moment) -> Account {
+        Account {
+            machine: charge.machine.clone(),
+            activity: charge.activity.clone(),
+            started_unix_ns: now.unix_ns,
+            next: 0,
+            since_unix_ns: now.unix_ns,
+            since: bytes,
+            prices: network_prices(prices),
+            closed: Vec::new(),
+        }
+    }
+
+    /// Goes on at other prices; what was consumed until now is charged at the old ones.
+    pub fn change(&mut self, bytes: Bytes, prices: &Prices, now: Moment) {
+        let prices = network_prices(prices);
+        if prices != self.prices {
+            self.close(bytes, now);
+            self.prices = prices;
+        }
+    }
+
+    /// Ends the open records and begins the next. Where nothing was consumed there is no record, and where
+    /// no time has passed, as after the clock was set back, the open ones go on.
+    pub fn close(&mut self, bytes: Bytes, now: Moment) {
+        if now.unix_ns <= self.since_unix_ns {
+            return;
+        }
+        let consumed = bytes.since(self.since);
+        for ((resource, price), quantity) in
+            RESOURCES.into_iter().zip(self.prices).zip([consumed.sent, consumed.received])
+        {
+            if quantity > 0 {
+                let record = self.record(resource, price, quantity, now);
+                self.closed.push(record);
+            }
+        }
+        self.since_unix_ns = now.unix_ns;
+        self.since = bytes;
+    }
+
+    /// Takes the records that have ended.
+    pub fn take(&mut self) -> Vec<NewRecord> {
+        std::mem::take(&mut self.closed)
+    }
+
+    fn record(&mut self, resource: Resource, unit_price: f64, quantity: u64, now: Moment) -> NewRecord {
+        let id = format!("{}/{}/{}", self.machine, self.started_unix_ns, self.next);
+        self.next += 1;
+        NewRecord {
+            id,
+            machine: self.machine.clone(),
+            activity: self.activity.clone(),
+            resource,
+            quantity,
+            unit: resource.counted_in().to_owned(),
+            unit_price,
+            from_unix_ns: self.since_unix_ns,
+            to_unix_ns: now.unix_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nom_proto::prices::Price;
+
+    fn at(unix_ns: u64) -> Moment {
+        Moment { unix_ns, steady_ns: 0 }
+    }
+
+    fn prices(out: f64) -> Prices {
+        let price = Price { resource: Resource::NetworkOut, dollars: out, since_unix_ns: 0 };
+        Prices { revision: 1, source: String::new(), age_seconds: 0.0, prices: vec![price] }
+    }
+
+    fn bytes(sent: u64, received: u64) -> Bytes {
+        Bytes { sent, received }
+    }
+
+    fn account() -> Account {
+        let (machine, activity) = ("web-1".to_owned(), "memcached".to_owned());
+        let charge = Charge { provider: String::new(), token: String::new(), machine, activity };
+        Account::new(&charge, bytes(1000, 500), &prices(1.0), at(10))
+    }
+
+    #[test]
+    fn consumption_is_split_where_the_price_changes() {
+        let mut account = account();
+        account.change(bytes(1100, 500), &prices(10.0), at(20));
+        account.change(bytes(1150, 500), &prices(10.0), at(25));
+        account.close(bytes(1400, 600), at(30));
+        let records = account.take();
+        let seen: Vec<_> =
+            records.iter().map(|r| (r.quantity, r.unit_price, r.from_unix_ns, r.to_unix_ns)).collect();
+        assert_eq!(seen, [(100, 1.0, 10, 20), (300, 10.0, 20, 30), (100, 0.0, 20, 30)]);
+        assert_eq!(records[2].resource, Resource::NetworkIn);
+        assert!(account.take().is_empty());
+        let ids: std::collections::BTreeSet<_> = records.iter().map(|record| &record.id).collect();
+        assert_eq!(ids.len(), 3);
+    }
+
+    #[test]
+    fn no_time_makes_no_record_and_forgets_nothing() {
+        let mut account = account();
+        account.close(bytes(1100, 500), at(10));
+        account.close(bytes(1200, 500), at(5));
+        assert!(account.take().is_empty(), "the clock was set back");
+        account.close(bytes(1300, 500), at(40));
+        assert_eq!(account.take()[0].quantity, 300);
+        account.close(bytes(1300, 500), at(50));
+        assert!(account.take().is_empty(), "nothing was consumed");
+    }
+}
