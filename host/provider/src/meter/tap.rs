@@ -66,11 +66,12 @@ fn find(text: &str, device: &str) -> Option<Bytes> {
 mod tests {
     use super::*;
 
+    /// As Linux writes it, but for the width of its columns.
     const TEXT: &str = "\
-Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:       1       2    0    0    0     0          0         0        3       4    0    0    0     0       0          0
-  tap0:   10000      20    0    0    0     0          0         0    70000     400    0    0    0     0       0          0
+Inter-| Receive | Transmit
+ face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier
+    lo: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0
+  tap0: 10000 20 0 0 0 0 0 0 70000 400 0 0 0 0 0 0
 ";
 
     #[test]
