@@ -124,6 +124,11 @@ impl Daemon {
         self.publication.take()
     }
 
+    /// Whether there are prices to publish.
+    pub fn has_publication(&self) -> bool {
+        self.publication.is_some()
+    }
+
     /// The next line for people.
     pub fn line(&mut self) -> Option<String> {
         self.voice.take()

@@ -26,8 +26,10 @@ mod status;
 pub mod voice;
 
 pub use daemon::{Daemon, Link, Publication};
+pub use nom_abi::priced::{Announcement, Report};
+pub use nom_proto::status::Status;
 pub use source::{BadSource, Source};
-pub use status::{NotFinite, status};
+pub use status::{BadReport, message, status};
 
 use alloc::vec::Vec;
 

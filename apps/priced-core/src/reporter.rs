@@ -222,31 +222,12 @@ impl Reporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nom_abi::priced::Report;
+    use zerocopy::{FromZeros, IntoBytes};
 
     fn report(application: &str, requests: u64) -> Status {
-        let report: nom_abi::priced::Report = zeroed(requests);
-        crate::status(&report, "m", application, 1, 4096).expect("finite numbers")
-    }
-
-    fn zeroed(requests: u64) -> nom_abi::priced::Report {
-        nom_abi::priced::Report {
-            kind: nom_abi::priced::Report::KIND,
-            at_ns: 0,
-            window_ns: 0,
-            batching_delay_us: 0,
-            polls: 0,
-            requests,
-            sent_bytes: 0,
-            received_bytes: 0,
-            latency_mean_ns: 0,
-            latency_jitter_ns: 0,
-            latency_p99_ns: 0,
-            price_revision: 0,
-            price_network_out: 0,
-            revenue_per_second: 0,
-            cost_per_second: 0,
-            profit: 0,
-        }
+        let report = Report { kind: Report::KIND, requests, ..Report::new_zeroed() };
+        crate::status(report.as_bytes(), "m", application, 1, 4096).expect("a report")
     }
 
     /// The requests sent, as their bodies; `+` for a connection, `-` for its end.

@@ -1,29 +1,43 @@
-//! From an application's report to what the provider is told.
+//! Messages of applications, and what the provider is told of them.
 
 use alloc::string::String;
-use nom_abi::priced::Report;
+use nom_abi::priced::{Announcement, Report};
 use nom_proto::status::Status;
+use zerocopy::FromBytes;
 
-/// A sum of money that is no number.
+/// An announcement as a message to an application.
+pub fn message(announcement: &Announcement) -> [u8; size_of::<Announcement>()] {
+    zerocopy::transmute!(*announcement)
+}
+
+/// A message that is no report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its `{0}` is not a finite number")]
-pub struct NotFinite(pub &'static str);
+pub enum BadReport {
+    /// Another length, or another kind of message.
+    #[error("a message of {0} bytes that is no report")]
+    Unknown(usize),
+    /// A sum of money that is no number, and cannot even be written.
+    #[error("its `{0}` is not a finite number")]
+    NotFinite(&'static str),
+}
 
 /// What the provider is told about `application` in `machine`, which holds so many `cores` and so much memory
-/// now, and reports `report`.
+/// now, and reports `message`.
 ///
 /// # Errors
-/// [`NotFinite`]: such a number cannot even be written.
+/// [`BadReport`].
 pub fn status(
-    report: &Report,
+    message: &[u8],
     machine: &str,
     application: &str,
     cores: u32,
     memory_bytes: u64,
-) -> Result<Status, NotFinite> {
+) -> Result<Status, BadReport> {
+    let report = Report::read_from_bytes(message).ok().filter(|report| report.kind == Report::KIND);
+    let report = report.ok_or(BadReport::Unknown(message.len()))?;
     let number = |name, bits| {
         let value = f64::from_bits(bits);
-        if value.is_finite() { Ok(value) } else { Err(NotFinite(name)) }
+        if value.is_finite() { Ok(value) } else { Err(BadReport::NotFinite(name)) }
     };
     Ok(Status {
         machine: String::from(machine),
@@ -46,4 +60,28 @@ pub fn status(
         cost_per_second: number("cost_per_second", report.cost_per_second)?,
         profit: number("profit", report.profit)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    #[test]
+    fn a_report_becomes_a_status_and_nonsense_does_not() {
+        let mut report =
+            Report { kind: Report::KIND, batching_delay_us: 20, polls: 1, ..Report::new_zeroed() };
+        report.profit = (-1.5_f64).to_bits();
+        let told = status(report.as_bytes(), "m", "a", 2, 8192).expect("a report");
+        assert_eq!(
+            (told.machine.as_str(), told.application.as_str(), told.cores, told.memory_bytes),
+            ("m", "a", 2, 8192)
+        );
+        assert_eq!((told.batching_delay_us, told.polls, told.profit), (20, true, -1.5));
+        report.cost_per_second = f64::NAN.to_bits();
+        assert_eq!(status(report.as_bytes(), "m", "a", 2, 0), Err(BadReport::NotFinite("cost_per_second")));
+        report.kind = Announcement::KIND;
+        assert_eq!(status(report.as_bytes(), "m", "a", 2, 0), Err(BadReport::Unknown(128)));
+        assert_eq!(status(b"", "m", "a", 2, 0), Err(BadReport::Unknown(0)));
+    }
 }

@@ -147,6 +147,13 @@ impl Network {
     }
 }
 
+/// The first queue pair of the program's network device, on the running core.
+pub(super) fn pair(options: &Options) -> Result<QueuePair, NoInterface> {
+    let index = find().map_err(NoInterface::NoDevice)?;
+    let mut opened = open(index, options).map_err(NoInterface::Device)?;
+    start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)
+}
+
 /// The running core with the first queue pair of the program's network device.
 ///
 /// # Errors

@@ -1,0 +1,143 @@
+//! Connections that a program asks for, on its own network device: for programs that mostly wait.
+//!
+//! There is no event loop: the program polls, does what came of it, and sleeps until a frame, a message of
+//! another application, or a deadline.
+
+use super::net::{self, DmaBuffer, NoInterface, Options, QueuePair};
+use crate::serve::BadSetting;
+use crate::serve::settings;
+use alloc::collections::VecDeque;
+use core::fmt;
+use core::net::SocketAddr;
+use nom_net::config::Config;
+use nom_net::stack::{Application, Stack};
+use nom_net::time::Instant;
+use nom_port::buffer::Slice;
+use nom_port::nic::Nic;
+
+pub use nom_net::stack::ConnectError;
+pub use nom_net::table::FlowId;
+pub use nom_net::tcp::connection::Closed;
+
+/// A device for little traffic: the driver's memory is what counts.
+const OPTIONS: Options =
+    Options { pairs: 1, queue_size: 64, receive_buffers: 64, memory_bytes: 1 << 20, refused: 0 };
+/// Most connections, those included that are over and remembered.
+const FLOWS_MAX: usize = 64;
+/// Bytes that a peer may send ahead.
+const RECEIVE_WINDOW: u32 = 32 << 10;
+
+/// What happened to a connection.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The peer accepted it.
+    Connected(FlowId),
+    /// Bytes came.
+    Received(FlowId, Slice<DmaBuffer>),
+    /// It is over. Nothing is said of one that was aborted.
+    Closed(FlowId, Closed),
+}
+
+/// Why there is no client.
+pub enum ClientError {
+    /// There is no network interface.
+    Interface(NoInterface),
+    /// A variable of the environment is not what it must be.
+    Setting(BadSetting),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Interface(why) => why.fmt(out),
+            ClientError::Setting(why) => why.fmt(out),
+        }
+    }
+}
+
+/// What a main function that ends with it prints.
+impl fmt::Debug for ClientError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl core::error::Error for ClientError {}
+
+/// The program's network device and stack.
+pub struct Client {
+    stack: Stack<QueuePair>,
+    inbox: Inbox,
+    due_ns: Option<u64>,
+}
+
+impl Client {
+    /// Brings up the network device, with the address that the environment's `ip` says.
+    ///
+    /// # Errors
+    /// If there is no network device, or no valid address.
+    pub fn new() -> Result<Client, ClientError> {
+        let config = settings::network().map_err(ClientError::Setting)?;
+        let mut config = Config { flows_max: FLOWS_MAX, ..config };
+        config.tcp.receive_window = RECEIVE_WINDOW;
+        let pair = net::pair(&OPTIONS).map_err(ClientError::Interface)?;
+        Ok(Client { stack: Stack::new(pair, config), inbox: Inbox::default(), due_ns: None })
+    }
+
+    /// Asks `peer` for a connection; an event tells how it went.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&mut self, peer: SocketAddr) -> Result<FlowId, ConnectError> {
+        self.stack.connect(peer)
+    }
+
+    /// Sends bytes. Returns whether there was room for them; none of them is sent if not.
+    pub fn send(&mut self, flow: FlowId, bytes: &[u8]) -> bool {
+        let slice = self.stack.buffer(bytes);
+        slice.is_some_and(|slice| self.stack.send(flow, slice).is_ok())
+    }
+
+    /// Ends a connection at once and forgets it.
+    pub fn abort(&mut self, flow: FlowId) {
+        self.stack.abort(flow);
+    }
+
+    /// Takes what the device has, and sends what there is to be sent.
+    pub fn poll(&mut self, now_ns: u64) {
+        let due = self.stack.poll(Instant::from_nanos(now_ns), &mut self.inbox);
+        self.due_ns = due.map(Instant::nanos);
+    }
+
+    /// What happened, in order.
+    pub fn event(&mut self) -> Option<Event> {
+        self.inbox.0.pop_front()
+    }
+
+    /// Sleeps until a frame comes, an application has a message, the stack has something to do, or the clock
+    /// reaches `deadline_ns`; not at all if there are frames.
+    pub fn sleep(&mut self, deadline_ns: Option<u64>) {
+        if self.stack.nic().arm() {
+            nom_sys::events::wait(self.due_ns.into_iter().chain(deadline_ns).min());
+        }
+        self.stack.nic().disarm();
+    }
+}
+
+/// What the stack says, kept until the program asks.
+#[derive(Default)]
+struct Inbox(VecDeque<Event>);
+
+impl Application<QueuePair> for Inbox {
+    fn connected(&mut self, _: &mut Stack<QueuePair>, flow: FlowId) {
+        self.0.push_back(Event::Connected(flow));
+    }
+
+    fn received(&mut self, _: &mut Stack<QueuePair>, flow: FlowId, bytes: Slice<DmaBuffer>) {
+        self.0.push_back(Event::Received(flow, bytes));
+    }
+
+    fn closed(&mut self, _: &mut Stack<QueuePair>, flow: FlowId, why: Closed) {
+        self.0.push_back(Event::Closed(flow, why));
+    }
+}
