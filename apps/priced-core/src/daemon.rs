@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use nom_abi::priced::Announcement;
-use nom_abi::prices::{PriceList, PriceSource, PricedResource};
+use nom_abi::prices::{PriceList, PriceSource};
 use nom_proto::prices::Prices;
 use nom_proto::status::Status;
 
@@ -218,9 +218,94 @@ impl Daemon {
         };
         self.voice.say(now_ns, &line);
     }
+}
 
-    /// The present price of a resource, in dollars for one of its units.
-    pub fn price(&self, resource: PricedResource) -> Option<f64> {
-        self.book.list().get(resource).map(|entry| entry.dollars)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Loss;
+    use proptest::prelude::*;
+
+    const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+
+    /// Something that a provider may do.
+    #[derive(Clone, Debug)]
+    enum Act {
+        Wait(u64),
+        Accept,
+        Say(Vec<u8>),
+        Close(Loss),
+    }
+
+    fn prices() -> impl Strategy<Value = String> {
+        let dollars = prop_oneof![Just(1.0), Just(10.0), any::<f64>()];
+        (any::<u64>(), any::<f64>(), dollars, "core|network_out|energy|gold").prop_map(
+            |(revision, age, dollars, name)| {
+                format!(
+                    "event: prices\ndata: {{\"revision\":{revision},\"source\":\"x\",\"age_seconds\":{age},\
+                 \"prices\":[{{\"resource\":\"{name}\",\"dollars\":{dollars},\"since_unix_ns\":0}}]}}\n\n"
+                )
+            },
+        )
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            (0..20 * SECOND_NS).prop_map(Act::Wait),
+            Just(Act::Accept),
+            Just(Act::Say(EVENTS.into())),
+            prices().prop_map(|text| Act::Say(text.into_bytes())),
+            prices().prop_map(|text| Act::Say(text.into_bytes())),
+            Just(Act::Say(b":\n\n".to_vec())),
+            Just(Act::Say(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())),
+            Just(Act::Say(b"HTTP/1.1 404 No\r\n\r\n".to_vec())),
+            prop::collection::vec(any::<u8>(), 1..40).prop_map(Act::Say),
+            Just(Act::Close(Loss::Finished)),
+            Just(Act::Close(Loss::Reset)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_provider_does_prices_can_be_and_lines_are_few(
+            acts in prop::collection::vec((act(), any::<bool>()), 0..80),
+        ) {
+            let mut daemon = Daemon::new(Source::Provider(([10, 0, 2, 2], 80).into()), 1);
+            let (mut now_ns, mut lines) = (0, 0);
+            for (act, is_first) in acts {
+                let link = Link::ALL[usize::from(!is_first)];
+                match act {
+                    Act::Wait(time_ns) => now_ns += time_ns,
+                    Act::Accept => daemon.happened(now_ns, link, Happening::Connected),
+                    Act::Say(bytes) => daemon.happened(now_ns, link, Happening::Received(&bytes)),
+                    Act::Close(loss) => daemon.happened(now_ns, link, Happening::Closed(loss)),
+                }
+                daemon.tick(now_ns);
+                while daemon.command().is_some() {}
+                lines += core::iter::from_fn(|| daemon.line()).count() as u64;
+                if let Some(publication) = daemon.publication() {
+                    let is_possible = publication.list.iter().all(|entry| {
+                        entry.dollars.is_finite() && entry.dollars > 0.0 && entry.confirmed_ns <= now_ns
+                    });
+                    prop_assert!(is_possible);
+                }
+                prop_assert!(daemon.due_ns().is_some_and(|due_ns| due_ns > now_ns), "it would spin");
+            }
+            prop_assert!(lines <= 10 + now_ns / (5 * SECOND_NS), "{} lines in {} ns", lines, now_ns);
+        }
+    }
+
+    #[test]
+    fn a_schedule_is_published_step_by_step() {
+        let source = Source::parse("fixed:core=1,2@1s").expect("a schedule");
+        let mut daemon = Daemon::new(source, 1);
+        daemon.tick(5);
+        let first = daemon.publication().expect("the first step");
+        assert_eq!(first.announcement.map(|announcement| announcement.revision), Some(1));
+        assert_eq!((daemon.due_ns(), daemon.command()), (Some(SECOND_NS + 5), None));
+        daemon.tick(SECOND_NS + 5);
+        let second = daemon.publication().expect("the second step");
+        assert_eq!(second.list.iter().map(|entry| entry.dollars).collect::<Vec<_>>(), [2.0]);
+        assert_eq!((daemon.due_ns(), daemon.publication()), (None, None));
     }
 }

@@ -21,7 +21,8 @@ fn bundle(environment: &str, other: &str) -> (TempDir, String) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let text = format!(
         "[[applications]]\n{other}\npeers = [{{ name = \"priced\" }}]\n\n\
-         [[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n[applications.environment]\n{environment}\n"
+         [[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
+         [applications.environment]\n{environment}\n"
     );
     let path = directory.path().join("bundle.toml");
     std::fs::write(&path, text).expect("the bundle is written");
