@@ -165,8 +165,10 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
     }
 
     fn look(&mut self, now_ns: u64) -> Option<Setting> {
+        let revision = self.market.tariff().revision;
         let has_turned = self.trade(now_ns);
-        if has_turned {
+        // Whoever set the price sees that it is reckoned with, also where it changes nothing.
+        if has_turned || self.market.tariff().revision != revision {
             self.report(now_ns);
         }
         has_turned.then(|| self.steering.setting())

@@ -35,12 +35,14 @@ pub struct Metered<N, C> {
     traffic: Traffic,
     /// Nothing, as long as nobody wants to know.
     stopwatch: Option<Stopwatch>,
+    /// Time that a governor took so far.
+    governing_ns: u64,
 }
 
 impl<N: Nic, C: Clock> Metered<N, C> {
     /// A queue pair whose frames are counted, but not timed.
     pub fn new(nic: N, clock: C) -> Metered<N, C> {
-        Metered { nic, clock, traffic: Traffic::default(), stopwatch: None }
+        Metered { nic, clock, traffic: Traffic::default(), stopwatch: None, governing_ns: 0 }
     }
 
     /// Times requests from now on, if it did not already.
@@ -57,6 +59,19 @@ impl<N: Nic, C: Clock> Metered<N, C> {
     /// Frames so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    /// Has a governor think, and counts the time that it takes.
+    pub(crate) fn governing<R>(&mut self, think: impl FnOnce() -> R) -> R {
+        let begin_ns = self.clock.now_ns();
+        let thought = think();
+        self.governing_ns += self.clock.now_ns().saturating_sub(begin_ns);
+        thought
+    }
+
+    /// Time that a governor took so far.
+    pub fn governing_ns(&self) -> u64 {
+        self.governing_ns
     }
 
     /// The times that were taken, if somebody wants to know.

@@ -154,7 +154,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
         let window = stopwatch.close(now_ns, traffic, self.setting);
         if let Some(governor) = &mut steering.governor {
-            let setting = governor.observe(&window);
+            let setting = self.stack.nic().governing(|| governor.observe(&window));
             steering.window_ns = governor.window_ns();
             self.set(setting, &steering.handle);
         }

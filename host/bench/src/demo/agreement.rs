@@ -81,6 +81,7 @@ mod tests {
             function: Function::Bonus,
             halves: [vec![second(1.0, 4e-4, 1.0)], vec![second(1.0, 2e-4, 10.0)]],
             set: vec![Set { at_s: 0.0, revision: 1 }, Set { at_s: 2.0, revision: 2 }],
+            governing_share: None,
             heard: vec![says(1.0, 10, 400_000), says(1.9, 30, 800_000), says(2.1, 5, 100_000)],
         };
         let agreement = Agreement::of(&run, &contract).unwrap();

@@ -1,6 +1,7 @@
 //! What is booted: the distribution's server, and nom's with one batching delay or another, or none.
 
 use super::contract::{self, Function, Slowness};
+use super::governing;
 use crate::linux::save;
 use crate::machine::Guest;
 use crate::serve::service::Service;
@@ -75,7 +76,10 @@ fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<S
         Setup::Fixed(us) => text + &format!("environment = {{ batching_delay = \"{us}\" }}\n"),
         Setup::Adaptive(function, slowness, _) => {
             let longest = slowness.delay_max_us();
-            text += &format!("environment = {{ batching_delay_max = \"{longest}\" }}\n\n");
+            let control = governing::PORT;
+            text += &format!(
+                "environment = {{ batching_delay_max = \"{longest}\", control = \"{control}\" }}\n\n"
+            );
             text + &contract::manifest(function, slowness)
         }
     })

@@ -10,6 +10,7 @@ mod client;
 mod contract;
 mod experiment;
 mod figures;
+mod governing;
 mod guests;
 mod market;
 mod money;
@@ -205,7 +206,7 @@ fn perform(
             accounts,
             agreements: adapted.iter().filter_map(|run| agreement(run, found)).collect(),
             reactions_s: adapted.iter().filter_map(Adaptation::reaction_s).collect(),
-            economy_share: Vec::new(),
+            governing_shares: adapted.iter().filter_map(|run| run.governing_share).collect(),
         });
         adaptations.push(adapted);
     }

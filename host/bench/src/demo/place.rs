@@ -146,6 +146,11 @@ impl Machine {
         }
     }
 
+    /// Where it runs.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Where the service is, for such a program.
     pub fn target(&self) -> SocketAddr {
         self.target

@@ -4,6 +4,7 @@ use super::analysis::{Account, System};
 use super::client::Kind;
 use super::contract::{Function, Slowness};
 use super::experiment::{self, Halves};
+use super::governing::Reading;
 use super::guests::{self, Setup};
 use super::market::{self, Heard, Market, Set};
 use super::place::{Machine, Place};
@@ -77,6 +78,8 @@ pub struct Adaptation {
     pub set: Vec<Set>,
     /// What the application said of itself.
     pub heard: Vec<Heard>,
+    /// Share of its processor that choosing the working point took; none where nobody could ask.
+    pub governing_share: Option<f64>,
 }
 
 impl Adaptation {
@@ -224,13 +227,24 @@ impl Runner<'_> {
         let guest = guests::nom(self.project, service, setup, self.images)?;
         let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
         market.wait_until_known(self.progress)?;
+        let before = self.governing(&machine);
         let (phase, progress) = (self.schedule.phase, &mut *self.progress);
         let halves = experiment::run(&mut machine, client, phase, origin, progress, &what, |price| {
             market.set_price(price)
         })?;
+        let after = self.governing(&machine);
+        let governing_share = before.zip(after).map(|(before, after)| after.share_since(&before));
         let (set, heard) = market.close();
-        self.adaptations.push(Adaptation { function, halves: halves.clone(), set, heard });
+        self.adaptations.push(Adaptation { function, halves: halves.clone(), set, heard, governing_share });
         Ok(halves)
+    }
+
+    /// What choosing took so far. Only in a network namespace every port of a machine is reached.
+    fn governing(&mut self, machine: &Machine) -> Option<Reading> {
+        let reading = self.tap.then(|| Reading::of(machine))?;
+        reading
+            .map_err(|error| self.notes.add(format!("What choosing takes was not measured: {error:#}.")))
+            .ok()
     }
 
     fn setting(&self) -> Setting {

@@ -34,8 +34,8 @@ pub struct Findings {
     pub agreements: Vec<Agreement>,
     /// How long it took from a price change to the new working point, in seconds of the guest's clock.
     pub reactions_s: Vec<f64>,
-    /// Share of the processor that choosing the working point took, each time it was measured.
-    pub economy_share: Vec<f64>,
+    /// Share of its processor that choosing the working point took, each time it was measured.
+    pub governing_shares: Vec<f64>,
 }
 
 impl Findings {
@@ -92,8 +92,8 @@ pub fn records(all: &[Findings]) -> Result<Vec<Record>> {
         for &seconds in &findings.reactions_s {
             push(ADAPTIVE, BOTH, "reaction", Unit::Seconds, seconds);
         }
-        for &share in &findings.economy_share {
-            push(ADAPTIVE, BOTH, "economy_share", Unit::Ratio, share);
+        for &share in &findings.governing_shares {
+            push(ADAPTIVE, BOTH, "governing_share", Unit::Ratio, share);
         }
         compared(findings, &mut push);
     }
@@ -226,7 +226,7 @@ pub const TARGETS: &[Target] = &[
         unit: Unit::Seconds,
         ..target("a new working point within 0.1 s of a price", ADAPTIVE, "reaction", Limit::AtMost(0.1))
     },
-    target("choosing takes at most 1% of the processor", ADAPTIVE, "economy_share", Limit::AtMost(0.01)),
+    target("choosing takes at most 1% of the processor", ADAPTIVE, "governing_share", Limit::AtMost(0.01)),
 ];
 
 /// Sentences about what has no ratio.
@@ -273,7 +273,7 @@ pub(super) mod tests {
             accounts,
             agreements: vec![],
             reactions_s: vec![0.02],
-            economy_share: vec![],
+            governing_shares: vec![],
         }
     }
 

@@ -109,12 +109,15 @@ fn agreement(findings: &Findings) -> Option<Table> {
     let table = row(table, "mean latency, single", Unit::Seconds, |agreement| agreement.latency_s[1]);
     let reactions = findings.reactions_s.iter().map(|seconds| format_value(*seconds, Unit::Seconds));
     let reactions: Vec<String> = reactions.collect();
+    let shares = findings.governing_shares.iter().map(|share| format!("{:.2}%", 100.0 * share));
+    let shares: Vec<String> = shares.collect();
     Some(
         table
             .remark(
                 "By clients or the TAP device, and by the application, which takes all it sent for useful.",
             )
-            .remark(format!("From a price to a working point chosen by it: {}.", reactions.join(", "))),
+            .remark(format!("From a price to a working point chosen by it: {}.", reactions.join(", ")))
+            .remark(format!("Choosing took, of its processor: {}.", shares.join(", "))),
     )
 }
 

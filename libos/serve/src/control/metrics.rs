@@ -99,6 +99,12 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     page.latency("nom_service_latency_seconds", "Latency in the machine.", &snapshot.latencies.service);
     window(&mut page, snapshot);
     traffic(&mut page, snapshot);
+    let governing = snapshot.governing_ns;
+    page.counter(
+        "nom_governing_nanoseconds_total",
+        "Time that the governor of the working point took.",
+        governing,
+    );
     page.gauge("nom_connections", "Connections, TIME-WAIT included.", snapshot.connections as f64);
     page.gauge("nom_batching_delay_seconds", "The batching delay W.", seconds(snapshot.delay_ns as f64));
     page.gauge("nom_cores", "Cores that serve.", snapshot.servers as f64);

@@ -28,6 +28,7 @@ pub(crate) struct Snapshot {
     pub batches: [Tallies; 2],
     pub traffic: Traffic,
     pub requests: u64,
+    pub governing_ns: u64,
     pub connections: u64,
     pub latencies: Latencies,
     /// The longest, if they differ.
@@ -58,6 +59,7 @@ impl Snapshot {
             batches: [received, sent],
             traffic: stack.nic().traffic(),
             requests,
+            governing_ns: stack.nic().governing_ns(),
             connections: stack.flow_count() as u64,
             latencies,
             delay_ns: stack.delay().as_nanos() as u64,
@@ -115,6 +117,7 @@ impl Snapshot {
         }
         self.traffic += other.traffic;
         self.requests += other.requests;
+        self.governing_ns += other.governing_ns;
         self.connections += other.connections;
         self.latencies.service.merge(&other.latencies.service);
         self.latencies.latency.merge(&other.latencies.latency);

@@ -31,6 +31,7 @@ fn desk(control: &Arc<Control>, index: usize) -> Desk {
     let mut snapshot = Snapshot {
         servers: 1,
         requests: 100,
+        governing_ns: 70,
         delay_ns: 20_000,
         stack: vec![("frames_received", 7), ("dropped_checksum", 3)],
         traffic: Traffic { sent_bytes: 5_000, ..Traffic::default() },
@@ -112,6 +113,7 @@ fn metrics_are_those_of_all_servers() {
     for line in [
         "nom_cores 2",
         "nom_requests_total 200",
+        "nom_governing_nanoseconds_total 140",
         "nom_sent_bytes_total 10000",
         "nom_batching_delay_seconds 0.00002",
         "nom_latency_seconds{quantile=\"0.5\"} 0.00000002",
