@@ -18,6 +18,11 @@ pub trait Buffer: Clone + AsRef<[u8]> {
         self.as_ref().len()
     }
 
+    /// Whether its owner has no more of the kind to receive into: who keeps a handle for long should copy instead.
+    fn is_scarce(&self) -> bool {
+        false
+    }
+
     /// All of its memory, to be written, if this is the only handle; from then on the handle shows all of it.
     /// `None` if there are others, or if it cannot be written.
     fn memory(&mut self) -> Option<&mut [u8]> {
@@ -97,6 +102,11 @@ impl<B: Buffer> Slice<B> {
     /// Bytes of memory that stay in use as long as this handle lives: those of the whole buffer.
     pub fn pinned(&self) -> usize {
         self.buffer.pinned()
+    }
+
+    /// Whether it should be copied rather than kept, as [`Buffer::is_scarce`] says.
+    pub fn is_scarce(&self) -> bool {
+        self.buffer.is_scarce()
     }
 
     /// Forgets what stands after the first `len` bytes.

@@ -10,7 +10,7 @@ use core::cell::Cell;
 use core::fmt;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence};
 use nom_port::buffer::Buffer;
 use nom_port::device::DmaBlock;
 
@@ -113,17 +113,22 @@ unsafe impl Sync for Place {}
 
 /// Places that came back from any core. Only the core of the [`FreeList`] takes them, and all at once, so
 /// that it cannot mistake a place that went and came back for one that stayed.
-struct Returned(AtomicPtr<Place>);
+#[derive(Default)]
+struct Returned {
+    first: AtomicPtr<Place>,
+    /// Whether the list's owner found none and could not make more.
+    scarce: AtomicBool,
+}
 
 impl Returned {
     #[inline]
     fn put(&self, place: &'static Place) {
-        let mut first = self.0.load(Relaxed);
+        let mut first = self.first.load(Relaxed);
         loop {
             place.next.store(first, Relaxed);
             let place = ptr::from_ref(place).cast_mut();
             // Whoever takes the place sees that its handles have been done with.
-            match self.0.compare_exchange_weak(first, place, Release, Relaxed) {
+            match self.first.compare_exchange_weak(first, place, Release, Relaxed) {
                 Ok(_) => return,
                 Err(other) => first = other,
             }
@@ -133,7 +138,10 @@ impl Returned {
     #[inline]
     fn take_all(&self) -> *mut Place {
         // The look before saves the core from taking the line away from the others for nothing.
-        if self.0.load(Relaxed).is_null() { ptr::null_mut() } else { self.0.swap(ptr::null_mut(), Acquire) }
+        if self.first.load(Relaxed).is_null() {
+            return ptr::null_mut();
+        }
+        self.first.swap(ptr::null_mut(), Acquire)
     }
 }
 
@@ -146,7 +154,7 @@ pub struct FreeList {
 impl Default for FreeList {
     fn default() -> FreeList {
         // Handles may outlive the list.
-        let returned = Box::leak(Box::new(Returned(AtomicPtr::default())));
+        let returned = Box::leak(Box::<Returned>::default());
         FreeList { first: Cell::default(), returned }
     }
 }
@@ -164,6 +172,11 @@ impl FreeList {
         Some(Slot(place))
     }
 
+    /// Says on every buffer of the list's whether there are too few of them.
+    pub fn set_scarce(&self, is_scarce: bool) {
+        self.returned.scarce.store(is_scarce, Relaxed);
+    }
+
     fn put(&self, place: &'static Place) {
         place.next.store(self.first.get(), Relaxed);
         self.first.set(ptr::from_ref(place).cast_mut());
@@ -173,7 +186,7 @@ impl FreeList {
     pub fn count(&self) -> usize {
         let from =
             |first| core::iter::successors(place(first), |free| place(free.next.load(Relaxed))).count();
-        from(self.first.get()) + from(self.returned.0.load(Acquire))
+        from(self.first.get()) + from(self.returned.first.load(Acquire))
     }
 }
 
@@ -311,6 +324,10 @@ impl AsRef<[u8]> for DmaBuffer {
 impl Buffer for DmaBuffer {
     fn pinned(&self) -> usize {
         self.0.bytes as usize
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.0.returned.scarce.load(Relaxed)
     }
 
     #[inline]

@@ -16,6 +16,8 @@ const GROWTH_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Pool<D> {
     free: [FreeList; CLASSES],
+    /// Of which size there were none at the last look, and no memory for more.
+    scarce: [bool; CLASSES],
     world: D,
     /// Bytes that it may still ask for.
     allowance: usize,
@@ -28,17 +30,20 @@ impl<D: Dma> Pool<D> {
     pub fn new(world: D, limit: usize) -> Pool<D> {
         // Handles may outlive the pool, and the memory stays the program's in any case: see `Dma`.
         let free = array::from_fn(|_| FreeList::default());
-        Pool { free, world, allowance: limit, refused: usize::MAX }
+        Pool { free, scarce: [false; CLASSES], world, allowance: limit, refused: usize::MAX }
     }
 
     /// A slot of at least `bytes`; `None` if memory is exhausted or nothing is that large.
     #[inline]
     pub fn take(&mut self, bytes: usize) -> Option<Slot> {
         let class = class(bytes)?;
-        match self.free[class].take() {
-            Some(slot) => Some(slot),
-            None => self.grow(class),
+        let slot = self.free[class].take().or_else(|| self.grow(class));
+        // It changes seldom: looked at, and not written, for each slot.
+        if self.scarce[class] != slot.is_none() {
+            self.scarce[class] = slot.is_none();
+            self.free[class].set_scarce(slot.is_none());
         }
+        slot
     }
 
     /// A handle on a copy of `bytes`; `None` as for [`Pool::take`].

@@ -39,7 +39,20 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     Entropy::new().fill(&mut secret);
     let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| secret[8 * index + byte]));
     let secret = core::array::from_fn(word);
-    Ok(Config { addresses: [address].into(), gateway4, secret, ..Config::default() })
+    let flows_max = flows_max(crate::world::memory_max());
+    Ok(Config { addresses: [address].into(), gateway4, secret, flows_max, ..Config::default() })
+}
+
+/// Bytes that a flow costs while it is idle: its connection, its places in tables, and what a server knows about
+/// its client.
+const FLOW_BYTES: u64 = 1024;
+/// Of the program's memory, the part that flows may take: a quarter.
+const FLOWS_PART: u64 = 4;
+
+/// Most flows of a stack of a program that may have `memory` bytes.
+fn flows_max(memory: u64) -> usize {
+    let most = Config::default().flows_max as u64;
+    (memory / FLOWS_PART / FLOW_BYTES).clamp(64, most) as usize
 }
 
 /// The batching delay W at the start: `batching_delay`, in microseconds.
@@ -70,4 +83,15 @@ fn addresses(text: &str) -> Option<(Cidr, Option<Ipv4Addr>)> {
     let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
     let bits = if address.is_ipv4() { 32 } else { 128 };
     (prefix <= bits).then_some((Cidr { address, prefix }, gateway))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flows_max;
+
+    #[test]
+    fn flows_take_a_quarter_of_the_memory() {
+        assert_eq!(flows_max(96 << 20), 24 << 10);
+        assert_eq!((flows_max(0), flows_max(u64::MAX)), (64, 1 << 20));
+    }
 }

@@ -11,6 +11,11 @@ pub mod port {
     pub use nom_port::{buffer, nic, world};
 }
 
+/// Bytes of memory that the program may have: as much as it takes for buffers.
+pub(crate) fn memory_max() -> u64 {
+    net::Options::default().memory_bytes as u64
+}
+
 /// The program's own network interface: a TAP device.
 pub mod net {
     use crate::serve::Core;

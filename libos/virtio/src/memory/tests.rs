@@ -54,6 +54,17 @@ fn places_come_back_from_other_cores() {
 }
 
 #[test]
+fn buffers_say_when_there_are_too_few_of_them() {
+    let mut pool = Pool::new(FakeMemory::new(64 * 1024), 64 * 1024);
+    let mut kept: Vec<DmaBuffer> = core::iter::from_fn(|| pool.copy(&[7; 2048])).collect();
+    assert_eq!(kept.len(), 32);
+    assert!(kept.iter().all(|buffer| buffer.is_scarce()));
+    kept.pop();
+    assert!(!pool.copy(&[8; 2048]).expect("one came back").is_scarce());
+    assert!(!kept[0].is_scarce());
+}
+
+#[test]
 fn the_last_handle_gives_back_once_wherever_it_is_dropped() {
     let list = FreeList::default();
     let block = FakeMemory::new(4096).allocate(4096).expect("memory");

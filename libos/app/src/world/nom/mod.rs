@@ -24,3 +24,11 @@ pub mod memory {
     pub use nom_sys::memory::{Grant, Pages, Shared};
     pub use nom_sys::region::Region;
 }
+
+/// Bytes of memory that the program may have.
+pub(crate) fn memory_max() -> u64 {
+    use core::sync::atomic::Ordering::Relaxed;
+    let (board, frame) = (board(), nom_sys::abi::memory::FRAME_BYTES);
+    let cap = board.applications[application()].frames_max.load(Relaxed);
+    cap.min(board.machine.frames_total.load(Relaxed)).saturating_mul(frame)
+}
