@@ -1,0 +1,232 @@
+//! One server on two cores, whose device does not send all of a flow's packets to the same one.
+
+use nom_net::{Application, Cidr, Config, Instant, Slice, Stack};
+use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
+use nom_port::world::{Clock, Doorbell};
+use nom_rt::inbox::Remote;
+use nom_rt::poller::Poller as _;
+use nom_serve::{Flow, Passing, Peers, Ports, Reply, Server, Service};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+type Bytes = Arc<[u8]>;
+type Wire = Rc<RefCell<VecDeque<Bytes>>>;
+/// Where a frame goes.
+type Steer = Rc<dyn Fn(&[u8]) -> Wire>;
+
+/// One end of a cable that loses nothing.
+struct Card {
+    mac: [u8; 6],
+    receives: Wire,
+    steer: Steer,
+}
+
+impl Nic for Card {
+    type Buffer = Bytes;
+
+    fn properties(&self) -> Properties {
+        Properties { mac: self.mac, mtu: 1500, ..Properties::default() }
+    }
+
+    fn receive(&mut self) -> Option<Received<Bytes>> {
+        let frame = self.receives.borrow_mut().pop_front()?;
+        Some(Received {
+            frame: [Slice::new(frame)].into_iter().collect(),
+            checksum: Checksum::Unknown,
+            at_ns: 0,
+        })
+    }
+
+    fn room(&mut self) -> usize {
+        64
+    }
+
+    fn transmit(&mut self, frame: Outgoing<Bytes>) -> Result<(), Outgoing<Bytes>> {
+        let bytes: Vec<u8> =
+            frame.head.iter().chain(frame.payload.iter().flat_map(|slice| slice.iter())).copied().collect();
+        (self.steer)(&bytes).borrow_mut().push_back(bytes.into());
+        Ok(())
+    }
+
+    fn kick(&mut self) {}
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Bytes>> {
+        Some(Slice::new(bytes.into()))
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+struct Deaf;
+
+impl Doorbell for Deaf {
+    fn ring(&self, _: usize) {}
+}
+
+/// Sends back what it is sent.
+struct Echo;
+
+impl Service<Bytes> for Echo {
+    type Connection = ();
+
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply<Bytes>) -> Option<()> {
+        Some(())
+    }
+
+    fn received(&mut self, (): &mut (), bytes: Slice<Bytes>, reply: &mut Reply<Bytes>) -> Flow {
+        nom_port::buffer::Sink::share(reply, bytes);
+        Flow::Open
+    }
+}
+
+#[derive(Default)]
+struct Client {
+    heard: Vec<u8>,
+    is_closed: bool,
+}
+
+impl Application<Card> for Client {
+    fn received(&mut self, _: &mut Stack<Card>, _: nom_net::FlowId, bytes: Slice<Bytes>) {
+        self.heard.extend_from_slice(&bytes);
+    }
+
+    fn closed(&mut self, _: &mut Stack<Card>, _: nom_net::FlowId, _: nom_net::Closed) {
+        self.is_closed = true;
+    }
+}
+
+fn config(address: [u8; 4]) -> Config {
+    let address = Cidr { address: IpAddr::from(address), prefix: 24 };
+    Config { addresses: vec![address], ..Config::default() }
+}
+
+fn card(last: u8, receives: Wire, steer: Steer) -> Card {
+    Card { mac: [2, 0, 0, 0, 0, last], receives, steer }
+}
+
+fn remotes() -> Vec<Remote> {
+    (0..2).map(|core| Remote::new(core, Arc::new(Deaf))).collect()
+}
+
+/// The server on cores that receive from `wires`.
+fn cores(wires: &[Wire; 2], back: &Steer) -> Vec<Server<Card, Still, Echo>> {
+    let ports = Ports { tcp: vec![7], udp: Vec::new() };
+    let core = |(peers, wire): (Peers<Bytes>, &Wire)| {
+        let card = card(2, wire.clone(), back.clone());
+        let mut server = Server::new(card, Still, config([10, 0, 0, 2]), &ports, Echo);
+        server.set_peers(peers);
+        server
+    };
+    Peers::group(remotes()).into_iter().zip(wires).map(core).collect()
+}
+
+struct World {
+    client: Stack<Card>,
+    /// To the cores, and from them.
+    wires: [Wire; 2],
+    back: Steer,
+    heard: Client,
+    cores: Vec<Server<Card, Still, Echo>>,
+    now_ns: u64,
+}
+
+impl World {
+    /// `core` says to which core the device sends a frame of the client's.
+    fn new(core: impl Fn(&[u8]) -> usize + 'static) -> World {
+        let near = Wire::default();
+        let wires: [Wire; 2] = Default::default();
+        let (far, to_client) = (wires.clone(), near.clone());
+        let client = card(1, near, Rc::new(move |frame| far[core(frame)].clone()));
+        let back: Steer = Rc::new(move |_| to_client.clone());
+        let client = Stack::new(client, config([10, 0, 0, 1]));
+        World { client, heard: Client::default(), cores: cores(&wires, &back), wires, back, now_ns: 0 }
+    }
+
+    fn pass(&mut self) {
+        for _ in 0..200 {
+            self.now_ns += 1_000_000;
+            self.client.poll(Instant::from_nanos(self.now_ns), &mut self.heard);
+            for core in &mut self.cores {
+                core.poll(self.now_ns);
+            }
+        }
+    }
+
+    fn talk(&mut self) {
+        let flow = self.client.connect("10.0.0.2:7".parse().expect("an address")).expect("a route");
+        self.pass();
+        for word in ["one ", "two ", "three"] {
+            self.client.send(flow, Slice::new(word.as_bytes().into())).expect("room");
+            self.pass();
+        }
+        assert_eq!(String::from_utf8_lossy(&self.heard.heard), "one two three");
+        self.client.close(flow);
+        self.pass();
+        assert!(self.heard.is_closed);
+    }
+
+    fn flows(&self) -> [usize; 2] {
+        [0, 1].map(|core: usize| self.cores[core].stack().flow_count())
+    }
+}
+
+const SYN_AT: usize = 14 + 20 + 13;
+
+fn is_syn(frame: &[u8]) -> bool {
+    frame[12..14] == [8, 0] && frame.get(SYN_AT).is_some_and(|flags| flags & 2 != 0)
+}
+
+fn is_segment(frame: &[u8]) -> bool {
+    frame[12..14] == [8, 0]
+}
+
+#[test]
+fn a_flow_lives_where_it_began_whatever_the_device_does() {
+    let mut world = World::new(|frame| usize::from(is_segment(frame) && !is_syn(frame)));
+    world.talk();
+    assert!(world.cores[1].passing().passed >= 4, "{:?}", world.cores[1].passing());
+    assert_eq!(world.cores[0].passing().taken, world.cores[1].passing().passed);
+    assert_eq!(world.cores[0].passing().passed + world.cores[0].passing().lost, 0);
+    assert_eq!(world.flows()[1], 0);
+}
+
+/// The core that asked for the client's Ethernet address is not the one that hears the answer.
+#[test]
+fn answers_to_neighbours_reach_the_core_that_asked() {
+    let mut world = World::new(|frame| usize::from(is_segment(frame)));
+    world.talk();
+    assert!(world.cores[0].passing().copied >= 1, "{:?}", world.cores[0].passing());
+    assert_eq!(world.cores[1].passing().taken, world.cores[0].passing().copied);
+    assert_eq!(world.cores[1].passing().passed, 0, "the flow is its own");
+}
+
+#[test]
+fn a_segment_that_is_nobodys_goes_round_once_and_is_refused() {
+    let mut world = World::new(|frame| usize::from(is_segment(frame)));
+    let flow = world.client.connect("10.0.0.2:7".parse().expect("an address")).expect("a route");
+    world.pass();
+    // The server starts again, and knows nothing.
+    world.cores = cores(&world.wires, &world.back);
+    world.client.send(flow, Slice::new(b"anybody?"[..].into())).expect("room");
+    world.pass();
+    assert_eq!(world.cores[1].passing().passed, 1);
+    let Passing { passed, taken, .. } = world.cores[0].passing();
+    assert_eq!((passed, taken), (0, 1));
+    assert_eq!(world.cores[0].stack().counters().dropped_tcp_port, 1);
+    assert!(world.heard.is_closed, "the reset reached the client");
+}
