@@ -1,9 +1,9 @@
 //! Values: copied, or kept in the buffers that they were received in.
 //!
-//! **The rule.** A piece of a value stays in its buffer if it is longer than [`COPY_MAX`] and fills at least
-//! half of the memory that keeping it pins, unless buffers are scarce; any other piece is copied. So the store
-//! never pins more than twice what it holds, leaves the core something to receive into, and a short value,
-//! which is cheaper to copy than to count and to gather, is copied both ways.
+//! **The rule.** A piece of a value stays in its buffer if it is longer than [`COPY_MAX`] and fills at
+//! least half of the memory that keeping it pins, unless buffers are scarce; any other piece is copied. So
+//! the store never pins more than twice what it holds, leaves the core something to receive into, and a
+//! short value, which is cheaper to copy than to count and to gather, is copied both ways.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -18,7 +18,8 @@ pub trait Buffer: Clone + AsRef<[u8]> {
         self.as_ref().len()
     }
 
-    /// Whether its owner has no more of the kind to receive into: who keeps a handle for long should copy instead.
+    /// Whether its owner has no more of the kind to receive into: who keeps a handle for long should copy
+    /// instead.
     fn is_scarce(&self) -> bool {
         false
     }

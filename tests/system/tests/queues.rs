@@ -10,8 +10,8 @@ use std::path::Path;
 /// Queue pairs, and cores.
 const PAIRS: u32 = 2;
 
-/// Boots an application on two cores in a network namespace of its own, and there has `test` look at it. Without the
-/// rights for that it says so.
+/// Boots an application on two cores in a network namespace of its own, and there has `test` look at it.
+/// Without the rights for that it says so.
 fn on_two_cores(app: &str, port: u16, test: impl FnOnce(&Server) + Send) {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root || !Path::new("/dev/net/tun").exists() {

@@ -43,8 +43,8 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     Ok(Config { addresses: [address].into(), gateway4, secret, flows_max, ..Config::default() })
 }
 
-/// Bytes that a flow costs while it is idle: its connection, its places in tables, and what a server knows about
-/// its client.
+/// Bytes that a flow costs while it is idle: its connection, its places in tables, and what a server knows
+/// about its client.
 const FLOW_BYTES: u64 = 1024;
 /// Of the program's memory, the part that flows may take: a quarter.
 const FLOWS_PART: u64 = 4;
