@@ -121,20 +121,18 @@ fn whatever_a_provider_says_the_last_prices_stay_and_the_trouble_is_told_once() 
     ];
     let fake = Fake::start(good);
     let mut machine = Machine::new(fake.address);
-    machine.until_price(2.0);
+    machine.is_eager = true;
+    machine.until_said("its prices come by events");
     for (manner, expected) in cases {
-        fake.set(good);
-        machine.skip(Duration::from_secs(30)); // Lets the next connection, and the next line, come at once.
-        machine.until_said("its prices come by events");
-        machine.skip(Duration::from_secs(60));
         fake.set(manner);
+        machine.skip(Duration::from_secs(60)); // The good connection falls silent.
         machine.until_said(expected);
-        for _ in 0..5 {
-            machine.skip(Duration::from_secs(10));
-            (0..20).for_each(|_| machine.turn());
-        }
+        let served = fake.served();
+        machine.until("more tries", |_| fake.served() > served + 6);
         assert!(!machine.lines.iter().any(|line| line.contains(expected)), "{:?}", machine.lines);
         assert_eq!(machine.price(), Some(2.0), "{expected}");
+        fake.set(good);
+        machine.until_said("its prices come by events");
     }
 }
 

@@ -4,6 +4,7 @@ use nom_abi::prices::{PriceList, PricedResource};
 use nom_priced_core::{Command, Daemon, Happening, Link, Loss, Source};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ pub struct Machine {
     /// What stands on the board.
     pub board: PriceList,
     pub announcements: usize,
+    /// Whether the clock is put forward instead of waiting for the next try.
+    pub is_eager: bool,
     provider: SocketAddr,
     streams: [Option<TcpStream>; 2],
     start: Instant,
@@ -30,6 +33,7 @@ impl Machine {
             lines: Vec::new(),
             board: PriceList::default(),
             announcements: 0,
+            is_eager: false,
             provider,
             streams: [None, None],
             start: Instant::now(),
@@ -73,6 +77,10 @@ impl Machine {
     }
 
     pub fn turn(&mut self) {
+        if self.is_eager && self.streams[Link::Prices as usize].is_none() {
+            let wait_ns = self.daemon.due_ns().map_or(0, |due_ns| due_ns.saturating_sub(self.now_ns()));
+            self.skip(Duration::from_nanos(wait_ns));
+        }
         let now_ns = self.now_ns();
         self.daemon.tick(now_ns);
         while let Some((link, command)) = self.daemon.command() {
@@ -148,6 +156,7 @@ pub enum Manner {
 pub struct Fake {
     pub address: SocketAddr,
     manner: Arc<Mutex<fn(&str) -> Manner>>,
+    served: Arc<AtomicUsize>,
 }
 
 impl Fake {
@@ -155,7 +164,7 @@ impl Fake {
     pub fn start(manner: fn(&str) -> Manner) -> Fake {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound address");
-        let fake = Fake { address, manner: Arc::new(Mutex::new(manner)) };
+        let fake = Fake { address, manner: Arc::new(Mutex::new(manner)), served: Arc::default() };
         let server = fake.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -166,6 +175,11 @@ impl Fake {
         fake
     }
 
+    /// Connections so far.
+    pub fn served(&self) -> usize {
+        self.served.load(Relaxed)
+    }
+
     /// Behaves otherwise from now on.
     pub fn set(&self, manner: fn(&str) -> Manner) {
         *self.manner.lock().expect("no test panicked here") = manner;
@@ -173,6 +187,7 @@ impl Fake {
 
     /// A client that goes away ends it, which is no fault of the provider.
     fn serve(&self, mut stream: TcpStream) -> Option<()> {
+        self.served.fetch_add(1, Relaxed);
         let mut request = Vec::new();
         while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
             let mut byte = [0];
