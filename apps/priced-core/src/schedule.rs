@@ -68,7 +68,7 @@ impl Schedule {
             }
             steps.push(step);
         }
-        steps.sort_by_key(|step| step.at_ns);
+        steps.sort_unstable_by_key(|step| step.at_ns);
         Ok(Schedule { steps, taken: 0, started_ns: None, revision: 0 })
     }
 
