@@ -34,10 +34,10 @@ pub fn run(project: &Project, target: &str, seconds: u32) -> Result<bool> {
         format!("-max_total_time={seconds}"),
         format!("-max_len={INPUT_MAX}"),
         format!("-rss_limit_mb={MEMORY_MIB}"),
-        // Hash states are leaked on purpose (memcached's store says why).
-        "-detect_leaks=0".to_owned(),
     ]);
-    Ok(fuzzer.env_remove("RUSTC").status().context("cannot run cargo")?.success())
+    // Hash states are leaked on purpose (memcached's store says why).
+    fuzzer.env("ASAN_OPTIONS", "detect_leaks=0").env_remove("RUSTC");
+    Ok(fuzzer.status().context("cannot run cargo")?.success())
 }
 
 /// Targets that have a corpus: all of them, as their replay sees to.
