@@ -92,7 +92,7 @@ impl Worker {
         let now = Moment::now();
         // Quotes of one answer are equally old, and what changes together is one revision.
         let age = quotes.iter().map(|quote| quote.age).max().unwrap_or_default();
-        let standing = Standing::Observed { age_ns: age.as_nanos() as u64 };
+        let standing = Standing::Observed { age_ns: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX) };
         let offers: Vec<_> = quotes.iter().map(|quote| (quote.resource, quote.dollars)).collect();
         let (_, refused) = self.shared.prices.offer(&offers, standing, Taking::Each, now);
         let problem =

@@ -17,6 +17,9 @@ pub struct BadSource {
     pub expected: String,
 }
 
+/// A year: whoever waits longer has mistaken the unit.
+const SECONDS_MAX: f64 = 365.0 * 86_400.0;
+
 /// A line in its parts. What is not taken out of it is unknown.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -94,8 +97,14 @@ impl Spec {
     /// If it is no time.
     pub fn seconds(&mut self, key: &str, otherwise: f64) -> Result<Duration, BadSource> {
         let seconds = self.number(key)?.unwrap_or(otherwise);
-        Duration::try_from_secs_f64(seconds)
-            .map_err(|_| self.bad(&format!("option `{key}`"), &seconds.to_string(), "seconds"))
+        if seconds > SECONDS_MAX {
+            return Err(self.bad(
+                &format!("option `{key}`"),
+                &seconds.to_string(),
+                "at most a year of seconds",
+            ));
+        }
+        Ok(Duration::from_secs_f64(seconds))
     }
 
     /// The base of all URLs: option `url`, for other places with the same interface.

@@ -6,6 +6,9 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// The longest time that means something.
+const AT_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// Prices and when they begin, from the provider's start on, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
@@ -90,7 +93,8 @@ impl Timeline {
             }
             points.push((at, row.resource, row.dollars));
         }
-        let repeat = repeat.map(|seconds| Duration::from_secs_f64(seconds / speed));
+        let repeat =
+            repeat.map(|seconds| Duration::try_from_secs_f64(seconds / speed).unwrap_or(Duration::MAX));
         Timeline::new(points, repeat).map_err(|(field, found, expected)| spec.bad(&field, &found, &expected))
     }
 
@@ -109,6 +113,9 @@ impl Timeline {
         let Some(last) = steps.last() else {
             return Err(("the prices".into(), "nothing".into(), "at least one".into()));
         };
+        if let Some(long) = [last.at, repeat.unwrap_or_default()].into_iter().find(|at| *at > AT_MAX) {
+            return Err(("a time".into(), format!("{long:?}"), "at most 100 years".into()));
+        }
         if let Some(repeat) = repeat.filter(|repeat| *repeat <= last.at) {
             let expected = format!("longer than {:?}, when the last price begins", last.at);
             return Err(("repeat".into(), format!("{repeat:?}"), expected));
@@ -127,8 +134,9 @@ impl Timeline {
     pub fn steps(&self) -> impl Iterator<Item = Step> + '_ {
         let rounds = if self.repeat.is_some() { u32::MAX } else { 1 };
         (0..rounds).flat_map(move |round| {
-            let begin = self.repeat.unwrap_or_default() * round;
-            self.steps.iter().map(move |step| Step { at: begin + step.at, prices: step.prices.clone() })
+            let begin = self.repeat.unwrap_or_default().saturating_mul(round);
+            let at = move |step: &Step| begin.saturating_add(step.at).min(AT_MAX);
+            self.steps.iter().map(move |step| Step { at: at(step), prices: step.prices.clone() })
         })
     }
 }
@@ -142,4 +150,46 @@ fn time(text: &str) -> Option<Duration> {
 
 fn positive(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn steps(text: &str, count: usize) -> Vec<(u64, f64)> {
+        let timeline = Timeline::schedule(text).expect(text);
+        timeline.steps().take(count).map(|step| (step.at.as_secs(), step.prices[0].1)).collect()
+    }
+
+    #[test]
+    fn a_schedule_goes_on_or_begins_anew() {
+        assert_eq!(steps("core=10@60s, 1 @ 0s", 9), [(0, 1.0), (60, 10.0)]);
+        let repeated = [(0, 1.0), (60, 10.0), (120, 1.0), (180, 10.0), (240, 1.0)];
+        assert_eq!(steps("core=1,10@1m; repeat=2m", 5), repeated);
+        let together = Timeline::schedule("core=1@0s;memory=2@0s").expect("good");
+        assert_eq!(together.steps().next().map(|step| step.prices.len()), Some(2));
+    }
+
+    #[test]
+    fn nothing_lasts_for_ever() {
+        for text in ["core=1@1000y", "core=1;repeat=1000y"] {
+            assert!(Timeline::schedule(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_a_source_panic(text in "(schedule|trace|azure|nom|aws-egress):[ -~]{0,40}") {
+            let _ = text.parse::<crate::source::Source>();
+        }
+
+        #[test]
+        fn no_schedule_makes_time_overflow(text in "core=1@[0-9]{1,12}[smhdwy]{1,3}(;repeat=[0-9]{1,12}[smhdwy])?") {
+            if let Ok(timeline) = Timeline::schedule(&text) {
+                let start = std::time::Instant::now();
+                prop_assert!(timeline.steps().take(1000).all(|step| start.checked_add(step.at).is_some()));
+            }
+        }
+    }
 }
