@@ -8,13 +8,13 @@ pub(crate) mod settings;
 use crate::market;
 use crate::net::{DmaBuffer, Network, NoInterface, QueuePair};
 use crate::port::{Clock, Idle};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RawLock};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use nom_earn::{Earner, Settings};
+use nom_earn::{Earner, Member, Settings, Team};
 use nom_net::Config;
 use nom_port::world::Doorbell;
 use nom_rt::event_loop::EventLoop;
@@ -71,13 +71,35 @@ pub(crate) struct Core {
     pub doorbell: Arc<dyn Doorbell>,
 }
 
-/// The working point's governor, and who hears of new prices, if anybody says them.
-type Earning = (Earner<market::Board, market::Voice>, Option<market::Ear>);
+/// One core's part in governing the working point.
+type Governed = Member<RawLock, market::Board, market::Voice>;
 
-/// They, for an owner with a contract.
-fn earner(settings: Settings) -> Earning {
+/// What a core of a server begins with.
+struct Part {
+    peers: Peers<DmaBuffer>,
+    /// If the owner has a contract.
+    governor: Option<Governed>,
+    /// What it has set.
+    delay: Option<Duration>,
+    /// On one core, who hears of new prices, if anybody says them.
+    ear: Option<market::Ear>,
+}
+
+/// The parts of all cores.
+fn parts(peers: Vec<Peers<DmaBuffer>>, contract: Option<Settings>) -> Vec<Part> {
+    let Some(contract) = contract else {
+        return peers
+            .into_iter()
+            .map(|peers| Part { peers, governor: None, delay: None, ear: None })
+            .collect();
+    };
     let (voice, ear) = market::priced();
-    (Earner::new(settings, market::board(), voice, market::held), ear)
+    let earner = Earner::new(contract, market::board(), voice, market::held);
+    let delay = Some(earner.setting().batching_delay);
+    let governors = Team::assemble(earner, market::board(), peers.len());
+    let ears = core::iter::once(ear).chain(core::iter::repeat_with(|| None));
+    let parts = peers.into_iter().zip(governors).zip(ears);
+    parts.map(|((peers, governor), ear)| Part { peers, governor: Some(governor), delay, ear }).collect()
 }
 
 /// What all cores of a server have in common.
@@ -87,8 +109,6 @@ struct Setup {
     delay: Duration,
     ports: Ports,
     control: Option<Arc<Control>>,
-    /// What the owner has promised her clients, if she has.
-    contract: Option<Settings>,
 }
 
 impl Setup {
@@ -96,8 +116,7 @@ impl Setup {
         let config = settings::network().map_err(ServeError::Setting)?;
         let delay = settings::batching_delay().map_err(ServeError::Setting)?;
         let control = settings::control().map_err(ServeError::Setting)?.map(|port| Control::new(port, cores));
-        let contract = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
-        Ok(Setup { config, delay, ports: ports.clone(), control, contract })
+        Ok(Setup { config, delay, ports: ports.clone(), control })
     }
 
     /// Says where the service is to be found.
@@ -111,23 +130,21 @@ impl Setup {
     fn run<S: Service<DmaBuffer> + 'static>(
         self,
         cores: usize,
-        peers: Peers<DmaBuffer>,
+        Part { peers, governor, delay, ear }: Part,
         (pair, idle): (QueuePair, Idle),
         service: S,
     ) -> u8 {
         let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
-        let earner = self.contract.map(earner);
-        let delay = earner.as_ref().map_or(self.delay, |(earner, _)| earner.setting().batching_delay);
-        server.set_delay(delay).expect("a delay that was checked");
+        server.set_delay(delay.unwrap_or(self.delay)).expect("a delay that was checked");
         if let Some(control) = self.control {
             server.control(control, peers.index(), event_loop.handle());
         }
-        if let Some((earner, ear)) = earner {
-            server.govern(Box::new(earner), event_loop.handle());
-            ear.into_iter().for_each(|ear| {
-                event_loop.handle().add_poller(INFRASTRUCTURE, ear);
-            });
+        if let Some(governor) = governor {
+            server.govern(Box::new(governor), event_loop.handle());
+        }
+        if let Some(ear) = ear {
+            event_loop.handle().add_poller(INFRASTRUCTURE, ear);
         }
         if cores > 1 {
             server.set_peers(peers);
@@ -153,7 +170,7 @@ pub fn serve<S: Service<DmaBuffer> + 'static>(
 }
 
 /// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the
-/// network device has queue pairs, or one if the owner has a contract. `services` is told how many, and
+/// network device has queue pairs. `services` is told how many, and
 /// makes what makes each core's service.
 ///
 /// # Errors
@@ -168,18 +185,17 @@ where
     F: Fn(&mut QueuePair) -> S + Send + Sync + 'static,
 {
     // What the environment says is checked before anything is acquired.
-    let earns = Setup::new(ports, 1)?.contract.is_some();
-    // The governor learns how one core responds to what it sets.
-    let cores = if earns { 1 } else { cores.max(1) };
-    let network = Network::open(cores).map_err(ServeError::Interface)?;
+    Setup::new(ports, 1)?;
+    let contract = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
+    let network = Network::open(cores.max(1)).map_err(ServeError::Interface)?;
     let cores = network.cores();
     let setup = Setup::new(ports, cores)?;
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     setup.announce(cores);
-    let work = move |peers: Peers<DmaBuffer>, mut pair: QueuePair, idle: Idle| {
+    let work = move |part: Part, mut pair: QueuePair, idle: Idle| {
         let service = service(&mut pair);
-        setup.clone().run(cores, peers, (pair, idle), service)
+        setup.clone().run(cores, part, (pair, idle), service)
     };
-    network.run(Peers::group(remotes), work).map_err(ServeError::Interface)
+    network.run(parts(Peers::group(remotes), contract), work).map_err(ServeError::Interface)
 }

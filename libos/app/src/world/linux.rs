@@ -109,6 +109,7 @@ pub(crate) mod market {
     use nom_rt::poller::{Poller, Progress};
 
     /// A board on which nothing is ever posted.
+    #[derive(Clone, Copy)]
     pub(crate) struct Board;
 
     pub(crate) fn board() -> Board {
