@@ -16,7 +16,7 @@ const LISTEN: &str = "127.0.0.1:7070";
 /// `nom provider`.
 #[derive(Debug, Args)]
 #[command(after_help = "Sources, with the options of docs/provider.md: schedule:PRICES, trace:FILE.csv,
-nom:URL, cloudsigma:LOCATION, azure:REGION, aws-spot:REGION, aws-spot-list:REGION,
+nom:URL, cloudsigma:LOCATION, azure:REGION, azure-egress:REGION, aws-spot:REGION, aws-spot-list:REGION,
 aws-egress:REGION, energy-charts:ZONE.
 
 Examples:

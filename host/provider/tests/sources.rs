@@ -43,6 +43,13 @@ const ROWS: &[Row] = &[
         field: "Items[1].retailPrice",
     },
     Row {
+        line: "azure-egress:westeurope,url={url}",
+        answer: |_| include_str!("fixtures/azure_egress.json").into(),
+        prices: &[(NetworkOut, 0.01)],
+        price: "0.08",
+        field: "Items[1].retailPrice",
+    },
+    Row {
         line: "aws-spot-list:eu-west-1,instance=t9.test,cores=2,url={url}",
         answer: |_| include_str!("fixtures/aws_spot_list.json").into(),
         prices: &[(Core, 0.036 / 3600.0 / 2.0)],

@@ -1,5 +1,6 @@
-//! Azure Retail Prices: what an instance costs an hour, taken apart into cores and memory.
+//! Azure Retail Prices: what an instance costs an hour, taken apart into cores and memory; and what data costs.
 
+use super::convert::per_gbit_from_gb;
 use super::fetch::{Answer, Fetch, SourceError};
 use super::instance::Instance;
 use super::spec::{BadSource, Spec};
@@ -37,8 +38,23 @@ struct Item {
     effective_start_date: String,
     product_name: String,
     sku_name: String,
+    #[serde(default)]
     arm_sku_name: String,
     unit_of_measure: String,
+    #[serde(default)]
+    meter_name: String,
+    #[serde(default)]
+    tier_minimum_units: f64,
+}
+
+impl Item {
+    fn candidate(&self, index: usize) -> Candidate {
+        Candidate {
+            rank: (self.tier_minimum_units as u64, self.effective_start_date.clone()),
+            per_unit: self.retail_price,
+            field: format!("Items[{index}].retailPrice"),
+        }
+    }
 }
 
 impl Azure {
@@ -66,15 +82,6 @@ impl Azure {
         Ok(Azure { base: spec.base_url("https://prices.azure.com"), filter, sku, spot, instance })
     }
 
-    fn first_url(&self) -> String {
-        let filter = utf8_percent_encode(&self.filter, NON_ALPHANUMERIC);
-        format!(
-            "{}/api/retail/prices?api-version=2023-01-01-preview&currencyCode='USD'&meterRegion='primary'\
-             &$filter={filter}",
-            self.base
-        )
-    }
-
     /// The instance as it is rented by the hour, with Linux: others of the same name are left out.
     fn fits(&self, item: &Item) -> bool {
         item.arm_sku_name == self.sku
@@ -89,26 +96,24 @@ impl Azure {
         for (index, item) in page.items.iter().enumerate().filter(|(_, item)| self.fits(item)) {
             check(answer, index, "currencyCode", &item.currency_code, "USD")?;
             check(answer, index, "unitOfMeasure", &item.unit_of_measure, UNIT)?;
-            if latest.as_ref().is_none_or(|latest| latest.since < item.effective_start_date) {
-                let field = format!("Items[{index}].retailPrice");
-                latest = Some(Candidate {
-                    since: item.effective_start_date.clone(),
-                    per_hour: item.retail_price,
-                    field,
-                });
+            let candidate = item.candidate(index);
+            if latest.as_ref().is_none_or(|latest| latest.rank < candidate.rank) {
+                latest = Some(candidate);
             }
         }
         Ok(latest)
     }
 }
 
-/// A price that may be the present one.
+/// A price that may be the one that is asked for: the one of the highest rank is.
 struct Candidate {
-    /// RFC 3339, UTC.
-    since: String,
-    per_hour: f64,
+    rank: Rank,
+    per_unit: f64,
     field: String,
 }
+
+/// Units from which on a price holds, and since when (RFC 3339, UTC).
+type Rank = (u64, String);
 
 impl Adapter for Azure {
     fn resources(&self) -> Vec<Resource> {
@@ -116,29 +121,94 @@ impl Adapter for Azure {
     }
 
     fn ask(&self, fetch: &Fetch) -> Result<Vec<Quote>, SourceError> {
-        let mut best: Option<Candidate> = None;
-        let mut url = self.first_url();
-        for _ in 0..PAGES_MAX {
-            let answer = fetch.get(&url, &[])?;
-            let page: Page = answer.json()?;
-            let found = self.latest(&answer, &page)?;
-            best = best.into_iter().chain(found).max_by(|a, b| a.since.cmp(&b.since));
-            match page.next_page_link.filter(|link| !link.is_empty()) {
-                Some(link) if link.starts_with(&format!("{}/", self.base)) => url = link,
-                Some(link) => {
-                    return Err(answer.wrong("NextPageLink", &format!("`{link}` leads elsewhere")));
-                }
-                None => {
-                    let found = best.ok_or_else(|| answer.wrong("Items", &self.nothing()))?;
-                    return Ok(self.instance.quotes(found.per_hour, &found.field));
-                }
-            }
+        let best = search(fetch, &self.base, &self.filter, |answer, page| self.latest(answer, page))?;
+        let found = best.map_err(|answer| answer.wrong("Items", &self.nothing()))?;
+        Ok(self.instance.quotes(found.per_unit, &found.field))
+    }
+}
+
+/// Asks page after page for what suits best; the last answer, if nothing does.
+fn search(
+    fetch: &Fetch,
+    base: &str,
+    filter: &str,
+    best_of: impl Fn(&Answer, &Page) -> Result<Option<Candidate>, SourceError>,
+) -> Result<Result<Candidate, Answer>, SourceError> {
+    let filter = utf8_percent_encode(filter, NON_ALPHANUMERIC);
+    let mut url = format!(
+        "{base}/api/retail/prices?api-version=2023-01-01-preview&currencyCode='USD'&meterRegion='primary'\
+         &$filter={filter}"
+    );
+    let mut best: Option<Candidate> = None;
+    for _ in 0..PAGES_MAX {
+        let answer = fetch.get(&url, &[])?;
+        let page: Page = answer.json()?;
+        let found = best_of(&answer, &page)?;
+        best = best.into_iter().chain(found).max_by(|a, b| a.rank.cmp(&b.rank));
+        match page.next_page_link.filter(|link| !link.is_empty()) {
+            Some(link) if link.starts_with(&format!("{base}/")) => url = link,
+            Some(link) => return Err(answer.wrong("NextPageLink", &format!("`{link}` leads elsewhere"))),
+            None => return Ok(best.ok_or(answer)),
         }
-        Err(SourceError::Field {
-            url,
-            field: "NextPageLink".into(),
-            detail: format!("expected at most {PAGES_MAX} pages"),
-        })
+    }
+    let (field, detail) = ("NextPageLink".into(), format!("expected at most {PAGES_MAX} pages"));
+    Err(SourceError::Field { url, field, detail })
+}
+
+/// `azure-egress:REGION[,gb_per_month=N]`: what data costs that leaves a region, after so many GB in a month, by
+/// default 1000: the first are free. GB of 10^9 bytes.
+#[derive(Debug)]
+pub struct Egress {
+    base: String,
+    filter: String,
+    gb_per_month: f64,
+}
+
+const EGRESS_METER: &str = "Standard Data Transfer Out";
+const EGRESS_UNIT: &str = "1 GB";
+const GB_PER_MONTH: f64 = 1000.0;
+
+impl Egress {
+    /// From its line.
+    ///
+    /// # Errors
+    /// If an option is no number.
+    pub fn new(spec: &mut Spec) -> Result<Egress, BadSource> {
+        let region = spec.argument.clone();
+        if region.contains('\'') {
+            return Err(spec.bad("a name", "'", "letters, digits, _ and -"));
+        }
+        let filter = format!(
+            "serviceName eq 'Bandwidth' and armRegionName eq '{region}' and meterName eq '{EGRESS_METER}' \
+             and priceType eq 'Consumption'"
+        );
+        let gb_per_month = spec.number("gb_per_month")?.unwrap_or(GB_PER_MONTH);
+        Ok(Egress { base: spec.base_url("https://prices.azure.com"), filter, gb_per_month })
+    }
+
+    /// The tier of a page that so much data reaches.
+    fn tier(&self, answer: &Answer, page: &Page) -> Result<Option<Candidate>, SourceError> {
+        let mut tiers = Vec::new();
+        let reached =
+            |item: &Item| item.meter_name == EGRESS_METER && item.tier_minimum_units <= self.gb_per_month;
+        for (index, item) in page.items.iter().enumerate().filter(|(_, item)| reached(item)) {
+            check(answer, index, "currencyCode", &item.currency_code, "USD")?;
+            check(answer, index, "unitOfMeasure", &item.unit_of_measure, EGRESS_UNIT)?;
+            tiers.push(item.candidate(index));
+        }
+        Ok(tiers.into_iter().max_by(|a, b| a.rank.cmp(&b.rank)))
+    }
+}
+
+impl Adapter for Egress {
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::NetworkOut]
+    }
+
+    fn ask(&self, fetch: &Fetch) -> Result<Vec<Quote>, SourceError> {
+        let best = search(fetch, &self.base, &self.filter, |answer, page| self.tier(answer, page))?;
+        let found = best.map_err(|answer| answer.wrong("Items", &format!("none is of `{EGRESS_METER}`")))?;
+        Ok(vec![Quote::fresh(Resource::NetworkOut, per_gbit_from_gb(found.per_unit), found.field)])
     }
 }
 

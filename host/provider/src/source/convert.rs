@@ -2,6 +2,8 @@
 
 /// Seconds of an hour.
 const HOUR: f64 = 3600.0;
+/// Gbit of 10^9 bytes.
+const GBIT_PER_GB: f64 = 8.0;
 /// Gbit of 2^30 bytes.
 const GBIT_PER_GIB: f64 = 8.0 * 1.073_741_824;
 /// Joules of a MWh.
@@ -14,6 +16,11 @@ const BYTES_PER_GIB: f64 = 1_073_741_824.0;
 /// $/s from $/h.
 pub fn per_second(per_hour: f64) -> f64 {
     per_hour / HOUR
+}
+
+/// $/Gbit from the price of 10^9 bytes.
+pub fn per_gbit_from_gb(per_gb: f64) -> f64 {
+    per_gb / GBIT_PER_GB
 }
 
 /// $/Gbit from the price of 2^30 bytes.
@@ -47,6 +54,7 @@ mod tests {
     #[test]
     fn conversions_are_those_of_the_textbooks() {
         close(per_second(3.6), 0.001);
+        close(per_gbit_from_gb(0.08), 0.01);
         close(per_gbit_from_gib(0.09), 0.09 / 8.589_934_592);
         // 100 EUR/MWh at 1.08 $/EUR are 0.108 $/kWh, and a kWh has 3.6 million joules.
         close(per_joule(100.0, 1.08), 0.108 / 3.6e6);

@@ -111,7 +111,7 @@ impl Source {
 
 /// Kinds of sources, and what comes behind the colon.
 const KINDS: &str = "schedule:PRICES, trace:FILE, nom:URL, cloudsigma:LOCATION, azure:REGION, \
-                     aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, energy-charts:ZONE";
+                     azure-egress:REGION, aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, energy-charts:ZONE";
 
 impl FromStr for Source {
     type Err = BadSource;
@@ -131,6 +131,7 @@ impl FromStr for Source {
             "nom" => (Arc::new(nom::Upstream::new(&mut spec)?), 1),
             "cloudsigma" => (Arc::new(cloudsigma::CloudSigma::new(&mut spec)?), 60),
             "azure" => (Arc::new(azure::Azure::new(&mut spec)?), 3600),
+            "azure-egress" => (Arc::new(azure::Egress::new(&mut spec)?), 86_400),
             "aws-spot" => (Arc::new(aws::SpotHistory::new(&mut spec)?), 300),
             "aws-spot-list" => (Arc::new(aws::SpotList::new(&mut spec)?), 3600),
             "aws-egress" => (Arc::new(aws::Egress::new(&mut spec)?), 86_400),
