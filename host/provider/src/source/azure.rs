@@ -1,4 +1,5 @@
-//! Azure Retail Prices: what an instance costs an hour, taken apart into cores and memory; and what data costs.
+//! Azure Retail Prices: what an instance costs an hour, taken apart into cores and memory, and what data
+//! costs.
 
 use super::convert::per_gbit_from_gb;
 use super::fetch::{Answer, Fetch, SourceError};
@@ -155,8 +156,8 @@ fn search(
     Err(SourceError::Field { url, field, detail })
 }
 
-/// `azure-egress:REGION[,gb_per_month=N]`: what data costs that leaves a region, after so many GB in a month, by
-/// default 1000: the first are free. GB of 10^9 bytes.
+/// `azure-egress:REGION[,gb_per_month=N]`: what data costs that leaves a region, after so many GB in a month,
+/// by default 1000: the first are free. GB of 10^9 bytes.
 #[derive(Debug)]
 pub struct Egress {
     base: String,

@@ -111,7 +111,8 @@ impl Source {
 
 /// Kinds of sources, and what comes behind the colon.
 const KINDS: &str = "schedule:PRICES, trace:FILE, nom:URL, cloudsigma:LOCATION, azure:REGION, \
-                     azure-egress:REGION, aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, energy-charts:ZONE";
+                     azure-egress:REGION, aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, \
+                     energy-charts:ZONE";
 
 impl FromStr for Source {
     type Err = BadSource;
