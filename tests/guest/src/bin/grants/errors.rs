@@ -118,7 +118,7 @@ fn memory_rows(scene: &Scene) -> [Row; 44] {
     ]
 }
 
-fn other_rows(scene: &Scene) -> [Row; 27] {
+fn other_rows(scene: &Scene) -> [Row; 29] {
     let (at, empty) = (scene.mapped.address(), scene.empty.address());
     let board = nom_sys::start::info().board;
     [
