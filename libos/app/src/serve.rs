@@ -79,8 +79,6 @@ struct Part {
     peers: Peers<DmaBuffer>,
     /// If the owner has a contract.
     governor: Option<Governed>,
-    /// What it has set.
-    delay: Option<Duration>,
     /// On one core, who hears of new prices, if anybody says them.
     ear: Option<market::Ear>,
 }
@@ -88,18 +86,14 @@ struct Part {
 /// The parts of all cores.
 fn parts(peers: Vec<Peers<DmaBuffer>>, contract: Option<Settings>) -> Vec<Part> {
     let Some(contract) = contract else {
-        return peers
-            .into_iter()
-            .map(|peers| Part { peers, governor: None, delay: None, ear: None })
-            .collect();
+        return peers.into_iter().map(|peers| Part { peers, governor: None, ear: None }).collect();
     };
     let (voice, ear) = market::priced();
     let earner = Earner::new(contract, market::board(), voice, market::held);
-    let delay = Some(earner.setting().batching_delay);
     let governors = Team::assemble(earner, market::board(), peers.len());
     let ears = core::iter::once(ear).chain(core::iter::repeat_with(|| None));
     let parts = peers.into_iter().zip(governors).zip(ears);
-    parts.map(|((peers, governor), ear)| Part { peers, governor: Some(governor), delay, ear }).collect()
+    parts.map(|((peers, governor), ear)| Part { peers, governor: Some(governor), ear }).collect()
 }
 
 /// What all cores of a server have in common.
@@ -112,9 +106,12 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(ports: &Ports, cores: usize) -> Result<Setup, ServeError> {
+    fn new(ports: &Ports, contract: Option<&Settings>, cores: usize) -> Result<Setup, ServeError> {
         let config = settings::network().map_err(ServeError::Setting)?;
-        let delay = settings::batching_delay().map_err(ServeError::Setting)?;
+        let delay = match contract {
+            Some(contract) => contract.first_delay(),
+            None => settings::batching_delay().map_err(ServeError::Setting)?,
+        };
         let control = settings::control().map_err(ServeError::Setting)?.map(|port| Control::new(port, cores));
         Ok(Setup { config, delay, ports: ports.clone(), control })
     }
@@ -130,13 +127,13 @@ impl Setup {
     fn run<S: Service<DmaBuffer> + 'static>(
         self,
         cores: usize,
-        Part { peers, governor, delay, ear }: Part,
+        Part { peers, governor, ear }: Part,
         (pair, idle): (QueuePair, Idle),
         service: S,
     ) -> u8 {
         let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
-        server.set_delay(delay.unwrap_or(self.delay)).expect("a delay that was checked");
+        server.set_delay(self.delay).expect("a delay that was checked");
         if let Some(control) = self.control {
             server.control(control, peers.index(), event_loop.handle());
         }
@@ -185,11 +182,11 @@ where
     F: Fn(&mut QueuePair) -> S + Send + Sync + 'static,
 {
     // What the environment says is checked before anything is acquired.
-    Setup::new(ports, 1)?;
     let contract = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
+    Setup::new(ports, contract.as_ref(), 1)?;
     let network = Network::open(cores.max(1)).map_err(ServeError::Interface)?;
     let cores = network.cores();
-    let setup = Setup::new(ports, cores)?;
+    let setup = Setup::new(ports, contract.as_ref(), cores)?;
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     setup.announce(cores);

@@ -1,6 +1,7 @@
 //! What the application's environment says about earning.
 
 use alloc::string::{String, ToString};
+use core::time::Duration;
 use nom_economy::controller::BatchingDelays;
 use nom_economy::utility::{BadLine, Utility};
 
@@ -83,6 +84,17 @@ impl Settings {
             }
         };
         Ok(Some(Self { utility, batching, has_notice }))
+    }
+}
+
+impl Settings {
+    /// The batching delay to begin with.
+    #[must_use]
+    pub fn first_delay(&self) -> Duration {
+        match self.batching {
+            Batching::Adaptive { .. } => Duration::ZERO,
+            Batching::Fixed { micros } => Duration::from_micros(micros.into()),
+        }
     }
 }
 

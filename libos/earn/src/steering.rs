@@ -24,17 +24,17 @@ pub(crate) struct Steering {
 impl Steering {
     /// Begins with no batching delay and interrupts, or as the owner says.
     pub fn new(settings: &Settings) -> Steering {
-        let (delays, first) = match settings.batching {
-            Batching::Adaptive { longest_micros } => (BatchingDelays::up_to(longest_micros), 0),
-            Batching::Fixed { micros } => (BatchingDelays::up_to(0), micros),
+        let longest_micros = match settings.batching {
+            Batching::Adaptive { longest_micros } => Some(longest_micros),
+            Batching::Fixed { .. } => None,
         };
         let notices = [Notice::Interrupt, Notice::Poll];
         let notices = if settings.has_notice { &notices[..] } else { &notices[..1] };
         // Cores and memory are the application's to change, not the controller's: one value each.
+        let delays = BatchingDelays::up_to(longest_micros.unwrap_or(0));
         let points = Knobs::new(delays, notices, &[1], &[1]).expect("each knob has a value");
-        let is_adaptive = matches!(settings.batching, Batching::Adaptive { .. });
-        let controller = is_adaptive.then(|| Controller::new(&points, 0));
-        let setting = Setting { batching_delay: Duration::from_micros(first.into()), polls: false };
+        let controller = longest_micros.map(|_| Controller::new(&points, 0));
+        let setting = Setting { batching_delay: settings.first_delay(), polls: false };
         Steering { points, controller, setting, has_turned: false }
     }
 

@@ -16,8 +16,10 @@ use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
 use nom_serve::{Governor, Setting, Window};
 
-/// A core's own window: short, so that little of it belongs to another window of the whole.
+/// The window of a core among others: short, so that little of it belongs to another window of the whole.
 const PART_NS: u64 = 5_000_000;
+/// That of a core by itself, whose window is the whole.
+const WHOLE_NS: u64 = 20_000_000;
 /// A core whose windows make up this share of the whole's, or its inverse, was there all the time, and its
 /// rates are taken as such; otherwise it slept, and what it counted is all there was.
 const THROUGHOUT: f64 = 0.5;
@@ -46,12 +48,13 @@ struct Council<B, A> {
 pub struct Member<L: RawMutex, B, A> {
     team: Arc<Team<L, B, A>>,
     index: usize,
+    window_ns: u64,
     /// What it served since it last had the floor.
     part: Stretch,
     set: u64,
 }
 
-impl<L: RawMutex, B: PriceBoard + Clone, A: Audience> Team<L, B, A> {
+impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
     /// Governors for so many cores, which share `earner`; prices are posted on `board`.
     pub fn assemble(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Member<L, B, A>> {
         let set = word(earner.setting());
@@ -62,7 +65,10 @@ impl<L: RawMutex, B: PriceBoard + Clone, A: Audience> Team<L, B, A> {
             setting: AtomicU64::new(set),
             council: Mutex::new(council),
         });
-        (0..cores).map(move |index| Member { team: team.clone(), index, part: Stretch::default(), set })
+        let window_ns = if cores == 1 { WHOLE_NS } else { PART_NS };
+        let member =
+            move |index| Member { team: team.clone(), index, window_ns, part: Stretch::default(), set };
+        (0..cores).map(member)
     }
 }
 
@@ -99,7 +105,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Member<L, B, A> {
 
 impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
     fn window_ns(&self) -> u64 {
-        PART_NS
+        self.window_ns
     }
 
     fn observe(&mut self, window: &Window) -> Setting {
