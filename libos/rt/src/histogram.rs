@@ -96,6 +96,12 @@ impl Histogram {
         self.clamped
     }
 
+    /// The exact sum of all values.
+    #[must_use]
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
     /// The smallest value; nothing if there is none.
     #[must_use]
     pub fn min(&self) -> Option<u64> {

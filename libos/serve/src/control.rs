@@ -166,6 +166,8 @@ impl<B: Buffer> Service<B> for Desk {
     /// Bytes of a request that has not come whole.
     type Connection = Vec<u8>;
 
+    const IS_TIMED: bool = false;
+
     fn connected(&mut self, _: SocketAddr, _: &mut Reply<B>) -> Option<Vec<u8>> {
         Some(Vec::new())
     }

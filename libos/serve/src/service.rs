@@ -18,6 +18,9 @@ pub trait Service<B: Buffer> {
     /// What it keeps about a client.
     type Connection;
 
+    /// Whether its requests count as the server's: those of the control port do not.
+    const IS_TIMED: bool = true;
+
     /// A client has connected, and may be greeted; `None` turns it away.
     fn connected(&mut self, peer: SocketAddr, reply: &mut Reply<B>) -> Option<Self::Connection>;
 

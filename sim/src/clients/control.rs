@@ -46,7 +46,7 @@ impl Client {
         if self.answers + 1 < QUESTIONS {
             assert!(body == format!("{}\n", self.micros), "control port: {text}");
         } else {
-            let delay = format!("nom_batching_delay_seconds {}", self.micros as f64 / 1e6);
+            let delay = format!("nom_batching_delay_seconds 0.{:06}000", self.micros);
             let has = |wanted: &str| body.lines().any(|line| line == wanted);
             assert!(has(&delay) && !has("nom_requests_total 0"), "control port: {text}");
         }

@@ -3,15 +3,29 @@
 use super::snapshot::Snapshot;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::{Display, Write as _};
+use core::fmt::{self, Display, Write as _};
 use nom_net::batch::{Tallies, Tally};
 use nom_rt::histogram::Histogram;
 
 /// The format's media type.
 pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Ranks that summaries tell.
-const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+/// Ranks that summaries tell, with their names.
+const QUANTILES: [(f64, &str); 3] = [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")];
+
+/// Nanoseconds, written as seconds. Nothing here is printed from floating point, whose printing would be half
+/// of this page's code.
+struct Seconds(u128);
+
+impl Display for Seconds {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+fn seconds(nanoseconds: u64) -> Seconds {
+    Seconds(nanoseconds.into())
+}
 
 /// Writes metrics one after the other.
 #[derive(Default)]
@@ -32,7 +46,7 @@ impl Page {
         self.line(format_args!("{name} {value}"));
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.one(name, "gauge", help, value);
     }
 
@@ -55,17 +69,15 @@ impl Page {
     /// A histogram of nanoseconds as a summary in seconds, with its mean and deviation.
     fn latency(&mut self, name: &str, help: &str, values: &Histogram) {
         self.family(name, "summary", help);
-        for rank in QUANTILES {
-            let value = seconds(values.quantile(rank).unwrap_or_default() as f64);
-            self.line(format_args!("{name}{{quantile=\"{rank}\"}} {value}"));
+        for (rank, rank_name) in QUANTILES {
+            let value = seconds(values.quantile(rank).unwrap_or_default());
+            self.line(format_args!("{name}{{quantile=\"{rank_name}\"}} {value}"));
         }
-        let mean_ns = values.mean().unwrap_or_default();
-        self.line(format_args!("{name}_sum {}", seconds(mean_ns * values.count() as f64)));
+        self.line(format_args!("{name}_sum {}", Seconds(values.sum())));
         self.line(format_args!("{name}_count {}", values.count()));
-        let gauges = [("mean", mean_ns), ("jitter", values.standard_deviation().unwrap_or_default())];
-        for (what, value_ns) in gauges {
-            self.family(&alloc::format!("{name}_{what}"), "gauge", "Of all so far.");
-            self.line(format_args!("{name}_{what} {}", seconds(value_ns)));
+        for (what, value_ns) in [("mean", values.mean()), ("jitter", values.standard_deviation())] {
+            let value = seconds(value_ns.unwrap_or_default() as u64);
+            self.gauge(&alloc::format!("{name}_{what}"), "Of all so far.", value);
         }
     }
 
@@ -78,10 +90,6 @@ impl Page {
             }
         }
     }
-}
-
-fn seconds(nanoseconds: f64) -> f64 {
-    nanoseconds / 1e9
 }
 
 /// The prefix of counters of frames that the stack dropped.
@@ -105,10 +113,10 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
         "Time that the governor of the working point took.",
         governing,
     );
-    page.gauge("nom_connections", "Connections, TIME-WAIT included.", snapshot.connections as f64);
-    page.gauge("nom_batching_delay_seconds", "The batching delay W.", seconds(snapshot.delay_ns as f64));
-    page.gauge("nom_cores", "Cores that serve.", snapshot.servers as f64);
-    page.gauge("nom_polling_cores", "Those of them that poll.", snapshot.polling as f64);
+    page.gauge("nom_connections", "Connections, TIME-WAIT included.", snapshot.connections);
+    page.gauge("nom_batching_delay_seconds", "The batching delay W.", seconds(snapshot.delay_ns));
+    page.gauge("nom_cores", "Cores that serve.", snapshot.servers);
+    page.gauge("nom_polling_cores", "Those of them that poll.", snapshot.polling);
     let batches = &snapshot.batches;
     page.batches("nom_batch_flushes_total", "Batches that were flushed.", |tally| tally.flushes, batches);
     page.batches("nom_batch_packets_total", "Packets in them.", |tally| tally.packets, batches);
@@ -124,14 +132,14 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
 
 fn window(page: &mut Page, snapshot: &Snapshot) {
     let window = snapshot.window.unwrap_or_default();
-    page.gauge("nom_window_seconds", "Length of the last window.", seconds(window.length_ns() as f64));
+    page.gauge("nom_window_seconds", "Length of the last window.", seconds(window.length_ns()));
     page.gauge("nom_window_requests_per_second", "Throughput in it.", snapshot.requests_per_second);
     page.gauge("nom_window_sent_bits_per_second", "Bandwidth used in it.", snapshot.sent_bits_per_second);
     for (name, latency) in [("latency", window.latency), ("service_latency", window.service)] {
         let values = [("mean", latency.mean_ns), ("jitter", latency.jitter_ns), ("p99", latency.p99_ns)];
         for (what, value_ns) in values {
             let name = alloc::format!("nom_window_{name}_{what}_seconds");
-            page.gauge(&name, "In the last window.", seconds(value_ns as f64));
+            page.gauge(&name, "In the last window.", seconds(value_ns));
         }
     }
 }

@@ -37,8 +37,8 @@ pub(crate) struct Snapshot {
     pub polling: u64,
     /// The last windows: rates are sums, times those of the slowest.
     pub window: Option<Window>,
-    pub requests_per_second: f64,
-    pub sent_bits_per_second: f64,
+    pub requests_per_second: u64,
+    pub sent_bits_per_second: u64,
 }
 
 impl Snapshot {
@@ -93,11 +93,11 @@ impl Snapshot {
     /// How its last window was.
     pub fn add_window(&mut self, window: &Window) {
         let per_second = |count: u64| match window.length_ns() {
-            0 => 0.0,
-            length_ns => count as f64 * 1e9 / length_ns as f64,
+            0 => 0,
+            length_ns => (u128::from(count) * 1_000_000_000 / u128::from(length_ns)) as u64,
         };
         self.requests_per_second = per_second(window.requests);
-        self.sent_bits_per_second = per_second(window.sent_bytes) * 8.0;
+        self.sent_bits_per_second = per_second(8 * window.sent_bytes);
         self.window = Some(*window);
     }
 
