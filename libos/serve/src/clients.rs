@@ -187,7 +187,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
     fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         let arrived_ns = stack.arrived_ns();
         if let Some(stopwatch) = stack.nic().stopwatch() {
-            stopwatch.open(flow.index(), arrived_ns);
+            stopwatch.arrive(flow.index(), arrived_ns);
         }
         let peer = stack.addresses(flow).map(|addresses| addresses.remote);
         let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {

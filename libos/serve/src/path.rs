@@ -7,17 +7,11 @@
 /// A gap so many times as long as the least round trip is not the path's: the client was thinking.
 const THINKING: u64 = 8;
 
-/// Who asks again within 10 ms is a program and does not think: what it takes at least is its round trip,
-/// however fast its machine, or a proxy in front of it, answered the handshake.
-const PROGRAM_NS: u64 = 10_000_000;
-
 /// The path of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     /// When the last reply departed, if nothing arrived since.
     departed_ns: Option<u64>,
-    /// How long the handshake took.
-    handshake_ns: Option<u64>,
     /// The shortest gap.
     least_ns: Option<u64>,
     /// What the last gap tells.
@@ -25,21 +19,14 @@ pub struct Path {
 }
 
 impl Path {
-    /// A reply departed; or what opens the connection, which the client's machine answers at once.
+    /// A reply departed; or what opens the connection, which the client answers at once.
     #[inline]
     pub fn depart(&mut self, now_ns: u64) {
         self.departed_ns = Some(now_ns);
     }
 
-    /// The end of the handshake arrived.
-    pub fn open(&mut self, at_ns: u64) {
-        let gap_ns = self.departed_ns.take().map(|departed_ns| at_ns.saturating_sub(departed_ns));
-        self.handshake_ns = gap_ns;
-        self.estimate_ns = gap_ns.unwrap_or_default();
-    }
-
-    /// The next request was seen. It may have lain unseen in a busy machine for up to `unseen_ns`, which is no
-    /// thinking.
+    /// The next request was seen; or what completes the handshake. It may have lain unseen in a busy machine
+    /// for up to `unseen_ns`, which is no thinking.
     #[inline]
     pub fn arrive(&mut self, at_ns: u64, unseen_ns: u64) {
         // Who sends before he has the reply tells nothing about how long it took to reach him.
@@ -47,10 +34,8 @@ impl Path {
         let gap_ns = at_ns.saturating_sub(departed_ns);
         let least_ns = self.least_ns.map_or(gap_ns, |least_ns| least_ns.min(gap_ns));
         self.least_ns = Some(least_ns);
-        let handshake_ns = self.handshake_ns.filter(|_| least_ns > PROGRAM_NS);
-        let round_trip_ns = handshake_ns.map_or(least_ns, |handshake_ns| handshake_ns.min(least_ns));
-        let longest_ns = round_trip_ns.saturating_mul(THINKING).saturating_add(unseen_ns);
-        self.estimate_ns = if gap_ns > longest_ns { round_trip_ns } else { gap_ns };
+        let longest_ns = least_ns.saturating_mul(THINKING).saturating_add(unseen_ns);
+        self.estimate_ns = if gap_ns > longest_ns { least_ns } else { gap_ns };
     }
 
     /// What the path adds, in nanoseconds; 0 as long as nothing is known.
@@ -89,21 +74,6 @@ mod tests {
         assert_eq!(after(&[100, 801]), 100);
         assert_eq!(after(&[100, 50, 1_000_000_000]), 50);
         assert_eq!(after(&[u64::MAX / 2, 3]), 3);
-    }
-
-    #[test]
-    fn a_handshake_tells_the_path_of_who_always_thinks_but_not_of_a_slow_program() {
-        let opened = |gap_ns: u64| {
-            let mut path = Path::default();
-            path.depart(1_000);
-            path.open(1_050);
-            assert_eq!(path.estimate_ns(), 50);
-            path.depart(2_000);
-            path.arrive(2_000 + gap_ns, 0);
-            path.estimate_ns()
-        };
-        assert_eq!((opened(400), opened(PROGRAM_NS)), (400, PROGRAM_NS));
-        assert_eq!((opened(PROGRAM_NS + 1), opened(1_000_000_000)), (50, 50));
     }
 
     #[test]

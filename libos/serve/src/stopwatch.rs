@@ -118,14 +118,7 @@ impl Stopwatch {
         }
     }
 
-    /// The end of a connection's handshake came.
-    pub fn open(&mut self, flow: usize, at_ns: u64) {
-        if let Some(path) = self.paths.get_mut(flow) {
-            path.open(at_ns);
-        }
-    }
-
-    /// Bytes of a connection came in a frame that was first seen at `at_ns`.
+    /// Bytes of a connection came, or the end of its handshake, in a frame that was first seen at `at_ns`.
     #[inline]
     pub fn arrive(&mut self, flow: usize, at_ns: u64) {
         if let Some(path) = self.paths.get_mut(flow) {
@@ -188,7 +181,7 @@ mod tests {
         let mut stopwatch = Stopwatch::new(0);
         stopwatch.queue(answer(10, 0));
         stopwatch.depart(20);
-        stopwatch.open(3, 120);
+        stopwatch.arrive(3, 120);
         stopwatch.queue(answer(130, 1));
         stopwatch.queue(answer(150, 2));
         stopwatch.depart(160);
@@ -210,7 +203,7 @@ mod tests {
         for (opened_ns, way_ns) in [(1_000, 5), (2_000, 900)] {
             stopwatch.queue(answer(opened_ns, 0));
             stopwatch.depart(opened_ns);
-            stopwatch.open(3, opened_ns + way_ns);
+            stopwatch.arrive(3, opened_ns + way_ns);
             assert_eq!(stopwatch.paths[3].estimate_ns(), way_ns);
         }
     }
