@@ -116,13 +116,14 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
 
     #[inline]
     fn kick(&mut self) {
-        self.nic.kick();
-        // The clock is read once for all replies that depart together.
+        // Before the device is told: telling it may take as long as the way there. The clock is read once for
+        // all replies that depart together.
         if let Some(stopwatch) = &mut self.stopwatch
             && stopwatch.has_queued()
         {
             stopwatch.depart(self.clock.now_ns());
         }
+        self.nic.kick();
     }
 
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
