@@ -93,6 +93,16 @@ impl Project {
         Ok(Built { image, manifest, kernel, programs })
     }
 
+    /// Builds what [`Project::pack`] would have to build: for those to whom it matters when that is.
+    ///
+    /// # Errors
+    /// If something does not build.
+    pub fn prepare(&self, manifest: &BundleManifest) -> Result<()> {
+        self.kernel()?;
+        let catalogue = Catalogue::read(self.root())?;
+        manifest.programs().into_iter().try_for_each(|program| self.program(&catalogue, program).map(drop))
+    }
+
     /// The ELF file of a program, built if need be.
     fn program(&self, catalogue: &Catalogue, program: &Program) -> Result<PathBuf> {
         match program {

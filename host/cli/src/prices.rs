@@ -4,10 +4,12 @@ use crate::arguments::{NetworkChoice, Run};
 use anyhow::{Context, Result, bail};
 use nom_build::PriceFeed;
 use nom_image::manifest::BundleManifest;
+use nom_provider::meter::{Charge, Meter};
 use nom_provider::{Config, Provider, Source};
-use nom_vmm::{Namespace, namespace, relay};
+use nom_vmm::{MachineConfig, Namespace, namespace, relay};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::path::Path;
 use std::str::FromStr;
 
 /// The computer that runs the machine, in QEMU's user-mode network.
@@ -20,34 +22,43 @@ const DEFAULT: &str = "network_out=1";
 pub struct Prices {
     address: SocketAddrV4,
     /// It ends with this.
-    _own: Option<Provider>,
+    own: Option<Provider>,
+}
+
+/// Whether the machine is to have prices.
+///
+/// # Errors
+/// If they are asked for and cannot be had.
+pub fn wanted(options: &Run, bundle: Option<&BundleManifest>) -> Result<bool> {
+    let asked = options.watch || options.provider.is_some() || options.prices.is_some();
+    let Some(bundle) = bundle else {
+        if asked {
+            bail!("{}: expected a manifest, since an image cannot be given prices", options.app);
+        }
+        return Ok(false);
+    };
+    let earns = bundle.applications.iter().any(|application| application.utility.is_some());
+    match &options.provider {
+        None if earns && options.detach => {
+            eprintln!("note: without --provider nobody tells a machine in the background the prices");
+            Ok(false)
+        }
+        Some(_) if options.detach && options.network == NetworkChoice::Tap => {
+            bail!("--provider: a machine in the background reaches it with --network user only")
+        }
+        _ => Ok(asked || earns),
+    }
 }
 
 impl Prices {
-    /// The provider that is asked for, or a new one if prices are needed; none if they are not.
+    /// The provider that is asked for, or else a new one.
     ///
     /// # Errors
-    /// If prices are asked for and cannot be had.
-    pub fn open(options: &Run, bundle: Option<&BundleManifest>) -> Result<Option<Prices>> {
-        let asked = options.watch || options.provider.is_some() || options.prices.is_some();
-        let Some(bundle) = bundle else {
-            if asked {
-                bail!("{}: expected a manifest, since an image cannot be given prices", options.app);
-            }
-            return Ok(None);
-        };
-        let earns = bundle.applications.iter().any(|application| application.utility.is_some());
+    /// If it has no address, or cannot be started.
+    pub fn open(options: &Run) -> Result<Prices> {
         match &options.provider {
-            None if !asked && !earns => Ok(None),
-            None if options.detach => {
-                eprintln!("note: without --provider nobody tells a machine in the background the prices");
-                Ok(None)
-            }
-            None => Prices::start(options.prices.clone()).map(Some),
-            Some(_) if options.detach && options.network == NetworkChoice::Tap => {
-                bail!("--provider: a machine in the background reaches it with --network user only")
-            }
-            Some(provider) => Ok(Some(Prices { address: provider.resolve()?, _own: None })),
+            None => Prices::start(options.prices.clone()),
+            Some(provider) => Ok(Prices { address: provider.resolve()?, own: None }),
         }
     }
 
@@ -58,12 +69,45 @@ impl Prices {
             bail!("the provider listens at {}, expected an IPv4 address", own.address());
         };
         eprintln!("prices: http://{address}");
-        Ok(Prices { address, _own: Some(own) })
+        Ok(Prices { address, own: Some(own) })
     }
 
     /// Where this process finds it.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Meters the first network device of the machine `name`, which is for `activity`, into the ledger of this
+    /// process's own provider. Whoever runs another meters by itself: it has the operator's token.
+    ///
+    /// # Errors
+    /// If the device cannot be watched.
+    pub fn meter(
+        &self,
+        name: &str,
+        activity: &str,
+        namespace: Option<&Namespace>,
+        directory: &Path,
+        config: &mut MachineConfig,
+    ) -> Result<Option<Meter>> {
+        let Some(own) = &self.own else {
+            return Ok(None);
+        };
+        let charge = Charge {
+            provider: self.url(),
+            token: own.token().to_owned(),
+            machine: name.to_owned(),
+            activity: activity.to_owned(),
+        };
+        let meter = match namespace {
+            Some(namespace) => Meter::tap(namespace, namespace::DEVICE, charge)?,
+            None => {
+                let (meter, tapped) = Meter::user(directory, "network0", charge)?;
+                config.extra_arguments.extend(tapped.arguments());
+                meter
+            }
+        };
+        Ok(Some(meter))
     }
 
     /// What `priced` is to know in the machine `name`, whose network device number `network` is for it alone.

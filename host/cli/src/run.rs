@@ -3,11 +3,12 @@
 use crate::arguments::{LogLevel, NetworkChoice, Run};
 use crate::attend::{self, Audience, Console};
 use crate::debugger;
-use crate::prices::Prices;
+use crate::prices::{self, Prices};
 use crate::store::{self, Record, Store};
 use crate::watch::Watch;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use nom_build::prices::PRICED;
 use nom_build::{PriceFeed, Project};
 use nom_image::Symbols;
 use nom_image::manifest::{Application, BundleManifest, Port, Protocol};
@@ -39,7 +40,13 @@ struct Boot {
 /// Runs an application; returns the command's exit status.
 pub fn run(options: &Run) -> Result<u8> {
     let subject = Subject::read(options)?;
-    let prices = Prices::open(options, subject.bundle())?;
+    let prices = if prices::wanted(options, subject.bundle())? {
+        // A schedule of prices begins with the machine, not with its build.
+        subject.prepare_with_priced()?;
+        Some(Prices::open(options)?)
+    } else {
+        None
+    };
     let store = Store::open()?;
     let (name, directory) = store.create(options.name.as_deref(), &options.app)?;
     let place = Place { store: &store, name: &name, directory: &directory };
@@ -59,6 +66,7 @@ fn run_at(options: &Run, subject: Subject, prices: Option<&Prices>, place: &Plac
     let mut networks = networks(options, subject.bundle(), namespace.as_ref());
     let mut subject = subject;
     let earning = subject.earning();
+    let server = subject.server();
     if let Some(prices) = prices {
         subject = subject.with_priced(&prices.feed(name, networks.len(), namespace.as_ref())?)?;
         networks.push(Network::default());
@@ -67,7 +75,14 @@ fn run_at(options: &Run, subject: Subject, prices: Option<&Prices>, place: &Plac
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     std::fs::write(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
-    let config = MachineConfig { networks, ..configure(options, &boot, accelerator, image)? };
+    let mut config = MachineConfig { networks, ..configure(options, &boot, accelerator, image)? };
+    // Until the machine has ended.
+    let _meter = match (prices, server) {
+        (Some(prices), Some(server)) => {
+            prices.meter(name, &server, namespace.as_ref(), directory, &mut config)?
+        }
+        _ => None,
+    };
     if let Some(port) = config.debugger {
         debugger::write_script(directory, name, port, boot.kernel.as_deref())?;
     }
@@ -118,11 +133,31 @@ impl Subject {
         }
     }
 
+    /// The application that the first network device is for.
+    fn server(&self) -> Option<String> {
+        let mut applications = self.bundle().into_iter().flat_map(|bundle| &bundle.applications);
+        applications
+            .find(|application| wants_network(application))
+            .map(|application| application.name.clone())
+    }
+
     /// Names of the applications that earn.
     fn earning(&self) -> Vec<String> {
         let applications = self.bundle().into_iter().flat_map(|bundle| &bundle.applications);
         let earning = applications.filter(|application| application.utility.is_some());
         earning.map(|application| application.name.clone()).collect()
+    }
+
+    /// Builds what is to be packed, with `priced`.
+    fn prepare_with_priced(&self) -> Result<()> {
+        match self {
+            Subject::Image(_) => Ok(()),
+            Subject::Bundle(bundle) => {
+                let (project, bundle) = bundle.as_ref();
+                project.prepare(bundle)?;
+                project.prepare(&project.bundle(&project.manifest_path(PRICED)?, None)?)
+            }
+        }
     }
 
     fn with_priced(self, feed: &PriceFeed) -> Result<Subject> {

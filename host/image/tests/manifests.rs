@@ -216,7 +216,7 @@ fn ports_are_read_and_written_alike() {
 
 #[test]
 fn sizes_have_binary_units() {
-    let good = [("1", 1), ("4KiB", 4096), ("64MiB", 64 << 20), ("2GiB", 2 << 30)];
+    let good = [("1", 1), ("4KiB", 4096), ("64MiB", 64 << 20), ("2GiB", 2 << 30), ("96M", 96 << 20)];
     assert!(good.iter().all(|(text, bytes)| parse_size(text) == Some(*bytes)));
     for text in ["", "MiB", "1kb", "1 MiB", "-1", "+1", "1.5MiB", "18446744073709551616", "17179869184GiB"] {
         assert_eq!(parse_size(text), None, "{text}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Prices that nobody confirmed for longer are marked.
 const STALE: Duration = Duration::from_secs(60);
-/// A report may be this late before it is said: applications report every second.
+/// A report may be this late before it is said: applications that serve report many times a second.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Something to take in.
@@ -185,9 +185,14 @@ impl Model {
         }
         for name in &self.expected {
             match self.earners.get(name).map(|earner| now - earner.status.at) {
-                None => notices.push(format!("{name}: no report yet")),
+                None => {
+                    notices.push(format!("{name}: no report yet, the first comes with the first requests"))
+                }
                 Some(age) if age > SILENCE => {
-                    notices.push(format!("{name}: no report for {}", text::stretch(age.as_secs_f64())));
+                    notices.push(format!(
+                        "{name}: no report for {}, it is idle or gone",
+                        text::stretch(age.as_secs_f64())
+                    ));
                 }
                 Some(_) => {}
             }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Place, Result};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path as FieldPath, Segment};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,7 @@ pub(super) struct Source {
 
 impl Source {
     pub fn read(path: &Path) -> Result<Source> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
         Ok(Source { path: path.to_owned(), text })
     }
 
@@ -50,6 +50,18 @@ impl Source {
         let message = error.message().trim_end();
         let problem = if field.is_empty() { message.to_owned() } else { format!("`{field}`: {message}") };
         self.error(error.span(), problem)
+    }
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> Error {
+    let path = path.to_owned();
+    match source.kind() {
+        ErrorKind::InvalidData => Error::Manifest {
+            place: Place { file: path, line: None },
+            problem: "not text in UTF-8, expected a manifest in TOML, or an image that `nom build` wrote"
+                .into(),
+        },
+        _ => Error::Read { path, source },
     }
 }
 

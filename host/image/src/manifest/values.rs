@@ -237,14 +237,14 @@ impl fmt::Display for Port {
     }
 }
 
-/// Bytes of a size such as `64MiB`, `4KiB`, `1GiB` or `65536`; `None` if it is no size.
+/// Bytes of a size such as `64MiB`, `4KiB`, `1GiB` or `65536`, or `64M` as on the command line; `None` if it is no size.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
         "" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
         _ => return None,
     };
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -52,9 +52,15 @@ fn value<'v>(view: &'v View, label: &str) -> &'v str {
 #[test]
 fn before_anything_is_heard_the_view_says_so() {
     let view = shop().view(at(0));
-    assert_eq!(view.notices, ["no prices yet", "memcached: no report yet"]);
+    assert_eq!(
+        view.notices,
+        ["no prices yet", "memcached: no report yet, the first comes with the first requests"]
+    );
     assert_eq!((view.profit, view.stale), (None, false));
-    assert_eq!(view.lines(at(0)), ["watch:    0 s  no prices yet; memcached: no report yet"]);
+    assert_eq!(
+        view.lines(at(0)),
+        ["watch:    0 s  no prices yet; memcached: no report yet, the first comes with the first requests"]
+    );
     let nobody = Model::new("shop-1", Vec::new()).view(at(0));
     assert!(nobody.notices[1].contains("[utility]"), "{nobody:?}");
 }
@@ -117,7 +123,10 @@ fn a_lost_provider_and_a_silent_application_are_said() {
     let view = model.view(at(8));
     assert_eq!(
         view.notices,
-        ["no connection to the provider, trying again: connection refused", "memcached: no report for 7 s"]
+        [
+            "no connection to the provider, trying again: connection refused",
+            "memcached: no report for 7 s, it is idle or gone"
+        ]
     );
     model.apply(Update::Status(status(9)), at(9));
     assert_eq!(model.view(at(9)).notices, [""; 0]);
