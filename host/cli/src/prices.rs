@@ -77,8 +77,8 @@ impl Prices {
         format!("http://{}", self.address)
     }
 
-    /// Meters the first network device of the machine `name`, which is for `activity`, into the ledger of this
-    /// process's own provider. Whoever runs another meters by itself: it has the operator's token.
+    /// Meters the first network device of the machine `name`, which is for `activity`, into the ledger of
+    /// this process's own provider. Whoever runs another meters by itself: it has the operator's token.
     ///
     /// # Errors
     /// If the device cannot be watched.

@@ -237,7 +237,8 @@ impl fmt::Display for Port {
     }
 }
 
-/// Bytes of a size such as `64MiB`, `4KiB`, `1GiB` or `65536`, or `64M` as on the command line; `None` if it is no size.
+/// Bytes of a size such as `64MiB`, `4KiB`, `1GiB`, `65536`, or `64M` as on the command line; `None` if it is
+/// no size.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
