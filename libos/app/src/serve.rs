@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
 use nom_earn::{Earner, Member, Settings, Team};
 use nom_net::Config;
@@ -189,9 +190,13 @@ where
     let setup = Setup::new(ports, contract.as_ref(), cores)?;
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
-    setup.announce(cores);
+    let started = AtomicUsize::new(0);
     let work = move |part: Part, mut pair: QueuePair, idle: Idle| {
         let service = service(&mut pair);
+        // Whoever hears of the service may ask any core at once.
+        if started.fetch_add(1, Relaxed) + 1 == cores {
+            setup.announce(cores);
+        }
         setup.clone().run(cores, part, (pair, idle), service)
     };
     network.run(parts(Peers::group(remotes), contract), work).map_err(ServeError::Interface)
