@@ -3,9 +3,13 @@
 use nom_system_tests::{Guest, Server};
 use nom_vmm::{Namespace, namespace};
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a machine may take to be reached.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Queue pairs, and cores.
 const PAIRS: u32 = 2;
@@ -28,9 +32,20 @@ fn on_two_cores(app: &str, port: u16, test: impl FnOnce(&Server) + Send) {
         let guest = Guest::app(app).cpus(PAIRS).memory("256M").qemu(&tap).device(&card);
         let mut vm = guest.boot();
         vm.wait_for(", on 2 cores");
-        test(&Server { vm, address: SocketAddr::new(namespace::GUEST.into(), port) });
+        let address = SocketAddr::new(namespace::GUEST.into(), port);
+        reach(address);
+        test(&Server { vm, address });
     };
     std::thread::scope(|scope| scope.spawn(inside).join().expect("no panic"));
+}
+
+/// Waits until the machine is a neighbour: the host asks for its Ethernet address only for some
+/// milliseconds, and fails to connect if an emulated core is slower than that.
+fn reach(address: SocketAddr) {
+    let end = Instant::now() + PATIENCE;
+    while let Err(error) = TcpStream::connect(address) {
+        assert!(Instant::now() < end, "{address}: {error}");
+    }
 }
 
 /// The number that memcached's statistics show for `name`.
