@@ -6,6 +6,7 @@ use crate::attend::Wish;
 use anyhow::{Context, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Between two pictures.
@@ -14,6 +15,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// The whole terminal; it is as before when this is dropped, or when a thread panics.
 pub struct Screen {
     terminal: DefaultTerminal,
+    keys: Receiver<Event>,
     due: Instant,
 }
 
@@ -24,7 +26,10 @@ impl Screen {
     /// If it cannot be steered.
     pub fn open() -> Result<Screen> {
         let terminal = ratatui::try_init().context("the terminal shows no full-screen view")?;
-        Ok(Screen { terminal, due: Instant::now() })
+        let (sender, keys) = channel();
+        // Apart, since crossterm reads without end from a terminal that was closed.
+        std::thread::spawn(move || while event::read().is_ok_and(|event| sender.send(event).is_ok()) {});
+        Ok(Screen { terminal, keys, due: Instant::now() })
     }
 
     /// Shows the present state, if a picture is due, and heeds the keyboard.
@@ -33,8 +38,8 @@ impl Screen {
     /// If the terminal is gone.
     pub fn show(&mut self, model: &Model, now: Duration) -> Result<Option<Wish>> {
         let mut wish = None;
-        while event::poll(Duration::ZERO).context("cannot read the keyboard")? {
-            match event::read().context("cannot read the keyboard")? {
+        for event in self.keys.try_iter() {
+            match event {
                 Event::Key(key) => wish = wish.or(asked(key)),
                 Event::Resize(..) => self.due = Instant::now(),
                 _ => {}
