@@ -89,9 +89,11 @@ impl Audience for Watch {
         let lines = Output::Lines(None);
         if let Output::Screen(screen) = std::mem::replace(&mut self.output, lines) {
             drop(screen);
-            self.model.console(LAST_WORDS).iter().for_each(|line| println!("{line}"));
             let now = self.now();
-            self.model.view(now).lines(now).iter().for_each(|line| println!("{line}"));
+            let mut last = self.model.console(LAST_WORDS);
+            last.extend(self.model.view(now).lines(now));
+            // A terminal that was closed takes nothing, and needs nothing.
+            let _ = writeln!(std::io::stdout(), "{}", last.join("\n"));
         }
     }
 }
