@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use nom_build::Project;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -26,7 +27,8 @@ fn main() -> ExitCode {
     match execute(&Arguments::parse().command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("nom: {error:#}");
+            // Not `eprintln`, which panics where the terminal was closed.
+            let _ = writeln!(std::io::stderr(), "nom: {error:#}");
             ExitCode::from(nom_vmm::STATUS_FAILED)
         }
     }

@@ -56,7 +56,8 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A terminal that was closed needs nothing.
+        let _ = ratatui::try_restore();
     }
 }
 
