@@ -6,6 +6,7 @@ use crate::attend::Wish;
 use anyhow::{Context, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::mem::ManuallyDrop;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ const PERIOD: Duration = Duration::from_millis(200);
 
 /// The whole terminal; it is as before when this is dropped, or when a thread panics.
 pub struct Screen {
-    terminal: DefaultTerminal,
+    /// Never dropped: ratatui would panic to say that the terminal was closed.
+    terminal: ManuallyDrop<DefaultTerminal>,
     keys: Receiver<Event>,
     due: Instant,
 }
@@ -29,7 +31,7 @@ impl Screen {
         let (sender, keys) = channel();
         // Apart, since crossterm reads without end from a terminal that was closed.
         std::thread::spawn(move || while event::read().is_ok_and(|event| sender.send(event).is_ok()) {});
-        Ok(Screen { terminal, keys, due: Instant::now() })
+        Ok(Screen { terminal: ManuallyDrop::new(terminal), keys, due: Instant::now() })
     }
 
     /// Shows the present state, if a picture is due, and heeds the keyboard.
@@ -57,6 +59,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that was closed needs nothing.
+        let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
