@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Fake, Machine, Manner};
+use common::{Fake, Machine, Manner, Manners};
 use nom_abi::priced::Report;
 use nom_proto::prices::Resource;
 use nom_provider::{Config, Provider};
@@ -92,7 +92,7 @@ fn events_that_come_byte_by_byte_are_read() {
 
 #[test]
 fn whatever_a_provider_says_the_last_prices_stay_and_the_trouble_is_told_once() {
-    let cases: [(fn(&str) -> Manner, &str); 9] = [
+    let cases: [(Manners, &str); 9] = [
         (|_| Manner::Close("HTTP/1.1 500 Oh no\r\n\r\n<html>".into()), "it answers with status 500"),
         (
             |_| Manner::Close("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>".into()),

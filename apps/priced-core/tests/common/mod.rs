@@ -151,17 +151,20 @@ pub enum Manner {
     Repeat(String, String),
 }
 
+/// What it does with a path.
+pub type Manners = fn(&str) -> Manner;
+
 /// A provider that does with each path what it is told to at the time.
 #[derive(Clone)]
 pub struct Fake {
     pub address: SocketAddr,
-    manner: Arc<Mutex<fn(&str) -> Manner>>,
+    manner: Arc<Mutex<Manners>>,
     served: Arc<AtomicUsize>,
 }
 
 impl Fake {
     /// Runs as long as the test.
-    pub fn start(manner: fn(&str) -> Manner) -> Fake {
+    pub fn start(manner: Manners) -> Fake {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let fake = Fake { address, manner: Arc::new(Mutex::new(manner)), served: Arc::default() };
@@ -181,7 +184,7 @@ impl Fake {
     }
 
     /// Behaves otherwise from now on.
-    pub fn set(&self, manner: fn(&str) -> Manner) {
+    pub fn set(&self, manner: Manners) {
         *self.manner.lock().expect("no test panicked here") = manner;
     }
 
