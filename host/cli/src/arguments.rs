@@ -288,7 +288,7 @@ Examples:
   nom demo --full --out results/demo"
 )]
 pub struct Demo {
-    /// Directory for results.json, results.csv, intervals.csv, figures and report.html.
+    /// Directory for results.json, results.csv, intervals.csv, statuses.csv, figures and report.html.
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub out: PathBuf,
     /// The published experiment: 60 seconds a phase, five times, memcached and the web server; takes hours.

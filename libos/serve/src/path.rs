@@ -4,16 +4,21 @@
 //! the gap between a reply's departure and the next request's arrival is what the path added, unless
 //! the client was thinking meanwhile.
 
-/// A gap so many times as long as the least round trip is not the path's: the client was thinking.
+/// A gap so many times as long as usual is not the path's: the client was thinking.
 const THINKING: u64 = 8;
+/// How many gaps make what is usual.
+const MEMORY: u64 = 8;
+/// No path is shorter: a core was taken away between telling the device and reading the clock.
+const SHORTEST_NS: u64 = 10_000;
 
 /// The path of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     /// When the last reply departed, if nothing arrived since.
     departed_ns: Option<u64>,
-    /// The shortest gap.
-    least_ns: Option<u64>,
+    /// A gap as usual: the smoothed mean of those that were the path's, not the least, which may have been
+    /// missed.
+    usual_ns: Option<u64>,
     /// What the last gap tells.
     estimate_ns: u64,
 }
@@ -32,10 +37,14 @@ impl Path {
         // Who sends before he has the reply tells nothing about how long it took to reach him.
         let Some(departed_ns) = self.departed_ns.take() else { return };
         let gap_ns = at_ns.saturating_sub(departed_ns);
-        let least_ns = self.least_ns.map_or(gap_ns, |least_ns| least_ns.min(gap_ns));
-        self.least_ns = Some(least_ns);
-        let longest_ns = least_ns.saturating_mul(THINKING).saturating_add(unseen_ns);
-        self.estimate_ns = if gap_ns > longest_ns { least_ns } else { gap_ns };
+        let usual_ns = self.usual_ns.unwrap_or(gap_ns).max(SHORTEST_NS);
+        let longest_ns = usual_ns.saturating_mul(THINKING);
+        if gap_ns > longest_ns.saturating_add(unseen_ns) {
+            self.estimate_ns = usual_ns;
+            return;
+        }
+        self.usual_ns = Some(usual_ns - usual_ns / MEMORY + gap_ns.min(longest_ns) / MEMORY);
+        self.estimate_ns = gap_ns;
     }
 
     /// What the path adds, in nanoseconds; 0 as long as nothing is known.
@@ -50,15 +59,15 @@ impl Path {
 mod tests {
     use super::*;
 
-    /// What is estimated after gaps one after the other.
+    /// What is estimated, in microseconds, after gaps of so many one after the other.
     fn after(gaps: &[u64]) -> u64 {
         let (mut path, mut now_ns) = (Path::default(), 1_000);
-        for gap_ns in gaps {
+        for gap in gaps {
             path.depart(now_ns);
-            path.arrive(now_ns + gap_ns, 0);
-            now_ns += gap_ns + 7;
+            path.arrive(now_ns + gap * 1_000, 0);
+            now_ns += gap * 1_000 + 7;
         }
-        path.estimate_ns()
+        path.estimate_ns() / 1_000
     }
 
     #[test]
@@ -70,20 +79,29 @@ mod tests {
     }
 
     #[test]
-    fn who_thinks_has_the_shortest_path_that_he_ever_had() {
+    fn who_thinks_has_the_path_that_he_usually_has() {
         assert_eq!(after(&[100, 801]), 100);
-        assert_eq!(after(&[100, 50, 1_000_000_000]), 50);
-        assert_eq!(after(&[u64::MAX / 2, 3]), 3);
+        assert_eq!(after(&[104, 56, 1_000_000]), 98);
+    }
+
+    #[test]
+    fn a_gap_that_was_missed_does_not_shorten_the_path() {
+        assert_eq!(after(&[0, 80]), 80);
+        let mut gaps = vec![80; 20];
+        gaps.extend([0, 80, 80, 0, 80, 81, 90]);
+        assert_eq!(after(&gaps), 90);
+        gaps.push(1_000_000);
+        assert!((60..90).contains(&after(&gaps)), "{}", after(&gaps));
     }
 
     #[test]
     fn a_busy_machine_does_not_take_its_own_delay_for_thinking() {
-        for (unseen_ns, estimate_ns) in [(0, 100), (199, 100), (200, 1_000)] {
+        for (unseen_ns, estimate_ns) in [(0, 100_000), (199_000, 100_000), (200_000, 1_000_000)] {
             let mut path = Path::default();
             path.depart(0);
-            path.arrive(100, 0);
-            path.depart(200);
-            path.arrive(1_200, unseen_ns);
+            path.arrive(100_000, 0);
+            path.depart(200_000);
+            path.arrive(1_200_000, unseen_ns);
             assert_eq!(path.estimate_ns(), estimate_ns);
         }
     }

@@ -15,6 +15,10 @@ pub const PHASES: [Phase; 2] = [
     Phase { name: "single", connections: 1, price: 10.0 },
 ];
 
+/// How many of its keys each connection of memcaslap asks for again. With ten thousand, its own choice, all
+/// together would not fit into a small cache, and the demo would show how caches forget.
+const WINDOW: &str = "1k";
+
 /// A half of the experiment: who is served, and what data costs meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
@@ -65,7 +69,7 @@ fn command(machine: &Machine, kind: Kind, connections: usize, phase: Duration) -
         Kind::Memcaslap => {
             // Into a pipe it would write a page at a time.
             let mut command = machine.command("stdbuf");
-            command.args(["--output=L", "memcaslap", "--stat_freq", "1s"]);
+            command.args(["--output=L", "memcaslap", "--stat_freq", "1s", "--win_size", WINDOW]);
             command.args(tools::memcaslap_arguments(target, connections, phase));
             command
         }

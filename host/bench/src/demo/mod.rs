@@ -16,6 +16,7 @@ mod market;
 mod money;
 mod place;
 mod progress;
+mod rows;
 mod runner;
 mod summary;
 mod tables;
@@ -29,12 +30,10 @@ use crate::serve::tools;
 use agreement::Agreement;
 use anyhow::{Context, Result, bail, ensure};
 use contract::{Contract, Function, Slowness};
-use money::Interval;
 use nom_build::Project;
 use nom_vmm::{Accelerator, Namespace};
 use progress::Progress;
 use runner::{Adaptation, Application, Runner, Schedule};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -48,7 +47,8 @@ pub use progress::Interrupted;
 pub struct Options {
     /// The checkout that nom is built from; what is fetched or made once lies in its `.nom/bench`.
     pub project: Project,
-    /// Directory for `results.json`, `results.csv`, `intervals.csv`, the figures and `report.html`; created.
+    /// Directory for `results.json`, `results.csv`, `intervals.csv`, `statuses.csv`, the figures and
+    /// `report.html`; created.
     pub out: PathBuf,
     /// The paper's times and repetitions, and every application.
     pub full: bool,
@@ -124,7 +124,8 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let served = findings.iter().any(|findings| !findings.accounts.is_empty());
     let mut drawn: Vec<_> = findings.iter().flat_map(figures::figures).collect();
     drawn.extend(figures::timelines(&findings, &adaptations));
-    save_intervals(&findings, &options.out)?;
+    rows::save_intervals(&findings, &options.out)?;
+    rows::save_statuses(&findings, &adaptations, &options.out)?;
     let report = Report {
         title: "nom demo: what a server earns".into(),
         environment,
@@ -218,69 +219,4 @@ fn perform(
 
 fn agreement(run: &Adaptation, slowness: Slowness) -> Option<Agreement> {
     Agreement::of(run, &Contract::new(run.function, slowness).ok()?)
-}
-
-/// An interval, and whose it was, as a row of `intervals.csv`.
-#[derive(Serialize)]
-struct Row<'a> {
-    application: &'a str,
-    system: &'a str,
-    run: usize,
-    phase: &'a str,
-    price: f64,
-    end_s: f64,
-    seconds: f64,
-    operations: f64,
-    useful_bytes: f64,
-    sent_bytes: f64,
-    latency_s: f64,
-    jitter_s: f64,
-}
-
-/// Writes every interval of every run: what all sums are made of.
-fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
-    let path = out.join("intervals.csv");
-    let failed = || format!("cannot write {}", path.display());
-    let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
-    for (findings, account) in
-        all.iter().flat_map(|one| one.accounts.iter().map(move |account| (one, account)))
-    {
-        let system = account.system.name();
-        for (run, halves) in account.runs.iter().enumerate() {
-            for (phase, interval) in experiment::PHASES
-                .iter()
-                .zip(halves)
-                .flat_map(|(phase, all)| all.iter().map(move |i| (phase, i)))
-            {
-                let row = row(findings.application, &system, run, phase.name, interval);
-                writer.serialize(row).with_context(failed)?;
-            }
-        }
-    }
-    writer.flush().with_context(failed)
-}
-
-fn row<'a>(
-    application: &'a str,
-    system: &'a str,
-    run: usize,
-    phase: &'a str,
-    interval: &Interval,
-) -> Row<'a> {
-    let Interval { end_s, seconds, operations, useful_bytes, sent_bytes, latency_s, jitter_s, price } =
-        *interval;
-    Row {
-        application,
-        system,
-        run,
-        phase,
-        price,
-        end_s,
-        seconds,
-        operations,
-        useful_bytes,
-        sent_bytes,
-        latency_s,
-        jitter_s,
-    }
 }

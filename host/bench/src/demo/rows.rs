@@ -1,0 +1,130 @@
+//! What all sums are made of, as CSV: what clients were served, and what adaptive applications said.
+
+use super::experiment;
+use super::money::Interval;
+use super::runner::Adaptation;
+use super::summary::Findings;
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::path::Path;
+
+/// An interval, and whose it was, as a row of `intervals.csv`.
+#[derive(Serialize)]
+struct Row<'a> {
+    application: &'a str,
+    system: &'a str,
+    run: usize,
+    phase: &'a str,
+    price: f64,
+    end_s: f64,
+    seconds: f64,
+    operations: f64,
+    useful_bytes: f64,
+    sent_bytes: f64,
+    latency_s: f64,
+    jitter_s: f64,
+}
+
+/// Writes every interval of every run: what all sums are made of.
+pub fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
+    let path = out.join("intervals.csv");
+    let failed = || format!("cannot write {}", path.display());
+    let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
+    for (findings, account) in
+        all.iter().flat_map(|one| one.accounts.iter().map(move |account| (one, account)))
+    {
+        let system = account.system.name();
+        for (run, halves) in account.runs.iter().enumerate() {
+            for (phase, interval) in experiment::PHASES
+                .iter()
+                .zip(halves)
+                .flat_map(|(phase, all)| all.iter().map(move |i| (phase, i)))
+            {
+                let row = row(findings.application, &system, run, phase.name, interval);
+                writer.serialize(row).with_context(failed)?;
+            }
+        }
+    }
+    writer.flush().with_context(failed)
+}
+
+fn row<'a>(
+    application: &'a str,
+    system: &'a str,
+    run: usize,
+    phase: &'a str,
+    interval: &Interval,
+) -> Row<'a> {
+    let Interval { end_s, seconds, operations, useful_bytes, sent_bytes, latency_s, jitter_s, price } =
+        *interval;
+    Row {
+        application,
+        system,
+        run,
+        phase,
+        price,
+        end_s,
+        seconds,
+        operations,
+        useful_bytes,
+        sent_bytes,
+        latency_s,
+        jitter_s,
+    }
+}
+
+/// A status, and of which run it was, as a row of `statuses.csv`.
+#[derive(Serialize)]
+struct Said<'a> {
+    application: &'a str,
+    function: &'a str,
+    run: usize,
+    heard_s: f64,
+    guest_s: f64,
+    window_s: f64,
+    batching_delay_us: u32,
+    polls: bool,
+    requests: u64,
+    sent_bytes: u64,
+    latency_s: f64,
+    jitter_s: f64,
+    price_revision: u64,
+    price: f64,
+    profit: f64,
+}
+
+/// Writes every status that was heard of an adaptive run.
+pub fn save_statuses(all: &[Findings], adaptations: &[Vec<Adaptation>], out: &Path) -> Result<()> {
+    let path = out.join("statuses.csv");
+    let failed = || format!("cannot write {}", path.display());
+    let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
+    for (findings, runs) in all.iter().zip(adaptations) {
+        for (number, run) in runs.iter().enumerate() {
+            for said in said(findings.application, number, run) {
+                writer.serialize(said).with_context(failed)?;
+            }
+        }
+    }
+    writer.flush().with_context(failed)
+}
+
+fn said<'a>(application: &'a str, run: usize, adaptation: &'a Adaptation) -> impl Iterator<Item = Said<'a>> {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    adaptation.heard.iter().map(move |heard| Said {
+        application,
+        function: adaptation.function.name(),
+        run,
+        heard_s: heard.at_s,
+        guest_s: seconds(heard.status.at_ns),
+        window_s: seconds(heard.status.window_ns),
+        batching_delay_us: heard.status.batching_delay_us,
+        polls: heard.status.polls,
+        requests: heard.status.requests,
+        sent_bytes: heard.status.sent_bytes,
+        latency_s: seconds(heard.status.latency_mean_ns),
+        jitter_s: seconds(heard.status.latency_jitter_ns),
+        price_revision: heard.status.price_revision,
+        price: heard.status.price_network_out,
+        profit: heard.status.profit,
+    })
+}
