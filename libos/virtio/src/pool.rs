@@ -1,4 +1,9 @@
 //! Memory for packets: slots by size, taken from the world in large blocks as they are needed.
+//!
+//! **Received apart from sent.** An application may keep what it received for ever, and what it sends stays
+//! until its peer acknowledges it, for which the device needs something to receive into. So slots to receive
+//! into are a list of their own, which sending takes from only where the device can spare them, and a part of
+//! the memory is never received into.
 
 use crate::memory::{Carver, DmaBuffer, FreeList, Slot};
 use core::array;
@@ -11,13 +16,29 @@ const LARGEST: u32 = 24;
 const CLASSES: usize = (LARGEST - SMALLEST + 1) as usize;
 /// What is asked of the world at once, unless a slot is larger.
 const GROWTH_BYTES: usize = 64 * 1024;
+/// What is asked of it where that is too much: it gives whole pages.
+const PAGE_BYTES: usize = 4096;
+
+/// The part of a pool's memory that is not received into: an eighth.
+const RESERVED_PART: usize = 8;
 
 /// The slots of one core: each size is twice the one before, from 128 bytes to 16 MiB.
 #[derive(Debug)]
 pub struct Pool<D> {
+    /// To send from, by size.
     free: [FreeList; CLASSES],
-    /// Of which size there were none at the last look, and no memory for more.
-    scarce: [bool; CLASSES],
+    /// To receive into.
+    receive: FreeList,
+    /// Whether the buffers of `receive` say that there are too few of them.
+    is_scarce: bool,
+    /// Bytes that are not received into.
+    reserved: usize,
+    source: Source<D>,
+}
+
+/// Where a pool's memory comes from.
+#[derive(Debug)]
+struct Source<D> {
     world: D,
     /// Bytes that it may still ask for.
     allowance: usize,
@@ -30,20 +51,34 @@ impl<D: Dma> Pool<D> {
     pub fn new(world: D, limit: usize) -> Pool<D> {
         // Handles may outlive the pool, and the memory stays the program's in any case: see `Dma`.
         let free = array::from_fn(|_| FreeList::default());
-        Pool { free, scarce: [false; CLASSES], world, allowance: limit, refused: usize::MAX }
+        let source = Source { world, allowance: limit, refused: usize::MAX };
+        let (receive, reserved) = (FreeList::default(), limit / RESERVED_PART);
+        Pool { free, receive, is_scarce: false, reserved, source }
     }
 
-    /// A slot of at least `bytes`; `None` if memory is exhausted or nothing is that large.
+    /// A slot of at least `bytes` to send from; `None` if memory is exhausted or nothing is that large.
     #[inline]
     pub fn take(&mut self, bytes: usize) -> Option<Slot> {
         let class = class(bytes)?;
-        let slot = self.free[class].take().or_else(|| self.grow(class));
-        // It changes seldom: looked at, and not written, for each slot.
-        if self.scarce[class] != slot.is_none() {
-            self.scarce[class] = slot.is_none();
-            self.free[class].set_scarce(slot.is_none());
+        self.free[class].take().or_else(|| self.source.grow(class, 0, &self.free[class]))
+    }
+
+    /// A slot of at least `bytes` to receive into; `None` as for [`Pool::take`]. All that is received into is
+    /// of one size: `bytes` is the same in every call.
+    #[inline]
+    pub fn take_to_receive(&mut self, bytes: usize) -> Option<Slot> {
+        let class = class(bytes)?;
+        self.receive.take().or_else(|| self.source.grow(class, self.reserved, &self.receive))
+    }
+
+    /// Says on every buffer that was received into whether there are too few of them.
+    #[inline]
+    pub fn set_scarce(&mut self, is_scarce: bool) {
+        // It changes seldom: looked at, and not written, at each call.
+        if self.is_scarce != is_scarce {
+            self.is_scarce = is_scarce;
+            self.receive.set_scarce(is_scarce);
         }
-        slot
     }
 
     /// A handle on a copy of `bytes`; `None` as for [`Pool::take`].
@@ -53,32 +88,41 @@ impl<D: Dma> Pool<D> {
         Some(slot.share(bytes.len() as u32))
     }
 
-    /// Slots of `bytes` that are free now.
+    /// The same in a slot to receive into, if one is free and large enough.
+    pub fn copy_to_received(&mut self, bytes: &[u8]) -> Option<DmaBuffer> {
+        let mut slot = self.receive.take().filter(|slot| slot.bytes() as usize >= bytes.len())?;
+        slot.write(0, bytes);
+        Some(slot.share(bytes.len() as u32))
+    }
+
+    /// Slots of `bytes` to send from that are free now.
     pub fn free(&self, bytes: usize) -> usize {
         class(bytes).map_or(0, |class| self.free[class].count())
     }
+}
 
+impl<D: Dma> Source<D> {
+    /// Adds slots to `list` and takes one of them, as long as `reserved` bytes are left.
     #[cold]
-    fn grow(&mut self, class: usize) -> Option<Slot> {
+    fn grow(&mut self, class: usize, reserved: usize, list: &FreeList) -> Option<Slot> {
         let bytes = 1usize << (class as u32 + SMALLEST);
-        let carver = self.ask(bytes.max(GROWTH_BYTES)).or_else(|| self.ask(bytes))?;
-        carver.slots(bytes as u32, &self.free[class]);
-        self.free[class].take()
+        let mut ask = |least: usize| self.ask(bytes.max(least), reserved);
+        let carver = ask(GROWTH_BYTES).or_else(|| ask(PAGE_BYTES))?;
+        carver.slots(bytes as u32, list);
+        list.take()
     }
 
-    fn ask(&mut self, bytes: usize) -> Option<Carver> {
+    fn ask(&mut self, bytes: usize, reserved: usize) -> Option<Carver> {
+        let left = self.allowance.checked_sub(bytes).filter(|left| *left >= reserved)?;
         if bytes >= self.refused {
             return None;
         }
-        self.allowance = self.allowance.checked_sub(bytes)?;
-        match self.world.allocate(bytes) {
-            Some(block) => Some(Carver::new(block)),
-            None => {
-                self.allowance += bytes;
-                self.refused = bytes;
-                None
-            }
-        }
+        let Some(block) = self.world.allocate(bytes) else {
+            self.refused = bytes;
+            return None;
+        };
+        self.allowance = left;
+        Some(Carver::new(block))
     }
 }
 

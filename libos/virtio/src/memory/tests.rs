@@ -56,11 +56,16 @@ fn places_come_back_from_other_cores() {
 #[test]
 fn buffers_say_when_there_are_too_few_of_them() {
     let mut pool = Pool::new(FakeMemory::new(64 * 1024), 64 * 1024);
-    let mut kept: Vec<DmaBuffer> = core::iter::from_fn(|| pool.copy(&[7; 2048])).collect();
-    assert_eq!(kept.len(), 32);
+    let mut kept: Vec<DmaBuffer> =
+        core::iter::from_fn(|| pool.take_to_receive(2048)).map(|slot| slot.share(2048)).collect();
+    assert_eq!(kept.len(), 28, "an eighth is to send from");
+    pool.set_scarce(true);
     assert!(kept.iter().all(|buffer| buffer.is_scarce()));
+    assert!(!pool.copy(&[8; 2048]).expect("memory to send from").is_scarce());
+    assert!(kept[0].is_scarce(), "whatever is sent");
     kept.pop();
-    assert!(!pool.copy(&[8; 2048]).expect("one came back").is_scarce());
+    assert!(pool.take_to_receive(2048).is_some(), "one came back");
+    pool.set_scarce(false);
     assert!(!kept[0].is_scarce());
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Receiver {
     missing: usize,
     /// Buffers that may be missing before they are made up for.
     tolerated: usize,
+    /// Buffers that may be missing before the device may have too few for a frame, whose size is unknown.
+    spared: usize,
     /// When the frames at hand were first seen.
     seen_ns: u64,
     /// Whether an interrupt was asked for and is not due yet.
@@ -50,6 +52,7 @@ impl Receiver {
             mergeable,
             missing,
             tolerated: REFILL_BATCH.min(missing.div_ceil(4)),
+            spared: missing / 2,
             seen_ns: 0,
             armed: false,
         }
@@ -147,6 +150,11 @@ impl Receiver {
         }
     }
 
+    /// Whether the device has enough to receive into.
+    pub(super) fn has_enough(&self) -> bool {
+        self.missing <= self.spared
+    }
+
     fn refill_now<R: Registers, D: Dma>(
         &mut self,
         pool: &mut Pool<D>,
@@ -158,6 +166,8 @@ impl Receiver {
             self.missing -= 1;
         }
         counters.starved += u64::from(self.missing > 0);
+        // Not what the last slot's fate says, nor what others take meanwhile: only a full ring is enough.
+        pool.set_scarce(self.missing > 0);
         if self.missing == before {
             return;
         }
@@ -174,15 +184,16 @@ impl Receiver {
     /// Lends one more buffer to the device; `false` if there is no memory.
     #[inline]
     fn lend<D: Dma>(&mut self, pool: &mut Pool<D>) -> bool {
-        let Some(slot) = pool.take(self.buffer_bytes) else { return false };
+        let Some(slot) = pool.take_to_receive(self.buffer_bytes) else { return false };
         let descriptor = Descriptor::writable(slot.bus(), slot.bytes());
         self.lane.queue.push(&[descriptor], slot).is_ok()
     }
 
-    /// Asks for an interrupt at the next frame; `false`, and nothing asked, if there is one already.
+    /// Asks for an interrupt at the next frame; `false`, and nothing asked, if there is one already, or if the
+    /// device has too little to receive it into: nobody says when buffers come back, so that must be polled.
     pub(super) fn arm(&mut self, counters: &mut Counters) -> bool {
         self.settle(counters);
-        self.armed = self.lane.queue.arm();
+        self.armed = self.has_enough() && self.lane.queue.arm();
         if !self.armed {
             self.lane.queue.disarm();
         }

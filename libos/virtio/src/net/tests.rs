@@ -144,6 +144,69 @@ fn a_pair_without_memory_starves_and_recovers() {
     assert_eq!(gather(&pair.receive().unwrap().frame), frame(2, 100));
 }
 
+/// A store that keeps what it is sent unless buffers are scarce, and copies what it answers; `batch` requests
+/// are received before the first of them is handled, and every other is answered at length. Requests without
+/// answer are returned.
+fn keeps_and_answers(memory_bytes: usize, world_bytes: usize, batch: usize) -> usize {
+    let options = Options { memory_bytes, receive_buffers: 32, queue_size: 64, ..Options::default() };
+    let Bench { function, mut pair, .. } = bench_with(FakeOptions::default(), options, world_bytes).unwrap();
+    let (mut kept, mut answers, mut unanswered) = (Vec::new(), Vec::new(), 0);
+    for round in 0..4 * ROUNDS {
+        for seed in 0..batch {
+            assert!(
+                function.deliver(0, [0; 12], &frame(seed, 1100)),
+                "round {round}: nothing to receive into"
+            );
+        }
+        let requests: Vec<_> = std::iter::from_fn(|| pair.receive()).collect();
+        assert_eq!(requests.len(), batch);
+        answers.clear();
+        for (number, request) in requests.into_iter().enumerate() {
+            match request.frame.into_iter().next().expect("one slice") {
+                _ if (round + number) % 2 == 0 => answers.push(pair.buffer(&[7; 1100])),
+                slice if slice.is_scarce() => {}
+                slice => kept.push(slice),
+            }
+        }
+        unanswered += answers.iter().filter(|answer| answer.is_none()).count();
+        assert!(pair.receive().is_none());
+    }
+    assert!(pair.counters().starved > 0, "{} kept, and still there is memory", kept.len());
+    unanswered
+}
+
+#[test]
+fn nobody_sleeps_while_there_is_nothing_to_receive_into() {
+    let options = Options { memory_bytes: 256 << 10, receive_buffers: 32, ..Options::default() };
+    let Bench { function, mut pair, .. } = bench_with(FakeOptions::default(), options, 4 << 20).unwrap();
+    assert!(pair.arm());
+    pair.disarm();
+    let mut kept = Vec::new();
+    while function.deliver(0, [0; 12], &frame(1, 100)) {
+        kept.extend(pair.receive());
+    }
+    kept.extend(std::iter::from_fn(|| pair.receive()));
+    assert!(!pair.arm(), "a frame would not be said");
+    // They come back from elsewhere, without a poll.
+    kept.clear();
+    assert!(pair.arm());
+    assert!(function.deliver(0, [0; 12], &frame(1, 100)), "there is something again");
+}
+
+#[test]
+fn answers_leave_the_device_something_to_receive_into() {
+    for batch in [1, 4, 12] {
+        assert_eq!(keeps_and_answers(256 << 10, 4 << 20, batch), 0, "batches of {batch}");
+    }
+}
+
+#[test]
+fn a_world_without_memory_is_still_heard() {
+    for batch in [1, 4, 12] {
+        keeps_and_answers(4 << 20, 256 << 10, batch);
+    }
+}
+
 #[test]
 fn frames_are_sent() {
     for Bench { function, mut pair, .. } in benches() {
