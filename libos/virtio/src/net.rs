@@ -109,7 +109,7 @@ pub struct Options {
     /// Buffers of 2 KiB that wait for frames at each queue pair, at most as many as the queue has entries.
     pub receive_buffers: u16,
     /// Bytes of memory for buffers that a queue pair takes at most: those that wait, those that the
-    /// application keeps, and those that are sent.
+    /// application keeps, and those that are sent, for which an eighth is set apart.
     pub memory_bytes: usize,
     /// Features that are not used though the device offers them, as [`feature`] and [`pci::feature`] name
     /// them.

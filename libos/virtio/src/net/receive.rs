@@ -189,8 +189,8 @@ impl Receiver {
         self.lane.queue.push(&[descriptor], slot).is_ok()
     }
 
-    /// Asks for an interrupt at the next frame; `false`, and nothing asked, if there is one already, or if the
-    /// device has too little to receive it into: nobody says when buffers come back, so that must be polled.
+    /// Asks for an interrupt at the next frame; `false`, and nothing asked, if there is one already, or if
+    /// the device has too little to receive it into: nobody says when buffers come back, so that is polled.
     pub(super) fn arm(&mut self, counters: &mut Counters) -> bool {
         self.settle(counters);
         self.armed = self.has_enough() && self.lane.queue.arm();
