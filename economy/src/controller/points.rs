@@ -17,6 +17,10 @@ pub trait WorkingPoints {
     fn added_latency(&self, point: usize) -> Seconds;
 }
 
+/// How different not to hold a packet at all is from holding it for the shortest time: it takes another path
+/// through the stack, and what one of them does says little about the other.
+const UNHELD_DISTANCE: f64 = 9.0;
+
 /// Values of the batching delay, dense near 0 and half an octave apart further up.
 #[derive(Clone, Debug)]
 pub struct BatchingDelays {
@@ -61,7 +65,8 @@ impl WorkingPoints for BatchingDelays {
     }
 
     fn distance(&self, a: usize, b: usize) -> f64 {
-        (self.position(a) - self.position(b)).abs()
+        let unlike = if (self.micros[a] == 0) == (self.micros[b] == 0) { 0.0 } else { UNHELD_DISTANCE };
+        unlike + (self.position(a) - self.position(b)).abs()
     }
 
     /// "Each microsecond of batching delay adds approximately another microsecond of latency" (nom, VEE'16,
@@ -193,7 +198,8 @@ mod tests {
         assert_eq!(delays.micros(delays.count() - 1), BatchingDelays::MAX_MICROS);
         assert!(delays.micros.is_sorted_by(|a, b| a < b), "{:?}", delays.micros);
         assert!(delays.count() <= 32);
-        assert!((1..delays.count()).all(|point| delays.distance(point - 1, point) < 2.0));
+        assert!((2..delays.count()).all(|point| delays.distance(point - 1, point) < 2.0));
+        assert!(delays.distance(0, 1) > UNHELD_DISTANCE, "not to hold packets is unlike any delay");
         for longest in [0, 1, 2, 3] {
             let few = BatchingDelays::up_to(longest);
             assert_eq!(few.micros(few.count() - 1), longest);

@@ -22,6 +22,7 @@ fn server() -> Server {
         tail: 1.2,
         ripple: (0.0, 0.0),
         bytes: 1000.0,
+        unheld: 1.0,
     }
 }
 

@@ -3,11 +3,15 @@
 use super::random::Random;
 use super::scenario::{Phase, Scenario};
 use crate::controller::{Controller, Strategy};
-use crate::response::{Logs, Response};
+use crate::response::{BETTER, Logs, Response};
 use alloc::vec::Vec;
 
 /// Time constant with which a server follows a new setting, in seconds.
 const SETTLING: f64 = 2e-3;
+/// For so long after the start clients only begin to ask, in seconds, and what they are served at that time
+/// is this share of what it will be, so much slower.
+const WARM_UP: f64 = 0.2;
+const COLD_SHARE: f64 = 0.1;
 /// A point within this share of the best has found it.
 const FOUND: f64 = 0.03;
 
@@ -64,6 +68,15 @@ pub fn run<S: Strategy>(scenario: &Scenario, seed: u64) -> Outcome {
     }
 }
 
+fn cold(truth: &Response) -> Response {
+    let factor = libm::log(COLD_SHARE);
+    let mut logs = truth.logs();
+    for (log, better) in logs.iter_mut().zip(BETTER) {
+        *log += factor * better;
+    }
+    Response::from_logs(&logs)
+}
+
 struct Lived {
     profit: f64,
     found: f64,
@@ -86,7 +99,8 @@ impl<S: Strategy> Runner<'_, S> {
             if here >= best_profit * (1.0 - FOUND) {
                 lived.found = lived.found.min(at);
             }
-            let response = self.follow(scenario.truth(second, point));
+            let truth = scenario.truth(second, point);
+            let response = self.follow(&if start == 0 && at < WARM_UP { cold(truth) } else { *truth });
             let earned = value(point, &response).get();
             self.losses += u64::from(earned < 0.0 && best_profit > 0.0);
             lived.profit += earned * length / f64::from(count);

@@ -33,6 +33,9 @@ pub struct Server {
     pub ripple: (f64, f64),
     /// Bytes sent for a request.
     pub bytes: f64,
+    /// Work at a batching delay of 0 in units of what the curve says: packets that are not held take another
+    /// path through the stack, without timers and queues, and the host's path differs too.
+    pub unheld: f64,
 }
 
 impl Server {
@@ -54,6 +57,7 @@ impl Server {
             tail: random.between(1.0, 1.4),
             ripple: (random.between(0.0, 0.015), random.between(0.0, core::f64::consts::TAU)),
             bytes: random.log_between(100.0, 4000.0),
+            unheld: random.log_between(0.5, 1.5),
         }
     }
 
@@ -88,11 +92,12 @@ impl Server {
 
     fn latency(&self, clients: f64, delay: f64, throughput: f64, drift: f64) -> f64 {
         let size = 1.0 + (throughput * delay).min(clients - 1.0);
-        let work = self.request + self.batch / size + self.crowding * size;
+        let path = if delay == 0.0 { self.unheld } else { 1.0 };
+        let work = path * (self.request + self.batch / size + self.crowding * size);
         let (amplitude, phase) = self.ripple;
         let ripple = 1.0 + amplitude * libm::sin(phase + 2.5 * libm::log1p(delay * 1e6));
         let saturated = clients * work * drift * ripple;
-        let idle = self.idle(drift) * ripple + self.waiting * delay;
+        let idle = (self.wire + path * (self.request + self.batch)) * drift * ripple + self.waiting * delay;
         let sum = libm::pow(saturated / idle, KNEE) + 1.0;
         idle * libm::pow(sum, 1.0 / KNEE)
     }

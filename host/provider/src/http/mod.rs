@@ -76,6 +76,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(within_patience))
+        .layer(middleware::from_fn(within_size))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .with_state(shared)
 }
@@ -91,6 +92,17 @@ async fn nothing_here(uri: Uri) -> Refusal {
 async fn wrong_method(method: Method, uri: Uri) -> Refusal {
     let detail = format!("{} does not take {method}", uri.path());
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
+/// Who announces too much hears so before he sends it.
+async fn within_size(request: Request, next: Next) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let announced = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_none_or(|bytes| bytes <= BODY_MAX as u64) {
+        return next.run(request).await;
+    }
+    let detail = format!("a body of more than {BODY_MAX} bytes");
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response()
 }
 
 /// A request that dribbles in must not be waited for without end.

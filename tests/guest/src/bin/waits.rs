@@ -14,9 +14,10 @@ nom_app::main!(main);
 const LATE_NS: u64 = 500_000_000;
 /// For how long the machine is left idle.
 const IDLE_NS: u64 = 2_000_000_000;
-/// Timer interrupts that one deadline may take: a timer that counts a little too fast fires early and is
-/// armed again for the rest. The slowest of ticks would come more often.
-const INTERRUPTS_MAX: u64 = 5;
+/// Timer interrupts that one deadline may take: a timer that counts too fast fires early and is armed again
+/// for the rest, and an emulator that got no processor for a while counts so. The slowest of ticks, a hundred
+/// in a second, would come more often.
+const INTERRUPTS_MAX: u64 = 50;
 /// Part of that time, in percent, that every processor must have been halted.
 const IDLE_PERCENT: u64 = 95;
 
