@@ -97,7 +97,7 @@ impl<S: Strategy> Loads<S> {
 
     fn begin(&mut self, space: &Space, point: usize, measured: &Measured) -> usize {
         let mut strategy = S::new(space);
-        strategy.tally_mut().inherit(self.loads[self.present].strategy.tally());
+        strategy.tally_mut().inherit(self.loads[self.present].strategy.tally(), point, &measured.logs);
         strategy.learn(space, point, &measured.logs, 1.0);
         let load = Load { strategy, met: self.now };
         if self.loads.len() < LOADS_MAX {

@@ -66,7 +66,8 @@ impl Model {
         self.points.extend(tally.known());
         let noise = tally.noise(THROUGHPUT).max(tally.noise(MEAN)) / AMPLITUDE;
         let inflated = noise * noise * tally.inflation();
-        self.factorise(space, |point| inflated / tally.weight(point));
+        let hearsay = |point| tally.hearsay(point) / (AMPLITUDE * AMPLITUDE);
+        self.factorise(space, |point| inflated / tally.weight(point) + hearsay(point));
         self.solved.clear();
         let expected = &self.expected;
         let residual = |point: &usize| {

@@ -10,6 +10,13 @@ const WEIGHT_MAX: f64 = 60.0;
 const WEIGHT_MIN: f64 = 0.05;
 /// Intervals after which an observation counts 1/e.
 const MEMORY: f64 = 4000.0;
+/// Variance of what a point does under a load of which only another point was measured: the square of a
+/// deviation of 0.2 from what it did under the last load, scaled.
+const HEARSAY: f64 = 0.04;
+/// Beyond this change of the logarithm of latency the load is so different that points compare differently.
+const ALIKE: f64 = 0.5;
+/// What it counts, in observations.
+const HEARSAY_WEIGHT: f64 = 0.5;
 /// Deviation of the measured logarithms before any is known, and the least that is believed.
 const NOISE: f64 = 0.05;
 const NOISE_MIN: f64 = 0.005;
@@ -26,6 +33,8 @@ const NOISE_CLIP: f64 = 9.0;
 pub struct Tally {
     weights: Vec<f64>,
     means: Vec<Logs>,
+    /// Variance of the means beyond that of their measurement.
+    hearsay: Vec<f64>,
     /// Mean squares of the errors, and how many these are the mean of.
     noise: Logs,
     noise_weight: f64,
@@ -39,6 +48,7 @@ impl Tally {
         Self {
             weights: vec![0.0; count],
             means: vec![[0.0; CHANNELS]; count],
+            hearsay: vec![0.0; count],
             noise: [NOISE * NOISE; CHANNELS],
             noise_weight: NOISE_GUESS,
             persistence: 0.0,
@@ -54,6 +64,11 @@ impl Tally {
     /// Mean of the point's observations.
     pub(super) fn mean(&self, point: usize) -> &Logs {
         &self.means[point]
+    }
+
+    /// Variance of the point's mean beyond that of its measurement.
+    pub(super) fn hearsay(&self, point: usize) -> f64 {
+        self.hearsay[point]
     }
 
     /// Points of which something is known.
@@ -73,16 +88,33 @@ impl Tally {
         (1.0 + correlation) / (1.0 - correlation)
     }
 
-    /// Takes over what another knows of noise: machine and load generator are the same.
-    pub(super) fn inherit(&mut self, other: &Self) {
+    /// Takes over what another knows: of noise all, for machine and load generator are the same; of the
+    /// points that they moved as `point` did, which is now at `logs`. A neighbour on the host slows all
+    /// alike, and so do a few more clients; what is not so is soon measured.
+    pub(super) fn inherit(&mut self, other: &Self, point: usize, logs: &Logs) {
         (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
         self.persistence = other.persistence;
+        let moved_by = (logs[MEAN] - other.means[point][MEAN]).abs();
+        if other.weights[point] < WEIGHT_MIN || moved_by > ALIKE {
+            return;
+        }
+        for known in other.known() {
+            let moved =
+                |channel: usize| other.means[known][channel] + logs[channel] - other.means[point][channel];
+            self.means[known] = core::array::from_fn(moved);
+            self.weights[known] = other.weights[known].min(HEARSAY_WEIGHT);
+            self.hearsay[known] = HEARSAY;
+        }
+        self.weights[point] = 0.0;
     }
 
     /// Adds an observation that counts `share` of a whole one.
     pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
         for weight in &mut self.weights {
             *weight *= 1.0 - 1.0 / MEMORY;
+        }
+        if core::mem::take(&mut self.hearsay[point]) > 0.0 {
+            self.weights[point] = 0.0;
         }
         self.learn_noise(point, logs);
         let weight = &mut self.weights[point];
@@ -109,5 +141,36 @@ impl Tally {
             let square = (log - mean) * (log - mean) * unbiased;
             *noise += (square.min(NOISE_CLIP * *noise) - *noise) / self.noise_weight;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What point 0 and point 1 did before a load came under which point 0 does `now`.
+    fn heir(now: f64) -> Tally {
+        let mut before = Tally::new(3);
+        before.learn(0, &[1.0; CHANNELS], 1.0);
+        before.learn(1, &[2.0; CHANNELS], 1.0);
+        let mut tally = Tally::new(3);
+        tally.inherit(&before, 0, &[now; CHANNELS]);
+        tally.learn(0, &[now; CHANNELS], 1.0);
+        tally
+    }
+
+    #[test]
+    fn what_slows_all_points_alike_leaves_their_order() {
+        let mut tally = heir(1.3);
+        assert!((tally.mean(1)[MEAN] - 2.3).abs() < 1e-9 && tally.hearsay(1) > 0.0);
+        assert_eq!((tally.hearsay(0), tally.mean(0)[MEAN]), (0.0, 1.3));
+        assert_eq!(tally.known().collect::<Vec<_>>(), [0, 1]);
+        tally.learn(1, &[5.0; CHANNELS], 1.0);
+        assert_eq!((tally.hearsay(1), tally.mean(1)[MEAN]), (0.0, 5.0), "measuring replaces hearsay");
+    }
+
+    #[test]
+    fn a_quite_different_load_is_learned_from_nothing() {
+        assert_eq!(heir(3.0).known().collect::<Vec<_>>(), [0]);
     }
 }
