@@ -30,6 +30,10 @@ const STALE: u32 = 8;
 const CERTAIN: f64 = 1e-3;
 /// So many measurements, of which few count whole, may have been unlucky.
 const FEW: f64 = 3.0;
+/// How many measurements in a row an exploration may be planned for: one alone may be worth nothing where
+/// noise is large, though several are (Frazier and Powell, "Paradoxes in learning and the marginal value of
+/// information", Decision Analysis 7, 2010).
+const REPETITIONS: [f64; 3] = [1.0, 4.0, 16.0];
 /// What going to another point and back disturbs, as a share of an interval's profit.
 const DISTURBANCE: f64 = 0.2;
 
@@ -110,10 +114,10 @@ impl Bayes {
         })
     }
 
-    /// Expected improvement over the profit `least`, were the point measured once.
-    fn gain(&self, outlook: &Outlook, least: f64) -> f64 {
-        let (deviation, noise) = (outlook.deviation, self.measurement_noise());
-        // What one measurement is expected to change.
+    /// Expected improvement over the profit `least`, were the point measured so many times.
+    fn gain(&self, outlook: &Outlook, least: f64, times: f64) -> f64 {
+        let (deviation, noise) = (outlook.deviation, self.measurement_noise() / libm::sqrt(times));
+        // What the measurements are expected to change.
         let change = deviation * deviation / libm::hypot(deviation, noise);
         outlook.mean(change, |profit| (profit - least).max(0.0))
     }
@@ -148,7 +152,11 @@ impl Bayes {
             if outlook.deviation < CERTAIN || !is_safe {
                 continue;
             }
-            let worth = horizon * self.gain(outlook, least) - (best.1 - expected);
+            let worth = |times| horizon * self.gain(outlook, least, times) - times * (best.1 - expected);
+            // Of a point measured before, the next measurement alone is weighed: else there is no rest.
+            let is_new = self.tally.weight(outlook.point) < FEW;
+            let plans = &REPETITIONS[..if is_new { REPETITIONS.len() } else { 1 }];
+            let worth = plans.iter().copied().map(worth).fold(f64::NEG_INFINITY, f64::max);
             if worth > most.1 {
                 most = (Some(outlook.point), worth);
             }
