@@ -7,6 +7,8 @@ use crate::units::{
     Cores, DollarsPerCoreSecond, DollarsPerGbit, DollarsPerGibSecond, DollarsPerJoule, DollarsPerOperation,
     DollarsPerSecond, GbitPerSecond, Gib, NotAQuantity, OperationsPerSecond, Seconds, Watts,
 };
+use nom_abi::prices::PricedResource;
+use serde::{Deserialize, Serialize};
 
 /// A price that rises or falls by this factor at once is taken for a mistake. Spot prices have jumped "by
 /// several orders of magnitude" (nom, VEE'16, section 6.1), so that it must be large; it counts downward too,
@@ -14,7 +16,8 @@ use crate::units::{
 pub const ABSURD_FACTOR: f64 = 1e6;
 
 /// What has a price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Resource {
     /// A core for a second.
     Core,
@@ -40,13 +43,70 @@ impl Resource {
 
     /// The unit of its price.
     #[must_use]
-    pub fn unit(self) -> &'static str {
+    pub const fn unit(self) -> &'static str {
         match self {
             Self::Core => "$/core-second",
             Self::Memory => "$/GiB-second",
             Self::NetworkOut | Self::NetworkIn => "$/Gbit",
             Self::Storage => "$/operation",
             Self::Energy => "$/joule",
+        }
+    }
+
+    /// Its name in JSON, in traces and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Memory => "memory",
+            Self::NetworkOut => "network_out",
+            Self::NetworkIn => "network_in",
+            Self::Storage => "storage",
+            Self::Energy => "energy",
+        }
+    }
+
+    /// The unit in which consumption is counted, small enough for whole numbers.
+    #[must_use]
+    pub const fn counted_in(self) -> &'static str {
+        match self {
+            Self::Core => "core-nanosecond",
+            Self::Memory => "byte-second",
+            Self::NetworkOut | Self::NetworkIn => "byte",
+            Self::Storage => "operation",
+            Self::Energy => "microjoule",
+        }
+    }
+
+    /// How many of [`Self::counted_in`] make one of the unit that has a price.
+    #[must_use]
+    pub const fn counts_per_unit(self) -> u64 {
+        match self {
+            Self::Core => 1_000_000_000,
+            Self::Memory => 1 << 30,
+            Self::NetworkOut | Self::NetworkIn => 125_000_000,
+            Self::Storage => 1,
+            Self::Energy => 1_000_000,
+        }
+    }
+
+    /// The resource of that [name](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|resource| resource.name() == name)
+    }
+}
+
+/// As the bulletin board names it.
+impl From<Resource> for PricedResource {
+    fn from(resource: Resource) -> Self {
+        match resource {
+            Resource::Core => Self::Core,
+            Resource::Memory => Self::Memory,
+            Resource::NetworkOut => Self::NetworkOut,
+            Resource::NetworkIn => Self::NetworkIn,
+            Resource::Storage => Self::Storage,
+            Resource::Energy => Self::Energy,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The prices that are believed, as they go to the board.
 
 use alloc::vec::Vec;
-use nom_abi::prices::{PriceEntry, PriceList, PriceSource, PricedResource};
+use nom_abi::prices::{PriceEntry, PriceList, PriceSource};
 use nom_economy::prices as economy;
 use nom_proto::prices::{Prices, Resource};
 
@@ -61,8 +61,8 @@ impl Book {
 
     fn offer(&mut self, resource: Resource, dollars: f64, now_ns: u64) -> Result<bool, economy::Refusal> {
         let confirmed_ns = self.confirmed_ns(now_ns);
-        let differs = self.good.offer(economy_resource(resource), dollars, confirmed_ns)?;
-        let resource = board_resource(resource);
+        let differs = self.good.offer(resource, dollars, confirmed_ns)?;
+        let resource = resource.into();
         let since_ns = self.list.get(resource).filter(|_| !differs).map_or(now_ns, |old| old.since_ns);
         self.list.set(PriceEntry { resource, source: self.source, dollars, since_ns, confirmed_ns });
         Ok(differs)
@@ -88,33 +88,10 @@ impl Book {
     }
 }
 
-/// The same resource, as the economy names it.
-pub(crate) fn economy_resource(resource: Resource) -> economy::Resource {
-    match resource {
-        Resource::Core => economy::Resource::Core,
-        Resource::Memory => economy::Resource::Memory,
-        Resource::NetworkOut => economy::Resource::NetworkOut,
-        Resource::NetworkIn => economy::Resource::NetworkIn,
-        Resource::Storage => economy::Resource::Storage,
-        Resource::Energy => economy::Resource::Energy,
-    }
-}
-
-/// The same resource, as the board names it.
-fn board_resource(resource: Resource) -> PricedResource {
-    match resource {
-        Resource::Core => PricedResource::Core,
-        Resource::Memory => PricedResource::Memory,
-        Resource::NetworkOut => PricedResource::NetworkOut,
-        Resource::NetworkIn => PricedResource::NetworkIn,
-        Resource::Storage => PricedResource::Storage,
-        Resource::Energy => PricedResource::Energy,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nom_abi::prices::PricedResource;
     use nom_proto::prices::Price;
 
     fn prices(revision: u64, named: &[(Resource, f64)]) -> Prices {

@@ -57,7 +57,7 @@ impl Schedule {
         let mut good = economy::Prices::default();
         for part in text.split(',').map(str::trim) {
             let step = step(part, steps.last())?;
-            let offered = good.offer(crate::book::economy_resource(step.resource), step.dollars, 0);
+            let offered = good.offer(step.resource, step.dollars, 0);
             let absurd = |refusal: economy::Refusal| {
                 BadSchedule::Absurd(part.to_owned(), alloc::format!("{}", refusal.absurdity))
             };

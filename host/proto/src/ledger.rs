@@ -99,38 +99,6 @@ pub struct Sum {
     pub cost_nanos: i64,
 }
 
-impl Resource {
-    /// The unit in which consumption is counted, small enough for whole numbers.
-    #[must_use]
-    pub const fn counted_in(self) -> &'static str {
-        match self {
-            Resource::Core => "core-nanosecond",
-            Resource::Memory => "byte-second",
-            Resource::NetworkOut | Resource::NetworkIn => "byte",
-            Resource::Storage => "operation",
-            Resource::Energy => "microjoule",
-        }
-    }
-
-    /// How many of [`Self::counted_in`] make one of the unit that has a price.
-    #[must_use]
-    pub const fn counts_per_unit(self) -> u64 {
-        match self {
-            Resource::Core => 1_000_000_000,
-            Resource::Memory => 1 << 30,
-            Resource::NetworkOut | Resource::NetworkIn => 125_000_000,
-            Resource::Storage => 1,
-            Resource::Energy => 1_000_000,
-        }
-    }
-
-    /// The resource of that [name](Self::name).
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Resource> {
-        Resource::ALL.into_iter().find(|resource| resource.name() == name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

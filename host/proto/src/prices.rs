@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+pub use nom_economy::prices::Resource;
 use serde::{Deserialize, Serialize};
 
 /// Present prices of all resources.
@@ -59,61 +60,6 @@ pub struct NewPrice {
     pub resource: Resource,
     /// Dollars for one [`Resource::unit`].
     pub dollars: f64,
-}
-
-/// What has a price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Resource {
-    /// A core for a second.
-    Core,
-    /// A GiB of memory for a second.
-    Memory,
-    /// A Gbit that leaves the machine.
-    NetworkOut,
-    /// A Gbit that enters the machine.
-    NetworkIn,
-    /// A storage operation.
-    Storage,
-    /// A joule.
-    Energy,
-}
-
-impl Resource {
-    /// All of them.
-    pub const ALL: [Resource; 6] = [
-        Resource::Core,
-        Resource::Memory,
-        Resource::NetworkOut,
-        Resource::NetworkIn,
-        Resource::Storage,
-        Resource::Energy,
-    ];
-
-    /// The unit of its price.
-    #[must_use]
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Resource::Core => "$/core-second",
-            Resource::Memory => "$/GiB-second",
-            Resource::NetworkOut | Resource::NetworkIn => "$/Gbit",
-            Resource::Storage => "$/operation",
-            Resource::Energy => "$/joule",
-        }
-    }
-
-    /// Its name in JSON, in traces and on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Resource::Core => "core",
-            Resource::Memory => "memory",
-            Resource::NetworkOut => "network_out",
-            Resource::NetworkIn => "network_in",
-            Resource::Storage => "storage",
-            Resource::Energy => "energy",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl State {
             Standing::Observed { age_ns } => age_ns,
         };
         let confirmed_ns = now.steady_ns.saturating_sub(age_ns);
-        let differs = self.good.offer(economy_resource(resource), dollars, confirmed_ns)?;
+        let differs = self.good.offer(resource, dollars, confirmed_ns)?;
         if differs {
             self.since_unix_ns[resource as usize] = now.unix_ns;
         }
@@ -67,12 +67,12 @@ impl State {
     }
 
     fn age_ns(&self, resource: Resource, now: Moment) -> Option<u64> {
-        let age = self.good.age_ns(economy_resource(resource), now.steady_ns)?;
+        let age = self.good.age_ns(resource, now.steady_ns)?;
         Some(if self.lasting[resource as usize] { 0 } else { age })
     }
 
     fn price(&self, resource: Resource) -> Option<Price> {
-        let dollars = self.good.quote(economy_resource(resource))?.price;
+        let dollars = self.good.quote(resource)?.price;
         Some(Price { resource, dollars, since_unix_ns: self.since_unix_ns[resource as usize] })
     }
 }
@@ -173,11 +173,6 @@ impl Follower {
     }
 }
 
-/// The resource in the words of `economy`, which has the same ones in the same order.
-fn economy_resource(resource: Resource) -> economy::Resource {
-    economy::Resource::ALL[resource as usize]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,13 +186,6 @@ mod tests {
 
     fn book() -> PriceBook {
         PriceBook::new("test".into())
-    }
-
-    #[test]
-    fn resources_are_the_same_in_both_vocabularies() {
-        for resource in Resource::ALL {
-            assert_eq!(resource.unit(), economy_resource(resource).unit());
-        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What resources cost, as the board says and as far as that can be believed.
 
 use nom_abi::board;
-use nom_abi::prices::{PriceList, PricedResource};
+use nom_abi::prices::PriceList;
 use nom_economy::prices::{Prices, Refusal, Resource};
 
 /// Where prices are posted: the bulletin board, or a test's idea of it.
@@ -20,17 +20,6 @@ impl PriceBoard for &board::Prices {
 
     fn read(&self) -> Option<PriceList> {
         board::Prices::read(self)
-    }
-}
-
-fn on_board(resource: Resource) -> PricedResource {
-    match resource {
-        Resource::Core => PricedResource::Core,
-        Resource::Memory => PricedResource::Memory,
-        Resource::NetworkOut => PricedResource::NetworkOut,
-        Resource::NetworkIn => PricedResource::NetworkIn,
-        Resource::Storage => PricedResource::Storage,
-        Resource::Energy => PricedResource::Energy,
     }
 }
 
@@ -95,7 +84,7 @@ impl Market {
         self.seen = Some(sequence);
         let mut since_ns = None;
         for resource in Resource::ALL {
-            let Some(posting) = posted.get(on_board(resource)) else { continue };
+            let Some(posting) = posted.get(resource.into()) else { continue };
             match self.tariff.prices.offer(resource, posting.dollars, posting.confirmed_ns) {
                 Ok(is_new) => {
                     self.refused[resource as usize] = None;
@@ -135,7 +124,7 @@ mod tests {
         fn post(&self, resource: Resource, dollars: f64, since_ns: u64) {
             let mut posted = self.posted.get();
             posted.revision += 1;
-            let (resource, source) = (on_board(resource), PriceSource::Provider);
+            let (resource, source) = (resource.into(), PriceSource::Provider);
             posted.set(PriceEntry { resource, source, dollars, since_ns, confirmed_ns: since_ns });
             self.posted.set(posted);
             self.sequence.set(self.sequence.get() + 1);
@@ -195,7 +184,7 @@ mod tests {
         let mut list = PriceList::new(7, 20);
         let source = PriceSource::Provider;
         for (resource, dollars) in Resource::ALL.into_iter().zip([1.0, f64::NAN, 3.0, 4.0, 5.0, 6.0]) {
-            let resource = on_board(resource);
+            let resource = resource.into();
             list.set(PriceEntry { resource, source, dollars, since_ns: 20, confirmed_ns: u64::MAX });
         }
         page.publish(&list);

@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("apps/netpipe-core", &["libos/port"]),
     ("apps/priced-core", &["abi", "economy", "host/proto", "libos/port"]),
     ("apps", &["libos/app", "apps"]),
-    ("host/proto", &[]),
+    ("host/proto", &["abi", "economy"]),
     ("host", &["abi", "economy", "libos", "host"]),
     ("python", &["abi", "economy", "host"]),
     ("sim", &["abi", "economy", "libos", "apps"]),
