@@ -32,6 +32,7 @@ pub type Bytes = nom_port::buffer::Slice<DmaBuffer>;
 pub type Reply = nom_serve::Reply<DmaBuffer>;
 
 /// Why there is no service.
+#[derive(Debug)]
 pub enum ServeError {
     /// There is no network interface.
     Interface(NoInterface),
@@ -48,13 +49,6 @@ impl fmt::Display for ServeError {
             ServeError::Setting(why) => why.fmt(out),
             ServeError::Earning(why) => why.fmt(out),
         }
-    }
-}
-
-/// What a main function that ends with it prints.
-impl fmt::Debug for ServeError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, out)
     }
 }
 

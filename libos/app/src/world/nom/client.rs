@@ -39,6 +39,7 @@ pub enum Event {
 }
 
 /// Why there is no client.
+#[derive(Debug)]
 pub enum ClientError {
     /// There is no network interface.
     Interface(NoInterface),
@@ -52,13 +53,6 @@ impl fmt::Display for ClientError {
             ClientError::Interface(why) => why.fmt(out),
             ClientError::Setting(why) => why.fmt(out),
         }
-    }
-}
-
-/// What a main function that ends with it prints.
-impl fmt::Debug for ClientError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, out)
     }
 }
 
