@@ -13,5 +13,6 @@ pub mod ledger;
 pub mod prices;
 pub mod response;
 pub mod simulate;
+pub mod table;
 pub mod units;
 pub mod utility;

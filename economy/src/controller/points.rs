@@ -53,6 +53,14 @@ impl BatchingDelays {
         self.micros[point]
     }
 
+    /// The point whose batching delay is nearest.
+    #[must_use]
+    pub fn nearest(&self, micros: u32) -> usize {
+        let ratio = |other: u32| f64::from(micros.max(other) + 1) / f64::from(micros.min(other) + 1);
+        let points = self.micros.iter().copied().map(ratio).enumerate();
+        points.fold((0, f64::INFINITY), |best, other| if other.1 < best.1 { other } else { best }).0
+    }
+
     /// Position on a line that is linear up to about 4 us and logarithmic beyond, in half octaves.
     fn position(&self, point: usize) -> f64 {
         2.0 * libm::log2(1.0 + f64::from(self.micros[point]) / 4.0)

@@ -127,6 +127,17 @@ fn the_contract_reaches_the_environment() {
 }
 
 #[test]
+fn a_table_of_responses_reaches_the_environment() {
+    let row = "throughput = 44200.0, sent = 0.25, received = 0, latency = 1.5e-3, jitter = 3e-4, p99 = 2e-3";
+    let bundle = load(&format!(
+        "inherit = [\"sub/base.toml\"]\n\
+         --- sub/base.toml\nname = \"a\"\nprogram = \"p\"\nresponses = \"table.toml\"\n\
+         --- sub/table.toml\n[[load]]\nresponse = [{{ batching_delay = 0, {row} }}]\n"
+    ));
+    assert_eq!(bundle.applications[0].environment["responses"], "0 44200 0.25 0 0.0015 0.0003 0.002");
+}
+
+#[test]
 fn the_papers_contracts_are_there() {
     let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/memcached");
     for (file, line) in [

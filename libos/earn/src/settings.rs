@@ -3,6 +3,7 @@
 use alloc::string::{String, ToString};
 use core::time::Duration;
 use nom_economy::controller::BatchingDelays;
+use nom_economy::table::{BadTable, Table};
 use nom_economy::utility::{BadLine, Utility};
 
 /// The longest batching delay that is tried, unless the environment says otherwise: beyond a millisecond
@@ -18,6 +19,8 @@ pub struct Settings {
     pub batching: Batching,
     /// Whether polling or interrupts are a second knob.
     pub has_notice: bool,
+    /// Responses that were measured beforehand; none, if it learns by itself.
+    pub responses: Table,
 }
 
 /// What decides the batching delay.
@@ -46,6 +49,9 @@ pub enum BadSetting {
         /// What is wrong.
         error: BadLine,
     },
+    /// No table of responses.
+    #[error("the environment's responses: {0}")]
+    Responses(#[from] BadTable),
     /// Another variable.
     #[error("the environment's {name}={value}: expected {expected}")]
     Variable {
@@ -61,7 +67,7 @@ pub enum BadSetting {
 impl Settings {
     /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`. The others
     /// are `batching_delay`: `adaptive`, or microseconds; `batching_delay_max`: the longest that is tried, in
-    /// microseconds; `knobs`: `batching_delay`, or `batching_delay,notice`.
+    /// microseconds; `knobs`: `batching_delay`, or `batching_delay,notice`; `responses`: a [`Table`].
     ///
     /// # Errors
     /// The first variable that is not what it must be.
@@ -83,7 +89,8 @@ impl Settings {
                 Batching::Fixed { micros: micros(&var, "batching_delay", expected)?.unwrap_or(0) }
             }
         };
-        Ok(Some(Self { utility, batching, has_notice }))
+        let responses = var("responses").map(str::parse).transpose()?.unwrap_or_default();
+        Ok(Some(Self { utility, batching, has_notice, responses }))
     }
 }
 
@@ -144,6 +151,19 @@ mod tests {
         assert_eq!(batching(&[("batching_delay_max", "250")]), (adaptive(250), false));
         assert_eq!(batching(&[("knobs", "batching_delay,notice")]), (adaptive(1000), true));
         assert_eq!(batching(&[("batching_delay", "50")]), (Batching::Fixed { micros: 50 }, false));
+    }
+
+    #[test]
+    fn a_table_of_responses_is_read_or_refused() {
+        let read = |line| settings(&[CONTRACT, ("responses", line)]);
+        let table = read("0 44200 0.25 0 0.0015 0.0003 0.002").expect("good").expect("a contract").responses;
+        assert_eq!((table.load.len(), table.load[0].response[0].throughput), (1, 44200.0));
+        assert_eq!(
+            read("0 44200 0.25 0 0 0.0003 0.002"),
+            Err("the environment's responses: load[0].response[0].latency is 0: expected a finite number \
+                 above 0"
+                .to_string())
+        );
     }
 
     #[test]

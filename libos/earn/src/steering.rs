@@ -1,9 +1,11 @@
 //! Who sets the working point: a controller that learns, or the owner once and for all.
 
 use crate::settings::{Batching, Settings};
+use alloc::vec::Vec;
 use core::time::Duration;
 use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Profit};
 use nom_economy::response::Observation;
+use nom_economy::table::Row;
 use nom_serve::{Setting, Window};
 
 /// Windows this many times as long as was asked say nothing: the core slept, the machine was stopped, or the
@@ -32,8 +34,9 @@ impl Steering {
         let notices = if settings.has_notice { &notices[..] } else { &notices[..1] };
         // Cores and memory are the application's to change, not the controller's: one value each.
         let delays = BatchingDelays::up_to(longest_micros.unwrap_or(0));
-        let points = Knobs::new(delays, notices, &[1], &[1]).expect("each knob has a value");
-        let controller = longest_micros.map(|_| Controller::new(&points, 0));
+        let points = Knobs::new(delays.clone(), notices, &[1], &[1]).expect("each knob has a value");
+        let mut controller = longest_micros.map(|_| Controller::new(&points, 0));
+        controller.iter_mut().for_each(|controller| teach(controller, &delays, settings));
         let setting = Setting { batching_delay: settings.first_delay(), polls: false };
         Steering { points, controller, setting, has_turned: false }
     }
@@ -82,5 +85,13 @@ impl Steering {
         self.setting = setting;
         self.has_turned |= has_turned;
         has_turned
+    }
+}
+
+/// Teaches what was measured beforehand. It was with interrupts, and their points come first.
+fn teach(controller: &mut Controller, delays: &BatchingDelays, settings: &Settings) {
+    for load in &settings.responses.load {
+        let row = |row: &Row| Some((delays.nearest(row.batching_delay), row.response()?));
+        controller.teach(&load.response.iter().filter_map(row).collect::<Vec<_>>());
     }
 }

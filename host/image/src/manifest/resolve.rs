@@ -3,12 +3,14 @@
 
 use super::fields::{RawDevice, RawPeer};
 use super::layers::{Given, Layers};
+use super::source::Source;
 use super::utility;
 use super::values::{Class, MEMORY_BYTES_MAX, Name, Text, Variable};
 use super::{Application, BundleManifest, Peer, Places, Program};
 use crate::error::{Error, Result};
 use nom_abi::image::DeviceSelector;
 use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX, CORES_MAX};
+use nom_economy::table::Table;
 use nom_economy::utility::Utility;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
@@ -22,6 +24,9 @@ const ANY_CLASS: u32 = 0xff_ffff;
 /// The virtio entropy device (virtio 1.2, section 4.1.2): transitional and modern.
 const VIRTIO_VENDOR: u16 = 0x1af4;
 const VIRTIO_ENTROPY: [u16; 2] = [0x1005, 0x1044];
+
+/// The variable of the environment in which the application reads its table of responses.
+const RESPONSES: &str = "responses";
 
 type Index<'l> = BTreeMap<&'l Name, usize>;
 
@@ -55,7 +60,7 @@ fn index(layers: &[Layers]) -> Result<Index<'_>> {
 
 fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
     let name = layers.require("name", |raw| &raw.name)?.value();
-    let utility = utility(layers)?;
+    let (utility, responses) = (utility(layers)?, responses(layers)?);
     Ok(Application {
         name: name.0.clone(),
         program: program(layers)?,
@@ -67,7 +72,7 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
         essential: layers.find(|raw| &raw.essential).is_some_and(|flag| *flag.value()),
         publishes_prices: layers.find(|raw| &raw.publishes_prices).is_some_and(|flag| *flag.value()),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
-        environment: environment(layers, utility.as_ref()),
+        environment: environment(layers, utility.as_ref(), responses.as_ref()),
         utility,
         devices: devices(layers)?,
         peers: peers(layers, name, index)?,
@@ -97,24 +102,45 @@ fn program(layers: &Layers) -> Result<Program> {
     })
 }
 
-fn environment(layers: &Layers, utility: Option<&Utility>) -> BTreeMap<String, String> {
+fn environment(
+    layers: &Layers,
+    utility: Option<&Utility>,
+    responses: Option<&Table>,
+) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
     let given = variables.map(|(name, value)| (name.0.clone(), value.0.clone()));
-    given.chain(utility.map(|utility| (utility::VARIABLE.to_owned(), utility.to_string()))).collect()
+    let utility = utility.map(|utility| (utility::VARIABLE.to_owned(), utility.to_string()));
+    let responses = responses.map(|table| (RESPONSES.to_owned(), table.to_string()));
+    given.chain(utility).chain(responses).collect()
 }
 
 fn utility(layers: &Layers) -> Result<Option<Utility>> {
     let Some(given) = layers.find(|raw| &raw.utility) else { return Ok(None) };
-    let by_hand = layers.each(|raw| &raw.environment);
-    if let Some(table) = by_hand.into_iter().find(|table| names(table.value(), utility::VARIABLE)) {
-        return Err(table.error("`environment.utility`: the table `utility` says it already"));
-    }
+    not_by_hand(layers, utility::VARIABLE)?;
     given.value().utility().map(Some).map_err(|error| given.error(format!("`utility`: {error}")))
 }
 
-fn names(environment: &BTreeMap<Variable, Text>, name: &str) -> bool {
-    environment.keys().any(|variable| variable.0 == name)
+/// The table of responses, from its own file.
+fn responses(layers: &Layers) -> Result<Option<Table>> {
+    let Some(given) = layers.find(|raw| &raw.responses) else { return Ok(None) };
+    not_by_hand(layers, RESPONSES)?;
+    let source = Source::read(&given.source.relative(given.value()))?;
+    let table: Table = source.parse()?;
+    table.check().map_err(|error| source.error(None, error.to_string()))?;
+    Ok(Some(table))
+}
+
+/// A variable that a field sets is not to be set in the environment, too.
+fn not_by_hand(layers: &Layers, variable: &str) -> Result<()> {
+    let is_set =
+        |table: &Given<'_, BTreeMap<Variable, Text>>| table.value().keys().any(|name| name.0 == variable);
+    match layers.each(|raw| &raw.environment).find(is_set) {
+        Some(table) => {
+            Err(table.error(format!("`environment.{variable}`: the field `{variable}` says it already")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn devices(layers: &Layers) -> Result<Vec<DeviceSelector>> {
