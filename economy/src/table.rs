@@ -1,15 +1,18 @@
 //! Responses measured beforehand, for a controller that shall not begin from nothing.
 //!
-//! A [`Table`] has two forms. In a file it is TOML, through serde (TOML 1.1, whose tables span lines):
+//! A [`Table`] has two forms. In a file it is TOML, through serde; of each load at least one response:
 //!
 //! ```toml
 //! [[load]]
-//! response = [
-//!     { batching_delay = 0, throughput = 44200.0, sent = 0.362, received = 0.041,
-//!       latency = 1.45e-3, jitter = 3e-4, p99 = 2.4e-3 },
-//!     { batching_delay = 32, throughput = 39800.0, sent = 0.325, received = 0.037,
-//!       latency = 1.6e-3, jitter = 3e-4, p99 = 2.5e-3 },
-//! ]
+//!
+//! [[load.response]]
+//! batching_delay = 0
+//! throughput = 44200.0
+//! sent = 0.362
+//! received = 0.041
+//! latency = 1.45e-3
+//! jitter = 3e-4
+//! p99 = 2.4e-3
 //! ```
 //!
 //! An application reads it on one line, loads separated by semicolons, their responses by commas, with the

@@ -65,7 +65,7 @@ fields! {
         /// What its owner is paid for what it serves, see below. The application adapts itself to earn most.
         utility: RawUtility, UTILITY, "none: nothing is earned";
         /// Responses that were measured beforehand, with which its controller begins; see `docs/earn.md`.
-        responses: PathBuf, "path of a table, relative to the manifest that says so", "none: it learns by itself";
+        responses: PathBuf, "a path relative to the manifest that says so", "none: all is learned";
         /// Whether it is the one application of its bundle that puts prices on the bulletin board.
         publishes_prices: bool, "`true` or `false`", "`false`";
         /// PCI devices that it may acquire, see below.
