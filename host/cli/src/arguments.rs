@@ -285,15 +285,23 @@ and by nom, whose users pay by one of three utility functions. docs/demo.md says
 Examples:
   nom demo
   nom demo --functions penalty --seconds 5
+  nom demo --applications memcached,nhttpd,netpipe --seconds 5 --repetitions 2
   nom demo --full --out results/demo"
 )]
 pub struct Demo {
     /// Directory for results.json, results.csv, intervals.csv, statuses.csv, figures and report.html.
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub out: PathBuf,
-    /// The published experiment: 60 seconds a phase, five times, memcached and the web server; takes hours.
+    /// The published experiment: 60 seconds a phase, five times, all applications; takes hours.
     #[arg(long)]
     pub full: bool,
+    /// Applications, separated by commas, of memcached, nhttpd and netpipe; by default memcached, and with
+    /// --full all.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub applications: Vec<String>,
+    /// How often each system is run; by default once, with --full five times.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100))]
+    pub repetitions: Option<u32>,
     /// Run nom alone: nothing is fetched.
     #[arg(long)]
     pub without_linux: bool,

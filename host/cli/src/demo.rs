@@ -20,6 +20,8 @@ pub fn demo(options: &Demo) -> Result<u8> {
         project: Project::find()?,
         out: options.out.clone(),
         full: options.full,
+        applications: options.applications.clone(),
+        repetitions: options.repetitions,
         linux: !options.without_linux,
         phase: options.seconds.map(Duration::from_secs),
         functions: options.functions.clone(),

@@ -11,13 +11,20 @@ use std::time::{Duration, Instant};
 
 /// The two halves of the experiment (nom, VEE'16, section 6.1), in order.
 pub const PHASES: [Phase; 2] = [
-    Phase { name: "many", connections: 16, price: 1.0 },
-    Phase { name: "single", connections: 1, price: 10.0 },
+    Phase { name: "many", connections: 16, message_bytes: 16 << 10, price: 1.0 },
+    Phase { name: "single", connections: 1, message_bytes: 1 << 10, price: 10.0 },
 ];
 
 /// How many of its keys each connection of memcaslap asks for again. With ten thousand, its own choice, all
 /// together would not fit into a small cache, and the demo would show how caches forget.
 const WINDOW: &str = "1k";
+
+/// From which size on NetPIPE's messages are measured, and each alone, without its neighbours; both sides must
+/// be told. The paper's messages have 1024 bytes.
+pub const NPTCP_SIZES: [&str; 4] = ["-l", "1024", "-p", "0"];
+/// How often NetPIPE sends each size of message in a trial when there are several. By itself it would take
+/// almost a second for each size, which is as long as it is to take where there is one.
+const MESSAGES: &str = "100";
 
 /// A half of the experiment: who is served, and what data costs meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +33,8 @@ pub struct Phase {
     pub name: &'static str,
     /// How many requests are on their way at a time.
     pub connections: usize,
+    /// The largest message of NetPIPE's, which has one connection whoever is served.
+    pub message_bytes: u32,
     /// Price of outgoing data, in dollars for a Gbit.
     pub price: f64,
 }
@@ -50,7 +59,7 @@ pub fn run(
     let mut clients = Vec::new();
     for half in PHASES {
         progress.step(&format!("{what}: {} at {} $/Gbit", half.name, half.price), phase)?;
-        let command = command(machine, kind, half.connections, phase)?;
+        let command = command(machine, kind, &half, phase)?;
         set_price(half.price)?;
         let mut client = Client::start(kind, command, phase, origin, machine.meter())?;
         client.wait_for_load(progress)?;
@@ -63,8 +72,8 @@ pub fn run(
     Ok(<Halves>::try_from(halves).expect("there are two phases"))
 }
 
-fn command(machine: &Machine, kind: Kind, connections: usize, phase: Duration) -> Result<Command> {
-    let target = machine.target();
+fn command(machine: &Machine, kind: Kind, half: &Phase, phase: Duration) -> Result<Command> {
+    let (target, connections) = (machine.target(), half.connections);
     Ok(match kind {
         Kind::Memcaslap => {
             // Into a pipe it would write a page at a time.
@@ -76,6 +85,16 @@ fn command(machine: &Machine, kind: Kind, connections: usize, phase: Duration) -
         Kind::Wrk => {
             let mut command = machine.command("wrk");
             command.args(tools::wrk_arguments(machine.scratch(), target, connections, phase)?);
+            command
+        }
+        Kind::Nptcp => {
+            let mut command = machine.command("NPtcp");
+            command.args(["-h", &target.ip().to_string(), "-P", &target.port().to_string()]);
+            command.args(NPTCP_SIZES).args(["-u", &half.message_bytes.to_string()]);
+            if half.connections > 1 {
+                command.args(["-n", MESSAGES]);
+            }
+            command.arg("-o").arg(machine.scratch().join("np.out"));
             command
         }
     })

@@ -52,6 +52,10 @@ pub struct Options {
     pub out: PathBuf,
     /// The paper's times and repetitions, and every application.
     pub full: bool,
+    /// Names of the applications; none means all if `full`, and memcached alone otherwise.
+    pub applications: Vec<String>,
+    /// How often everything is repeated, if not as usual.
+    pub repetitions: Option<u32>,
     /// Whether Linux is run, too; what it needs is fetched once.
     pub linux: bool,
     /// Another length of each phase than the usual one.
@@ -73,9 +77,15 @@ const DELAYS: usize = 6;
 
 impl Options {
     fn schedule(&self) -> Schedule {
-        let usual = if self.full { FULL } else { QUICK };
-        let Some(phase) = self.phase else { return usual };
-        Schedule { phase, fixed_phase: phase, fixed_runs: 1, ..usual }
+        let mut schedule = if self.full { FULL } else { QUICK };
+        if let Some(phase) = self.phase {
+            (schedule.phase, schedule.fixed_phase) = (phase, phase);
+            schedule.fixed_runs = schedule.runs;
+        }
+        if let Some(repetitions) = self.repetitions {
+            (schedule.runs, schedule.fixed_runs) = (repetitions, repetitions);
+        }
+        schedule
     }
 
     fn functions(&self) -> Result<Vec<Function>> {
@@ -90,8 +100,17 @@ impl Options {
         }
     }
 
-    fn applications(&self) -> &'static [Application] {
-        if self.full { &[runner::MEMCACHED, runner::HTTP] } else { &[runner::MEMCACHED] }
+    /// Those that are asked for, in the paper's order.
+    fn applications(&self) -> Result<Vec<Application>> {
+        let is_known = |name: &str| runner::ALL.iter().any(|application| application.name() == name);
+        if let Some(name) = self.applications.iter().find(|name| !is_known(name)) {
+            bail!("no application `{name}`: expected {}", runner::ALL.map(|one| one.name()).join(", "));
+        }
+        let is_asked = |application: &Application| match self.applications.as_slice() {
+            [] => self.full || application.name() == runner::MEMCACHED.name(),
+            names => names.iter().any(|name| name == application.name()),
+        };
+        Ok(runner::ALL.into_iter().filter(is_asked).collect())
     }
 }
 
@@ -103,12 +122,46 @@ struct Stage {
     images: tempfile::TempDir,
 }
 
+/// What to run on it.
+struct Asked<'a> {
+    project: &'a Project,
+    schedule: Schedule,
+    functions: &'a [Function],
+}
+
+impl Stage {
+    /// Whoever runs `application` there.
+    fn runner<'a>(
+        &'a self,
+        asked: &Asked<'a>,
+        application: Application,
+        progress: &'a mut Progress,
+        notes: &'a mut Notes,
+    ) -> Runner<'a> {
+        Runner {
+            project: asked.project,
+            servers: self.servers.as_ref(),
+            accelerator: self.accelerator,
+            tap: self.tap,
+            images: self.images.path(),
+            application,
+            schedule: asked.schedule,
+            functions: asked.functions,
+            progress,
+            notes,
+            accounts: Vec::new(),
+            adaptations: Vec::new(),
+            turn: (1, 1),
+        }
+    }
+}
+
 /// Runs the demo and writes everything to `options.out`. What one system lacks is a note.
 ///
 /// # Errors
 /// If a client, QEMU or a directory is missing, nothing is served, or somebody interrupts ([`Interrupted`]).
 pub fn run(options: &Options) -> Result<Outcome> {
-    let functions = options.functions()?;
+    let (functions, applications) = (options.functions()?, options.applications()?);
     tools::check()?;
     let cache = options.project.root().join(".nom/bench");
     for directory in [&cache, &options.out] {
@@ -118,8 +171,8 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let choice = nom_vmm::accelerator::choose(&cache);
     let environment = Environment::capture(&choice.to_string())?;
     let mut notes = Notes::default();
-    let stage = prepare(options, choice.accelerator, &cache, &mut notes)?;
-    let (findings, adaptations) = perform(options, &functions, &stage, &mut notes)?;
+    let stage = prepare(options, &applications, choice.accelerator, &cache, &mut notes)?;
+    let (findings, adaptations) = perform(options, &applications, &functions, &stage, &mut notes)?;
     let records = summary::records(&findings)?;
     let served = findings.iter().any(|findings| !findings.accounts.is_empty());
     let mut drawn: Vec<_> = findings.iter().flat_map(figures::figures).collect();
@@ -141,7 +194,13 @@ pub fn run(options: &Options) -> Result<Outcome> {
 }
 
 /// Fetches and builds what takes long, before any progress is promised.
-fn prepare(options: &Options, accelerator: Accelerator, cache: &Path, notes: &mut Notes) -> Result<Stage> {
+fn prepare(
+    options: &Options,
+    applications: &[Application],
+    accelerator: Accelerator,
+    cache: &Path,
+    notes: &mut Notes,
+) -> Result<Stage> {
     let tap = match Namespace::create("demo", 1) {
         Ok(_) => true,
         Err(error) => {
@@ -152,8 +211,9 @@ fn prepare(options: &Options, accelerator: Accelerator, cache: &Path, notes: &mu
             false
         }
     };
-    let applications = options.applications();
-    let wanted: Vec<_> = applications.iter().map(|application| application.service.linux).collect();
+    // memcached tells how slow this machine is.
+    let needed = || std::iter::once(&runner::MEMCACHED).chain(applications);
+    let wanted: Vec<_> = needed().map(|application| application.service.linux).collect();
     let servers = if options.linux {
         Servers::prepare(cache, &wanted)
     } else {
@@ -164,7 +224,7 @@ fn prepare(options: &Options, accelerator: Accelerator, cache: &Path, notes: &mu
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
     let images = tempfile::tempdir_in(cache)?;
-    for application in applications {
+    for application in needed() {
         guests::nom(&options.project, application.service, guests::Setup::Fixed(0), images.path())?;
     }
     Ok(Stage { accelerator, servers: servers.ok(), tap, images })
@@ -173,35 +233,27 @@ fn prepare(options: &Options, accelerator: Accelerator, cache: &Path, notes: &mu
 /// Runs every application.
 fn perform(
     options: &Options,
+    applications: &[Application],
     functions: &[Function],
     stage: &Stage,
     notes: &mut Notes,
 ) -> Result<(Vec<Findings>, Vec<Vec<Adaptation>>)> {
     let schedule = options.schedule();
-    let applications = options.applications();
     let planned = schedule.length(functions.len(), DELAYS) * applications.len() as u32;
+    say(applications, functions, &schedule, planned);
     let mut progress = Progress::new(planned, options.signal.clone());
+    let asked = Asked { project: &options.project, schedule, functions };
     let (mut findings, mut adaptations, mut slowness) = (Vec::new(), Vec::new(), None);
     for &application in applications {
-        let mut runner = Runner {
-            project: &options.project,
-            servers: stage.servers.as_ref(),
-            accelerator: stage.accelerator,
-            tap: stage.tap,
-            images: stage.images.path(),
-            application,
-            schedule,
-            functions,
-            progress: &mut progress,
-            notes,
-            accounts: Vec::new(),
-            adaptations: Vec::new(),
-        };
+        if slowness.is_none() && application.name() != runner::MEMCACHED.name() {
+            slowness = Some(stage.runner(&asked, runner::MEMCACHED, &mut progress, notes).slowness()?);
+        }
+        let mut runner = stage.runner(&asked, application, &mut progress, notes);
         let found = runner.run(slowness)?;
         slowness = Some(found);
         let (accounts, adapted) = (runner.accounts, runner.adaptations);
         findings.push(Findings {
-            application: application.service.name,
+            application: application.name(),
             slowness: found,
             seconds: schedule.phase.as_secs_f64(),
             accounts,
@@ -211,10 +263,21 @@ fn perform(
         });
         adaptations.push(adapted);
     }
-    if findings.is_empty() {
-        bail!("there is no application to show");
-    }
     Ok((findings, adaptations))
+}
+
+/// Says what is to come, and how long it will take.
+fn say(applications: &[Application], functions: &[Function], schedule: &Schedule, planned: Duration) {
+    let names: Vec<_> = applications.iter().map(Application::name).collect();
+    let functions: Vec<_> = functions.iter().copied().map(Function::name).collect();
+    let about = humantime::format_duration(Duration::from_secs(planned.as_secs().div_ceil(60) * 60));
+    eprintln!(
+        "{} under {}: phases of {} s, each system {} times; this takes about {about}",
+        names.join(", "),
+        functions.join(", "),
+        schedule.phase.as_secs(),
+        schedule.runs,
+    );
 }
 
 fn agreement(run: &Adaptation, slowness: Slowness) -> Option<Agreement> {

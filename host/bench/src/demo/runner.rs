@@ -2,14 +2,15 @@
 
 use super::analysis::{Account, System};
 use super::client::Kind;
-use super::contract::{Function, Slowness};
+use super::contract::{Function, PAPER_LATENCY_S, Slowness};
 use super::experiment::{self, Halves};
 use super::governing::Reading;
 use super::guests::{self, Setup};
 use super::market::{self, Heard, Market, Set};
+use super::money::Served;
 use super::place::{Machine, Place};
 use super::progress::{Interrupted, Progress};
-use crate::linux::serve::Servers;
+use crate::linux::serve::{Server, Servers};
 use crate::machine::{Guest, Setting};
 use crate::report::Notes;
 use crate::serve::service::{self, Service};
@@ -19,6 +20,8 @@ use nom_vmm::Accelerator;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Phases of a run that only tells how slow this machine is.
+pub const SHORT: Duration = Duration::from_secs(2);
 /// Memory of every machine.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// No guest takes longer to its first reply, even on a slow machine without KVM.
@@ -38,7 +41,28 @@ pub struct Application {
 /// memcached under memcaslap, which the quick demo shows.
 pub const MEMCACHED: Application = Application { service: &service::MEMCACHED, client: Kind::Memcaslap };
 /// The web server under wrk.
-pub const HTTP: Application = Application { service: &service::HTTP, client: Kind::Wrk };
+const HTTP: Application = Application { service: &service::HTTP, client: Kind::Wrk };
+/// NetPIPE's receiver under its transmitter.
+const NETPIPE: Application = Application { service: &NETPIPE_SERVICE, client: Kind::Nptcp };
+/// All applications, in the paper's order.
+pub const ALL: [Application; 3] = [MEMCACHED, HTTP, NETPIPE];
+
+/// NetPIPE from one size of message on.
+static NETPIPE_SERVICE: Service = Service {
+    arguments: &experiment::NPTCP_SIZES,
+    linux: Server { script: "while :; do /usr/bin/NPtcp -l 1024 -p 0; done\n", ..service::NETPIPE.linux },
+    // A transmitter's first word, which the receiver repeats: behind a forwarded port, being connected says
+    // nothing.
+    greeting: b"SyncMe",
+    ..service::NETPIPE
+};
+
+impl Application {
+    /// Its name for people and in records: nom's.
+    pub fn name(&self) -> &'static str {
+        self.service.application
+    }
+}
 
 /// How long everything takes, and how often it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,19 +139,22 @@ pub struct Runner<'a> {
     pub accounts: Vec<Account>,
     /// Every adaptive run.
     pub adaptations: Vec<Adaptation>,
+    /// Which of how many runs of its kind is the present one, from 1.
+    pub turn: (u32, u32),
 }
 
 impl Runner<'_> {
     /// Runs everything: Linux, half of the fixed delays' runs, adaptive nom, the other half in reverse order,
     /// so that what else the computer does falls on all. `slowness`, if it is not known yet, follows from the
-    /// first run; it is returned.
+    /// runs of Linux; it is returned.
     ///
     /// # Errors
     /// If somebody interrupts, or nothing tells how slow this machine is.
     pub fn run(&mut self, slowness: Option<Slowness>) -> Result<Slowness> {
-        for _ in 0..self.schedule.runs {
+        for run in 0..self.schedule.runs {
+            self.turn = (run + 1, self.schedule.runs);
             if let Some(servers) = self.servers {
-                self.attempt(System::Linux, |runner| runner.linux(servers))?;
+                self.attempt(System::Linux, |runner| runner.linux(servers, runner.schedule.phase))?;
             }
         }
         let slowness = match slowness {
@@ -142,6 +169,7 @@ impl Runner<'_> {
             }
             let forth = run.is_multiple_of(2);
             let order: Vec<u32> = if forth { delays.clone() } else { delays.iter().rev().copied().collect() };
+            self.turn = (run + 1, self.schedule.fixed_runs);
             for us in order {
                 self.attempt(System::Fixed(us), |runner| runner.fixed(us, runner.schedule.fixed_phase))?;
             }
@@ -154,7 +182,8 @@ impl Runner<'_> {
     }
 
     fn adapt(&mut self, slowness: Slowness) -> Result<()> {
-        for _ in 0..self.schedule.runs {
+        for run in 0..self.schedule.runs {
+            self.turn = (run + 1, self.schedule.runs);
             for &function in self.functions {
                 self.attempt(System::Adaptive(function), |runner| runner.adaptive(function, slowness))?;
             }
@@ -162,21 +191,28 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// How slow this machine is, by Linux or, without it, by nom.
-    fn slowness(&mut self) -> Result<Slowness> {
-        let single = |runner: &Self, system| {
-            let account = runner.accounts.iter().find(|account| account.system == system)?;
-            Some(account.served(1)?.latency_s)
-        };
-        if let Some(latency_s) = single(self, System::Linux) {
-            return Slowness::of(latency_s);
+    /// How slow this machine is: by the runs of Linux, a short one if there is none yet, or by nom if there is
+    /// no Linux. The paper's latency is memcached's.
+    ///
+    /// # Errors
+    /// If somebody interrupts, or nothing was served.
+    pub fn slowness(&mut self) -> Result<Slowness> {
+        let linux = self.accounts.iter().find(|account| account.system == System::Linux);
+        if let Some(served) = linux.and_then(|account| account.served(1)) {
+            return Slowness::of(served.latency_s);
         }
-        self.notes
-            .add("Without Linux the factor is nom's latency over the paper's nom's, 63 \u{b5}s.".into());
-        let halves =
-            self.fixed(0, Duration::from_secs(2)).context("nothing tells how slow this machine is")?;
-        let served = super::money::Served::of(&halves[1]).context("a single client was served nothing")?;
-        Slowness::of(served.latency_s / PAPER_NOM_LATENCY_S * super::contract::PAPER_LATENCY_S)
+        let (halves, paper_s) = match self.servers {
+            Some(servers) => (self.linux(servers, SHORT), PAPER_LATENCY_S),
+            None => {
+                self.notes.add(
+                    "Without Linux the factor is nom's latency over the paper's nom's, 63 \u{b5}s.".into(),
+                );
+                (self.fixed(0, SHORT), PAPER_NOM_LATENCY_S)
+            }
+        };
+        let halves = halves.context("nothing tells how slow this machine is")?;
+        let served = Served::of(&halves[1]).context("a single client was served nothing")?;
+        Slowness::of(served.latency_s / paper_s * PAPER_LATENCY_S)
     }
 
     /// Takes one run; what fails becomes a note, unless somebody interrupted.
@@ -188,21 +224,31 @@ impl Runner<'_> {
             },
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => {
-                let name = self.application.service.name;
+                let name = self.application.name();
                 self.notes.add(format!("{name} on {} not measured: {error:#}.", system.name()));
             }
         }
         Ok(())
     }
 
-    fn linux(&mut self, servers: &Servers) -> Result<Halves> {
-        self.progress.step("Linux boots", LINUX_START)?;
+    fn linux(&mut self, servers: &Servers, phase: Duration) -> Result<Halves> {
+        let what = self.said("Linux");
+        self.progress.step(&format!("{what} boots"), LINUX_START)?;
         let guest = guests::linux(servers, self.application.service, self.images)?;
-        self.serve(&guest, "Linux", self.schedule.phase)
+        self.serve(&guest, &what, phase)
+    }
+
+    /// What happens, for the progress bar.
+    fn said(&self, system: &str) -> String {
+        let name = self.application.name();
+        match self.turn {
+            (_, 0 | 1) => format!("{name}, {system}"),
+            (run, runs) => format!("{name}, run {run} of {runs}, {system}"),
+        }
     }
 
     fn fixed(&mut self, us: u32, phase: Duration) -> Result<Halves> {
-        let what = format!("nom, W = {us} \u{b5}s");
+        let what = self.said(&format!("nom, W = {us} \u{b5}s"));
         self.progress.step(&format!("{what} boots"), NOM_START)?;
         let guest = guests::nom(self.project, self.application.service, Setup::Fixed(us), self.images)?;
         self.serve(&guest, &what, phase)
@@ -217,7 +263,7 @@ impl Runner<'_> {
     }
 
     fn adaptive(&mut self, function: Function, slowness: Slowness) -> Result<Halves> {
-        let what = format!("nom, adaptive ({})", function.name());
+        let what = self.said(&format!("nom, adaptive ({})", function.name()));
         self.progress.step(&format!("{what} boots"), NOM_START)?;
         let Application { service, client } = self.application;
         let (place, origin) = (Place::new(self.tap)?, Instant::now());
