@@ -309,9 +309,9 @@ fn nptcp(lines: &[Line], price: f64) -> Result<Vec<Interval>> {
     Ok(intervals)
 }
 
-/// Whether a line of NPtcp's has the figures of a size.
+/// Whether a line of NPtcp's has the figures of a size. It writes the end of it when it has measured.
 fn is_size(line: &Line) -> bool {
-    line.text.contains(" times --> ")
+    line.text.contains(" times --> ") && line.text.ends_with(" usec")
 }
 
 /// Bytes that left the machine between two lines, if somebody metered.
@@ -387,6 +387,7 @@ mod tests {
             line(130, 1000, "Now starting the main loop"),
             line(930, 9000, "  0:    1024 bytes   2000 times -->    124.27 Mbps in      62.87 usec"),
             line(1930, 30_000, "  1:    1536 bytes    100 times -->    200.00 Mbps in      50.00 usec"),
+            line(2000, 31_000, "  2:    2048 bytes    100 times --> "),
         ];
         let intervals = nptcp(&run, 1.0).unwrap();
         let first = intervals[0];

@@ -102,13 +102,13 @@ impl Options {
 
     /// Those that are asked for, in the paper's order.
     fn applications(&self) -> Result<Vec<Application>> {
-        let is_known = |name: &str| runner::ALL.iter().any(|application| application.name() == name);
+        let is_known = |name: &str| runner::ALL.iter().any(|application| application.label() == name);
         if let Some(name) = self.applications.iter().find(|name| !is_known(name)) {
-            bail!("no application `{name}`: expected {}", runner::ALL.map(|one| one.name()).join(", "));
+            bail!("no application `{name}`: expected {}", runner::ALL.map(|one| one.label()).join(", "));
         }
         let is_asked = |application: &Application| match self.applications.as_slice() {
-            [] => self.full || application.name() == runner::MEMCACHED.name(),
-            names => names.iter().any(|name| name == application.name()),
+            [] => self.full || application.label() == runner::MEMCACHED.label(),
+            names => names.iter().any(|name| name == application.label()),
         };
         Ok(runner::ALL.into_iter().filter(is_asked).collect())
     }
@@ -245,7 +245,7 @@ fn perform(
     let asked = Asked { project: &options.project, schedule, functions };
     let (mut findings, mut adaptations, mut slowness) = (Vec::new(), Vec::new(), None);
     for &application in applications {
-        if slowness.is_none() && application.name() != runner::MEMCACHED.name() {
+        if slowness.is_none() && application.label() != runner::MEMCACHED.label() {
             slowness = Some(stage.runner(&asked, runner::MEMCACHED, &mut progress, notes).slowness()?);
         }
         let mut runner = stage.runner(&asked, application, &mut progress, notes);
@@ -253,7 +253,7 @@ fn perform(
         slowness = Some(found);
         let (accounts, adapted) = (runner.accounts, runner.adaptations);
         findings.push(Findings {
-            application: application.name(),
+            application: application.label(),
             slowness: found,
             seconds: schedule.phase.as_secs_f64(),
             accounts,
@@ -268,15 +268,15 @@ fn perform(
 
 /// Says what is to come, and how long it will take.
 fn say(applications: &[Application], functions: &[Function], schedule: &Schedule, planned: Duration) {
-    let names: Vec<_> = applications.iter().map(Application::name).collect();
+    let names: Vec<_> = applications.iter().map(Application::label).collect();
     let functions: Vec<_> = functions.iter().copied().map(Function::name).collect();
     let about = humantime::format_duration(Duration::from_secs(planned.as_secs().div_ceil(60) * 60));
+    let times = if schedule.runs == 1 { "once".to_owned() } else { format!("{} times", schedule.runs) };
     eprintln!(
-        "{} under {}: phases of {} s, each system {} times; this takes about {about}",
+        "{} under {}: phases of {} s, {times}; this takes about {about}",
         names.join(", "),
         functions.join(", "),
         schedule.phase.as_secs(),
-        schedule.runs,
     );
 }
 

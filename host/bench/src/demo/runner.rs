@@ -59,7 +59,7 @@ static NETPIPE_SERVICE: Service = Service {
 
 impl Application {
     /// Its name for people and in records: nom's.
-    pub fn name(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         self.service.application
     }
 }
@@ -224,7 +224,7 @@ impl Runner<'_> {
             },
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => {
-                let name = self.application.name();
+                let name = self.application.label();
                 self.notes.add(format!("{name} on {} not measured: {error:#}.", system.name()));
             }
         }
@@ -240,7 +240,7 @@ impl Runner<'_> {
 
     /// What happens, for the progress bar.
     fn said(&self, system: &str) -> String {
-        let name = self.application.name();
+        let name = self.application.label();
         match self.turn {
             (_, 0 | 1) => format!("{name}, {system}"),
             (run, runs) => format!("{name}, run {run} of {runs}, {system}"),
