@@ -19,8 +19,8 @@ pub const PHASES: [Phase; 2] = [
 /// together would not fit into a small cache, and the demo would show how caches forget.
 const WINDOW: &str = "1k";
 
-/// From which size on NetPIPE's messages are measured, and each alone, without its neighbours; both sides must
-/// be told. The paper's messages have 1024 bytes.
+/// From which size on NetPIPE's messages are measured, and each alone, without its neighbours; both sides
+/// must be told. The paper's messages have 1024 bytes.
 pub const NPTCP_SIZES: [&str; 4] = ["-l", "1024", "-p", "0"];
 /// How often NetPIPE sends each size of message in a trial when there are several. By itself it would take
 /// almost a second for each size, which is as long as it is to take where there is one.

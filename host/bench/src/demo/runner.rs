@@ -191,8 +191,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// How slow this machine is: by the runs of Linux, a short one if there is none yet, or by nom if there is
-    /// no Linux. The paper's latency is memcached's.
+    /// How slow this machine is: by the runs of Linux, a short one if there is none yet, or by nom if there
+    /// is no Linux. The paper's latency is memcached's.
     ///
     /// # Errors
     /// If somebody interrupts, or nothing was served.
