@@ -1,32 +1,49 @@
-//! A plugin of QEMU's translator that counts the instructions that a guest executes, in a file that is
-//! shared with whoever maps or reads it: eight bytes, little-endian.
+//! A plugin of QEMU's translator that counts the instructions that a guest executes and how often its
+//! processors halt, in a file that is shared with whoever maps or reads it.
 //!
-//! Each translated block adds its length to the counter when it is entered; a block that an exception
-//! leaves early counts whole. With one virtual processor the counter is exact but for that.
+//! The file has a slot of 64 bytes, a line of the cache, for each processor: instructions and halts, 8 bytes
+//! each, little-endian. Only its own processor writes a slot, so that several count exactly. Each translated
+//! block adds its length when it is entered; a block that an exception leaves early counts whole.
 //!
 //! `nom bench` compiles it with plain `rustc`; it is not a package of the workspace. Interface: QEMU,
 //! `include/qemu/qemu-plugin.h`, version 1.
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// The version of the interface that this plugin speaks.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = 1;
 
-/// Where the count is.
-static COUNTER: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
+/// What is counted of one processor.
+#[repr(C, align(64))]
+struct Slot {
+    instructions: AtomicU64,
+    halts: AtomicU64,
+}
 
-/// `QEMU_PLUGIN_INLINE_ADD_U64`.
-const ADD: c_int = 0;
+/// Processors that are counted, at most.
+const SLOTS: usize = 64;
+
+/// Where the counts are: [`SLOTS`] of them.
+static COUNTS: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// `QEMU_PLUGIN_CB_NO_REGS`: the callbacks look at no register.
+const NO_REGISTERS: c_int = 0;
 
 type Id = u64;
 type Block = *mut c_void;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: extern "C" fn(Id, Block));
-    fn qemu_plugin_register_vcpu_tb_exec_inline(block: Block, operation: c_int, at: *mut u64, value: u64);
+    fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: Block,
+        callback: extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_idle_cb(id: Id, callback: extern "C" fn(Id, c_uint));
     fn qemu_plugin_tb_n_insns(block: Block) -> usize;
     fn mmap(at: *mut c_void, bytes: usize, rights: c_int, flags: c_int, file: c_int, offset: i64)
     -> *mut c_void;
@@ -51,33 +68,58 @@ pub unsafe extern "C" fn qemu_plugin_install(
         return 1;
     };
     match map(path) {
-        Ok(counter) => COUNTER.store(counter, Relaxed),
+        Ok(counts) => COUNTS.store(counts, Relaxed),
         Err(error) => {
             eprintln!("count: {path}: {error}");
             return 1;
         }
     }
     // SAFETY: the plugin stays loaded as long as the guest runs.
-    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
+    unsafe {
+        qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+        qemu_plugin_register_vcpu_idle_cb(id, halted);
+    }
     0
 }
 
-/// Maps a new file of one counter for the rest of the process.
-fn map(path: &str) -> std::io::Result<*mut u64> {
+/// Maps a new file of zeros for the rest of the process.
+fn map(path: &str) -> std::io::Result<*mut Slot> {
     const READ_WRITE: c_int = 3;
     const SHARED: c_int = 1;
+    const BYTES: usize = SLOTS * size_of::<Slot>();
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-    file.set_len(8)?;
+    file.set_len(BYTES as u64)?;
     // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-    let at = unsafe { mmap(std::ptr::null_mut(), 8, READ_WRITE, SHARED, file.as_raw_fd(), 0) };
+    let at = unsafe { mmap(std::ptr::null_mut(), BYTES, READ_WRITE, SHARED, file.as_raw_fd(), 0) };
     if at as isize == -1 { Err(std::io::Error::last_os_error()) } else { Ok(at.cast()) }
+}
+
+/// The slot of a processor.
+fn slot(processor: c_uint) -> &'static Slot {
+    // SAFETY: so many slots are mapped for ever, and the remainder is smaller.
+    unsafe { &*COUNTS.load(Relaxed).add(processor as usize % SLOTS) }
+}
+
+/// Adds to a counter that nobody else writes: cheaper than an atomic addition.
+fn add(counter: &AtomicU64, value: u64) {
+    counter.store(counter.load(Relaxed) + value, Relaxed);
 }
 
 /// Makes a block that was translated count itself.
 extern "C" fn translated(_id: Id, block: Block) {
-    // SAFETY: QEMU passes a block that lives through this call; the counter is mapped for ever.
+    // SAFETY: QEMU passes a block that lives through this call; the callback's data is a number, no address.
     unsafe {
-        let instructions = qemu_plugin_tb_n_insns(block) as u64;
-        qemu_plugin_register_vcpu_tb_exec_inline(block, ADD, COUNTER.load(Relaxed), instructions);
+        let instructions = qemu_plugin_tb_n_insns(block) as *mut c_void;
+        qemu_plugin_register_vcpu_tb_exec_cb(block, entered, NO_REGISTERS, instructions);
     }
+}
+
+/// A processor enters a block of so many instructions.
+extern "C" fn entered(processor: c_uint, instructions: *mut c_void) {
+    add(&slot(processor).instructions, instructions as u64);
+}
+
+/// A processor has nothing to do.
+extern "C" fn halted(_id: Id, processor: c_uint) {
+    add(&slot(processor).halts, 1);
 }

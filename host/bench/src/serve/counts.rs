@@ -1,40 +1,66 @@
-//! What a request costs in counts: guest instructions, the guest's notifications of its device, and the
-//! device's interrupts.
+//! What a request costs in counts: guest instructions, the guest's notifications of its device, the device's
+//! interrupts, and exits.
 //!
-//! Instructions are counted by a plugin of QEMU's translator (`guest/count.rs`, compiled when needed) into
-//! a file that can be read while the guest runs. Notifications and interrupts are QEMU's own trace events.
+//! Instructions and halts are counted by a plugin of QEMU's translator (`guest/count.rs`, compiled when
+//! needed) into a file that can be read while the guest runs. Everything else is counted from QEMU's own
+//! trace events.
+//!
+//! An exit is what would leave a guest that runs on real hardware for its monitor: a notification of a
+//! device, another access to a device's registers, ports or the interrupt controller's included, or a halt.
 
 use crate::linux::{read, save};
 use anyhow::{Context, Result, ensure};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SOURCE: &str = include_str!("../../guest/count.rs");
-/// QEMU's trace events: the guest notified a queue; the device raised an interrupt.
-const EVENTS: [&str; 2] = ["virtio_queue_notify", "virtio_notify"];
+/// QEMU's trace events: the guest notified a queue; the device raised an interrupt; a device's register was
+/// read or written.
+const NOTIFIED: &str = "virtio_queue_notify";
+const INTERRUPTED: &str = "virtio_notify";
+const ACCESSED: [&str; 2] = ["memory_region_ops_read", "memory_region_ops_write"];
+/// Bytes of one processor's counters in the plugin's file: instructions, halts, and unused ones.
+const SLOT_BYTES: usize = 64;
 
 /// Counters of one guest that runs.
 #[derive(Debug)]
 pub struct Counters {
     instructions: PathBuf,
     trace: PathBuf,
+    /// So much of the trace was read.
+    read_bytes: u64,
+    /// What was in that.
+    traced: Traced,
 }
 
 /// Their values at one time, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Guest instructions that were executed.
+    /// Guest instructions that were executed, by all processors.
     pub instructions: u64,
-    /// The guest's notifications of its device: each would be an exit of a guest that KVM runs.
+    /// The guest's notifications of its device.
     pub kicks: u64,
     /// The device's interrupts.
     pub interrupts: u64,
+    /// Times that the guest would leave its processors to a monitor.
+    pub exits: u64,
+}
+
+/// Events in a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Traced {
+    notified: u64,
+    interrupted: u64,
+    accessed: u64,
 }
 
 impl Counters {
     /// Counters that lie in `directory`.
     pub fn new(directory: &Path) -> Counters {
-        Counters { instructions: directory.join("instructions"), trace: directory.join("trace") }
+        let [instructions, trace] = ["instructions", "trace"].map(|name| directory.join(name));
+        Counters { instructions, trace, read_bytes: 0, traced: Traced::default() }
     }
 
     /// QEMU's arguments that make it count, by the plugin in the file `plugin`.
@@ -42,7 +68,8 @@ impl Counters {
         let mut words = vec!["-plugin".into()];
         words.push(format!("{},counter={}", plugin.display(), self.instructions.display()));
         words.extend(["-D".into(), self.trace.display().to_string()]);
-        words.extend(EVENTS.iter().flat_map(|event| ["-trace".into(), format!("enable={event}")]));
+        let events = [NOTIFIED, INTERRUPTED].into_iter().chain(ACCESSED);
+        words.extend(events.flat_map(|event| ["-trace".into(), format!("enable={event}")]));
         words
     }
 
@@ -50,11 +77,30 @@ impl Counters {
     ///
     /// # Errors
     /// If QEMU did not make a counter.
-    pub fn now(&self) -> Result<Counts> {
-        let counter = read(&self.instructions)?;
-        let counter = counter.first_chunk().context("the counter of instructions has 8 bytes")?;
-        let [kicks, interrupts] = occurrences(&String::from_utf8_lossy(&read(&self.trace)?));
-        Ok(Counts { instructions: u64::from_le_bytes(*counter), kicks, interrupts })
+    pub fn now(&mut self) -> Result<Counts> {
+        let counters = read(&self.instructions)?;
+        let [instructions, halts] = sums(&counters);
+        ensure!(!counters.is_empty(), "{} is empty", self.instructions.display());
+        self.follow().with_context(|| format!("cannot read {}", self.trace.display()))?;
+        let Traced { notified, interrupted, accessed } = self.traced;
+        Ok(Counts {
+            instructions,
+            kicks: notified,
+            interrupts: interrupted,
+            exits: notified + accessed + halts,
+        })
+    }
+
+    /// Counts what the trace has more than before: whole lines.
+    fn follow(&mut self) -> std::io::Result<()> {
+        let mut file = File::open(&self.trace)?;
+        file.seek(SeekFrom::Start(self.read_bytes))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        self.read_bytes += whole as u64;
+        String::from_utf8_lossy(&bytes[..whole]).lines().for_each(|line| self.traced.add(line));
+        Ok(())
     }
 }
 
@@ -65,15 +111,35 @@ impl Counts {
             instructions: self.instructions - earlier.instructions,
             kicks: self.kicks - earlier.kicks,
             interrupts: self.interrupts - earlier.interrupts,
+            exits: self.exits - earlier.exits,
         }
     }
 }
 
-/// How often each of [`EVENTS`] is in a trace, whose lines begin with the event or, after a time, have it
-/// second.
-fn occurrences(trace: &str) -> [u64; 2] {
-    let words = || trace.lines().filter_map(|line| line.split(' ').find(|word| word.starts_with("virtio_")));
-    EVENTS.map(|event| words().filter(|word| *word == event).count() as u64)
+/// Instructions and halts of all processors, from the plugin's file.
+fn sums(file: &[u8]) -> [u64; 2] {
+    let number = |slot: &[u8], index: usize| {
+        slot[8 * index..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    [0, 1].map(|index| file.chunks_exact(SLOT_BYTES).map(|slot| number(slot, index)).sum())
+}
+
+impl Traced {
+    /// Adds a line, which begins with the event or, after a time, has it second.
+    fn add(&mut self, line: &str) {
+        let mut words = line.split(' ').skip_while(|word| !word.starts_with(char::is_alphabetic));
+        match words.next() {
+            Some(NOTIFIED) => self.notified += 1,
+            Some(INTERRUPTED) => self.interrupted += 1,
+            // QEMU's own accesses, such as the message of an interrupt, have no processor.
+            Some(event)
+                if ACCESSED.contains(&event) && line.contains(" cpu ") && !line.contains(" cpu -1 ") =>
+            {
+                self.accessed += 1;
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Compiles the plugin in `directory` and returns its file.
@@ -105,21 +171,39 @@ mod tests {
 
     #[test]
     fn events_are_told_from_those_they_begin_like() {
-        let trace = include_str!("captured/trace.txt");
-        assert_eq!(occurrences(trace), [14, 2]);
-        assert_eq!(occurrences("virtio_notify_irqfd vdev 0x1\n"), [0, 0]);
+        let mut traced = Traced::default();
+        include_str!("captured/trace.txt").lines().for_each(|line| traced.add(line));
+        assert_eq!((traced.notified, traced.interrupted), (14, 2));
+        let before = traced;
+        traced.add("virtio_notify_irqfd vdev 0x1");
+        traced.add("memory_region_ops_write cpu -1 mr 0x1 addr 0xfee00000 value 0x21 size 4 name 'apic-msi'");
+        assert_eq!(traced, before, "neither is the guest's doing");
+        traced.add("7@8.9:memory_region_ops_read cpu 0 mr 0x1 addr 0x1 value 0x0 size 4 name 'hpet'");
+        traced.add("memory_region_ops_read cpu 1 mr 0x1 addr 0x1 value 0x0 size 4 name 'hpet'");
+        assert_eq!(traced.accessed, before.accessed + 1);
     }
 
     #[test]
     fn counters_are_read_from_their_files() {
         let directory = tempfile::tempdir().unwrap();
-        let counters = Counters::new(directory.path());
+        let mut counters = Counters::new(directory.path());
         assert!(counters.now().is_err(), "nothing counts yet");
-        save(&counters.instructions, &7u64.to_le_bytes()).unwrap();
-        save(&counters.trace, b"virtio_notify vdev 0x1 vq 0x2\n").unwrap();
+        let slots = |instructions: u64, halts: u64| {
+            let slot = [instructions.to_le_bytes(), halts.to_le_bytes()].concat();
+            [&slot[..], &[0; SLOT_BYTES - 16]].concat().repeat(2)
+        };
+        save(&counters.instructions, &slots(7, 1)).unwrap();
+        save(&counters.trace, b"virtio_notify vdev 0x1 vq 0x2\nvirtio_queue_noti").unwrap();
         let earlier = counters.now().unwrap();
-        assert_eq!(earlier, Counts { instructions: 7, kicks: 0, interrupts: 1 });
-        save(&counters.instructions, &9u64.to_le_bytes()).unwrap();
-        assert_eq!(counters.now().unwrap().since(earlier), Counts { instructions: 2, ..Counts::default() });
+        assert_eq!(earlier, Counts { instructions: 14, kicks: 0, interrupts: 1, exits: 2 });
+        save(&counters.instructions, &slots(9, 1)).unwrap();
+        let trace = b"virtio_notify vdev 0x1 vq 0x2\nvirtio_queue_notify vdev 0x1 n 0 vq 0x2\n";
+        save(&counters.trace, trace).unwrap();
+        let expected = Counts { instructions: 4, kicks: 1, interrupts: 0, exits: 1 };
+        assert_eq!(
+            counters.now().unwrap().since(earlier),
+            expected,
+            "half a line is counted when it is whole"
+        );
     }
 }

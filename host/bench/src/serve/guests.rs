@@ -71,6 +71,11 @@ impl Provider {
         Provider::new(LINUX, service, guest, 1 << 20)
     }
 
+    /// The same in a machine of `cores` processors.
+    pub fn on(&self, cores: u32) -> Provider {
+        Provider { guest: Guest { cores, ..self.guest.clone() }, ..self.clone() }
+    }
+
     fn new(system: &'static str, service: &'static Service, guest: Guest, step: u64) -> Result<Provider> {
         let files = [Some(&guest.kernel), guest.initramfs.as_ref()].into_iter().flatten();
         let sizes = files.map(|file| {

@@ -1,12 +1,15 @@
-//! A closed-loop client: so many connections, each with one request on its way, one thread for all.
+//! A closed-loop client: so many connections, each with one request on its way (datagrams: with some, see
+//! [`super::datagrams`]), one thread for all.
 //!
 //! Every reply is compared with what it must be, byte by byte, and every request's time goes into a
 //! histogram: percentiles are those of all requests, not of samples. One thread, because the machine under
 //! test needs the computer's other processors.
 
+use super::datagrams::Datagrams;
+use super::processors::Processors;
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
-use mio::net::{TcpStream, UdpSocket};
+use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -37,10 +40,14 @@ pub struct Load<'a> {
     pub target: SocketAddr,
     /// How to reach it.
     pub transport: Transport,
-    /// How many requests are on their way at a time.
+    /// Connections, or sockets.
     pub connections: usize,
+    /// How many requests each has on its way at a time; streams have one.
+    pub window: usize,
     /// What is asked, round and round.
     pub exchanges: &'a [Exchange],
+    /// The process id of the guest's QEMU, if its processor time is to be told.
+    pub qemu: Option<u32>,
     /// For how long requests are not counted at first.
     pub warm_up: Duration,
     /// For how long they are.
@@ -56,6 +63,8 @@ pub struct Served {
     pub latency: Histogram<u64>,
     /// Datagrams that had to be sent again.
     pub lost: u64,
+    /// Processor time of those replies; of none if nobody said whose.
+    pub processors: Processors,
 }
 
 impl Served {
@@ -71,13 +80,11 @@ impl Served {
 }
 
 /// A datagram that is not answered for so long is sent again.
-const PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// A server that answers nobody for so long is stuck.
-const STUCK: Duration = Duration::from_secs(10);
-/// Length of memcached's frame header: request, sequence number, number of datagrams, reserved; 16 bits each.
-const FRAME_BYTES: usize = 8;
+pub(super) const STUCK: Duration = Duration::from_secs(10);
 /// Longest latency that is told from longer ones, in nanoseconds.
-const LATENCY_MAX_NS: u64 = 60_000_000_000;
+pub(super) const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// Loads a server.
 ///
@@ -85,12 +92,26 @@ const LATENCY_MAX_NS: u64 = 60_000_000_000;
 /// If it cannot be reached, hangs up, answers wrongly (with what it said) or not at all.
 pub fn run(load: &Load) -> Result<Served> {
     ensure!(!load.exchanges.is_empty() && load.connections > 0, "a load without requests");
-    let mut client = Client::connect(load)?;
-    client.serve_until(load.warm_up)?;
-    client.latency.reset();
-    client.lost = 0;
-    let elapsed = client.serve_until(load.duration)?;
-    Ok(Served { elapsed, latency: client.latency, lost: client.lost })
+    match load.transport {
+        Transport::Udp => {
+            let mut client = Datagrams::open(load)?;
+            timed(load, |duration| client.serve(duration))
+        }
+        Transport::Tcp => {
+            ensure!(load.window == 1, "a stream has one request on its way");
+            let mut client = Client::connect(load)?;
+            timed(load, |duration| client.serve(duration))
+        }
+    }
+}
+
+/// Serves for as long as nothing counts, and then for as long as it does.
+fn timed(load: &Load, mut serve: impl FnMut(Duration) -> Result<Served>) -> Result<Served> {
+    serve(load.warm_up)?;
+    let processors = || load.qemu.map_or(Ok(Processors::default()), Processors::now);
+    let before = processors()?;
+    let served = serve(load.duration)?;
+    Ok(Served { processors: processors()?.since(before), ..served })
 }
 
 /// Has each exchange once, in order, over one stream.
@@ -110,7 +131,7 @@ pub fn once(target: SocketAddr, exchanges: &[Exchange]) -> Result<()> {
     Ok(())
 }
 
-fn check(reply: &[u8], expected: &[u8]) -> Result<()> {
+pub(super) fn check(reply: &[u8], expected: &[u8]) -> Result<()> {
     let [reply_text, expected_text] = [reply, expected].map(<[u8]>::escape_ascii);
     ensure!(reply == expected, "the server answered `{reply_text}` where `{expected_text}` was expected");
     Ok(())
@@ -122,24 +143,14 @@ struct Client<'a> {
     exchanges: &'a [Exchange],
     next: usize,
     latency: Histogram<u64>,
-    lost: u64,
 }
 
 struct Connection {
-    socket: Socket,
+    stream: TcpStream,
     /// Index of the exchange on its way.
     exchange: usize,
-    /// Tells datagrams' replies apart.
-    number: u16,
     received: Vec<u8>,
     sent: Instant,
-    /// When it was sent last.
-    repeated: Instant,
-}
-
-enum Socket {
-    Tcp(TcpStream),
-    Udp(UdpSocket),
 }
 
 impl<'a> Client<'a> {
@@ -150,11 +161,10 @@ impl<'a> Client<'a> {
             exchanges: load.exchanges,
             next: 0,
             latency: Histogram::new_with_max(LATENCY_MAX_NS, 3)?,
-            lost: 0,
         };
         for index in 0..load.connections {
             let mut connection = Connection::open(load)?;
-            connection.register(&client.poll, Token(index))?;
+            client.poll.registry().register(&mut connection.stream, Token(index), Interest::READABLE)?;
             client.connections.push(connection);
         }
         for index in 0..load.connections {
@@ -163,21 +173,22 @@ impl<'a> Client<'a> {
         Ok(client)
     }
 
-    /// Goes on for `duration`; returns how long it really was.
-    fn serve_until(&mut self, duration: Duration) -> Result<Duration> {
+    /// Forgets what was seen, goes on for `duration`, and returns what was seen.
+    fn serve(&mut self, duration: Duration) -> Result<Served> {
+        self.latency.reset();
         let (begin, mut events) = (Instant::now(), Events::with_capacity(256));
         let mut last = begin;
         loop {
             let now = Instant::now();
             if now - begin >= duration {
-                return Ok(now - begin);
+                let (elapsed, latency) = (now - begin, self.latency.clone());
+                return Ok(Served { elapsed, latency, lost: 0, processors: Processors::default() });
             }
             self.poll.poll(&mut events, Some((duration - (now - begin)).min(PATIENCE)))?;
             for event in &events {
                 last = Instant::now();
                 self.receive(event.token().0)?;
             }
-            self.repeat_lost()?;
             ensure!(last.elapsed() < STUCK, "the server answered nothing for {} s", STUCK.as_secs());
         }
     }
@@ -203,82 +214,31 @@ impl<'a> Client<'a> {
         let (exchange, connection) = (self.next, &mut self.connections[index]);
         self.next = (exchange + 1) % self.exchanges.len();
         connection.exchange = exchange;
-        connection.number = connection.number.wrapping_add(1);
         connection.received.clear();
         connection.sent = Instant::now();
-        connection.send(&self.exchanges[exchange].request)
-    }
-
-    fn repeat_lost(&mut self) -> Result<()> {
-        for connection in &mut self.connections {
-            if matches!(connection.socket, Socket::Udp(_)) && connection.repeated.elapsed() > PATIENCE {
-                self.lost += 1;
-                connection.send(&self.exchanges[connection.exchange].request)?;
-            }
-        }
-        Ok(())
+        // Whole: it is far shorter than any socket's buffer.
+        connection.stream.write_all(&self.exchanges[exchange].request).context("cannot send a request")
     }
 }
 
 impl Connection {
     fn open(load: &Load) -> Result<Connection> {
-        let unreachable = || format!("cannot reach {}", load.target);
-        let socket = match load.transport {
-            Transport::Tcp => {
-                let stream = std::net::TcpStream::connect_timeout(&load.target, STUCK);
-                let stream = stream.with_context(unreachable)?;
-                stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)?;
-                Socket::Tcp(TcpStream::from_std(stream))
-            }
-            Transport::Udp => {
-                let socket = UdpSocket::bind(([0, 0, 0, 0], 0).into())?;
-                socket.connect(load.target).with_context(unreachable)?;
-                Socket::Udp(socket)
-            }
-        };
-        let now = Instant::now();
-        Ok(Connection { socket, exchange: 0, number: 0, received: Vec::new(), sent: now, repeated: now })
-    }
-
-    fn register(&mut self, poll: &Poll, token: Token) -> Result<()> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => poll.registry().register(stream, token, Interest::READABLE)?,
-            Socket::Udp(socket) => poll.registry().register(socket, token, Interest::READABLE)?,
-        }
-        Ok(())
-    }
-
-    /// Sends a request whole: it is far shorter than any socket's buffer.
-    fn send(&mut self, request: &[u8]) -> Result<()> {
-        self.repeated = Instant::now();
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream.write_all(request).context("cannot send a request"),
-            Socket::Udp(socket) => {
-                let [high, low] = self.number.to_be_bytes();
-                let datagram = [&[high, low, 0, 0, 0, 1, 0, 0], request].concat();
-                socket.send(&datagram).context("cannot send a datagram").map(drop)
-            }
-        }
+        let stream = std::net::TcpStream::connect_timeout(&load.target, STUCK);
+        let stream = stream.with_context(|| format!("cannot reach {}", load.target))?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let stream = TcpStream::from_std(stream);
+        Ok(Connection { stream, exchange: 0, received: Vec::new(), sent: Instant::now() })
     }
 
     /// Appends what has come; `false` if nothing has.
     fn read(&mut self) -> Result<bool> {
         let mut buffer = [0; 16 << 10];
-        let result = match &mut self.socket {
-            Socket::Tcp(stream) => stream.read(&mut buffer),
-            Socket::Udp(socket) => socket.recv(&mut buffer),
-        };
-        let bytes = match result {
+        match self.stream.read(&mut buffer) {
+            Ok(0) => bail!("the server hung up"),
+            Ok(length) => self.received.extend(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error).context("cannot receive a reply"),
-            Ok(length) => &buffer[..length],
-        };
-        match self.socket {
-            Socket::Tcp(_) if bytes.is_empty() => bail!("the server hung up"),
-            Socket::Tcp(_) => self.received.extend(bytes),
-            Socket::Udp(_) if bytes.get(..2) != Some(&self.number.to_be_bytes()) => {} // Repeated and late.
-            Socket::Udp(_) => self.received.extend(bytes.get(FRAME_BYTES..).unwrap_or_default()),
         }
         Ok(true)
     }
@@ -298,7 +258,17 @@ mod tests {
     }
 
     fn load(target: SocketAddr, transport: Transport, exchanges: &[Exchange]) -> Result<Served> {
-        run(&Load { target, transport, connections: 3, exchanges, warm_up: DURATION, duration: DURATION })
+        let (connections, window) = (3, 1);
+        run(&Load {
+            target,
+            transport,
+            connections,
+            window,
+            exchanges,
+            qemu: None,
+            warm_up: DURATION,
+            duration: DURATION,
+        })
     }
 
     /// A server of one thread for each of three clients that answers each read by `answer`.
@@ -346,38 +316,5 @@ mod tests {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let error = load(address, Transport::Tcp, &exchanges()).unwrap_err().to_string();
         assert!(error.contains(&address.to_string()), "{error}");
-    }
-
-    /// Every third datagram is swallowed, and every reply is sent twice.
-    #[test]
-    fn lost_and_repeated_datagrams_do_no_harm() {
-        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = server.local_addr().unwrap();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 64];
-            for count in 0u32.. {
-                let Ok((length, from)) = server.recv_from(&mut buffer) else { return };
-                buffer[FRAME_BYTES..length].make_ascii_uppercase();
-                for _ in 0..if count % 3 == 0 { 0 } else { 2 } {
-                    let _ = server.send_to(&buffer[..length], from);
-                }
-            }
-        });
-        let exchanges = exchanges();
-        let (warm_up, duration) = (Duration::ZERO, PATIENCE * 3);
-        let load = Load {
-            target: address,
-            transport: Transport::Udp,
-            connections: 2,
-            exchanges: &exchanges,
-            warm_up,
-            duration,
-        };
-        let served = run(&load).unwrap();
-        assert!(served.lost > 0 && served.replies() > 0);
-        assert!(
-            served.latency.max() > PATIENCE.as_nanos() as u64 / 2,
-            "what was lost counts from its first try"
-        );
     }
 }

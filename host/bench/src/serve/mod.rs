@@ -3,9 +3,12 @@
 //! Both systems boot the same machine in a network namespace of its own, and the same clients load them,
 //! one after the other, again and again, so that what else the host does falls on both.
 
+mod counted;
 mod counts;
+mod datagrams;
 pub(crate) mod guests;
 mod load;
+mod processors;
 pub(crate) mod running;
 mod runs;
 pub(crate) mod service;
@@ -42,6 +45,9 @@ pub struct Options {
 /// Batching delays that are tried, in microseconds.
 const DELAYS_US: [u32; 6] = [0, 5, 10, 20, 30, 40];
 
+/// Processors of a machine with several, each with a pair of queues of the network device.
+const WIDE: u32 = 2;
+
 /// Runs the bench and writes everything to `options.out`. What one system lacks is a note.
 ///
 /// # Errors
@@ -72,7 +78,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         title: "nom bench serve".into(),
         environment,
         tables: Vec::new(),
-        targets: summary::TARGETS.to_vec(),
+        targets: summary::targets(&services),
         figures: summary::figures(&records),
         records,
         notes: notes.into_vec(),
@@ -121,6 +127,9 @@ fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, cache: &Pa
         for provider in providers {
             note("throughput and latency", provider, runs.serve(provider));
         }
+    }
+    for provider in providers.iter().map(|provider| provider.on(WIDE)) {
+        note("serving on several processors", &provider, runs.serve_wide(&provider));
     }
     let plugin = counts::plugin(cache);
     for provider in providers {

@@ -26,12 +26,14 @@ pub struct Running {
     namespace: Namespace,
     directory: TempDir,
     target: SocketAddr,
+    process_id: u32,
     /// From QEMU's start to the first reply.
     pub first_reply: Duration,
 }
 
 impl Running {
-    /// Starts `guest`, with more `arguments` for QEMU, and waits until it answers.
+    /// Starts `guest`, whose network device has a pair of queues for each processor, with more `arguments`
+    /// for QEMU, and waits until it answers.
     ///
     /// # Errors
     /// If QEMU or the network cannot be had, or the guest ends or does not answer within the setting's
@@ -43,14 +45,15 @@ impl Running {
         arguments: &[String],
     ) -> Result<Running> {
         let directory = tempfile::tempdir().context("no temporary directory")?;
-        let namespace = Namespace::create("bench", 1)?;
+        let namespace = Namespace::create("bench", guest.cores)?;
         let mut config = machine::config(guest, setting)?;
         config.networks = vec![namespace.network()];
         config.extra_arguments.extend_from_slice(arguments);
         let started = Instant::now();
-        let session = Session::new(Qemu.start(&config, directory.path())?);
-        let target = (GUEST, service.port).into();
-        let mut running = Running { session, namespace, directory, target, first_reply: Duration::ZERO };
+        let mut session = Session::new(Qemu.start(&config, directory.path())?);
+        let (target, process_id) = ((GUEST, service.port).into(), session.machine().process_id());
+        let first_reply = Duration::ZERO;
+        let mut running = Running { session, namespace, directory, target, process_id, first_reply };
         running.await_reply(service.greeting, started + setting.timeout)?;
         running.first_reply = started.elapsed();
         Ok(running)
@@ -59,6 +62,11 @@ impl Running {
     /// Where the service is, for whoever is [inside](Running::inside).
     pub fn target(&self) -> SocketAddr {
         self.target
+    }
+
+    /// QEMU's.
+    pub fn process_id(&self) -> u32 {
+        self.process_id
     }
 
     /// The network that the guest is in.

@@ -1,8 +1,8 @@
 //! The runs of the serve bench, and what is read from them.
 
-use super::counts::Counters;
 use super::guests::Provider;
 use super::load::{self, Exchange, Load, Served, Transport};
+use super::processors::Processors;
 use super::running::Running;
 use super::service::{self, Service};
 use super::tools;
@@ -12,7 +12,6 @@ use crate::search::smallest;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use nom_vmm::Accelerator;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Memory of every run but those that search for the smallest.
@@ -22,27 +21,67 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// A guest that cannot start for want of memory hangs; one that can takes about as long as with more.
 const SLOWER_IN_LITTLE_MEMORY: u32 = 3;
 /// For how long a load is not counted at first.
-const WARM_UP: Duration = Duration::from_millis(500);
+pub(super) const WARM_UP: Duration = Duration::from_millis(500);
 /// How many connections are many.
 const MANY: usize = 16;
+/// How many requests each of many sockets of datagrams has on its way: with twice as many, Debian's memcached
+/// loses some.
+const DEPTH: usize = 4;
 /// How long a server takes at most to start anew, and how long to wait before it is tried again.
 const RESTART: Duration = Duration::from_secs(5);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
 /// NetPIPE's largest message.
-const MESSAGE_BYTES_MAX: u32 = 64 << 10;
+pub(super) const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 
-/// How a service is loaded: the scenario's name, what carries it, and by how many connections.
-type Scenario = (&'static str, Transport, usize);
-const SCENARIOS: [Scenario; 4] = [
-    ("tcp-many", Transport::Tcp, MANY),
-    ("tcp-single", Transport::Tcp, 1),
-    ("udp-many", Transport::Udp, MANY),
-    ("udp-single", Transport::Udp, 1),
+/// How a service is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    pub name: &'static str,
+    transport: Transport,
+    pub connections: usize,
+    /// See [`Load::window`].
+    window: usize,
+}
+
+impl Scenario {
+    const fn new(name: &'static str, transport: Transport, connections: usize, window: usize) -> Scenario {
+        Scenario { name, transport, connections, window }
+    }
+
+    /// What a client of memcached is to do in it.
+    pub fn load<'a>(&self, running: &Running, exchanges: &'a [Exchange], duration: Duration) -> Load<'a> {
+        let Scenario { transport, connections, window, .. } = *self;
+        let (target, qemu) = (running.target(), Some(running.process_id()));
+        Load { target, transport, connections, window, exchanges, qemu, warm_up: WARM_UP, duration }
+    }
+}
+
+const SCENARIOS: [Scenario; 5] = [
+    Scenario::new("tcp-many", Transport::Tcp, MANY, 1),
+    Scenario::new("tcp-single", Transport::Tcp, 1, 1),
+    Scenario::new("udp-many", Transport::Udp, MANY, DEPTH),
+    Scenario::new("udp-16", Transport::Udp, MANY, 1),
+    Scenario::new("udp-single", Transport::Udp, 1, 1),
 ];
 
 /// Those of streams, and those of datagrams.
 const TCP: &[Scenario] = SCENARIOS.split_at(2).0;
 const UDP: &[Scenario] = SCENARIOS.split_at(2).1;
+
+/// The ways in which clients other than NetPIPE load a service.
+pub(super) fn scenarios(service: &Service) -> &'static [Scenario] {
+    match service.name {
+        "memcached" => &SCENARIOS,
+        "packet-api" => UDP,
+        "http" => TCP,
+        _ => &[],
+    }
+}
+
+/// Of those the one that shows whether a service gains by a second processor.
+fn widest(service: &Service) -> Option<&'static Scenario> {
+    scenarios(service).first()
+}
 
 /// Metrics of latency, in the order of wrk's figures.
 const LATENCIES: [&str; 5] = ["latency_mean", "jitter", "latency_p50", "latency_p99", "latency_p99_9"];
@@ -51,7 +90,7 @@ const LATENCIES: [&str; 5] = ["latency_mean", "jitter", "latency_p50", "latency_
 #[derive(Debug)]
 pub struct Runs {
     accelerator: Accelerator,
-    duration: Duration,
+    pub(super) duration: Duration,
     samples: Samples,
     progress: ProgressBar,
 }
@@ -75,18 +114,30 @@ impl Runs {
     pub fn serve(&mut self, provider: &Provider) -> Result<()> {
         let running = self.start(provider, self.setting(), &[])?;
         self.push(provider, "start", "time_to_first_reply", Unit::Seconds, running.first_reply.as_secs_f64());
+        let scenarios = scenarios(provider.service);
         match provider.service.name {
             "memcached" => {
-                self.memcached(provider, &running, &SCENARIOS, "")?;
+                self.memcached(provider, &running, scenarios, "")?;
                 self.memcaslap(provider, &running, Transport::Tcp)
             }
             "packet-api" => {
-                self.memcached(provider, &running, UDP, "")?;
+                self.memcached(provider, &running, scenarios, "")?;
                 self.memcaslap(provider, &running, Transport::Udp)
             }
-            "http" => self.http(provider, &running),
+            "http" => self.http(provider, &running, scenarios),
             "netpipe" => self.netpipe(provider, &running),
             other => bail!("no client for the service {other}"),
+        }
+    }
+
+    /// Loads a provider on several processors by many connections; nothing if its service has no such load.
+    pub fn serve_wide(&mut self, provider: &Provider) -> Result<()> {
+        let Some(scenario) = widest(provider.service) else { return Ok(()) };
+        let running = self.start(provider, self.setting(), &[])?;
+        let scenarios = std::slice::from_ref(scenario);
+        match provider.service.name {
+            "http" => self.http(provider, &running, scenarios),
+            _ => self.memcached(provider, &running, scenarios, ""),
         }
     }
 
@@ -105,25 +156,14 @@ impl Runs {
     ) -> Result<()> {
         let gets = service::gets();
         store(running)?;
-        for (scenario, transport, connections) in scenarios {
-            let scenario = format!("{scenario}{suffix}");
-            self.say(provider, &scenario);
-            let served = self.load(running, *transport, *connections, &gets).context(scenario.clone())?;
-            self.push_served(provider, &scenario, &served);
+        for scenario in scenarios {
+            let name = format!("{}{suffix}", scenario.name);
+            self.say(provider, &name);
+            let load = scenario.load(running, &gets, self.duration);
+            let served = running.inside(|| load::run(&load)).context(name.clone())?;
+            self.push_served(provider, &name, &served);
         }
         Ok(())
-    }
-
-    fn load(
-        &self,
-        running: &Running,
-        transport: Transport,
-        connections: usize,
-        exchanges: &[Exchange],
-    ) -> Result<Served> {
-        let (target, duration) = (running.target(), self.duration);
-        let load = Load { target, transport, connections, exchanges, warm_up: WARM_UP, duration };
-        running.inside(|| load::run(&load))
     }
 
     fn push_served(&mut self, provider: &Provider, scenario: &str, served: &Served) {
@@ -133,6 +173,12 @@ impl Runs {
         self.push(provider, scenario, "throughput", Unit::PerSecond, served.throughput());
         for (metric, value) in LATENCIES.iter().zip(latencies) {
             self.push(provider, scenario, metric, Unit::Seconds, value / 1e9);
+        }
+        let Processors { guest, monitor, client } = served.processors;
+        let of = [("guest_time_per_request", guest), ("monitor_time_per_request", monitor)];
+        for (metric, time) in of.into_iter().chain([("client_time_per_request", client)]) {
+            let each = time.as_secs_f64() / served.replies().max(1) as f64;
+            self.push(provider, scenario, metric, Unit::Seconds, each);
         }
         if scenario.starts_with("udp") {
             self.push(provider, scenario, "lost", Unit::Count, served.lost as f64);
@@ -149,85 +195,33 @@ impl Runs {
         Ok(())
     }
 
-    fn http(&mut self, provider: &Provider, running: &Running) -> Result<()> {
-        for (scenario, _, connections) in TCP {
-            self.say(provider, scenario);
+    fn http(&mut self, provider: &Provider, running: &Running, scenarios: &[Scenario]) -> Result<()> {
+        for Scenario { name, connections, .. } in scenarios {
+            self.say(provider, name);
             let figures = self.wrk(running, *connections)?;
-            self.push(provider, scenario, "throughput", Unit::PerSecond, figures.throughput);
+            self.push(provider, name, "throughput", Unit::PerSecond, figures.throughput);
             for (metric, value) in LATENCIES.iter().zip(figures.latency) {
-                self.push(provider, scenario, metric, Unit::Seconds, value);
+                self.push(provider, name, metric, Unit::Seconds, value);
             }
         }
         Ok(())
     }
 
-    fn wrk(&self, running: &Running, connections: usize) -> Result<tools::WrkFigures> {
+    pub(super) fn wrk(&self, running: &Running, connections: usize) -> Result<tools::WrkFigures> {
         tools::wrk(running.namespace(), running.scratch(), running.target(), connections, self.duration)
     }
 
     fn netpipe(&mut self, provider: &Provider, running: &Running) -> Result<()> {
         self.say(provider, "messages");
         let messages = patiently(|| {
-            tools::netpipe(running.namespace(), running.scratch(), running.target(), MESSAGE_BYTES_MAX)
+            let watch = |_: u32, _: bool| Ok(());
+            tools::netpipe(running.namespace(), running.scratch(), running.target(), MESSAGE_BYTES_MAX, watch)
         })?;
         for message in messages {
             let scenario = format!("bytes-{}", message.bytes);
             self.push(provider, &scenario, "throughput", Unit::BitsPerSecond, message.bits_per_second);
             self.push(provider, &scenario, "latency_mean", Unit::Seconds, message.seconds);
         }
-        Ok(())
-    }
-
-    /// Counts what one request costs, by QEMU's plugin in the file `plugin`.
-    pub fn count(&mut self, provider: &Provider, plugin: &Path) -> Result<()> {
-        let scenarios = match provider.service.name {
-            "memcached" => &SCENARIOS[..],
-            "packet-api" => UDP,
-            "http" => TCP,
-            _ => return Ok(()),
-        };
-        let directory = tempfile::tempdir()?;
-        let counters = Counters::new(directory.path());
-        // Only QEMU's translator can count.
-        let setting = Setting { accelerator: Accelerator::Tcg, ..self.setting() };
-        let running = self.start(provider, setting, &counters.arguments(plugin))?;
-        if provider.service.application == service::MEMCACHED.application {
-            store(&running)?;
-        }
-        for (scenario, transport, connections) in scenarios {
-            self.say(provider, &format!("{scenario}, counted"));
-            self.count_one(provider, &running, &counters, (scenario, *transport, *connections))?;
-        }
-        Ok(())
-    }
-
-    fn count_one(
-        &mut self,
-        provider: &Provider,
-        running: &Running,
-        counters: &Counters,
-        (scenario, transport, connections): Scenario,
-    ) -> Result<()> {
-        let gets = service::gets();
-        let (target, duration) = (running.target(), self.duration);
-        let load = |warm_up| Load { target, transport, connections, exchanges: &gets, warm_up, duration };
-        let is_http = provider.service.name == "http";
-        if !is_http {
-            // Code is translated, and caches are warm, before anything counts.
-            running.inside(|| load::run(&Load { duration: WARM_UP, ..load(Duration::ZERO) }))?;
-        }
-        let before = counters.now()?;
-        let requests = if is_http {
-            self.wrk(running, connections)?.requests
-        } else {
-            running.inside(|| load::run(&load(Duration::ZERO)))?.replies()
-        };
-        let counts = counters.now()?.since(before);
-        let each = |count: u64| count as f64 / requests.max(1) as f64;
-        let (metric, value) = ("instructions_per_request", each(counts.instructions));
-        self.push(provider, scenario, metric, Unit::Instructions, value);
-        self.push(provider, scenario, "kicks_per_request", Unit::Count, each(counts.kicks));
-        self.push(provider, scenario, "interrupts_per_request", Unit::Count, each(counts.interrupts));
         Ok(())
     }
 
@@ -246,12 +240,17 @@ impl Runs {
         Ok(())
     }
 
-    fn start(&self, provider: &Provider, setting: Setting, arguments: &[String]) -> Result<Running> {
+    pub(super) fn start(
+        &self,
+        provider: &Provider,
+        setting: Setting,
+        arguments: &[String],
+    ) -> Result<Running> {
         self.say(provider, &format!("start in {} KiB", setting.memory_bytes >> 10));
         Running::start(&provider.guest, provider.service, &setting, arguments)
     }
 
-    fn setting(&self) -> Setting {
+    pub(super) fn setting(&self) -> Setting {
         Setting {
             accelerator: self.accelerator,
             counts_instructions: false,
@@ -260,26 +259,31 @@ impl Runs {
         }
     }
 
-    fn say(&self, provider: &Provider, what: &str) {
+    pub(super) fn say(&self, provider: &Provider, what: &str) {
         self.progress.set_message(format!("{} {}: {what}", provider.system, provider.service.name));
         self.progress.tick();
     }
 
-    fn push(&mut self, provider: &Provider, scenario: &str, metric: &str, unit: Unit, value: f64) {
+    /// Adds a value; on several processors the scenario says on how many.
+    pub(super) fn push(&mut self, provider: &Provider, scenario: &str, metric: &str, unit: Unit, value: f64) {
         let Service { name: application, .. } = *provider.service;
-        let (system, scenario, metric) = (provider.system.into(), scenario.into(), metric.into());
+        let scenario = match provider.guest.cores {
+            1 => scenario.into(),
+            cores => format!("{scenario}-on-{cores}"),
+        };
+        let (system, metric) = (provider.system.into(), metric.into());
         self.samples.push(Key { system, application, scenario, metric, unit }, value);
     }
 }
 
 /// Stores every value that is asked for later.
-fn store(running: &Running) -> Result<()> {
+pub(super) fn store(running: &Running) -> Result<()> {
     let target = running.target();
     running.inside(|| load::once(target, &service::sets())).context("storing the values")
 }
 
 /// NetPIPE's server serves one client and is started anew, so the next one may come too early.
-fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub(super) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let started = Instant::now();
     loop {
         match attempt() {

@@ -2,6 +2,7 @@
 
 use super::guests::{LINUX, NOM};
 use super::runs::delayed;
+use super::service::Service;
 use crate::figure::{Bars, Figure, Line, Lines, Scale};
 use crate::record::{Record, Unit, distinct};
 use crate::target::{Limit, Target};
@@ -25,8 +26,15 @@ const fn alone(claim: &'static str, metric: &'static str, unit: Unit, at_most: f
     }
 }
 
-/// What nom must reach.
-pub const TARGETS: &[Target] = &[
+/// What nom must reach with `services`.
+pub fn targets(services: &[&Service]) -> Vec<Target> {
+    let is_measured = |target: &&Target| {
+        target.of.is_none_or(|[application, _]| services.iter().any(|service| service.name == application))
+    };
+    TARGETS.iter().filter(is_measured).copied().collect()
+}
+
+const TARGETS: &[Target] = &[
     beside(
         "memcached by TCP serves many clients at least 8 times what Linux does",
         ["memcached", "tcp-many"],
@@ -80,6 +88,7 @@ pub fn complete(mut measured: Vec<Record>) -> Vec<Record> {
     let sizes = ratios.iter().filter(|record| bytes(record).is_some() && record.metric == "throughput");
     let worst = sizes.min_by(|a, b| a.value.total_cmp(&b.value)).cloned();
     measured.extend(ratios);
+    measured.extend(efficient(&measured));
     measured.extend(worst.map(|record| Record { scenario: LEAST.into(), ..record }));
     measured
 }
@@ -112,9 +121,24 @@ pub fn figures(records: &[Record]) -> Vec<Figure> {
             "instructions_per_request",
             Unit::Instructions,
         ),
+        groups(["exits", "Exits per request", "exits"], records, "exits_per_request", Unit::Count),
+        groups(
+            ["guest_time", "Time of the guest's processors per request", "seconds"],
+            records,
+            "guest_time_per_request",
+            Unit::Seconds,
+        ),
     ];
-    let figures =
-        bars.map(Figure::Bars).into_iter().chain([messages(records), frontier(records)].map(Figure::Lines));
+    let throughput = ["netpipe", "NetPIPE: throughput over message size", "bit/s"];
+    let instructions =
+        ["netpipe_instructions", "NetPIPE: guest instructions, there and back", "instructions"];
+    let messages = [
+        messages(records, throughput, "throughput"),
+        messages(records, instructions, "instructions_per_request"),
+    ];
+    let delays = DELAYED.map(|scenario| delays(records, scenario));
+    let lines = messages.into_iter().chain(delays).map(Figure::Lines);
+    let figures = bars.map(Figure::Bars).into_iter().chain(lines);
     figures.filter(|figure| !figure.is_empty()).collect()
 }
 
@@ -140,18 +164,17 @@ fn groups(texts: [&str; 3], records: &[Record], metric: &str, unit: Unit) -> Bar
     Bars { name, title, axis, scale: Scale::Logarithmic, series, groups }
 }
 
-/// NetPIPE's throughput over the size of its messages.
-fn messages(records: &[Record]) -> Lines {
+/// One of NetPIPE's metrics over the size of its messages.
+fn messages(records: &[Record], [name, title, axis]: [&str; 3], metric: &str) -> Lines {
     let line = |system: &str| {
-        let shown =
-            records.iter().filter(|record| record.system == system && record.unit == Unit::BitsPerSecond);
+        let shown = records.iter().filter(|record| record.system == system && record.metric == metric);
         let points = shown.filter_map(|record| Some((bytes(record)?, record.value))).collect();
         Line::plain(system, points)
     };
     Lines {
-        name: "netpipe".into(),
-        title: "NetPIPE: throughput over message size".into(),
-        axes: ["bytes".into(), "bit/s".into()],
+        name: name.into(),
+        title: title.into(),
+        axes: ["bytes".into(), axis.into()],
         scale: Scale::Logarithmic,
         lines: [LINUX, NOM].map(line).into(),
     }
@@ -163,26 +186,59 @@ fn delay(record: &Record) -> Option<u32> {
     after.parse().ok()
 }
 
-/// Throughput over mean latency with many clients, a point for each batching delay, and the points of them
-/// that no other beats in both.
-fn frontier(records: &[Record]) -> Lines {
+/// A batching delay in microseconds, with its mean latency and throughput.
+type Point = (u32, (f64, f64));
+
+/// The batching delays that were tried in a scenario, with what came of each.
+fn delayed_points(records: &[Record], scenario: &str) -> Vec<Point> {
     let find = |scenario: &str, metric| {
         let same =
             |record: &&Record| record.scenario == scenario && record.metric == metric && record.system == NOM;
         records.iter().find(same).map(|record| record.value)
     };
-    let delays = distinct_delays(records).into_iter().filter_map(|us| {
-        let scenario = format!("tcp-many{}", delayed(us));
+    let point = |us: u32| {
+        let scenario = format!("{scenario}{}", delayed(us));
         Some((us, (find(&scenario, "latency_mean")?, find(&scenario, "throughput")?)))
-    });
-    let all: Vec<(u32, (f64, f64))> = delays.collect();
-    let best: Vec<_> = all.iter().copied().filter(|(_, point)| !is_beaten(*point, &all)).collect();
+    };
+    distinct_delays(records).into_iter().filter_map(point).collect()
+}
+
+/// Those of `points` that no other beats: the Pareto frontier.
+fn frontier(points: &[Point]) -> Vec<Point> {
+    points.iter().copied().filter(|(_, point)| !is_beaten(*point, points)).collect()
+}
+
+/// Says of each batching delay whether it is on the frontier: 1, or 0.
+fn efficient(records: &[Record]) -> Vec<Record> {
+    let of = |scenario: &str| {
+        let points = delayed_points(records, scenario);
+        let best = frontier(&points);
+        let record = |(us, point): &Point| {
+            let scenario = format!("{scenario}{}", delayed(*us));
+            let same = |record: &&Record| record.scenario == scenario && record.metric == "throughput";
+            let value = f64::from(u8::from(best.contains(&(*us, *point))));
+            let throughput = records.iter().find(same)?.clone();
+            let metric = "is_on_pareto_frontier".into();
+            Some(Record { metric, unit: Unit::Count, value, deviation: None, ..throughput })
+        };
+        points.iter().filter_map(record).collect::<Vec<_>>()
+    };
+    DELAYED.iter().flat_map(|(scenario, _)| of(scenario)).collect()
+}
+
+/// Scenarios in which batching delays are tried, and their clients.
+const DELAYED: [(&str, &str); 2] = [("tcp-many", "many clients"), ("tcp-single", "one client")];
+
+/// Throughput over mean latency, a point for each batching delay, and the points of them that no other beats.
+fn delays(records: &[Record], (scenario, clients): (&str, &str)) -> Lines {
+    let all = delayed_points(records, scenario);
+    let best = sorted(frontier(&all));
     Lines {
-        name: "batching_delay".into(),
-        title: "Batching delay W: throughput over latency, memcached, many clients".into(),
+        name: format!("batching_delay_{}", scenario.replace('-', "_")),
+        title: format!("Batching delay W: throughput over latency, memcached, {clients}"),
         axes: ["mean latency, seconds".into(), "replies a second".into()],
         scale: Scale::Logarithmic,
-        lines: [line("every W", all), line("Pareto frontier", sorted(best))].into(),
+        lines: [line("every W", all), line("Pareto frontier", best)].into(),
     }
 }
 
@@ -193,17 +249,21 @@ fn distinct_delays(records: &[Record]) -> Vec<u32> {
     delays
 }
 
-/// Whether another point has both less latency and more throughput.
-fn is_beaten((latency, throughput): (f64, f64), points: &[(u32, (f64, f64))]) -> bool {
-    points.iter().any(|(_, (other_latency, other))| *other_latency < latency && *other > throughput)
+/// Whether another point is as good in latency and in throughput, and better in one of them.
+fn is_beaten((latency, throughput): (f64, f64), points: &[Point]) -> bool {
+    let beats = |&(_, (other_latency, other)): &Point| {
+        let is_as_good = other_latency <= latency && other >= throughput;
+        is_as_good && (other_latency, other) != (latency, throughput)
+    };
+    points.iter().any(beats)
 }
 
-fn sorted(mut points: Vec<(u32, (f64, f64))>) -> Vec<(u32, (f64, f64))> {
+fn sorted(mut points: Vec<Point>) -> Vec<Point> {
     points.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
     points
 }
 
-fn line(name: &str, points: Vec<(u32, (f64, f64))>) -> Line {
+fn line(name: &str, points: Vec<Point>) -> Line {
     let (delays, points): (Vec<u32>, Vec<_>) = points.into_iter().unzip();
     let labels = delays.iter().map(|us| format!("W={us}")).collect();
     Line { name: name.into(), points, labels, is_joined: true }
@@ -266,16 +326,37 @@ mod tests {
         ];
         let figures = figures(&measured(&rows));
         let names: Vec<_> = figures.iter().map(Figure::name).collect();
-        assert_eq!(names, ["throughput", "netpipe", "batching_delay"]);
+        assert_eq!(names, ["throughput", "netpipe", "batching_delay_tcp_many"]);
         let Figure::Bars(bars) = &figures[0] else { panic!("bars come first") };
         assert_eq!(bars.groups, [("memcached tcp-many".to_owned(), vec![Some(4700.0)])]);
     }
 
     #[test]
     fn frontier_is_what_nobody_beats() {
-        let points = [(0, (1.0, 10.0)), (5, (2.0, 9.0)), (10, (3.0, 20.0))];
-        let best: Vec<_> =
-            points.iter().filter(|(_, point)| !is_beaten(*point, &points)).map(|(us, _)| *us).collect();
-        assert_eq!(best, [0, 10]);
+        let points =
+            [(0, (1.0, 10.0)), (5, (2.0, 9.0)), (10, (3.0, 20.0)), (20, (3.0, 19.0)), (30, (1.0, 10.0))];
+        let best: Vec<_> = frontier(&points).iter().map(|(us, _)| *us).collect();
+        assert_eq!(best, [0, 10, 30], "20 is as late as 10 and serves less; 30 is as good as 0");
+    }
+
+    #[test]
+    fn each_batching_delay_says_whether_it_is_efficient() {
+        let mut rows = Vec::new();
+        for (scenario, latency, throughput) in [("tcp-single-w-0", 1e-3, 1e3), ("tcp-single-w-5", 2e-3, 9e2)]
+        {
+            rows.push(("nom", "memcached", scenario, "latency_mean", Unit::Seconds, latency));
+            rows.push(("nom", "memcached", scenario, "throughput", Unit::PerSecond, throughput));
+        }
+        let records = complete(measured(&rows));
+        let said: Vec<_> = records.iter().filter(|record| record.metric == "is_on_pareto_frontier").collect();
+        assert_eq!(said.iter().map(|record| record.value).collect::<Vec<_>>(), [1.0, 0.0]);
+        assert_eq!(said[1].scenario, "tcp-single-w-5");
+    }
+
+    #[test]
+    fn only_targets_of_what_was_measured_are_judged() {
+        let claims = |service: &Service| targets(&[service]).len();
+        assert_eq!(claims(&crate::serve::service::HTTP), 2);
+        assert_eq!(targets(&crate::serve::service::ALL).len(), TARGETS.len());
     }
 }

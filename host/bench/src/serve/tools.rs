@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nom_vmm::Namespace;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -199,24 +200,59 @@ pub struct Message {
     pub seconds: f64,
 }
 
-/// Runs NetPIPE's client against the server at `host`, messages of 1 byte to `largest`. Both sides must walk
-/// through the same sizes, those that NPtcp has by default, as nothing on the wire names them.
+/// How often NetPIPE sends a message of each size there and back: [`MESSAGES`] in each of three trials.
+pub const NETPIPE_ROUND_TRIPS: u64 = 600;
+
+/// Runs NetPIPE's client against the server at `host`, messages of 1 byte to `largest`. Both sides must
+/// walk through the same sizes, those that NPtcp has by default, as nothing on the wire names them. `watch`
+/// is told when a size begins, and when it is over.
 ///
 /// # Errors
-/// If NPtcp fails.
+/// If NPtcp fails, or `watch` does.
 pub fn netpipe(
     namespace: &Namespace,
     scratch: &Path,
     host: SocketAddr,
     largest: u32,
+    mut watch: impl FnMut(u32, bool) -> Result<()>,
 ) -> Result<Vec<Message>> {
     let file = scratch.join("np.out");
     let mut command = client(namespace, "NPtcp");
     command.args(["-h", &host.ip().to_string(), "-u", &largest.to_string(), "-n", MESSAGES, "-o"]).arg(&file);
-    output(&mut command)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("cannot run NPtcp")?;
+    let complaint = child.stderr.take().context("NPtcp has a standard error")?;
+    let said = follow_netpipe(complaint, &mut watch);
+    let status = child.wait()?;
+    let said = said?;
+    ensure!(status.success(), "NPtcp failed with {status}: {}", said.trim());
     let printed =
         std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     parse_netpipe(&printed)
+}
+
+/// Reads what NPtcp says while it runs, `  3:       4 bytes    200 times -->   8.20 Mbps in 3.72 usec` for
+/// each size, its first half when the size begins; returns it as a whole.
+fn follow_netpipe(mut from: impl Read, watch: &mut impl FnMut(u32, bool) -> Result<()>) -> Result<String> {
+    let (mut said, mut buffer, mut begun) = (String::new(), [0; 256], None);
+    loop {
+        let length = from.read(&mut buffer)?;
+        if length == 0 {
+            return Ok(said);
+        }
+        for piece in String::from_utf8_lossy(&buffer[..length]).split_inclusive(['>', '\n']) {
+            said.push_str(piece);
+            let line = said.lines().last().unwrap_or_default();
+            if piece.ends_with('>') {
+                begun = line.split_whitespace().nth(1).and_then(|bytes| bytes.parse().ok());
+                begun.map_or(Ok(()), |bytes| watch(bytes, false))?;
+            } else if piece.ends_with('\n')
+                && let Some(bytes) = begun.take()
+            {
+                watch(bytes, true)?;
+            }
+        }
+    }
 }
 
 /// Reads NPtcp's file: bytes, Mbit/s (of 10^6 bits) and seconds of one way.
@@ -298,5 +334,37 @@ mod tests {
         assert_eq!(messages.last().unwrap().bytes, 65_539);
         assert!(parse_netpipe("").is_err());
         assert!(parse_netpipe("connection refused").unwrap_err().to_string().contains("refused"));
+    }
+
+    #[test]
+    fn netpipe_is_watched_size_by_size() {
+        let said = "Now starting the main loop\n\
+                    \x20 0:       1 bytes    200 times -->      1.25 Mbps in       6.08 usec\n\
+                    \x20 1:       2 bytes    200 times -->      2.54 Mbps in       6.00 usec\n";
+        // However it comes.
+        for length in [1, 7, 1000] {
+            let mut seen = Vec::new();
+            let mut watch = |bytes, is_over| {
+                seen.push((bytes, is_over));
+                Ok(())
+            };
+            let pieces = Pieces { rest: said.as_bytes(), length };
+            assert_eq!(follow_netpipe(pieces, &mut watch).unwrap(), said);
+            assert_eq!(seen, [(1, false), (1, true), (2, false), (2, true)]);
+        }
+    }
+
+    struct Pieces<'a> {
+        rest: &'a [u8],
+        length: usize,
+    }
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let (piece, rest) = self.rest.split_at(self.length.min(self.rest.len()).min(buffer.len()));
+            buffer[..piece.len()].copy_from_slice(piece);
+            self.rest = rest;
+            Ok(piece.len())
+        }
     }
 }
