@@ -13,6 +13,7 @@ pub(crate) mod running;
 mod runs;
 pub(crate) mod service;
 mod summary;
+mod sweep;
 pub(crate) mod tools;
 
 use crate::Outcome;
@@ -70,7 +71,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let mut runs = Runs::new(choice.accelerator, options.duration);
     measure(&mut runs, &providers, options.repetitions, &cache, &mut notes);
     if services.iter().any(|service| service.name == service::MEMCACHED.name) {
-        sweep(&mut runs, &options.project, images.path(), &mut notes);
+        sweep(&mut runs, &options.project, images.path(), options.repetitions, &mut notes);
     }
     let records = summary::complete(runs.records());
     let served = summary::served(&records);
@@ -145,18 +146,20 @@ fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, cache: &Pa
     }
 }
 
-/// Tries one batching delay after the other, if nom's memcached takes one.
-fn sweep(runs: &mut Runs, project: &Project, images: &Path, notes: &mut Notes) {
-    for delay_us in DELAYS_US {
-        let result = match Provider::nom_with_delay(project, &service::MEMCACHED, images, delay_us) {
-            Ok(None) => {
-                return notes.add("nom's memcached takes no batching delay yet: W was not swept.".into());
+/// Tries one batching delay after the other, again and again, if nom's memcached takes one.
+fn sweep(runs: &mut Runs, project: &Project, images: &Path, repetitions: u32, notes: &mut Notes) {
+    let provider = |us| Ok((us, Provider::nom_with_delay(project, &service::MEMCACHED, images, us)?));
+    let providers: Result<Vec<_>> = DELAYS_US.into_iter().map(provider).collect();
+    // Where there is no such application, that has been noted.
+    let Ok(providers) = providers else { return };
+    for _ in 0..repetitions {
+        for (delay_us, provider) in &providers {
+            let Some(provider) = provider else {
+                return notes.add("nom's memcached takes no batching delay: W was not swept.".into());
+            };
+            if let Err(error) = runs.serve_delayed(provider, *delay_us) {
+                notes.add(format!("batching delay {delay_us} us not measured: {error:#}."));
             }
-            Ok(Some(provider)) => runs.serve_delayed(&provider, delay_us),
-            Err(_) => return, // There is no such application, as has been noted.
-        };
-        if let Err(error) = result {
-            notes.add(format!("batching delay {delay_us} us not measured: {error:#}."));
         }
     }
 }

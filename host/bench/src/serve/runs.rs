@@ -68,6 +68,14 @@ const SCENARIOS: [Scenario; 5] = [
 const TCP: &[Scenario] = SCENARIOS.split_at(2).0;
 const UDP: &[Scenario] = SCENARIOS.split_at(2).1;
 
+/// The loads under which batching delays are tried.
+pub(super) const SWEPT: [Scenario; 4] = [
+    SCENARIOS[1],
+    Scenario::new("tcp-4", Transport::Tcp, 4, 1),
+    SCENARIOS[0],
+    Scenario::new("tcp-64", Transport::Tcp, 64, 1),
+];
+
 /// The ways in which clients other than NetPIPE load a service.
 pub(super) fn scenarios(service: &Service) -> &'static [Scenario] {
     match service.name {
@@ -141,10 +149,10 @@ impl Runs {
         }
     }
 
-    /// Loads nom's memcached with the batching delay `delay_us` by TCP.
+    /// Loads nom's memcached with the batching delay `delay_us` by few and by many connections.
     pub fn serve_delayed(&mut self, provider: &Provider, delay_us: u32) -> Result<()> {
         let running = self.start(provider, self.setting(), &[])?;
-        self.memcached(provider, &running, TCP, &delayed(delay_us))
+        self.memcached(provider, &running, &SWEPT, &delayed(delay_us))
     }
 
     fn memcached(

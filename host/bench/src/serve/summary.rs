@@ -1,8 +1,8 @@
 //! What the serve bench's records say together: ratios, targets, figures.
 
 use super::guests::{LINUX, NOM};
-use super::runs::delayed;
 use super::service::Service;
+use super::sweep::{self, delay};
 use crate::figure::{Bars, Figure, Line, Lines, Scale};
 use crate::record::{Record, Unit, distinct};
 use crate::target::{Limit, Target};
@@ -88,7 +88,7 @@ pub fn complete(mut measured: Vec<Record>) -> Vec<Record> {
     let sizes = ratios.iter().filter(|record| bytes(record).is_some() && record.metric == "throughput");
     let worst = sizes.min_by(|a, b| a.value.total_cmp(&b.value)).cloned();
     measured.extend(ratios);
-    measured.extend(efficient(&measured));
+    measured.extend(sweep::efficient(&measured));
     measured.extend(worst.map(|record| Record { scenario: LEAST.into(), ..record }));
     measured
 }
@@ -105,30 +105,10 @@ fn bytes(record: &Record) -> Option<f64> {
 
 /// The figures: throughput, latency, instructions, message sizes, and the batching delay's frontier.
 pub fn figures(records: &[Record]) -> Vec<Figure> {
-    let bars = [
-        groups(["throughput", "Throughput", "replies a second"], records, "throughput", Unit::PerSecond),
-        groups(["latency_mean", "Latency, mean", "seconds"], records, "latency_mean", Unit::Seconds),
-        groups(["latency_p99", "Latency, 99th percentile", "seconds"], records, "latency_p99", Unit::Seconds),
-        groups(
-            ["jitter", "Jitter: standard deviation of latency", "seconds"],
-            records,
-            "jitter",
-            Unit::Seconds,
-        ),
-        groups(
-            ["instructions", "Guest instructions per request", "instructions"],
-            records,
-            "instructions_per_request",
-            Unit::Instructions,
-        ),
-        groups(["exits", "Exits per request", "exits"], records, "exits_per_request", Unit::Count),
-        groups(
-            ["guest_time", "Time of the guest's processors per request", "seconds"],
-            records,
-            "guest_time_per_request",
-            Unit::Seconds,
-        ),
-    ];
+    let applications = distinct(records.iter().map(|record| &record.application));
+    let bars = applications.into_iter().flat_map(|application| {
+        METRICS.iter().map(move |metric| Figure::Bars(groups(metric, records, application)))
+    });
     let throughput = ["netpipe", "NetPIPE: throughput over message size", "bit/s"];
     let instructions =
         ["netpipe_instructions", "NetPIPE: guest instructions, there and back", "instructions"];
@@ -136,30 +116,41 @@ pub fn figures(records: &[Record]) -> Vec<Figure> {
         messages(records, throughput, "throughput"),
         messages(records, instructions, "instructions_per_request"),
     ];
-    let delays = DELAYED.map(|scenario| delays(records, scenario));
-    let lines = messages.into_iter().chain(delays).map(Figure::Lines);
-    let figures = bars.map(Figure::Bars).into_iter().chain(lines);
+    let lines = messages.into_iter().chain([sweep::figure(records)]).map(Figure::Lines);
+    let figures = bars.chain(lines);
     figures.filter(|figure| !figure.is_empty()).collect()
 }
 
-/// Bars of one metric: a group for each application and scenario, a series for each system. Message sizes and
-/// batching delays have figures of their own.
-fn groups(texts: [&str; 3], records: &[Record], metric: &str, unit: Unit) -> Bars {
+/// Metrics with figures: their names, what the figures say, and what their axes count.
+const METRICS: [(&str, &str, Unit); 8] = [
+    ("throughput", "replies a second", Unit::PerSecond),
+    ("latency_mean", "mean latency, seconds", Unit::Seconds),
+    ("latency_p99", "99th percentile of latency, seconds", Unit::Seconds),
+    ("latency_p99_9", "99.9th percentile of latency, seconds", Unit::Seconds),
+    ("jitter", "jitter: standard deviation of latency, seconds", Unit::Seconds),
+    ("instructions_per_request", "guest instructions a request", Unit::Instructions),
+    ("exits_per_request", "exits a request", Unit::Count),
+    ("guest_time_per_request", "time of the guest's processors a request, seconds", Unit::Seconds),
+];
+
+/// Bars of one metric of one application: a group for each scenario, a series for each system. Message
+/// sizes and batching delays have figures of their own.
+fn groups((metric, says, unit): &(&str, &str, Unit), records: &[Record], application: &str) -> Bars {
     let fits = |record: &&Record| {
         let own_figure = bytes(record).is_some() || delay(record).is_some();
-        record.metric == metric && record.unit == unit && !own_figure
+        record.application == application && record.metric == *metric && record.unit == *unit && !own_figure
     };
     let shown: Vec<&Record> = records.iter().filter(fits).collect();
     let series = distinct(shown.iter().map(|record| &record.system));
-    let label = |record: &Record| format!("{} {}", record.application, record.scenario);
-    let labels: Vec<String> = shown.iter().map(|record| label(record)).collect();
-    let value = |group: &String, system: &String| {
-        let found = shown.iter().find(|record| label(record) == *group && record.system == *system);
+    let value = |scenario: &String, system: &String| {
+        let found = shown.iter().find(|record| record.scenario == *scenario && record.system == *system);
         found.map(|record| record.value)
     };
-    let values = |group: &String| series.iter().map(|system| value(group, system)).collect();
-    let groups = distinct(labels.iter()).into_iter().map(|group| (group.clone(), values(group))).collect();
-    let [name, title, axis] = texts.map(String::from);
+    let values = |scenario: &String| series.iter().map(|system| value(scenario, system)).collect();
+    let scenarios = distinct(shown.iter().map(|record| &record.scenario));
+    let groups = scenarios.into_iter().map(|scenario| (scenario.clone(), values(scenario))).collect();
+    let (name, title) = (format!("{application}_{metric}"), format!("{application}: {says}"));
+    let axis = unit.name().to_owned();
     let series = series.into_iter().cloned().collect();
     Bars { name, title, axis, scale: Scale::Logarithmic, series, groups }
 }
@@ -178,95 +169,6 @@ fn messages(records: &[Record], [name, title, axis]: [&str; 3], metric: &str) ->
         scale: Scale::Logarithmic,
         lines: [LINUX, NOM].map(line).into(),
     }
-}
-
-/// The batching delay, in microseconds, that a record was taken with.
-fn delay(record: &Record) -> Option<u32> {
-    let (_, after) = record.scenario.split_once("-w-")?;
-    after.parse().ok()
-}
-
-/// A batching delay in microseconds, with its mean latency and throughput.
-type Point = (u32, (f64, f64));
-
-/// The batching delays that were tried in a scenario, with what came of each.
-fn delayed_points(records: &[Record], scenario: &str) -> Vec<Point> {
-    let find = |scenario: &str, metric| {
-        let same =
-            |record: &&Record| record.scenario == scenario && record.metric == metric && record.system == NOM;
-        records.iter().find(same).map(|record| record.value)
-    };
-    let point = |us: u32| {
-        let scenario = format!("{scenario}{}", delayed(us));
-        Some((us, (find(&scenario, "latency_mean")?, find(&scenario, "throughput")?)))
-    };
-    distinct_delays(records).into_iter().filter_map(point).collect()
-}
-
-/// Those of `points` that no other beats: the Pareto frontier.
-fn frontier(points: &[Point]) -> Vec<Point> {
-    points.iter().copied().filter(|(_, point)| !is_beaten(*point, points)).collect()
-}
-
-/// Says of each batching delay whether it is on the frontier: 1, or 0.
-fn efficient(records: &[Record]) -> Vec<Record> {
-    let of = |scenario: &str| {
-        let points = delayed_points(records, scenario);
-        let best = frontier(&points);
-        let record = |(us, point): &Point| {
-            let scenario = format!("{scenario}{}", delayed(*us));
-            let same = |record: &&Record| record.scenario == scenario && record.metric == "throughput";
-            let value = f64::from(u8::from(best.contains(&(*us, *point))));
-            let throughput = records.iter().find(same)?.clone();
-            let metric = "is_on_pareto_frontier".into();
-            Some(Record { metric, unit: Unit::Count, value, deviation: None, ..throughput })
-        };
-        points.iter().filter_map(record).collect::<Vec<_>>()
-    };
-    DELAYED.iter().flat_map(|(scenario, _)| of(scenario)).collect()
-}
-
-/// Scenarios in which batching delays are tried, and their clients.
-const DELAYED: [(&str, &str); 2] = [("tcp-many", "many clients"), ("tcp-single", "one client")];
-
-/// Throughput over mean latency, a point for each batching delay, and the points of them that no other beats.
-fn delays(records: &[Record], (scenario, clients): (&str, &str)) -> Lines {
-    let all = delayed_points(records, scenario);
-    let best = sorted(frontier(&all));
-    Lines {
-        name: format!("batching_delay_{}", scenario.replace('-', "_")),
-        title: format!("Batching delay W: throughput over latency, memcached, {clients}"),
-        axes: ["mean latency, seconds".into(), "replies a second".into()],
-        scale: Scale::Logarithmic,
-        lines: [line("every W", all), line("Pareto frontier", best)].into(),
-    }
-}
-
-fn distinct_delays(records: &[Record]) -> Vec<u32> {
-    let mut delays: Vec<u32> = records.iter().filter_map(delay).collect();
-    delays.sort_unstable();
-    delays.dedup();
-    delays
-}
-
-/// Whether another point is as good in latency and in throughput, and better in one of them.
-fn is_beaten((latency, throughput): (f64, f64), points: &[Point]) -> bool {
-    let beats = |&(_, (other_latency, other)): &Point| {
-        let is_as_good = other_latency <= latency && other >= throughput;
-        is_as_good && (other_latency, other) != (latency, throughput)
-    };
-    points.iter().any(beats)
-}
-
-fn sorted(mut points: Vec<Point>) -> Vec<Point> {
-    points.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
-    points
-}
-
-fn line(name: &str, points: Vec<Point>) -> Line {
-    let (delays, points): (Vec<u32>, Vec<_>) = points.into_iter().unzip();
-    let labels = delays.iter().map(|us| format!("W={us}")).collect();
-    Line { name: name.into(), points, labels, is_joined: true }
 }
 
 #[cfg(test)]
@@ -326,31 +228,9 @@ mod tests {
         ];
         let figures = figures(&measured(&rows));
         let names: Vec<_> = figures.iter().map(Figure::name).collect();
-        assert_eq!(names, ["throughput", "netpipe", "batching_delay_tcp_many"]);
+        assert_eq!(names, ["memcached_throughput", "netpipe", "batching_delay"]);
         let Figure::Bars(bars) = &figures[0] else { panic!("bars come first") };
-        assert_eq!(bars.groups, [("memcached tcp-many".to_owned(), vec![Some(4700.0)])]);
-    }
-
-    #[test]
-    fn frontier_is_what_nobody_beats() {
-        let points =
-            [(0, (1.0, 10.0)), (5, (2.0, 9.0)), (10, (3.0, 20.0)), (20, (3.0, 19.0)), (30, (1.0, 10.0))];
-        let best: Vec<_> = frontier(&points).iter().map(|(us, _)| *us).collect();
-        assert_eq!(best, [0, 10, 30], "20 is as late as 10 and serves less; 30 is as good as 0");
-    }
-
-    #[test]
-    fn each_batching_delay_says_whether_it_is_efficient() {
-        let mut rows = Vec::new();
-        for (scenario, latency, throughput) in [("tcp-single-w-0", 1e-3, 1e3), ("tcp-single-w-5", 2e-3, 9e2)]
-        {
-            rows.push(("nom", "memcached", scenario, "latency_mean", Unit::Seconds, latency));
-            rows.push(("nom", "memcached", scenario, "throughput", Unit::PerSecond, throughput));
-        }
-        let records = complete(measured(&rows));
-        let said: Vec<_> = records.iter().filter(|record| record.metric == "is_on_pareto_frontier").collect();
-        assert_eq!(said.iter().map(|record| record.value).collect::<Vec<_>>(), [1.0, 0.0]);
-        assert_eq!(said[1].scenario, "tcp-single-w-5");
+        assert_eq!(bars.groups, [("tcp-many".to_owned(), vec![Some(4700.0)])]);
     }
 
     #[test]
