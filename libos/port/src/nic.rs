@@ -179,6 +179,12 @@ pub trait Nic {
     /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
 
+    /// The time, in nanoseconds of the clock of [`Received::at_ns`], for who was last told that it is
+    /// `told_ns`: a device without a clock knows no better.
+    fn now_ns(&self, told_ns: u64) -> u64 {
+        told_ns
+    }
+
     /// Tells everything that the driver counts, each with its name, in a fixed order.
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         let _ = count;

@@ -130,6 +130,11 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
         self.nic.buffer(bytes)
     }
 
+    #[inline]
+    fn now_ns(&self, told_ns: u64) -> u64 {
+        self.nic.now_ns(told_ns)
+    }
+
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         self.nic.counters(count);
     }

@@ -233,6 +233,10 @@ impl Nic for TapNic {
         self.pool.copy(bytes).map(Slice::new)
     }
 
+    fn now_ns(&self, _: u64) -> u64 {
+        now_ns()
+    }
+
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         self.counters.named().for_each(|(name, value)| count(name, value));
     }

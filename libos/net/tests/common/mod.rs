@@ -128,6 +128,10 @@ impl Nic for Device {
         Some(Slice::new(bytes.into()))
     }
 
+    fn now_ns(&self, _: u64) -> u64 {
+        self.port.borrow().now_ns
+    }
+
     fn arm(&mut self) -> bool {
         self.port.borrow().received.is_empty()
     }
@@ -214,7 +218,9 @@ impl<A: Application<Device>> Machine<A> {
         Machine { stack, device, application, due: Some(Instant::default()) }
     }
 
+    /// Polls; who was busy for longer than `now` does so when he is done.
     pub fn poll(&mut self, now: Instant) {
+        let now = now.max(Instant::from_nanos(self.device.port.borrow().now_ns));
         self.device.port.borrow_mut().now_ns = now.nanos();
         self.due = self.stack.poll(now, &mut self.application);
     }

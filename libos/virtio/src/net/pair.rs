@@ -178,6 +178,11 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
         copy.map(Slice::new)
     }
 
+    #[inline]
+    fn now_ns(&self, _: u64) -> u64 {
+        self.clock.now_ns()
+    }
+
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         QueuePair::counters(self).named().for_each(|(name, value)| count(name, value));
     }
