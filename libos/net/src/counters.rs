@@ -33,8 +33,12 @@ counters! {
     dropped_other_address,
     /// Packets from an address that cannot send: broadcast, multicast, loopback or nobody.
     dropped_source,
-    /// IPv4 fragments: the stack does not reassemble them.
+    /// Packets that came as fragments and are whole.
+    packets_reassembled,
+    /// Fragments of IP packets that came twice, overlap, are too many, or had to make room for newer ones.
     dropped_fragment,
+    /// Fragments whose packet was not whole in time.
+    dropped_fragment_expired,
     /// Packets whose checksum does not fit.
     dropped_checksum,
     /// ICMP messages of a kind that needs no answer.

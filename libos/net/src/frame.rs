@@ -3,9 +3,10 @@
 use crate::buffer::{Buffer, Slice, chain_len};
 use crate::checksum;
 use crate::counters::Counters;
+use crate::fragments::Fragment;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use nom_port::nic::{Head, PartialChecksum};
-use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv6Packet};
+use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, Ipv4Packet, Ipv6Packet};
 
 /// Bytes of an Ethernet header.
 pub const ETHERNET: usize = 14;
@@ -13,6 +14,9 @@ pub const ETHERNET: usize = 14;
 pub const IPV4: usize = 20;
 /// Bytes of an IPv6 header without extensions.
 pub const IPV6: usize = 40;
+
+/// Bytes of the extension header of an IPv6 fragment.
+const FRAGMENT_HEADER: usize = 8;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -28,6 +32,8 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
+    /// A fragment of an IPv6 packet.
+    pub const FRAGMENT: u8 = 44;
 }
 
 /// The counter that a dropped frame raises.
@@ -73,52 +79,102 @@ impl Packet {
     /// The IPv4 header behind the Ethernet header of a frame whose first slice is `bytes`.
     ///
     /// # Errors
-    /// Why the frame is to be dropped.
+    /// Why the frame is to be dropped, unless it is a [`Fragment`].
+    #[inline]
     pub fn parse_v4(bytes: &[u8]) -> Result<Packet, Drop> {
-        let bytes = bytes.get(ETHERNET..).filter(|rest| rest.len() >= IPV4).ok_or(malformed as Drop)?;
-        let packet = Ipv4Packet::new_unchecked(bytes);
-        let (header, total) = (usize::from(packet.header_len()), usize::from(packet.total_len()));
-        if packet.version() != 4 || header < IPV4 || header > bytes.len() || header > total {
-            return Err(malformed);
+        match v4(bytes)? {
+            (packet, header) if !header.more_frags() && header.frag_offset() == 0 => Ok(packet),
+            _ => Err(fragment),
         }
-        if checksum::sum(&bytes[..header]) != 0xffff {
-            return Err(|counters| &mut counters.dropped_checksum);
-        }
-        if packet.more_frags() || packet.frag_offset() != 0 {
-            return Err(|counters| &mut counters.dropped_fragment);
-        }
-        Ok(Packet {
-            from: packet.src_addr().into(),
-            to: packet.dst_addr().into(),
-            protocol: packet.next_header().into(),
-            start: ETHERNET + header,
-            len: total - header,
-            hops: packet.hop_limit(),
-        })
     }
 
     /// The IPv6 header, as [`Packet::parse_v4`]. Extension headers are not spoken.
     ///
     /// # Errors
-    /// Why the frame is to be dropped.
+    /// Why the frame is to be dropped, unless it is a [`Fragment`].
+    #[inline]
     pub fn parse_v6(bytes: &[u8]) -> Result<Packet, Drop> {
-        let bytes = bytes.get(ETHERNET..).filter(|rest| rest.len() >= IPV6).ok_or(malformed as Drop)?;
-        let packet = Ipv6Packet::new_unchecked(bytes);
-        if packet.version() != 6 {
-            return Err(malformed);
-        }
-        if packet.next_header() == IpProtocol::Ipv6Frag {
-            return Err(|counters| &mut counters.dropped_fragment);
-        }
-        Ok(Packet {
-            from: packet.src_addr().into(),
-            to: packet.dst_addr().into(),
-            protocol: packet.next_header().into(),
-            start: ETHERNET + IPV6,
-            len: usize::from(packet.payload_len()),
-            hops: packet.hop_limit(),
+        let packet = v6(bytes)?;
+        if packet.protocol == protocol::FRAGMENT { Err(fragment) } else { Ok(packet) }
+    }
+}
+
+#[inline]
+fn v4(bytes: &[u8]) -> Result<(Packet, Ipv4Packet<&[u8]>), Drop> {
+    let bytes = bytes.get(ETHERNET..).filter(|rest| rest.len() >= IPV4).ok_or(malformed as Drop)?;
+    let packet = Ipv4Packet::new_unchecked(bytes);
+    let (header, total) = (usize::from(packet.header_len()), usize::from(packet.total_len()));
+    if packet.version() != 4 || header < IPV4 || header > bytes.len() || header > total {
+        return Err(malformed);
+    }
+    if checksum::sum(&bytes[..header]) != 0xffff {
+        return Err(|counters| &mut counters.dropped_checksum);
+    }
+    let parsed = Packet {
+        from: packet.src_addr().into(),
+        to: packet.dst_addr().into(),
+        protocol: packet.next_header().into(),
+        start: ETHERNET + header,
+        len: total - header,
+        hops: packet.hop_limit(),
+    };
+    Ok((parsed, packet))
+}
+
+#[inline]
+fn v6(bytes: &[u8]) -> Result<Packet, Drop> {
+    let bytes = bytes.get(ETHERNET..).filter(|rest| rest.len() >= IPV6).ok_or(malformed as Drop)?;
+    let packet = Ipv6Packet::new_unchecked(bytes);
+    if packet.version() != 6 {
+        return Err(malformed);
+    }
+    Ok(Packet {
+        from: packet.src_addr().into(),
+        to: packet.dst_addr().into(),
+        protocol: packet.next_header().into(),
+        start: ETHERNET + IPV6,
+        len: usize::from(packet.payload_len()),
+        hops: packet.hop_limit(),
+    })
+}
+
+impl Fragment {
+    /// The headers of an IPv4 fragment.
+    ///
+    /// # Errors
+    /// Why the frame is to be dropped.
+    pub fn parse_v4(bytes: &[u8]) -> Result<Fragment, Drop> {
+        let (packet, header) = v4(bytes)?;
+        Ok(Fragment {
+            packet,
+            id: header.ident().into(),
+            offset: header.frag_offset().into(),
+            is_last: !header.more_frags(),
         })
     }
+
+    /// The headers of an IPv6 fragment: that of fragments (RFC 8200 section 4.5) is the first extension.
+    ///
+    /// # Errors
+    /// Why the frame is to be dropped.
+    pub fn parse_v6(bytes: &[u8]) -> Result<Fragment, Drop> {
+        let packet = v6(bytes)?;
+        let extension = bytes.get(packet.start..).and_then(|rest| rest.first_chunk::<FRAGMENT_HEADER>());
+        let extension = extension.filter(|_| packet.len >= FRAGMENT_HEADER).ok_or(malformed as Drop)?;
+        let [next, _, high, low, id @ ..] = *extension;
+        let offset = u16::from_be_bytes([high, low]);
+        let (start, len) = (packet.start + FRAGMENT_HEADER, packet.len - FRAGMENT_HEADER);
+        Ok(Fragment {
+            packet: Packet { protocol: next, start, len, ..packet },
+            id: u32::from_be_bytes(id),
+            offset: usize::from(offset & !7),
+            is_last: offset & 1 == 0,
+        })
+    }
+}
+
+fn fragment(counters: &mut Counters) -> &mut u64 {
+    &mut counters.dropped_fragment
 }
 
 fn malformed(counters: &mut Counters) -> &mut u64 {

@@ -49,7 +49,9 @@
 //! few packets as there can be; what is sent outside goes at the next [`Stack::poll`]. Nothing is allocated
 //! for a packet but the chain that carries it.
 //!
-//! Not spoken: IP fragments, IPv6 extension headers, urgent data, ECN.
+//! IP fragments are reassembled ([`fragments`]); none is sent.
+//!
+//! Not spoken: other IPv6 extension headers, urgent data, ECN.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -63,6 +65,7 @@ pub mod config;
 pub mod counters;
 pub mod dhcp;
 pub mod dns;
+pub mod fragments;
 pub mod frame;
 pub mod link;
 pub mod neighbour;

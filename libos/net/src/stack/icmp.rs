@@ -19,7 +19,7 @@ const HEADER: usize = 8;
 /// Errors sent in a second (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
 const ERRORS_MAX: u32 = 100;
 /// How much of the offending packet an error quotes: as much as fits into the least that IPv4 must carry.
-const QUOTE_MAX: usize = 576 - 20 - HEADER;
+pub(super) const QUOTE_MAX: usize = 576 - 20 - HEADER;
 
 const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
 const UNANSWERED: Drop = |counters| &mut counters.dropped_icmp;
@@ -136,6 +136,17 @@ impl<N: Nic> Stack<N> {
             if packet.from.is_ipv4() { (protocol::ICMP, 3, 3) } else { (protocol::ICMPV6, 1, 4) };
         let header = [kind, code, 0, 0, 0, 0, 0, 0];
         self.transmit_icmp(protocol, packet.to, packet.from, header, Chain::from_iter([quote]));
+    }
+
+    /// Says that a packet that `from` sent to our address `to` was not whole in time; `quote` is its first
+    /// fragment from its IP header.
+    pub(super) fn reassembly_took_too_long(&mut self, from: IpAddr, to: IpAddr, quote: Slice<N::Buffer>) {
+        if !self.config.is_ours(to) || !self.may_send_error() {
+            return;
+        }
+        let (protocol, kind) = if from.is_ipv4() { (protocol::ICMP, 11) } else { (protocol::ICMPV6, 3) };
+        let header = [kind, 1, 0, 0, 0, 0, 0, 0];
+        self.transmit_icmp(protocol, to, from, header, Chain::from_iter([quote]));
     }
 
     fn may_send_error(&mut self) -> bool {

@@ -10,6 +10,7 @@ mod flows;
 mod icmp;
 mod in_place;
 mod neighbours;
+mod pieces;
 mod segments;
 mod services;
 
@@ -18,6 +19,7 @@ use crate::buffer::Slice;
 use crate::config::{Config, link_local};
 use crate::counters::Counters;
 use crate::dns::ResolveError;
+use crate::fragments::Fragments;
 use crate::frame::{Drop, Ethernet, Packet, protocol};
 use crate::link::Link;
 use crate::neighbour::Neighbours;
@@ -135,6 +137,7 @@ pub struct Stack<N: Nic> {
     effects: Effects<N::Buffer>,
     cookies_until: Instant,
     services: Services,
+    fragments: Fragments,
     next_port: u16,
     /// Errors of ICMP that may still be sent in this second (RFC 1812 section 4.3.2.8).
     errors_left: u32,
@@ -167,6 +170,7 @@ impl<N: Nic> Stack<N> {
             effects: Effects::default(),
             cookies_until: Instant::default(),
             services: Services::default(),
+            fragments: Fragments::default(),
             next_port: 0,
             errors_left: 0,
             errors_until: Instant::default(),
@@ -181,6 +185,7 @@ impl<N: Nic> Stack<N> {
     pub fn poll(&mut self, now: Instant, application: &mut impl Application<N>) -> Option<Instant> {
         self.now = now;
         self.expire(application);
+        self.expire_fragments();
         self.serve(application);
         self.ask_for_neighbours();
         self.receive(application);
@@ -261,6 +266,7 @@ impl<N: Nic> Stack<N> {
             self.timers.first(),
             self.neighbours.first(),
             self.services.due(),
+            self.fragments.due(),
             waiting,
             blocked,
         ])
@@ -298,12 +304,16 @@ impl<N: Nic> Stack<N> {
         }
         match ethernet.protocol {
             EthernetProtocol::Ipv4 => {
-                let packet = Packet::parse_v4(first)?;
+                let Ok(packet) = Packet::parse_v4(first) else {
+                    return self.fragment(application, ethernet, received);
+                };
                 self.check_v4(&packet)?;
                 self.ip(application, &packet, received)
             }
             EthernetProtocol::Ipv6 => {
-                let packet = Packet::parse_v6(first)?;
+                let Ok(packet) = Packet::parse_v6(first) else {
+                    return self.fragment(application, ethernet, received);
+                };
                 self.check_v6(&packet)?;
                 self.ip(application, &packet, received)
             }

@@ -1,0 +1,157 @@
+//! Packets that come in fragments, through the whole stack.
+
+mod common;
+
+use common::{Device, Machine, Peer, STRANGER, config, greeting};
+use nom_net::checksum;
+use nom_net::fragments::LIFETIME;
+use nom_net::frame::{self, Path, protocol};
+use nom_net::{Instant, Slice, packet};
+use std::net::{IpAddr, SocketAddr};
+
+const NOW: Instant = Instant::from_micros(1_000_000);
+/// Bytes of the extension header of IPv6 fragments.
+const EXTENSION: usize = 8;
+
+fn machine() -> Machine<Peer> {
+    let mut machine = Machine::new(Device::new(1, <_>::default()), config(1, 1), Peer::default());
+    machine.stack.bind(9);
+    machine.take(NOW, greeting());
+    machine.take_sent();
+    machine
+}
+
+fn addresses(is_v4: bool) -> (IpAddr, IpAddr) {
+    let v6 = |last| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]);
+    if is_v4 { ([10, 0, 0, 2].into(), [10, 0, 0, 1].into()) } else { (v6(2), v6(1)) }
+}
+
+/// A datagram to port 9 as frames of fragments of `step` bytes.
+fn fragments(is_v4: bool, payload: &[u8], step: usize) -> Vec<Vec<u8>> {
+    let (from, to) = addresses(is_v4);
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from, to };
+    let ports = nom_net::tcp::segment::Ports { from: 1234, to: 9 };
+    let chain = [Slice::new(common::Memory::from(payload))];
+    let (head, _) = packet::udp(&path, ports, &chain, false);
+    let start = frame::ETHERNET + if is_v4 { frame::IPV4 } else { frame::IPV6 };
+    let datagram = [&head[start..], payload].concat();
+    let pieces = datagram.chunks(step).enumerate();
+    let fragment = |(index, bytes): (usize, &[u8])| {
+        let offset = index * step;
+        fragment(&path, bytes, offset, offset + bytes.len() == datagram.len())
+    };
+    pieces.map(fragment).collect()
+}
+
+/// A frame with the bytes of a UDP datagram from `offset` on.
+fn fragment(path: &Path, bytes: &[u8], offset: usize, is_last: bool) -> Vec<u8> {
+    if path.from.is_ipv4() {
+        let (head, _) = frame::ip(path, protocol::UDP, 0, bytes.len());
+        let mut head = head.to_vec();
+        let word = (offset / 8) as u16 | if is_last { 0 } else { 0x2000 };
+        head[18..20].copy_from_slice(&77u16.to_be_bytes());
+        head[20..22].copy_from_slice(&word.to_be_bytes());
+        head[24..26].fill(0);
+        let sum = !checksum::sum(&head[14..34]);
+        head[24..26].copy_from_slice(&sum.to_be_bytes());
+        return [&head, bytes].concat();
+    }
+    let (mut head, start) = frame::ip(path, protocol::FRAGMENT, EXTENSION, bytes.len());
+    let word = offset as u16 | u16::from(!is_last);
+    head[start] = protocol::UDP;
+    head[start + 2..start + 4].copy_from_slice(&word.to_be_bytes());
+    head[start + 7] = 77;
+    [&head[..], bytes].concat()
+}
+
+fn counter(machine: &Machine<Peer>, name: &str) -> u64 {
+    machine.stack.counters().iter().find(|(known, _)| *known == name).expect("there is such a counter").1
+}
+
+#[test]
+fn a_datagram_in_fragments_is_received_as_a_whole() {
+    let payload: Vec<u8> = (0..5000u32).map(|byte| byte as u8).collect();
+    for is_v4 in [true, false] {
+        for piece in [64, 2048] {
+            let mut machine = machine();
+            machine.device.piece = piece;
+            let mut frames = fragments(is_v4, &payload, 1400);
+            frames.reverse();
+            assert_eq!(frames.len(), 4);
+            for frame in frames {
+                assert!(machine.application.datagrams.is_empty());
+                machine.take(NOW, frame);
+            }
+            let (from, _) = addresses(is_v4);
+            assert_eq!(machine.application.datagrams, [(SocketAddr::new(from, 1234), payload.clone())]);
+            assert_eq!(counter(&machine, "packets_reassembled"), 1);
+            assert_eq!(
+                machine
+                    .stack
+                    .counters()
+                    .iter()
+                    .filter(|(name, _)| name.starts_with("dropped"))
+                    .map(|(_, count)| count)
+                    .sum::<u64>(),
+                0
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_found_when_the_datagram_is_whole() {
+    let mut machine = machine();
+    let mut frames = fragments(true, &[7; 3000], 1400);
+    *frames[1].last_mut().unwrap() ^= 1;
+    frames.into_iter().for_each(|frame| machine.take(NOW, frame));
+    assert!(machine.application.datagrams.is_empty());
+    assert_eq!(counter(&machine, "dropped_checksum"), 1);
+}
+
+/// RFC 792: time exceeded, code 1, with the first fragment.
+#[test]
+fn the_sender_is_told_what_was_not_whole_in_time() {
+    let mut machine = machine();
+    let frames = fragments(true, &[7; 3000], 1400);
+    machine.take(NOW, frames[0].clone());
+    assert_eq!(machine.due, Some(NOW + LIFETIME));
+    machine.poll(NOW + LIFETIME);
+    let sent = machine.take_sent();
+    let told = sent.iter().find(|frame| frame[23] == protocol::ICMP && frame[34..36] == [11, 1]);
+    let told = told.expect("an ICMP error");
+    assert_eq!(told[42..42 + 100], frames[0][14..114], "it quotes what came");
+    assert_eq!(counter(&machine, "dropped_fragment_expired"), 1);
+    machine.take(NOW + LIFETIME, frames[1].clone());
+    machine.take(NOW + LIFETIME, frames[2].clone());
+    machine.take_sent();
+    machine.poll(NOW + LIFETIME + LIFETIME);
+    let sent = machine.take_sent();
+    assert!(sent.iter().all(|frame| frame[12..14] == [8, 6]), "of a packet without a begin nobody is told");
+    assert_eq!(counter(&machine, "dropped_fragment_expired"), 3);
+}
+
+/// RFC 6980: else anybody could claim an address from afar.
+#[test]
+fn neighbour_discovery_does_not_come_in_fragments() {
+    let mut machine = machine();
+    let (from, to) = addresses(false);
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from, to };
+    let IpAddr::V6(target) = to else { unreachable!("as asked for") };
+    let mut message = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets(), &[1, 1], &STRANGER].concat();
+    let sum = checksum::pseudo_header(from, to, protocol::ICMPV6, message.len());
+    let sum = !checksum::add(sum, checksum::sum(&message));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut whole = frame::ip(&path, protocol::ICMPV6, 0, message.len()).0.to_vec();
+    whole.extend(&message);
+    machine.take(NOW, whole);
+    assert!(!machine.take_sent().is_empty(), "in one piece it is answered");
+    for (offset, bytes) in [(0, &message[..16]), (16, &message[16..])] {
+        let mut frame = fragment(&path, bytes, offset, offset > 0);
+        frame[54] = protocol::ICMPV6;
+        frame[21] = 255;
+        machine.take(NOW, frame);
+    }
+    assert_eq!(counter(&machine, "packets_reassembled"), 1);
+    assert!(machine.take_sent().is_empty(), "in fragments it is not");
+}
