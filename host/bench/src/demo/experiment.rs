@@ -5,7 +5,7 @@ use super::money::Interval;
 use super::place::Machine;
 use super::progress::Progress;
 use crate::serve::tools;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,9 @@ pub const PHASES: [Phase; 2] = [
 /// together would not fit into a small cache, and the demo would show how caches forget.
 const WINDOW: &str = "1k";
 
+/// memcaslap's own mix: keys of 64 bytes, values of 1 KiB, a tenth sets and the rest gets. It would write it
+/// to the user's home directory if it were not given, and fail where there is none.
+const MIX: &str = "key\n64 64 1\nvalue\n1024 1024 1\ncmd\n0 0.1\n1 0.9\n";
 /// From which size on NetPIPE's messages are measured, and each alone, without its neighbours; both sides
 /// must be told. The paper's messages have 1024 bytes.
 pub const NPTCP_SIZES: [&str; 4] = ["-l", "1024", "-p", "0"];
@@ -78,7 +81,10 @@ fn command(machine: &Machine, kind: Kind, half: &Phase, phase: Duration) -> Resu
         Kind::Memcaslap => {
             // Into a pipe it would write a page at a time.
             let mut command = machine.command("stdbuf");
-            command.args(["--output=L", "memcaslap", "--stat_freq", "1s", "--win_size", WINDOW]);
+            command.args(["--output=L", "memcaslap", "--stat_freq", "1s", "--win_size", WINDOW, "--cfg_cmd"]);
+            let mix = machine.scratch().join("memcaslap.cnf");
+            std::fs::write(&mix, MIX).with_context(|| format!("cannot write {}", mix.display()))?;
+            command.arg(mix);
             command.args(tools::memcaslap_arguments(target, connections, phase));
             command
         }

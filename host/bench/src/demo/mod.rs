@@ -223,7 +223,8 @@ fn prepare(
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
-    let images = tempfile::tempdir_in(cache)?;
+    let images =
+        tempfile::tempdir_in(cache).with_context(|| format!("cannot write to {}", cache.display()))?;
     for application in needed() {
         guests::nom(&options.project, application.service, guests::Setup::Fixed(0), images.path())?;
     }
