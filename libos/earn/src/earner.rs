@@ -15,6 +15,9 @@ use nom_serve::{Governor, Setting, Window};
 
 /// How often it reports.
 const REPORT_NS: u64 = 100_000_000;
+/// How often it reports that nobody asks anything: whoever watches can tell an idle server from one that is
+/// gone, and what it holds costs meanwhile.
+pub(crate) const IDLE_NS: u64 = 1_000_000_000;
 /// The shortest and the longest window. Deciding takes its time, so windows are no shorter; a change of load
 /// shows after some of them, so they are no longer.
 const WINDOW_NS: core::ops::RangeInclusive<u64> = 20_000_000..=50_000_000;
@@ -79,7 +82,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
     /// Revenue and cost so far.
     #[must_use]
     pub fn account(&self) -> Account {
-        self.books.account()
+        self.books.account(&self.settings.utility)
     }
 
     /// The prices that are reckoned with, each with its age.
@@ -110,7 +113,8 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
     }
 
     fn report(&mut self, now_ns: u64) {
-        let (setting, tariff, sums) = (self.steering.setting(), self.market.tariff(), self.books.sums());
+        let (setting, tariff, account) = (self.steering.setting(), self.market.tariff(), self.account());
+        let sums = (account.revenue, account.cost);
         let mut report = blank(now_ns, setting);
         if self.stretch.length_ns > 0 {
             let rate = |now: Money, before: Money| {
@@ -125,7 +129,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         }
         report.price_revision = tariff.revision;
         report.price_network_out = tariff.price(Resource::NetworkOut).to_bits();
-        report.profit = self.books.account().profit().dollars().to_bits();
+        report.profit = account.profit().dollars().to_bits();
         self.audience.report(&report);
         (self.reported, self.last, self.stretch) = (sums, report, Stretch::default());
     }
@@ -142,12 +146,16 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         self.window_ns
     }
 
+    fn idle_ns(&self) -> Option<u64> {
+        Some(IDLE_NS)
+    }
+
     fn observe(&mut self, window: &Window) -> Setting {
         // Prices that came within the window count in it, though nobody had looked.
         let has_turned = self.trade(window.to_ns);
         let (held, asked_ns) = (usage((self.held)()), self.window_ns);
-        if let Some(response) = window::response(window) {
-            self.books.close(window.from_ns, window.to_ns, &self.settings.utility, &response, &held);
+        if window.length_ns() > 0 {
+            self.books.close(window, &self.settings.utility, &held);
             self.stretch.add(window);
             self.set_window(window);
         }

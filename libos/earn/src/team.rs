@@ -5,7 +5,7 @@
 //! all have served, and the others take the setting over with their next look. A core that sleeps holds up
 //! nobody, and none ever waits for another.
 
-use crate::earner::Earner;
+use crate::earner::{Earner, IDLE_NS};
 use crate::market::PriceBoard;
 use crate::report::{Audience, Stretch};
 use alloc::sync::Arc;
@@ -106,6 +106,11 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Member<L, B, A> {
 impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
     fn window_ns(&self) -> u64 {
         self.window_ns
+    }
+
+    /// One says for all that they are idle.
+    fn idle_ns(&self) -> Option<u64> {
+        (self.index == 0).then_some(IDLE_NS)
     }
 
     fn observe(&mut self, window: &Window) -> Setting {

@@ -55,9 +55,15 @@ impl Window {
 /// Sets a server's working point while it runs.
 pub trait Governor {
     /// How long the next window is to be; asked when one begins. A window without a request may last longer:
-    /// nobody wakes an idle core to look at nothing.
+    /// nobody wakes an idle core to look at nothing, unless it is asked for by [`Governor::idle_ns`].
     fn window_ns(&self) -> u64 {
         20_000_000
+    }
+
+    /// After how long a window without a request ends, too, so that somebody hears that the server is idle;
+    /// never, if nobody wants to know. Each costs an idle core a wake-up.
+    fn idle_ns(&self) -> Option<u64> {
+        None
     }
 
     /// A window has ended; what it returns is set at once.

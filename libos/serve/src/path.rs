@@ -11,6 +11,12 @@ const MEMORY: u64 = 8;
 /// No path is shorter: a core was taken away between telling the device and reading the clock.
 const SHORTEST_NS: u64 = 10_000;
 
+/// A mean that forgets; 0 is none yet.
+#[inline]
+pub(crate) fn smoothed(mean_ns: u64, next_ns: u64) -> u64 {
+    if mean_ns == 0 { next_ns } else { mean_ns - mean_ns / MEMORY + next_ns / MEMORY }
+}
+
 /// The path of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
@@ -43,7 +49,7 @@ impl Path {
             self.estimate_ns = usual_ns;
             return;
         }
-        self.usual_ns = Some(usual_ns - usual_ns / MEMORY + gap_ns.min(longest_ns) / MEMORY);
+        self.usual_ns = Some(smoothed(usual_ns, gap_ns.min(longest_ns)));
         self.estimate_ns = gap_ns;
     }
 

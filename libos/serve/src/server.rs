@@ -49,6 +49,15 @@ struct Steering {
     window_ns: u64,
 }
 
+impl Steering {
+    /// When a window that began then ends though nobody asks anything. An idle core is not woken to look at
+    /// nothing, unless its governor says so.
+    fn idle_until(&self, began_ns: u64) -> Option<u64> {
+        let idle_ns = self.governor.as_ref()?.idle_ns()?;
+        Some(began_ns.saturating_add(idle_ns.max(self.window_ns)))
+    }
+}
+
 /// How long windows are that no governor looks at.
 const WINDOW_NS: u64 = 1_000_000_000;
 
@@ -143,14 +152,14 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         due_ns
     }
 
-    /// Ends the window if it is over. Returns when it will be.
+    /// Ends the window if it is over. Returns when the present one will be.
     fn observe(&mut self, steering: &mut Steering, now_ns: u64) -> Option<u64> {
         let traffic = self.stack.nic().traffic();
         let stopwatch = self.stack.nic().stopwatch()?;
-        let end_ns = stopwatch.began_ns().saturating_add(steering.window_ns);
+        let (began_ns, has_answered) = (stopwatch.began_ns(), stopwatch.has_answered());
+        let end_ns = began_ns.saturating_add(steering.window_ns);
         if now_ns < end_ns {
-            // Nobody wakes an idle core to look at nothing.
-            return stopwatch.has_answered().then_some(end_ns);
+            return if has_answered { Some(end_ns) } else { steering.idle_until(began_ns) };
         }
         let window = stopwatch.close(now_ns, traffic, self.setting);
         if let Some(governor) = &mut steering.governor {
@@ -159,7 +168,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.set(setting, &steering.handle);
         }
         self.front.report(&mut self.stack, window);
-        None
+        steering.idle_until(now_ns)
     }
 
     fn set(&mut self, setting: Setting, handle: &Handle) {

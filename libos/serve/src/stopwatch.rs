@@ -2,7 +2,7 @@
 
 use crate::governor::{Latency, Setting, Window};
 use crate::metered::Traffic;
-use crate::path::Path;
+use crate::path::{self, Path};
 use alloc::vec::Vec;
 use nom_port::nic::Answer;
 use nom_rt::histogram::Histogram;
@@ -58,6 +58,8 @@ pub(crate) struct Stopwatch {
     queued: Vec<Answer>,
     /// By the connections' numbers.
     paths: Vec<Path>,
+    /// What paths add as a rule: for a client of whose own nothing is known yet, or by datagrams never is.
+    common_ns: u64,
     /// Since when frames may have lain in the ring unseen.
     unseen_ns: u64,
     service: Series,
@@ -73,6 +75,7 @@ impl Stopwatch {
         Stopwatch {
             queued: Vec::new(),
             paths: Vec::new(),
+            common_ns: 0,
             unseen_ns: now_ns,
             service: Series::new(now_ns),
             latency: Series::new(now_ns),
@@ -104,7 +107,13 @@ impl Stopwatch {
             let mut path = path.map(|index| &mut self.paths[index]);
             if answer.requests > 0 {
                 let service_ns = now_ns.saturating_sub(answer.arrived_ns);
-                let path_ns = path.as_ref().map_or(0, |path| path.estimate_ns());
+                let path_ns = match path.as_ref().map_or(0, |path| path.estimate_ns()) {
+                    0 => self.common_ns,
+                    own_ns => {
+                        self.common_ns = path::smoothed(self.common_ns, own_ns);
+                        own_ns
+                    }
+                };
                 let count = u64::from(answer.requests);
                 self.service.recorder.record_many(service_ns, count);
                 self.latency.recorder.record_many(service_ns.saturating_add(path_ns), count);
@@ -206,6 +215,21 @@ mod tests {
             stopwatch.arrive(3, opened_ns + way_ns);
             assert_eq!(stopwatch.paths[3].estimate_ns(), way_ns);
         }
+    }
+
+    #[test]
+    fn whose_path_nobody_knows_has_the_path_of_others() {
+        let mut stopwatch = Stopwatch::new(0);
+        stopwatch.queue(answer(10, 0));
+        stopwatch.depart(20);
+        stopwatch.arrive(3, 120);
+        stopwatch.queue(answer(130, 1));
+        stopwatch.depart(160);
+        stopwatch.queue(Answer { flow: Some(7), ..answer(170, 1) });
+        stopwatch.queue(Answer { flow: None, ..answer(170, 1) });
+        stopwatch.depart(180);
+        let window = stopwatch.close(1_000, Traffic::default(), Setting::default());
+        assert_eq!((window.requests, window.latency.mean_ns), (3, (30 + 10 + 10) / 3 + 100));
     }
 
     #[test]
