@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Prices that nobody confirmed for longer are marked.
 const STALE: Duration = Duration::from_secs(60);
-/// A report may be this late before it is said: applications that serve report many times a second.
+/// A report may be this late before it is said: applications report at least every second.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Something to take in.
@@ -186,11 +186,11 @@ impl Model {
         for name in &self.expected {
             match self.earners.get(name).map(|earner| now - earner.status.at) {
                 None => {
-                    notices.push(format!("{name}: no report yet, the first comes with the first requests"))
+                    notices.push(format!("{name}: no report yet"))
                 }
                 Some(age) if age > SILENCE => {
                     notices.push(format!(
-                        "{name}: no report for {}, it is idle or gone",
+                        "{name}: no report for {}, it is stuck or gone",
                         text::stretch(age.as_secs_f64())
                     ));
                 }

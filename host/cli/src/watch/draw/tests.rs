@@ -68,7 +68,7 @@ fn before_anything_is_heard_the_screen_says_so() {
         &expect![[r#"
             | shop-1  nothing earned yet
             | no prices yet
-            | memcached: no report yet, the first comes with the first re
+            | memcached: no report yet
             | console ───────────────────────────────────────────────────
             |
             |
@@ -134,7 +134,7 @@ fn stale_prices_and_losses_are_marked() {
         &expect![[r#"
             | shop-1  profit -2.50 $/s, -20.0 $ so far
             | no connection to the provider, trying again: connection refused
-            | memcached: no report for 67 s, it is idle or gone
+            | memcached: no report for 67 s, it is stuck or gone
             | memcached ───────────────────────────────────────────────────────────────────────────────
             | working point W 40 us, polls, 1 core, 12.0 MiB
             | price used    10 $/Gbit out (revision 3 of 4)

@@ -54,12 +54,12 @@ fn before_anything_is_heard_the_view_says_so() {
     let view = shop().view(at(0));
     assert_eq!(
         view.notices,
-        ["no prices yet", "memcached: no report yet, the first comes with the first requests"]
+        ["no prices yet", "memcached: no report yet"]
     );
     assert_eq!((view.profit, view.stale), (None, false));
     assert_eq!(
         view.lines(at(0)),
-        ["watch:    0 s  no prices yet; memcached: no report yet, the first comes with the first requests"]
+        ["watch:    0 s  no prices yet; memcached: no report yet"]
     );
     let nobody = Model::new("shop-1", Vec::new()).view(at(0));
     assert!(nobody.notices[1].contains("[utility]"), "{nobody:?}");
@@ -125,7 +125,7 @@ fn a_lost_provider_and_a_silent_application_are_said() {
         view.notices,
         [
             "no connection to the provider, trying again: connection refused",
-            "memcached: no report for 7 s, it is idle or gone"
+            "memcached: no report for 7 s, it is stuck or gone"
         ]
     );
     model.apply(Update::Status(status(9)), at(9));
