@@ -1,6 +1,7 @@
 //! `nom ps`, `nom logs`, `nom stop`.
 
 use crate::arguments::{Logs, Ps, Stop};
+use crate::earnings::Earnings;
 use crate::store::{Machine, Store, now_ms};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -19,16 +20,18 @@ pub fn ps(options: &Ps) -> Result<u8> {
     let machines = Store::open()?.list()?;
     let shown: Vec<Machine> =
         machines.into_iter().filter(|machine| options.all || machine.is_running()).collect();
+    let earnings = Earnings::of(&shown);
     if options.json {
-        let all: Vec<Value> = shown.iter().map(describe).collect();
+        let all: Vec<Value> = shown.iter().map(|machine| describe(machine, &earnings)).collect();
         println!("{}", serde_json::to_string_pretty(&all)?);
     } else {
-        print!("{}", table(&shown.iter().map(|machine| row(machine, now_ms())).collect::<Vec<_>>()));
+        let rows: Vec<_> = shown.iter().map(|machine| row(machine, &earnings, now_ms())).collect();
+        print!("{}", table(&rows));
     }
     Ok(0)
 }
 
-fn describe(machine: &Machine) -> Value {
+fn describe(machine: &Machine, earnings: &Earnings) -> Value {
     let mut value = json!(machine.record);
     let ending = machine.ending();
     value["running"] = json!(ending.is_none());
@@ -38,12 +41,13 @@ fn describe(machine: &Machine) -> Value {
     });
     value["ending"] = json!(ending.map(|ending| ending.to_string()));
     value["directory"] = json!(machine.directory);
+    value["earned"] = json!(earnings.of_machine(&machine.record.name));
     value
 }
 
-const HEADINGS: [&str; 7] = ["NAME", "APP", "STATUS", "CREATED", "CPUS", "MEMORY", "PORTS"];
+const HEADINGS: [&str; 8] = ["NAME", "APP", "STATUS", "CREATED", "CPUS", "MEMORY", "PROFIT", "PORTS"];
 
-fn row(machine: &Machine, now_ms: u64) -> [String; 7] {
+fn row(machine: &Machine, earnings: &Earnings, now_ms: u64) -> [String; 8] {
     let record = &machine.record;
     [
         record.name.clone(),
@@ -52,6 +56,7 @@ fn row(machine: &Machine, now_ms: u64) -> [String; 7] {
         age(now_ms.saturating_sub(record.created_ms) / 1000),
         record.cpus.to_string(),
         record.memory.to_string(),
+        earnings.of_machine(&record.name).map_or_else(|| "-".to_owned(), |earned| earned.to_string()),
         record.ports.join(", "),
     ]
 }
@@ -66,7 +71,7 @@ fn age(seconds: u64) -> String {
 }
 
 /// Columns under their headings, as wide as they must be.
-fn table(rows: &[[String; 7]]) -> String {
+fn table(rows: &[[String; 8]]) -> String {
     let headings = HEADINGS.map(str::to_owned);
     let lines = || std::iter::once(&headings).chain(rows);
     let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
@@ -128,11 +133,11 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let row = ["a-long-name", "hello", "running", "3 s ago", "1", "64M", ""].map(str::to_owned);
+        let row = ["a-long-name", "hello", "running", "3 s ago", "1", "64M", "-", ""].map(str::to_owned);
         assert_eq!(
             table(&[row]),
-            "NAME          APP     STATUS    CREATED   CPUS   MEMORY   PORTS\n\
-             a-long-name   hello   running   3 s ago   1      64M\n"
+            "NAME          APP     STATUS    CREATED   CPUS   MEMORY   PROFIT   PORTS\n\
+             a-long-name   hello   running   3 s ago   1      64M      -\n"
         );
         assert_eq!(table(&[]).lines().count(), 1);
     }

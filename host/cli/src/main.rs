@@ -6,6 +6,7 @@ mod attend;
 mod debugger;
 mod demo;
 mod doctor;
+mod earnings;
 mod machines;
 mod prices;
 mod process;

@@ -86,7 +86,11 @@ fn run_at(options: &Run, subject: Subject, prices: Option<&Prices>, place: &Plac
     if let Some(port) = config.debugger {
         debugger::write_script(directory, name, port, boot.kernel.as_deref())?;
     }
-    let record = |process| record(options, name, &config, process, boot.programs.clone());
+    let provider = prices.map(Prices::url);
+    let record = |process| Record {
+        provider: provider.clone(),
+        ..record(options, name, &config, process, boot.programs.clone())
+    };
     if options.detach {
         let process = identify(Qemu.start_detached(&config, directory)?)?;
         let record = record(process);
@@ -287,6 +291,7 @@ fn record(
         accelerator: config.accelerator,
         ports,
         detached: options.detach,
+        provider: None,
         programs,
     }
 }

@@ -48,6 +48,9 @@ pub struct Record {
     pub ports: Vec<String>,
     /// Whether it runs in the background.
     pub detached: bool,
+    /// The provider that it has its prices from and reports to.
+    #[serde(default)]
+    pub provider: Option<String>,
     /// ELF file of each application, for the debugger.
     pub programs: Vec<(String, PathBuf)>,
 }

@@ -19,9 +19,11 @@ pub mod path {
     /// Prices as server-sent events, the present ones first: event `prices`, each a whole
     /// [`Prices`](crate::prices::Prices), whose revision is the event's id.
     pub const PRICE_EVENTS: &str = "/v1/prices/events";
-    /// What machines report: POST a [`Status`](crate::status::Status), GET the last of each application.
+    /// What machines report: POST a [`Status`](crate::status::Status), GET the last of each application, each
+    /// a [`Reported`](crate::status::Reported).
     pub const STATUS: &str = "/v1/status";
-    /// The same as server-sent events: event `status`, each a [`Status`](crate::status::Status).
+    /// The same as server-sent events: event `status`, each a
+    /// [`Reported`](crate::status::Reported).
     pub const STATUS_EVENTS: &str = "/v1/status/events";
     /// Where prices come from and how each source fares: GET gives a list of
     /// [`Source`](crate::prices::Source).

@@ -46,6 +46,16 @@ pub struct Status {
     pub profit: f64,
 }
 
+/// A status as the provider passes it on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reported {
+    /// What was reported.
+    #[serde(flatten)]
+    pub status: Status,
+    /// How long ago it was, in seconds. An application that lives reports at least every second.
+    pub age_seconds: f64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +85,9 @@ mod tests {
         };
         let json = serde_json::to_string(&status).expect("plain data");
         assert_eq!(serde_json::from_str::<Status>(&json).expect("the same"), status);
+        let reported = Reported { status: status.clone(), age_seconds: 0.5 };
+        let json = serde_json::to_string(&reported).expect("plain data");
+        assert_eq!(serde_json::from_str::<Reported>(&json).expect("the same"), reported);
+        assert_eq!(serde_json::from_str::<Status>(&json).expect("a status with more"), status);
     }
 }

@@ -22,6 +22,7 @@ fn add(store: &Store, name: &str, running: bool, created_ms: u64) -> Machine {
         accelerator: nom_vmm::Accelerator::Tcg,
         ports: Vec::new(),
         detached: true,
+        provider: None,
         programs: Vec::new(),
     };
     save(&directory, &record).expect("saved");

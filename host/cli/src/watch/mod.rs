@@ -8,9 +8,9 @@ mod console;
 mod draw;
 mod feed;
 mod history;
-mod model;
+pub(crate) mod model;
 mod screen;
-mod text;
+pub(crate) mod text;
 
 use crate::attend::{Audience, Wish};
 use anyhow::Result;

@@ -6,7 +6,7 @@ use super::console::Console;
 use super::history::{History, SECONDS};
 use super::text;
 use nom_proto::prices::{Prices, Resource};
-use nom_proto::status::Status;
+use nom_proto::status::{Reported, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub enum Update {
     Prices(Prices),
     /// The provider's prices when it was asked: what it told since may be newer.
     Confirmed(Prices),
-    /// An application's report.
-    Status(Status),
+    /// An application's report, which the provider has heard that long ago.
+    Status(Reported),
     /// The provider cannot be reached, for this reason.
     Lost(String),
     /// The machine wrote to its serial line.
@@ -117,7 +117,10 @@ impl Model {
             Update::Prices(prices) => self.apply_prices(prices, now),
             Update::Confirmed(prices) if prices.revision < self.revision() => {}
             Update::Confirmed(prices) => self.apply_prices(prices, now),
-            Update::Status(status) if status.machine == self.machine => self.apply_status(status, now),
+            Update::Status(reported) if reported.status.machine == self.machine => {
+                let age = Duration::try_from_secs_f64(reported.age_seconds).unwrap_or_default();
+                self.apply_status(reported.status, now.saturating_sub(age));
+            }
             Update::Status(_) => {}
             Update::Lost(reason) => self.lost = Some(reason),
             Update::Console(bytes) => self.console.write(&bytes),
@@ -137,9 +140,9 @@ impl Model {
         self.prices = Some(Heard { what: prices, at: now });
     }
 
-    fn apply_status(&mut self, status: Status, now: Duration) {
+    fn apply_status(&mut self, status: Status, at: Duration) {
         self.lost = None;
-        let heard = Heard { what: status, at: now };
+        let heard = Heard { what: status, at };
         let name = heard.what.application.clone();
         let earner = self.earners.entry(name).or_insert_with(|| Earner::new(heard.clone()));
         earner.take(heard);
@@ -185,9 +188,7 @@ impl Model {
         }
         for name in &self.expected {
             match self.earners.get(name).map(|earner| now - earner.status.at) {
-                None => {
-                    notices.push(format!("{name}: no report yet"))
-                }
+                None => notices.push(format!("{name}: no report yet")),
                 Some(age) if age > SILENCE => {
                     notices.push(format!(
                         "{name}: no report for {}, it is stuck or gone",

@@ -3,6 +3,7 @@
 use super::Shared;
 use super::prices::heartbeat;
 use super::problem::{Body, Refusal};
+use crate::clock::Moment;
 use crate::status_book::{APPLICATIONS_MAX, Full};
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::Sse;
 use axum::response::sse::Event;
 use futures_util::{Stream, StreamExt, stream};
-use nom_proto::status::Status;
+use nom_proto::status::{Reported, Status};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio_stream::wrappers::BroadcastStream;
@@ -18,8 +19,8 @@ use tokio_stream::wrappers::BroadcastStream;
 /// Most characters of a machine's or an application's name.
 const NAME_MAX: usize = 128;
 
-pub async fn all(State(shared): State<Arc<Shared>>) -> Json<Vec<Status>> {
-    Json(shared.statuses.all())
+pub async fn all(State(shared): State<Arc<Shared>>) -> Json<Vec<Reported>> {
+    Json(shared.statuses.reported(Moment::now()))
 }
 
 pub async fn report(
@@ -28,7 +29,7 @@ pub async fn report(
 ) -> Result<StatusCode, Refusal> {
     check_name("machine", &status.machine)?;
     check_name("application", &status.application)?;
-    shared.statuses.report(status).map_err(|Full| {
+    shared.statuses.report(status, Moment::now()).map_err(|Full| {
         let detail = format!("{APPLICATIONS_MAX} applications are known, which is all there is room for");
         Refusal::new(StatusCode::INSUFFICIENT_STORAGE, detail)
     })?;
@@ -46,10 +47,12 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
 }
 
 pub async fn events(State(shared): State<Arc<Shared>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let (present, news) = shared.statuses.follow();
+    let (present, news) = shared.statuses.follow(Moment::now());
     let news = BroadcastStream::new(news).flat_map(move |news| {
         // Who is too slow for every status is told where all stand instead.
-        stream::iter(news.map_or_else(|_lagged| shared.statuses.all(), |status| vec![status]))
+        let all = || shared.statuses.reported(Moment::now());
+        let fresh = |status| vec![Reported { status, age_seconds: 0.0 }];
+        stream::iter(news.map_or_else(|_lagged| all(), fresh))
     });
     let events = stream::iter(present).chain(news).map(|status| {
         let event = Event::default().event("status");

@@ -1,4 +1,4 @@
-use super::super::model::tests::{prices, status};
+use super::super::model::tests::{fresh, prices, status};
 use super::super::model::{Model, Update};
 use super::*;
 use expect_test::{Expect, expect};
@@ -22,7 +22,7 @@ fn shop() -> Model {
     let at = Duration::from_secs;
     model.apply(Update::Console(b"memcached: port 11211\n[  0.001234] warn  no entropy\n".to_vec()), at(0));
     model.apply(Update::Prices(prices(3, 1.0, 0.0)), at(0));
-    (1..=12).for_each(|second| model.apply(Update::Status(status(second * 2)), at(second)));
+    (1..=12).for_each(|second| model.apply(fresh(status(second * 2)), at(second)));
     model.apply(Update::Prices(prices(4, 10.0, 0.0)), at(6));
     model
 }
@@ -127,7 +127,7 @@ fn a_low_terminal_keeps_what_matters_most() {
 fn stale_prices_and_losses_are_marked() {
     let mut model = shop();
     let loss = nom_proto::status::Status { revenue_per_second: 1.0, profit: -20.0, ..status(30) };
-    model.apply(Update::Status(loss), Duration::from_secs(13));
+    model.apply(fresh(loss), Duration::from_secs(13));
     model.apply(Update::Lost("connection refused".into()), Duration::from_secs(14));
     check(
         &screen(&model, 80, 90, 20),

@@ -49,18 +49,17 @@ fn value<'v>(view: &'v View, label: &str) -> &'v str {
     &figure.unwrap_or_else(|| panic!("no {label}")).value
 }
 
+/// A report that the provider has just heard.
+pub(crate) fn fresh(status: Status) -> Update {
+    Update::Status(Reported { status, age_seconds: 0.0 })
+}
+
 #[test]
 fn before_anything_is_heard_the_view_says_so() {
     let view = shop().view(at(0));
-    assert_eq!(
-        view.notices,
-        ["no prices yet", "memcached: no report yet"]
-    );
+    assert_eq!(view.notices, ["no prices yet", "memcached: no report yet"]);
     assert_eq!((view.profit, view.stale), (None, false));
-    assert_eq!(
-        view.lines(at(0)),
-        ["watch:    0 s  no prices yet; memcached: no report yet"]
-    );
+    assert_eq!(view.lines(at(0)), ["watch:    0 s  no prices yet; memcached: no report yet"]);
     let nobody = Model::new("shop-1", Vec::new()).view(at(0));
     assert!(nobody.notices[1].contains("[utility]"), "{nobody:?}");
 }
@@ -69,7 +68,7 @@ fn before_anything_is_heard_the_view_says_so() {
 fn a_report_becomes_figures() {
     let mut model = shop();
     model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(1));
-    model.apply(Update::Status(status(2)), at(2));
+    model.apply(fresh(status(2)), at(2));
     let view = model.view(at(2));
     assert_eq!(view.notices, [""; 0]);
     assert_eq!(value(&view, "working point"), "W 40 us, polls, 1 core, 12.0 MiB");
@@ -91,7 +90,7 @@ fn a_report_becomes_figures() {
 fn figures_have_their_last_minute() {
     let mut model = shop();
     model.apply(Update::Prices(prices(1, 1.0, 0.0)), at(0));
-    (1..=3).for_each(|second| model.apply(Update::Status(status(second)), at(second)));
+    (1..=3).for_each(|second| model.apply(fresh(status(second)), at(second)));
     model.apply(Update::Prices(prices(2, 10.0, 0.0)), at(3));
     let view = model.view(at(4));
     let last = |figure: &Figure| figure.history[SECONDS - 5..].to_vec();
@@ -118,7 +117,7 @@ fn prices_grow_old_and_are_marked() {
 fn a_lost_provider_and_a_silent_application_are_said() {
     let mut model = shop();
     model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(0));
-    model.apply(Update::Status(status(1)), at(1));
+    model.apply(fresh(status(1)), at(1));
     model.apply(Update::Lost("connection refused".into()), at(2));
     let view = model.view(at(8));
     assert_eq!(
@@ -128,29 +127,36 @@ fn a_lost_provider_and_a_silent_application_are_said() {
             "memcached: no report for 7 s, it is stuck or gone"
         ]
     );
-    model.apply(Update::Status(status(9)), at(9));
+    model.apply(fresh(status(9)), at(9));
     assert_eq!(model.view(at(9)).notices, [""; 0]);
 }
 
 #[test]
 fn an_application_that_is_behind_the_prices_says_so() {
     let mut model = shop();
-    model.apply(Update::Status(Status { price_revision: 0, ..status(1) }), at(1));
+    model.apply(fresh(Status { price_revision: 0, ..status(1) }), at(1));
     assert_eq!(value(&model.view(at(1)), "price used"), "none yet");
     model.apply(Update::Prices(prices(4, 1.0, 0.0)), at(1));
-    model.apply(Update::Status(status(2)), at(2));
+    model.apply(fresh(status(2)), at(2));
     assert_eq!(value(&model.view(at(2)), "price used"), "10 $/Gbit out (revision 3 of 4)");
 }
 
 #[test]
 fn strange_reports_are_shown_not_believed() {
     let mut model = shop();
-    model.apply(Update::Status(Status { machine: "other".into(), ..status(1) }), at(1));
+    model.apply(fresh(Status { machine: "other".into(), ..status(1) }), at(1));
     assert!(model.view(at(1)).applications.is_empty(), "of another machine");
     let idle = Status { requests: 0, window_ns: 0, profit: f64::NAN, polls: false, ..status(1) };
-    model.apply(Update::Status(idle), at(1));
+    model.apply(fresh(idle), at(1));
     let view = model.view(at(1));
     assert_eq!([value(&view, "latency"), value(&view, "jitter"), value(&view, "so far")], ["-", "-", "? $"]);
     assert!(value(&view, "throughput").starts_with("0 requests/s"));
     assert!(value(&view, "working point").contains("sleeps until interrupts"));
+}
+
+#[test]
+fn a_report_that_was_old_when_watching_began_is_old() {
+    let mut model = Model::new("shop-1", vec!["memcached".into()]);
+    model.apply(Update::Status(Reported { status: status(1), age_seconds: 30.0 }), at(40));
+    assert_eq!(model.view(at(40)).notices[1], "memcached: no report for 30 s, it is stuck or gone");
 }
