@@ -110,7 +110,9 @@ impl Bars {
                 Text::new(short(*end), ((left + right) / 2.0, *end), style)
             }))?;
         }
-        let name = ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
+        // Names of many groups would run into one another.
+        let size = if self.groups.len() > 6 { 11 } else { 13 };
+        let name = ("sans-serif", size).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
         chart.draw_series(self.groups.iter().enumerate().map(|(group, (label, _))| {
             EmptyElement::at((group as f64 + 0.5, bottom)) + Text::new(label.clone(), (0, 8), name.clone())
         }))?;

@@ -63,6 +63,33 @@ impl Lines {
         }
     }
 
+    /// Where the legend hides the fewest points.
+    fn emptiest_corner(&self) -> SeriesLabelPosition {
+        use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
+        let place = |value: f64| if self.scale == Scale::Logarithmic { value.ln() } else { value };
+        let points: Vec<(f64, f64)> =
+            self.lines.iter().flat_map(|line| &line.points).map(|(x, y)| (place(*x), place(*y))).collect();
+        let middle = |axis: fn(&(f64, f64)) -> f64| {
+            let (low, high) = points
+                .iter()
+                .map(axis)
+                .fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+            (low + high) / 2.0
+        };
+        let (across, up) = (middle(|point| point.0), middle(|point| point.1));
+        let count = |is_right: bool, is_upper: bool| {
+            points.iter().filter(|(x, y)| (*x > across) == is_right && (*y > up) == is_upper).count()
+        };
+        let corners = [(false, true), (true, true), (false, false), (true, false)];
+        let emptiest = corners.into_iter().min_by_key(|(is_right, is_upper)| count(*is_right, *is_upper));
+        match emptiest {
+            Some((true, true)) => UpperRight,
+            Some((false, false)) => LowerLeft,
+            Some((true, false)) => LowerRight,
+            _ => UpperLeft,
+        }
+    }
+
     fn draw_in<X, Y>(&self, area: &Area, across: X, up: Y) -> Result<(), DrawError>
     where
         X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
@@ -98,7 +125,7 @@ impl Lines {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(self.emptiest_corner())
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .label_font(("sans-serif", 13))
@@ -162,5 +189,20 @@ mod tests {
         assert_eq!(span([50.0, 100.0].into_iter()), 0.0..112.0);
         assert_eq!(span([-100.0, -50.0].into_iter()), -112.0..0.0);
         assert_eq!(span([0.0].into_iter()), 0.0..1.0);
+    }
+
+    #[test]
+    fn legend_goes_where_nothing_is() {
+        let lines = |points: &[(f64, f64)]| Lines {
+            name: String::new(),
+            title: String::new(),
+            axes: [String::new(), String::new()],
+            scale: Scale::Logarithmic,
+            lines: vec![Line::plain("a", points.to_vec())],
+        };
+        let corner = |points: &[(f64, f64)]| format!("{:?}", lines(points).emptiest_corner());
+        assert_eq!(corner(&[(1.0, 1.0), (1e3, 1e3)]), "UpperLeft", "as most curves rise");
+        assert_eq!(corner(&[(1.0, 1e3), (1e3, 1.0), (1e2, 2.0)]), "UpperRight", "they fall");
+        assert_eq!(corner(&[(1.0, 1.0), (1.0, 1e3), (1e3, 1e3)]), "LowerRight");
     }
 }
