@@ -87,7 +87,7 @@ pub struct Run {
     /// Publish a port of the machine at a port of the host.
     #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
     pub publish: Vec<Port>,
-    /// Number of processors.
+    /// Number of processors; with --host, how many threads may serve.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     pub cpus: u32,
     /// Memory, such as 64M or 2G.
@@ -115,9 +115,9 @@ pub struct Run {
     #[arg(long, value_enum, default_value_t = NetworkChoice::User)]
     pub network: NetworkChoice,
     /// Run as a process of this computer, with no machine; on a TAP device in a network namespace of its own
-    /// (as root) if it has a network.
+    /// (as root) if it has a network, with a queue for each of --cpus.
     #[arg(long, conflicts_with_all = [
-        "publish", "cpus", "memory", "detach", "name", "gdb", "machine", "accel", "log", "network", "iommu",
+        "publish", "memory", "detach", "name", "gdb", "machine", "accel", "log", "network", "iommu",
         "devices", "json", "provider", "prices", "watch",
     ])]
     pub host: bool,
@@ -387,7 +387,7 @@ mod tests {
             ("--network tun hello", "user, tap"),
             ("--machine pc hello", "q35, microvm"),
             ("--json hello", "--detach"),
-            ("--host --cpus 2 hello", "--cpus"),
+            ("--host --memory 1G hello", "--memory"),
             ("--netns blue hello", "--host"),
             ("--prices gold=1 hello", "gold"),
             ("--prices network_out=-1 hello", "-1"),

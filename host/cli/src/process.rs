@@ -30,6 +30,7 @@ pub fn run(options: &Run) -> Result<u8> {
     if made.is_some() {
         command.env("ip", format!("{}/{},{}", namespace::GUEST, namespace::PREFIX, namespace::HOST));
     }
+    command.env("cores", options.cpus.to_string());
     let signal = attend::watch_signals()?;
     let child = process.furnish(&mut command).spawn();
     let child = child.with_context(|| format!("cannot start {}", process.program.display()))?;
@@ -41,7 +42,7 @@ fn private_network(options: &Run, application: &Application) -> Result<Option<Na
     if options.netns.is_some() || !run::wants_network(application) {
         return Ok(None);
     }
-    let made = Namespace::create(&application.name, 1).context("--host")?;
+    let made = Namespace::create(&application.name, options.cpus).context("--host")?;
     eprintln!("network: {} from `ip netns exec {} COMMAND`", namespace::GUEST, made.name());
     Ok(Some(made))
 }

@@ -8,6 +8,7 @@
 //! The safety argument is in `docs/safety/libos-linux-host.md`.
 
 pub mod console;
+pub mod cores;
 pub mod pool;
 pub mod port;
 pub mod stack;

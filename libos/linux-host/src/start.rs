@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 pub use nom_port::termination::Termination;
 
 /// Status of a program that panicked.
-const PANICKED: u8 = 101;
+pub(crate) const PANICKED: u8 = 101;
 
 static ARGUMENTS: LazyLock<Vec<String>> =
     LazyLock::new(|| std::env::args_os().skip(1).map(|text| text.to_string_lossy().into_owned()).collect());

@@ -20,9 +20,14 @@ struct Server {
 }
 
 impl Server {
-    /// Starts an application of `apps/` and waits until it serves. `None` if that takes rights that are
-    /// missing, which is said.
+    /// Starts an application of `apps/` on one core and waits until it serves. `None` if that takes rights
+    /// that are missing, which is said.
     fn start(app: &str) -> Option<Server> {
+        Server::start_on(app, 1)
+    }
+
+    /// The same on `cores` cores, with a queue of the TAP device each.
+    fn start_on(app: &str, cores: u32) -> Option<Server> {
         let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
         if !is_root || !Path::new("/dev/net/tun").exists() {
             println!("skipped: {app} on a TAP device needs root and /dev/net/tun");
@@ -32,14 +37,16 @@ impl Server {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let process = build(app);
-        let namespace = Namespace::create(&format!("test-{app}-{number}"), 1).expect("a namespace");
+        let namespace = Namespace::create(&format!("test-{app}-{number}"), cores).expect("a namespace");
         let mut command = namespace.command(&process.program);
+        command.env("cores", cores.to_string());
         let child = process.furnish(&mut command).stdout(Stdio::piped()).spawn().expect("it starts");
         // From here on a failure ends it.
         let mut server = Server { child, namespace };
         let output = server.child.stdout.take().expect("it is piped");
         let line = BufReader::new(output).lines().next().expect("it says something").expect("it is text");
         assert!(line.starts_with("serves at 10.0.2.15, TCP ["), "{line}");
+        assert!(cores == 1 || line.ends_with(&format!(", on {cores} cores")), "{line}");
         Some(server)
     }
 
@@ -55,6 +62,20 @@ impl Server {
             answer
         };
         std::thread::scope(|scope| scope.spawn(talk).join().expect("no panic"))
+    }
+}
+
+impl Server {
+    /// Processor time of its cores but the first, from the scheduler's statistics of its threads.
+    fn ran_on_further_cores_ns(&self) -> u64 {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let ran = |thread: &Path| {
+            let text = std::fs::read_to_string(thread.join("schedstat")).expect("statistics");
+            text.split(' ').next().expect("a number").parse::<u64>().expect("a number")
+        };
+        let threads = threads.map(|thread| thread.expect("a thread").path());
+        let name = |thread: &Path| std::fs::read_to_string(thread.join("comm")).expect("a name");
+        threads.filter(|thread| name(thread).starts_with("core ")).map(|thread| ran(&thread)).sum()
     }
 }
 
@@ -105,6 +126,30 @@ fn memcached_is_capable() {
     }
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("All tests passed"), "{said}");
+}
+
+/// Connections reach both cores, and the items of one are those of the other.
+#[test]
+fn memcached_serves_on_several_cores() {
+    let Some(server) = Server::start_on("memcached", 2) else { return };
+    assert_eq!(server.talk(11211, b"set shared 0 0 3\r\nyes\r\nquit\r\n"), b"STORED\r\n");
+    let idle_ns = server.ran_on_further_cores_ns();
+    let mut ask = Vec::new();
+    for number in 0..24 {
+        let request = format!("get shared\r\nset {number} 0 0 1\r\nx\r\nget {number}\r\nquit\r\n");
+        let expected =
+            format!("VALUE shared 0 3\r\nyes\r\nEND\r\nSTORED\r\nVALUE {number} 0 1\r\nx\r\nEND\r\n");
+        ask.push((request, expected));
+    }
+    std::thread::scope(|scope| {
+        for (request, expected) in &ask {
+            scope.spawn(|| {
+                let answer = server.talk(11211, request.as_bytes());
+                assert_eq!(String::from_utf8_lossy(&answer), *expected);
+            });
+        }
+    });
+    assert!(server.ran_on_further_cores_ns() > idle_ns, "the other core has done something, too");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub mod net {
     use nom_port::world::Doorbell;
 
     pub use nom_linux_host::pool::PoolBuffer as DmaBuffer;
-    pub use nom_linux_host::tap::{Counters, Options, TapError, TapNic as QueuePair};
+    pub use nom_linux_host::tap::{Counters, Options, Queue, TapError, TapNic as QueuePair};
 
     /// Name of the TAP device, unless the environment's `tap` says another.
     const DEVICE: &str = "tap0";
@@ -38,6 +38,8 @@ pub mod net {
         Tap(TapError),
         /// The process cannot have a doorbell.
         Doorbell(nom_linux_host::port::DoorbellError),
+        /// The environment's `cores` is no number.
+        Cores(&'static str),
     }
 
     impl fmt::Display for NoInterface {
@@ -45,13 +47,17 @@ pub mod net {
             match self {
                 NoInterface::Tap(error) => error.fmt(out),
                 NoInterface::Doorbell(error) => write!(out, "no eventfd: {error}"),
+                NoInterface::Cores(text) => {
+                    write!(out, "the environment's `cores` is `{text}`: expected a number of cores")
+                }
             }
         }
     }
 
-    /// The interface, before it is served.
+    /// The interface with a core for each of its queues, before they start.
     pub(crate) struct Network {
-        pair: QueuePair,
+        /// One for each core, the running one's first.
+        queues: Vec<Queue>,
         doorbells: Arc<Doorbells>,
     }
 
@@ -60,26 +66,42 @@ pub mod net {
     /// # Errors
     /// As [`Network::open`].
     pub(crate) fn core() -> Result<Core, NoInterface> {
-        let Network { pair, doorbells } = Network::open(1)?;
-        let idle = Idle::new(0, doorbells.clone(), Some(pair.file()));
+        let Network { mut queues, doorbells } = Network::open(1)?;
+        let (pair, idle) = start(0, queues.remove(0), 1, doorbells.clone()).map_err(NoInterface::Tap)?;
         Ok(Core { index: 0, pair, idle, doorbell: doorbells })
     }
 
+    /// Makes a queue core `index`'s, one of `cores`, which share the memory for buffers.
+    fn start(
+        index: usize,
+        queue: Queue,
+        cores: usize,
+        doorbells: Arc<Doorbells>,
+    ) -> Result<(QueuePair, Idle), TapError> {
+        let memory_bytes = Options::default().memory_bytes / cores;
+        let pair = queue.start(&Options { memory_bytes })?;
+        let idle = Idle::new(index, doorbells, Some(pair.file()));
+        Ok((pair, idle))
+    }
+
     impl Network {
-        /// The TAP device with the running core: it has one queue, so further ones would have nothing to do.
+        /// The TAP device with up to `cores` cores: as many as the environment's `cores` says, which is one
+        /// if it says nothing, and the device has queues.
         ///
         /// # Errors
         /// If the process may not use the TAP device, or there is something else in the way.
-        pub fn open(_: usize) -> Result<Network, NoInterface> {
+        pub fn open(cores: usize) -> Result<Network, NoInterface> {
             let name = crate::var("tap").unwrap_or(DEVICE);
-            let pair = QueuePair::open(name, &Options::default()).map_err(NoInterface::Tap)?;
-            let doorbells = Arc::new(Doorbells::new(1).map_err(NoInterface::Doorbell)?);
-            Ok(Network { pair, doorbells })
+            let held = crate::var("cores").unwrap_or("1");
+            let held: usize = held.parse().map_err(|_| NoInterface::Cores(held))?;
+            let queues = Queue::open(name, cores.min(held).max(1)).map_err(NoInterface::Tap)?;
+            let doorbells = Arc::new(Doorbells::new(queues.len()).map_err(NoInterface::Doorbell)?);
+            Ok(Network { queues, doorbells })
         }
 
         /// Cores that will serve.
         pub fn cores(&self) -> usize {
-            1
+            self.queues.len()
         }
 
         /// How they wake each other, by their numbers from 0 on.
@@ -87,18 +109,32 @@ pub mod net {
             self.doorbells.clone()
         }
 
-        /// Runs `work` with the first of `seeds`; returns what it returns.
+        /// Runs `work` on each core, with one of `seeds`; returns what it returns on the running one.
         ///
         /// # Errors
-        /// None.
-        pub fn run<T>(
-            self,
+        /// If the running core has no memory for buffers. Where another has none, the program ends.
+        pub fn run<T: Send + 'static>(
+            mut self,
             seeds: Vec<T>,
-            work: impl Fn(T, QueuePair, Idle) -> u8,
+            work: impl Fn(T, QueuePair, Idle) -> u8 + Send + Sync + 'static,
         ) -> Result<u8, NoInterface> {
-            let idle = Idle::new(0, self.doorbells, Some(self.pair.file()));
-            let seed = seeds.into_iter().next().expect("there is a seed for each core");
-            Ok(work(seed, self.pair, idle))
+            let (work, cores) = (Arc::new(work), self.cores());
+            let others = self.queues.split_off(1);
+            let mut seeds = seeds.into_iter();
+            let first = seeds.next().expect("there is a seed for each core");
+            for (index, (queue, seed)) in (1..).zip(others.into_iter().zip(seeds)) {
+                let (work, doorbells) = (work.clone(), self.doorbells.clone());
+                nom_linux_host::cores::spawn(index, move || match start(index, queue, cores, doorbells) {
+                    Ok((pair, idle)) => work(seed, pair, idle),
+                    Err(error) => {
+                        crate::println!("error: core {index}: {error}");
+                        1
+                    }
+                });
+            }
+            let queue = self.queues.remove(0);
+            let (pair, idle) = start(0, queue, cores, self.doorbells).map_err(NoInterface::Tap)?;
+            Ok(work(first, pair, idle))
         }
     }
 }

@@ -22,6 +22,8 @@ const GET_ADDRESS: Opcode = 0x8927;
 
 /// `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`: Ethernet frames, each behind a header of virtio and nothing else.
 const FLAGS: u16 = 0x0002 | 0x1000 | 0x4000;
+/// `IFF_MULTI_QUEUE`: the device has several queues, and each file is one.
+const SEVERAL: u16 = 0x0100;
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6`: frames may come with unfinished checksums, and uncut.
 const OFFLOADS: usize = 0x01 | 0x02 | 0x04;
 
@@ -80,27 +82,46 @@ impl fmt::Display for TapError {
 
 impl std::error::Error for TapError {}
 
-/// Attaches to the TAP device `name`, which is made if there is none, and asks what it is.
-pub(super) fn attach(name: &str) -> std::result::Result<(OwnedFd, Properties), TapError> {
+/// Attaches to up to `queues` queues of the TAP device `name`, which is made if there is none, and asks
+/// what it is. A device that was made for one queue has one, and one that was made for several can be used
+/// by one.
+pub(super) fn attach(name: &str, queues: usize) -> std::result::Result<(Vec<OwnedFd>, Properties), TapError> {
     let failed = |step| move |errno| TapError { name: name.to_owned(), step, errno };
     if name.is_empty() || name.len() >= NAME_BYTES {
         return Err(failed("name it")(Errno::NAMETOOLONG));
     }
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = open(CLONE_DEVICE, flags, Mode::empty()).map_err(failed("open /dev/net/tun"))?;
+    let (wanted, other) = if queues > 1 { (SEVERAL, 0) } else { (0, SEVERAL) };
+    // Linux refuses to see a device as what it was not made to be.
+    let (first, kind) = match queue(name, wanted) {
+        Err(error) if error.errno == Errno::INVAL => (queue(name, other)?, other),
+        outcome => (outcome?, wanted),
+    };
+    let mut files = vec![first];
+    if kind == SEVERAL {
+        let further = (1..queues).map(|_| queue(name, SEVERAL));
+        files.extend(further.collect::<std::result::Result<Vec<_>, _>>()?);
+    }
+    let properties = Properties {
+        mac: address(&files[0], name).map_err(failed("ask for its address"))?,
+        mtu: mtu(name).map_err(failed("ask for its MTU"))?,
+        offloads: Offloads { checksum: true, segment_tcp4: true, segment_tcp6: true },
+    };
+    Ok((files, properties))
+}
+
+/// A queue of the TAP device `name`, which fits a `struct ifreq`, with `flags` besides the usual ones.
+fn queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, TapError> {
+    let failed = |step| move |errno| TapError { name: name.to_owned(), step, errno };
+    let how = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = open(CLONE_DEVICE, how, Mode::empty()).map_err(failed("open /dev/net/tun"))?;
     let mut request = Request::about(name);
-    request.data[..2].copy_from_slice(&FLAGS.to_ne_bytes());
+    request.data[..2].copy_from_slice(&(FLAGS | flags).to_ne_bytes());
     // SAFETY: TUNSETIFF takes a `struct ifreq` (condition 1).
     unsafe { request.make::<ATTACH>(&file) }.map_err(failed("attach to it"))?;
     // SAFETY: TUNSETOFFLOAD takes a number and no pointer (condition 2).
     let offload = unsafe { ioctl(&file, IntegerSetter::<SET_OFFLOADS>::new_usize(OFFLOADS)) };
     offload.map_err(failed("switch offloads on"))?;
-    let properties = Properties {
-        mac: address(&file, name).map_err(failed("ask for its address"))?,
-        mtu: mtu(name).map_err(failed("ask for its MTU"))?,
-        offloads: Offloads { checksum: true, segment_tcp4: true, segment_tcp6: true },
-    };
-    Ok((file, properties))
+    Ok(file)
 }
 
 /// The address of our end. The kernel's end has its own; ours is its neighbour, so the same at each start.
@@ -130,7 +151,7 @@ mod tests {
     #[test]
     fn a_name_that_no_interface_can_have_is_refused() {
         for name in ["", "sixteen-bytes-is"] {
-            let error = attach(name).expect_err(name);
+            let error = attach(name, 1).expect_err(name);
             assert!(error.to_string().contains("1 to 15 bytes"), "{error}");
         }
     }

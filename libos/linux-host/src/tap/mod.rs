@@ -90,6 +90,36 @@ counters! {
     arms,
 }
 
+/// A queue of a TAP device on its way to its core.
+#[derive(Debug)]
+pub struct Queue {
+    name: String,
+    file: OwnedFd,
+    properties: Properties,
+}
+
+impl Queue {
+    /// Opens up to `queues` queues, but at least one, of the TAP device `name` of the process's network
+    /// namespace; a device that is not there is made, one that is made for one queue has one.
+    ///
+    /// # Errors
+    /// If the process may not do that, or the device is not to be had.
+    pub fn open(name: &str, queues: usize) -> Result<Vec<Queue>, TapError> {
+        let (files, properties) = device::attach(name, queues)?;
+        Ok(files.into_iter().map(|file| Queue { name: name.to_owned(), file, properties }).collect())
+    }
+
+    /// Makes it the running core's.
+    ///
+    /// # Errors
+    /// If `options` leave it no memory.
+    pub fn start(self, options: &Options) -> Result<TapNic, TapError> {
+        let Queue { name, file, properties } = self;
+        let none = TapError { name, step: "have buffers", errno: Errno::NOMEM };
+        TapNic::over(file, properties, options).ok_or(none)
+    }
+}
+
 /// One end of a TAP device, as the stack of one core sees it.
 #[derive(Debug)]
 pub struct TapNic {
@@ -109,9 +139,7 @@ impl TapNic {
     /// # Errors
     /// If the process may not do that, or the device is not to be had.
     pub fn open(name: &str, options: &Options) -> Result<TapNic, TapError> {
-        let (file, properties) = device::attach(name)?;
-        let memory = || TapError { name: name.to_owned(), step: "have buffers", errno: Errno::NOMEM };
-        TapNic::over(file, properties, options).ok_or_else(memory)
+        Queue::open(name, 1)?.remove(0).start(options)
     }
 
     /// The same over any non-blocking file that takes and gives a frame with its header in each call; `None`

@@ -151,3 +151,25 @@ fn a_device_is_opened_with_its_properties() {
     let second = TapNic::open(&name, &options).expect_err("the first one has it");
     assert!(second.to_string().contains("another process has it"), "{second}");
 }
+
+/// Each queue by itself, and a device of one kind by whoever wants the other.
+#[test]
+fn a_device_has_as_many_queues_as_it_was_made_for() {
+    let name = format!("nomq{}", std::process::id());
+    let queues = match Queue::open(&name, 2) {
+        Err(error) if matches!(error.errno, Errno::PERM | Errno::ACCESS | Errno::NOENT | Errno::NODEV) => {
+            return println!("skipped: {error}");
+        }
+        opened => opened.expect("a device of two queues"),
+    };
+    assert_eq!(queues.len(), 2);
+    assert_eq!(Queue::open(&name, 1).expect("a third queue").len(), 1, "one of several is enough");
+    let start = |queue: Queue| queue.start(&Options { memory_bytes: 1 << 20 }).expect("memory");
+    let macs: Vec<_> = queues.into_iter().map(|queue| start(queue).properties().mac).collect();
+    assert_eq!(macs[0], macs[1], "they are one interface");
+    let single = format!("nom{}s", std::process::id());
+    let one = Queue::open(&single, 1).expect("a device of one queue");
+    let second = Queue::open(&single, 2).expect_err("its only queue is taken");
+    assert!(second.to_string().contains("another process has it"), "{second}");
+    drop(one);
+}
