@@ -1,7 +1,7 @@
 //! The bundle: every application of a machine, lowered to tables that the kernel only has to check.
 //!
-//! `host/image` packs it behind the kernel in one bootable ELF file, as a loadable segment of its own on
-//! the first page boundary after the kernel. All offsets count from the bundle's first byte; everything
+//! `host/image` packs it behind the kernel, on the first page boundary after it, in one bootable ELF file, where
+//! both are compressed: see [`Payload`]. All offsets count from the bundle's first byte; everything
 //! the kernel maps in place (a segment's file part) starts on a page boundary.
 //!
 //! ```text
@@ -13,6 +13,38 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// First word of a bundle.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nombundl");
+
+/// What the loader is to do; it stands directly behind the loader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Payload {
+    /// The kernel, but for the memory that starts as zeros, and the bundle.
+    pub parts: [PackedPart; 2],
+    /// Physical address of the kernel's entry point, in 32-bit protected mode.
+    pub entry: u32,
+    /// Zero.
+    pub reserved: [u32; 3],
+}
+
+/// A piece of memory that the loader fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PackedPart {
+    /// Where its contents are, as a DEFLATE stream (RFC 1951).
+    pub stream: Extent,
+    /// Where they are unpacked to.
+    pub target: Extent,
+}
+
+/// A piece of physical memory below 4 GiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Extent {
+    /// Physical address of its first byte.
+    pub start: u32,
+    /// Bytes.
+    pub bytes: u32,
+}
 
 /// A run of `count` records, or of bytes, at `offset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -154,6 +186,6 @@ pub struct Symbol {
 }
 
 const _: () = {
-    assert!(size_of::<Bundle>() == 40 && size_of::<ApplicationRecord>() == 128);
+    assert!(size_of::<Payload>() == 48 && size_of::<Bundle>() == 40 && size_of::<ApplicationRecord>() == 128);
     assert!(size_of::<SegmentRecord>() == 32 && size_of::<ChannelRecord>() == 16);
 };

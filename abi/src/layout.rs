@@ -45,8 +45,10 @@ pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 pub const DEVICE_MAP: u64 = 0xffff_c000_0000_0000;
 /// Where the kernel image is linked: physical address `p` of the image is at `KERNEL_IMAGE + p`.
 pub const KERNEL_IMAGE: u64 = 0xffff_ffff_8000_0000;
+/// Physical address at which the loader starts, which unpacks the kernel.
+pub const LOADER_LOAD: u64 = 0x10_0000;
 /// Physical address at which the kernel image starts.
-pub const KERNEL_LOAD: u64 = 0x10_0000;
+pub const KERNEL_LOAD: u64 = 0x11_0000;
 
 /// Most processors a machine can have.
 pub const CORES_MAX: usize = 64;

@@ -9,6 +9,8 @@ use std::time::SystemTime;
 /// One world of guest code: its target and what it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
+    /// Before ring 0: what unpacks it.
+    Loader,
     /// Ring 0.
     Kernel,
     /// Ring 3.
@@ -19,19 +21,17 @@ impl World {
     /// Arguments that choose the target.
     fn target_arguments(self, root: &Path) -> Vec<String> {
         let target = match self {
+            World::Loader => root.join("targets/i686-nom-loader.json").display().to_string(),
             World::Kernel => "x86_64-unknown-none".to_owned(),
             World::Application => root.join("targets/x86_64-nom.json").display().to_string(),
         };
-        let mut arguments = vec!["--target".to_owned(), target];
-        if self == World::Application {
-            arguments.push("-Zjson-target-spec".to_owned());
-        }
-        arguments
+        vec!["--target".to_owned(), target, "-Zjson-target-spec".to_owned()]
     }
 
     /// Directory of the target's outputs below the target directory.
     fn output(self) -> &'static str {
         match self {
+            World::Loader => "i686-nom-loader/guest",
             World::Kernel => "x86_64-unknown-none/guest",
             World::Application => "x86_64-nom/guest",
         }
@@ -40,6 +40,7 @@ impl World {
     /// Everything its programs are made of; what is absent counts as never changed.
     fn sources(self, root: &Path) -> Vec<PathBuf> {
         let own: &[&str] = match self {
+            World::Loader => &["loader", "targets"],
             World::Kernel => &["kernel"],
             World::Application => &["libos", "economy", "apps", "tests/guest", "host/bench/guest", "targets"],
         };

@@ -80,11 +80,11 @@ impl Project {
     /// # Errors
     /// If something does not build.
     pub fn pack(&self, manifest: BundleManifest, symbols: Symbols) -> Result<Built> {
-        let kernel = self.kernel()?;
+        let (loader, kernel) = (self.loader()?, self.kernel()?);
         let catalogue = Catalogue::read(self.root())?;
         let resolve = |program: &Program| self.program(&catalogue, program);
         let lowered = nom_image::lower(&manifest, |program| resolve(program).map_err(Reason::from))?;
-        let image = nom_image::pack(&kernel, &lowered, symbols)?;
+        let image = nom_image::pack(&loader, &kernel, &lowered, symbols)?;
         let programs = manifest
             .applications
             .iter()
@@ -98,6 +98,7 @@ impl Project {
     /// # Errors
     /// If something does not build.
     pub fn prepare(&self, manifest: &BundleManifest) -> Result<()> {
+        self.loader()?;
         self.kernel()?;
         let catalogue = Catalogue::read(self.root())?;
         manifest.programs().into_iter().try_for_each(|program| self.program(&catalogue, program).map(drop))

@@ -76,6 +76,14 @@ impl Project {
         Ok(self.build(World::Kernel, "nom-kernel")?.join("nom-kernel"))
     }
 
+    /// Builds the loader if need be; returns the file of its bytes.
+    ///
+    /// # Errors
+    /// See [`Project::build`].
+    pub fn loader(&self) -> Result<PathBuf> {
+        Ok(self.build(World::Loader, "nom-loader")?.join("nom-loader"))
+    }
+
     /// Builds a package of one world unless nothing that it is made of changed; returns the directory of
     /// its programs, ELF files with symbols.
     ///

@@ -42,6 +42,16 @@ pub enum Error {
         /// What was found and what was expected.
         problem: String,
     },
+    /// A file is not what the loader must be.
+    #[error("{}: {bytes} bytes, expected the loader: 8 to {room}, a multiple of 8", path.display())]
+    Loader {
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        room: usize,
+    },
     /// The parts are fine but do not fit into one image.
     #[error("the image is too large: {0}")]
     TooLarge(String),

@@ -15,8 +15,6 @@ pub(crate) const XEN_NOTE_NAME: &[u8] = b"Xen";
 
 /// A kernel that a PVH loader can start.
 pub(crate) struct Kernel<'d> {
-    /// Entry point of the ELF header.
-    pub entry: u64,
     /// Physical entry point in 32-bit protected mode.
     pub pvh_entry: u32,
     pub loads: Vec<Load<'d>>,
@@ -33,7 +31,6 @@ impl<'d> Kernel<'d> {
         let loads = elf.loads()?;
         loads.iter().try_for_each(|load| check_place(&elf, load))?;
         Ok(Kernel {
-            entry: elf.header.e_entry(ENDIAN),
             pvh_entry: pvh_entry(&elf, &loads)?,
             loads,
             symbols: SymbolTable::new(&elf, KERNEL_IMAGE)?,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! app.toml, bundle.toml --manifest::load--> BundleManifest --lower--> Lowered --pack--> Image (an ELF file)
-//!                                            program ELFs ----^      kernel ELF --^
+//!                                            program ELFs ----^      loader, kernel ELF --^
 //! ```
 //!
 //! Every mistake in an input is an [`Error`] that names the file, the place in it and what was expected
@@ -14,6 +14,7 @@ mod bundle;
 mod elf;
 mod error;
 mod kernel;
+mod loader;
 mod lower;
 pub mod manifest;
 mod pack;

@@ -13,6 +13,8 @@ use serde::Serialize;
 pub struct ImageReport {
     /// The image file.
     pub file_bytes: u64,
+    /// Kernel and bundle, as the file has them: compressed. All sizes below are as unpacked.
+    pub packed_bytes: u64,
     /// The whole bundle, as loaded.
     pub bundle_bytes: u64,
     /// The bundle's tables and strings.
@@ -46,7 +48,7 @@ pub struct PartReport {
 
 impl ImageReport {
     pub(crate) fn new(
-        file_bytes: usize,
+        (file_bytes, packed_bytes): (usize, usize),
         kernel: &Kernel<'_>,
         bundle: &Lowered,
         encoded: &Encoded,
@@ -54,6 +56,7 @@ impl ImageReport {
     ) -> ImageReport {
         ImageReport {
             file_bytes: file_bytes as u64,
+            packed_bytes: packed_bytes as u64,
             bundle_bytes: encoded.bytes.len() as u64,
             tables_bytes: encoded.tables_bytes as u64,
             symbols_bytes: encoded.symbols_bytes as u64,

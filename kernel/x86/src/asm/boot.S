@@ -5,7 +5,8 @@
  * GiB of physical memory identity-mapped, at DIRECT_MAP and at KERNEL_IMAGE, with 2 MiB pages, writable.
  * `mapping.rs` replaces all of it; the processors started later pass through the identity half of it once.
  *
- * The first instruction reads the time-stamp counter: boot time counts from here.
+ * The loader enters here, in the state in which the machine's monitor entered it; EDI:ESI is the time-stamp
+ * counter at its first instruction, from which boot time counts.
  */
     .section .note.pvh, "a", @note
     .balign 4
@@ -18,9 +19,8 @@
     .global pvh_entry
     .type pvh_entry, @function
 pvh_entry:
-    rdtsc
-    movl %eax, (boot_tsc - {kernel_image})
-    movl %edx, (boot_tsc - {kernel_image} + 4)
+    movl %esi, (boot_tsc - {kernel_image})
+    movl %edi, (boot_tsc - {kernel_image} + 4)
     cld
     movl $(boot_stack_top - {kernel_image}), %esp
     movl %ebx, %ebp
