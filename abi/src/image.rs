@@ -1,7 +1,7 @@
 //! The bundle: every application of a machine, lowered to tables that the kernel only has to check.
 //!
-//! `host/image` packs it behind the kernel, on the first page boundary after it, in one bootable ELF file, where
-//! both are compressed: see [`Payload`]. All offsets count from the bundle's first byte; everything
+//! `host/image` packs it behind the kernel, on the first page boundary after it, in one bootable ELF file,
+//! where both are compressed: see [`Payload`]. All offsets count from the bundle's first byte; everything
 //! the kernel maps in place (a segment's file part) starts on a page boundary.
 //!
 //! ```text

@@ -155,7 +155,8 @@ fn cargo_tests(project: &Project, command: &mut Command) -> Result<Verdict> {
 }
 
 fn guest(project: &Project) -> Result<Verdict> {
-    let mut counts = Counts::one(passes("nom-kernel", project.kernel()));
+    let mut counts = Counts::one(passes("nom-loader", project.loader()));
+    counts += Counts::one(passes("nom-kernel", project.kernel()));
     for package in Catalogue::read(project.root())?.packages() {
         counts += Counts::one(passes(package, project.build(World::Application, package)));
     }

@@ -6,7 +6,7 @@ mod common;
 
 use common::elf::{self as file, DATA, ElfFile, R, RW, RX, Segment};
 use expect_test::expect_file;
-use nom_abi::layout::KERNEL_IMAGE;
+use nom_abi::layout::{KERNEL_IMAGE, LOADER_LOAD};
 use nom_image::{Lowered, Result, Symbols, lower, manifest, pack};
 use object::elf;
 use std::path::Path;
@@ -61,13 +61,13 @@ const KERNELS: &[(&str, Change)] = &[
     ("PVH entry outside", |kernel| kernel.segments[2].contents[18] = 0x20),
     ("PVH entry in the last page", |kernel| kernel.segments[2].contents[16..20].fill(0xff)),
     ("linked elsewhere", |kernel| kernel.segments[0].physical = 0x20_0000),
-    ("below 1 MiB", |kernel| {
-        kernel.segments[0].physical = 0x1000;
-        kernel.segments[0].address = KERNEL_IMAGE + 0x1000;
+    ("in the loader's place", |kernel| {
+        kernel.segments[0].physical = LOADER_LOAD;
+        kernel.segments[0].address = KERNEL_IMAGE + LOADER_LOAD;
     }),
     ("writable and executable", |kernel| kernel.segments[1].flags = RX | RW),
-    ("up to the last address", |kernel| kernel.segments[1].memory_bytes = 0x7fef_f000),
-    ("no room for the bundle", |kernel| kernel.segments[1].memory_bytes = 0x7fef_e000),
+    ("up to the last address", |kernel| kernel.segments[1].memory_bytes = 0x7fee_f000),
+    ("no room for the bundle", |kernel| kernel.segments[1].memory_bytes = 0x7fee_e000),
 ];
 
 const RELATIVE: u32 = 8;
@@ -105,7 +105,8 @@ fn kernel_problem(change: Change) -> String {
     change(&mut kernel);
     let path = directory.path().join("kernel.elf");
     std::fs::write(&path, kernel.build()).expect("a file");
-    common::without(directory.path(), pack(&path, &lowered, Symbols::Keep).expect_err("it is bad"))
+    let loader = common::image::any_loader(directory.path());
+    common::without(directory.path(), pack(&loader, &path, &lowered, Symbols::Keep).expect_err("it is bad"))
 }
 
 fn table(problems: impl Iterator<Item = (&'static str, String)>) -> String {

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::elf::{self as file, DATA};
-use common::image::{bundle, load, packed};
+use common::elf::{self as file, DATA, KERNEL};
+use common::image::{bundle, load, loader, packed, parts, payload};
 use nom_abi::image::{DeviceSelector, flag};
-use nom_abi::layout::KERNEL_IMAGE;
+use nom_abi::layout::LOADER_LOAD;
 use nom_abi::{Protection, memory::FRAME_BYTES};
-use nom_image::Symbols;
+use nom_image::{Symbols, lower, manifest, pack};
 use nom_kernel_pure::bundle::{BundleView, name};
 use nom_kernel_pure::symbols::lookup;
 
@@ -51,14 +51,38 @@ fn view(bytes: &[u8]) -> BundleView<'_> {
 }
 
 #[test]
-fn segments_of_the_kernel_stay_where_they_were_and_the_bundle_follows() {
+fn the_loader_puts_kernel_and_bundle_where_they_belong() {
     let image = packed(ONE, kernel_code(), Symbols::Keep);
-    let [text, data, bundle] = &load(&image.elf)[..] else { panic!("three segments") };
-    assert_eq!((text.physical, text.flags, &text.memory), (0x10_0000, file::RX, &kernel_code()));
-    assert_eq!((data.physical, data.flags, data.memory.len()), (0x10_1000, file::RW, 0x1800));
-    assert_eq!(data.memory[..17], [[7; 16].as_slice(), &[0]].concat());
-    assert_eq!((bundle.physical, bundle.flags), (0x10_3000, file::R));
-    assert!([text, data, bundle].iter().all(|load| load.address == KERNEL_IMAGE + load.physical));
+    let [loader, streams] = &load(&image.elf)[..] else { panic!("two segments") };
+    assert_eq!((loader.physical, loader.flags), (LOADER_LOAD, file::RX));
+    // Everything up to the streams is reserved and zeroed, so no monitor puts anything else there.
+    let loader_end = loader.physical + loader.memory.len() as u64;
+    assert_eq!((loader_end, streams.flags), (streams.physical, file::R));
+
+    let [(kernel_at, kernel), (bundle_at, bundle)] = parts(&image.elf);
+    assert_eq!(u64::from(kernel_at.start), KERNEL);
+    let mut expected = kernel_code();
+    expected.resize(0x1000, 0);
+    expected.extend([7; 16]);
+    assert_eq!(kernel, expected);
+    assert_eq!(u64::from(bundle_at.start), KERNEL + 0x3000);
+    assert_eq!(streams.physical, (KERNEL + 0x3000 + bundle.len() as u64).next_multiple_of(FRAME_BYTES));
+    assert_eq!(u64::from(payload(&image.elf).entry), KERNEL);
+}
+
+#[test]
+fn a_loader_that_is_none_is_refused() {
+    let directory = common::directory(ONE);
+    let [program, kernel] = ["program.elf", "kernel.elf"].map(|name| directory.path().join(name));
+    std::fs::write(&program, file::program().build()).expect("a file");
+    std::fs::write(&kernel, file::kernel(kernel_code()).build()).expect("a file");
+    let bundle = manifest::load(directory.path()).expect("it is good");
+    let lowered = lower(&bundle, |_| Ok(program.clone())).expect("it is good");
+    for bytes in [0, 7, 65_536] {
+        let loader = loader(directory.path(), &vec![0x90; bytes]);
+        let error = pack(&loader, &kernel, &lowered, Symbols::Keep).expect_err("no loader").to_string();
+        assert!(error.contains(&format!("loader: {bytes} bytes, expected the loader")), "{error}");
+    }
 }
 
 #[test]
@@ -123,7 +147,7 @@ fn addresses_have_names() {
     assert_eq!(found(symbols, 0x100f), None);
     assert_eq!(found(symbols, 0x1010), Some(("_start".to_owned(), 0)));
     assert_eq!(found(symbols, 0x1051), Some(("core::fmt::write".to_owned(), 0x11)));
-    assert_eq!(found(view.kernel_symbols(), 0x10_0004), Some(("kernel_entry".to_owned(), 4)));
+    assert_eq!(found(view.kernel_symbols(), KERNEL + 4), Some(("kernel_entry".to_owned(), 4)));
 }
 
 #[test]

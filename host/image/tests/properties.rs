@@ -3,7 +3,7 @@
 mod common;
 
 use common::elf as file;
-use common::image::{bundle, packed};
+use common::image::{any_loader, bundle, packed};
 use nom_abi::image::DeviceSelector;
 use nom_image::manifest::{self, Application, BundleManifest, Peer, Port, Program, Protocol};
 use nom_image::{Symbols, lower, pack};
@@ -159,7 +159,7 @@ fn walk(view: BundleView<'_>) {
         }
     }
     assert!(view.channels().len() <= 64);
-    assert!(lookup(view.kernel_symbols(), 0x10_0010).is_none_or(|found| found.offset <= 0x10_0010));
+    assert!(lookup(view.kernel_symbols(), 0x11_0010).is_none_or(|found| found.offset <= 0x11_0010));
 }
 
 fn failed(error: impl ToString) -> TestCaseError {
@@ -200,7 +200,8 @@ proptest! {
         std::fs::write(&kernel, file::kernel(vec![0x90; 64]).build())?;
         let bundle = manifest::load(directory.path()).expect("it is good");
         if let Ok(lowered) = lower(&bundle, |_| Ok(program.clone())) {
-            let image = pack(&kernel, &lowered, Symbols::Keep).map_err(failed)?;
+            let loader = any_loader(directory.path());
+            let image = pack(&loader, &kernel, &lowered, Symbols::Keep).map_err(failed)?;
             let bytes = common::image::bundle(&image.elf);
             walk(BundleView::parse(&bytes).map_err(failed)?);
         }
@@ -215,7 +216,8 @@ proptest! {
         std::fs::write(&kernel, damage.apply(&file, file.len()))?;
         let bundle = manifest::load(directory.path()).expect("it is good");
         let lowered = lower(&bundle, |_| Ok(program.clone())).expect("it is good");
-        if let Err(error) = pack(&kernel, &lowered, Symbols::Keep) {
+        let loader = any_loader(directory.path());
+        if let Err(error) = pack(&loader, &kernel, &lowered, Symbols::Keep) {
             let message = error.to_string();
             prop_assert!(message.contains("kernel.elf") || message.contains("too large"), "{}", message);
         }

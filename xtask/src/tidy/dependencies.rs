@@ -11,6 +11,7 @@ use std::process::Command;
 /// may use what they like, but for [`FINAL`].
 const LAYERS: &[(&str, &[&str])] = &[
     ("abi", &[]),
+    ("loader", &["abi"]),
     ("kernel", &["abi", "kernel"]),
     ("economy", &["abi"]),
     ("libos/port", &["abi"]),
@@ -43,7 +44,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 const FINAL: [&str; 3] = ["tests", "sim", "xtask"];
 
 /// Foreign packages that the packages of a directory may be made of; any, if there is no row.
-const FOREIGN: &[(&str, &[&str])] = &[("abi", &["zerocopy"]), ("kernel", &["zerocopy"])];
+const FOREIGN: &[(&str, &[&str])] =
+    &[("abi", &["zerocopy"]), ("kernel", &["zerocopy"]), ("loader", &["miniz_oxide"])];
 
 /// A package of the workspace.
 #[derive(Clone, Debug)]

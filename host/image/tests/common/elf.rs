@@ -95,23 +95,29 @@ pub fn program() -> ElfFile {
     }
 }
 
-/// A kernel whose only segments are `code` at 1 MiB and some memory behind it.
+/// Where the kernel of the tests starts.
+pub const KERNEL: u64 = nom_abi::layout::KERNEL_LOAD;
+
+/// A kernel whose only segments are `code` at [`KERNEL`] and some memory behind it.
 pub fn kernel(code: Vec<u8>) -> ElfFile {
     const IMAGE: u64 = nom_abi::layout::KERNEL_IMAGE;
     let at = |physical: u64, flags, contents: Vec<u8>| Segment {
         physical,
         ..Segment::new(elf::PT_LOAD, flags, IMAGE + physical, contents)
     };
-    let note = [4_u32, 4, 18, u32::from_le_bytes(*b"Xen\0"), 0x10_0000];
+    let note = [4_u32, 4, 18, u32::from_le_bytes(*b"Xen\0"), KERNEL as u32];
     let note = note.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut segments =
-        vec![at(0x10_0000, RX, code), at(0x10_1000, RW, vec![7; 16]), Segment::new(elf::PT_NOTE, R, 0, note)];
+    let mut segments = vec![
+        at(KERNEL, RX, code),
+        at(KERNEL + 0x1000, RW, vec![7; 16]),
+        Segment::new(elf::PT_NOTE, R, 0, note),
+    ];
     segments[1].memory_bytes = 0x1800;
     ElfFile {
         kind: elf::ET_EXEC,
-        entry: IMAGE + 0x10_0000,
+        entry: IMAGE + KERNEL,
         segments,
-        symbols: vec![Symbol::function("kernel_entry", IMAGE + 0x10_0000, 8)],
+        symbols: vec![Symbol::function("kernel_entry", IMAGE + KERNEL, 8)],
         ..program()
     }
 }
