@@ -8,10 +8,13 @@ pub fn sum(bytes: &[u8]) -> u16 {
     // The sum does not depend on the byte order in which it is taken (RFC 1071 section 2), so 4 bytes go at a
     // time.
     let (words, rest) = bytes.as_chunks::<4>();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    u16::from_be(fold(total + u64::from(u32::from_ne_bytes(last))))
+    let mut total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    if !rest.is_empty() {
+        let mut last = [0; 4];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        total += u64::from(u32::from_ne_bytes(last));
+    }
+    u16::from_be(fold(total))
 }
 
 /// The sum of `head` and then `chain`, as if they were one piece; `head` has an even length.
@@ -27,7 +30,7 @@ pub fn sum_chain<B: Buffer>(head: &[u8], chain: &[Slice<B>]) -> u16 {
 /// The sum of a TCP, UDP or ICMPv6 pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
 pub fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, len: usize) -> u16 {
     let address = |address| match address {
-        IpAddr::V4(address) => sum(&address.octets()),
+        IpAddr::V4(address) => fold(address.to_bits().into()),
         IpAddr::V6(address) => sum(&address.octets()),
     };
     fold(u64::from(address(from)) + u64::from(address(to)) + u64::from(protocol) + len as u64)
@@ -38,11 +41,13 @@ pub fn add(a: u16, b: u16) -> u16 {
     fold(u64::from(a) + u64::from(b))
 }
 
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
+/// The sum of the words of `sum`, as one word. Each step has the carry of the one before.
+#[inline]
+fn fold(sum: u64) -> u16 {
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::fragments::Fragment;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use nom_port::nic::{Head, PartialChecksum};
-use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, Ipv4Packet, Ipv6Packet};
+use smoltcp::wire::{EthernetProtocol, Ipv4Packet, Ipv6Packet};
 
 /// Bytes of an Ethernet header.
 pub const ETHERNET: usize = 14;
@@ -52,9 +52,12 @@ pub struct Ethernet {
 
 impl Ethernet {
     /// The header at the start of `bytes`; `None` if they are too few.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Ethernet> {
-        let frame = EthernetFrame::new_checked(bytes).ok()?;
-        Some(Ethernet { from: frame.src_addr().0, to: frame.dst_addr().0, protocol: frame.ethertype() })
+        let (to, rest) = bytes.split_first_chunk::<6>()?;
+        let (from, rest) = rest.split_first_chunk::<6>()?;
+        let protocol = u16::from_be_bytes(*rest.first_chunk()?).into();
+        Some(Ethernet { from: *from, to: *to, protocol })
     }
 }
 
@@ -113,7 +116,7 @@ fn v4(bytes: &[u8]) -> Result<(Packet, Ipv4Packet<&[u8]>), Drop> {
     let parsed = Packet {
         from: packet.src_addr().into(),
         to: packet.dst_addr().into(),
-        protocol: packet.next_header().into(),
+        protocol: bytes[9],
         start: ETHERNET + header,
         len: total - header,
         hops: packet.hop_limit(),
@@ -189,10 +192,10 @@ pub fn ethernet(from: Mac, to: Mac, protocol: EthernetProtocol, rest: usize) -> 
 }
 
 fn put_ethernet(head: &mut [u8], from: Mac, to: Mac, protocol: EthernetProtocol) {
-    let mut frame = EthernetFrame::new_unchecked(head);
-    frame.set_src_addr(EthernetAddress(from));
-    frame.set_dst_addr(EthernetAddress(to));
-    frame.set_ethertype(protocol);
+    let head: &mut [u8; ETHERNET] = head.first_chunk_mut().expect("an Ethernet header has 14 bytes");
+    head[..6].copy_from_slice(&to);
+    head[6..12].copy_from_slice(&from);
+    head[12..].copy_from_slice(&u16::from(protocol).to_be_bytes());
 }
 
 /// Where an IP packet goes, in both layers.
@@ -208,11 +211,17 @@ pub struct Path {
     pub to: IpAddr,
 }
 
+impl Path {
+    /// Bytes of both layers' headers.
+    pub fn header_len(&self) -> usize {
+        ETHERNET + if self.from.is_ipv4() && self.to.is_ipv4() { IPV4 } else { IPV6 }
+    }
+}
+
 /// Ethernet and IP headers of a packet with `header` bytes of transport header and `payload` bytes behind;
 /// and where the transport header, still zero, begins.
 pub fn ip(path: &Path, protocol: u8, header: usize, payload: usize) -> (Head, usize) {
-    let is_v4 = path.from.is_ipv4() && path.to.is_ipv4();
-    let start = ETHERNET + if is_v4 { IPV4 } else { IPV6 };
+    let start = path.header_len();
     let mut head = Head::zeroed(start + header);
     put_ip(&mut head[..start], path, protocol, header + payload);
     (head, start)
@@ -241,17 +250,13 @@ fn as_v6(address: IpAddr) -> Ipv6Addr {
 
 /// The identification stays zero: a packet that must not be fragmented needs none (RFC 6864 section 4.1).
 fn put_v4(bytes: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, protocol: u8, len: usize) {
-    let mut packet = Ipv4Packet::new_unchecked(&mut *bytes);
-    packet.set_version(4);
-    packet.set_header_len(IPV4 as u8);
-    packet.set_total_len((IPV4 + len) as u16);
-    packet.set_dont_frag(true);
-    packet.set_hop_limit(64);
-    packet.set_next_header(protocol.into());
-    packet.set_src_addr(from);
-    packet.set_dst_addr(to);
-    let checksum = !checksum::sum(bytes);
-    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let header: &mut [u8; IPV4] = bytes.first_chunk_mut().expect("an IPv4 header has 20 bytes");
+    let [len_high, len_low] = ((IPV4 + len) as u16).to_be_bytes();
+    let ([a, b, c, d], [e, f, g, h]) = (from.octets(), to.octets());
+    // Version and length; not to be fragmented; 64 hops.
+    *header = [0x45, 0, len_high, len_low, 0, 0, 0x40, 0, 64, protocol, 0, 0, a, b, c, d, e, f, g, h];
+    let checksum = !checksum::sum(header);
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Neighbour discovery demands the largest hop limit (RFC 4861 section 7.1); nothing else minds it.

@@ -139,7 +139,18 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             stack.abort(flow);
             return false;
         }
-        client.unsent.append(&mut self.slices);
+        if client.unsent.is_empty() {
+            // Nearly always the stack has room: nothing need wait in a queue of its own.
+            while let Some(slice) = self.slices.pop_front() {
+                if stack.send(flow, slice.clone()).is_err() {
+                    self.slices.push_front(slice);
+                    break;
+                }
+            }
+        }
+        if !self.slices.is_empty() {
+            client.unsent.append(&mut self.slices);
+        }
         self.send(stack, flow)
     }
 

@@ -27,6 +27,13 @@ pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> 
             8..16 => ends::<u64>(to, from, length),
             16..=SHORT_MAX => {
                 let mut at = 0;
+                while at + 64 < length {
+                    block(to.add(at), from.add(at));
+                    block(to.add(at + 16), from.add(at + 16));
+                    block(to.add(at + 32), from.add(at + 32));
+                    block(to.add(at + 48), from.add(at + 48));
+                    at += 64;
+                }
                 while at + 16 < length {
                     block(to.add(at), from.add(at));
                     at += 16;

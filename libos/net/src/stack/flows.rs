@@ -11,7 +11,7 @@ use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
-use nom_port::nic::{Answer, Nic, Outgoing, Segmentation};
+use nom_port::nic::{Answer, Head, Nic, Outgoing, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
 const LARGE_MAX: u32 = 65_535 - 60 - 60;
@@ -156,9 +156,11 @@ impl<N: Nic> Stack<N> {
     /// try again.
     pub fn send(&mut self, flow: FlowId, bytes: Slice<N::Buffer>) -> Result<(), SendError> {
         let send_max = self.config.tcp.send_max;
-        let open = self.open_mut(flow).ok_or(SendError::Closed)?;
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return Err(SendError::Closed) };
         open.connection.push(bytes, send_max)?;
-        self.mark(flow);
+        if !core::mem::replace(&mut open.is_dirty, true) {
+            self.dirty.push(flow);
+        }
         Ok(())
     }
 
@@ -346,14 +348,14 @@ impl<N: Nic> Stack<N> {
 
     /// Sends what a flow has to send, as far as the ring has room.
     fn emit_flow(&mut self, id: FlowId) {
-        let Some(open) = self.open_mut(id) else { return };
-        open.is_dirty = false;
         loop {
-            if !self.link.has_room() {
-                return self.mark(id);
-            }
+            let has_room = self.link.has_room();
             let offloads = self.link.properties.offloads;
             let Some((tuple, Flow::Open(open))) = self.flows.get_mut(id) else { return };
+            open.is_dirty = !has_room;
+            if !has_room {
+                return self.dirty.push(id);
+            }
             if open.connection.is_quiet() {
                 break;
             }
@@ -409,15 +411,23 @@ impl<N: Nic> Stack<N> {
         let hop =
             extra.hop.filter(|hop| hop.version == self.neighbours.version()).or_else(|| self.hop_to(to));
         let path = Path { mac: self.link.properties.mac, hop: hop.map_or([0; 6], |hop| hop.mac), from, to };
-        let (mut head, start) = frame::ip(&path, protocol::TCP, segment.header_len(), segment.len as usize);
+        let (start, header_len) = (path.header_len(), segment.header_len());
+        let is_large = segment.len > u32::from(extra.payload_max);
+        let segmentation = Segmentation { payload_max: extra.payload_max, is_ipv6: to.is_ipv6() };
+        // Headers are written where they are sent from: they are too large to be moved about.
+        let mut packet = Outgoing {
+            head: Head::zeroed(start + header_len),
+            payload,
+            checksum: None,
+            segmentation: is_large.then_some(segmentation),
+            answers: extra.answers,
+        };
+        let Outgoing { head, payload, .. } = &mut packet;
+        frame::put_ip(&mut head[..start], &path, protocol::TCP, header_len + segment.len as usize);
         segment.emit(Ports { from: tuple.local.port(), to: tuple.remote.port() }, &mut head[start..]);
         let is_offloaded = self.link.properties.offloads.checksum;
         let field = frame::ChecksumField { start, offset: 16, protocol: protocol::TCP };
-        let checksum = frame::put_checksum(&mut head, field, &path, &payload, is_offloaded);
-        let is_large = segment.len > u32::from(extra.payload_max);
-        let segmentation = Segmentation { payload_max: extra.payload_max, is_ipv6: to.is_ipv6() };
-        let segmentation = is_large.then_some(segmentation);
-        let packet = Outgoing { head, payload, checksum, segmentation, answers: extra.answers };
+        packet.checksum = frame::put_checksum(head, field, &path, payload, is_offloaded);
         self.transmit_to(to, hop, packet);
         hop
     }

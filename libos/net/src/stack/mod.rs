@@ -345,9 +345,12 @@ impl<N: Nic> Stack<N> {
         if from.is_broadcast() || from.is_multicast() || from.is_loopback() || from.is_unspecified() {
             return Err(|counters| &mut counters.dropped_source);
         }
+        if self.config.is_ours(packet.to) {
+            return Ok(());
+        }
         let is_for_all =
             to.is_broadcast() || self.config.addresses.iter().any(|cidr| cidr.is_broadcast(packet.to));
-        if self.config.is_ours(packet.to) || is_for_all && packet.protocol == protocol::UDP {
+        if is_for_all && packet.protocol == protocol::UDP {
             return Ok(());
         }
         Err(|counters| &mut counters.dropped_other_address)

@@ -58,7 +58,9 @@ impl<N: Nic> Stack<N> {
                 let early = &mut self.early;
                 let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
                 open.connection.input(&mut context, segment, &mut payload, &mut effects);
-                self.mark(id);
+                if !core::mem::replace(&mut open.is_dirty, true) {
+                    self.dirty.push(id);
+                }
                 self.apply(application, id, effects);
                 Ok(())
             }

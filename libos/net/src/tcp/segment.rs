@@ -2,7 +2,7 @@
 
 use super::sequence::Seq;
 use core::ops::BitOr;
-use smoltcp::wire::{TcpOption, TcpPacket, TcpSeqNumber};
+use smoltcp::wire::{TcpOption, TcpPacket};
 
 /// Control bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +111,8 @@ impl Options {
             + usize::from(self.scale.is_some()) * 4
             + usize::from(self.sack_permitted) * 4
             + usize::from(self.timestamps.is_some()) * 12;
+        // Nearly always nothing was received too early.
+        let Some(_) = self.sack[0] else { return sum };
         sum + self.sack_option().map_or(0, |option| 2 + option.buffer_len())
     }
 
@@ -119,7 +121,7 @@ impl Options {
         self.len() == 0
     }
 
-    /// Writes them into `bytes`, which is [`Options::len`] long and filled with the no-operation option.
+    /// Writes them into `bytes`, which is [`Options::len`] long.
     fn emit(&self, bytes: &mut [u8]) {
         // Nearly always timestamps are all there is.
         if let (Some(stamps), Some(bytes)) = (self.timestamps, bytes.as_mut_array::<12>()) {
@@ -128,6 +130,8 @@ impl Options {
             bytes[8..].copy_from_slice(&stamps.echo.to_be_bytes());
             return;
         }
+        // What is left between them are no-operations.
+        bytes.fill(1);
         let mut at = 0;
         let mut put = |lead: usize, option: TcpOption<'_>| {
             option.emit(&mut bytes[at + lead..]);
@@ -217,17 +221,17 @@ impl Segment {
 
     /// Writes the header, without checksum, into `bytes`, which is [`Segment::header_len`] zeroes long.
     pub fn emit(&self, ports: Ports, bytes: &mut [u8]) {
-        let header_len = bytes.len();
-        bytes[HEADER_LEN..].fill(1);
-        self.options.emit(&mut bytes[HEADER_LEN..]);
-        let mut packet = TcpPacket::new_unchecked(&mut *bytes);
-        packet.set_src_port(ports.from);
-        packet.set_dst_port(ports.to);
-        packet.set_seq_number(TcpSeqNumber(self.seq.0 as i32));
-        packet.set_ack_number(TcpSeqNumber(self.ack.0 as i32));
-        packet.set_header_len(header_len as u8);
-        packet.set_window_len(self.window);
-        bytes[13] = self.flags.0;
+        let words = (bytes.len() / 4) as u8;
+        let (fixed, options) = bytes.split_first_chunk_mut::<HEADER_LEN>().expect("a header has 20 bytes");
+        fixed[..2].copy_from_slice(&ports.from.to_be_bytes());
+        fixed[2..4].copy_from_slice(&ports.to.to_be_bytes());
+        fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
+        fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
+        [fixed[12], fixed[13]] = [words << 4, self.flags.0];
+        fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
+        if !options.is_empty() {
+            self.options.emit(options);
+        }
     }
 
     /// Sequence numbers that it takes: its bytes, SYN and FIN.
