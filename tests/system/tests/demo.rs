@@ -16,6 +16,8 @@ fn demo(out: &Path) -> Option<Outcome> {
         project,
         out: out.to_owned(),
         full: false,
+        applications: vec!["memcached".into()],
+        repetitions: None,
         linux,
         phase: Some(Duration::from_secs(2)),
         functions: vec!["penalty".into()],

@@ -3,8 +3,10 @@
 use nom_proto::prices::Resource;
 use nom_provider::{Config, Provider};
 use nom_system_tests::{Guest, Server, Vm};
+use nom_vmm::Namespace;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -171,6 +173,52 @@ fn a_server_and_priced_have_a_network_each() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the server answers");
     assert!(answer.starts_with("VERSION"), "{answer}");
+}
+
+/// Sets prices one after the other while the server sleeps on all of its cores. If it heard of them only when
+/// it reports that it is idle, once a second, there would be as much guest time between them.
+#[test]
+fn every_price_wakes_a_server_that_sleeps_on_two_cores() {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root || !Path::new("/dev/net/tun").exists() {
+        println!("skipped: a TAP device needs root and /dev/net/tun");
+        return;
+    }
+    let namespace = Namespace::create("priced", 2).expect("a namespace");
+    let honest = std::thread::scope(|scope| {
+        let start = || {
+            namespace.enter().expect("entered");
+            provider(0, 1.0)
+        };
+        scope.spawn(start).join().expect("no panic")
+    });
+    // `priced` begins first, and the server on what is left: the kernel wakes the lowest core that it holds.
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("bundle.toml");
+    let text = format!(
+        "[[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
+         environment = {{ provider = \"10.0.2.2:{}\", network = \"1\" }}\n\n\
+         [[applications]]\nfile = \"{ROOT}/apps/memcached/penalty.toml\"\npeers = [{{ name = \"priced\" }}]\n",
+        honest.address().port()
+    );
+    std::fs::write(&path, text).expect("the bundle is written");
+    let path = path.to_str().expect("UTF-8").to_owned();
+    let mut vm = Guest::bundle(&path).cpus(2).memory("256M").tap(&namespace).network().boot();
+    vm.wait_for(", on 2 cores");
+    vm.wait_for("its prices come by events");
+    await_report(&honest, 1.0);
+    let mut noticed_ns = Vec::new();
+    for price in 2..14 {
+        vm.run_for(Duration::from_millis(200));
+        honest.set_prices(&[(Resource::NetworkOut, f64::from(price))]).expect("a good price");
+        await_report(&honest, f64::from(price));
+        let status = honest.statuses().pop().expect("it reported");
+        assert_eq!((status.cores, status.requests), (2, 0), "{status:?}");
+        noticed_ns.push(status.at_ns);
+    }
+    // Whatever else wakes it may let it see a price, and a busy computer may keep it from seeing one.
+    let at_once = noticed_ns.windows(2).filter(|pair| pair[1] - pair[0] < 900_000_000).count();
+    assert!(at_once >= 6, "{at_once} of 11 prices woke it: {noticed_ns:?}");
 }
 
 #[test]
