@@ -198,7 +198,8 @@ fn every_price_wakes_a_server_that_sleeps_on_two_cores() {
     let text = format!(
         "[[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
          environment = {{ provider = \"10.0.2.2:{}\", network = \"1\" }}\n\n\
-         [[applications]]\nfile = \"{ROOT}/apps/memcached/penalty.toml\"\npeers = [{{ name = \"priced\" }}]\n",
+         [[applications]]\nfile = \"{ROOT}/apps/memcached/penalty.toml\"\n\
+         peers = [{{ name = \"priced\" }}]\n",
         honest.address().port()
     );
     std::fs::write(&path, text).expect("the bundle is written");
