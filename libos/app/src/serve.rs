@@ -21,6 +21,7 @@ use nom_port::world::Doorbell;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
+use nom_rt::rest::Thresholds;
 use nom_serve::{Control, Peers, Server};
 pub use nom_serve::{Flow, Ports, Service};
 pub use settings::BadSetting;
@@ -96,6 +97,7 @@ fn parts(peers: Vec<Peers<DmaBuffer>>, contract: Option<Settings>) -> Vec<Part> 
 struct Setup {
     config: Config,
     delay: Duration,
+    waiting: Thresholds,
     ports: Ports,
     control: Option<Arc<Control>>,
 }
@@ -108,7 +110,8 @@ impl Setup {
             None => settings::batching_delay().map_err(ServeError::Setting)?,
         };
         let control = settings::control().map_err(ServeError::Setting)?.map(|port| Control::new(port, cores));
-        Ok(Setup { config, delay, ports: ports.clone(), control })
+        let waiting = settings::waiting().map_err(ServeError::Setting)?;
+        Ok(Setup { config, delay, waiting, ports: ports.clone(), control })
     }
 
     /// Says where the service is to be found.
@@ -129,6 +132,7 @@ impl Setup {
         let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
         server.set_delay(self.delay).expect("a delay that was checked");
+        server.set_waiting(self.waiting, event_loop.handle());
         if let Some(control) = self.control {
             server.control(control, peers.index(), event_loop.handle());
         }

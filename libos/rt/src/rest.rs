@@ -32,6 +32,13 @@ impl Thresholds {
     /// Polls for about as long as a sleep and its interrupt cost in a virtual machine, which is at most twice
     /// what the best choice would have cost (ski rental).
     pub const ADAPTIVE: Self = Self { poll_below_ns: 10_000, sleep_after_ns: 50_000 };
+
+    /// Polls on for `patience_ns` without work, and again as soon as work is half as rare as that: for who
+    /// waits for one peer at a time, whose answer takes longer than a sleep costs, and wants it at once.
+    #[must_use]
+    pub const fn patient(patience_ns: u64) -> Self {
+        Self { poll_below_ns: patience_ns / 2, sleep_after_ns: patience_ns }
+    }
 }
 
 /// How a core waits.
@@ -181,6 +188,19 @@ mod tests {
         let interrupts = Policy::new(Thresholds::INTERRUPTS);
         assert!(interrupts.is_worth_sleeping(100, Some(101)));
         assert!(!interrupts.is_worth_sleeping(100, Some(100)), "the deadline has come");
+    }
+
+    #[test]
+    fn the_patient_poll_between_messages_and_sleep_in_silence() {
+        let (mut policy, mut now) = (Policy::new(Thresholds::patient(1000)), 0);
+        for _ in 0..30 {
+            policy.idle(now);
+            now += 90;
+            policy.worked(now);
+        }
+        assert_eq!((policy.idle(now), policy.idle(now + 999)), (Mode::Polling, Mode::Polling));
+        assert_eq!(policy.idle(now + 1000), Mode::Interrupts);
+        assert_eq!(Thresholds::patient(0), Thresholds::INTERRUPTS);
     }
 
     #[test]

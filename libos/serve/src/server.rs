@@ -33,6 +33,8 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     stack: Measured<N, C>,
     front: Front<N::Buffer, S>,
     setting: Setting,
+    /// How its core waits as long as it is not told to poll.
+    waiting: Thresholds,
     steering: Option<Steering>,
     /// Frames received before the last poll, and when that was, if it found any.
     frames: u64,
@@ -73,6 +75,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             stack,
             front: Front::new(clients),
             setting: Setting::default(),
+            waiting: Thresholds::ADAPTIVE,
             steering: None,
             frames: 0,
             busy_ns: None,
@@ -108,6 +111,14 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.stack.set_delay(delay)?;
         self.setting.batching_delay = delay;
         Ok(())
+    }
+
+    /// Sets how the core of `handle`'s loop waits, unless a governor has it poll.
+    pub fn set_waiting(&mut self, waiting: Thresholds, handle: &Handle) {
+        self.waiting = waiting;
+        if !self.setting.polls {
+            handle.set_thresholds(waiting);
+        }
     }
 
     /// Measures requests from now on, and lets `governor` set the working point. `handle` is that of the loop
@@ -177,7 +188,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.set_delay(batching_delay).expect("no longer than the longest");
         }
         if core::mem::replace(&mut self.setting.polls, setting.polls) != setting.polls {
-            let thresholds = if setting.polls { Thresholds::POLLING } else { Thresholds::ADAPTIVE };
+            let thresholds = if setting.polls { Thresholds::POLLING } else { self.waiting };
             handle.set_thresholds(thresholds);
         }
     }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use nom_net::batch::DELAY_MAX;
 use nom_net::config::{Cidr, Config};
 use nom_port::world::Entropy as _;
+use nom_rt::rest::Thresholds;
 
 /// The address in QEMU's user-mode network, and in the namespaces that `nom run` makes.
 const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
@@ -62,6 +63,20 @@ pub(crate) fn batching_delay() -> Result<Duration, BadSetting> {
     let delay = text.parse().ok().map(Duration::from_micros).filter(|delay| *delay <= DELAY_MAX);
     delay.ok_or_else(|| BadSetting { name: "batching_delay", value: text.into(), expected })
 }
+
+/// How long a core polls on without work: `patience`, in microseconds; as the loop sees fit without it.
+pub(super) fn waiting() -> Result<Thresholds, BadSetting> {
+    let Some(text) = crate::var("patience") else { return Ok(Thresholds::ADAPTIVE) };
+    let patience = text.parse().ok().filter(|us| *us <= PATIENCE_MAX_US);
+    patience.map(|us: u64| Thresholds::patient(us * 1000)).ok_or_else(|| BadSetting {
+        name: "patience",
+        value: text.into(),
+        expected: "microseconds from 0 to 1000000",
+    })
+}
+
+/// Whoever polls on for longer need not sleep at all.
+const PATIENCE_MAX_US: u64 = 1_000_000;
 
 /// The TCP port of the control port: `control`; nothing if there is to be none.
 pub(super) fn control() -> Result<Option<u16>, BadSetting> {
