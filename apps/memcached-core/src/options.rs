@@ -81,6 +81,15 @@ impl Options {
         options.check()
     }
 
+    /// The same in a program that may have `memory` bytes: whatever `-m` says, items take at most two thirds
+    /// of them. The rest receives, sends and indexes them.
+    #[must_use]
+    pub fn within(mut self, memory: u64) -> Options {
+        self.memory = self.memory.min(usize::try_from(memory / 3 * 2).unwrap_or(usize::MAX));
+        self.item_max = self.item_max.min(self.memory / 2);
+        self
+    }
+
     fn set(&mut self, option: &'static str, value: &str) -> Result<(), OptionError> {
         let bad = |expected| OptionError::bad(option, value, expected);
         match option {
@@ -146,6 +155,14 @@ mod tests {
 
     fn parse(line: &str) -> Result<Options, String> {
         Options::parse(line.split_whitespace()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn items_leave_room_for_the_rest() {
+        let options = |memory: u64| parse("-m 64 -I 30m").unwrap().within(memory << 20);
+        let limits = |options: Options| (options.memory / MIB, options.item_max / MIB);
+        assert_eq!(limits(options(96)), (64, 30));
+        assert_eq!(limits(options(64)), (42, 21));
     }
 
     #[test]

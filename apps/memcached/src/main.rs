@@ -9,13 +9,13 @@ use nom_app::net::{DmaBuffer, QueuePair};
 use nom_app::port::world::Entropy as _;
 use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve_on};
 use nom_app::sync::RawLock;
-use nom_app::{args, port, println, time};
+use nom_app::{args, memory_max, port, println, time};
 use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, udp};
 
 nom_app::main!(main);
 
 fn main() -> Result<u8, Box<dyn core::error::Error>> {
-    let options = Options::parse(args())?;
+    let options = Options::parse(args())?.within(memory_max());
     let ports = Ports {
         tcp: Some(options.tcp_port).filter(|port| *port != 0).into_iter().collect(),
         udp: Some(options.udp_port).filter(|port| *port != 0).into_iter().collect(),

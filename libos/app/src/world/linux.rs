@@ -12,7 +12,7 @@ pub mod port {
 }
 
 /// Bytes of memory that the program may have: as much as it takes for buffers.
-pub(crate) fn memory_max() -> u64 {
+pub fn memory_max() -> u64 {
     net::Options::default().memory_bytes as u64
 }
 

@@ -26,7 +26,7 @@ pub mod memory {
 }
 
 /// Bytes of memory that the program may have.
-pub(crate) fn memory_max() -> u64 {
+pub fn memory_max() -> u64 {
     use core::sync::atomic::Ordering::Relaxed;
     let (board, frame) = (board(), nom_sys::abi::memory::FRAME_BYTES);
     let cap = board.applications[application()].frames_max.load(Relaxed);
