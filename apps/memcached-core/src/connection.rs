@@ -69,6 +69,8 @@ pub struct Connection<B> {
     /// Bytes of a command that did not come whole with its value.
     command: Vec<u8>,
     state: State<B>,
+    /// Commands carried out or refused, since they were last asked for.
+    done: u32,
 }
 
 impl<B: Buffer> Default for Connection<B> {
@@ -80,7 +82,12 @@ impl<B: Buffer> Default for Connection<B> {
 impl<B: Buffer> Connection<B> {
     /// A stream of which nothing was received. Its first byte chooses the protocol.
     pub fn new() -> Connection<B> {
-        Connection { protocol: None, command: Vec::new(), state: State::Command }
+        Connection { protocol: None, command: Vec::new(), state: State::Command, done: 0 }
+    }
+
+    /// How many commands were carried out or refused since the last call.
+    pub fn take_done(&mut self) -> u32 {
+        core::mem::take(&mut self.done)
     }
 
     /// Takes the next piece of the stream and writes the replies to the commands that it completes. After
@@ -97,6 +104,7 @@ impl<B: Buffer> Connection<B> {
                 input.first().map(|&byte| if byte == MAGIC { Protocol::Binary } else { Protocol::Text });
         }
         while !input.is_empty() {
+            let is_skipping = matches!(self.state, State::Skip(_));
             let used = match &mut self.state {
                 State::Command if self.protocol == Some(Protocol::Text) => self.text(server, &input, sink),
                 State::Command => self.binary(server, &input, sink),
@@ -112,6 +120,8 @@ impl<B: Buffer> Connection<B> {
                 State::Closed => return Flow::Close,
             };
             input.advance(used);
+            let is_within = is_skipping || matches!(self.state, State::Value(_)) || !self.command.is_empty();
+            self.done += u32::from(!is_within);
         }
         if matches!(self.state, State::Closed) { Flow::Close } else { Flow::Open }
     }

@@ -13,8 +13,9 @@ use std::path::Path;
 
 const UNIX: u64 = 1_800_000_000;
 
-/// The replies to a stream that comes in pieces of the given lengths, the last of them for the rest.
-fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Flow) {
+/// The replies to a stream that comes in pieces of the given lengths, the last of them for the rest; and to
+/// how many commands they are.
+fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Flow, u32) {
     let options = Options { memory: 1 << 16, item_max: 1 << 15, ..Options::default() };
     let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options, UNIX, 7);
     let mut connection = Connection::new();
@@ -26,7 +27,14 @@ fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Flow) {
         rest = after;
     }
     assert!(server.memory_used() <= 1 << 16, "{} bytes are used", server.memory_used());
-    (sent, flow)
+    (sent, flow, connection.take_done())
+}
+
+#[test]
+fn every_command_of_a_burst_counts() {
+    let burst = b"set a 0 0 2 noreply\r\nab\r\nget a b\r\nnonsense\r\nset b 0 0 99999999\r\nmn\r\n";
+    assert_eq!(replies(burst, &[usize::MAX]).2, 4, "what is skipped is no command");
+    assert_eq!(replies(&burst[..30], &[7]).2, 1, "of the next, half is there");
 }
 
 /// A stream of commands from a seed, some bytes of it wrong.

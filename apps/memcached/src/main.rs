@@ -57,6 +57,7 @@ impl Service<DmaBuffer> for Memcached {
         let before = reply.len();
         let stream = client.receive(&mut self.server, bytes, reply);
         self.server.sent(reply.len() - before);
+        reply.count(client.take_done());
         match stream {
             Stream::Open => Flow::Open,
             Stream::Close => Flow::Close,

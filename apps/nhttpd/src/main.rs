@@ -64,7 +64,10 @@ impl Service<DmaBuffer> for Nhttpd {
     }
 
     fn received(&mut self, client: &mut Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
-        match client.receive(&mut self.server, bytes, reply) {
+        let before = self.server.stats.requests;
+        let stream = client.receive(&mut self.server, bytes, reply);
+        reply.count((self.server.stats.requests - before) as u32);
+        match stream {
             Stream::Open => Flow::Open,
             Stream::Close => Flow::Close,
         }

@@ -123,8 +123,11 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if self.service.received(&mut client.connection, bytes, &mut self.reply) == Flow::Close {
             client.is_closing = true;
         }
+        let requests = self.reply.take_requests();
         if S::IS_TIMED && !self.reply.is_empty() {
-            stack.note_answer(flow, arrived_ns);
+            // Behind what still waits for room in the stack.
+            let waiting: usize = client.unsent.iter().map(|slice| slice.len()).sum();
+            stack.note_answer(flow, arrived_ns, requests, waiting + self.reply.len());
         }
         self.answer(stack, flow)
     }

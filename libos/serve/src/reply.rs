@@ -17,11 +17,19 @@ pub struct Reply<B> {
     /// Datagrams: where the bytes of its head end in `heads`, and how many of the whole follow.
     datagrams: Vec<(usize, usize)>,
     heads: Vec<u8>,
+    /// Requests that it answers, as far as the service has said.
+    requests: u32,
 }
 
 impl<B> Default for Reply<B> {
     fn default() -> Reply<B> {
-        Reply { copied: Vec::new(), shared: Vec::new(), datagrams: Vec::new(), heads: Vec::new() }
+        Reply {
+            copied: Vec::new(),
+            shared: Vec::new(),
+            datagrams: Vec::new(),
+            heads: Vec::new(),
+            requests: 0,
+        }
     }
 }
 
@@ -30,6 +38,17 @@ impl<B: Buffer> Reply<B> {
     pub fn datagram(&mut self, head: &[u8], len: usize) {
         self.heads.extend_from_slice(head);
         self.datagrams.push((self.heads.len(), len));
+    }
+
+    /// Says that so many requests were answered. Of a service that never says so, each piece that it answers
+    /// counts as one.
+    pub fn count(&mut self, requests: u32) {
+        self.requests = self.requests.saturating_add(requests);
+    }
+
+    /// Requests that were answered since the last call.
+    pub(crate) fn take_requests(&mut self) -> u32 {
+        core::mem::take(&mut self.requests).max(1)
     }
 
     /// Bytes written.

@@ -164,11 +164,12 @@ impl<N: Nic> Stack<N> {
         Ok(())
     }
 
-    /// Says that what is sent next on a flow answers a request whose frame arrived at `arrived_ns`: the frame
-    /// that carries it will tell ([`Outgoing::answers`]).
-    pub fn note_answer(&mut self, flow: FlowId, arrived_ns: u64) {
+    /// Says that the next `len` bytes that are sent on a flow answer so many requests, the oldest of which
+    /// came in a frame that arrived at `arrived_ns`: the frame that carries the last of them will tell
+    /// ([`Outgoing::answers`]).
+    pub fn note_answer(&mut self, flow: FlowId, arrived_ns: u64, requests: u32, len: usize) {
         if let Some(open) = self.open_mut(flow) {
-            open.connection.note_answer(arrived_ns);
+            open.connection.note_answer(arrived_ns, requests, len as u32);
         }
     }
 

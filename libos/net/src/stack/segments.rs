@@ -135,7 +135,8 @@ impl<N: Nic> Stack<N> {
         }
         let mut connection = Connection::answer(segment, self.origin(&tuple), &self.config.tcp);
         connection.is_half_open = true;
-        connection.answer = Some(Due { at: connection.send.una, arrived_ns: self.arrived_ns, requests: 0 });
+        let end = connection.send.una + 1;
+        connection.answers.push(Due { end, arrived_ns: self.arrived_ns, requests: 0 });
         match self.add(tuple, connection, false) {
             Some(_) => {
                 self.half_open += 1;

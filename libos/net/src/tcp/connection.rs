@@ -19,6 +19,7 @@ use crate::counters::Counters;
 use crate::time::{Instant, earliest};
 use alloc::vec::Vec;
 use core::time::Duration;
+use smallvec::SmallVec;
 
 /// States of RFC 9293 section 3.3.2 that need all of this. LISTEN and TIME-WAIT are elsewhere, and small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,11 +253,14 @@ impl Deadlines {
     }
 }
 
-/// An answer on its way to its first segment.
+/// Answers of a connection that are told apart before they are sent.
+const ANSWERS_MAX: usize = 8;
+
+/// An answer that no segment has carried to its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
-    /// Its first sequence number.
-    pub at: Seq,
+    /// The sequence number behind its last byte.
+    pub end: Seq,
     /// When the oldest of the requests that it answers arrived, in nanoseconds of the world's clock.
     pub arrived_ns: u64,
     /// How many they are.
@@ -307,8 +311,8 @@ pub struct Connection<B> {
     pub no_challenge_before: Instant,
     /// Whether it counts among the half open ones.
     pub is_half_open: bool,
-    /// What the application answers and no segment has yet carried.
-    pub answer: Option<Due>,
+    /// What the application answers and no segment has yet carried to its end, in order.
+    pub answers: SmallVec<[Due; 1]>,
 }
 
 /// How the two ends of a connection begin.
@@ -370,7 +374,7 @@ impl<B: Buffer> Connection<B> {
             sent_at: now,
             no_challenge_before: now,
             is_half_open: false,
-            answer: None,
+            answers: SmallVec::new(),
         }
     }
 
@@ -403,15 +407,29 @@ impl<B: Buffer> Connection<B> {
         self.cubic.set_mss(self.send.mss);
     }
 
-    /// What is queued next answers a request that arrived at `arrived_ns`.
-    pub fn note_answer(&mut self, arrived_ns: u64) {
-        let due = Due { at: self.send.end(), arrived_ns, requests: 0 };
-        self.answer.get_or_insert(due).requests += 1;
+    /// The next `len` bytes that are queued answer so many requests, the oldest of which arrived at
+    /// `arrived_ns`.
+    pub fn note_answer(&mut self, arrived_ns: u64, requests: u32, len: u32) {
+        let end = self.send.end() + len;
+        let is_full = self.answers.len() >= ANSWERS_MAX;
+        match self.answers.last_mut() {
+            // Who asks and asks does not have us remember without end: then several count as one.
+            Some(last) if is_full => {
+                (last.end, last.requests) = (end, last.requests.saturating_add(requests));
+            }
+            _ => self.answers.push(Due { end, arrived_ns, requests }),
+        }
     }
 
-    /// The answer that `segment` is the first to carry.
+    /// The answers that `segment` carries to their ends, as one that is as old as the oldest.
     pub fn take_answer(&mut self, segment: &Segment) -> Option<Due> {
-        self.answer.take_if(|due| segment.sequence_len() > 0 && due.at.before(segment.end()))
+        if self.answers.is_empty() || segment.sequence_len() == 0 {
+            return None;
+        }
+        let end = segment.end();
+        let count = self.answers.iter().take_while(|due| due.end.at_most(end)).count();
+        let carried = self.answers.drain(..count);
+        carried.reduce(|first, due| Due { requests: first.requests.saturating_add(due.requests), ..first })
     }
 
     /// Whether the handshake is over and the connection not.

@@ -5,7 +5,7 @@ use nom_net::checksum;
 use nom_net::frame::{self, Packet, Path, protocol};
 use nom_net::tcp::segment::{Ports, Segment};
 use nom_net::{Application, Chain, Cidr, Closed, Config, FlowId, Instant, Nic, Slice, Stack};
-use nom_port::nic::{Checksum, Offloads, Outgoing, Properties, Received};
+use nom_port::nic::{Answer, Checksum, Offloads, Outgoing, Properties, Received};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -54,6 +54,8 @@ pub struct Port {
     /// Shown to the link.
     pub sent: Vec<Outgoing<Memory>>,
     pub kicks: u64,
+    /// What each frame answered, as it was queued.
+    pub answers: Vec<Option<Answer>>,
     /// Frames by how long they were held before the kick, the longest.
     pub held_max_ns: u64,
     pub now_ns: u64,
@@ -111,6 +113,7 @@ impl Nic for Device {
         }
         let mut port = self.port.borrow_mut();
         let now = port.now_ns;
+        port.answers.push(frame.answers);
         port.queued.push((now, frame));
         Ok(())
     }
