@@ -33,6 +33,7 @@ pub use nom_port::options::OptionError;
 pub use options::Options;
 pub use server::Server;
 pub use stats::Stats;
+pub use store::Room;
 
 /// Longest key in bytes, as in memcached.
 pub const KEY_MAX: usize = 250;

@@ -1,6 +1,7 @@
 //! The command line: the options of memcached that have a meaning here.
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::ToString;
 use core::net::IpAddr;
 use getargs::{Opt, Options as Arguments};
@@ -49,13 +50,40 @@ impl Default for Options {
     }
 }
 
+/// What `-m` may be of `free` bytes: three quarters, but for a megabyte; on the smallest machines a quarter.
+/// Small items cost up to a quarter more than is counted.
+fn room(free: u64) -> usize {
+    let most = (free / 4 * 3).saturating_sub(MIB as u64).max(free / 4);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+fn too_much(value: &str, free: u64) -> OptionError {
+    let expected = format!(
+        "at most {} megabytes of the {} that are free, since connections, buffers and tables take the rest: \
+         `memory` in app.toml and `nom run --memory` say how many there are",
+        room(free) / MIB,
+        free / MIB as u64
+    );
+    OptionError::bad("-m", value, expected)
+}
+
 /// The options that there are.
 const KNOWN: &str = "-m -c -t -p -U -l -I -v --packet-api";
 
 impl Options {
     /// Reads a command line, without the name of the program.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Options, OptionError> {
+        Options::parse_within(arguments, u64::MAX)
+    }
+
+    /// The same where `free` bytes of memory are free: `-m` must leave some of it for connections, buffers and
+    /// tables, and by default does.
+    pub fn parse_within<'a>(
+        arguments: impl Iterator<Item = &'a str>,
+        free: u64,
+    ) -> Result<Options, OptionError> {
         let mut options = Options::default();
+        options.memory = options.memory.min(room(free));
         let mut item_max_given = false;
         let mut arguments = Arguments::new(arguments);
         while let Some(option) = arguments.next_opt().map_err(OptionError::missing)? {
@@ -70,6 +98,9 @@ impl Options {
             let name = known(option)?;
             let value = arguments.value().map_err(OptionError::missing)?;
             options.set(name, value)?;
+            if name == "-m" && options.memory > room(free) {
+                return Err(too_much(value, free));
+            }
             item_max_given |= name == "-I";
         }
         if let Some(argument) = arguments.next_positional() {
@@ -79,15 +110,6 @@ impl Options {
             options.item_max = options.item_max.min(options.memory / 2);
         }
         options.check()
-    }
-
-    /// The same in a program that may have `memory` bytes: whatever `-m` says, items take at most two thirds
-    /// of them. The rest receives, sends and indexes them.
-    #[must_use]
-    pub fn within(mut self, memory: u64) -> Options {
-        self.memory = self.memory.min(usize::try_from(memory / 3 * 2).unwrap_or(usize::MAX));
-        self.item_max = self.item_max.min(self.memory / 2);
-        self
     }
 
     fn set(&mut self, option: &'static str, value: &str) -> Result<(), OptionError> {
@@ -158,14 +180,6 @@ mod tests {
     }
 
     #[test]
-    fn items_leave_room_for_the_rest() {
-        let options = |memory: u64| parse("-m 64 -I 30m").unwrap().within(memory << 20);
-        let limits = |options: Options| (options.memory / MIB, options.item_max / MIB);
-        assert_eq!(limits(options(96)), (64, 30));
-        assert_eq!(limits(options(64)), (42, 21));
-    }
-
-    #[test]
     fn options_are_those_of_memcached() {
         let options = parse("-m128 -c 10 -t2 -p 4000 -U 4001 -l 10.0.0.1 -I 2m --packet-api -vv").unwrap();
         let expected = Options {
@@ -182,6 +196,22 @@ mod tests {
         assert_eq!(options, expected);
         assert_eq!(parse("").unwrap(), Options::default());
         assert_eq!(parse("--memory-limit=32 --listen=::1").unwrap().address, Some("::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_refused() {
+        let parse = |line: &str, free: u64| {
+            Options::parse_within(line.split_whitespace(), free).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            parse("-m 500", 96 << 20).unwrap_err(),
+            "-m '500': expected at most 71 megabytes of the 96 that are free, since connections, buffers and \
+             tables take the rest: `memory` in app.toml and `nom run --memory` say how many there are"
+        );
+        assert_eq!(parse("-m 71", 96 << 20).map(|options| options.memory), Ok(71 * MIB));
+        assert_eq!(parse("", 96 << 20), Ok(Options::default()));
+        let small = parse("", 1 << 20).unwrap();
+        assert_eq!((small.memory, small.item_max), (MIB / 4, MIB / 8));
     }
 
     #[test]

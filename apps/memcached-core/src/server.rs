@@ -7,6 +7,7 @@
 use crate::options::Options;
 use crate::shard::{self, Shard};
 use crate::stats::{Counts, Stats};
+use crate::store::Room;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,9 +56,15 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     /// A server without items, for as many cores as `-t` says. `unix` is the time in seconds since 1970;
     /// `seed` must be unknown to clients. Seeds of hashes stay in memory for ever.
     pub fn new(options: Options, unix: u64, seed: u64) -> Server<B, R> {
+        Server::within(options, || true, unix, seed)
+    }
+
+    /// The same, where items go, the least recently used first, rather than that more memory is taken when
+    /// there is no more `room`.
+    pub fn within(options: Options, room: Room, unix: u64, seed: u64) -> Server<B, R> {
         let count = shards(&options);
         let (memory, item_max) = (options.memory / count, options.item_max);
-        let shard = |index: u64| Shard::new(memory, item_max, unix, seed.wrapping_add(index));
+        let shard = |index: u64| Shard::new(memory, room, item_max, unix, seed.wrapping_add(index));
         let seeds = Box::leak(Box::new(SharedSeed::from_u64(!seed)));
         let shared = Shared {
             verbosity: AtomicU32::new(options.verbosity),

@@ -2,7 +2,7 @@
 
 use crate::slab::Index;
 use crate::stats::Stats;
-use crate::store::{Facts, Item, Key, Marks, START_LEN, Store};
+use crate::store::{Facts, Item, Key, Marks, Room, START_LEN, Store};
 use crate::value::{Gather, Incoming};
 use crate::{KEY_MAX, number};
 use nom_port::buffer::Buffer;
@@ -78,10 +78,10 @@ pub(crate) fn fits(item_max: usize, key: &[u8], flags: u32, len: usize) -> bool 
 }
 
 impl<B: Buffer> Shard<B> {
-    /// A shard without items, which may take `memory` bytes. `unix` is the time in seconds since 1970; `seed`
+    /// A shard without items, which may take `memory` bytes as long as there is `room`. `unix` is the time in seconds since 1970; `seed`
     /// must be unknown to clients.
-    pub(crate) fn new(memory: usize, item_max: usize, unix: u64, seed: u64) -> Shard<B> {
-        let mut store = Store::new(memory, seed);
+    pub(crate) fn new(memory: usize, room: Room, item_max: usize, unix: u64, seed: u64) -> Shard<B> {
+        let mut store = Store::new(memory, room, seed);
         store.set_now(START as u32);
         Shard { store, item_max, epoch: unix.saturating_sub(START), stats: Stats::default() }
     }

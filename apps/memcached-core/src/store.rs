@@ -10,6 +10,13 @@ use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
 use nom_port::buffer::{Buffer, Sink, Slice};
 
+/// Whether the program has memory left for more items. Asked seldom: whenever items have taken another
+/// [`LIMIT_STEP`].
+pub type Room = fn() -> bool;
+
+/// By how much the memory that items may cost rises at a time.
+const LIMIT_STEP: usize = 256 << 10;
+
 /// Where the bytes of a value are.
 #[derive(Debug, Default)]
 enum Kept<B> {
@@ -183,8 +190,12 @@ pub struct Store<B> {
     table: HashTable<Index>,
     slots: Slab<Item<B>>,
     hasher: SeedableRandomState,
-    /// Bytes that items may cost together.
-    pub limit: usize,
+    /// Bytes that items may cost together now.
+    limit: usize,
+    /// Bytes that they may ever cost.
+    limit_max: usize,
+    /// Whether there is memory for the limit to rise.
+    room: Room,
     used: usize,
     cas: u64,
     /// Items with smaller ids have been flushed.
@@ -198,15 +209,17 @@ pub struct Store<B> {
 }
 
 impl<B: Buffer> Store<B> {
-    /// An empty store for `limit` bytes. The seed must be unknown to clients, so that they cannot choose keys
+    /// An empty store for `limit` bytes, as long as there is `room`. The seed must be unknown to clients, so that they cannot choose keys
     /// that collide; it is kept for ever, because hash state lives in static memory.
-    pub fn new(limit: usize, seed: u64) -> Store<B> {
+    pub fn new(limit: usize, room: Room, seed: u64) -> Store<B> {
         let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
         Store {
             table: HashTable::new(),
             slots: Slab::new(),
             hasher: SeedableRandomState::with_seed(seed.rotate_left(32), shared),
-            limit,
+            limit: limit.min(LIMIT_STEP),
+            limit_max: limit,
+            room,
             used: 0,
             cas: 0,
             flushed_below: 0,
@@ -298,7 +311,7 @@ impl<B: Buffer> Store<B> {
     ) -> Result<Index, Exhausted> {
         let copied = if let Incoming::Copy(bytes) = &value { bytes } else { &[][..] };
         let cost = size_of::<Item<B>>() + LINKS + key.bytes.len() + copied.len() + value.pinned();
-        if cost > self.limit {
+        if cost > self.limit_max {
             return Err(Exhausted);
         }
         let index = match found {
@@ -377,11 +390,15 @@ impl<B: Buffer> Store<B> {
         Ok(index)
     }
 
-    /// Removes the least recently used items, `keep` excepted, until the rest fits.
+    /// Raises the limit as far as it may be, and then removes the least recently used items, `keep` excepted,
+    /// until the rest fits.
     fn make_room(&mut self, keep: Index) {
         while self.used > self.limit {
-            let oldest = self.slots.oldest().filter(|&oldest| oldest != keep);
-            let oldest = oldest.expect("an item that fits alone fits when it is alone");
+            if self.limit < self.limit_max && (self.room)() {
+                self.limit = (self.limit + LIMIT_STEP).min(self.limit_max);
+                continue;
+            }
+            let Some(oldest) = self.slots.oldest().filter(|&oldest| oldest != keep) else { return };
             match self.is_dead(self.slots.get(oldest)) {
                 true => self.losses.reclaimed += 1,
                 false => self.losses.evictions += 1,
@@ -397,4 +414,39 @@ fn head_of(key: &[u8], copied: &[u8]) -> Result<Box<[u8]>, Exhausted> {
     head.extend_from_slice(key);
     head.extend_from_slice(copied);
     Ok(head.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    /// A store that was given 4 MiB in 100-byte values, and how many those are.
+    fn filled(limit: usize, room: Room) -> (Store<Rc<[u8]>>, usize) {
+        let mut store = Store::new(limit, room, 7);
+        let count = (4 << 20) / 100;
+        for number in 0..count {
+            let name = number.to_string();
+            let key = store.key(name.as_bytes());
+            let found = store.find(&key);
+            let facts = Facts { flags: 0, expires: 0, marks: Marks::default() };
+            store.put(&key, found, facts, Incoming::Copy(&[7; 100])).expect("there is room for one");
+        }
+        (store, count)
+    }
+
+    #[test]
+    fn the_limit_rises_while_there_is_room() {
+        let (store, count) = filled(32 << 20, || true);
+        assert_eq!((store.len(), store.losses.evictions), (count, 0));
+        let (store, _) = filled(1 << 20, || true);
+        assert!((900 << 10..=1 << 20).contains(&store.used()) && store.losses.evictions > 0);
+    }
+
+    #[test]
+    fn items_go_when_memory_does() {
+        let (store, count) = filled(32 << 20, || false);
+        assert!((LIMIT_STEP / 2..=LIMIT_STEP).contains(&store.used()), "{}", store.used());
+        assert_eq!(store.losses.evictions as usize, count - store.len());
+    }
 }

@@ -9,13 +9,14 @@ use nom_app::net::{DmaBuffer, QueuePair};
 use nom_app::port::world::Entropy as _;
 use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve_on};
 use nom_app::sync::RawLock;
-use nom_app::{args, memory_max, port, println, time};
+use nom_app::{args, port, println, time};
 use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, udp};
 
 nom_app::main!(main);
 
 fn main() -> Result<u8, Box<dyn core::error::Error>> {
-    let options = Options::parse(args())?.within(memory_max());
+    let free = nom_app::memory_free();
+    let options = Options::parse_within(args(), free)?;
     let ports = Ports {
         tcp: Some(options.tcp_port).filter(|port| *port != 0).into_iter().collect(),
         udp: Some(options.udp_port).filter(|port| *port != 0).into_iter().collect(),
@@ -29,7 +30,7 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
     port::Entropy::new().fill(&mut seed);
     let services = |cores: usize| {
         let options = Options { threads: cores as u32, ..options };
-        let first = Server::new(options, time::unix(), u64::from_ne_bytes(seed));
+        let first = Server::within(options, room, time::unix(), u64::from_ne_bytes(seed));
         move |_: &mut QueuePair| Memcached {
             server: first.for_another_core(),
             packet_port,
@@ -37,6 +38,14 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
         }
     };
     Ok(serve_on(cores, &ports, services)?)
+}
+
+/// Left to connections and to buffers when items have taken what there is.
+const RESERVE_BYTES: u64 = 1 << 20;
+
+/// Whether items may take more memory.
+fn room() -> bool {
+    nom_app::memory_free() > RESERVE_BYTES
 }
 
 struct Memcached {

@@ -16,7 +16,7 @@
 //! becomes status 1, a panic is printed with its backtrace and becomes status 101.
 //!
 //! The same source is a program for nom's kernel and a program for Linux. What both worlds have is
-//! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`exit`], [`memory_max`], [`port`],
+//! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`exit`], [`memory_free`], [`port`],
 //! [`serve`], [`sockets`], `RawLock` and `Mutex` of [`sync`], `unix` and `now_ns` of [`time`], and the types
 //! `QueuePair` and `DmaBuffer` of [`net`]; the rest is there only on nom.
 #![no_std]

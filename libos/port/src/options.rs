@@ -1,6 +1,6 @@
 //! What is wrong with a command line: the errors of every application's options.
 
-use alloc::borrow::ToOwned;
+use alloc::borrow::{Cow, ToOwned};
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
@@ -26,14 +26,14 @@ pub enum OptionError {
         /// What stood there.
         value: String,
         /// What should have.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
 }
 
 impl OptionError {
     /// A value that is not what `option` takes.
-    pub fn bad(option: &'static str, value: &str, expected: &'static str) -> OptionError {
-        OptionError::Bad { option, value: value.to_owned(), expected }
+    pub fn bad(option: &'static str, value: &str, expected: impl Into<Cow<'static, str>>) -> OptionError {
+        OptionError::Bad { option, value: value.to_owned(), expected: expected.into() }
     }
 
     /// An option without its value, as the parser of the command line said it.

@@ -2,11 +2,21 @@
 
 use crate::raw;
 use crate::region::Region;
+use crate::start;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::error::Result;
 use nom_abi::memory::{ANY_COLOUR, FRAME_BYTES};
 use nom_abi::{PageSize, Protection};
+
+/// Bytes that the machine has free and this program may still take.
+pub fn obtainable() -> u64 {
+    let board = start::board();
+    let own = &board.applications[start::application()];
+    let free = board.machine.frames_free.load(Relaxed);
+    let allowed = start::info().frames_max.saturating_sub(own.frames.load(Relaxed));
+    free.min(allowed) * FRAME_BYTES
+}
 
 /// Physically contiguous memory that the program holds, zeroed when granted, released when dropped.
 ///

@@ -82,6 +82,46 @@ fn memcached_is_capable_and_keeps_what_it_is_given() {
 }
 
 #[test]
+fn memcached_refuses_memory_that_is_not_there() {
+    let guest = Guest::app("memcached").arguments(&["-m", "500"]).memory("64M");
+    guest.run().expect_status(1).expect("error: -m '500': expected at most ");
+}
+
+/// Several times the machine's memory in short values, which are copied, and in long ones, which are kept in
+/// the buffers that they came in.
+#[test]
+fn memcached_outlives_its_memory() {
+    let server = Server::boot(Guest::app("memcached").memory("16M"), 11211);
+    let mut stream = server.connect();
+    for (length, count) in [(5000, 8000), (100, 150_000), (5000, 8000)] {
+        store(&mut stream, length, count);
+    }
+    assert_eq!(
+        talk(&server, b"set last 0 0 2\r\nok\r\nget last\r\nquit\r\n"),
+        "STORED\r\nVALUE last 0 2\r\nok\r\nEND\r\n"
+    );
+}
+
+/// Stores `count` values of `length` bytes, and then hears that the server is still there.
+fn store(stream: &mut std::net::TcpStream, length: usize, count: usize) {
+    let value = "v".repeat(length);
+    for numbers in (0..count).collect::<Vec<_>>().chunks(100) {
+        let sets: String =
+            numbers.iter().map(|n| format!("set {n} 0 0 {length} noreply\r\n{value}\r\n")).collect();
+        stream.write_all(sets.as_bytes()).expect("the server takes it");
+        stream.write_all(b"mn\r\n").expect("the server takes it");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"MN\r\n") {
+            let mut bytes = [0; 512];
+            let read = stream.read(&mut bytes).expect("the server answers");
+            assert!(read > 0, "the server closed: {}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&bytes[..read]);
+        }
+        assert_eq!(answer, b"MN\r\n");
+    }
+}
+
+#[test]
 fn nhttpd_serves_files() {
     let server = Server::boot(Guest::app("nhttpd").memory("128M"), 80);
     let page = talk(&server, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

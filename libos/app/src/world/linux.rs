@@ -11,8 +11,13 @@ pub mod port {
     pub use nom_port::{buffer, nic, world};
 }
 
+/// Bytes of memory that the program may still take: Linux sets no bound that it would tell.
+pub fn memory_free() -> u64 {
+    u64::MAX
+}
+
 /// Bytes of memory that the program may have: as much as it takes for buffers.
-pub fn memory_max() -> u64 {
+pub(crate) fn memory_max() -> u64 {
     net::Options::default().memory_bytes as u64
 }
 

@@ -1,12 +1,9 @@
 //! How the shared heap grows: by grants, as it needs them.
 
-use crate::memory::Grant;
+use crate::memory::{Grant, obtainable};
 use crate::region::Region;
-use crate::start;
 use core::alloc::Layout;
-use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::error::{Error, Result};
-use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{PageSize, Protection};
 use talc::base::{Talc, binning::Binning};
 use talc::source::Source;
@@ -33,7 +30,7 @@ impl Grow {
 // calls and claims memory that nothing else refers to.
 unsafe impl Source for Grow {
     fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> core::result::Result<(), ()> {
-        let wanted = step(talc.source.bytes, layout).ok_or(())?;
+        let wanted = step(talc.source.bytes, layout, obtainable()).ok_or(())?;
         let (address, bytes) = populate(wanted).map_err(|_| ())?;
         talc.source.bytes += bytes;
         // SAFETY: the memory was just mapped readable and writable, for ever, and belongs to nobody else.
@@ -41,18 +38,18 @@ unsafe impl Source for Grow {
     }
 }
 
-/// By how much a heap of `bytes` grows to satisfy `layout`.
-fn step(bytes: u64, layout: Layout) -> Option<u64> {
+/// By how much a heap of `bytes` grows to satisfy `layout`: by no more than that needs if not more is
+/// `obtainable`, and nothing if that is too little, so that a hopeless request takes nothing.
+fn step(bytes: u64, layout: Layout, obtainable: u64) -> Option<u64> {
     let needed = (layout.size() as u64).checked_add(layout.align() as u64)?.checked_add(OVERHEAD_BYTES)?;
-    needed.max(STEP_BYTES).max(bytes / STEP_FRACTION).checked_next_multiple_of(PageSize::Small.bytes())
+    let wanted = needed.max(STEP_BYTES).max(bytes / STEP_FRACTION);
+    let pages = |bytes: u64| bytes.checked_next_multiple_of(PageSize::Small.bytes());
+    [wanted, needed].into_iter().filter_map(pages).find(|bytes| *bytes <= obtainable)
 }
 
 /// Maps up to `bytes` of new memory at new contiguous addresses, in as large pieces as the kernel has.
 /// Returns address and length; the length is less than asked for only when memory runs out underway.
 fn populate(bytes: u64) -> Result<(u64, u64)> {
-    if bytes > obtainable() {
-        return Err(Error::OutOfMemory);
-    }
     let align = if bytes >= PageSize::Large.bytes() { PageSize::Large } else { PageSize::Small };
     let region = Region::reserve(bytes, align)?;
     let mut filled = 0;
@@ -72,15 +69,6 @@ fn populate(bytes: u64) -> Result<(u64, u64)> {
     // The heap never gives memory back, so neither region nor grants are ever dropped.
     let address = core::mem::ManuallyDrop::new(region).address();
     Ok((address, filled))
-}
-
-/// Bytes that the machine has free and this program's cap allows, so that a hopeless request takes nothing.
-fn obtainable() -> u64 {
-    let board = start::board();
-    let own = &board.applications[start::application()];
-    let free = board.machine.frames_free.load(Relaxed);
-    let allowed = start::info().frames_max.saturating_sub(own.frames.load(Relaxed));
-    free.min(allowed) * FRAME_BYTES
 }
 
 fn largest_grant(bytes: u64) -> Option<Grant> {
@@ -106,10 +94,18 @@ mod tests {
     #[test]
     fn a_heap_grows_by_what_is_needed_and_by_a_part_of_itself() {
         let word = Layout::new::<u64>();
-        assert_eq!(step(0, word), Some(STEP_BYTES));
-        assert_eq!(step(1 << 30, word), Some(1 << 28));
+        assert_eq!(step(0, word, u64::MAX), Some(STEP_BYTES));
+        assert_eq!(step(1 << 30, word, u64::MAX), Some(1 << 28));
         let large = Layout::from_size_align(1 << 20, 8).unwrap();
-        assert!(step(0, large).unwrap() >= (1 << 20) + OVERHEAD_BYTES);
-        assert!(step(0, large).unwrap().is_multiple_of(4096));
+        let step = step(0, large, u64::MAX).unwrap();
+        assert!(step >= (1 << 20) + OVERHEAD_BYTES && step.is_multiple_of(4096));
+    }
+
+    #[test]
+    fn a_heap_takes_what_is_left_when_that_is_enough() {
+        let word = Layout::new::<u64>();
+        assert_eq!(step(1 << 30, word, 1 << 27), Some(20 << 10));
+        assert_eq!(step(1 << 30, word, 20 << 10), Some(20 << 10));
+        assert_eq!(step(1 << 30, word, 16 << 10), None);
     }
 }

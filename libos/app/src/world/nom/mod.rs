@@ -25,8 +25,13 @@ pub mod memory {
     pub use nom_sys::region::Region;
 }
 
+/// Bytes of memory that the program may still take.
+pub fn memory_free() -> u64 {
+    nom_sys::memory::obtainable()
+}
+
 /// Bytes of memory that the program may have.
-pub fn memory_max() -> u64 {
+pub(crate) fn memory_max() -> u64 {
     use core::sync::atomic::Ordering::Relaxed;
     let (board, frame) = (board(), nom_sys::abi::memory::FRAME_BYTES);
     let cap = board.applications[application()].frames_max.load(Relaxed);

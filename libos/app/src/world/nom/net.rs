@@ -84,6 +84,15 @@ impl fmt::Display for NoInterface {
     }
 }
 
+/// Least memory for the buffers of a queue pair: those that wait take half of it.
+const BUFFER_BYTES_MIN: u64 = 1 << 20;
+
+/// Memory for the buffers of each queue pair of a program that may have `memory` bytes: all pairs together
+/// take up to half of it, so that as much stays for what is copied and for connections.
+fn buffer_bytes(memory: u64, pairs: u16) -> usize {
+    (memory / 2 / u64::from(pairs).max(1)).max(BUFFER_BYTES_MIN) as usize
+}
+
 /// The bit by which the device wakes its core.
 const INTERRUPT_BIT: u8 = 0;
 
@@ -105,8 +114,9 @@ impl Network {
         let index = find().map_err(NoInterface::NoDevice)?;
         let team = Team::acquire(cores.saturating_sub(1));
         let pairs = u16::try_from(1 + team.len()).unwrap_or(u16::MAX);
-        let Opened { pairs, .. } =
-            open(index, &Options { pairs, ..Options::default() }).map_err(NoInterface::Device)?;
+        let memory_bytes = buffer_bytes(super::memory_max(), pairs);
+        let Opened { pairs, .. } = open(index, &Options { pairs, memory_bytes, ..Options::default() })
+            .map_err(NoInterface::Device)?;
         let doorbells = Arc::new(Doorbells::new(pairs.len()));
         Ok(Network { pairs, team, doorbells })
     }
