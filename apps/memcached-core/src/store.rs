@@ -314,10 +314,12 @@ impl<B: Buffer> Store<B> {
         if cost > self.limit_max {
             return Err(Exhausted);
         }
-        let index = match found {
-            Some(index) => self.overwrite(index, key, copied)?,
-            None => self.insert(key, copied)?,
+        let place = match (&value, found) {
+            (Incoming::Lost, _) => Err(Exhausted),
+            (_, Some(index)) => self.overwrite(index, key, copied),
+            (_, None) => self.insert(key, copied),
         };
+        let index = place.inspect_err(|_| self.give_back(found))?;
         let cas = self.next_cas();
         let now = self.now;
         let item = self.slots.get_mut(index);
@@ -325,6 +327,7 @@ impl<B: Buffer> Store<B> {
             Incoming::Copy(_) => Kept::Inline,
             Incoming::Share(slice) => Kept::Shared(slice),
             Incoming::Parts(parts) => Kept::Parts(parts),
+            Incoming::Lost => unreachable!("it has no place"),
         };
         (item.cas, item.used) = (cas, now);
         (item.flags, item.expires, item.marks) = (facts.flags, facts.expires, facts.marks);
@@ -390,6 +393,13 @@ impl<B: Buffer> Store<B> {
         Ok(index)
     }
 
+    /// Memory is used up: sees to it that the next value, and all else that needs memory, finds some.
+    #[cold]
+    fn give_back(&mut self, keep: Option<Index>) {
+        self.limit = self.used.saturating_sub(LIMIT_STEP);
+        while self.used > self.limit && self.evict(keep) {}
+    }
+
     /// Raises the limit as far as it may be, and then removes the least recently used items, `keep` excepted,
     /// until the rest fits.
     fn make_room(&mut self, keep: Index) {
@@ -398,13 +408,21 @@ impl<B: Buffer> Store<B> {
                 self.limit = (self.limit + LIMIT_STEP).min(self.limit_max);
                 continue;
             }
-            let Some(oldest) = self.slots.oldest().filter(|&oldest| oldest != keep) else { return };
-            match self.is_dead(self.slots.get(oldest)) {
-                true => self.losses.reclaimed += 1,
-                false => self.losses.evictions += 1,
+            if !self.evict(Some(keep)) {
+                return;
             }
-            self.remove(oldest);
         }
+    }
+
+    /// Removes the least recently used item, unless that is the one to `keep`; whether there was one.
+    fn evict(&mut self, keep: Option<Index>) -> bool {
+        let Some(oldest) = self.slots.oldest().filter(|&oldest| Some(oldest) != keep) else { return false };
+        match self.is_dead(self.slots.get(oldest)) {
+            true => self.losses.reclaimed += 1,
+            false => self.losses.evictions += 1,
+        }
+        self.remove(oldest);
+        true
     }
 }
 

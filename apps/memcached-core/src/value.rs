@@ -28,6 +28,8 @@ pub enum Incoming<'a, B> {
     Share(Slice<B>),
     /// To be kept, piece by piece.
     Parts(Vec<Part<B>>),
+    /// There was no memory to put it together.
+    Lost,
 }
 
 impl<'a, B: Buffer> Incoming<'a, B> {
@@ -48,13 +50,14 @@ impl<B: Buffer> Incoming<'_, B> {
             Incoming::Copy(bytes) => bytes.len(),
             Incoming::Share(slice) => slice.len(),
             Incoming::Parts(parts) => parts.iter().map(Part::len).sum(),
+            Incoming::Lost => 0,
         }
     }
 
     /// Bytes of memory it takes where it lies; none if it is to be copied into the item.
     pub fn pinned(&self) -> usize {
         match self {
-            Incoming::Copy(_) => 0,
+            Incoming::Copy(_) | Incoming::Lost => 0,
             Incoming::Share(slice) => slice.pinned(),
             Incoming::Parts(parts) => parts.iter().map(Part::pinned).sum(),
         }
@@ -96,18 +99,20 @@ impl<B: Buffer> Part<B> {
 #[derive(Debug)]
 pub struct Gather<B> {
     parts: Vec<Part<B>>,
+    /// Memory was used up underway.
+    is_lost: bool,
 }
 
 impl<B: Buffer> Gather<B> {
     /// Nothing yet.
     pub fn new() -> Gather<B> {
-        Gather { parts: Vec::new() }
+        Gather { parts: Vec::new(), is_lost: false }
     }
 
     /// The part `range` of a received slice.
     pub fn push(&mut self, input: &Slice<B>, range: Range<usize>) {
         if is_worth_keeping(range.len(), input) {
-            self.parts.push(Part::Shared(input.part(range)));
+            self.share(input.part(range));
         } else {
             self.copy(&input[range]);
         }
@@ -115,16 +120,38 @@ impl<B: Buffer> Gather<B> {
 
     /// Bytes that will not stay where they are.
     pub fn copy(&mut self, bytes: &[u8]) {
-        match self.parts.last_mut() {
-            _ if bytes.is_empty() => {}
-            Some(Part::Copied(copied)) => copied.extend_from_slice(bytes),
-            _ => self.parts.push(Part::Copied(bytes.to_vec())),
+        if bytes.is_empty() || self.is_lost {
+            return;
+        }
+        if !matches!(self.parts.last(), Some(Part::Copied(_))) {
+            self.add(Part::Copied(Vec::new()));
+        }
+        if let Some(Part::Copied(copied)) = self.parts.last_mut() {
+            match copied.try_reserve(bytes.len()) {
+                Ok(()) => copied.extend_from_slice(bytes),
+                Err(_) => self.lose(),
+            }
         }
     }
 
     /// A handle on bytes that are kept already.
     pub fn share(&mut self, slice: Slice<B>) {
-        self.parts.push(Part::Shared(slice));
+        if !self.is_lost {
+            self.add(Part::Shared(slice));
+        }
+    }
+
+    fn add(&mut self, part: Part<B>) {
+        match self.parts.try_reserve(1) {
+            Ok(()) => self.parts.push(part),
+            Err(_) => self.lose(),
+        }
+    }
+
+    /// Forgets what was gathered, and what is yet to come.
+    fn lose(&mut self) {
+        self.parts = Vec::new();
+        self.is_lost = true;
     }
 
     /// All of another value.
@@ -136,11 +163,15 @@ impl<B: Buffer> Gather<B> {
                 Part::Copied(bytes) => self.copy(&bytes),
                 Part::Shared(slice) => self.share(slice),
             }),
+            Incoming::Lost => self.lose(),
         }
     }
 
     /// The value, borrowed if all of it was copied.
     pub fn finish(&mut self) -> Incoming<'_, B> {
+        if self.is_lost {
+            return Incoming::Lost;
+        }
         if self.parts.iter().any(|part| matches!(part, Part::Shared(_))) {
             return Incoming::Parts(core::mem::take(&mut self.parts));
         }
