@@ -76,8 +76,8 @@ impl Options {
         Options::parse_within(arguments, u64::MAX)
     }
 
-    /// The same where `free` bytes of memory are free: `-m` must leave some of it for connections, buffers and
-    /// tables, and by default does.
+    /// The same where `free` bytes of memory are free: `-m` must leave some of it for connections, buffers
+    /// and tables, and by default does.
     pub fn parse_within<'a>(
         arguments: impl Iterator<Item = &'a str>,
         free: u64,

@@ -78,8 +78,8 @@ pub(crate) fn fits(item_max: usize, key: &[u8], flags: u32, len: usize) -> bool 
 }
 
 impl<B: Buffer> Shard<B> {
-    /// A shard without items, which may take `memory` bytes as long as there is `room`. `unix` is the time in seconds since 1970; `seed`
-    /// must be unknown to clients.
+    /// A shard without items, which may take `memory` bytes as long as there is `room`. `unix` is the time in
+    /// seconds since 1970; `seed` must be unknown to clients.
     pub(crate) fn new(memory: usize, room: Room, item_max: usize, unix: u64, seed: u64) -> Shard<B> {
         let mut store = Store::new(memory, room, seed);
         store.set_now(START as u32);

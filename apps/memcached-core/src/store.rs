@@ -209,8 +209,9 @@ pub struct Store<B> {
 }
 
 impl<B: Buffer> Store<B> {
-    /// An empty store for `limit` bytes, as long as there is `room`. The seed must be unknown to clients, so that they cannot choose keys
-    /// that collide; it is kept for ever, because hash state lives in static memory.
+    /// An empty store for `limit` bytes, as long as there is `room`. The seed must be unknown to clients, so
+    /// that they cannot choose keys that collide; it is kept for ever, because hash state lives in static
+    /// memory.
     pub fn new(limit: usize, room: Room, seed: u64) -> Store<B> {
         let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
         Store {
