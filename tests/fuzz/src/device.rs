@@ -2,13 +2,9 @@
 
 use nom_net::checksum;
 use nom_net::frame::{Ethernet, Packet, protocol};
-use nom_net::{Cidr, Config, Slice};
-use nom_port::nic::{Checksum, Nic, Offloads, Outgoing, Properties, Received, gather};
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
-pub type Memory = Rc<[u8]>;
+use nom_net::{Cidr, Config};
+use nom_port::nic::Offloads;
+pub use nom_wire::{Device, Memory};
 
 pub const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
@@ -16,80 +12,19 @@ pub const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 /// Room behind a received frame, for answers in place.
 const SPARE: usize = 1024;
 
-#[derive(Debug, Default)]
-struct Queues {
-    received: VecDeque<(u64, Vec<u8>)>,
-    queued: Vec<Vec<u8>>,
-    sent: Vec<Vec<u8>>,
+/// A device that says that transport checksums of received frames are good if `is_sum_good`: a fuzzer does
+/// not find them.
+pub fn device(is_sum_good: bool) -> Device {
+    let device = Device { piece: usize::MAX, spare: SPARE, ..Device::new(OUR_MAC[5], Offloads::default()) };
+    device.port.borrow_mut().is_sum_good = is_sum_good;
+    device
 }
 
-/// Clones are the same device.
-#[derive(Clone, Debug)]
-pub struct Device {
-    queues: Rc<RefCell<Queues>>,
-    /// Whether transport checksums of received frames are said to be good: a fuzzer does not find them.
-    is_sum_good: bool,
-}
-
-impl Device {
-    pub fn new(is_sum_good: bool) -> Device {
-        Device { queues: Rc::default(), is_sum_good }
-    }
-
-    pub fn deliver(&self, at_ns: u64, frame: Vec<u8>) {
-        self.queues.borrow_mut().received.push_back((at_ns, frame));
-    }
-
-    /// Frames that were sent since the last call, each of them sound.
-    pub fn take_sent(&self) -> Vec<Vec<u8>> {
-        let sent = std::mem::take(&mut self.queues.borrow_mut().sent);
-        sent.iter().for_each(|frame| check(frame));
-        sent
-    }
-}
-
-impl Nic for Device {
-    type Buffer = Memory;
-
-    fn properties(&self) -> Properties {
-        Properties { mac: OUR_MAC, mtu: 1500, offloads: Offloads::default() }
-    }
-
-    fn receive(&mut self) -> Option<Received<Memory>> {
-        let (at_ns, mut bytes) = self.queues.borrow_mut().received.pop_front()?;
-        let len = bytes.len();
-        bytes.resize(len + SPARE, 0);
-        let frame = [Slice::new(Memory::from(bytes)).part(0..len)].into_iter().collect();
-        let checksum = if self.is_sum_good { Checksum::Good } else { Checksum::Unknown };
-        Some(Received { frame, checksum, at_ns })
-    }
-
-    fn room(&mut self) -> usize {
-        256 - self.queues.borrow().queued.len()
-    }
-
-    fn transmit(&mut self, frame: Outgoing<Memory>) -> Result<(), Outgoing<Memory>> {
-        if self.room() == 0 {
-            return Err(frame);
-        }
-        self.queues.borrow_mut().queued.push([&frame.head[..], &gather(&frame.payload)].concat());
-        Ok(())
-    }
-
-    fn kick(&mut self) {
-        let queues = &mut *self.queues.borrow_mut();
-        queues.sent.append(&mut queues.queued);
-    }
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
-        Some(Slice::new(bytes.into()))
-    }
-
-    fn arm(&mut self) -> bool {
-        self.queues.borrow().received.is_empty()
-    }
-
-    fn disarm(&mut self) {}
+/// Frames that were sent since the last call, each of them sound.
+pub fn take_sent(device: &Device) -> Vec<Vec<u8>> {
+    let sent = device.take_sent();
+    sent.iter().for_each(|frame| check(frame));
+    sent
 }
 
 /// What is the same in every run.

@@ -4,7 +4,7 @@
 //! An input is a list of frames: two bytes of length, one that chooses, the frame. What is sent must be
 //! sound, and no frame may make the stack want to be polled for ever.
 
-use crate::device::{Device, config};
+use crate::device::{Device, config, device, take_sent};
 use crate::input::Input;
 use nom_net::{Application, Chain, Family, FlowId, Instant, Slice, Stack, checksum};
 use nom_port::nic::Received;
@@ -46,7 +46,7 @@ const POLLS_MAX: usize = 100;
 
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
-    let device = Device::new(input.byte() & 1 == 0);
+    let device = device(input.byte() & 1 == 0);
     let mut stack = Stack::new(device.clone(), config());
     stack.listen(80);
     stack.bind(7);
@@ -63,12 +63,12 @@ pub fn run(data: &[u8]) {
         }
         device.deliver(now.nanos(), frame);
         poll(&mut stack, now);
-        device.take_sent();
+        take_sent(&device);
         // From nothing to 2^31 us, half an hour, at a time.
         now = now + core::time::Duration::from_micros((1 << (choice >> 3)) - 1);
     }
     poll(&mut stack, now);
-    device.take_sent();
+    take_sent(&device);
 }
 
 fn poll(stack: &mut Stack<Device>, now: Instant) {

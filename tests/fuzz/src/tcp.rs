@@ -4,7 +4,7 @@
 //! Each byte that the peer sends is the low byte of its sequence number: so what a socket receives must count
 //! upwards, whatever was lost, repeated, overlapping or out of order.
 
-use crate::device::{Device, OUR_MAC, THEIR_MAC, config};
+use crate::device::{Device, OUR_MAC, THEIR_MAC, config, device, take_sent};
 use crate::input::Input;
 use nom_net::checksum;
 use nom_net::frame::{self, Packet, Path, protocol};
@@ -54,7 +54,7 @@ pub fn run(data: &[u8]) {
 
 impl World {
     fn new(input: &mut Input<'_>) -> World {
-        let device = Device::new(true);
+        let device = device(true);
         let mut stack = Stack::new(device.clone(), config());
         stack.set_delay(Duration::from_micros(u64::from(input.byte() & 31))).expect("a short delay");
         let mut sockets = Sockets::new(stack);
@@ -179,7 +179,7 @@ impl World {
         for round in 0.. {
             assert!(round < 100, "the stack wants to be polled for ever");
             let due = self.sockets.poll(self.now);
-            for frame in self.device.take_sent() {
+            for frame in take_sent(&self.device) {
                 self.see(&frame);
             }
             if due.is_none_or(|due| due > self.now) {

@@ -24,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("libos/serve", &["abi", "economy", "libos/port", "libos/rt", "libos/net"]),
     ("libos/earn", &["abi", "economy", "libos/port", "libos/rt", "libos/net", "libos/serve"]),
     ("libos/socket", &["abi", "libos/port", "libos/rt", "libos/net"]),
+    ("libos/wire", &["libos/port", "libos/net"]),
     ("libos/linux", &["abi", "economy", "libos"]),
     ("libos/app", &["abi", "economy", "libos"]),
     ("apps/memcached-core", &["libos/port"]),

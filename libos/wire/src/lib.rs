@@ -1,0 +1,216 @@
+//! A network device for tests: what it receives is put into a queue, and what is sent is taken from one.
+//!
+//! Tests of the stack and of sockets, and the fuzzers, put a wire of their own between such devices.
+#![forbid(unsafe_code)]
+
+use nom_net::checksum;
+use nom_port::buffer::{Chain, Slice};
+use nom_port::nic::{Answer, Checksum, Nic, Offloads, Outgoing, Properties, Received, gather};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Memory of frames.
+pub type Memory = Rc<[u8]>;
+
+/// Numbers that look random and replay from a seed (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// So many of them.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// One end's device: two queues that the link empties and fills.
+#[derive(Debug, Default)]
+pub struct Port {
+    /// To be received, with the times at which they came.
+    pub received: VecDeque<(u64, Vec<u8>)>,
+    /// Queued with the time of the queueing, and not yet shown to the link.
+    pub queued: Vec<(u64, Outgoing<Memory>)>,
+    /// Shown to the link.
+    pub sent: Vec<Outgoing<Memory>>,
+    /// How often it was told to look.
+    pub kicks: u64,
+    /// What each frame answered, as it was queued.
+    pub answers: Vec<Option<Answer>>,
+    /// Frames by how long they were held before the kick, the longest.
+    pub held_max_ns: u64,
+    /// The present time, for `held_max_ns`.
+    pub now_ns: u64,
+    /// Says that it has looked at checksums, although it has not.
+    pub is_sum_good: bool,
+}
+
+/// A device of a simulated machine.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Its queues; clones have the same.
+    pub port: Rc<RefCell<Port>>,
+    /// What it says that it is.
+    pub properties: Properties,
+    /// Frames that it takes before a kick.
+    pub room: usize,
+    /// Received frames come in pieces of this many bytes, after the headers.
+    pub piece: usize,
+    /// Bytes that the memory of a received frame has to spare.
+    pub spare: usize,
+}
+
+impl Device {
+    /// The device of machine `number`.
+    pub fn new(number: u8, offloads: Offloads) -> Device {
+        let properties = Properties { mac: [2, 0, 0, 0, 0, number], mtu: 1500, offloads };
+        Device { port: Rc::default(), properties, room: 256, piece: 2048, spare: 0 }
+    }
+}
+
+impl Device {
+    /// Has it receive a frame.
+    pub fn deliver(&self, at_ns: u64, frame: Vec<u8>) {
+        self.port.borrow_mut().received.push_back((at_ns, frame));
+    }
+
+    /// Frames that were sent since the last call.
+    pub fn take_sent(&self) -> Vec<Vec<u8>> {
+        let sent = std::mem::take(&mut self.port.borrow_mut().sent);
+        sent.iter().flat_map(frames).collect()
+    }
+}
+
+impl Nic for Device {
+    type Buffer = Memory;
+
+    fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    fn receive(&mut self) -> Option<Received<Memory>> {
+        let (at_ns, bytes) = self.port.borrow_mut().received.pop_front()?;
+        let len = bytes.len();
+        let mut memory = bytes;
+        memory.resize(len + self.spare, 0);
+        let whole = Slice::new(Memory::from(memory)).part(0..len);
+        let first = self.piece.max(128);
+        let mut frame: Chain<Memory> = Chain::from_iter([whole.part(0..first)]);
+        let rest = (first..whole.len()).step_by(self.piece).map(|at| whole.part(at..at + self.piece));
+        frame.extend(rest);
+        let checksum = if self.port.borrow().is_sum_good { Checksum::Good } else { Checksum::Unknown };
+        Some(Received { frame, checksum, at_ns })
+    }
+
+    fn room(&mut self) -> usize {
+        self.room - self.port.borrow().queued.len()
+    }
+
+    fn transmit(&mut self, frame: Outgoing<Memory>) -> Result<(), Outgoing<Memory>> {
+        if self.room() == 0 {
+            return Err(frame);
+        }
+        let mut port = self.port.borrow_mut();
+        let now = port.now_ns;
+        port.answers.push(frame.answers);
+        port.queued.push((now, frame));
+        Ok(())
+    }
+
+    fn kick(&mut self) {
+        let port = &mut *self.port.borrow_mut();
+        port.kicks += 1;
+        for (at, frame) in port.queued.drain(..) {
+            port.held_max_ns = port.held_max_ns.max(port.now_ns - at);
+            port.sent.push(frame);
+        }
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
+        Some(Slice::new(bytes.into()))
+    }
+
+    fn now_ns(&self, _: u64) -> u64 {
+        self.port.borrow().now_ns
+    }
+
+    fn arm(&mut self) -> bool {
+        self.port.borrow().received.is_empty()
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// The frames that a device makes of one packet: cut and with checksums, as its offloads promise.
+pub fn frames(packet: &Outgoing<Memory>) -> Vec<Vec<u8>> {
+    let payload = gather(&packet.payload);
+    let Some(cut) = packet.segmentation else {
+        return vec![finished(packet, &packet.head, &payload)];
+    };
+    let pieces: Vec<&[u8]> = payload.chunks(cut.payload_max.into()).collect();
+    let count = pieces.len();
+    pieces
+        .into_iter()
+        .enumerate()
+        .map(|(index, piece)| segment(packet, index, index + 1 == count, piece))
+        .collect()
+}
+
+/// One piece of a large segment: lengths, sequence number, flags and pseudo-header sum are its own.
+fn segment(packet: &Outgoing<Memory>, index: usize, is_last: bool, piece: &[u8]) -> Vec<u8> {
+    let cut = packet.segmentation.expect("only large segments are cut");
+    let mut head = packet.head.to_vec();
+    let tcp = usize::from(packet.checksum.expect("segmentation needs the checksum").start);
+    let put = |head: &mut [u8], at: usize, value: u16| head[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    let sum = u16::from_be_bytes([head[tcp + 16], head[tcp + 17]]);
+    let total = packet.head.len() - tcp + packet.payload.iter().map(|slice| slice.len()).sum::<usize>();
+    let own = head.len() - tcp + piece.len();
+    let sum = checksum::add(sum, checksum::add(!(total as u16), own as u16));
+    put(&mut head, tcp + 16, sum);
+    if cut.is_ipv6 {
+        put(&mut head, 18, own as u16);
+    } else {
+        put(&mut head, 16, (own + 20) as u16);
+        put(&mut head, 24, 0);
+        let sum = !checksum::sum(&head[14..34]);
+        put(&mut head, 24, sum);
+    }
+    let seq = u32::from_be_bytes(head[tcp + 4..tcp + 8].try_into().unwrap());
+    let seq = seq.wrapping_add(index as u32 * u32::from(cut.payload_max));
+    head[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
+    if !is_last {
+        head[tcp + 13] &= !0x09;
+    }
+    finished(packet, &head, piece)
+}
+
+fn finished(packet: &Outgoing<Memory>, head: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = [head, payload].concat();
+    if let Some(partial) = packet.checksum {
+        let start = usize::from(partial.start);
+        let at = start + usize::from(partial.offset);
+        let sum = !checksum::sum(&bytes[start..]);
+        bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
