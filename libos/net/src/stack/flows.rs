@@ -429,7 +429,11 @@ impl<N: Nic> Stack<N> {
         let is_offloaded = self.link.properties.offloads.checksum;
         let field = frame::ChecksumField { start, offset: 16, protocol: protocol::TCP };
         packet.checksum = frame::put_checksum(head, field, &path, payload, is_offloaded);
-        self.transmit_to(to, hop, packet);
+        match hop {
+            // Its address is in the header.
+            Some(_) => self.link.transmit(self.now, packet),
+            None => self.transmit_to(to, None, packet),
+        }
         hop
     }
 }
