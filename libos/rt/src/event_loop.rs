@@ -305,9 +305,15 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
     fn sleep(&mut self, deadline_ns: Option<u64>) {
         let asleep_ns = self.read_clock();
         self.shared().meter.borrow_mut().close(asleep_ns);
-        let wakeup = self.idle.sleep(deadline_ns);
+        let alarm_ns = deadline_ns.map(|deadline_ns| self.shared().policy.borrow().alarm_ns(deadline_ns));
+        let wakeup = self.idle.sleep(alarm_ns);
         self.shared().inbox.wake_up();
         let awake_ns = self.read_clock();
+        if let Some(late_ns) = alarm_ns.and_then(|alarm_ns| awake_ns.checked_sub(alarm_ns))
+            && wakeup.interrupts == 0
+        {
+            self.shared().policy.borrow_mut().overslept(late_ns);
+        }
         self.shared().meter.borrow_mut().slept(awake_ns);
         let mut statistics = self.shared().statistics.borrow_mut();
         statistics.sleeps += 1;

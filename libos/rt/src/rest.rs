@@ -59,6 +59,8 @@ pub struct Policy {
     idle_since_ns: Option<u64>,
     /// The moving average of the time without work between work.
     gap_ns: u64,
+    /// How late sleeps end that time ends, as far as is known.
+    late_ns: u64,
     /// How often the mode became polling.
     pub to_polling: u64,
     /// How often the mode became interrupts.
@@ -71,7 +73,7 @@ impl Policy {
     pub fn new(thresholds: Thresholds) -> Self {
         let mode = if thresholds == Thresholds::POLLING { Mode::Polling } else { Mode::Interrupts };
         let gap_ns = thresholds.sleep_after_ns;
-        Self { thresholds, mode, idle_since_ns: None, gap_ns, to_polling: 0, to_interrupts: 0 }
+        Self { thresholds, mode, idle_since_ns: None, gap_ns, late_ns: 0, to_polling: 0, to_interrupts: 0 }
     }
 
     /// Other thresholds from now on.
@@ -88,8 +90,21 @@ impl Policy {
     #[must_use]
     pub fn is_worth_sleeping(&self, now_ns: u64, deadline_ns: Option<u64>) -> bool {
         deadline_ns.is_none_or(|deadline_ns| {
-            deadline_ns > now_ns && deadline_ns - now_ns >= self.thresholds.sleep_after_ns
+            let wait_ns = self.alarm_ns(deadline_ns).saturating_sub(now_ns);
+            wait_ns > 0 && wait_ns >= self.thresholds.sleep_after_ns
         })
+    }
+
+    /// When to end a sleep so that it is over by `deadline_ns`: earlier by as much as sleeps end late, within
+    /// the patience. The rest is polled through.
+    #[must_use]
+    pub fn alarm_ns(&self, deadline_ns: u64) -> u64 {
+        deadline_ns.saturating_sub(self.late_ns.min(self.thresholds.sleep_after_ns))
+    }
+
+    /// A sleep ended so late. The worst is remembered, less and less.
+    pub fn overslept(&mut self, late_ns: u64) {
+        self.late_ns = late_ns.max(self.late_ns - self.late_ns / SMOOTHING);
     }
 
     /// How the core waits.
@@ -201,6 +216,22 @@ mod tests {
         assert_eq!((policy.idle(now), policy.idle(now + 999)), (Mode::Polling, Mode::Polling));
         assert_eq!(policy.idle(now + 1000), Mode::Interrupts);
         assert_eq!(Thresholds::patient(0), Thresholds::INTERRUPTS);
+    }
+
+    #[test]
+    fn who_oversleeps_sets_the_alarm_earlier() {
+        let mut policy = Policy::new(THRESHOLDS);
+        assert_eq!(policy.alarm_ns(1000), 1000);
+        policy.overslept(16);
+        policy.overslept(2);
+        assert_eq!(policy.alarm_ns(1000), 986, "the worst counts, less and less");
+        assert!(policy.is_worth_sleeping(936, Some(1000)) && !policy.is_worth_sleeping(937, Some(1000)));
+        policy.overslept(1_000_000);
+        assert_eq!(policy.alarm_ns(1000), 950, "no more than the patience is polled through");
+        (0..100).for_each(|_| policy.overslept(0));
+        assert!(policy.alarm_ns(1000) > 990);
+        policy.set(Thresholds::INTERRUPTS);
+        assert_eq!(policy.alarm_ns(1000), 1000);
     }
 
     #[test]
