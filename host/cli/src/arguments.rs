@@ -254,26 +254,35 @@ pub struct Build {
 #[command(after_help = "Benches:
   boot    from the kernel's first instruction to the application's, beside Linux
   serve   throughput and latency of three servers, beside Linux (as root)
+  table   an application's responses at each batching delay, for the field `responses` of its manifest
 
 Examples:
   nom bench boot
   nom bench boot --out results/boot --repetitions 30
-  nom bench serve --seconds 5 --only memcached --only packet-api")]
+  nom bench serve --seconds 5 --only memcached --only packet-api
+  nom bench table --application memcached --out apps/memcached/responses.toml")]
 pub struct Bench {
     /// Which bench.
     pub name: String,
-    /// Directory for results.json, results.csv, figures and report.html; by default `bench-NAME`.
-    #[arg(long, value_name = "DIR")]
+    /// Directory for results.json, results.csv, figures and report.html, by default `bench-NAME`; for table the
+    /// file to write, by default `responses.toml`.
+    #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// How often each timed run is repeated; by default boot 10 times, serve 3.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
     pub repetitions: Option<u32>,
-    /// How long each load of serve lasts.
+    /// How long each load of serve or table lasts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
     /// Measure this service only, of memcached, packet-api, http and netpipe; can be given several times.
     #[arg(long, value_name = "SERVICE")]
     pub only: Vec<String>,
+    /// Measure the table of this application: memcached, nhttpd or netpipe.
+    #[arg(long, value_name = "NAME", default_value = "memcached")]
+    pub application: String,
+    /// Measure the table up to this batching delay, in microseconds.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(0..=10_000))]
+    pub longest: u32,
 }
 
 /// `nom demo`.

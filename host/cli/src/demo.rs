@@ -27,11 +27,16 @@ pub fn demo(options: &Demo) -> Result<u8> {
         functions: options.functions.clone(),
         signal: watch_signals()?,
     });
+    interruptible(outcome.map(|outcome| print_outcome(&outcome)))
+}
+
+/// The status of what a signal may end.
+///
+/// # Errors
+/// Everything else.
+pub fn interruptible(outcome: Result<()>) -> Result<u8> {
     match outcome {
-        Ok(outcome) => {
-            print_outcome(&outcome);
-            Ok(0)
-        }
+        Ok(()) => Ok(0),
         Err(error) => match error.downcast_ref::<Interrupted>() {
             Some(Interrupted(signal)) => {
                 eprintln!("nom: {error}");

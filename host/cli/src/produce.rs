@@ -1,8 +1,10 @@
 //! `nom build` and `nom bench`.
 
 use crate::arguments::{Bench, Build};
+use crate::attend::watch_signals;
+use crate::demo::interruptible;
 use anyhow::{Context, Result, bail};
-use nom_bench::{Outcome, boot, serve};
+use nom_bench::{Outcome, boot, demo, serve};
 use nom_build::Project;
 use nom_image::Symbols;
 use std::path::PathBuf;
@@ -51,10 +53,28 @@ pub fn bench(options: &Bench) -> Result<u8> {
             duration: Duration::from_secs(options.seconds),
             services: options.only.clone(),
         })?,
-        name => bail!("no bench `{name}`: there are boot and serve"),
+        "table" => return table(options),
+        name => bail!("no bench `{name}`: there are boot, serve and table"),
     };
     print_outcome(&outcome);
     Ok(0)
+}
+
+/// `nom bench table`.
+fn table(options: &Bench) -> Result<u8> {
+    let out = options.out.clone().unwrap_or_else(|| PathBuf::from("responses.toml"));
+    let made = demo::table(&demo::TableOptions {
+        project: Project::find()?,
+        application: options.application.clone(),
+        longest_us: options.longest,
+        phase: Duration::from_secs(options.seconds),
+        out: out.clone(),
+        signal: watch_signals()?,
+    });
+    interruptible(made.map(|notes| {
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
+        println!("{}", out.display());
+    }))
 }
 
 /// Says what a bench found.

@@ -31,6 +31,9 @@ const DELAY_MAX_US: f64 = 10_000.0;
 pub struct Slowness(f64);
 
 impl Slowness {
+    /// That of the paper's machine.
+    pub const PAPER: Slowness = Slowness(1.0);
+
     /// Of the machine on which Linux answers a single client in `latency_s` on average.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ const MACHINE: &str = "demo";
 pub enum Setup {
     /// With one batching delay, in microseconds.
     Fixed(u32),
+    /// With one batching delay, in microseconds, and reports of what that brings to a provider there.
+    Reporting(u32, SocketAddrV4),
     /// To earn most under a contract, at the prices that a provider there names.
     Adaptive(Function, Slowness, SocketAddrV4),
 }
@@ -28,7 +30,7 @@ impl Setup {
         match self {
             Setup::Fixed(_) => None,
             // Device 0 is the application's.
-            Setup::Adaptive(_, _, provider) => {
+            Setup::Reporting(_, provider) | Setup::Adaptive(_, _, provider) => {
                 Some(PriceFeed { provider, machine: MACHINE.into(), network: 1 })
             }
         }
@@ -74,6 +76,11 @@ fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<S
     }
     Ok(match setup {
         Setup::Fixed(us) => text + &format!("environment = {{ batching_delay = \"{us}\" }}\n"),
+        // Who reports has a contract; whichever, for nothing follows from it.
+        Setup::Reporting(us, _) => {
+            text += &format!("environment = {{ batching_delay = \"{us}\" }}\n\n");
+            text + &contract::manifest(Function::Refund, Slowness::PAPER)
+        }
         Setup::Adaptive(function, slowness, _) => {
             let longest = slowness.delay_max_us();
             let control = governing::PORT;

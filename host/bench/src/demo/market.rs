@@ -68,11 +68,22 @@ impl Market {
     /// # Errors
     /// If the provider refuses it.
     pub fn set_price(&mut self, price: f64) -> Result<()> {
+        let known = self.set.last().map(|last| last.revision);
+        self.begin(price)?;
+        if self.set.last().map(|last| last.revision) == known {
+            self.set.pop();
+        }
+        Ok(())
+    }
+
+    /// Sets a price as [`Self::set_price`] does, and remembers that something begins even if it is no new one.
+    ///
+    /// # Errors
+    /// If the provider refuses it.
+    pub fn begin(&mut self, price: f64) -> Result<()> {
         let at_s = self.origin.elapsed().as_secs_f64();
         let revision = self.provider.set_prices(&[(Resource::NetworkOut, price)])?;
-        if self.set.last().is_none_or(|last| last.revision != revision) {
-            self.set.push(Set { at_s, revision });
-        }
+        self.set.push(Set { at_s, revision });
         Ok(())
     }
 

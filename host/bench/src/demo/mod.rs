@@ -14,6 +14,7 @@ mod governing;
 mod guests;
 mod market;
 mod money;
+mod offline;
 mod place;
 mod progress;
 mod rows;
@@ -28,7 +29,7 @@ use crate::linux::serve::Servers;
 use crate::report::{Notes, Report};
 use crate::serve::tools;
 use agreement::Agreement;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use contract::{Contract, Function, Slowness};
 use nom_build::Project;
 use nom_vmm::{Accelerator, Namespace};
@@ -40,6 +41,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use summary::Findings;
 
+pub use offline::{TableOptions, table};
 pub use progress::Interrupted;
 
 /// What to show, and where the results go.
@@ -102,10 +104,7 @@ impl Options {
 
     /// Those that are asked for, in the paper's order.
     fn applications(&self) -> Result<Vec<Application>> {
-        let is_known = |name: &str| runner::ALL.iter().any(|application| application.label() == name);
-        if let Some(name) = self.applications.iter().find(|name| !is_known(name)) {
-            bail!("no application `{name}`: expected {}", runner::ALL.map(|one| one.label()).join(", "));
-        }
+        self.applications.iter().try_for_each(|name| runner::named(name).map(drop))?;
         let is_asked = |application: &Application| match self.applications.as_slice() {
             [] => self.full || application.label() == runner::MEMCACHED.label(),
             names => names.iter().any(|name| name == application.label()),
@@ -130,6 +129,30 @@ struct Asked<'a> {
 }
 
 impl Stage {
+    /// One without Linux, for `applications`, which are built.
+    fn build(
+        project: &Project,
+        applications: &[Application],
+        accelerator: Accelerator,
+        cache: &Path,
+        notes: &mut Notes,
+    ) -> Result<Stage> {
+        let tap = Namespace::create("demo", 1)
+            .map_err(|error| {
+                notes.add(format!(
+                    "Machines have QEMU's user-mode network, which meters nothing: what is sent is taken to be \
+                     the useful data alone ({error:#})."
+                ));
+            })
+            .is_ok();
+        let images =
+            tempfile::tempdir_in(cache).with_context(|| format!("cannot write to {}", cache.display()))?;
+        for application in applications {
+            guests::nom(project, application.service, guests::Setup::Fixed(0), images.path())?;
+        }
+        Ok(Stage { accelerator, servers: None, tap, images })
+    }
+
     /// Whoever runs `application` there.
     fn runner<'a>(
         &'a self,
@@ -201,19 +224,9 @@ fn prepare(
     cache: &Path,
     notes: &mut Notes,
 ) -> Result<Stage> {
-    let tap = match Namespace::create("demo", 1) {
-        Ok(_) => true,
-        Err(error) => {
-            notes.add(format!(
-                "Machines have QEMU's user-mode network, which meters nothing: what is sent is taken to be \
-                 the useful data alone ({error:#})."
-            ));
-            false
-        }
-    };
     // memcached tells how slow this machine is.
-    let needed = || std::iter::once(&runner::MEMCACHED).chain(applications);
-    let wanted: Vec<_> = needed().map(|application| application.service.linux).collect();
+    let needed: Vec<_> = std::iter::once(&runner::MEMCACHED).chain(applications).copied().collect();
+    let wanted: Vec<_> = needed.iter().map(|application| application.service.linux).collect();
     let servers = if options.linux {
         Servers::prepare(cache, &wanted)
     } else {
@@ -223,12 +236,8 @@ fn prepare(
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
-    let images =
-        tempfile::tempdir_in(cache).with_context(|| format!("cannot write to {}", cache.display()))?;
-    for application in needed() {
-        guests::nom(&options.project, application.service, guests::Setup::Fixed(0), images.path())?;
-    }
-    Ok(Stage { accelerator, servers: servers.ok(), tap, images })
+    let stage = Stage::build(&options.project, &needed, accelerator, cache, notes)?;
+    Ok(Stage { servers: servers.ok(), ..stage })
 }
 
 /// Runs every application.

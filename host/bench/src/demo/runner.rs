@@ -57,6 +57,16 @@ static NETPIPE_SERVICE: Service = Service {
     ..service::NETPIPE
 };
 
+/// The application of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn named(name: &str) -> Result<Application> {
+    let found = ALL.into_iter().find(|application| application.label() == name);
+    let known = || ALL.map(|application| application.label()).join(", ");
+    found.with_context(|| format!("no application `{name}`: expected {}", known()))
+}
+
 impl Application {
     /// Its name for people and in records: nom's.
     pub fn label(&self) -> &'static str {
@@ -82,6 +92,11 @@ const LINUX_START: Duration = Duration::from_secs(10);
 const NOM_START: Duration = Duration::from_secs(2);
 
 impl Schedule {
+    /// About how long a run of nom takes.
+    pub fn run(&self) -> Duration {
+        NOM_START + 2 * self.phase
+    }
+
     /// About how long one application takes, with so many functions and batching delays.
     pub fn length(&self, functions: usize, delays: usize) -> Duration {
         let linux = LINUX_START + 2 * self.phase;
@@ -283,6 +298,26 @@ impl Runner<'_> {
         let (set, heard) = market.close();
         self.adaptations.push(Adaptation { function, halves: halves.clone(), set, heard, governing_share });
         Ok(halves)
+    }
+
+    /// A run with a fixed batching delay, and what the application said meanwhile.
+    ///
+    /// # Errors
+    /// If anything fails.
+    pub fn reporting(&mut self, us: u32) -> Result<(Vec<Set>, Vec<Heard>)> {
+        let what = self.said(&format!("W = {us} \u{b5}s"));
+        self.progress.step(&format!("{what} boots"), NOM_START)?;
+        let Application { service, client } = self.application;
+        let (place, origin) = (Place::new(self.tap)?, Instant::now());
+        let mut market = Market::open(&place, origin)?;
+        market.set_price(experiment::PHASES[0].price)?;
+        let setup = Setup::Reporting(us, market.address());
+        let guest = guests::nom(self.project, service, setup, self.images)?;
+        let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
+        market.wait_until_known(self.progress)?;
+        let (phase, progress) = (self.schedule.phase, &mut *self.progress);
+        experiment::run(&mut machine, client, phase, origin, progress, &what, |price| market.begin(price))?;
+        Ok(market.close())
     }
 
     /// What choosing took so far. Only in a network namespace every port of a machine is reached.
