@@ -90,6 +90,8 @@ pub struct Hindsight {
     pub oracle_us: [u32; 2],
     /// What somebody earns who knew them beforehand.
     pub oracle: f64,
+    /// The same of each phase.
+    pub oracle_phases: [f64; 2],
 }
 
 /// A batching delay and its profit.
@@ -119,6 +121,7 @@ impl Hindsight {
             single: choice(best(&|tried| tried.rates[0] + tried.rates[1])?),
             oracle_us: oracle.map(|tried| tried.delay_us),
             oracle: seconds * (oracle[0].rates[0] + oracle[1].rates[1]),
+            oracle_phases: [seconds * oracle[0].rates[0], seconds * oracle[1].rates[1]],
         })
     }
 }
@@ -177,6 +180,8 @@ mod tests {
         // Many: 28.9, 57.8, 73.9 dollars a second; single: 109, 29.5, 4.2.
         assert_eq!(hindsight.oracle_us, [40, 0]);
         assert!((hindsight.oracle - 60.0 * (1.9 * (40.0 - 1.1) + 120.0 - 11.0)).abs() < 1e-6);
+        assert!((hindsight.oracle_phases[0] - 60.0 * 1.9 * (40.0 - 1.1)).abs() < 1e-6);
+        assert!((hindsight.oracle_phases.iter().sum::<f64>() - hindsight.oracle).abs() < 1e-6);
         assert_eq!(hindsight.single.delay_us, 0);
         assert_eq!((hindsight.throughput.delay_us, hindsight.latency.delay_us), (20, 0));
         assert!(hindsight.single.profit <= hindsight.oracle);

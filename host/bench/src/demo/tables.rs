@@ -6,6 +6,7 @@ use super::contract::Function;
 use super::experiment::PHASES;
 use super::summary::{Findings, ratio};
 use crate::record::{Unit, format_value};
+use crate::statistics::Summary;
 use crate::table::Table;
 
 /// Every table: the machine's speed once, and what each application served and earned.
@@ -55,8 +56,11 @@ pub fn label(system: System) -> String {
 fn earned(findings: &Findings) -> Table {
     let title = format!("Profit of {}: 2 x {:.0} s", findings.application, findings.seconds);
     let head = ["system"].into_iter().chain(Function::ALL.map(Function::name));
-    let rows: [(&str, &dyn Fn(Function) -> String); 8] = [
-        ("Linux", &|function| money(findings.profit(System::Linux, function))),
+    let rows: [(&str, &dyn Fn(Function) -> String); 11] = [
+        ("Linux", &|function| {
+            money(findings.profit(System::Linux, function))
+                + &deviation(&findings.profits(System::Linux, function))
+        }),
         ("nom, W best for throughput", &|function| {
             choice(findings.hindsight(function).map(|hindsight| hindsight.throughput))
         }),
@@ -64,7 +68,9 @@ fn earned(findings: &Findings) -> Table {
             choice(findings.hindsight(function).map(|hindsight| hindsight.latency))
         }),
         ("nom, best W of all that stay", &|function| {
-            choice(findings.hindsight(function).map(|hindsight| hindsight.single))
+            let single = findings.hindsight(function).map(|hindsight| hindsight.single);
+            let profits = single.map(|one| findings.profits(System::Fixed(one.delay_us), function));
+            choice(single) + &deviation(&profits.unwrap_or_default())
         }),
         ("nom, best W of each phase, in hindsight", &|function| {
             let hindsight = findings.hindsight(function);
@@ -72,20 +78,57 @@ fn earned(findings: &Findings) -> Table {
                 hindsight.map(|found| format!(" (W {}, {})", found.oracle_us[0], found.oracle_us[1]));
             money(hindsight.map(|found| found.oracle)) + &delays.unwrap_or_default()
         }),
-        ("nom, adaptive", &|function| money(adaptive(findings, function))),
+        ("nom, adaptive", &|function| {
+            money(adaptive(findings, function))
+                + &deviation(&findings.profits(System::Adaptive(function), function))
+        }),
         ("adaptive over Linux", &|function| {
             quotient(adaptive(findings, function), findings.profit(System::Linux, function), "x")
         }),
-        ("adaptive over hindsight", &|function| {
+        ("adaptive over the best W that stays", &|function| {
+            let single = findings.hindsight(function).map(|hindsight| hindsight.single.profit);
+            quotient(adaptive(findings, function), single, "")
+        }),
+        ("adaptive over the best W of each phase", &|function| {
             let oracle = findings.hindsight(function).map(|hindsight| hindsight.oracle);
             quotient(adaptive(findings, function), oracle, "")
         }),
+        ("  while many are served", &|function| phase_share(findings, function, 0)),
+        ("  while a single one is", &|function| phase_share(findings, function, 1)),
     ];
     let table = Table::new(&title, head);
     let table = rows.into_iter().fold(table, |table, (name, value)| {
         table.row([name.to_owned()].into_iter().chain(Function::ALL.map(value)))
     });
-    super::summary::losses(findings).into_iter().fold(table, Table::remark)
+    super::summary::losses(findings).into_iter().fold(table, Table::remark).remark(noise(findings))
+}
+
+/// How far runs of one system differ, if there were several.
+fn deviation(profits: &[f64]) -> String {
+    let deviation = Summary::of(profits).and_then(|summary| summary.deviation);
+    deviation
+        .map_or_else(String::new, |deviation| format!(" \u{b1} {}", format_value(deviation, Unit::Dollars)))
+}
+
+/// What the ratios are worth.
+fn noise(findings: &Findings) -> &'static str {
+    let adaptive = |account: &&Account| matches!(account.system, System::Adaptive(_));
+    match findings.accounts.iter().filter(adaptive).map(|account| account.runs.len()).max() {
+        Some(0 | 1) | None => {
+            "Adaptive ran once under each function: by how much such runs differ is not known, and hindsight \
+             picks the luckiest of all fixed delays."
+        }
+        _ => {
+            "\u{b1}: standard deviation of a system's runs. Hindsight picks the luckiest of all fixed delays."
+        }
+    }
+}
+
+/// What adaptive earned in a phase, over what the best delay of that phase did.
+fn phase_share(findings: &Findings, function: Function, phase: usize) -> String {
+    let own = findings.phase_profit(System::Adaptive(function), function, phase);
+    let best = findings.hindsight(function).map(|hindsight| hindsight.oracle_phases[phase]);
+    quotient(own, best, "")
 }
 
 /// A row for each question; none if nobody was asked.
@@ -111,14 +154,14 @@ fn agreement(findings: &Findings) -> Option<Table> {
     let reactions: Vec<String> = reactions.collect();
     let shares = findings.governing_shares.iter().map(|share| format!("{:.2}%", 100.0 * share));
     let shares: Vec<String> = shares.collect();
-    Some(
-        table
-            .remark(
-                "By clients or the TAP device, and by the application, which takes all it sent for useful.",
-            )
-            .remark(format!("From a price to a working point chosen by it: {}.", reactions.join(", ")))
-            .remark(format!("Choosing took, of its processor: {}.", shares.join(", "))),
-    )
+    let told = [
+        ("From a price to a working point chosen by it", reactions),
+        ("Choosing took, of its processor", shares),
+    ];
+    let told = told.into_iter().filter(|(_, values)| !values.is_empty());
+    let table = table
+        .remark("By clients or the TAP device, and by the application, which takes all it sent for useful.");
+    Some(told.fold(table, |table, (what, values)| table.remark(format!("{what}: {}.", values.join(", ")))))
 }
 
 fn adaptive(findings: &Findings, function: Function) -> Option<f64> {
@@ -161,6 +204,8 @@ mod tests {
             "nom, W = 20 \u{b5}s",
             "many: throughput",
             "adaptive over Linux",
+            "adaptive over the best W that stays",
+            "Adaptive ran once under each function",
             "no ratio",
             "a ratio has no meaning",
             "(W 20, 0)",
