@@ -264,8 +264,8 @@ Examples:
 pub struct Bench {
     /// Which bench.
     pub name: String,
-    /// Directory for results.json, results.csv, figures and report.html, by default `bench-NAME`; for table the
-    /// file to write, by default `responses.toml`.
+    /// Directory for results.json, results.csv, figures and report.html, by default `bench-NAME`; for table
+    /// the file to write, by default `responses.toml`.
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// How often each timed run is repeated; by default boot 10 times, serve 3.
@@ -281,7 +281,7 @@ pub struct Bench {
     #[arg(long, value_name = "NAME", default_value = "memcached")]
     pub application: String,
     /// Measure the table up to this batching delay, in microseconds.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(0..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(..=10_000))]
     pub longest: u32,
 }
 

@@ -76,7 +76,7 @@ impl Market {
         Ok(())
     }
 
-    /// Sets a price as [`Self::set_price`] does, and remembers that something begins even if it is no new one.
+    /// Sets a price as [`Self::set_price`] does, and remembers that something begins even if it is the same.
     ///
     /// # Errors
     /// If the provider refuses it.

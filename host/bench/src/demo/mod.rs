@@ -140,8 +140,8 @@ impl Stage {
         let tap = Namespace::create("demo", 1)
             .map_err(|error| {
                 notes.add(format!(
-                    "Machines have QEMU's user-mode network, which meters nothing: what is sent is taken to be \
-                     the useful data alone ({error:#})."
+                    "Machines have QEMU's user-mode network, which meters nothing: what is sent is taken to \
+                     be the useful data alone ({error:#})."
                 ));
             })
             .is_ok();

@@ -185,8 +185,8 @@ const OVER_ORACLE: &str = "nom-adaptive/nom-oracle";
 const OVER_BEST_FIXED: &str = "nom-adaptive/nom-best-fixed";
 const MORE_THAN_LINUX: &str = "nom-adaptive-linux";
 
-/// Adaptive beside Linux, the oracle and the best fixed delay under each function: each run, so that what they
-/// differ by is known, and each phase of all runs.
+/// Adaptive beside Linux, the oracle and the best fixed delay under each function: each run, so that it is
+/// known by how much they differ, and each phase of all runs.
 fn compared(findings: &Findings, function: Function, push: &mut Push<'_>) {
     let metric = format!("profit_{}", function.name());
     let linux = findings.profit(System::Linux, function);
