@@ -18,6 +18,12 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     first: u64,
+    /// Only these scenarios.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only the controller's own strategy.
+    #[arg(long)]
+    alone: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -160,19 +166,26 @@ fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
     let seeds = arguments.first..arguments.first + arguments.seeds.max(1);
     let mut summaries = Vec::new();
-    let kinds: [(&str, Maker); 4] = [
+    let kinds: [(&str, Maker); 5] = [
         ("published", Scenario::published),
         ("emulated", Scenario::emulated),
+        ("host", Scenario::host),
         ("random", Scenario::random),
         ("wandering", Scenario::wandering),
     ];
     for (kind, make) in kinds {
+        if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == kind) {
+            continue;
+        }
         let given: Vec<_> = seeds.clone().map(|seed| (seed, make(seed))).collect();
         assert!(
             given.iter().all(|(_, scenario)| scenario.points.count() > 1),
             "there is something to choose"
         );
         summaries.push(summary::<Bayes>((kind, "bayes"), &given, arguments.each));
+        if arguments.alone {
+            continue;
+        }
         summaries.push(summary::<Climb>((kind, "climb"), &given, arguments.each));
         summaries.push(summary::<Bandit>((kind, "bandit"), &given, arguments.each));
     }

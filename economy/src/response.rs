@@ -34,6 +34,9 @@ pub(crate) const MEAN: usize = 1;
 /// Jitter among the channels.
 pub(crate) const JITTER: usize = 2;
 
+/// 99th percentile among the channels.
+pub(crate) const P99: usize = 3;
+
 /// Logarithms of throughput, mean latency, jitter, p99, data sent and data received: errors of measurement
 /// are relative, and no prediction is ever negative.
 pub(crate) type Logs = [f64; CHANNELS];
@@ -85,6 +88,21 @@ impl Response {
             self.received.get(),
         ];
         values.map(|value| libm::log(value.max(LEAST)))
+    }
+
+    /// Each channel times its factor.
+    pub(crate) fn scaled(&self, factors: &[f64; CHANNELS]) -> Self {
+        let latency = self.latency;
+        let values = [
+            self.throughput.get(),
+            latency.mean().get(),
+            latency.jitter().get(),
+            latency.p99().get(),
+            self.sent.get(),
+            self.received.get(),
+        ];
+        let product = |channel: usize| (values[channel] * factors[channel]).clamp(FACTOR_MIN, FACTOR_MAX);
+        Likely(core::array::from_fn(product)).response()
     }
 
     pub(crate) fn from_logs(logs: &Logs) -> Self {

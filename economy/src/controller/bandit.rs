@@ -5,7 +5,7 @@
 
 use super::model::Prediction;
 use super::space::Space;
-use super::strategy::{Choice, Profit, Strategy, profit_of};
+use super::strategy::{Choice, Outlook, Profit, Strategy, profit_of};
 use super::tally::Tally;
 use crate::response::{BETTER, Logs, MEAN};
 
@@ -37,7 +37,7 @@ impl Strategy for Bandit {
         (self.tally.weight(point) >= 1.0).then(|| Prediction { mean: *self.tally.mean(point), deviation })
     }
 
-    fn choose(&mut self, space: &Space, _: usize, _: f64, profit: &Profit) -> Choice {
+    fn choose(&mut self, space: &Space, _: usize, _: Outlook, profit: &Profit) -> Choice {
         let points = 0..space.count();
         if let Some(point) = points.clone().find(|point| self.tally.weight(*point) < 0.5) {
             return Choice { point, explores: true };
@@ -54,6 +54,6 @@ impl Strategy for Bandit {
             let value = optimistic(point);
             if value > best.1 { (point, value) } else { best }
         });
-        Choice { point: best.0, explores: true }
+        Choice { point: best.0, explores: false }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::model::{Model, Prediction};
 use super::space::Space;
-use super::strategy::{Choice, Profit, Strategy};
+use super::strategy::{Choice, Outlook, Profit, Strategy};
 use super::tally::Tally;
 use crate::response::{JITTER, Likely, Logs, MEAN, THROUGHPUT};
 use alloc::vec::Vec;
@@ -34,6 +34,10 @@ const FEW: f64 = 3.0;
 /// noise is large, though several are (Frazier and Powell, "Paradoxes in learning and the marginal value of
 /// information", Decision Analysis 7, 2010).
 const REPETITIONS: [f64; 3] = [1.0, 4.0, 16.0];
+/// Weight of what was measured at a point to be a home.
+const PROVEN: f64 = 0.9;
+/// How many times what it costs a trial must be worth that is expected to make a loss.
+const CAUTION: f64 = 3.0;
 /// What going to another point and back disturbs, as a share of an interval's profit.
 const DISTURBANCE: f64 = 0.2;
 
@@ -49,14 +53,14 @@ pub struct Bayes {
 }
 
 /// A prediction, and what it would earn.
-struct Outlook<'p> {
+struct Prospect<'p> {
     point: usize,
     deviation: f64,
     likely: Likely,
     profit: &'p Profit<'p>,
 }
 
-impl<'p> Outlook<'p> {
+impl<'p> Prospect<'p> {
     fn new(point: usize, prediction: &Prediction, profit: &'p Profit<'p>) -> Self {
         Self { point, deviation: prediction.deviation, likely: Likely::new(&prediction.mean), profit }
     }
@@ -71,12 +75,10 @@ impl<'p> Outlook<'p> {
         NODES.into_iter().map(|(node, weight)| weight * value(self.shifted(node * deviation))).sum()
     }
 
-    /// Expected profit: where a cliff is near, what may go wrong counts.
-    fn expected(&self) -> f64 {
-        if self.deviation < CERTAIN {
-            return (self.profit)(self.point, &self.likely.response()).get();
-        }
-        self.mean(self.deviation, |profit| profit)
+    /// Expected profit, if everything varies by such a deviation: where a cliff is near, what may go wrong
+    /// counts.
+    fn expected(&self, variation: f64) -> f64 {
+        self.mean(libm::hypot(self.deviation, variation), |profit| profit)
     }
 }
 
@@ -94,32 +96,37 @@ impl Bayes {
     }
 
     /// Expected profit of each point.
-    fn outlooks<'p>(&mut self, space: &Space, profit: &'p Profit<'p>) -> Vec<(Outlook<'p>, f64)> {
+    fn prospects<'p>(
+        &mut self,
+        space: &Space,
+        variation: f64,
+        profit: &'p Profit<'p>,
+    ) -> Vec<(Prospect<'p>, f64)> {
         let points = (0..space.count()).map(|point| {
-            let outlook = Outlook::new(point, &self.model.predict(space, point), profit);
-            let expected = outlook.expected();
-            (outlook, expected)
+            let prospect = Prospect::new(point, &self.model.predict(space, point), profit);
+            let expected = prospect.expected(variation);
+            (prospect, expected)
         });
         points.collect()
     }
 
     /// The point of highest likely profit, and this profit; home unless another is clearly better.
-    fn best(&self, outlooks: &[(Outlook, f64)], present: usize) -> (usize, f64) {
+    fn best(&self, prospects: &[(Prospect, f64)], present: usize) -> (usize, f64) {
         let home = self.home.unwrap_or(present);
-        let at_home = outlooks[home].1;
+        let at_home = prospects[home].1;
         let least = worth_leaving(at_home);
-        let others = outlooks.iter().filter(|(outlook, _)| outlook.point != home);
-        others.fold((home, at_home), |best, (outlook, expected)| {
-            if *expected > best.1.max(least) { (outlook.point, *expected) } else { best }
+        let others = prospects.iter().filter(|(prospect, _)| prospect.point != home);
+        others.fold((home, at_home), |best, (prospect, expected)| {
+            if *expected > best.1.max(least) { (prospect.point, *expected) } else { best }
         })
     }
 
     /// Expected improvement over the profit `least`, were the point measured so many times.
-    fn gain(&self, outlook: &Outlook, least: f64, times: f64) -> f64 {
-        let (deviation, noise) = (outlook.deviation, self.measurement_noise() / libm::sqrt(times));
+    fn gain(&self, prospect: &Prospect, least: f64, times: f64) -> f64 {
+        let (deviation, noise) = (prospect.deviation, self.measurement_noise() / libm::sqrt(times));
         // What the measurements are expected to change.
         let change = deviation * deviation / libm::hypot(deviation, noise);
-        outlook.mean(change, |profit| (profit - least).max(0.0))
+        prospect.mean(change, |profit| (profit - least).max(0.0))
     }
 
     fn measurement_noise(&self) -> f64 {
@@ -129,14 +136,15 @@ impl Bayes {
     /// Where a loss is made, and beyond a cliff no slope tells the way: the most hopeful point that was not
     /// yet measured a few times. Its jitter, which decides on which side of the cliff it is, is what is least
     /// known.
-    fn way_out(&self, outlooks: &[(Outlook, f64)]) -> Option<usize> {
+    fn way_out(&self, prospects: &[(Prospect, f64)]) -> Option<usize> {
         let hope = NODES[NODES.len() - 1].0;
         let mut most = (None, f64::NEG_INFINITY);
-        for (outlook, _) in outlooks.iter().filter(|(outlook, _)| self.tally.weight(outlook.point) < FEW) {
-            let unsure = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(outlook.point) + 1.0);
-            let value = outlook.shifted(hope * libm::hypot(outlook.deviation, unsure));
+        for (prospect, _) in prospects.iter().filter(|(prospect, _)| self.tally.weight(prospect.point) < FEW)
+        {
+            let unsure = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(prospect.point) + 1.0);
+            let value = prospect.shifted(hope * libm::hypot(prospect.deviation, unsure));
             if value > most.1 {
-                most = (Some(outlook.point), value);
+                most = (Some(prospect.point), value);
             }
         }
         most.0
@@ -144,21 +152,23 @@ impl Bayes {
 
     /// The exploration most worth its price, if one is. None that is expected to make a loss, unless a loss
     /// is made already: there is a way to most points over others that are safe.
-    fn exploration(&self, outlooks: &[(Outlook, f64)], best: (usize, f64), horizon: f64) -> Option<usize> {
+    fn exploration(&self, prospects: &[(Prospect, f64)], best: (usize, f64), horizon: f64) -> Option<usize> {
         let least = worth_leaving(best.1);
         let mut most = (None, DISTURBANCE * best.1.abs());
-        for (outlook, expected) in outlooks.iter().filter(|(outlook, _)| outlook.point != best.0) {
+        for (prospect, expected) in prospects.iter().filter(|(prospect, _)| prospect.point != best.0) {
             let is_safe = *expected >= 0.0 || best.1 <= 0.0;
-            if outlook.deviation < CERTAIN || !is_safe {
+            if prospect.deviation < CERTAIN {
                 continue;
             }
-            let worth = |times| horizon * self.gain(outlook, least, times) - times * (best.1 - expected);
+            let caution = if is_safe { 1.0 } else { CAUTION };
+            let worth =
+                |times| horizon * self.gain(prospect, least, times) - caution * times * (best.1 - expected);
             // Of a point measured before, the next measurement alone is weighed: else there is no rest.
-            let is_new = self.tally.weight(outlook.point) < FEW;
+            let is_new = self.tally.weight(prospect.point) < FEW;
             let plans = &REPETITIONS[..if is_new { REPETITIONS.len() } else { 1 }];
             let worth = plans.iter().copied().map(worth).fold(f64::NEG_INFINITY, f64::max);
             if worth > most.1 {
-                most = (Some(outlook.point), worth);
+                most = (Some(prospect.point), worth);
             }
         }
         most.0
@@ -192,16 +202,24 @@ impl Strategy for Bayes {
         Some(self.model.predict(space, point))
     }
 
-    fn choose(&mut self, space: &Space, present: usize, horizon: f64, profit: &Profit) -> Choice {
+    fn choose(&mut self, space: &Space, present: usize, outlook: Outlook, profit: &Profit) -> Choice {
         if self.tally.known().next().is_none() {
             return Choice { point: present, explores: true };
         }
         self.refit(space);
-        let outlooks = self.outlooks(space, profit);
-        let best = self.best(&outlooks, present);
+        let prospects = self.prospects(space, outlook.deviation, profit);
+        let best = self.best(&prospects, present);
+        if best.0 != present {
+            // Only who is known well can be a home, for errors there are taken for the host's.
+            let explores = self.tally.weight(best.0) < PROVEN;
+            if !explores {
+                self.home = Some(best.0);
+            }
+            return Choice { point: best.0, explores };
+        }
         self.home = Some(best.0);
-        let way_out = if best.1 <= 0.0 { self.way_out(&outlooks) } else { None };
-        let exploration = way_out.or_else(|| self.exploration(&outlooks, best, horizon));
+        let way_out = if best.1 <= 0.0 { self.way_out(&prospects) } else { None };
+        let exploration = way_out.or_else(|| self.exploration(&prospects, best, outlook.horizon));
         Choice { point: exploration.unwrap_or(best.0), explores: exploration.is_some() }
     }
 }

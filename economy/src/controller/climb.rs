@@ -6,7 +6,7 @@
 
 use super::model::Prediction;
 use super::space::Space;
-use super::strategy::{Choice, Profit, Strategy, profit_of};
+use super::strategy::{Choice, Outlook, Profit, Strategy, profit_of};
 use super::tally::Tally;
 use crate::response::Logs;
 
@@ -76,7 +76,7 @@ impl Strategy for Climb {
         (self.tally.weight(point) >= 1.0).then(|| Prediction { mean: *self.tally.mean(point), deviation })
     }
 
-    fn choose(&mut self, space: &Space, present: usize, _: f64, profit: &Profit) -> Choice {
+    fn choose(&mut self, space: &Space, present: usize, _: Outlook, profit: &Profit) -> Choice {
         let mut home = *self.home.get_or_insert(present);
         if self.tally.weight(home) < 1.0 {
             return Choice { point: home, explores: true };

@@ -1,25 +1,77 @@
 //! The loads that were met, each with what was learned under it.
 
+use super::level::Level;
+use super::model::Prediction;
+use super::signature::Signature;
 use super::space::Space;
 use super::strategy::Strategy;
-use super::watch::surprise;
-use crate::response::Measured;
+use super::tally::Tally;
+use crate::response::{JITTER, Logs, MEAN, Measured, P99, THROUGHPUT};
 use alloc::vec::Vec;
 
 /// Loads remembered; the one not met for longest gives way.
-const LOADS_MAX: usize = 8;
+const LOADS_MAX: usize = crate::table::LOADS_MAX + 1;
 /// Surprise up to which a measurement may belong to a load that was met before.
 const FAMILIAR: f64 = 4.0;
-/// Deviation up to which a prediction says anything about where a measurement belongs.
-const TELLING: f64 = 0.3;
 /// For how many intervals a load lasts, as long as nothing is known of it.
 const LIFE: f64 = 500.0;
 /// A load is not taken for shorter than this, or nothing would ever be learned.
 const LIFE_MIN: f64 = 25.0;
+/// What lasted no longer than this was on its way to another.
+const TRANSITION: u64 = 25;
+
+/// How many deviations an interval may be from what was foretold, to compare others with it.
+const CALM: f64 = 3.0;
+
+/// How many deviations of an error a point learns from.
+const CREDIBLE: f64 = 2.0;
+
+/// What was measured of a point that is not yet returned from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial {
+    pub point: usize,
+    pub measured: Measured,
+    /// The level before.
+    pub level: Level,
+}
+
+/// How far an interval was from what was foretold, and how far it may be.
+struct Surprise {
+    error: Logs,
+    deviation: Logs,
+}
+
+impl Surprise {
+    fn new(relative: &Logs, prediction: &Prediction, tally: &Tally, measured: &Measured) -> Self {
+        let Prediction { mean, deviation } = prediction;
+        let may_be = |channel| libm::hypot(libm::hypot(tally.noise(channel), measured.sampling), *deviation);
+        Self {
+            error: core::array::from_fn(|channel| relative[channel] - mean[channel]),
+            deviation: core::array::from_fn(may_be),
+        }
+    }
+
+    fn is_calm(&self) -> bool {
+        [THROUGHPUT, MEAN]
+            .into_iter()
+            .all(|channel| self.error[channel].abs() < CALM * self.deviation[channel])
+    }
+
+    /// What a point may learn: beyond noise, an error is the level's.
+    fn credible(&self) -> Logs {
+        core::array::from_fn(|channel| {
+            let most = CREDIBLE * self.deviation[channel];
+            self.error[channel].clamp(-most, most)
+        })
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Load<S> {
     strategy: S,
+    level: Level,
+    /// Nothing as long as nothing was measured.
+    signature: Option<Signature>,
     /// Interval in which it was last present.
     met: u64,
 }
@@ -38,7 +90,7 @@ pub(super) struct Loads<S> {
 
 impl<S: Strategy> Loads<S> {
     pub fn new(space: &Space) -> Self {
-        let first = Load { strategy: S::new(space), met: 0 };
+        let first = Load { strategy: S::new(space), level: Level::default(), signature: None, met: 0 };
         Self { loads: alloc::vec![first], present: 0, now: 0, age: 0, life: LIFE }
     }
 
@@ -46,16 +98,79 @@ impl<S: Strategy> Loads<S> {
         &mut self.loads[self.present].strategy
     }
 
+    /// What was learned under the present load is relative to this.
+    pub fn level(&self) -> &Level {
+        &self.loads[self.present].level
+    }
+
     /// How many are remembered.
     pub fn count(&self) -> usize {
         self.loads.len()
     }
 
-    /// Another interval under the present load.
-    pub fn pass(&mut self) {
+    /// Another interval, under the present load as far as is known; the first may be under one that was
+    /// taught.
+    pub fn pass(&mut self, measured: &Measured) {
         self.now += 1;
         self.age += 1;
+        if self.now == 1 {
+            self.present = self.recognise(measured).unwrap_or(self.present);
+        }
         self.loads[self.present].met = self.now;
+    }
+
+    /// How much an interval surprises under the present load.
+    pub fn surprise(&self, measured: &Measured) -> f64 {
+        let signature = &self.loads[self.present].signature;
+        signature.as_ref().map_or(0.0, |known| known.surprise(&measured.logs, measured.sampling))
+    }
+
+    /// Whether an interval is as foretold, as far as noise goes.
+    pub fn foretells(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
+        let Load { strategy, level, .. } = &mut self.loads[self.present];
+        let relative = level.relative(&measured.logs);
+        let prediction = strategy.predict(space, point);
+        prediction.is_none_or(|prediction| {
+            Surprise::new(&relative, &prediction, strategy.tally(), measured).is_calm()
+        })
+    }
+
+    /// Learns from an interval under the present load: what the point does, and the level. Returns whether it
+    /// was as foretold.
+    pub fn learn(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
+        let Load { strategy, level, signature, .. } = &mut self.loads[self.present];
+        signature.get_or_insert_with(|| Signature::new(&measured.logs)).learn(&measured.logs);
+        let relative = level.relative(&measured.logs);
+        let Some(prediction) = strategy.predict(space, point) else {
+            strategy.learn(space, point, &relative, measured.share);
+            return true;
+        };
+        let surprise = Surprise::new(&relative, &prediction, strategy.tally(), measured);
+        let credible = surprise.credible();
+        strategy.learn(
+            space,
+            point,
+            &core::array::from_fn(|channel| prediction.mean[channel] + credible[channel]),
+            measured.share,
+        );
+        level.follow(&surprise.error, prediction.deviation);
+        surprise.is_calm()
+    }
+
+    /// Learns from a trial of a point, between two intervals at another: the level was as it was in the mean
+    /// of these.
+    pub fn conclude(&mut self, space: &Space, trial: &Trial) {
+        let Load { strategy, level, signature, .. } = &mut self.loads[self.present];
+        signature.iter_mut().for_each(|signature| signature.learn(&trial.measured.logs));
+        let [before, after] = [trial.level, *level].map(|level| level.relative(&trial.measured.logs));
+        let mut relative: Logs = core::array::from_fn(|channel| 0.5 * (before[channel] + after[channel]));
+        if let Some(prediction) = strategy.predict(space, trial.point) {
+            let surprise = Surprise::new(&relative, &prediction, strategy.tally(), &trial.measured);
+            let credible = surprise.credible();
+            // A few late packets make much jitter, and only its neighbours tell whether the point is to blame.
+            [JITTER, P99].into_iter().for_each(|at| relative[at] = prediction.mean[at] + credible[at]);
+        }
+        strategy.learn(space, trial.point, &relative, trial.measured.share);
     }
 
     /// Intervals that the present load is expected to last on: as long as it has, or as others did. What has
@@ -66,29 +181,23 @@ impl<S: Strategy> Loads<S> {
 
     /// The load has changed: makes the one present under which the point is most likely to do this.
     pub fn change(&mut self, space: &Space, point: usize, measured: &Measured) {
-        let age = self.age as f64;
-        // The geometric mean: lives differ by orders of magnitude.
-        self.life = libm::sqrt(self.life * age).max(LIFE_MIN);
+        if self.age > TRANSITION {
+            // The geometric mean: lives differ by orders of magnitude.
+            self.life = libm::sqrt(self.life * self.age as f64).max(LIFE_MIN);
+        }
         self.age = 0;
-        self.present = match self.recognise(space, point, measured) {
+        self.present = match self.recognise(measured) {
             Some(load) => load,
             None => self.begin(space, point, measured),
         };
     }
 
-    /// The first interval: a load that was taught may be the one that is met.
-    pub fn greet(&mut self, space: &Space, point: usize, measured: &Measured) {
-        if self.now == 1 {
-            self.present = self.recognise(space, point, measured).unwrap_or(self.present);
-        }
-    }
-
-    fn recognise(&mut self, space: &Space, point: usize, measured: &Measured) -> Option<usize> {
+    fn recognise(&self, measured: &Measured) -> Option<usize> {
         let mut best = (None, FAMILIAR);
-        for (index, load) in self.loads.iter_mut().enumerate() {
-            let Some(prediction) = load.strategy.predict(space, point) else { continue };
-            let surprise = surprise(&prediction, load.strategy.tally(), point, measured);
-            if prediction.deviation < TELLING && surprise < best.1 {
+        for (index, load) in self.loads.iter().enumerate() {
+            let Some(signature) = &load.signature else { continue };
+            let surprise = signature.surprise(&measured.logs, measured.sampling);
+            if surprise < best.1 {
                 best = (Some(index), surprise);
             }
         }
@@ -97,9 +206,17 @@ impl<S: Strategy> Loads<S> {
 
     fn begin(&mut self, space: &Space, point: usize, measured: &Measured) -> usize {
         let mut strategy = S::new(space);
-        strategy.tally_mut().inherit(self.loads[self.present].strategy.tally(), point, &measured.logs);
+        let before = &self.loads[self.present];
+        let distance =
+            before.signature.as_ref().map_or(f64::INFINITY, |known| known.distance(&measured.logs));
+        strategy.tally_mut().inherit(before.strategy.tally(), point, &measured.logs, distance);
         strategy.learn(space, point, &measured.logs, 1.0);
-        let load = Load { strategy, met: self.now };
+        let signature = Some(Signature::new(&measured.logs));
+        self.add(Load { strategy, level: Level::default(), signature, met: self.now })
+    }
+
+    /// Adds a load, where there is no room in place of the one not met for longest.
+    fn add(&mut self, load: Load<S>) -> usize {
         if self.loads.len() < LOADS_MAX {
             self.loads.push(load);
             return self.loads.len() - 1;
@@ -109,10 +226,12 @@ impl<S: Strategy> Loads<S> {
         stalest
     }
 
-    /// Adds a load learned elsewhere; it is recognised when it comes.
-    pub fn teach(&mut self, strategy: S) {
-        if self.loads.len() < LOADS_MAX {
-            self.loads.push(Load { strategy, met: self.now });
+    /// Adds a load learned elsewhere, of which this was measured; it is recognised when it comes.
+    pub fn teach(&mut self, strategy: S, mut measured: impl Iterator<Item = Logs>) {
+        let mut signature = measured.next().map(|first| Signature::new(&first));
+        if let Some(signature) = &mut signature {
+            measured.for_each(|logs| signature.learn(&logs));
         }
+        self.add(Load { strategy, level: Level::default(), signature, met: self.now });
     }
 }

@@ -10,9 +10,11 @@
 mod bandit;
 mod bayes;
 mod climb;
+mod level;
 mod loads;
 mod model;
 mod points;
+mod signature;
 mod space;
 mod strategy;
 mod tally;
@@ -25,16 +27,35 @@ pub use points::{BatchingDelays, Knobs, NoValue, Notice, Setting, WorkingPoints}
 pub use strategy::{Profit, Strategy};
 
 use crate::response::{Measured, Observation, Response};
-use loads::Loads;
+use loads::{Loads, Trial};
 use space::Space;
-use watch::{Verdict, Watch, surprise};
+use strategy::Outlook;
+use watch::{Verdict, Watch};
 
 /// What the first interval at a new point counts, for it begins with what the last point left behind.
-const FIRST_SHARE: f64 = 0.5;
+const FIRST_SHARE: f64 = 0.8;
 /// Where there is nothing to explore, so many intervals pass at most until the choice is reviewed.
 const REST_MAX: u32 = 16;
 /// What each row of a given table counts, in observations.
 const TABLE_SHARE: f64 = 4.0;
+
+/// Trials are paired: an interval at another point, between two at the point that earns. If these two tell of
+/// different levels, the trial tells nothing.
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    /// At the point that earns most.
+    #[default]
+    Earning,
+    /// At another one.
+    Trying {
+        /// Where it came from.
+        home: usize,
+    },
+    /// Back from it, but with what that left behind.
+    Settling(Trial),
+    /// Back from it.
+    Returning(Trial),
+}
 
 /// A controller that searches by strategy `S`; [`Bayes`] won the comparison (`examples/compare`).
 #[derive(Clone, Debug)]
@@ -45,6 +66,7 @@ pub struct Controller<S = Bayes> {
     point: usize,
     /// Whether the point was set for the interval before, too.
     is_settled: bool,
+    stage: Stage,
     /// Intervals until the choice is reviewed, and those of the next rest.
     rest: u32,
     next_rest: u32,
@@ -61,17 +83,27 @@ impl<S: Strategy> Controller<S> {
         let space = Space::new(points);
         let loads = Loads::new(&space);
         let watch = Watch::default();
-        Self { space, loads, watch, point: start, is_settled: false, rest: 0, next_rest: 1 }
+        Self {
+            space,
+            loads,
+            watch,
+            point: start,
+            is_settled: false,
+            stage: Stage::Earning,
+            rest: 0,
+            next_rest: 1,
+        }
     }
 
     /// Teaches the responses of a load that were measured beforehand, as pairs of a point and its response;
     /// points that do not exist are left out. The load is recognised when it comes.
     pub fn teach(&mut self, table: &[(usize, Response)]) {
         let mut strategy = S::new(&self.space);
-        for (point, response) in table.iter().filter(|(point, _)| *point < self.space.count()) {
+        let rows = table.iter().filter(|(point, _)| *point < self.space.count());
+        for (point, response) in rows.clone() {
             strategy.learn(&self.space, *point, &response.logs(), TABLE_SHARE);
         }
-        self.loads.teach(strategy);
+        self.loads.teach(strategy, rows.map(|(_, response)| response.logs()));
     }
 
     /// The working point that should be set.
@@ -91,17 +123,35 @@ impl<S: Strategy> Controller<S> {
         if observation.samples == 0 {
             return self.point;
         }
-        self.loads.pass();
         let measured = observation.measured();
-        self.loads.greet(&self.space, self.point, &measured);
+        self.loads.pass(&measured);
         let is_settled = core::mem::replace(&mut self.is_settled, true);
-        match self.judge(&measured) {
-            Verdict::Suspicious => return self.point,
-            Verdict::Same => {
-                let share = if is_settled { measured.share } else { FIRST_SHARE * measured.share };
-                self.loads.present().learn(&self.space, self.point, &measured.logs, share);
+        let share = if is_settled { measured.share } else { FIRST_SHARE * measured.share };
+        let stage = core::mem::take(&mut self.stage);
+        match stage {
+            Stage::Trying { home } => {
+                let (measured, level) = (Measured { share, ..measured }, *self.loads.level());
+                self.stage = Stage::Settling(Trial { point: self.point, measured, level });
+                return self.set(home);
             }
-            Verdict::Changed(logs) => {
+            Stage::Settling(trial) if !self.loads.foretells(&self.space, self.point, &measured) => {
+                self.stage = Stage::Returning(trial);
+                return self.point;
+            }
+            _ => {}
+        }
+        match (self.watch.consider(self.loads.surprise(&measured), &measured.logs), stage) {
+            (Verdict::Suspicious, _) => return self.point,
+            (Verdict::Same, stage) => {
+                let is_calm = self.loads.learn(&self.space, self.point, &Measured { share, ..measured });
+                if !is_calm {
+                    return self.point;
+                }
+                if let Stage::Settling(trial) | Stage::Returning(trial) = stage {
+                    self.loads.conclude(&self.space, &trial);
+                }
+            }
+            (Verdict::Changed(logs), _) => {
                 self.loads.change(&self.space, self.point, &Measured { logs, ..measured });
                 (self.rest, self.next_rest) = (0, 1);
             }
@@ -113,32 +163,30 @@ impl<S: Strategy> Controller<S> {
         self.choose(profit)
     }
 
+    fn set(&mut self, point: usize) -> usize {
+        self.is_settled &= point == self.point;
+        self.point = point;
+        point
+    }
+
     /// Chooses anew at once, because prices have changed; nothing was measured.
     pub fn reconsider(&mut self, profit: &Profit) -> usize {
         self.choose(profit)
     }
 
-    fn judge(&mut self, measured: &Measured) -> Verdict {
-        let (space, point) = (&self.space, self.point);
-        let strategy = self.loads.present();
-        let surprise = match strategy.predict(space, point) {
-            Some(prediction) => surprise(&prediction, strategy.tally(), point, measured),
-            None => 0.0,
-        };
-        self.watch.consider(surprise, &measured.logs)
-    }
-
     fn choose(&mut self, profit: &Profit) -> usize {
-        let horizon = self.loads.horizon();
-        let choice = self.loads.present().choose(&self.space, self.point, horizon, profit);
+        let outlook = Outlook { horizon: self.loads.horizon(), deviation: self.loads.level().deviation() };
+        let factors = self.loads.level().factors();
+        let profit = |point: usize, relative: &Response| profit(point, &factors.apply(relative));
+        let choice = self.loads.present().choose(&self.space, self.point, outlook, &profit);
         if choice.explores || choice.point != self.point {
             (self.rest, self.next_rest) = (0, 1);
         } else {
             (self.rest, self.next_rest) = (self.next_rest, (self.next_rest * 2).min(REST_MAX));
         }
-        self.is_settled &= choice.point == self.point;
-        self.point = choice.point;
-        self.point
+        let tries = choice.explores && choice.point != self.point;
+        self.stage = if tries { Stage::Trying { home: self.point } } else { Stage::Earning };
+        self.set(choice.point)
     }
 }
 

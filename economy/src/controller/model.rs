@@ -19,6 +19,8 @@ const LEVEL: f64 = 100.0;
 const SLOPE: f64 = 4.0;
 /// How much each channel follows expected latency, in logarithms.
 const TREND: Logs = [-0.5, 1.0, 1.0, 1.0, -0.5, -0.5];
+/// Variance of what was measured once, in the same units: it may have been a hiccup.
+const DOUBT: f64 = 0.2;
 /// The share of a measured latency that working points cannot have added.
 const BASE_SHARE: f64 = 0.3;
 
@@ -67,7 +69,8 @@ impl Model {
         let noise = tally.noise(THROUGHPUT).max(tally.noise(MEAN)) / AMPLITUDE;
         let inflated = noise * noise * tally.inflation();
         let hearsay = |point| tally.hearsay(point) / (AMPLITUDE * AMPLITUDE);
-        self.factorise(space, |point| inflated / tally.weight(point) + hearsay(point));
+        let doubt = |point| DOUBT / libm::pow(tally.weight(point) + 0.5, 3.0);
+        self.factorise(space, |point| inflated / tally.weight(point) + hearsay(point) + doubt(point));
         self.solved.clear();
         let expected = &self.expected;
         let residual = |point: &usize| {
@@ -184,7 +187,7 @@ mod tests {
         for point in points {
             let mut logs = [0.0; CHANNELS];
             logs[MEAN] = libm::log(latency(space.added_latency(*point)));
-            tally.learn(*point, &logs, 1.0);
+            (0..8).for_each(|_| tally.learn(*point, &logs, 1.0));
         }
         let mut model = Model::default();
         model.fit(space, &tally);

@@ -18,6 +18,15 @@ pub struct Choice {
     pub(super) explores: bool,
 }
 
+/// What is expected of the time to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlook {
+    /// Intervals to go under this load, as far as can be guessed.
+    pub(super) horizon: f64,
+    /// Deviation of logarithms by which everything will be better at times and worse at others.
+    pub(super) deviation: f64,
+}
+
 /// A way of learning one load's response and of searching the best point under it. Sealed: its arguments are
 /// private to the controller.
 pub trait Strategy {
@@ -36,8 +45,8 @@ pub trait Strategy {
     /// What the point should do; nothing if there is no ground to say.
     fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction>;
 
-    /// Where to go from `present`, with `horizon` intervals to go under this load as far as can be guessed.
-    fn choose(&mut self, space: &Space, present: usize, horizon: f64, profit: &Profit) -> Choice;
+    /// Where to go from `present`.
+    fn choose(&mut self, space: &Space, present: usize, outlook: Outlook, profit: &Profit) -> Choice;
 }
 
 /// Profit at a point of which only the likeliest logarithms are considered.

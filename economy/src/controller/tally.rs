@@ -10,11 +10,12 @@ const WEIGHT_MAX: f64 = 60.0;
 const WEIGHT_MIN: f64 = 0.05;
 /// Intervals after which an observation counts 1/e.
 const MEMORY: f64 = 4000.0;
-/// Variance of what a point does under a load of which only another point was measured: the square of a
-/// deviation of 0.2 from what it did under the last load, scaled.
-const HEARSAY: f64 = 0.04;
-/// Beyond this change of the logarithm of latency the load is so different that points compare differently.
-const ALIKE: f64 = 0.5;
+/// Deviation of what a point does under a load of which only another point was measured, from what it did
+/// under the last load, scaled; and by how much this grows with the distance of the loads.
+const HEARSAY: f64 = 0.15;
+const HEARSAY_SLOPE: f64 = 0.4;
+/// Loads farther from each other than this compare points differently.
+const ALIKE: f64 = 0.7;
 /// What it counts, in observations.
 const HEARSAY_WEIGHT: f64 = 0.5;
 /// Deviation of the measured logarithms before any is known, and the least that is believed.
@@ -25,8 +26,11 @@ const NOISE_MEMORY: f64 = 60.0;
 const NOISE_GUESS: f64 = 5.0;
 /// The most that errors are believed to persist.
 const PERSISTENCE_MAX: f64 = 0.85;
-/// How many times its own variance one error may count: a hiccup is no noise.
-const NOISE_CLIP: f64 = 9.0;
+/// By how much one error moves it, as a share of the variance.
+const NOISE_STEP: f64 = 2.0;
+/// Median of the square of a standard normal variable. Noise is what half of all errors are above, however
+/// large these are, for a hiccup is no noise.
+const MEDIAN: f64 = 0.455;
 
 /// Mean and weight of each point's observations, and the noise common to all.
 #[derive(Clone, Debug)]
@@ -89,21 +93,21 @@ impl Tally {
     }
 
     /// Takes over what another knows: of noise all, for machine and load generator are the same; of the
-    /// points that they moved as `point` did, which is now at `logs`. A neighbour on the host slows all
-    /// alike, and so do a few more clients; what is not so is soon measured.
-    pub(super) fn inherit(&mut self, other: &Self, point: usize, logs: &Logs) {
+    /// points that they moved as `point` did, which is now at `logs`. The farther the loads are from each
+    /// other, in logarithms, the less that is sure; it is soon measured.
+    pub(super) fn inherit(&mut self, other: &Self, point: usize, logs: &Logs, distance: f64) {
         (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
         self.persistence = other.persistence;
-        let moved_by = (logs[MEAN] - other.means[point][MEAN]).abs();
-        if other.weights[point] < WEIGHT_MIN || moved_by > ALIKE {
+        if other.weights[point] < WEIGHT_MIN || distance > ALIKE {
             return;
         }
+        let deviation = HEARSAY + HEARSAY_SLOPE * distance;
         for known in other.known() {
             let moved =
                 |channel: usize| other.means[known][channel] + logs[channel] - other.means[point][channel];
             self.means[known] = core::array::from_fn(moved);
             self.weights[known] = other.weights[known].min(HEARSAY_WEIGHT);
-            self.hearsay[known] = HEARSAY;
+            self.hearsay[known] = other.hearsay[known] + deviation * deviation;
         }
         self.weights[point] = 0.0;
     }
@@ -139,7 +143,8 @@ impl Tally {
         let unbiased = weight / (weight + 1.0);
         for (noise, (log, mean)) in self.noise.iter_mut().zip(logs.iter().zip(&self.means[point])) {
             let square = (log - mean) * (log - mean) * unbiased;
-            *noise += (square.min(NOISE_CLIP * *noise) - *noise) / self.noise_weight;
+            let step = 1.0 + NOISE_STEP / self.noise_weight;
+            *noise *= if square > MEDIAN * *noise { step } else { 1.0 / step };
         }
     }
 }
@@ -154,7 +159,7 @@ mod tests {
         before.learn(0, &[1.0; CHANNELS], 1.0);
         before.learn(1, &[2.0; CHANNELS], 1.0);
         let mut tally = Tally::new(3);
-        tally.inherit(&before, 0, &[now; CHANNELS]);
+        tally.inherit(&before, 0, &[now; CHANNELS], now - 1.0);
         tally.learn(0, &[now; CHANNELS], 1.0);
         tally
     }

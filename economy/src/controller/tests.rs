@@ -90,6 +90,17 @@ fn the_published_experiment_earns_what_the_oracle_earns() {
 }
 
 #[test]
+fn a_shared_host_does_not_lead_it_astray() {
+    let share = |seed| {
+        let outcome = run::<Bayes>(&Scenario::host(seed), seed);
+        outcome.profit / outcome.oracle
+    };
+    let shares: Vec<f64> = (0..8).map(share).collect();
+    let mean = shares.iter().sum::<f64>() / 8.0;
+    assert!(mean > 0.95 && shares.iter().all(|share| *share > 0.8), "{mean} of {shares:?}");
+}
+
+#[test]
 fn it_beats_climbing() {
     let earned = |outcome: Outcome| outcome.profit / outcome.oracle;
     let (mut bayes, mut climb) = (0.0, 0.0);
@@ -154,7 +165,8 @@ fn noise_and_hiccups_do_not_make_it_oscillate() {
         bench.serve(32.0, 1000, &refund(1.0));
         let points = bench.serve(32.0, 3000, &refund(1.0));
         let changes = points.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        assert!(changes <= 60, "{changes} changes in a minute with noise of {white}");
+        // A trial is two.
+        assert!(changes <= 100, "{changes} changes in a minute with noise of {white}");
         assert_eq!(bench.controller.loads(), 1);
     }
 }
@@ -171,7 +183,8 @@ fn a_given_table_is_used_from_the_first_interval() {
         bench.controller.teach(&table);
     }
     bench.serve(64.0, 1, &refund(1.0));
-    assert!(bench.share(64.0, &refund(1.0)) > 0.99);
+    let share = bench.share(64.0, &refund(1.0));
+    assert!(share > 0.99, "{share}");
 }
 
 #[test]

@@ -4,9 +4,7 @@
 //! surprises. While it is suspicious, nothing is learned: an outlier passes without a trace, and the first
 //! intervals under a new load do not spoil what is known of the old one.
 
-use super::model::Prediction;
-use super::tally::Tally;
-use crate::response::{CHANNELS, Logs, MEAN, Measured, THROUGHPUT};
+use crate::response::{CHANNELS, Logs};
 
 /// The surprise above which the sum grows; under an unchanged load the mean surprise is 1.
 const ALLOWANCE: f64 = 3.0;
@@ -15,11 +13,6 @@ const SURPRISE_MAX: f64 = 15.0;
 /// The sum that is suspicious, and the one that is a change: at least four intervals.
 const SUSPICION: f64 = 5.0;
 const ALARM: f64 = 45.0;
-/// Deviation of what slowly drifts without being learned at once.
-const DRIFT: f64 = 0.02;
-/// The least deviation granted to a prediction of what was never measured.
-const FORETOLD: f64 = 0.25;
-
 /// What an interval says about the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
@@ -37,18 +30,6 @@ pub(super) struct Watch {
     sum: f64,
     held: u32,
     mean: Logs,
-}
-
-/// How far a measurement is from what was predicted, as the mean square of standard deviations.
-pub(super) fn surprise(prediction: &Prediction, tally: &Tally, point: usize, measured: &Measured) -> f64 {
-    let unmeasured = if tally.weight(point) < 0.9 { FORETOLD } else { DRIFT };
-    let deviation = libm::hypot(libm::hypot(prediction.deviation, unmeasured), measured.sampling);
-    let square = |channel: usize| {
-        let noise = tally.noise(channel);
-        let error = measured.logs[channel] - prediction.mean[channel];
-        error * error / (noise * noise + deviation * deviation)
-    };
-    (square(THROUGHPUT) + square(MEAN)) / 2.0
 }
 
 impl Watch {

@@ -2,12 +2,14 @@
 //!
 //! The ground on which controllers are compared (`cargo run --release -p nom-economy --example compare`).
 
+mod host;
 mod noise;
 mod random;
 mod run;
 mod scenario;
 mod server;
 
+pub use host::{Host, Moment};
 pub use noise::Noise;
 pub use random::Random;
 pub use run::{Outcome, run};

@@ -29,6 +29,12 @@ impl Noise {
         Self::new(white, persistence, random.log_between(1e-4, 5e-3))
     }
 
+    /// What is left on a shared host, when that itself is simulated.
+    #[must_use]
+    pub fn of_host(random: &mut Random) -> Self {
+        Self::new(random.log_between(0.01, 0.05), random.between(0.0, 0.5), 0.0)
+    }
+
     /// As bad as an emulated machine's on a busy host.
     #[must_use]
     pub fn emulated(random: &mut Random) -> Self {

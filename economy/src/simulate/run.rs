@@ -3,15 +3,12 @@
 use super::random::Random;
 use super::scenario::{Phase, Scenario};
 use crate::controller::{Controller, Strategy};
-use crate::response::{BETTER, Logs, Response};
+use crate::response::{Logs, Response};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Time constant with which a server follows a new setting, in seconds.
 const SETTLING: f64 = 2e-3;
-/// For so long after the start clients only begin to ask, in seconds, and what they are served at that time
-/// is this share of what it will be, so much slower.
-const WARM_UP: f64 = 0.2;
-const COLD_SHARE: f64 = 0.1;
 /// A point within this share of the best has found it.
 const FOUND: f64 = 0.03;
 
@@ -68,15 +65,6 @@ pub fn run<S: Strategy>(scenario: &Scenario, seed: u64) -> Outcome {
     }
 }
 
-fn cold(truth: &Response) -> Response {
-    let factor = libm::log(COLD_SHARE);
-    let mut logs = truth.logs();
-    for (log, better) in logs.iter_mut().zip(BETTER) {
-        *log += factor * better;
-    }
-    Response::from_logs(&logs)
-}
-
 struct Lived {
     profit: f64,
     found: f64,
@@ -84,31 +72,30 @@ struct Lived {
 }
 
 impl<S: Strategy> Runner<'_, S> {
-    fn live(&mut self, (start, end, phase): (usize, usize, Phase), best: usize) -> Lived {
-        let (scenario, length) = (self.scenario, (end - start) as f64);
+    fn live(&mut self, (span, phase): (Range<usize>, Phase), best: usize) -> Lived {
+        let (scenario, length) = (self.scenario, span.len() as f64 * self.scenario.interval);
         let value = |_: usize, response: &Response| scenario.contract.profit(response, phase.price);
         // As priced does: a new price is announced at once.
         self.controller.reconsider(&value);
         let mut lived = Lived { profit: 0.0, found: length, restless: 0.0 };
-        let count = (length / scenario.interval) as u32;
-        for interval in 0..count {
-            let at = f64::from(interval) * scenario.interval;
-            let (second, point) = (start + at as usize, self.controller.point());
-            let best_profit = value(best, scenario.truth(second, best)).get();
-            let here = value(point, scenario.truth(second, point)).get();
-            if here >= best_profit * (1.0 - FOUND) {
+        for interval in span.clone() {
+            let at = (interval - span.start) as f64 * scenario.interval;
+            let point = self.controller.point();
+            let truth = scenario.truth(interval, point);
+            let best_profit = value(best, &scenario.truth(interval, best)).get();
+            if value(point, &truth).get() >= best_profit * (1.0 - FOUND) {
                 lived.found = lived.found.min(at);
             }
-            let truth = scenario.truth(second, point);
-            let response = self.follow(&if start == 0 && at < WARM_UP { cold(truth) } else { *truth });
+            let response = self.follow(scenario.quiet(interval, point));
+            let response = scenario.moment(interval).slow(&response);
             let earned = value(point, &response).get();
             self.losses += u64::from(earned < 0.0 && best_profit > 0.0);
-            lived.profit += earned * length / f64::from(count);
+            lived.profit += earned * scenario.interval;
             let observation = self.noise.observe(&response, scenario.interval, &mut self.random);
             let next = self.controller.observe(&observation, &value);
             lived.restless += f64::from(u8::from(next != point && at > length / 2.0)) * 2.0 / length;
         }
-        self.intervals += u64::from(count);
+        self.intervals += span.len() as u64;
         lived
     }
 

@@ -1,5 +1,6 @@
 //! A server, its owner's contract, and what happens to it.
 
+use super::host::{Host, Moment};
 use super::noise::Noise;
 use super::random::Random;
 use super::server::Server;
@@ -8,6 +9,7 @@ use crate::response::Response;
 use crate::units::{DollarsPerGbit, DollarsPerSecond, Seconds};
 use crate::utility::{Bonus, Penalty, Refund};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The paper's value of a Gbit (nom, VEE'16, section 6.4), in dollars.
 const ALPHA: f64 = 20.0;
@@ -74,7 +76,26 @@ pub struct Phase {
     pub price: f64,
     /// Clients that wait for an answer each.
     pub clients: f64,
+    /// They connect one after the other, for so many seconds.
+    pub connecting: f64,
 }
+
+impl Phase {
+    fn new(seconds: u32, price: f64, clients: f64) -> Self {
+        Self { seconds, price, clients, connecting: 0.0 }
+    }
+
+    /// Clients that have connected so many seconds after it began.
+    fn clients(&self, at: f64) -> f64 {
+        if at >= self.connecting {
+            return self.clients;
+        }
+        libm::ceil(self.clients * at / self.connecting).max(1.0)
+    }
+}
+
+/// For so long after the start clients connect, unless the scenario says otherwise, in seconds.
+const CONNECTING: f64 = 0.2;
 
 /// Everything that happens, and the truth about it.
 #[derive(Clone, Debug)]
@@ -89,8 +110,10 @@ pub struct Scenario {
     pub points: BatchingDelays,
     /// Length of an interval, in seconds.
     pub interval: f64,
-    /// True responses of each point, by second.
-    truth: Vec<Vec<Response>>,
+    /// Responses of each point on a quiet host, by load; and of each interval the load, and what the host
+    /// does.
+    quiet: Vec<Vec<Response>>,
+    moments: Vec<(usize, Moment)>,
 }
 
 impl Scenario {
@@ -98,13 +121,14 @@ impl Scenario {
     /// 10 $/Gbit; server, noise and contract vary with the seed.
     #[must_use]
     pub fn published(seed: u64) -> Self {
-        Self::retried(seed, |random| {
-            let clients = libm::round(random.log_between(8.0, 128.0));
-            alloc::vec![
-                Phase { seconds: 60, price: 1.0, clients },
-                Phase { seconds: 60, price: 10.0, clients: 1.0 },
-            ]
-        })
+        Self::retried(
+            seed,
+            |_| None,
+            |random| {
+                let clients = libm::round(random.log_between(8.0, 128.0));
+                alloc::vec![Phase::new(60, 1.0, clients), Phase::new(60, 10.0, 1.0)]
+            },
+        )
     }
 
     /// The same on an emulated machine: several times as much noise.
@@ -114,58 +138,88 @@ impl Scenario {
         Self { noise, ..Self::published(seed) }
     }
 
+    /// The same in a hurry, on a host that is shared: 8 to 12 s each, and in the first 200 to 600 ms of
+    /// these clients connect.
+    #[must_use]
+    pub fn host(seed: u64) -> Self {
+        let host = |random: &mut Random| Some(Host::random(random));
+        let scenario = Self::retried(seed, host, |random| {
+            let clients = libm::round(random.log_between(8.0, 64.0));
+            let mut phase = |price, clients| {
+                let connecting = random.between(0.2, 0.6);
+                Phase { connecting, ..Phase::new(random.between(8.0, 13.0) as u32, price, clients) }
+            };
+            alloc::vec![phase(1.0, clients), phase(10.0, 1.0)]
+        });
+        Self { noise: Noise::of_host(&mut Random::new(!seed)), ..scenario }
+    }
+
     /// Prices and loads that change at any time, together or apart, and come back.
     #[must_use]
     pub fn random(seed: u64) -> Self {
-        Self::retried(seed, |random| {
-            let loads = [(); 3].map(|()| libm::round(random.log_between(1.0, 128.0)));
-            let mut phase = Phase { seconds: 0, price: 1.0, clients: loads[0] };
-            let count = random.between(3.0, 8.0) as u32;
-            let mut next = || {
-                phase.seconds = random.log_between(8.0, 60.0) as u32;
-                let (changes_price, changes_load) = (random.unit() < 0.6, random.unit() < 0.6);
-                if changes_price {
-                    phase.price = random.log_between(0.2, 15.0);
-                }
-                if changes_load {
-                    phase.clients = loads[(random.unit() * 3.0) as usize];
-                }
-                phase
-            };
-            (0..count).map(|_| next()).collect()
-        })
+        Self::retried(
+            seed,
+            |_| None,
+            |random| {
+                let loads = [(); 3].map(|()| libm::round(random.log_between(1.0, 128.0)));
+                let mut phase = Phase::new(0, 1.0, loads[0]);
+                let count = random.between(3.0, 8.0) as u32;
+                let mut next = || {
+                    phase.seconds = random.log_between(8.0, 60.0) as u32;
+                    let (changes_price, changes_load) = (random.unit() < 0.6, random.unit() < 0.6);
+                    if changes_price {
+                        phase.price = random.log_between(0.2, 15.0);
+                    }
+                    if changes_load {
+                        phase.clients = loads[(random.unit() * 3.0) as usize];
+                    }
+                    phase
+                };
+                (0..count).map(|_| next()).collect()
+            },
+        )
     }
 
     /// A load and a price that never stand still: every two seconds both have moved by a few percent or tens
     /// of percent, as real traces do.
     #[must_use]
     pub fn wandering(seed: u64) -> Self {
-        Self::retried(seed, |random| {
-            let (roughness, volatility) = (random.log_between(0.02, 0.3), random.log_between(0.01, 0.3));
-            let mut clients: f64 = random.log_between(2.0, 100.0);
-            let mut price: f64 = random.log_between(0.5, 8.0);
-            let mut next = || {
-                clients = (clients * libm::exp(roughness * random.normal())).clamp(1.0, 200.0);
-                price = (price * libm::exp(volatility * random.normal())).clamp(0.1, 15.0);
-                Phase { seconds: 2, price, clients: libm::round(clients) }
-            };
-            (0..45).map(|_| next()).collect()
-        })
+        Self::retried(
+            seed,
+            |_| None,
+            |random| {
+                let (roughness, volatility) = (random.log_between(0.02, 0.3), random.log_between(0.01, 0.3));
+                let mut clients: f64 = random.log_between(2.0, 100.0);
+                let mut price: f64 = random.log_between(0.5, 8.0);
+                let mut next = || {
+                    clients = (clients * libm::exp(roughness * random.normal())).clamp(1.0, 200.0);
+                    price = (price * libm::exp(volatility * random.normal())).clamp(0.1, 15.0);
+                    Phase::new(2, price, libm::round(clients))
+                };
+                (0..45).map(|_| next()).collect()
+            },
+        )
     }
 
     /// Tries seeds until a profit can be made in every phase: a share of a loss has no meaning.
-    fn retried(seed: u64, phases: impl Fn(&mut Random) -> Vec<Phase>) -> Self {
+    fn retried(
+        seed: u64,
+        host: impl Fn(&mut Random) -> Option<Host>,
+        phases: impl Fn(&mut Random) -> Vec<Phase>,
+    ) -> Self {
         let mut random = Random::new(seed);
         loop {
-            let phases = phases(&mut random);
-            let scenario = Self::build(&mut random, phases);
+            let mut phases = phases(&mut random);
+            phases[0].connecting = phases[0].connecting.max(CONNECTING);
+            let host = host(&mut random);
+            let scenario = Self::build(&mut random, phases, host);
             if scenario.oracles().iter().all(|(_, profit)| *profit > 0.0) {
                 return scenario;
             }
         }
     }
 
-    fn build(random: &mut Random, phases: Vec<Phase>) -> Self {
+    fn build(random: &mut Random, phases: Vec<Phase>, host: Option<Host>) -> Self {
         let slowness = random.log_between(1.0, 20.0);
         let server = Server::random(random, slowness);
         let points = BatchingDelays::up_to((40.0 * slowness * random.log_between(1.0, 8.0)) as u32);
@@ -175,32 +229,48 @@ impl Scenario {
         let contract = Contract::random(random, many);
         let noise = Noise::random(random);
         let drift = (random.between(0.0, 0.03), random.between(20.0, 100.0));
-        let truth = truth(&server, &phases, &points, drift);
         let interval = random.between(0.01, 0.05);
-        Self { contract, phases, noise, points, interval, truth }
+        let (quiet, loads) = quiet(&server, &phases, &points, drift, interval);
+        let host = host.map(|host| host.moments(loads.len(), interval, random));
+        let host = host.unwrap_or_else(|| alloc::vec![Moment::default(); loads.len()]);
+        let moments = loads.into_iter().zip(host).collect();
+        Self { contract, phases, noise, points, interval, quiet, moments }
     }
 
-    /// What a point truly does in a second of the scenario.
+    /// What a point truly does in an interval of the scenario.
     #[must_use]
-    pub fn truth(&self, second: usize, point: usize) -> &Response {
-        &self.truth[second][point]
+    pub fn truth(&self, interval: usize, point: usize) -> Response {
+        self.moment(interval).slow(self.quiet(interval, point))
     }
 
-    /// First and last second of each phase, the last excluded.
-    pub fn spans(&self) -> impl Iterator<Item = (usize, usize, Phase)> + '_ {
+    /// What a point would do in an interval on a quiet host.
+    #[must_use]
+    pub fn quiet(&self, interval: usize, point: usize) -> &Response {
+        &self.quiet[self.moments[interval].0][point]
+    }
+
+    /// What the host does in an interval.
+    #[must_use]
+    pub fn moment(&self, interval: usize) -> &Moment {
+        &self.moments[interval].1
+    }
+
+    /// The intervals of each phase.
+    pub fn spans(&self) -> impl Iterator<Item = (Range<usize>, Phase)> + '_ {
         let mut start = 0;
         self.phases.iter().map(move |phase| {
-            let span = (start, start + phase.seconds as usize, *phase);
-            start = span.1;
-            span
+            let span = start..start + intervals(phase, self.interval);
+            start = span.end;
+            (span, *phase)
         })
     }
 
     /// Profit that a point held makes in each phase, in dollars.
     #[must_use]
     pub fn held(&self, point: usize) -> Vec<f64> {
-        let profit = |(start, end, phase): (usize, usize, Phase)| {
-            (start..end).map(|at| self.contract.profit(self.truth(at, point), phase.price).get()).sum()
+        let profit = |(span, phase): (Range<usize>, Phase)| {
+            let rates = span.map(|at| self.contract.profit(&self.truth(at, point), phase.price).get());
+            rates.sum::<f64>() * self.interval
         };
         self.spans().map(profit).collect()
     }
@@ -224,17 +294,31 @@ impl Scenario {
     }
 }
 
-fn truth(
+fn intervals(phase: &Phase, interval: f64) -> usize {
+    (f64::from(phase.seconds) / interval) as usize
+}
+
+/// What each point does without a host: responses by load, and the load of each interval. A load is a number
+/// of clients in one second, over which work drifts.
+fn quiet(
     server: &Server,
     phases: &[Phase],
     points: &BatchingDelays,
-    drift: (f64, f64),
-) -> Vec<Vec<Response>> {
-    let (amplitude, period) = drift;
-    let clients = phases.iter().flat_map(|phase| (0..phase.seconds).map(|_| phase.clients));
-    let second = |(at, clients): (usize, f64)| {
-        let drift = 1.0 + amplitude * libm::sin(core::f64::consts::TAU * at as f64 / period);
-        (0..points.count()).map(|point| server.response(clients, points.micros(point), drift)).collect()
-    };
-    clients.enumerate().map(second).collect()
+    (amplitude, period): (f64, f64),
+    interval: f64,
+) -> (Vec<Vec<Response>>, Vec<usize>) {
+    let (mut responses, mut loads, mut last) = (Vec::new(), Vec::new(), None);
+    for phase in phases {
+        for at in 0..intervals(phase, interval) {
+            let second = (loads.len() as f64 * interval) as u32;
+            let clients = phase.clients(at as f64 * interval);
+            if last.replace((second, clients)) != Some((second, clients)) {
+                let drift = 1.0 + amplitude * libm::sin(core::f64::consts::TAU * f64::from(second) / period);
+                let respond = |point| server.response(clients, points.micros(point), drift);
+                responses.push((0..points.count()).map(respond).collect());
+            }
+            loads.push(responses.len() - 1);
+        }
+    }
+    (responses, loads)
 }

@@ -57,7 +57,7 @@ impl Server {
             tail: random.between(1.0, 1.4),
             ripple: (random.between(0.0, 0.015), random.between(0.0, core::f64::consts::TAU)),
             bytes: random.log_between(100.0, 4000.0),
-            unheld: random.log_between(0.5, 1.5),
+            unheld: random.log_between(1.0 / 1.8, 1.8),
         }
     }
 

@@ -1,0 +1,125 @@
+//! What slows or quickens all points alike.
+//!
+//! A host that is busy elsewhere, or a few more clients, change what every point does by about the same
+//! factor. What is learned of points is therefore relative to a level that follows from one interval to the
+//! next (a local level model: Durbin and Koopman, *Time Series Analysis by State Space Methods*, 2012,
+//! chapter 2): a point is compared with those that were set just before and after, so that a hiccup says
+//! nothing about it. Decisions outlast hiccups, and are made for what the level was of late.
+
+use crate::response::{CHANNELS, JITTER, Logs, MEAN, P99, Response, THROUGHPUT};
+
+/// Share of an unexplained error that is taken for the level's.
+const GAIN: f64 = 0.85;
+/// Deviation of the level from one interval to the next: that of a hiccup.
+const DEVIATION: f64 = 0.1;
+/// Intervals over which the level of late is averaged.
+const MEMORY: f64 = 80.0;
+
+/// Intervals that it counts before any has passed, lest it begin with a hiccup.
+const PRIOR: f64 = 10.0;
+
+/// Logarithms by which responses exceed what was learned: at present, and of late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Level {
+    present: Slowness,
+    late: Slowness,
+    /// How many intervals the level of late is the mean of, and the variance about it.
+    weight: f64,
+    variance: f64,
+}
+
+/// How much less is served, and how much later.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slowness {
+    throughput: f64,
+    latency: f64,
+}
+
+impl Slowness {
+    /// Of each channel. What is late at times makes jitter in one interval and none in the next, which says
+    /// nothing of the level.
+    fn logs(&self) -> Logs {
+        let mut logs = [self.throughput; CHANNELS];
+        [MEAN, JITTER, P99].into_iter().for_each(|channel| logs[channel] = self.latency);
+        logs
+    }
+}
+
+impl Level {
+    /// What was measured, relative to the level.
+    pub fn relative(&self, logs: &Logs) -> Logs {
+        let level = self.present.logs();
+        core::array::from_fn(|channel| logs[channel] - level[channel])
+    }
+
+    /// Follows the error of a relative prediction, as far as not the prediction is to blame, which has such a
+    /// deviation.
+    pub fn follow(&mut self, error: &Logs, deviation: f64) {
+        let gain = GAIN * DEVIATION * DEVIATION / (DEVIATION * DEVIATION + deviation * deviation);
+        self.present.throughput += gain * error[THROUGHPUT];
+        self.present.latency += gain * error[MEAN];
+        self.weight = (self.weight + 1.0).clamp(PRIOR, MEMORY);
+        let Slowness { throughput, latency } = self.present;
+        let change = latency - self.late.latency;
+        self.late.latency += change / self.weight;
+        self.late.throughput += (throughput - self.late.throughput) / self.weight;
+        self.variance += (change * change - self.variance) / self.weight;
+    }
+
+    /// Deviation of the level from what it was of late.
+    pub fn deviation(&self) -> f64 {
+        libm::sqrt(self.variance)
+    }
+
+    /// Factors by which relative responses become those of late.
+    pub fn factors(&self) -> Factors {
+        Factors(self.late.logs().map(libm::exp))
+    }
+}
+
+/// See [`Level::factors`].
+pub(super) struct Factors([f64; CHANNELS]);
+
+impl Factors {
+    /// The response as it was of late.
+    pub fn apply(&self, relative: &Response) -> Response {
+        relative.scaled(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(throughput: f64, latency: f64) -> Logs {
+        let mut error = [0.0; CHANNELS];
+        (error[THROUGHPUT], error[MEAN]) = (throughput, latency);
+        error
+    }
+
+    #[test]
+    fn a_hiccup_is_followed_and_forgotten() {
+        let mut level = Level::default();
+        let measured = error(-0.5, 0.5);
+        for _ in 0..3 {
+            let relative = level.relative(&measured);
+            level.follow(&relative, 0.01);
+        }
+        let relative = level.relative(&measured);
+        assert!(relative[MEAN].abs() < 0.01 && relative[THROUGHPUT].abs() < 0.01, "{relative:?}");
+        assert_eq!(relative[JITTER], relative[P99], "these follow latency");
+        assert!(level.late.latency < 0.2, "decisions are for longer: {level:?}");
+        for _ in 0..3 {
+            let relative = level.relative(&error(0.0, 0.0));
+            level.follow(&relative, 0.01);
+        }
+        assert!(level.present.latency.abs() < 0.01);
+    }
+
+    #[test]
+    fn an_unknown_point_is_to_blame_itself() {
+        let mut level = Level::default();
+        level.follow(&error(-0.5, 0.5), 1.0);
+        assert!(level.present.latency < 0.01, "{level:?}");
+    }
+}
