@@ -167,7 +167,7 @@ impl<S: Strategy> Loads<S> {
         if let Some(prediction) = strategy.predict(space, trial.point) {
             let surprise = Surprise::new(&relative, &prediction, strategy.tally(), &trial.measured);
             let credible = surprise.credible();
-            // A few late packets make much jitter, and only its neighbours tell whether the point is to blame.
+            // A few late packets make much jitter; only neighbours tell whether the point is to blame.
             [JITTER, P99].into_iter().for_each(|at| relative[at] = prediction.mean[at] + credible[at]);
         }
         strategy.learn(space, trial.point, &relative, trial.measured.share);
