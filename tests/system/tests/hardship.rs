@@ -56,3 +56,40 @@ fn clients_without_manners_stall_nobody() {
     drop(rude);
     check_service(&server, 99);
 }
+
+/// More is stored than the machine has memory: what does not fit is refused by name or takes the place of
+/// what was not used, and nobody is sent away.
+#[test]
+fn a_server_without_memory_left_serves_on() {
+    let guest = Guest::app("memcached").memory("8M");
+    let server = Server::boot(guest, 11211);
+    let value = vec![b'v'; 20_000];
+    let mut stream = server.connect();
+    let (mut stored, mut refused) = (0, 0);
+    for number in 0..1000 {
+        let head = format!("set item-{number} 0 0 {}\r\n", value.len());
+        stream.write_all(&[head.as_bytes(), &value, b"\r\n"].concat()).expect("the request is sent");
+        match line(&mut stream).as_str() {
+            "STORED" => stored += 1,
+            said if said.starts_with("SERVER_ERROR out of memory") => refused += 1,
+            said => panic!("item {number}: {said}"),
+        }
+    }
+    assert!(stored > 100, "{stored} stored, {refused} refused");
+    check_service(&server, 1);
+    let last = format!("get item-{}\r\n", 999);
+    stream.write_all(last.as_bytes()).expect("the request is sent");
+    let said = line(&mut stream);
+    assert!(said == "END" || said == "VALUE item-999 0 20000", "{said}");
+}
+
+/// One line of the server's, without its end.
+fn line(stream: &mut TcpStream) -> String {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while !line.ends_with(b"\r\n") {
+        stream.read_exact(&mut byte).expect("the server answers");
+        line.push(byte[0]);
+    }
+    line.truncate(line.len() - 2);
+    String::from_utf8(line).expect("text")
+}
