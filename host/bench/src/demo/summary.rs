@@ -111,7 +111,9 @@ pub fn records(all: &[Findings]) -> Result<Vec<Record>> {
             push(ADAPTIVE, BOTH, "governing_share", Unit::Ratio, share);
         }
     }
-    let records = samples.records();
+    let mut records = samples.records();
+    all.iter().for_each(|findings| pool(findings, &mut records));
+    let mut samples = Samples::new("demo");
     let applications = all.iter().map(|findings| (findings.application, Some(findings.application)));
     for (name, of) in applications.chain([(ALL, None)]) {
         for (system, unit, value) in least(&records, of) {
@@ -119,7 +121,8 @@ pub fn records(all: &[Findings]) -> Result<Vec<Record>> {
             samples.push(Key { system: system.into(), application: name, scenario, metric, unit }, value);
         }
     }
-    Ok(samples.records())
+    records.extend(samples.records());
+    Ok(records)
 }
 
 /// Takes a value: system, scenario, metric, unit, value.
@@ -185,10 +188,8 @@ const OVER_ORACLE: &str = "nom-adaptive/nom-oracle";
 const OVER_BEST_FIXED: &str = "nom-adaptive/nom-best-fixed";
 const MORE_THAN_LINUX: &str = "nom-adaptive-linux";
 
-/// Adaptive beside Linux, the oracle and the best fixed delay under each function: each run, so that it is
-/// known by how much they differ, and each phase of all runs.
-fn compared(findings: &Findings, function: Function, push: &mut Push<'_>) {
-    let metric = format!("profit_{}", function.name());
+/// A profit of adaptive nom's beside what others earned under `function`; ratios to gains only.
+fn beside(findings: &Findings, function: Function, own: f64) -> Vec<(&'static str, Unit, f64)> {
     let linux = findings.profit(System::Linux, function);
     let hindsight = findings.hindsight(function);
     let others = [
@@ -196,21 +197,43 @@ fn compared(findings: &Findings, function: Function, push: &mut Push<'_>) {
         (OVER_ORACLE, hindsight.map(|hindsight| hindsight.oracle)),
         (OVER_BEST_FIXED, hindsight.map(|hindsight| hindsight.single.profit)),
     ];
-    for own in findings.profits(System::Adaptive(function), function) {
-        for (system, other) in others {
-            if let Some(ratio) = other.and_then(|other| ratio(own, other)) {
-                push(system, BOTH, &metric, Unit::Ratio, ratio);
-            }
-        }
-        if let Some(linux) = linux {
-            push(MORE_THAN_LINUX, BOTH, &metric, Unit::Dollars, own - linux);
+    let gains =
+        others.into_iter().filter_map(|(system, other)| Some((system, other.filter(|one| *one > 0.0)?)));
+    let ratios = gains.map(|(system, other)| (system, Unit::Ratio, own / other));
+    ratios.chain(linux.map(|linux| (MORE_THAN_LINUX, Unit::Dollars, own - linux))).collect()
+}
+
+/// Adaptive beside others: each run, also one that lost, so that it is known by how much they differ, and
+/// each phase of all runs. A loss of all runs together has no ratio.
+fn compared(findings: &Findings, function: Function, push: &mut Push<'_>) {
+    let metric = format!("profit_{}", function.name());
+    let Some(all) = findings.profit(System::Adaptive(function), function) else { return };
+    let runs = findings.profits(System::Adaptive(function), function);
+    for (system, unit, value) in runs.iter().flat_map(|own| beside(findings, function, *own)) {
+        if all > 0.0 || unit != Unit::Ratio {
+            push(system, BOTH, &metric, unit, value);
         }
     }
     for (index, phase) in PHASES.iter().enumerate() {
         let own = findings.phase_profit(System::Adaptive(function), function, index);
-        let best = hindsight.map(|hindsight| hindsight.oracle_phases[index]);
+        let best = findings.hindsight(function).map(|hindsight| hindsight.oracle_phases[index]);
         if let Some(ratio) = own.zip(best).and_then(|(own, best)| ratio(own, best)) {
             push(OVER_ORACLE, phase.name, &metric, Unit::Ratio, ratio);
+        }
+    }
+}
+
+/// Has comparisons say what all runs together say, as tables do, and not what the run in the middle does.
+fn pool(findings: &Findings, records: &mut [Record]) {
+    for function in Function::ALL {
+        let Some(all) = findings.profit(System::Adaptive(function), function) else { continue };
+        let metric = format!("profit_{}", function.name());
+        for (system, unit, value) in beside(findings, function, all) {
+            let is_it = |record: &&mut Record| {
+                (&*record.system, &*record.application, &*record.scenario, &record.metric, record.unit)
+                    == (system, findings.application, BOTH, &metric, unit)
+            };
+            records.iter_mut().filter(is_it).for_each(|record| record.value = value);
         }
     }
 }
@@ -357,6 +380,24 @@ pub(super) mod tests {
             of("all", BOTH, "profit_least"),
             Record { application: "all".into(), ..of("memcached", BOTH, "profit_least") }
         );
+    }
+
+    #[test]
+    fn a_run_that_lost_counts_like_one_that_gained() {
+        let mut findings = findings();
+        let adaptive = System::Adaptive(Function::Penalty);
+        let account = findings.accounts.iter_mut().find(|account| account.system == adaptive).unwrap();
+        let mut late = account.runs[0].clone();
+        late[0][0].latency_s = 1.0;
+        account.runs.push(late);
+        let records = records(std::slice::from_ref(&findings)).unwrap();
+        let share =
+            records.iter().find(|record| record.system == OVER_ORACLE && record.metric == "profit_penalty");
+        let own = findings.profit(adaptive, Function::Penalty).unwrap();
+        let oracle = findings.hindsight(Function::Penalty).unwrap().oracle;
+        let share = share.unwrap();
+        assert!((share.value - own / oracle).abs() < 1e-12 && share.value < 0.6, "{share:?}");
+        assert_eq!(share.repetitions, 2);
     }
 
     #[test]
