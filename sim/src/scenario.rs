@@ -1,6 +1,7 @@
 //! What happens in a run: who is there, what the network does to them, and what must come of it.
 
 use crate::clients::caller::{Caller, Conversation};
+use crate::clients::pace::Pace;
 use crate::clients::{datagrams, flood, http, memcached, netpipe, rude, streams};
 use crate::host::{Core, Host, HostClock, Plan};
 use crate::machine::Machine;
@@ -260,8 +261,8 @@ impl Builder {
         let remotes = places.into_iter().map(|place| self.remote(place)).collect();
         let pace_ns = self.random.choose(&[200_000, 2_000_000, 30_000_000]);
         let (start_ns, random) = (plan.start_ns, self.random.fork());
-        let span_ns = 1_000 * pace_ns;
-        self.add_client(plan, &[], rude::Rude::new(start_ns, span_ns, pace_ns, 60, random, remotes));
+        let pace = Pace::new(start_ns, 1_000 * pace_ns, pace_ns);
+        self.add_client(plan, &[], rude::Rude::new(pace, 60, random, remotes));
     }
 
     fn flood(&mut self) {
@@ -275,7 +276,8 @@ impl Builder {
         let victims = victims.collect();
         let pace_ns = self.random.choose(&[50_000, 1_000_000]);
         let (start_ns, random) = (plan.start_ns, self.random.fork());
-        self.add_client(plan, &[], flood::Flood::new(start_ns, 4_000 * pace_ns, pace_ns, random, victims));
+        let pace = Pace::new(start_ns, 4_000 * pace_ns, pace_ns);
+        self.add_client(plan, &[], flood::Flood::new(pace, random, victims));
     }
 }
 

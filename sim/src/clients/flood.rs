@@ -1,6 +1,7 @@
 //! A host that sends frames of its own making: SYN from hosts that are not there, resets and acknowledgements
 //! at a guess, and frames that lie about their lengths.
 
+use crate::clients::pace::Pace;
 use crate::memory::{Bytes, Memory};
 use crate::program::{HostStack, Program};
 use crate::random::{Random, text};
@@ -26,16 +27,14 @@ pub struct Victim {
 pub struct Flood {
     victims: Vec<Victim>,
     random: Random,
-    pace_ns: u64,
-    next_ns: u64,
-    until_ns: u64,
+    pace: Pace,
     sent: u64,
 }
 
 impl Flood {
-    /// A flood of frames to `victims`, one each `pace_ns` on average, for `span_ns`.
-    pub fn new(start_ns: u64, span_ns: u64, pace_ns: u64, random: Random, victims: Vec<Victim>) -> Flood {
-        Flood { victims, random, pace_ns, next_ns: start_ns, until_ns: start_ns + span_ns, sent: 0 }
+    /// A flood of frames to `victims`, one at each beat of `pace`.
+    pub fn new(pace: Pace, random: Random, victims: Vec<Victim>) -> Flood {
+        Flood { victims, random, pace, sent: 0 }
     }
 
     fn stranger(&mut self, like: IpAddr) -> IpAddr {
@@ -96,17 +95,17 @@ fn segment_frame(mac: [u8; 6], victim: &Victim, from: SocketAddr, segment: &Segm
 
 impl Program for Flood {
     fn at(&mut self, stack: &mut HostStack, now_ns: u64) {
-        if now_ns >= self.until_ns {
+        if self.pace.has_ended(now_ns) {
             return;
         }
-        while self.next_ns <= now_ns {
+        while self.pace.is_due(now_ns) {
             self.send(stack);
-            self.next_ns += 1 + self.random.within(0..2 * self.pace_ns);
+            self.pace.rest(&mut self.random);
         }
     }
 
     fn due_ns(&self) -> Option<u64> {
-        (!self.is_over()).then_some(self.next_ns.min(self.until_ns))
+        (!self.is_over()).then(|| self.pace.due_ns())
     }
 
     fn connected(&mut self, _: &mut HostStack, _: FlowId) {}
@@ -120,7 +119,7 @@ impl Program for Flood {
     fn closed(&mut self, _: &mut HostStack, _: FlowId, _: Closed) {}
 
     fn is_over(&self) -> bool {
-        self.next_ns >= self.until_ns
+        self.pace.is_over()
     }
 
     fn achieved(&self) -> u64 {

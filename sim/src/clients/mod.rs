@@ -7,5 +7,6 @@ pub mod flood;
 pub mod http;
 pub mod memcached;
 pub mod netpipe;
+pub mod pace;
 pub mod rude;
 pub mod streams;

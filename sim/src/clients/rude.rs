@@ -1,5 +1,6 @@
 //! A host of clients without manners: half requests, nonsense, no reading, resets and ends at any time.
 
+use crate::clients::pace::Pace;
 use crate::memory::Bytes;
 use crate::program::{HostStack, Program};
 use crate::random::{Random, text};
@@ -13,25 +14,15 @@ pub struct Rude {
     random: Random,
     flows: Vec<(FlowId, SocketAddr)>,
     flows_max: usize,
-    /// The mean time between two acts.
-    pace_ns: u64,
-    next_ns: u64,
-    until_ns: u64,
+    pace: Pace,
     acts: u64,
 }
 
 impl Rude {
-    /// Clients that bother `remotes` by up to `flows_max` connections at a time, for `span_ns`.
-    pub fn new(
-        start_ns: u64,
-        span_ns: u64,
-        pace_ns: u64,
-        flows_max: usize,
-        random: Random,
-        remotes: Vec<SocketAddr>,
-    ) -> Rude {
-        let until_ns = start_ns + span_ns;
-        Rude { remotes, random, flows: Vec::new(), flows_max, pace_ns, next_ns: start_ns, until_ns, acts: 0 }
+    /// Clients that bother `remotes` by up to `flows_max` connections at a time, one of them at each beat of
+    /// `pace`.
+    pub fn new(pace: Pace, flows_max: usize, random: Random, remotes: Vec<SocketAddr>) -> Rude {
+        Rude { remotes, random, flows: Vec::new(), flows_max, pace, acts: 0 }
     }
 
     fn act(&mut self, stack: &mut HostStack) {
@@ -81,18 +72,18 @@ impl Rude {
 
 impl Program for Rude {
     fn at(&mut self, stack: &mut HostStack, now_ns: u64) {
-        if now_ns >= self.until_ns {
+        if self.pace.has_ended(now_ns) {
             self.flows.drain(..).for_each(|(flow, _)| stack.abort(flow));
             return;
         }
-        while self.next_ns <= now_ns {
+        while self.pace.is_due(now_ns) {
             self.act(stack);
-            self.next_ns += 1 + self.random.within(0..2 * self.pace_ns);
+            self.pace.rest(&mut self.random);
         }
     }
 
     fn due_ns(&self) -> Option<u64> {
-        (!self.is_over()).then_some(self.next_ns.min(self.until_ns))
+        (!self.is_over()).then(|| self.pace.due_ns())
     }
 
     fn connected(&mut self, _: &mut HostStack, _: FlowId) {}
@@ -109,7 +100,7 @@ impl Program for Rude {
     }
 
     fn is_over(&self) -> bool {
-        self.flows.is_empty() && self.next_ns >= self.until_ns
+        self.flows.is_empty() && self.pace.is_over()
     }
 
     fn achieved(&self) -> u64 {
