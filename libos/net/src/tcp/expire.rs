@@ -20,7 +20,8 @@ impl<B: Buffer> Connection<B> {
             self.keep_alive(context, effects);
         }
         if take_due(&mut self.deadlines.linger, context.now) {
-            self.end(Closed::Finished, effects);
+            // It never said that it has no more to say, so there may have been more.
+            self.end(Closed::TimedOut, effects);
         }
     }
 

@@ -245,7 +245,7 @@ fn expire_does_only_what_is_due() {
     assert!(bench.connection.receive.is_acknowledgement_due && bench.effects.closed.is_none());
     bench.now = START + 2 * MS;
     bench.with(|connection, context, effects| connection.expire(context, effects));
-    assert_eq!((bench.effects.closed, bench.connection.deadlines.first()), (Some(Closed::Finished), None));
+    assert_eq!((bench.effects.closed, bench.connection.deadlines.first()), (Some(Closed::TimedOut), None));
 }
 
 #[test]
