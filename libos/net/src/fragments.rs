@@ -142,7 +142,7 @@ impl Fragments {
         if fragment.offset == 0 && fragment.is_last {
             return Ok(Some(Whole { protocol: fragment.packet.protocol, payload: bytes }));
         }
-        while self.bytes + bytes.len() > BYTES_MAX {
+        while self.bytes + bytes.len() + quote.len() > BYTES_MAX {
             let Some(lost) = self.evict() else { break };
             counters.dropped_fragment += lost.fragments;
         }
