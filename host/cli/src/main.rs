@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod earnings;
 mod machines;
+mod ports;
 mod prices;
 mod process;
 mod produce;

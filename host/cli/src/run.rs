@@ -3,6 +3,7 @@
 use crate::arguments::{LogLevel, NetworkChoice, Run};
 use crate::attend::{self, Audience, Console};
 use crate::debugger;
+use crate::ports::{self, Forwards};
 use crate::prices::{self, Prices};
 use crate::store::{self, Record, Store};
 use crate::watch::Watch;
@@ -11,7 +12,7 @@ use clap::ValueEnum;
 use nom_build::prices::PRICED;
 use nom_build::{PriceFeed, Project};
 use nom_image::Symbols;
-use nom_image::manifest::{Application, BundleManifest, Port, Protocol};
+use nom_image::manifest::{Application, BundleManifest};
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
 use nom_vmm::{Accelerator, Forward, MachineConfig, Namespace, Network, Qemu, Vmm, namespace};
@@ -235,18 +236,19 @@ pub fn wants_network(application: &Application) -> bool {
     application.devices.iter().any(|device| device.class == NETWORK_CLASS)
 }
 
-/// The network devices that the applications ask for.
+/// The network devices that the applications ask for. Says where their ports are to be found.
 fn networks(options: &Run, bundle: Option<&BundleManifest>, namespace: Option<&Namespace>) -> Vec<Network> {
-    let own = namespace.map(Namespace::network);
-    own.or_else(|| user_network(&options.publish, bundle)).into_iter().collect()
+    if let Some(namespace) = namespace {
+        return vec![namespace.network()];
+    }
+    let Forwards { forwards, notes } = ports::forwards(&options.publish, bundle, ports::is_taken);
+    notes.iter().for_each(|note| eprintln!("{note}"));
+    user_network(forwards, bundle).into_iter().collect()
 }
 
-/// A network device, if a port is published or an application may have one.
-fn user_network(published: &[Port], bundle: Option<&BundleManifest>) -> Option<Network> {
-    let applications = || bundle.iter().flat_map(|bundle| &bundle.applications);
-    let wanted = applications().any(wants_network);
-    let ports = applications().flat_map(|app| &app.ports).chain(published);
-    let forwards: Vec<Forward> = ports.map(forward).collect();
+/// A network device, if a port is forwarded or an application may have one.
+fn user_network(forwards: Vec<Forward>, bundle: Option<&BundleManifest>) -> Option<Network> {
+    let wanted = bundle.iter().flat_map(|bundle| &bundle.applications).any(wants_network);
     (wanted || !forwards.is_empty()).then_some(Network::User { forwards })
 }
 
@@ -262,10 +264,6 @@ fn private_network(options: &Run, name: &str) -> Result<Option<Namespace>> {
     let made = Namespace::create(name, options.cpus).context("--network tap")?;
     eprintln!("network: {} from `ip netns exec {} COMMAND`", namespace::GUEST, made.name());
     Ok(Some(made))
-}
-
-fn forward(port: &Port) -> Forward {
-    Forward { address: port.address, host: port.host, guest: port.guest, udp: port.protocol == Protocol::Udp }
 }
 
 fn identify(process: u32) -> Result<ProcessIdentity> {
@@ -310,10 +308,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_published_port_brings_a_network() {
-        assert_eq!(user_network(&[], None), None);
-        let port = "8080:80/udp".parse().expect("a port");
-        let network = user_network(&[port], None).expect("a network");
-        assert_eq!(network.forwards(), [Forward { address: None, host: 8080, guest: 80, udp: true }]);
+    fn a_forwarded_port_brings_a_network() {
+        assert_eq!(user_network(Vec::new(), None), None);
+        let forward = Forward { address: None, host: 8080, guest: 80, udp: true };
+        let network = user_network(vec![forward], None).expect("a network");
+        assert_eq!(network.forwards(), [forward]);
     }
 }
