@@ -74,8 +74,8 @@ fields! {
         peers: Vec<RawPeer>, "a list of tables", "`[]`";
         /// Applications of the bundle that it may start and end.
         manages: Vec<Spanned<Name>>, "a list of names", "`[]`";
-        /// Ports of the host that `nom run` forwards to the machine, where they are free. `-p` of the same port of
-        /// the machine goes before.
+        /// Ports of the host that `nom run` forwards to the machine, where they are free. `-p` of the same
+        /// port of the machine goes before.
         ports: Vec<Port>, "a list of strings `[ADDRESS:]HOST:GUEST[/udp]`", "`[]`";
         /// Manifests, relative to this one, whose fields hold where this one says nothing. A later one of
         /// the list goes before an earlier one.
