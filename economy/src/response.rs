@@ -90,21 +90,6 @@ impl Response {
         values.map(|value| libm::log(value.max(LEAST)))
     }
 
-    /// Each channel times its factor.
-    pub(crate) fn scaled(&self, factors: &[f64; CHANNELS]) -> Self {
-        let latency = self.latency;
-        let values = [
-            self.throughput.get(),
-            latency.mean().get(),
-            latency.jitter().get(),
-            latency.p99().get(),
-            self.sent.get(),
-            self.received.get(),
-        ];
-        let product = |channel: usize| (values[channel] * factors[channel]).clamp(FACTOR_MIN, FACTOR_MAX);
-        Likely(core::array::from_fn(product)).response()
-    }
-
     pub(crate) fn from_logs(logs: &Logs) -> Self {
         Likely::new(logs).response()
     }

@@ -37,7 +37,7 @@ impl Strategy for Bandit {
         (self.tally.weight(point) >= 1.0).then(|| Prediction { mean: *self.tally.mean(point), deviation })
     }
 
-    fn choose(&mut self, space: &Space, _: usize, _: Outlook, profit: &Profit) -> Choice {
+    fn choose(&mut self, space: &Space, _: usize, outlook: &Outlook, profit: &Profit) -> Choice {
         let points = 0..space.count();
         if let Some(point) = points.clone().find(|point| self.tally.weight(*point) < 0.5) {
             return Choice { point, explores: true };
@@ -48,7 +48,7 @@ impl Strategy for Bandit {
                 self.tally.noise(MEAN) * libm::sqrt(2.0 * libm::log(total) / self.tally.weight(point));
             let mean = self.tally.mean(point);
             let logs: Logs = core::array::from_fn(|channel| mean[channel] + BETTER[channel] * width);
-            profit_of(profit, point, &logs)
+            profit_of(profit, point, &logs, outlook)
         };
         let best = points.fold((0, f64::NEG_INFINITY), |best, point| {
             let value = optimistic(point);

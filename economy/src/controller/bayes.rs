@@ -61,8 +61,13 @@ struct Prospect<'p> {
 }
 
 impl<'p> Prospect<'p> {
-    fn new(point: usize, prediction: &Prediction, profit: &'p Profit<'p>) -> Self {
-        Self { point, deviation: prediction.deviation, likely: Likely::new(&prediction.mean), profit }
+    fn new(point: usize, prediction: &Prediction, outlook: &Outlook, profit: &'p Profit<'p>) -> Self {
+        Self {
+            point,
+            deviation: prediction.deviation,
+            likely: Likely::new(&outlook.present(&prediction.mean)),
+            profit,
+        }
     }
 
     /// Profit, were all better by this deviation of logarithms.
@@ -99,12 +104,12 @@ impl Bayes {
     fn prospects<'p>(
         &mut self,
         space: &Space,
-        variation: f64,
+        outlook: &Outlook,
         profit: &'p Profit<'p>,
     ) -> Vec<(Prospect<'p>, f64)> {
         let points = (0..space.count()).map(|point| {
-            let prospect = Prospect::new(point, &self.model.predict(space, point), profit);
-            let expected = prospect.expected(variation);
+            let prospect = Prospect::new(point, &self.model.predict(space, point), outlook, profit);
+            let expected = prospect.expected(outlook.deviation);
             (prospect, expected)
         });
         points.collect()
@@ -202,12 +207,12 @@ impl Strategy for Bayes {
         Some(self.model.predict(space, point))
     }
 
-    fn choose(&mut self, space: &Space, present: usize, outlook: Outlook, profit: &Profit) -> Choice {
+    fn choose(&mut self, space: &Space, present: usize, outlook: &Outlook, profit: &Profit) -> Choice {
         if self.tally.known().next().is_none() {
             return Choice { point: present, explores: true };
         }
         self.refit(space);
-        let prospects = self.prospects(space, outlook.deviation, profit);
+        let prospects = self.prospects(space, outlook, profit);
         let best = self.best(&prospects, present);
         if best.0 != present {
             // Only who is known well can be a home, for errors there are taken for the host's.

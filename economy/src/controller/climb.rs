@@ -36,8 +36,8 @@ impl Climb {
         home.saturating_add_signed(self.step).min(space.count() - 1)
     }
 
-    fn conclude(&mut self, home: usize, probe: usize, profit: &Profit) -> usize {
-        let at = |point| profit_of(profit, point, self.tally.mean(point));
+    fn conclude(&mut self, home: usize, probe: usize, outlook: &Outlook, profit: &Profit) -> usize {
+        let at = |point| profit_of(profit, point, self.tally.mean(point), outlook);
         if at(probe) > at(home) {
             self.step = (self.step * 2).clamp(-STEP_MAX, STEP_MAX);
             (self.failures, self.next_rest) = (0, 4);
@@ -76,7 +76,7 @@ impl Strategy for Climb {
         (self.tally.weight(point) >= 1.0).then(|| Prediction { mean: *self.tally.mean(point), deviation })
     }
 
-    fn choose(&mut self, space: &Space, present: usize, _: Outlook, profit: &Profit) -> Choice {
+    fn choose(&mut self, space: &Space, present: usize, outlook: &Outlook, profit: &Profit) -> Choice {
         let mut home = *self.home.get_or_insert(present);
         if self.tally.weight(home) < 1.0 {
             return Choice { point: home, explores: true };
@@ -85,7 +85,7 @@ impl Strategy for Climb {
             if self.tally.weight(probe) < before + PROBE - 0.6 {
                 return Choice { point: probe, explores: true };
             }
-            home = self.conclude(home, probe, profit);
+            home = self.conclude(home, probe, outlook, profit);
             (self.home, self.probed_from) = (Some(home), None);
         }
         if self.rest > 0 {

@@ -6,7 +6,7 @@
 //! chapter 2): a point is compared with those that were set just before and after, so that a hiccup says
 //! nothing about it. Decisions outlast hiccups, and are made for what the level was of late.
 
-use crate::response::{CHANNELS, JITTER, Logs, MEAN, P99, Response, THROUGHPUT};
+use crate::response::{CHANNELS, JITTER, Logs, MEAN, P99, THROUGHPUT};
 
 /// Share of an unexplained error that is taken for the level's.
 const GAIN: f64 = 0.85;
@@ -71,19 +71,9 @@ impl Level {
         libm::sqrt(self.variance)
     }
 
-    /// Factors by which relative responses become those of late.
-    pub fn factors(&self) -> Factors {
-        Factors(self.late.logs().map(libm::exp))
-    }
-}
-
-/// See [`Level::factors`].
-pub(super) struct Factors([f64; CHANNELS]);
-
-impl Factors {
-    /// The response as it was of late.
-    pub fn apply(&self, relative: &Response) -> Response {
-        relative.scaled(&self.0)
+    /// By how much responses of late exceed relative ones.
+    pub fn of_late(&self) -> Logs {
+        self.late.logs()
     }
 }
 

@@ -175,10 +175,9 @@ impl<S: Strategy> Controller<S> {
     }
 
     fn choose(&mut self, profit: &Profit) -> usize {
-        let outlook = Outlook { horizon: self.loads.horizon(), deviation: self.loads.level().deviation() };
-        let factors = self.loads.level().factors();
-        let profit = |point: usize, relative: &Response| profit(point, &factors.apply(relative));
-        let choice = self.loads.present().choose(&self.space, self.point, outlook, &profit);
+        let (horizon, level) = (self.loads.horizon(), self.loads.level());
+        let outlook = Outlook { horizon, level: level.of_late(), deviation: level.deviation() };
+        let choice = self.loads.present().choose(&self.space, self.point, &outlook, profit);
         if choice.explores || choice.point != self.point {
             (self.rest, self.next_rest) = (0, 1);
         } else {

@@ -23,6 +23,8 @@ pub struct Choice {
 pub struct Outlook {
     /// Intervals to go under this load, as far as can be guessed.
     pub(super) horizon: f64,
+    /// What is to be added to the logarithms that were learned.
+    pub(super) level: Logs,
     /// Deviation of logarithms by which everything will be better at times and worse at others.
     pub(super) deviation: f64,
 }
@@ -46,10 +48,17 @@ pub trait Strategy {
     fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction>;
 
     /// Where to go from `present`.
-    fn choose(&mut self, space: &Space, present: usize, outlook: Outlook, profit: &Profit) -> Choice;
+    fn choose(&mut self, space: &Space, present: usize, outlook: &Outlook, profit: &Profit) -> Choice;
 }
 
 /// Profit at a point of which only the likeliest logarithms are considered.
-pub(super) fn profit_of(profit: &Profit, point: usize, logs: &Logs) -> f64 {
-    profit(point, &Response::from_logs(logs)).get()
+pub(super) fn profit_of(profit: &Profit, point: usize, logs: &Logs, outlook: &Outlook) -> f64 {
+    profit(point, &Response::from_logs(&outlook.present(logs))).get()
+}
+
+impl Outlook {
+    /// Logarithms as they were learned, as they are expected to be.
+    pub(super) fn present(&self, logs: &Logs) -> Logs {
+        core::array::from_fn(|channel| logs[channel] + self.level[channel])
+    }
 }
