@@ -6,6 +6,10 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+/// Features of the standard library: memory functions of its own, and small code where that is a choice (it
+/// sorts and formats numbers off the path of requests only).
+const STD_FEATURES: &str = "-Zbuild-std-features=compiler-builtins-mem,optimize_for_size";
+
 /// One world of guest code: its target and what it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
@@ -66,7 +70,7 @@ pub fn build(root: &Path, target_directory: &Path, world: World, package: &str) 
         .current_dir(root)
         .args(["build", "--profile", "guest", "--package", package, "--bins"])
         .args(world.target_arguments(root))
-        .args(["-Zbuild-std=core,alloc,compiler_builtins", "-Zbuild-std-features=compiler-builtins-mem"])
+        .args(["-Zbuild-std=core,alloc,compiler_builtins", STD_FEATURES])
         .arg("--target-dir")
         .arg(target_directory)
         .stdout(std::process::Stdio::null());
