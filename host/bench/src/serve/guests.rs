@@ -37,11 +37,11 @@ impl Provider {
     /// # Errors
     /// If there is no such application, or it does not build.
     pub fn nom(project: &Project, service: &'static Service, directory: &Path) -> Result<Provider> {
-        let (guest, _) = nom_image(project, service, directory, None)?;
+        let guest = nom_image(project, service, directory, None)?;
         Provider::new(NOM, service, guest, 64 << 10)
     }
 
-    /// nom's application with a batching delay of `delay_us`; none if the application knows of no such thing.
+    /// nom's application with a batching delay of `delay_us`.
     ///
     /// # Errors
     /// See [`Provider::nom`].
@@ -50,13 +50,9 @@ impl Provider {
         service: &'static Service,
         directory: &Path,
         delay_us: u32,
-    ) -> Result<Option<Provider>> {
-        let (guest, elf) = nom_image(project, service, directory, Some(delay_us))?;
-        // An application that takes the variable has its name twice: in its code, and in the manifest's
-        // environment.
-        let name = DELAY_VARIABLE.as_bytes();
-        let mentions = elf.windows(name.len()).filter(|bytes| *bytes == name).count();
-        (mentions >= 2).then(|| Provider::new(NOM, service, guest, 64 << 10)).transpose()
+    ) -> Result<Provider> {
+        let guest = nom_image(project, service, directory, Some(delay_us))?;
+        Provider::new(NOM, service, guest, 64 << 10)
     }
 
     /// Debian's server for `service`; its initramfs is written to `directory`.
@@ -92,12 +88,7 @@ impl Provider {
 }
 
 /// Builds an image through a manifest of the bench's own, which inherits the application's.
-fn nom_image(
-    project: &Project,
-    service: &Service,
-    directory: &Path,
-    delay_us: Option<u32>,
-) -> Result<(Guest, Vec<u8>)> {
+fn nom_image(project: &Project, service: &Service, directory: &Path, delay_us: Option<u32>) -> Result<Guest> {
     let inherited = project.manifest_path(service.application)?;
     let inherited = std::path::absolute(inherited.join("app.toml"))?;
     let name = format!("nom-{}{}", service.name, delay_us.map(|us| format!("-{us}")).unwrap_or_default());
@@ -106,7 +97,7 @@ fn nom_image(
     let built = project.image(&manifest, None, Symbols::Keep)?;
     let kernel = directory.join(name);
     save(&kernel, &built.image.elf)?;
-    Ok((Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 }, built.image.elf))
+    Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 })
 }
 
 fn manifest_text(inherited: &Path, arguments: &[&str], delay_us: Option<u32>) -> Result<String> {
