@@ -104,6 +104,16 @@ impl Namespace {
         listener.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
+    /// Remembers the Ethernet address of the machine, which has answered, for good: on a busy computer an
+    /// emulated one may be too slow when it is asked again, and what is sent meanwhile would be lost.
+    ///
+    /// # Errors
+    /// If the machine has not answered yet.
+    pub fn remember_guest(&self) -> Result<()> {
+        let words = format!("-n {} neighbour change {GUEST} dev {DEVICE} nud permanent", self.name);
+        ip(&words.split(' ').collect::<Vec<_>>()).map(drop)
+    }
+
     /// Leaves it to a machine that outlives this process; [`remove_stale`] removes it after that.
     pub fn leave(self) {
         std::mem::forget(self);
@@ -254,6 +264,14 @@ mod tests {
         assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err(), "it listens inside");
         let addresses = namespace.command("ip").args(["-br", "address"]).output().expect("ip runs");
         assert!(String::from_utf8_lossy(&addresses.stdout).contains("tap0"));
+        assert!(namespace.remember_guest().is_err(), "nobody has answered");
+        let neighbour = |words: &str| {
+            let line = format!("-n {} neighbour {words}", namespace.name());
+            ip(&line.split(' ').collect::<Vec<_>>()).expect("done")
+        };
+        neighbour("add 10.0.2.15 lladdr 02:00:00:00:00:01 dev tap0 nud stale");
+        namespace.remember_guest().expect("it is known");
+        assert!(neighbour("show").contains("PERMANENT"), "{}", neighbour("show"));
         assert!(path.exists());
         drop(namespace);
         assert!(!path.exists());

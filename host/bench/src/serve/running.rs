@@ -56,6 +56,7 @@ impl Running {
         let mut running = Running { session, namespace, directory, target, process_id, first_reply };
         running.await_reply(service.greeting, started + setting.timeout)?;
         running.first_reply = started.elapsed();
+        running.namespace.remember_guest()?;
         Ok(running)
     }
 
