@@ -99,19 +99,26 @@ struct Setup {
     delay: Duration,
     waiting: Thresholds,
     ports: Ports,
+    control_port: Option<u16>,
     control: Option<Arc<Control>>,
 }
 
 impl Setup {
-    fn new(ports: &Ports, contract: Option<&Settings>, cores: usize) -> Result<Setup, ServeError> {
+    fn new(ports: &Ports, contract: Option<&Settings>) -> Result<Setup, ServeError> {
         let config = settings::network().map_err(ServeError::Setting)?;
         let delay = match contract {
             Some(contract) => contract.first_delay(),
             None => settings::batching_delay().map_err(ServeError::Setting)?,
         };
-        let control = settings::control().map_err(ServeError::Setting)?.map(|port| Control::new(port, cores));
+        let control_port = settings::control().map_err(ServeError::Setting)?;
         let waiting = settings::waiting().map_err(ServeError::Setting)?;
-        Ok(Setup { config, delay, waiting, ports: ports.clone(), control })
+        Ok(Setup { config, delay, waiting, ports: ports.clone(), control_port, control: None })
+    }
+
+    /// The same, once it is known how many cores have a part in it.
+    fn on(self, cores: usize) -> Setup {
+        let control = self.control_port.map(|port| Control::new(port, cores));
+        Setup { control, ..self }
     }
 
     /// Says where the service is to be found.
@@ -182,10 +189,10 @@ where
 {
     // What the environment says is checked before anything is acquired.
     let contract = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
-    Setup::new(ports, contract.as_ref(), 1)?;
+    let setup = Setup::new(ports, contract.as_ref())?;
     let network = Network::open(cores.max(1)).map_err(ServeError::Interface)?;
     let cores = network.cores();
-    let setup = Setup::new(ports, contract.as_ref(), cores)?;
+    let setup = setup.on(cores);
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     let started = AtomicUsize::new(0);
