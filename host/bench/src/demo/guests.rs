@@ -17,23 +17,17 @@ const MACHINE: &str = "demo";
 /// How an application of nom is set up.
 #[derive(Clone, Copy, Debug)]
 pub enum Setup {
-    /// With one batching delay, in microseconds.
-    Fixed(u32),
-    /// With one batching delay, in microseconds, and reports of what that brings to a provider there.
-    Reporting(u32, SocketAddrV4),
+    /// With one batching delay, in microseconds; it reports what that brings to a provider there.
+    Fixed(u32, SocketAddrV4),
     /// To earn most under a contract, at the prices that a provider there names.
     Adaptive(Function, Slowness, SocketAddrV4),
 }
 
 impl Setup {
-    fn network(self) -> Option<PriceFeed> {
-        match self {
-            Setup::Fixed(_) => None,
-            // Device 0 is the application's.
-            Setup::Reporting(_, provider) | Setup::Adaptive(_, _, provider) => {
-                Some(PriceFeed { provider, machine: MACHINE.into(), network: 1 })
-            }
-        }
+    fn prices(self) -> PriceFeed {
+        let (Setup::Fixed(_, provider) | Setup::Adaptive(_, _, provider)) = self;
+        // Device 0 is the application's.
+        PriceFeed { provider, machine: MACHINE.into(), network: 1 }
     }
 }
 
@@ -46,10 +40,7 @@ pub fn nom(project: &Project, service: &Service, setup: Setup, directory: &Path)
     let inherited = std::path::absolute(inherited.join("app.toml"))?;
     let manifest = directory.join("app.toml");
     save(&manifest, manifest_text(&inherited, service.arguments, setup)?.as_bytes())?;
-    let mut bundle = project.bundle(&manifest, None)?;
-    if let Some(feed) = setup.network() {
-        bundle = project.with_priced(bundle, &feed)?;
-    }
+    let bundle = project.with_priced(project.bundle(&manifest, None)?, &setup.prices())?;
     let built = project.pack(bundle, Symbols::Keep)?;
     let kernel = directory.join("image");
     save(&kernel, &built.image.elf)?;
@@ -75,9 +66,8 @@ fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<S
         text += &format!("arguments = {}\n", serde_json::to_string(arguments)?);
     }
     Ok(match setup {
-        Setup::Fixed(us) => text + &format!("environment = {{ batching_delay = \"{us}\" }}\n"),
         // Who reports has a contract; whichever, for nothing follows from it.
-        Setup::Reporting(us, _) => {
+        Setup::Fixed(us, _) => {
             text += &format!("environment = {{ batching_delay = \"{us}\" }}\n\n");
             text + &contract::manifest(Function::Refund, Slowness::PAPER)
         }
@@ -101,11 +91,11 @@ mod tests {
         let slowness = Slowness::of(820e-6).unwrap();
         let text =
             |arguments: &[&str], setup| manifest_text(Path::new("/a/app.toml"), arguments, setup).unwrap();
-        assert_eq!(
-            text(&["-v"], Setup::Fixed(20)),
-            "inherit = [\"/a/app.toml\"]\narguments = [\"-v\"]\nenvironment = { batching_delay = \"20\" }\n"
-        );
         let provider = SocketAddrV4::new([10, 0, 2, 2].into(), 8000);
+        let fixed = text(&["-v"], Setup::Fixed(20, provider));
+        let begin =
+            "inherit = [\"/a/app.toml\"]\narguments = [\"-v\"]\nenvironment = { batching_delay = \"20\" }\n";
+        assert!(fixed.starts_with(begin) && fixed.contains("function = \"refund\""), "{fixed}");
         let adaptive = text(&[], Setup::Adaptive(Function::Bonus, slowness, provider));
         assert!(adaptive.contains("batching_delay_max = \"400\""), "{adaptive}");
         assert!(adaptive.contains("function = \"bonus\"") && adaptive.contains("extent = 0.1"), "{adaptive}");

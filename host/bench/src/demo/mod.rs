@@ -35,6 +35,7 @@ use nom_build::Project;
 use nom_vmm::{Accelerator, Namespace};
 use progress::Progress;
 use runner::{Adaptation, Application, Runner, Schedule};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -148,7 +149,9 @@ impl Stage {
         let images =
             tempfile::tempdir_in(cache).with_context(|| format!("cannot write to {}", cache.display()))?;
         for application in applications {
-            guests::nom(project, application.service, guests::Setup::Fixed(0), images.path())?;
+            // Built once before anything is timed; nobody runs this one.
+            let setup = guests::Setup::Fixed(0, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+            guests::nom(project, application.service, setup, images.path())?;
         }
         Ok(Stage { accelerator, servers: None, tap, images })
     }

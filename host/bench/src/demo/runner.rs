@@ -11,7 +11,7 @@ use super::money::Served;
 use super::place::{Machine, Place};
 use super::progress::{Interrupted, Progress};
 use crate::linux::serve::{Server, Servers};
-use crate::machine::{Guest, Setting};
+use crate::machine::Setting;
 use crate::report::Notes;
 use crate::serve::service::{self, Service};
 use anyhow::{Context, Result};
@@ -249,8 +249,11 @@ impl Runner<'_> {
     fn linux(&mut self, servers: &Servers, phase: Duration) -> Result<Halves> {
         let what = self.said("Linux");
         self.progress.step(&format!("{what} boots"), LINUX_START)?;
-        let guest = guests::linux(servers, self.application.service, self.images)?;
-        self.serve(&guest, &what, phase)
+        let Application { service, client } = self.application;
+        let guest = guests::linux(servers, service, self.images)?;
+        let place = Place::new(self.tap)?;
+        let mut machine = Machine::start(&guest, service, &self.setting(), place, false, self.progress)?;
+        experiment::run(&mut machine, client, phase, Instant::now(), self.progress, &what, |_| Ok(()))
     }
 
     /// What happens, for the progress bar.
@@ -262,19 +265,12 @@ impl Runner<'_> {
         }
     }
 
+    /// A run with a fixed batching delay on the machine that adapts otherwise: it, too, hears of prices and
+    /// reports what it earns, so that nothing but the choice differs.
     fn fixed(&mut self, us: u32, phase: Duration) -> Result<Halves> {
-        let what = self.said(&format!("nom, W = {us} \u{b5}s"));
-        self.progress.step(&format!("{what} boots"), NOM_START)?;
-        let guest = guests::nom(self.project, self.application.service, Setup::Fixed(us), self.images)?;
-        self.serve(&guest, &what, phase)
-    }
-
-    /// A run at prices that do not concern the guest.
-    fn serve(&mut self, guest: &Guest, what: &str, phase: Duration) -> Result<Halves> {
-        let Application { service, client } = self.application;
-        let place = Place::new(self.tap)?;
-        let mut machine = Machine::start(guest, service, &self.setting(), place, false, self.progress)?;
-        experiment::run(&mut machine, client, phase, Instant::now(), self.progress, what, |_| Ok(()))
+        let what = format!("nom, W = {us} \u{b5}s");
+        let (halves, ..) = self.with_delay(us, &what, phase, Market::set_price)?;
+        Ok(halves)
     }
 
     fn adaptive(&mut self, function: Function, slowness: Slowness) -> Result<Halves> {
@@ -305,19 +301,34 @@ impl Runner<'_> {
     /// # Errors
     /// If anything fails.
     pub fn reporting(&mut self, us: u32) -> Result<(Vec<Set>, Vec<Heard>)> {
-        let what = self.said(&format!("W = {us} \u{b5}s"));
+        let phase = self.schedule.phase;
+        let (_, set, heard) = self.with_delay(us, &format!("W = {us} \u{b5}s"), phase, Market::begin)?;
+        Ok((set, heard))
+    }
+
+    fn with_delay(
+        &mut self,
+        us: u32,
+        what: &str,
+        phase: Duration,
+        begin: fn(&mut Market, f64) -> Result<()>,
+    ) -> Result<(Halves, Vec<Set>, Vec<Heard>)> {
+        let what = self.said(what);
         self.progress.step(&format!("{what} boots"), NOM_START)?;
         let Application { service, client } = self.application;
         let (place, origin) = (Place::new(self.tap)?, Instant::now());
         let mut market = Market::open(&place, origin)?;
         market.set_price(experiment::PHASES[0].price)?;
-        let setup = Setup::Reporting(us, market.address());
+        let setup = Setup::Fixed(us, market.address());
         let guest = guests::nom(self.project, service, setup, self.images)?;
         let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
         market.wait_until_known(self.progress)?;
-        let (phase, progress) = (self.schedule.phase, &mut *self.progress);
-        experiment::run(&mut machine, client, phase, origin, progress, &what, |price| market.begin(price))?;
-        Ok(market.close())
+        let progress = &mut *self.progress;
+        let halves = experiment::run(&mut machine, client, phase, origin, progress, &what, |price| {
+            begin(&mut market, price)
+        })?;
+        let (set, heard) = market.close();
+        Ok((halves, set, heard))
     }
 
     /// What choosing took so far. Only in a network namespace every port of a machine is reached.
