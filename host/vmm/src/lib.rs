@@ -16,6 +16,7 @@ pub mod control;
 mod directory;
 mod machine;
 pub mod namespace;
+mod placement;
 pub mod probe_image;
 pub mod qemu;
 pub mod qmp;
@@ -26,6 +27,7 @@ pub use config::{Accelerator, Forward, Iommu, MachineConfig, MachineKind, Memory
 pub use control::ControlLine;
 pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, Vmm};
 pub use namespace::Namespace;
+pub use placement::Placement;
 pub use qemu::Qemu;
 pub use relay::relay;
 pub use session::{Outcome, Session};

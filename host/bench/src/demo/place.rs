@@ -7,7 +7,7 @@ use crate::serve::running::answers;
 use crate::serve::service::Service;
 use anyhow::{Context, Result, bail};
 use nom_vmm::namespace::GUEST;
-use nom_vmm::{Forward, Namespace, Network, Qemu, Session, Vmm};
+use nom_vmm::{Forward, Namespace, Network, Placement, Qemu, Session, Vmm};
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -87,6 +87,8 @@ pub struct Machine {
     directory: TempDir,
     target: SocketAddr,
     meter: Meter,
+    /// Held while the machine is there; none where there are too few processors.
+    placement: Option<Placement>,
 }
 
 impl Machine {
@@ -113,8 +115,9 @@ impl Machine {
             Place::Tap(_) => Meter::of_process(qemu.process_id()),
             Place::User { .. } => Meter::blind(),
         };
-        let target = place.target(service);
-        let mut machine = Machine { session: Session::new(qemu), place, directory, target, meter };
+        let (target, process) = (place.target(service), qemu.process_id());
+        let session = Session::new(qemu);
+        let mut machine = Machine { session, place, directory, target, meter, placement: None };
         while !machine.place.inside(|| Ok(answers(target, service.greeting)))? {
             progress.tick()?;
             machine.check()?;
@@ -123,6 +126,7 @@ impl Machine {
             }
             std::thread::sleep(PAUSE);
         }
+        machine.placement = Placement::apart(machine.directory.path(), process)?;
         Ok(machine)
     }
 

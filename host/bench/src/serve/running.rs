@@ -4,7 +4,7 @@ use super::service::Service;
 use crate::machine::{self, Guest, Setting};
 use anyhow::{Context, Result, bail};
 use nom_vmm::namespace::GUEST;
-use nom_vmm::{Namespace, Qemu, Session, Vmm};
+use nom_vmm::{Namespace, Placement, Qemu, Session, Vmm};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
@@ -29,6 +29,8 @@ pub struct Running {
     process_id: u32,
     /// From QEMU's start to the first reply.
     pub first_reply: Duration,
+    /// From then on; none where there are too few processors.
+    placement: Option<Placement>,
 }
 
 impl Running {
@@ -53,10 +55,12 @@ impl Running {
         let mut session = Session::new(Qemu.start(&config, directory.path())?);
         let (target, process_id) = ((GUEST, service.port).into(), session.machine().process_id());
         let first_reply = Duration::ZERO;
-        let mut running = Running { session, namespace, directory, target, process_id, first_reply };
+        let mut running =
+            Running { session, namespace, directory, target, process_id, first_reply, placement: None };
         running.await_reply(service.greeting, started + setting.timeout)?;
         running.first_reply = started.elapsed();
         running.namespace.remember_guest()?;
+        running.placement = Placement::apart(running.directory.path(), process_id)?;
         Ok(running)
     }
 
