@@ -142,16 +142,8 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             stack.abort(flow);
             return false;
         }
-        if client.unsent.is_empty() {
-            // Nearly always the stack has room: nothing need wait in a queue of its own.
-            while let Some(slice) = self.slices.pop_front() {
-                if stack.send(flow, slice.clone()).is_err() {
-                    self.slices.push_front(slice);
-                    break;
-                }
-            }
-        }
-        if !self.slices.is_empty() {
+        // Nearly always the stack has room: nothing need wait in a queue of its own.
+        if !client.unsent.is_empty() || !send_all(stack, flow, &mut self.slices) {
             client.unsent.append(&mut self.slices);
         }
         self.send(stack, flow)
@@ -161,14 +153,11 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// whether the stream goes on now.
     fn send<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
         let Some(client) = self.client(flow) else { return false };
-        while let Some(slice) = client.unsent.front() {
-            if stack.send(flow, slice.clone()).is_err() {
-                // Who does not read what he asked for is asked to ask no more.
-                client.is_stopped = true;
-                stack.window(flow, 0);
-                return false;
-            }
-            client.unsent.pop_front();
+        if !send_all(stack, flow, &mut client.unsent) {
+            // Who does not read what he asked for is asked to ask no more.
+            client.is_stopped = true;
+            stack.window(flow, 0);
+            return false;
         }
         if client.is_closing {
             stack.close(flow);
@@ -186,6 +175,21 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             stack.window(flow, window);
         }
     }
+}
+
+/// Hands slices to the stack until it has no more room; whether it took all.
+fn send_all<N: Nic, C: Clock>(
+    stack: &mut Measured<N, C>,
+    flow: FlowId,
+    slices: &mut VecDeque<Slice<N::Buffer>>,
+) -> bool {
+    while let Some(slice) = slices.front() {
+        if stack.send(flow, slice.clone()).is_err() {
+            return false;
+        }
+        slices.pop_front();
+    }
+    true
 }
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Clients<N::Buffer, S> {

@@ -10,6 +10,7 @@ use crate::tcp::connection::{Connection, Context, Effects, Origin, State};
 use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use nom_port::nic::{Answer, Head, Nic, Outgoing, Segmentation};
 
@@ -28,6 +29,16 @@ pub(super) struct Open<B> {
     pub is_dirty: bool,
     /// Whether the application knows its name.
     pub is_known: bool,
+}
+
+impl<B> Open<B> {
+    /// Puts it, whose name is `id`, into the list of those that may have something to send.
+    #[inline]
+    pub fn mark(&mut self, id: FlowId, dirty: &mut Vec<FlowId>) {
+        if !core::mem::replace(&mut self.is_dirty, true) {
+            dirty.push(id);
+        }
+    }
 }
 
 /// What is remembered of a connection that is over (RFC 9293 section 3.6.1).
@@ -158,9 +169,7 @@ impl<N: Nic> Stack<N> {
         let send_max = self.config.tcp.send_max;
         let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return Err(SendError::Closed) };
         open.connection.push(bytes, send_max)?;
-        if !core::mem::replace(&mut open.is_dirty, true) {
-            self.dirty.push(flow);
-        }
+        open.mark(flow, &mut self.dirty);
         Ok(())
     }
 
@@ -236,10 +245,8 @@ impl<N: Nic> Stack<N> {
 
     /// Looks at a flow before the end of the present event or [`Stack::poll`].
     pub(super) fn mark(&mut self, id: FlowId) {
-        if let Some(open) = self.open_mut(id)
-            && !core::mem::replace(&mut open.is_dirty, true)
-        {
-            self.dirty.push(id);
+        if let Some((_, Flow::Open(open))) = self.flows.get_mut(id) {
+            open.mark(id, &mut self.dirty);
         }
     }
 

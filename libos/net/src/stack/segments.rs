@@ -58,9 +58,7 @@ impl<N: Nic> Stack<N> {
                 let early = &mut self.early;
                 let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
                 open.connection.input(&mut context, segment, &mut payload, &mut effects);
-                if !core::mem::replace(&mut open.is_dirty, true) {
-                    self.dirty.push(id);
-                }
+                open.mark(id, &mut self.dirty);
                 self.apply(application, id, effects);
                 Ok(())
             }
