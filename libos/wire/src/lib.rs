@@ -3,9 +3,11 @@
 //! Tests of the stack and of sockets, and the fuzzers, put a wire of their own between such devices.
 #![forbid(unsafe_code)]
 
-use nom_net::checksum;
+mod cut;
+
+pub use cut::frames;
 use nom_port::buffer::{Chain, Slice};
-use nom_port::nic::{Answer, Checksum, Nic, Offloads, Outgoing, Properties, Received, gather};
+use nom_port::nic::{Answer, Checksum, Nic, Offloads, Outgoing, Properties, Received};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -159,58 +161,4 @@ impl Nic for Device {
     }
 
     fn disarm(&mut self) {}
-}
-
-/// The frames that a device makes of one packet: cut and with checksums, as its offloads promise.
-pub fn frames(packet: &Outgoing<Memory>) -> Vec<Vec<u8>> {
-    let payload = gather(&packet.payload);
-    let Some(cut) = packet.segmentation else {
-        return vec![finished(packet, &packet.head, &payload)];
-    };
-    let pieces: Vec<&[u8]> = payload.chunks(cut.payload_max.into()).collect();
-    let count = pieces.len();
-    pieces
-        .into_iter()
-        .enumerate()
-        .map(|(index, piece)| segment(packet, index, index + 1 == count, piece))
-        .collect()
-}
-
-/// One piece of a large segment: lengths, sequence number, flags and pseudo-header sum are its own.
-fn segment(packet: &Outgoing<Memory>, index: usize, is_last: bool, piece: &[u8]) -> Vec<u8> {
-    let cut = packet.segmentation.expect("only large segments are cut");
-    let mut head = packet.head.to_vec();
-    let tcp = usize::from(packet.checksum.expect("segmentation needs the checksum").start);
-    let put = |head: &mut [u8], at: usize, value: u16| head[at..at + 2].copy_from_slice(&value.to_be_bytes());
-    let sum = u16::from_be_bytes([head[tcp + 16], head[tcp + 17]]);
-    let total = packet.head.len() - tcp + packet.payload.iter().map(|slice| slice.len()).sum::<usize>();
-    let own = head.len() - tcp + piece.len();
-    let sum = checksum::add(sum, checksum::add(!(total as u16), own as u16));
-    put(&mut head, tcp + 16, sum);
-    if cut.is_ipv6 {
-        put(&mut head, 18, own as u16);
-    } else {
-        put(&mut head, 16, (own + 20) as u16);
-        put(&mut head, 24, 0);
-        let sum = !checksum::sum(&head[14..34]);
-        put(&mut head, 24, sum);
-    }
-    let seq = u32::from_be_bytes(head[tcp + 4..tcp + 8].try_into().unwrap());
-    let seq = seq.wrapping_add(index as u32 * u32::from(cut.payload_max));
-    head[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
-    if !is_last {
-        head[tcp + 13] &= !0x09;
-    }
-    finished(packet, &head, piece)
-}
-
-fn finished(packet: &Outgoing<Memory>, head: &[u8], payload: &[u8]) -> Vec<u8> {
-    let mut bytes = [head, payload].concat();
-    if let Some(partial) = packet.checksum {
-        let start = usize::from(partial.start);
-        let at = start + usize::from(partial.offset);
-        let sum = !checksum::sum(&bytes[start..]);
-        bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    }
-    bytes
 }
