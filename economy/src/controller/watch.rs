@@ -13,6 +13,7 @@ const SURPRISE_MAX: f64 = 15.0;
 /// The sum that is suspicious, and the one that is a change: at least four intervals.
 const SUSPICION: f64 = 5.0;
 const ALARM: f64 = 45.0;
+
 /// What an interval says about the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {

@@ -1,6 +1,7 @@
 //! What machines earn, as the providers that they report to know it.
 
 use crate::store::Machine;
+use crate::watch::model::SILENCE;
 use crate::watch::text;
 use nom_proto::path;
 use nom_proto::status::Reported;
@@ -12,8 +13,6 @@ use ureq::Agent;
 
 /// How long a provider may take: people wait for the list.
 const ANSWER: Duration = Duration::from_secs(1);
-/// An older report says nothing of the present: applications report at least every second.
-const SILENCE_S: f64 = 5.0;
 
 /// What one machine earns, all of its applications together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -29,7 +28,7 @@ pub struct Earned {
 impl fmt::Display for Earned {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} $", text::number(self.profit))?;
-        if self.age_seconds > SILENCE_S {
+        if self.age_seconds > SILENCE.as_secs_f64() {
             return write!(out, ", silent for {}", text::stretch(self.age_seconds));
         }
         write!(out, ", {} $/s", text::number(self.profit_per_second))

@@ -29,11 +29,11 @@ impl Placement {
     /// If QEMU's monitor does not answer, or Linux refuses.
     pub fn apart(directory: &Path, process: u32) -> Result<Option<Placement>> {
         let before = sched_getaffinity(None).context("where this process may run")?;
-        let threads = virtual_processors(directory)?;
-        let Some((own, rest)) = divide(&before, threads.len()) else { return Ok(None) };
-        for thread in self::threads(process)? {
-            let set = threads.iter().position(|known| *known == thread).map_or(&rest, |index| &own[index]);
-            place(thread, set)?;
+        let processors = virtual_processors(directory)?;
+        let Some((own, rest)) = divide(&before, processors.len()) else { return Ok(None) };
+        for thread in threads(process)? {
+            let processor = processors.iter().position(|known| *known == thread);
+            place(thread, processor.map_or(&rest, |index| &own[index]))?;
         }
         let placement = Placement { before };
         placement.place_this_process(&rest)?;

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 /// Prices that nobody confirmed for longer are marked.
 const STALE: Duration = Duration::from_secs(60);
-/// A report may be this late before it is said: applications report at least every second.
-const SILENCE: Duration = Duration::from_secs(5);
+/// A report may be this late before it is said, and then it says nothing of the present: applications report
+/// at least every second.
+pub const SILENCE: Duration = Duration::from_secs(5);
 
 /// Something to take in.
 #[derive(Clone, Debug)]
