@@ -20,7 +20,9 @@ pub mod statistics;
 pub mod table;
 pub mod target;
 
-use std::path::PathBuf;
+use anyhow::{Context, Result};
+use nom_build::Project;
+use std::path::{Path, PathBuf};
 
 /// What came out of a bench.
 #[derive(Clone, Debug)]
@@ -39,3 +41,16 @@ pub use record::{Record, Unit};
 pub use report::Report;
 pub use table::Table;
 pub use target::Target;
+
+/// The directory in which what is fetched or made once lies; it is made if it is not there.
+fn cache(project: &Project) -> Result<PathBuf> {
+    let cache = project.root().join(".nom/bench");
+    make_directory(&cache)?;
+    Ok(cache)
+}
+
+/// Makes a directory now, and not after minutes of measuring.
+fn make_directory(directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create directory {}", directory.display()))
+}

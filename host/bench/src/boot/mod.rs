@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::linux::Linux;
 use crate::record::Record;
 use crate::report::{Notes, Report};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nom_build::Project;
 use nom_vmm::Accelerator;
 use runs::{Pace, Runs};
@@ -35,12 +35,8 @@ pub struct Options {
 /// # Errors
 /// If nom does not boot, or QEMU or a directory is missing. What only Linux lacks is a note.
 pub fn run(options: &Options) -> Result<Outcome> {
-    let cache = options.project.root().join(".nom/bench");
-    std::fs::create_dir_all(&cache)
-        .with_context(|| format!("cannot create directory {}", cache.display()))?;
-    // Now, not after minutes of measuring.
-    std::fs::create_dir_all(&options.out)
-        .with_context(|| format!("cannot create directory {}", options.out.display()))?;
+    let cache = crate::cache(&options.project)?;
+    crate::make_directory(&options.out)?;
     let choice = nom_vmm::accelerator::choose(&cache);
     let environment = Environment::capture(&choice.to_string())?;
     let images = tempfile::tempdir_in(&cache)?;

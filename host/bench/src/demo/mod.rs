@@ -189,11 +189,8 @@ impl Stage {
 pub fn run(options: &Options) -> Result<Outcome> {
     let (functions, applications) = (options.functions()?, options.applications()?);
     tools::check()?;
-    let cache = options.project.root().join(".nom/bench");
-    for directory in [&cache, &options.out] {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("cannot create directory {}", directory.display()))?;
-    }
+    let cache = crate::cache(&options.project)?;
+    crate::make_directory(&options.out)?;
     let choice = nom_vmm::accelerator::choose(&cache);
     let environment = Environment::capture(&choice.to_string())?;
     let mut notes = Notes::default();

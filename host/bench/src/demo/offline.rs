@@ -47,9 +47,7 @@ pub struct TableOptions {
 pub fn table(options: &TableOptions) -> Result<Vec<String>> {
     let application = runner::named(&options.application)?;
     tools::check()?;
-    let cache = options.project.root().join(".nom/bench");
-    std::fs::create_dir_all(&cache)
-        .with_context(|| format!("cannot create directory {}", cache.display()))?;
+    let cache = crate::cache(&options.project)?;
     let accelerator = nom_vmm::accelerator::choose(&cache).accelerator;
     let mut notes = Notes::default();
     let stage = Stage::build(&options.project, &[application], accelerator, &cache, &mut notes)?;

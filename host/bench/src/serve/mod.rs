@@ -20,7 +20,7 @@ use crate::Outcome;
 use crate::environment::Environment;
 use crate::linux::serve::Servers;
 use crate::report::{Notes, Report};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use guests::Provider;
 use nom_build::Project;
 use runs::Runs;
@@ -56,11 +56,8 @@ const WIDE: u32 = 2;
 pub fn run(options: &Options) -> Result<Outcome> {
     let services = service::named(&options.services)?;
     tools::check()?;
-    let cache = options.project.root().join(".nom/bench");
-    for directory in [&cache, &options.out] {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("cannot create directory {}", directory.display()))?;
-    }
+    let cache = crate::cache(&options.project)?;
+    crate::make_directory(&options.out)?;
     // Now, not after minutes of building: whoever may not make one is told.
     drop(nom_vmm::Namespace::create("bench", 1)?);
     let choice = nom_vmm::accelerator::choose(&cache);
