@@ -7,7 +7,7 @@
 use super::money::Interval;
 use super::progress::Progress;
 use super::tap::Meter;
-use crate::serve::tools::{parse_memcaslap, parse_wrk};
+use crate::serve::tools::{self, parse_memcaslap, parse_wrk};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,8 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often a client may be refused in a phase.
 const FAILURES_MAX: u32 = 250;
-/// How often NPtcp sends as many messages as it says; it reports the best time.
-const TRIALS: f64 = 3.0;
 
 /// A line that a client wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,7 +291,7 @@ fn nptcp(lines: &[Line], price: f64) -> Result<Vec<Interval>> {
         let &[bytes, times, _, one_way_us] = fields.as_slice() else {
             bail!("NPtcp printed `{}`: expected the figures of a size of message", line.text)
         };
-        let operations = TRIALS * times;
+        let operations = tools::NETPIPE_TRIALS as f64 * times;
         let useful_bytes = operations * bytes;
         intervals.push(Interval {
             end_s: line.at.as_secs_f64(),

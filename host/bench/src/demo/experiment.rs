@@ -27,7 +27,7 @@ const MIX: &str = "key\n64 64 1\nvalue\n1024 1024 1\ncmd\n0 0.1\n1 0.9\n";
 pub const NPTCP_SIZES: [&str; 4] = ["-l", "1024", "-p", "0"];
 /// How often NetPIPE sends each size of message in a trial when there are several. By itself it would take
 /// almost a second for each size, which is as long as it is to take where there is one.
-const MESSAGES: &str = "100";
+const MESSAGES: u64 = 100;
 
 /// A half of the experiment: who is served, and what data costs meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,13 +94,11 @@ fn command(machine: &Machine, kind: Kind, half: &Phase, phase: Duration) -> Resu
             command
         }
         Kind::Nptcp => {
+            let file = machine.scratch().join("np.out");
+            let messages = (connections > 1).then_some(MESSAGES);
             let mut command = machine.command("NPtcp");
-            command.args(["-h", &target.ip().to_string(), "-P", &target.port().to_string()]);
-            command.args(NPTCP_SIZES).args(["-u", &half.message_bytes.to_string()]);
-            if half.connections > 1 {
-                command.args(["-n", MESSAGES]);
-            }
-            command.arg("-o").arg(machine.scratch().join("np.out"));
+            command.args(NPTCP_SIZES);
+            command.args(tools::netpipe_arguments(&file, target, half.message_bytes, messages));
             command
         }
     })

@@ -49,8 +49,8 @@ fn missing(there: impl Fn(&str) -> bool) -> Vec<&'static str> {
     PACKAGES.iter().filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect()
 }
 
-/// How often NetPIPE sends each message in a trial, of three; by itself it would take seconds for each size.
-const MESSAGES: &str = "200";
+/// How often NetPIPE sends each message in a trial; by itself it would take seconds for each size.
+const MESSAGES: u64 = 200;
 
 /// What wrk saw.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,8 +200,10 @@ pub struct Message {
     pub seconds: f64,
 }
 
-/// How often NetPIPE sends a message of each size there and back: [`MESSAGES`] in each of three trials.
-pub const NETPIPE_ROUND_TRIPS: u64 = 600;
+/// How often NetPIPE sends as many messages of a size as it is told; it reports the best time.
+pub(crate) const NETPIPE_TRIALS: u64 = 3;
+/// How often NetPIPE sends a message of each size there and back.
+pub const NETPIPE_ROUND_TRIPS: u64 = NETPIPE_TRIALS * MESSAGES;
 
 /// Runs NetPIPE's client against the server at `host`, messages of 1 byte to `largest`. Both sides must
 /// walk through the same sizes, those that NPtcp has by default, as nothing on the wire names them. `watch`
@@ -218,7 +220,7 @@ pub fn netpipe(
 ) -> Result<Vec<Message>> {
     let file = scratch.join("np.out");
     let mut command = client(namespace, "NPtcp");
-    command.args(["-h", &host.ip().to_string(), "-u", &largest.to_string(), "-n", MESSAGES, "-o"]).arg(&file);
+    command.args(netpipe_arguments(&file, host, largest, Some(MESSAGES)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot run NPtcp")?;
     let complaint = child.stderr.take().context("NPtcp has a standard error")?;
@@ -229,6 +231,22 @@ pub fn netpipe(
     let printed =
         std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     parse_netpipe(&printed)
+}
+
+/// NPtcp's arguments: messages of up to `largest` bytes, `messages` of each size in a trial or as many as it
+/// sees fit, and the file for what it measured.
+pub(crate) fn netpipe_arguments(
+    file: &Path,
+    target: SocketAddr,
+    largest: u32,
+    messages: Option<u64>,
+) -> Vec<OsString> {
+    let mut words =
+        vec!["-h".to_owned(), target.ip().to_string(), "-P".to_owned(), target.port().to_string()];
+    words.extend(["-u".to_owned(), largest.to_string()]);
+    words.extend(messages.into_iter().flat_map(|count| ["-n".to_owned(), count.to_string()]));
+    words.push("-o".to_owned());
+    words.into_iter().map(OsString::from).chain([file.into()]).collect()
 }
 
 /// Reads what NPtcp says while it runs, `  3:       4 bytes    200 times -->   8.20 Mbps in 3.72 usec` for
