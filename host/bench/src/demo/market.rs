@@ -63,7 +63,7 @@ impl Market {
         SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, 2), self.provider.address().port())
     }
 
-    /// Sets the price of outgoing data, in dollars for a Gbit.
+    /// Sets the price of outgoing data, in dollars for a Gbit; one that is in force already is no news.
     ///
     /// # Errors
     /// If the provider refuses it.
@@ -76,7 +76,7 @@ impl Market {
         Ok(())
     }
 
-    /// Sets a price as [`Self::set_price`] does, and remembers that something begins even if it is the same.
+    /// Sets the price with which something begins, which is remembered even if it was in force already.
     ///
     /// # Errors
     /// If the provider refuses it.

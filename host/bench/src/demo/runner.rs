@@ -17,6 +17,7 @@ use crate::serve::service::{self, Service};
 use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_vmm::Accelerator;
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -126,6 +127,14 @@ impl Adaptation {
     pub fn reaction_s(&self) -> Option<f64> {
         market::reaction_s(self.set.last()?, &self.heard)
     }
+}
+
+/// A run at a market.
+struct Traded {
+    halves: Halves,
+    set: Vec<Set>,
+    heard: Vec<Heard>,
+    governing_share: Option<f64>,
 }
 
 /// All runs so far of one application.
@@ -268,30 +277,15 @@ impl Runner<'_> {
     /// A run with a fixed batching delay on the machine that adapts otherwise: it, too, hears of prices and
     /// reports what it earns, so that nothing but the choice differs.
     fn fixed(&mut self, us: u32, phase: Duration) -> Result<Halves> {
-        let what = format!("nom, W = {us} \u{b5}s");
-        let (halves, ..) = self.with_delay(us, &what, phase, Market::set_price)?;
-        Ok(halves)
+        let (what, setup) = (format!("nom, W = {us} \u{b5}s"), |provider| Setup::Fixed(us, provider));
+        Ok(self.trade(&what, setup, phase, Market::set_price)?.halves)
     }
 
     fn adaptive(&mut self, function: Function, slowness: Slowness) -> Result<Halves> {
-        let what = self.said(&format!("nom, adaptive ({})", function.name()));
-        self.progress.step(&format!("{what} boots"), NOM_START)?;
-        let Application { service, client } = self.application;
-        let (place, origin) = (Place::new(self.tap)?, Instant::now());
-        let mut market = Market::open(&place, origin)?;
-        market.set_price(experiment::PHASES[0].price)?;
-        let setup = Setup::Adaptive(function, slowness, market.address());
-        let guest = guests::nom(self.project, service, setup, self.images)?;
-        let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
-        market.wait_until_known(self.progress)?;
-        let before = self.governing(&machine);
-        let (phase, progress) = (self.schedule.phase, &mut *self.progress);
-        let halves = experiment::run(&mut machine, client, phase, origin, progress, &what, |price| {
-            market.set_price(price)
-        })?;
-        let after = self.governing(&machine);
-        let governing_share = before.zip(after).map(|(before, after)| after.share_since(&before));
-        let (set, heard) = market.close();
+        let what = format!("nom, adaptive ({})", function.name());
+        let setup = |provider| Setup::Adaptive(function, slowness, provider);
+        let Traded { halves, set, heard, governing_share } =
+            self.trade(&what, setup, self.schedule.phase, Market::set_price)?;
         self.adaptations.push(Adaptation { function, halves: halves.clone(), set, heard, governing_share });
         Ok(halves)
     }
@@ -302,38 +296,46 @@ impl Runner<'_> {
     /// If anything fails.
     pub fn reporting(&mut self, us: u32) -> Result<(Vec<Set>, Vec<Heard>)> {
         let phase = self.schedule.phase;
-        let (_, set, heard) = self.with_delay(us, &format!("W = {us} \u{b5}s"), phase, Market::begin)?;
+        let setup = |provider| Setup::Fixed(us, provider);
+        let Traded { set, heard, .. } =
+            self.trade(&format!("W = {us} \u{b5}s"), setup, phase, Market::begin)?;
         Ok((set, heard))
     }
 
-    fn with_delay(
+    /// A run of nom at a market of its own, where each phase begins with its price.
+    fn trade(
         &mut self,
-        us: u32,
         what: &str,
+        setup: impl FnOnce(SocketAddrV4) -> Setup,
         phase: Duration,
         begin: fn(&mut Market, f64) -> Result<()>,
-    ) -> Result<(Halves, Vec<Set>, Vec<Heard>)> {
+    ) -> Result<Traded> {
         let what = self.said(what);
         self.progress.step(&format!("{what} boots"), NOM_START)?;
         let Application { service, client } = self.application;
         let (place, origin) = (Place::new(self.tap)?, Instant::now());
         let mut market = Market::open(&place, origin)?;
         market.set_price(experiment::PHASES[0].price)?;
-        let setup = Setup::Fixed(us, market.address());
+        let setup = setup(market.address());
         let guest = guests::nom(self.project, service, setup, self.images)?;
         let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
         market.wait_until_known(self.progress)?;
+        let before = self.governing(&machine, setup);
         let progress = &mut *self.progress;
         let halves = experiment::run(&mut machine, client, phase, origin, progress, &what, |price| {
             begin(&mut market, price)
         })?;
+        let after = self.governing(&machine, setup);
+        let governing_share = before.zip(after).map(|(before, after)| after.share_since(&before));
         let (set, heard) = market.close();
-        Ok((halves, set, heard))
+        Ok(Traded { halves, set, heard, governing_share })
     }
 
-    /// What choosing took so far. Only in a network namespace every port of a machine is reached.
-    fn governing(&mut self, machine: &Machine) -> Option<Reading> {
-        let reading = self.tap.then(|| Reading::of(machine))?;
+    /// What choosing took so far, where somebody chooses. Only in a network namespace every port of a machine
+    /// is reached.
+    fn governing(&mut self, machine: &Machine, setup: Setup) -> Option<Reading> {
+        let is_told = self.tap && matches!(setup, Setup::Adaptive(..));
+        let reading = is_told.then(|| Reading::of(machine))?;
         reading
             .map_err(|error| self.notes.add(format!("What choosing takes was not measured: {error:#}.")))
             .ok()
