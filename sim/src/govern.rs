@@ -27,7 +27,7 @@ impl Governor for Steps {
         let mut windows = self.windows.borrow_mut();
         windows.push(*window);
         let micros = self.micros[windows.len() % self.micros.len()];
-        Setting { batching_delay: Duration::from_micros(micros), polls: false }
+        Setting { batching_delay: Duration::from_micros(micros), ..Setting::default() }
     }
 }
 
@@ -120,7 +120,10 @@ impl Governor for Impatient {
         }
         let is_held = port.held() > 0;
         self.asked_ns = is_held.then_some(now_ns);
-        Some(Setting { batching_delay: Duration::from_millis(if is_held { 0 } else { 10 }), polls: false })
+        Some(Setting {
+            batching_delay: Duration::from_millis(if is_held { 0 } else { 10 }),
+            ..Setting::default()
+        })
     }
 }
 

@@ -129,7 +129,8 @@ mod tests {
     use super::*;
     use core::time::Duration;
 
-    const SETTING: Setting = Setting { batching_delay: Duration::from_micros(3), polls: true };
+    const SETTING: Setting =
+        Setting { batching_delay: Duration::from_micros(3), polls: true, cores: 0, memory_mib: 0 };
 
     fn window(requests: u64, mean: u64, jitter: u64, p99: u64) -> Window {
         Window {

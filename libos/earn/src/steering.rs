@@ -37,7 +37,7 @@ impl Steering {
         let points = Knobs::new(delays.clone(), notices, &[1], &[1]).expect("each knob has a value");
         let mut controller = longest_micros.map(|_| Controller::new(&points, 0));
         controller.iter_mut().for_each(|controller| teach(controller, &delays, settings));
-        let setting = Setting { batching_delay: settings.first_delay(), polls: false };
+        let setting = Setting { batching_delay: settings.first_delay(), ..Setting::default() };
         Steering { points, controller, setting, has_turned: false }
     }
 
@@ -80,6 +80,7 @@ impl Steering {
         let setting = Setting {
             batching_delay: Duration::from_micros(chosen.batching_micros.into()),
             polls: chosen.notice == Notice::Poll,
+            ..self.setting
         };
         let has_turned = setting != self.setting;
         self.setting = setting;

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
+use nom_economy::controller::BatchingDelays;
 use nom_serve::{Governor, Setting, Window};
 
 /// The window of a core among others: short, so that little of it belongs to another window of the whole.
@@ -23,6 +24,9 @@ const WHOLE_NS: u64 = 20_000_000;
 /// A core whose windows make up this share of the whole's, or its inverse, was there all the time, and its
 /// rates are taken as such; otherwise it slept, and what it counted is all there was.
 const THROUGHOUT: f64 = 0.5;
+/// Where in the word of a setting its parts are, from low to high: microseconds, cores, memory.
+const CORES_AT: u32 = 15;
+const MEMORY_AT: u32 = 31;
 /// Bit of a setting that says that cores poll.
 const POLLS: u64 = 1 << 63;
 
@@ -31,7 +35,7 @@ pub struct Team<L: RawMutex, B, A> {
     board: B,
     /// The board's sequence that the governor has seen.
     seen: AtomicU32,
-    /// What is set: microseconds, and [`POLLS`].
+    /// What is set, as [`word`] has it.
     setting: AtomicU64,
     council: Mutex<L, Council<B, A>>,
 }
@@ -97,9 +101,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Member<L, B, A> {
     fn setting(&mut self) -> (Setting, bool) {
         let word = self.team.setting.load(Relaxed);
         let is_new = core::mem::replace(&mut self.set, word) != word;
-        let setting =
-            Setting { batching_delay: Duration::from_micros(word & !POLLS), polls: word & POLLS != 0 };
-        (setting, is_new)
+        (setting(word), is_new)
     }
 }
 
@@ -140,6 +142,35 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
     }
 }
 
+/// A setting in one word, so that a core takes over all of it or nothing.
 fn word(setting: Setting) -> u64 {
-    setting.batching_delay.as_micros() as u64 | if setting.polls { POLLS } else { 0 }
+    let micros = setting.batching_delay.as_micros().min(BatchingDelays::MAX_MICROS.into()) as u64;
+    let (cores, memory) = (u64::from(setting.cores), u64::from(setting.memory_mib));
+    micros | cores << CORES_AT | memory << MEMORY_AT | if setting.polls { POLLS } else { 0 }
+}
+
+/// The setting of a word.
+fn setting(word: u64) -> Setting {
+    let bits = |from: u32, to: u32| word >> from & ((1 << (to - from)) - 1);
+    Setting {
+        batching_delay: Duration::from_micros(bits(0, CORES_AT)),
+        polls: word & POLLS != 0,
+        cores: bits(CORES_AT, MEMORY_AT) as u16,
+        memory_mib: bits(MEMORY_AT, 63) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_fits_into_a_word() {
+        for (micros, polls, cores, memory_mib) in
+            [(0, false, 0, 0), (10_000, true, u16::MAX, u32::MAX), (17, false, 2, 64), (0, true, 0, 1)]
+        {
+            let whole = Setting { batching_delay: Duration::from_micros(micros), polls, cores, memory_mib };
+            assert_eq!(setting(word(whole)), whole);
+        }
+    }
 }

@@ -22,8 +22,10 @@ fn rate(utility: &Utility, prices: &Prices, response: &Response) -> f64 {
 
 fn best(utility: &Utility, prices: &Prices, clients: f64) -> f64 {
     let delays = BatchingDelays::up_to(1000);
-    let settings = (0..delays.count())
-        .map(|at| Setting { batching_delay: Duration::from_micros(delays.micros(at).into()), polls: false });
+    let settings = (0..delays.count()).map(|at| Setting {
+        batching_delay: Duration::from_micros(delays.micros(at).into()),
+        ..Setting::default()
+    });
     let rates = settings.map(|setting| rate(utility, prices, &World::truth(clients, setting)));
     rates.fold(f64::NEG_INFINITY, f64::max)
 }

@@ -65,7 +65,7 @@ fn cores_find_the_best_setting_together_and_all_set_it() {
     serve(&mut cores, &mut settings, 3, 4000, &mut now_ns);
     assert!(settings.iter().all(|setting| *setting == settings[0]), "{settings:?}");
     let delays = [0, 2, 4, 8, 16, 32, 64, 128, 256].map(std::time::Duration::from_micros);
-    let best = delays.map(|batching_delay| rate(Setting { batching_delay, polls: false }, 3.0));
+    let best = delays.map(|batching_delay| rate(Setting { batching_delay, ..Setting::default() }, 3.0));
     let best = best.into_iter().fold(0.0, f64::max);
     assert!(rate(settings[0], 3.0) > 0.97 * best, "{settings:?}");
     // Each core's requests are in the reports, but for parts on their way.

@@ -9,6 +9,10 @@ pub struct Setting {
     pub batching_delay: Duration,
     /// Whether the core polls and never sleeps; otherwise it does what costs least.
     pub polls: bool,
+    /// How many of the server's cores serve, the first ones; 0 for all. The others are given back.
+    pub cores: u16,
+    /// What the service may take for what it keeps, in MiB; 0 for as much as it was told at its start.
+    pub memory_mib: u32,
 }
 
 /// Latencies of the requests of a window, in nanoseconds; all 0 if there was none.

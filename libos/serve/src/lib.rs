@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod clients;
 pub mod control;
+mod crew;
 mod front;
 pub mod governor;
 mod metered;
@@ -21,6 +22,7 @@ mod service;
 mod stopwatch;
 
 pub use control::Control;
+pub use crew::Crew;
 pub use governor::{Governor, Setting, Window};
 pub use metered::{Metered, Traffic};
 pub use peers::{Passing, Peers};
