@@ -103,6 +103,11 @@ impl<S: Strategy> Loads<S> {
         &self.loads[self.present].level
     }
 
+    /// The number of the present one.
+    pub fn present_number(&self) -> usize {
+        self.present
+    }
+
     /// How many are remembered.
     pub fn count(&self) -> usize {
         self.loads.len()

@@ -112,6 +112,18 @@ impl<S: Strategy> Controller<S> {
         self.point
     }
 
+    /// How many working points there are.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        self.space.count()
+    }
+
+    /// Which of the loads that were told apart is present.
+    #[must_use]
+    pub fn load(&self) -> usize {
+        self.loads.present_number()
+    }
+
     /// How many loads have been told apart.
     #[must_use]
     pub fn loads(&self) -> usize {

@@ -54,9 +54,10 @@ pub struct Earner<B, A> {
 }
 
 impl<B: PriceBoard, A: Audience> Earner<B, A> {
-    /// Begins without prices; `held` says what the application holds at the time it is called.
+    /// Begins without prices, for a server on one core; `held` says what the application holds at the time it
+    /// is called.
     pub fn new(settings: Settings, board: B, audience: A, held: fn() -> Held) -> Self {
-        let steering = Steering::new(&settings);
+        let steering = Steering::new(&settings, 1);
         let last = blank(0, steering.setting());
         Self {
             settings,
@@ -71,6 +72,12 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             reported: (Money::ZERO, Money::ZERO),
             last,
         }
+    }
+
+    /// The same for a server on so many cores, all of which serve at first.
+    pub(crate) fn on(self, cores: usize) -> Self {
+        let steering = Steering::new(&self.settings, u16::try_from(cores).unwrap_or(u16::MAX));
+        Self { steering, ..self }
     }
 
     /// What is set at present.
@@ -109,7 +116,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         };
         self.books.reprice(since_ns, *self.market.tariff());
         let (settings, tariff, held) = (&self.settings, self.market.tariff(), usage((self.held)()));
-        self.steering.reconsider(&|_, response| profit(settings, tariff, &held, response))
+        self.steering.reconsider(&|cores, response| profit(settings, tariff, &with(&held, cores), response))
     }
 
     fn report(&mut self, now_ns: u64) {
@@ -161,8 +168,10 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         }
         let (settings, tariff) = (&self.settings, self.market.tariff());
         if tariff.is_known() {
-            let profit = |_: usize, response: &Response| profit(settings, tariff, &held, response);
-            self.steering.observe(window, asked_ns, window::observation(window).as_ref(), &profit);
+            let value = |cores: Option<u16>, response: &Response| {
+                profit(settings, tariff, &with(&held, cores), response)
+            };
+            self.steering.observe(window, asked_ns, window::observation(window).as_ref(), &value);
         }
         // A clock that went back must not silence it.
         let is_due = window.to_ns < self.last.at_ns || window.to_ns - self.last.at_ns >= REPORT_NS;
@@ -188,6 +197,12 @@ fn usage(held: Held) -> Usage {
     let gib = held.memory_bytes as f64 / f64::from(1 << 30);
     let memory = Gib::new(gib).expect("an integer is finite and not negative");
     Usage { cores, memory, ..Usage::default() }
+}
+
+/// The same with another number of cores.
+fn with(held: &Usage, cores: Option<u16>) -> Usage {
+    let cores = cores.and_then(|cores| Cores::new(f64::from(cores)).ok());
+    Usage { cores: cores.unwrap_or(held.cores), ..*held }
 }
 
 fn profit(settings: &Settings, tariff: &Tariff, held: &Usage, response: &Response) -> DollarsPerSecond {

@@ -17,10 +17,38 @@ pub struct Settings {
     pub utility: Utility,
     /// What decides the batching delay.
     pub batching: Batching,
-    /// Whether polling or interrupts are a second knob.
-    pub has_notice: bool,
+    /// What is turned besides the batching delay.
+    pub knobs: Knobs,
     /// Responses that were measured beforehand; none, if it learns by itself.
     pub responses: Table,
+}
+
+/// Knobs that are turned besides the batching delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Knobs {
+    /// Polling or interrupts.
+    pub notice: bool,
+    /// How many of the program's cores serve; the others are given back.
+    pub cores: bool,
+    /// How much memory is taken for what is kept; the rest is given back.
+    pub memory: bool,
+}
+
+impl Knobs {
+    /// From their names, separated by commas; nothing if one is unknown.
+    fn parse(names: &str) -> Option<Knobs> {
+        let mut knobs = Knobs::default();
+        for name in names.split(',') {
+            match name.trim() {
+                "batching_delay" => {}
+                "notice" => knobs.notice = true,
+                "cores" => knobs.cores = true,
+                "memory" => knobs.memory = true,
+                _ => return None,
+            }
+        }
+        Some(knobs)
+    }
 }
 
 /// What decides the batching delay.
@@ -67,18 +95,17 @@ pub enum BadSetting {
 impl Settings {
     /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`. The others
     /// are `batching_delay`: `adaptive`, or microseconds; `batching_delay_max`: the longest that is tried, in
-    /// microseconds; `knobs`: `batching_delay`, or `batching_delay,notice`; `responses`: a [`Table`].
+    /// microseconds; `knobs`: some of `batching_delay`, `notice`, `cores` and `memory`, separated by commas;
+    /// `responses`: a [`Table`].
     ///
     /// # Errors
     /// The first variable that is not what it must be.
     pub fn from_environment<'v>(var: impl Fn(&str) -> Option<&'v str>) -> Result<Option<Self>, BadSetting> {
         let Some(line) = var("utility") else { return Ok(None) };
         let utility = line.parse().map_err(|error| BadSetting::Utility { line: line.to_string(), error })?;
-        let has_notice = match var("knobs") {
-            None | Some("batching_delay") => false,
-            Some("batching_delay,notice") => true,
-            Some(value) => return Err(bad("knobs", value, "`batching_delay` or `batching_delay,notice`")),
-        };
+        let names = var("knobs").unwrap_or_default();
+        let knobs = if names.is_empty() { Some(Knobs::default()) } else { Knobs::parse(names) };
+        let knobs = knobs.ok_or_else(|| bad("knobs", names, KNOBS))?;
         let longest_micros = micros(&var, "batching_delay_max", "microseconds from 0 to 10000")?;
         let batching = match var("batching_delay") {
             None | Some("adaptive") => {
@@ -90,7 +117,7 @@ impl Settings {
             }
         };
         let responses = var("responses").map(str::parse).transpose()?.unwrap_or_default();
-        Ok(Some(Self { utility, batching, has_notice, responses }))
+        Ok(Some(Self { utility, batching, knobs, responses }))
     }
 }
 
@@ -104,6 +131,9 @@ impl Settings {
         }
     }
 }
+
+/// What `knobs` may say.
+const KNOBS: &str = "some of `batching_delay`, `notice`, `cores` and `memory`, separated by commas";
 
 fn bad(name: &'static str, value: &str, expected: &'static str) -> BadSetting {
     BadSetting::Variable { name, value: value.to_string(), expected }
@@ -140,17 +170,24 @@ mod tests {
         let batching = |more: &[_]| {
             let all = [&[CONTRACT], more].concat();
             let settings = settings(&all).expect("good").expect("there is a contract");
-            (settings.batching, settings.has_notice)
+            (settings.batching, settings.knobs)
         };
         let adaptive = |longest_micros| Batching::Adaptive { longest_micros };
-        assert_eq!(batching(&[]), (adaptive(1000), false));
+        let none = Knobs::default();
+        assert_eq!(batching(&[]), (adaptive(1000), none));
         assert_eq!(
             batching(&[("batching_delay", "adaptive"), ("knobs", "batching_delay")]),
-            (adaptive(1000), false)
+            (adaptive(1000), none)
         );
-        assert_eq!(batching(&[("batching_delay_max", "250")]), (adaptive(250), false));
-        assert_eq!(batching(&[("knobs", "batching_delay,notice")]), (adaptive(1000), true));
-        assert_eq!(batching(&[("batching_delay", "50")]), (Batching::Fixed { micros: 50 }, false));
+        assert_eq!(batching(&[("batching_delay_max", "250")]), (adaptive(250), none));
+        for (names, knobs) in [
+            ("batching_delay,notice", Knobs { notice: true, ..none }),
+            ("cores, memory", Knobs { cores: true, memory: true, ..none }),
+            ("notice,cores,batching_delay", Knobs { notice: true, cores: true, ..none }),
+        ] {
+            assert_eq!(batching(&[("knobs", names)]), (adaptive(1000), knobs));
+        }
+        assert_eq!(batching(&[("batching_delay", "50")]), (Batching::Fixed { micros: 50 }, none));
     }
 
     #[test]
@@ -179,7 +216,8 @@ mod tests {
             ("batching_delay", "-1"),
             ("batching_delay", "10001"),
             ("batching_delay_max", "10001"),
-            ("knobs", "cores"),
+            ("knobs", "core"),
+            ("knobs", "cores,,memory"),
         ] {
             let text = refusal((name, value));
             assert!(

@@ -1,9 +1,10 @@
-//! Who sets the working point: a controller that learns, or the owner once and for all.
+//! Who sets the working point: controllers that learn, or the owner once and for all.
 
 use crate::settings::{Batching, Settings};
+use crate::staffing::{Staffing, Value};
 use alloc::vec::Vec;
 use core::time::Duration;
-use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Profit};
+use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice};
 use nom_economy::response::Observation;
 use nom_economy::table::Row;
 use nom_serve::{Setting, Window};
@@ -12,33 +13,42 @@ use nom_serve::{Setting, Window};
 /// clock jumped.
 const TOO_LONG: u64 = 2;
 
-/// The working points, the controller among them, and what is set.
+/// The working points, the controllers among them, and what is set.
 #[derive(Debug)]
 pub(crate) struct Steering {
+    /// Of the knobs that turn quickly.
     points: Knobs,
     /// Nothing if the owner decides.
     controller: Option<Controller>,
+    /// Nothing if there is one core, or the owner decides.
+    staffing: Option<Staffing>,
+    /// What `controller` was when each other number of cores served last.
+    others: Vec<Option<Controller>>,
     setting: Setting,
     /// Whether the setting is another one than when the present window began.
     has_turned: bool,
 }
 
 impl Steering {
-    /// Begins with no batching delay and interrupts, or as the owner says.
-    pub fn new(settings: &Settings) -> Steering {
+    /// Begins with no batching delay and interrupts, or as the owner says, on all of `cores`.
+    pub fn new(settings: &Settings, cores: u16) -> Steering {
         let longest_micros = match settings.batching {
             Batching::Adaptive { longest_micros } => Some(longest_micros),
             Batching::Fixed { .. } => None,
         };
         let notices = [Notice::Interrupt, Notice::Poll];
-        let notices = if settings.has_notice { &notices[..] } else { &notices[..1] };
-        // Cores and memory are the application's to change, not the controller's: one value each.
+        let notices = if settings.knobs.notice { &notices[..] } else { &notices[..1] };
+        // How many cores serve is decided apart: that knob turns slowly.
         let delays = BatchingDelays::up_to(longest_micros.unwrap_or(0));
         let points = Knobs::new(delays.clone(), notices, &[1], &[1]).expect("each knob has a value");
         let mut controller = longest_micros.map(|_| Controller::new(&points, 0));
         controller.iter_mut().for_each(|controller| teach(controller, &delays, settings));
+        let staffing = Staffing::new(cores).filter(|_| settings.knobs.cores);
+        let others = (0..staffing.as_ref().map_or(0, Staffing::choices)).map(|_| None).collect();
         let setting = Setting { batching_delay: settings.first_delay(), ..Setting::default() };
-        Steering { points, controller, setting, has_turned: false }
+        let mut steering = Steering { points, controller, staffing, others, setting, has_turned: false };
+        steering.take_cores();
+        steering
     }
 
     /// What is to be set.
@@ -53,39 +63,81 @@ impl Steering {
         window: &Window,
         asked_ns: u64,
         observation: Option<&Observation>,
-        profit: &Profit,
+        value: &Value,
     ) {
         let has_turned = core::mem::take(&mut self.has_turned);
-        let is_whole = !has_turned && window.setting == self.setting;
-        let (Some(controller), Some(observation)) = (&mut self.controller, observation) else { return };
-        if is_whole && window.length_ns() < TOO_LONG * asked_ns {
-            controller.observe(observation, profit);
-            self.turn();
-            // Only within a window a turn disturbs it; the next one has not begun.
-            self.has_turned = false;
+        if has_turned || window.setting != self.setting {
+            return;
         }
+        let is_whole = window.length_ns() < TOO_LONG * asked_ns;
+        if let Some(observation) = observation.filter(|_| is_whole && !self.is_settling()) {
+            self.learn(observation, value);
+        }
+        if is_whole || window.requests == 0 {
+            self.staff(|staffing| staffing.observe(window, value));
+        }
+        // Only within a window a turn disturbs it; the next one has not begun.
+        self.has_turned = false;
+    }
+
+    fn is_settling(&self) -> bool {
+        self.staffing.as_ref().is_some_and(Staffing::is_settling)
+    }
+
+    fn learn(&mut self, observation: &Observation, value: &Value) {
+        let Some(controller) = &mut self.controller else { return };
+        let load = controller.load();
+        controller.observe(observation, &|_, response| value(None, response));
+        if controller.load() != load {
+            self.staffing.iter_mut().for_each(Staffing::begin_period);
+        }
+        self.turn();
     }
 
     /// Chooses anew at other prices. Returns whether the setting is another one.
-    pub fn reconsider(&mut self, profit: &Profit) -> bool {
-        let Some(controller) = &mut self.controller else { return false };
-        controller.reconsider(profit);
-        self.turn()
+    pub fn reconsider(&mut self, value: &Value) -> bool {
+        let before = self.setting;
+        self.staff(|staffing| staffing.reconsider(value));
+        if let Some(controller) = &mut self.controller {
+            controller.reconsider(&|_, response| value(None, response));
+            self.turn();
+        }
+        self.setting != before
     }
 
-    /// Takes over the controller's point. Returns whether it is another one.
-    fn turn(&mut self) -> bool {
-        let Some(controller) = &self.controller else { return false };
+    /// Has another number of cores serve, if `decide` says so. With another number the other knobs' best
+    /// points are others; where that number was never set, they are taken to be the same.
+    fn staff(&mut self, decide: impl FnOnce(&mut Staffing)) {
+        let Some(staffing) = &mut self.staffing else { return };
+        let before = staffing.choice();
+        decide(staffing);
+        let now = staffing.choice();
+        if now != before {
+            let known = self.others[now].take();
+            self.others[before] = self.controller.clone();
+            self.controller = known.or(self.controller.take());
+        }
+        self.take_cores();
+        self.turn();
+    }
+
+    fn take_cores(&mut self) {
+        let cores = self.staffing.as_ref().map_or(0, Staffing::cores);
+        self.has_turned |= cores != self.setting.cores;
+        self.setting.cores = cores;
+    }
+
+    /// Takes over the controller's point.
+    fn turn(&mut self) {
+        let Some(controller) = &self.controller else { return };
         let chosen = self.points.setting(controller.point());
         let setting = Setting {
             batching_delay: Duration::from_micros(chosen.batching_micros.into()),
             polls: chosen.notice == Notice::Poll,
             ..self.setting
         };
-        let has_turned = setting != self.setting;
+        self.has_turned |= setting != self.setting;
         self.setting = setting;
-        self.has_turned |= has_turned;
-        has_turned
     }
 }
 

@@ -61,6 +61,7 @@ pub struct Member<L: RawMutex, B, A> {
 impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
     /// Governors for so many cores, which share `earner`; prices are posted on `board`.
     pub fn assemble(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Member<L, B, A>> {
+        let earner = earner.on(cores);
         let set = word(earner.setting());
         let council = Council { earner, parts: vec![Stretch::default(); cores], began_ns: 0 };
         let team = Arc::new(Team {

@@ -1,0 +1,132 @@
+//! How many cores serve: a knob that turns slowly.
+//!
+//! To give a core back moves its clients to others, and to take one moves some of them there. So a number
+//! of cores is not tried for a window, as a batching delay is, but for a period, and what is served while
+//! clients move says nothing about it.
+
+use crate::report::Stretch;
+use crate::window;
+use alloc::vec::Vec;
+use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice};
+use nom_economy::response::Response;
+use nom_economy::units::DollarsPerSecond;
+use nom_serve::Window;
+
+/// A number of cores is judged by so much time.
+const PERIOD_NS: u64 = 200_000_000;
+/// After each change so much does not count: clients move, and the device learns where they are.
+const SETTLING_NS: u64 = 60_000_000;
+/// Up to four cores every number is a choice; beyond, each is about this part of the next.
+const STEP: f64 = 0.8;
+
+/// What it brings that the server responds so with so many cores; with those that are held, if no number is
+/// given.
+pub(crate) type Value<'a> = dyn Fn(Option<u16>, &Response) -> DollarsPerSecond + 'a;
+
+/// Numbers of cores to choose from, and who chooses.
+#[derive(Debug)]
+pub(crate) struct Staffing {
+    points: Knobs,
+    controller: Controller,
+    period: Stretch,
+    /// How much longer clients move.
+    settling_ns: u64,
+    /// Whether nobody asked anything in the last window: then one core waits for those who will.
+    is_idle: bool,
+}
+
+impl Staffing {
+    /// From 1 core to `most`, of which all serve at first; nothing if there is nothing to choose.
+    pub fn new(most: u16) -> Option<Staffing> {
+        let points = Knobs::new(BatchingDelays::up_to(0), &[Notice::Interrupt], &choices(most), &[1]).ok()?;
+        let controller = Controller::new(&points, 0);
+        let staffing =
+            Staffing { points, controller, period: Stretch::default(), settling_ns: 0, is_idle: false };
+        (most > 1).then_some(staffing)
+    }
+
+    /// How many numbers there are to choose from.
+    pub fn choices(&self) -> usize {
+        self.controller.points()
+    }
+
+    /// Which of them is chosen for when somebody asks something.
+    pub fn choice(&self) -> usize {
+        self.controller.point()
+    }
+
+    /// How many cores are to serve.
+    pub fn cores(&self) -> u16 {
+        if self.is_idle { 1 } else { self.points.setting(self.choice()).cores }
+    }
+
+    /// Whether what is measured says nothing yet about the cores that serve.
+    pub fn is_settling(&self) -> bool {
+        self.settling_ns > 0
+    }
+
+    /// Learns from a window that was as it should be.
+    pub fn observe(&mut self, window: &Window, value: &Value) {
+        let before = self.cores();
+        self.settling_ns = self.settling_ns.saturating_sub(window.length_ns());
+        self.is_idle = window.requests == 0;
+        if !self.is_settling() && !self.is_idle {
+            self.period.add(window);
+            if self.period.length_ns >= PERIOD_NS {
+                self.judge(value);
+            }
+        }
+        self.turn(before);
+    }
+
+    fn judge(&mut self, value: &Value) {
+        let period = core::mem::take(&mut self.period);
+        let whole = period.window(0, period.length_ns, nom_serve::Setting::default());
+        let Some(observation) = window::observation(&whole) else { return };
+        let points = &self.points;
+        self.controller
+            .observe(&observation, &|point, response| value(Some(points.setting(point).cores), response));
+    }
+
+    /// Chooses anew at other prices.
+    pub fn reconsider(&mut self, value: &Value) {
+        let (before, points) = (self.cores(), &self.points);
+        self.controller.reconsider(&|point, response| value(Some(points.setting(point).cores), response));
+        self.turn(before);
+    }
+
+    /// Begins the period anew: what was measured in it was another load.
+    pub fn begin_period(&mut self) {
+        self.period = Stretch::default();
+    }
+
+    fn turn(&mut self, before: u16) {
+        if self.cores() != before {
+            self.settling_ns = SETTLING_NS;
+            self.begin_period();
+        }
+    }
+}
+
+/// From `most` down to 1.
+fn choices(most: u16) -> Vec<u16> {
+    let fewer = |cores: &u16| {
+        let next = libm::round(f64::from(*cores) * STEP) as u16;
+        Some(next.min(cores - 1)).filter(|next| *next > 0)
+    };
+    core::iter::successors(Some(most.max(1)), fewer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_cores_are_all_choices_and_many_are_not() {
+        assert_eq!(choices(0), [1]);
+        assert_eq!(choices(5), [5, 4, 3, 2, 1]);
+        assert_eq!(choices(64), [64, 51, 41, 33, 26, 21, 17, 14, 11, 9, 7, 6, 5, 4, 3, 2, 1]);
+        assert!(Staffing::new(1).is_none());
+        assert!(choices(u16::MAX).len() < 60);
+    }
+}
