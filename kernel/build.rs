@@ -1,11 +1,16 @@
 //! Passes the kernel's linker script on.
 
+use std::path::Path;
+
 fn main() {
     println!("cargo::rerun-if-changed=kernel.ld");
     let target = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if target == "none" {
-        let directory = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
-        println!("cargo::rustc-link-arg-bins=-T{directory}/kernel.ld");
+        // A copy beside what is built: cargo remembers the path for whichever checkout builds there next.
+        let out = std::env::var("OUT_DIR").expect("cargo sets it");
+        let script = Path::new(&out).join("kernel.ld");
+        std::fs::copy("kernel.ld", &script).expect("the linker script is copied");
+        println!("cargo::rustc-link-arg-bins=-T{}", script.display());
         println!("cargo::rustc-link-arg-bins=--no-pie");
         println!("cargo::rustc-link-arg-bins=--gc-sections");
     }

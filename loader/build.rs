@@ -1,11 +1,16 @@
 //! Passes the loader's linker script on.
 
+use std::path::Path;
+
 fn main() {
     println!("cargo::rerun-if-changed=loader.ld");
     let target = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if target == "none" {
-        let directory = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
-        println!("cargo::rustc-link-arg-bins=-T{directory}/loader.ld");
+        // A copy beside what is built: cargo remembers the path for whichever checkout builds there next.
+        let out = std::env::var("OUT_DIR").expect("cargo sets it");
+        let script = Path::new(&out).join("loader.ld");
+        std::fs::copy("loader.ld", &script).expect("the linker script is copied");
+        println!("cargo::rustc-link-arg-bins=-T{}", script.display());
         println!("cargo::rustc-link-arg-bins=--gc-sections");
     }
 }
