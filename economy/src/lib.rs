@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod controller;
 pub mod ledger;
+pub mod memory;
 pub mod prices;
 pub mod response;
 pub mod simulate;

@@ -24,6 +24,12 @@ pub trait Buffer: Clone + AsRef<[u8]> {
         false
     }
 
+    /// Whether it lies where little else is in use: who keeps a handle for long may copy it elsewhere, so that
+    /// its owner can give that memory back.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
     /// All of its memory, to be written, if this is the only handle; from then on the handle shows all of it.
     /// `None` if there are others, or if it cannot be written.
     fn memory(&mut self) -> Option<&mut [u8]> {
@@ -108,6 +114,11 @@ impl<B: Buffer> Slice<B> {
     /// Whether it should be copied rather than kept, as [`Buffer::is_scarce`] says.
     pub fn is_scarce(&self) -> bool {
         self.buffer.is_scarce()
+    }
+
+    /// Whether it stands in the way of memory being given back, as [`Buffer::is_sparse`] says.
+    pub fn is_sparse(&self) -> bool {
+        self.buffer.is_sparse()
     }
 
     /// Forgets what stands after the first `len` bytes.

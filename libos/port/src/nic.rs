@@ -149,6 +149,18 @@ impl<B: Buffer> Outgoing<B> {
     }
 }
 
+/// What became of memory that nobody uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Bytes given back.
+    pub released_bytes: usize,
+    /// Bytes that could have been given back, too, and will be next time.
+    pub left_bytes: usize,
+    /// Bytes of memory that could be given back if the little in use there lay elsewhere:
+    /// [`Buffer::is_sparse`] says of which buffers that is so.
+    pub sparse_bytes: usize,
+}
+
 /// One queue pair.
 pub trait Nic {
     /// Memory of received frames and of payloads to send.
@@ -178,6 +190,13 @@ pub trait Nic {
 
     /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
+
+    /// Gives memory for buffers that nobody uses back to the world, all but `keep_bytes`: a bounded part at a
+    /// time. A driver that cannot gives nothing.
+    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
+        let _ = keep_bytes;
+        Trimmed::default()
+    }
 
     /// The time, in nanoseconds of the clock of [`Received::at_ns`], for who was last told that it is
     /// `told_ns`: a device without a clock knows no better.

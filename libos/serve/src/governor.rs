@@ -1,6 +1,7 @@
 //! Who sets a server's working point while it runs.
 
 use core::time::Duration;
+use nom_economy::memory::Demand;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,16 @@ pub trait Governor {
     /// never, if nobody wants to know. Each costs an idle core a wake-up.
     fn idle_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// Whether it wants to hear what the service makes of memory, about once a second.
+    fn wants_demand(&self) -> bool {
+        false
+    }
+
+    /// What the service makes of memory; said before [`Governor::observe`].
+    fn hear(&mut self, demand: &Demand) {
+        let _ = demand;
     }
 
     /// A window has ended; what it returns is set at once.

@@ -2,7 +2,7 @@
 
 use crate::stopwatch::Stopwatch;
 use nom_port::buffer::{Slice, chain_len};
-use nom_port::nic::{Nic, Outgoing, Properties, Received};
+use nom_port::nic::{Nic, Outgoing, Properties, Received, Trimmed};
 use nom_port::world::Clock;
 
 /// Frames that went through a queue pair. A frame that the device cuts counts once.
@@ -128,6 +128,10 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
 
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
         self.nic.buffer(bytes)
+    }
+
+    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
+        self.nic.trim(keep_bytes)
     }
 
     #[inline]

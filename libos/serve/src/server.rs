@@ -49,6 +49,8 @@ struct Steering {
     handle: Handle,
     governor: Option<Box<dyn Governor>>,
     window_ns: u64,
+    /// When the governor hears of the service's demand next.
+    demand_ns: u64,
 }
 
 impl Steering {
@@ -60,6 +62,8 @@ impl Steering {
     }
 }
 
+/// How often a governor hears what the service makes of memory.
+const DEMAND_NS: u64 = 1_000_000_000;
 /// How long windows are that no governor looks at.
 const WINDOW_NS: u64 = 1_000_000_000;
 
@@ -144,6 +148,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             handle: handle.clone(),
             governor: None,
             window_ns: WINDOW_NS,
+            demand_ns: 0,
         })
     }
 
@@ -174,6 +179,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
         let window = stopwatch.close(now_ns, traffic, self.setting);
         if let Some(governor) = &mut steering.governor {
+            if governor.wants_demand() && now_ns >= steering.demand_ns {
+                steering.demand_ns = now_ns + DEMAND_NS;
+                self.front.clients.service.demand().iter().for_each(|demand| governor.hear(demand));
+            }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
             steering.window_ns = governor.window_ns();
             self.set(setting, &steering.handle);
@@ -190,6 +199,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         if core::mem::replace(&mut self.setting.polls, setting.polls) != setting.polls {
             let thresholds = if setting.polls { Thresholds::POLLING } else { self.waiting };
             handle.set_thresholds(thresholds);
+        }
+        if core::mem::replace(&mut self.setting.memory_mib, setting.memory_mib) != setting.memory_mib {
+            let bytes = (setting.memory_mib > 0).then(|| u64::from(setting.memory_mib) << 20);
+            self.front.clients.service.set_memory(bytes);
         }
     }
 
@@ -220,10 +233,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         let check_ns = self.check(now_ns);
         self.front.take_passed(&mut self.stack, Instant::from_nanos(now_ns));
         let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.front);
+        let tend_ns = self.front.clients.service.tend(now_ns, self.stack.nic());
         let frames = self.stack.counters().frames_received;
         let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
         self.busy_ns = (worked > 0).then_some(now_ns);
-        let deadline_ns = [deadline.map(Instant::nanos), check_ns, window_ns].into_iter().flatten().min();
+        let deadline_ns =
+            [deadline.map(Instant::nanos), check_ns, window_ns, tend_ns].into_iter().flatten().min();
         Progress { worked, deadline_ns }
     }
 

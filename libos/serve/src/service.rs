@@ -2,7 +2,9 @@
 
 use crate::reply::Reply;
 use core::net::SocketAddr;
+use nom_economy::memory::Demand;
 use nom_port::buffer::{Buffer, Slice};
+use nom_port::nic::Nic;
 
 /// Whether a stream goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,26 @@ pub trait Service<B: Buffer> {
     /// bytes. `None` leaves it to the stack, and so to [`Service::datagram`], as if nobody had looked.
     fn packet(&mut self, datagram: &[u8], room: &mut [u8]) -> Option<usize> {
         let _ = (datagram, room);
+        None
+    }
+
+    /// What it makes of memory, and what it would make of more or less. Asked about once a second if the
+    /// governor [wants to know](crate::Governor::wants_demand); to be asked may begin the measuring.
+    fn demand(&mut self) -> Option<Demand> {
+        None
+    }
+
+    /// From now on it may take so many bytes for what it keeps; `None`: as many as it was told at its start.
+    /// It may take its time to let go of what is too much: it is [tended](Service::tend) until then.
+    fn set_memory(&mut self, bytes: Option<u64>) {
+        let _ = bytes;
+    }
+
+    /// Does a little of what can wait; called after each poll. `nic` makes buffers for what is to lie
+    /// elsewhere, and gives memory back. Returns when to call again though nothing else happens; never, if
+    /// nothing waits.
+    fn tend<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
+        let _ = (now_ns, nic);
         None
     }
 
