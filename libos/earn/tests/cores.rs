@@ -148,7 +148,7 @@ fn as_many_cores_serve_as_pay() {
             house.post(PricedResource::Core, dollars * worth());
             house.serve(clients, 20.0);
             let (cores, share) = (house.cores(), house.share(clients));
-        assert!(share > 0.95, "{clients} clients at {dollars}: {share} with {cores} cores");
+            assert!(share > 0.95, "{clients} clients at {dollars}: {share} with {cores} cores");
         }
     }
 }
