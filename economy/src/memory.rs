@@ -2,8 +2,8 @@
 //!
 //! More memory shows what it is good for only once it has filled, and less destroys what is kept: to try, as
 //! [`crate::controller`] does with other knobs, is slow and dear. So the service measures its miss-ratio
-//! curve, from which profit follows for every amount of memory ([`Demand`]), and a [`Policy`] takes the amount
-//! with the most.
+//! curve, from which profit follows for every amount of memory ([`Demand`]), and a [`Policy`] takes the
+//! amount with the most.
 //!
 //! **What a miss is worth.** A miss sends no value: with more memory, look-ups that missed would have sent
 //! [`Demand::hit_bytes`] each. And a miss is no useful operation: a contract that pays for operations is

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Hit ratio by bytes: through points, straight between them, from 0 at nothing, and constant beyond the last.
+/// Hit ratio by bytes: through points, straight between them, from 0 at nothing, constant beyond the last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve(Vec<(u64, f64)>);
 

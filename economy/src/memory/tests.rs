@@ -211,7 +211,11 @@ proptest! {
 
     /// At a higher price it never takes more.
     #[test]
-    fn dearer_memory_is_never_taken_more_of(demand in any_demand(), price in 1e-3..1e4_f64, factor in 1.0..100.0_f64) {
+    fn dearer_memory_is_never_taken_more_of(
+        demand in any_demand(),
+        price in 1e-3..1e4_f64,
+        factor in 1.0..100.0_f64,
+    ) {
         let mut policy = Policy::new(4);
         policy.hear(&demand);
         let target = |price| policy.target(&Machine::new(&demand, BY_DATA, price).present());

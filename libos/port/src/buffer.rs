@@ -24,8 +24,8 @@ pub trait Buffer: Clone + AsRef<[u8]> {
         false
     }
 
-    /// Whether it lies where little else is in use: who keeps a handle for long may copy it elsewhere, so that
-    /// its owner can give that memory back.
+    /// Whether it lies where little else is in use: who keeps a handle for long may copy it elsewhere, so
+    /// that its owner can give that memory back.
     fn is_sparse(&self) -> bool {
         false
     }
