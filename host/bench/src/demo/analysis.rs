@@ -40,13 +40,22 @@ pub struct Account {
     /// Who.
     pub system: System,
     /// Each run.
-    pub runs: Vec<Halves>,
+    pub runs: Vec<Run>,
+}
+
+/// What was served in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Which repetition it was of, from 0: those of one happened at about the same time.
+    pub repetition: u32,
+    /// What was served.
+    pub halves: Halves,
 }
 
 impl Account {
     /// The intervals of one phase of all runs.
     pub fn intervals(&self, phase: usize) -> Vec<Interval> {
-        self.runs.iter().flat_map(|run| run[phase].iter().copied()).collect()
+        self.runs.iter().flat_map(|run| run.halves[phase].iter().copied()).collect()
     }
 
     /// What was served in a phase.
@@ -66,7 +75,16 @@ impl Account {
 
     /// The same of each run by itself.
     pub fn profits(&self, contract: &Contract, seconds: f64) -> Vec<f64> {
-        let of = |run: &Halves| Some(seconds * (rate(contract, &run[0])? + rate(contract, &run[1])?));
+        let profits = self.phase_profits(contract, seconds);
+        profits.into_iter().map(|(_, [many, single])| many + single).collect()
+    }
+
+    /// What each run earned in each phase, and which repetition it was of.
+    pub fn phase_profits(&self, contract: &Contract, seconds: f64) -> Vec<(u32, [f64; 2])> {
+        let of = |run: &Run| {
+            let [many, single] = [0, 1].map(|phase| Some(seconds * rate(contract, &run.halves[phase])?));
+            Some((run.repetition, [many?, single?]))
+        };
         self.runs.iter().filter_map(of).collect()
     }
 }
@@ -77,7 +95,8 @@ fn rate(contract: &Contract, intervals: &[Interval]) -> Option<f64> {
     Some(intervals.iter().map(|interval| interval.money(contract)).sum::<Money>().profit() / seconds)
 }
 
-/// What is known, once everything has been tried, of the fixed batching delays under one contract.
+/// What is known, once everything has been tried, of the fixed batching delays under one contract. The best
+/// of them were lucky, too: see [`super::oracle`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hindsight {
     /// The delay with the highest throughput while many are served, and what it earns in both phases.
@@ -160,8 +179,9 @@ mod tests {
 
     /// A fixed delay under which so many Gbit were served at such a latency in each phase.
     fn account(us: u32, [many, single]: [(f64, f64); 2]) -> Account {
-        let run = [vec![second(many.0, many.1, 1.0)], vec![second(single.0, single.1, 10.0)]];
-        Account { system: System::Fixed(us), runs: vec![run.clone(), run] }
+        let halves = [vec![second(many.0, many.1, 1.0)], vec![second(single.0, single.1, 10.0)]];
+        let runs = [0, 1].map(|repetition| Run { repetition, halves: halves.clone() });
+        Account { system: System::Fixed(us), runs: runs.into() }
     }
 
     fn bonus() -> Contract {
@@ -190,7 +210,7 @@ mod tests {
     #[test]
     fn what_did_not_serve_is_no_choice() {
         let mut silent = account(5, [(1.0, 1e-3), (1.0, 1e-4)]);
-        silent.runs.iter_mut().for_each(|run| run[1].clear());
+        silent.runs.iter_mut().for_each(|run| run.halves[1].clear());
         assert_eq!(Hindsight::of(&[silent.clone()], &bonus(), 1.0), None);
         assert_eq!(silent.profit(&bonus(), 1.0), None);
         assert!(silent.profits(&bonus(), 1.0).is_empty());

@@ -4,9 +4,10 @@
 use super::analysis::{Account, System, is_on_frontier};
 use super::contract::{Contract, Function};
 use super::experiment::{PHASES, Phase};
+use super::findings::Findings;
 use super::money::{Interval, Served};
+use super::oracle::Fold;
 use super::runner::Adaptation;
-use super::summary::Findings;
 use super::tables::label;
 use crate::figure::{Bars, Figure, Line, Lines, Panels, Scale};
 use nom_proto::status::Status;
@@ -85,7 +86,8 @@ fn profit(findings: &Findings) -> Bars {
     }
 }
 
-/// Figures 8 to 10, with what hindsight would have chosen.
+/// Figures 8 to 10, with what hindsight would have chosen, over what the best delays of each phase earn when
+/// luck is kept out.
 fn strategies(findings: &Findings) -> Bars {
     let group = |function: Function| {
         let hindsight = findings.hindsight(function);
@@ -95,14 +97,15 @@ fn strategies(findings: &Findings) -> Bars {
             hindsight.map(|found| found.single.profit),
             findings.profit(System::Adaptive(function), function),
         ];
-        let oracle = hindsight.map(|found| found.oracle).filter(|profit| *profit > 0.0);
+        let oracle = findings.oracle(function).map(|oracle| oracle.mean(Fold::both));
+        let oracle = oracle.filter(|profit| *profit > 0.0);
         (function.name().to_owned(), values.map(|profit| Some(100.0 * profit? / oracle?)).to_vec())
     };
     let series = ["W best for throughput", "W best for latency", "best W that stays", "adaptive"];
     Bars {
         name: name(findings, "strategies"),
         title: format!("Profit of nom's {}: batching delay fixed or adaptive", findings.application),
-        axis: "per cent of the best W of each phase, in hindsight".into(),
+        axis: "per cent of the best W of each phase".into(),
         scale: Scale::Linear,
         series: series.map(String::from).into(),
         groups: Function::ALL.map(group).into(),

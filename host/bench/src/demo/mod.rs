@@ -10,15 +10,20 @@ mod client;
 mod contract;
 mod experiment;
 mod figures;
+mod findings;
 mod governing;
 mod guests;
 mod market;
 mod money;
 mod offline;
+mod oracle;
 mod place;
+mod profits;
 mod progress;
 mod rows;
 mod runner;
+mod schedule;
+mod shares;
 mod summary;
 mod tables;
 mod tap;
@@ -31,16 +36,17 @@ use crate::serve::tools;
 use agreement::Agreement;
 use anyhow::{Context, Result, ensure};
 use contract::{Contract, Function, Slowness};
+use findings::Findings;
 use nom_build::Project;
 use nom_vmm::{Accelerator, Namespace};
 use progress::Progress;
-use runner::{Adaptation, Application, Runner, Schedule};
+use runner::{Adaptation, Application, Runner};
+use schedule::Schedule;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
-use summary::Findings;
 
 pub use offline::{TableOptions, table};
 pub use progress::Interrupted;
@@ -206,7 +212,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         title: "nom demo: what a server earns".into(),
         environment,
         tables: tables::tables(&findings),
-        targets: summary::TARGETS.to_vec(),
+        targets: summary::targets(&records),
         figures: drawn,
         records,
         notes: notes.into_vec(),

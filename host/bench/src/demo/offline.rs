@@ -6,7 +6,8 @@
 
 use super::market::{Heard, Set};
 use super::progress::Progress;
-use super::runner::{self, Schedule};
+use super::runner;
+use super::schedule::Schedule;
 use super::{Asked, Stage};
 use crate::report::Notes;
 use crate::serve::tools;

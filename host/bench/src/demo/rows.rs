@@ -1,9 +1,10 @@
 //! What all sums are made of, as CSV: what clients were served, and what adaptive applications said.
 
+use super::analysis::Run;
 use super::experiment;
+use super::findings::Findings;
 use super::money::Interval;
 use super::runner::Adaptation;
-use super::summary::Findings;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::path::Path;
 struct Row<'a> {
     application: &'a str,
     system: &'a str,
-    run: usize,
+    run: u32,
     phase: &'a str,
     price: f64,
     end_s: f64,
@@ -34,13 +35,13 @@ pub fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
         all.iter().flat_map(|one| one.accounts.iter().map(move |account| (one, account)))
     {
         let system = account.system.name();
-        for (run, halves) in account.runs.iter().enumerate() {
+        for Run { repetition, halves } in &account.runs {
             for (phase, interval) in experiment::PHASES
                 .iter()
                 .zip(halves)
                 .flat_map(|(phase, all)| all.iter().map(move |i| (phase, i)))
             {
-                let row = row(findings.application, &system, run, phase.name, interval);
+                let row = row(findings.application, &system, *repetition, phase.name, interval);
                 writer.serialize(row).with_context(failed)?;
             }
         }
@@ -48,13 +49,7 @@ pub fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
     writer.flush().with_context(failed)
 }
 
-fn row<'a>(
-    application: &'a str,
-    system: &'a str,
-    run: usize,
-    phase: &'a str,
-    interval: &Interval,
-) -> Row<'a> {
+fn row<'a>(application: &'a str, system: &'a str, run: u32, phase: &'a str, interval: &Interval) -> Row<'a> {
     let Interval { end_s, seconds, operations, useful_bytes, sent_bytes, latency_s, jitter_s, price } =
         *interval;
     Row {

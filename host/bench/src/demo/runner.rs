@@ -1,6 +1,6 @@
 //! Runs every system, one after the other, and keeps what was served.
 
-use super::analysis::{Account, System};
+use super::analysis::{Account, Run, System};
 use super::client::Kind;
 use super::contract::{Function, PAPER_LATENCY_S, Slowness};
 use super::experiment::{self, Halves};
@@ -10,6 +10,7 @@ use super::market::{self, Heard, Market, Set};
 use super::money::Served;
 use super::place::{Machine, Place};
 use super::progress::{Interrupted, Progress};
+use super::schedule::{LINUX_START, NOM_START, Schedule, Turn};
 use crate::linux::serve::{Server, Servers};
 use crate::machine::Setting;
 use crate::report::Notes;
@@ -75,38 +76,6 @@ impl Application {
     }
 }
 
-/// How long everything takes, and how often it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Schedule {
-    /// A phase of Linux and of adaptive runs.
-    pub phase: Duration,
-    /// A phase of a run with a fixed batching delay.
-    pub fixed_phase: Duration,
-    /// How often each fixed batching delay is run.
-    pub fixed_runs: u32,
-    /// How often all else is.
-    pub runs: u32,
-}
-
-/// How long a machine takes to its first reply, for the progress bar.
-const LINUX_START: Duration = Duration::from_secs(10);
-const NOM_START: Duration = Duration::from_secs(2);
-
-impl Schedule {
-    /// About how long a run of nom takes.
-    pub fn run(&self) -> Duration {
-        NOM_START + 2 * self.phase
-    }
-
-    /// About how long one application takes, with so many functions and batching delays.
-    pub fn length(&self, functions: usize, delays: usize) -> Duration {
-        let linux = LINUX_START + 2 * self.phase;
-        let adaptive = (NOM_START + 2 * self.phase) * functions as u32;
-        let fixed = (NOM_START + 2 * self.fixed_phase) * delays as u32 * self.fixed_runs;
-        (linux + adaptive) * self.runs + fixed
-    }
-}
-
 /// One adaptive run as the provider saw it.
 #[derive(Clone, Debug)]
 pub struct Adaptation {
@@ -168,51 +137,30 @@ pub struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs everything: Linux, half of the fixed delays' runs, adaptive nom, the other half in reverse order,
-    /// so that what else the computer does falls on all. `slowness`, if it is not known yet, follows from the
-    /// runs of Linux; it is returned.
+    /// Runs everything: Linux, then all of nom in the order of the schedule. `slowness`, if it is not known
+    /// yet, follows from the runs of Linux; it is returned.
     ///
     /// # Errors
     /// If somebody interrupts, or nothing tells how slow this machine is.
     pub fn run(&mut self, slowness: Option<Slowness>) -> Result<Slowness> {
-        for run in 0..self.schedule.runs {
-            self.turn = (run + 1, self.schedule.runs);
-            if let Some(servers) = self.servers {
-                self.attempt(System::Linux, |runner| runner.linux(servers, runner.schedule.phase))?;
-            }
+        let linux_runs = if self.servers.is_some() { self.schedule.runs } else { 0 };
+        for repetition in 0..linux_runs {
+            let turn = Turn { system: System::Linux, repetition };
+            self.attempt(turn, |runner| runner.linux(runner.schedule.phase))?;
         }
         let slowness = match slowness {
             Some(slowness) => slowness,
             None => self.slowness()?,
         };
-        let delays = slowness.delays_us();
-        let first = self.schedule.fixed_runs.div_ceil(2);
-        for run in 0..self.schedule.fixed_runs {
-            if run == first {
-                self.adapt(slowness)?;
-            }
-            let forth = run.is_multiple_of(2);
-            let order: Vec<u32> = if forth { delays.clone() } else { delays.iter().rev().copied().collect() };
-            self.turn = (run + 1, self.schedule.fixed_runs);
-            for us in order {
-                self.attempt(System::Fixed(us), |runner| runner.fixed(us, runner.schedule.fixed_phase))?;
-            }
-        }
-        if first >= self.schedule.fixed_runs {
-            self.adapt(slowness)?;
+        for turn in self.schedule.turns(&slowness.delays_us(), self.functions) {
+            self.attempt(turn, |runner| match turn.system {
+                System::Fixed(us) => runner.fixed(us, runner.schedule.fixed_phase),
+                System::Adaptive(function) => runner.adaptive(function, slowness),
+                System::Linux => runner.linux(runner.schedule.phase),
+            })?;
         }
         self.accounts.sort_by_key(|account| rank(account.system));
         Ok(slowness)
-    }
-
-    fn adapt(&mut self, slowness: Slowness) -> Result<()> {
-        for run in 0..self.schedule.runs {
-            self.turn = (run + 1, self.schedule.runs);
-            for &function in self.functions {
-                self.attempt(System::Adaptive(function), |runner| runner.adaptive(function, slowness))?;
-            }
-        }
-        Ok(())
     }
 
     /// How slow this machine is: by the runs of Linux, a short one if there is none yet, or by nom if there
@@ -225,14 +173,12 @@ impl Runner<'_> {
         if let Some(served) = linux.and_then(|account| account.served(1)) {
             return Slowness::of(served.latency_s);
         }
-        let (halves, paper_s) = match self.servers {
-            Some(servers) => (self.linux(servers, SHORT), PAPER_LATENCY_S),
-            None => {
-                self.notes.add(
-                    "Without Linux the factor is nom's latency over the paper's nom's, 63 \u{b5}s.".into(),
-                );
-                (self.fixed(0, SHORT), PAPER_NOM_LATENCY_S)
-            }
+        let (halves, paper_s) = if self.servers.is_some() {
+            (self.linux(SHORT), PAPER_LATENCY_S)
+        } else {
+            let note = "Without Linux the factor is nom's latency over the paper's nom's, 63 \u{b5}s.";
+            self.notes.add(note.into());
+            (self.fixed(0, SHORT), PAPER_NOM_LATENCY_S)
         };
         let halves = halves.context("nothing tells how slow this machine is")?;
         let served = Served::of(&halves[1]).context("a single client was served nothing")?;
@@ -240,12 +186,17 @@ impl Runner<'_> {
     }
 
     /// Takes one run; what fails becomes a note, unless somebody interrupted.
-    fn attempt(&mut self, system: System, run: impl FnOnce(&mut Self) -> Result<Halves>) -> Result<()> {
+    fn attempt(&mut self, turn: Turn, run: impl FnOnce(&mut Self) -> Result<Halves>) -> Result<()> {
+        let Turn { system, repetition } = turn;
+        self.turn = (repetition + 1, self.schedule.runs_of(system));
         match run(self) {
-            Ok(halves) => match self.accounts.iter_mut().find(|account| account.system == system) {
-                Some(account) => account.runs.push(halves),
-                None => self.accounts.push(Account { system, runs: vec![halves] }),
-            },
+            Ok(halves) => {
+                let run = Run { repetition, halves };
+                match self.accounts.iter_mut().find(|account| account.system == system) {
+                    Some(account) => account.runs.push(run),
+                    None => self.accounts.push(Account { system, runs: vec![run] }),
+                }
+            }
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => {
                 let name = self.application.label();
@@ -255,7 +206,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn linux(&mut self, servers: &Servers, phase: Duration) -> Result<Halves> {
+    fn linux(&mut self, phase: Duration) -> Result<Halves> {
+        let servers = self.servers.context("there is no Linux")?;
         let what = self.said("Linux");
         self.progress.step(&format!("{what} boots"), LINUX_START)?;
         let Application { service, client } = self.application;

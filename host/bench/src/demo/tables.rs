@@ -2,17 +2,16 @@
 
 use super::agreement::{Agreement, Pair};
 use super::analysis::{Account, System};
-use super::contract::Function;
 use super::experiment::PHASES;
-use super::summary::{Findings, ratio};
+use super::findings::Findings;
+use super::profits;
 use crate::record::{Unit, format_value};
-use crate::statistics::Summary;
 use crate::table::Table;
 
 /// Every table: the machine's speed once, and what each application served and earned.
 pub fn tables(all: &[Findings]) -> Vec<Table> {
     let speed = all.first().map(slowness);
-    let of = |findings| [Some(served(findings)), Some(earned(findings)), agreement(findings)];
+    let of = |findings| [Some(served(findings)), Some(profits::table(findings)), agreement(findings)];
     speed.into_iter().chain(all.iter().flat_map(of).flatten()).collect()
 }
 
@@ -53,84 +52,6 @@ pub fn label(system: System) -> String {
     }
 }
 
-fn earned(findings: &Findings) -> Table {
-    let title = format!("Profit of {}: 2 x {:.0} s", findings.application, findings.seconds);
-    let head = ["system"].into_iter().chain(Function::ALL.map(Function::name));
-    let rows: [(&str, &dyn Fn(Function) -> String); 11] = [
-        ("Linux", &|function| {
-            money(findings.profit(System::Linux, function))
-                + &deviation(&findings.profits(System::Linux, function))
-        }),
-        ("nom, W best for throughput", &|function| {
-            choice(findings.hindsight(function).map(|hindsight| hindsight.throughput))
-        }),
-        ("nom, W best for latency", &|function| {
-            choice(findings.hindsight(function).map(|hindsight| hindsight.latency))
-        }),
-        ("nom, best W of all that stay", &|function| {
-            let single = findings.hindsight(function).map(|hindsight| hindsight.single);
-            let profits = single.map(|one| findings.profits(System::Fixed(one.delay_us), function));
-            choice(single) + &deviation(&profits.unwrap_or_default())
-        }),
-        ("nom, best W of each phase, in hindsight", &|function| {
-            let hindsight = findings.hindsight(function);
-            let delays =
-                hindsight.map(|found| format!(" (W {}, {})", found.oracle_us[0], found.oracle_us[1]));
-            money(hindsight.map(|found| found.oracle)) + &delays.unwrap_or_default()
-        }),
-        ("nom, adaptive", &|function| {
-            money(adaptive(findings, function))
-                + &deviation(&findings.profits(System::Adaptive(function), function))
-        }),
-        ("adaptive over Linux", &|function| {
-            quotient(adaptive(findings, function), findings.profit(System::Linux, function), "x")
-        }),
-        ("adaptive over the best W that stays", &|function| {
-            let single = findings.hindsight(function).map(|hindsight| hindsight.single.profit);
-            quotient(adaptive(findings, function), single, "")
-        }),
-        ("adaptive over the best W of each phase", &|function| {
-            let oracle = findings.hindsight(function).map(|hindsight| hindsight.oracle);
-            quotient(adaptive(findings, function), oracle, "")
-        }),
-        ("  while many are served", &|function| phase_share(findings, function, 0)),
-        ("  while a single one is", &|function| phase_share(findings, function, 1)),
-    ];
-    let table = Table::new(&title, head);
-    let table = rows.into_iter().fold(table, |table, (name, value)| {
-        table.row([name.to_owned()].into_iter().chain(Function::ALL.map(value)))
-    });
-    super::summary::losses(findings).into_iter().fold(table, Table::remark).remark(noise(findings))
-}
-
-/// How far runs of one system differ, if there were several.
-fn deviation(profits: &[f64]) -> String {
-    let deviation = Summary::of(profits).and_then(|summary| summary.deviation);
-    deviation
-        .map_or_else(String::new, |deviation| format!(" \u{b1} {}", format_value(deviation, Unit::Dollars)))
-}
-
-/// What the ratios are worth.
-fn noise(findings: &Findings) -> &'static str {
-    let adaptive = |account: &&Account| matches!(account.system, System::Adaptive(_));
-    match findings.accounts.iter().filter(adaptive).map(|account| account.runs.len()).max() {
-        Some(0 | 1) | None => {
-            "Adaptive ran once under each function: by how much such runs differ is not known, and hindsight \
-             picks the luckiest of all fixed delays."
-        }
-        _ => {
-            "\u{b1}: standard deviation of a system's runs. Hindsight picks the luckiest of all fixed delays."
-        }
-    }
-}
-
-/// What adaptive earned in a phase, over what the best delay of that phase did.
-fn phase_share(findings: &Findings, function: Function, phase: usize) -> String {
-    let own = findings.phase_profit(System::Adaptive(function), function, phase);
-    let best = findings.hindsight(function).map(|hindsight| hindsight.oracle_phases[phase]);
-    quotient(own, best, "")
-}
-
 /// A row for each question; none if nobody was asked.
 fn agreement(findings: &Findings) -> Option<Table> {
     if findings.agreements.is_empty() {
@@ -164,32 +85,6 @@ fn agreement(findings: &Findings) -> Option<Table> {
     Some(told.fold(table, |table, (what, values)| table.remark(format!("{what}: {}.", values.join(", ")))))
 }
 
-fn adaptive(findings: &Findings, function: Function) -> Option<f64> {
-    findings.profit(System::Adaptive(function), function)
-}
-
-fn money(value: Option<f64>) -> String {
-    value.map_or("not measured".into(), |value| format_value(value, Unit::Dollars))
-}
-
-fn choice(choice: Option<super::analysis::Choice>) -> String {
-    choice.map_or("not measured".into(), |choice| {
-        format!("{} (W {})", format_value(choice.profit, Unit::Dollars), choice.delay_us)
-    })
-}
-
-/// A ratio, or why there is none: a factor, or a share in per cent.
-fn quotient(one: Option<f64>, other: Option<f64>, factor: &str) -> String {
-    match (one, other) {
-        (Some(one), Some(other)) => match ratio(one, other) {
-            Some(ratio) if factor.is_empty() => format!("{:.1}%", 100.0 * ratio),
-            Some(ratio) => format!("{ratio:.2}{factor}"),
-            None => "no ratio".into(),
-        },
-        _ => "not measured".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::summary::tests::findings;
@@ -205,6 +100,8 @@ mod tests {
             "many: throughput",
             "adaptive over Linux",
             "adaptive over the best W that stays",
+            "without luck (smoothed)",
+            "in hindsight, luck included",
             "Adaptive ran once under each function",
             "no ratio",
             "a ratio has no meaning",

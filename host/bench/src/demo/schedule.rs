@@ -1,0 +1,146 @@
+//! How long everything takes, how often it is done, and in which order.
+
+use super::analysis::System;
+use super::contract::Function;
+use std::time::Duration;
+
+/// How long everything takes, and how often it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// A phase of Linux and of adaptive runs.
+    pub phase: Duration,
+    /// A phase of a run with a fixed batching delay.
+    pub fixed_phase: Duration,
+    /// How often each fixed batching delay is run.
+    pub fixed_runs: u32,
+    /// How often all else is.
+    pub runs: u32,
+}
+
+/// How long a machine takes to its first reply, for the progress bar.
+pub const LINUX_START: Duration = Duration::from_secs(10);
+/// The same of nom's.
+pub const NOM_START: Duration = Duration::from_secs(2);
+
+/// A run of nom that is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Who serves.
+    pub system: System,
+    /// The how manieth run of this system it is, from 0.
+    pub repetition: u32,
+}
+
+impl Schedule {
+    /// About how long a run of nom takes.
+    pub fn run(&self) -> Duration {
+        NOM_START + 2 * self.phase
+    }
+
+    /// About how long one application takes, with so many functions and batching delays.
+    pub fn length(&self, functions: usize, delays: usize) -> Duration {
+        let linux = LINUX_START + 2 * self.phase;
+        let adaptive = self.run() * functions as u32;
+        let fixed = (NOM_START + 2 * self.fixed_phase) * delays as u32 * self.fixed_runs;
+        (linux + adaptive) * self.runs + fixed
+    }
+
+    /// How often `system` is run.
+    pub fn runs_of(&self, system: System) -> u32 {
+        match system {
+            System::Fixed(_) => self.fixed_runs,
+            System::Linux | System::Adaptive(_) => self.runs,
+        }
+    }
+
+    /// All runs of nom in an order in which whatever else the computer does falls on all alike: adaptive ones
+    /// lie evenly between the fixed ones of their repetition, and every other repetition goes backwards.
+    /// Where there are more fixed runs than adaptive ones, half of them come before, half afterwards.
+    pub fn turns(&self, delays_us: &[u32], functions: &[Function]) -> Vec<Turn> {
+        let fixed = |repetition| {
+            let turns = delays_us.iter().map(move |us| Turn { system: System::Fixed(*us), repetition });
+            backwards_if_odd(repetition, turns.collect())
+        };
+        let adaptive = |repetition| -> Vec<Turn> {
+            functions.iter().map(|of| Turn { system: System::Adaptive(*of), repetition }).collect()
+        };
+        if self.fixed_runs == self.runs {
+            let turns = |run| between(fixed(run), backwards_if_odd(run, adaptive(run)));
+            return (0..self.runs).flat_map(turns).collect();
+        }
+        let half = self.fixed_runs.div_ceil(2);
+        let (before, after) = ((0..half).flat_map(fixed), (half..self.fixed_runs).flat_map(fixed));
+        before.chain((0..self.runs).flat_map(adaptive)).chain(after).collect()
+    }
+}
+
+fn backwards_if_odd(repetition: u32, mut turns: Vec<Turn>) -> Vec<Turn> {
+    if !repetition.is_multiple_of(2) {
+        turns.reverse();
+    }
+    turns
+}
+
+/// `few` evenly between `many`, the same number before the first as after the last, as far as they divide.
+fn between(many: Vec<Turn>, few: Vec<Turn>) -> Vec<Turn> {
+    let (places, count) = (many.len(), few.len());
+    let place = |at: usize| (2 * at + 1) * places / (2 * count);
+    let mut turns = many;
+    for (at, turn) in few.into_iter().enumerate().rev() {
+        turns.insert(place(at), turn);
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const DELAYS_US: [u32; 6] = [0, 2, 5, 10, 20, 40];
+
+    fn turns(fixed_runs: u32, runs: u32) -> Vec<Turn> {
+        let schedule = Schedule { phase: SECOND, fixed_phase: SECOND, fixed_runs, runs };
+        schedule.turns(&DELAYS_US, &Function::ALL)
+    }
+
+    fn text(turns: &[Turn]) -> String {
+        let letter = |turn: &Turn| match turn.system {
+            System::Fixed(us) => us.to_string(),
+            System::Adaptive(function) => function.name()[..1].to_owned(),
+            System::Linux => "linux".into(),
+        };
+        turns.iter().map(letter).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn adaptive_runs_lie_between_the_fixed_ones_of_their_repetition() {
+        let turns = turns(2, 2);
+        assert_eq!(text(&turns), "0 p 2 5 r 10 20 b 40 40 b 20 10 r 5 2 p 0");
+        assert!(turns[..9].iter().all(|turn| turn.repetition == 0));
+        assert!(turns[9..].iter().all(|turn| turn.repetition == 1));
+        assert_eq!(text(&super::between(vec![], turns[1..2].to_vec())), "p");
+    }
+
+    #[test]
+    fn more_fixed_runs_than_adaptive_ones_lie_around_them() {
+        assert_eq!(text(&turns(2, 1)), "0 2 5 10 20 40 p r b 40 20 10 5 2 0");
+        assert_eq!(text(&turns(1, 0)), "0 2 5 10 20 40");
+    }
+
+    #[test]
+    fn a_steady_drift_falls_on_all_alike() {
+        for (fixed_runs, runs) in [(2, 2), (4, 4), (2, 1)] {
+            let turns = turns(fixed_runs, runs);
+            let middle = (turns.len() - 1) as f64 / 2.0;
+            for one in &turns {
+                let places = turns.iter().enumerate().filter(|(_, other)| other.system == one.system);
+                let places: Vec<f64> = places.map(|(place, _)| place as f64).collect();
+                let mean = places.iter().sum::<f64>() / places.len() as f64;
+                assert!((mean - middle).abs() <= 1.0, "{:?} at {mean} of {middle}", one.system);
+                let schedule = Schedule { phase: SECOND, fixed_phase: SECOND, fixed_runs, runs };
+                assert_eq!(places.len(), schedule.runs_of(one.system) as usize);
+            }
+        }
+    }
+}
