@@ -4,7 +4,7 @@ use crate::programs::Catalogue;
 use crate::{Project, World};
 use anyhow::{Context, Result, bail};
 use nom_image::manifest::{BundleManifest, Program};
-use nom_image::{Image, Symbols};
+use nom_image::{Image, Packing};
 use std::path::{Path, PathBuf};
 
 /// An image with what it was made from.
@@ -59,8 +59,13 @@ impl Project {
     ///
     /// # Errors
     /// If the manifest is wrong, or something does not build.
-    pub fn image(&self, manifest: &Path, arguments: Option<&[String]>, symbols: Symbols) -> Result<Built> {
-        self.pack(self.bundle(manifest, arguments)?, symbols)
+    pub fn image(
+        &self,
+        manifest: &Path,
+        arguments: Option<&[String]>,
+        packing: impl Into<Packing>,
+    ) -> Result<Built> {
+        self.pack(self.bundle(manifest, arguments)?, packing)
     }
 
     /// The applications of a manifest. `arguments`, if given, go to the first in place of the manifest's.
@@ -79,12 +84,12 @@ impl Project {
     ///
     /// # Errors
     /// If something does not build.
-    pub fn pack(&self, manifest: BundleManifest, symbols: Symbols) -> Result<Built> {
+    pub fn pack(&self, manifest: BundleManifest, packing: impl Into<Packing>) -> Result<Built> {
         let (loader, kernel) = (self.loader()?, self.kernel()?);
         let catalogue = Catalogue::read(self.root())?;
         let resolve = |program: &Program| self.program(&catalogue, program);
         let lowered = nom_image::lower(&manifest, |program| resolve(program).map_err(Reason::from))?;
-        let image = nom_image::pack(&loader, &kernel, &lowered, symbols)?;
+        let image = nom_image::pack(&loader, &kernel, &lowered, packing)?;
         let programs = manifest
             .applications
             .iter()

@@ -6,7 +6,7 @@ use crate::demo::interruptible;
 use anyhow::{Context, Result, bail};
 use nom_bench::{Outcome, boot, demo, serve};
 use nom_build::Project;
-use nom_image::Symbols;
+use nom_image::{Packing, Symbols};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub fn build(options: &Build) -> Result<u8> {
     let project = Project::find()?;
     let manifest = project.manifest_path(&options.app)?;
     let symbols = if options.no_symbols { Symbols::Omit } else { Symbols::Keep };
-    let built = project.image(&manifest, None, symbols)?;
+    let built = project.image(&manifest, None, Packing { symbols, ..Packing::SMALL })?;
     let output = match &options.output {
         Some(output) => output.clone(),
         None => PathBuf::from(format!("{}.img", built.manifest.applications[0].name)),

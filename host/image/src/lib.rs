@@ -27,5 +27,5 @@ pub use error::{Error, Place, Result};
 pub use kernel::image_end;
 pub use lower::{Lowered, lower};
 pub use manifest::{BundleManifest, Program};
-pub use pack::{Image, Symbols, pack};
+pub use pack::{Compression, Image, Packing, Symbols, pack};
 pub use report::{ImageReport, PartReport};

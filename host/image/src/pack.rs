@@ -14,6 +14,7 @@ use nom_abi::memory::FRAME_BYTES;
 use object::elf::{self, FileHeader64, Ident, ProgramFlags, ProgramHeader64};
 use object::{Endianness, U16, U32, U64, pod};
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::Path;
 use zerocopy::IntoBytes;
 
@@ -25,7 +26,9 @@ const NOTE_ALIGN: u64 = 4;
 /// The note, the loader, and the streams.
 const SEGMENTS: usize = 3;
 /// zlib's usual level; the best saves 0.2% and takes twice as long.
-const COMPRESSION: u8 = 6;
+const QUICK_LEVEL: u8 = 6;
+/// Zopfli's passes over the whole; more save 0.4% and take twice as long.
+const SMALL_PASSES: u64 = 1;
 /// Most memory of the kernel itself; a file that asks for more is damaged.
 const KERNEL_MAX: u64 = 64 << 20;
 
@@ -37,6 +40,51 @@ pub enum Symbols {
     Keep,
     /// None: addresses stay numbers.
     Omit,
+}
+
+/// How hard the image is compressed; what unpacks it is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// In some hundredths of a second, for an image that is run and forgotten.
+    #[default]
+    Quick,
+    /// 4% smaller, in about a second, for one that is kept.
+    Small,
+}
+
+impl Compression {
+    /// A DEFLATE stream (RFC 1951) of `contents`.
+    fn compress(self, contents: &[u8]) -> Vec<u8> {
+        if self == Compression::Quick {
+            return compress_to_vec(contents, QUICK_LEVEL);
+        }
+        let passes = const { NonZeroU64::new(SMALL_PASSES).expect("at least one") };
+        let options = zopfli::Options { iteration_count: passes, ..zopfli::Options::default() };
+        let mut stream = Vec::new();
+        zopfli::compress(options, zopfli::Format::Deflate, contents, &mut stream)
+            .expect("memory is read and written without errors");
+        stream
+    }
+}
+
+/// How an image is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packing {
+    /// What is left out.
+    pub symbols: Symbols,
+    /// What is spent on making it small.
+    pub compression: Compression,
+}
+
+impl Packing {
+    /// An image that is kept, with everything.
+    pub const SMALL: Packing = Packing { symbols: Symbols::Keep, compression: Compression::Small };
+}
+
+impl From<Symbols> for Packing {
+    fn from(symbols: Symbols) -> Packing {
+        Packing { symbols, ..Packing::default() }
+    }
 }
 
 /// A bootable image.
@@ -64,20 +112,21 @@ impl fmt::Debug for Image {
 /// # Errors
 /// A file that cannot be read; a loader that reaches into the kernel; a kernel file that is no PVH kernel of
 /// nom; an image beyond the 2 GiB that the kernel is linked for.
-pub fn pack(loader: &Path, kernel: &Path, bundle: &Lowered, symbols: Symbols) -> Result<Image> {
+pub fn pack(loader: &Path, kernel: &Path, bundle: &Lowered, packing: impl Into<Packing>) -> Result<Image> {
+    let Packing { symbols, compression } = packing.into();
     let read =
         |path: &Path| std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source });
     let (loader, data) = (loader::parse(loader, read(loader)?)?, read(kernel)?);
     let kernel = Kernel::parse(kernel, &data)?;
     let encoded = bundle::encode(bundle, &kernel.symbols, symbols)?;
-    let (payload, streams) = payload(&kernel, &encoded.bytes)?;
+    let (payload, streams) = payload(&kernel, &encoded.bytes, compression)?;
     let elf = write(&[&loader, payload.as_bytes()].concat(), &payload, &streams);
     let report = ImageReport::new((elf.len(), streams.len()), &kernel, bundle, &encoded, symbols);
     Ok(Image { elf, report })
 }
 
 /// What the loader is told, and both streams, one behind the other, which lie on the pages behind the bundle.
-fn payload(kernel: &Kernel<'_>, bundle: &[u8]) -> Result<(Payload, Vec<u8>)> {
+fn payload(kernel: &Kernel<'_>, bundle: &[u8], compression: Compression) -> Result<(Payload, Vec<u8>)> {
     let bundle_at = kernel.physical_end();
     let end = (bundle_at + bundle.len() as u64).next_multiple_of(FRAME_BYTES);
     if bundle_at > KERNEL_LOAD + KERNEL_MAX || end > KERNEL_IMAGE.wrapping_neg() {
@@ -89,7 +138,7 @@ fn payload(kernel: &Kernel<'_>, bundle: &[u8]) -> Result<(Payload, Vec<u8>)> {
     }
     let mut streams = Vec::new();
     let mut part = |physical: u64, contents: &[u8]| {
-        let stream = compress_to_vec(contents, COMPRESSION);
+        let stream = compression.compress(contents);
         let start = end as u32 + streams.len() as u32;
         streams.extend_from_slice(&stream);
         PackedPart {

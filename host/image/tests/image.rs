@@ -7,7 +7,7 @@ use common::image::{bundle, load, loader, packed, parts, payload};
 use nom_abi::image::{DeviceSelector, flag};
 use nom_abi::layout::LOADER_LOAD;
 use nom_abi::{Protection, memory::FRAME_BYTES};
-use nom_image::{Symbols, lower, manifest, pack};
+use nom_image::{Packing, Symbols, lower, manifest, pack};
 use nom_kernel_pure::bundle::{BundleView, name};
 use nom_kernel_pure::symbols::lookup;
 
@@ -189,4 +189,17 @@ fn the_report_adds_up() {
 fn images_are_reproducible() {
     let [first, second] = [(); 2].map(|()| packed(THREE, kernel_code(), Symbols::Keep).elf);
     assert!(first == second);
+}
+
+#[test]
+fn an_image_that_is_kept_is_smaller_and_the_same_in_memory() {
+    let [quick, small] =
+        [Packing::default(), Packing::SMALL].map(|packing| packed(THREE, varied(1 << 12), packing));
+    assert!(small.elf.len() < quick.elf.len(), "{} of {}", small.elf.len(), quick.elf.len());
+    assert_eq!(bundle(&small.elf), bundle(&quick.elf));
+}
+
+/// Bytes that repeat themselves, though not soon.
+fn varied(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect()
 }

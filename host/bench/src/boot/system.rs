@@ -4,7 +4,7 @@ use crate::linux::{ARGUMENTS, Linux, probe, read, save};
 use crate::machine::Guest;
 use anyhow::{Context, Result};
 use nom_build::Project;
-use nom_image::Symbols;
+use nom_image::Packing;
 use std::path::Path;
 
 /// Names of the systems in records.
@@ -36,7 +36,7 @@ impl System {
     /// If something does not build.
     pub fn nom(project: &Project, directory: &Path) -> Result<System> {
         let image = |name: &str, manifest: &Path, cores| {
-            let (built, kernel) = (project.image(manifest, None, Symbols::Keep)?, directory.join(name));
+            let (built, kernel) = (project.image(manifest, None, Packing::SMALL)?, directory.join(name));
             save(&kernel, &built.image.elf)?;
             Ok::<_, anyhow::Error>(Guest { kernel, initramfs: None, arguments: String::new(), cores })
         };

@@ -6,7 +6,7 @@ use crate::linux::{ARGUMENTS, save};
 use crate::machine::Guest;
 use anyhow::{Context, Result};
 use nom_build::Project;
-use nom_image::Symbols;
+use nom_image::Packing;
 use std::path::Path;
 
 /// Names of the systems in records.
@@ -94,7 +94,7 @@ fn nom_image(project: &Project, service: &Service, directory: &Path, delay_us: O
     let name = format!("nom-{}{}", service.name, delay_us.map(|us| format!("-{us}")).unwrap_or_default());
     let manifest = directory.join(format!("{name}.toml"));
     save(&manifest, manifest_text(&inherited, service.arguments, delay_us)?.as_bytes())?;
-    let built = project.image(&manifest, None, Symbols::Keep)?;
+    let built = project.image(&manifest, None, Packing::SMALL)?;
     let kernel = directory.join(name);
     save(&kernel, &built.image.elf)?;
     Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 })

@@ -2,7 +2,7 @@
 
 use super::elf as file;
 use nom_abi::image::{Extent, PackedPart, Payload};
-use nom_image::{Image, Symbols, lower, manifest, pack};
+use nom_image::{Image, Packing, lower, manifest, pack};
 use object::Endianness;
 use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -13,12 +13,12 @@ use zerocopy::FromBytes;
 const LOADER: [u8; 8] = [0xf4; 8];
 
 /// Packs the bundle that `manifest` is with a kernel of `code`; every program is [`file::program`].
-pub fn packed(manifest: &str, code: Vec<u8>, symbols: Symbols) -> Image {
-    packed_behind(&LOADER, manifest, code, symbols)
+pub fn packed(manifest: &str, code: Vec<u8>, packing: impl Into<Packing>) -> Image {
+    packed_behind(&LOADER, manifest, code, packing)
 }
 
 /// Likewise, with a loader of one's own.
-pub fn packed_behind(loader: &[u8], manifest: &str, code: Vec<u8>, symbols: Symbols) -> Image {
+pub fn packed_behind(loader: &[u8], manifest: &str, code: Vec<u8>, packing: impl Into<Packing>) -> Image {
     let directory = super::directory(manifest);
     let [program, kernel] = ["program.elf", "kernel.elf"].map(|name| directory.path().join(name));
     std::fs::write(&program, file::program().build()).expect("a file");
@@ -26,7 +26,7 @@ pub fn packed_behind(loader: &[u8], manifest: &str, code: Vec<u8>, symbols: Symb
     let bundle = manifest::load(directory.path()).unwrap_or_else(|error| panic!("{error}"));
     let lowered = lower(&bundle, |_| Ok(program.clone())).unwrap_or_else(|error| panic!("{error}"));
     let loader = self::loader(directory.path(), loader);
-    pack(&loader, &kernel, &lowered, symbols).unwrap_or_else(|error| panic!("{error}"))
+    pack(&loader, &kernel, &lowered, packing).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Writes the loader of the tests, or of one of them.
