@@ -47,7 +47,11 @@ macro_rules! for_each_syscall {
             /// it at `entry` with `rsp` = `stack_top`, `rdi` = `argument`, `rsi` = the core's number, upcalls
             /// waiting. Returns the core's number. Errors: NoCore, OutsideUserSpace, OutOfMemory.
             9 CoreAcquire core_acquire(entry, stack_top, argument, hint)
-            /// Gives this core up; never returns if it succeeds. Errors: LastCore.
+            /// Gives this core up; never returns if it succeeds. Nothing of the core is kept. The MSI-X
+            /// vectors bound to it are masked and no longer bound: their device keeps what it would signal
+            /// until they are bound again, but what was on its way or not yet taken by `core_wait` is lost,
+            /// so that whoever binds them looks at the device once. Events that concern no core in
+            /// particular are told another core. Errors: LastCore.
             10 CoreRelease core_release()
             /// Sleeps until an event is pending on this core or the board's clock reaches `deadline_ns`
             /// (all ones: never), takes the pending events and writes them as `Events` at `events`. Returns

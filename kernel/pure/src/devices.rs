@@ -60,6 +60,12 @@ impl<'m> Devices<'m> {
         self.holdings[device].owner.map(usize::from)
     }
 
+    /// Makes an application the owner of a device that a fake machine does not have.
+    #[cfg(test)]
+    pub(crate) fn give(&mut self, device: usize, application: u8) {
+        self.holdings[device].owner = Some(application);
+    }
+
     /// Board time at which [`Kernel::poll_platform`] wants to look again; all ones: never.
     pub fn deadline_ns(&self) -> u64 {
         self.pci.deadline_ns().min(self.faults_ns)
@@ -203,12 +209,23 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn unbind_vectors(&mut self, index: usize) {
-        for core in self.cores.iter_mut() {
-            for slot in &mut core.vectors {
-                if let Some(binding) = slot.filter(|binding| usize::from(binding.device) == index) {
-                    self.devices.pci.mask_vector(&mut self.machine, index, binding.entry, true);
-                    *slot = None;
-                }
+        for core in 0..self.cores.len() {
+            self.unbind(core, |_, binding| usize::from(binding.device) == index);
+        }
+    }
+
+    /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
+    /// send meanwhile, and sends it when the vector is bound again.
+    pub(crate) fn unbind_core(&mut self, core: usize, application: usize) {
+        self.unbind(core, |devices, binding| devices.owner(binding.device.into()) == Some(application));
+    }
+
+    fn unbind(&mut self, core: usize, is_meant: impl Fn(&Devices<'_>, &Binding) -> bool) {
+        for slot in &mut self.cores[core].vectors {
+            if let Some(binding) = slot.filter(|binding| is_meant(&self.devices, binding)) {
+                let device = usize::from(binding.device);
+                self.devices.pci.mask_vector(&mut self.machine, device, binding.entry, true);
+                *slot = None;
             }
         }
     }

@@ -250,8 +250,11 @@ impl<M: Machine> Kernel<'_, M> {
         if self.applications[application].cores.count_ones() == 1 {
             return Err(Error::LastCore);
         }
+        let untold = self.context(core, application).take_events();
+        self.unbind_core(core, application);
         self.end_context(core, application);
         self.publish_memory(application);
+        self.pass_on(application, &untold);
         Ok(Reply::Elsewhere)
     }
 

@@ -2,15 +2,16 @@
 
 use crate::local::{self, Local};
 use crate::memory::Pages;
-use crate::{events, heap, raw};
+use crate::pause::{self, Pause};
+use crate::{events, heap, raw, start, upcall};
 use alloc::boxed::Box;
 use core::arch::naked_asm;
 use core::cell::Cell;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
-use nom_abi::error::Result;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use nom_abi::error::{Error, Result};
 use nom_abi::{PageSize, Syscall};
 
 /// Bytes of a further core's stack.
@@ -19,6 +20,9 @@ const STACK_BYTES: u64 = 64 * 1024;
 const ANY_CORE: u64 = u64::MAX;
 /// Exit status if the kernel lets nobody release what turned out to be the last core: work that ended.
 const STATUS_LAST_CORE: u32 = 0;
+
+/// Cores at the program's work: those that it holds but for the ones about to be released.
+static AT_WORK: AtomicUsize = AtomicUsize::new(1);
 
 /// Work on another core. Dropping it lets the work go on by itself; its stack then stays in use.
 #[derive(Debug)]
@@ -67,15 +71,15 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
     let stack = Pages::new(PageSize::Small, STACK_BYTES / PageSize::Small.bytes())?;
     let top = stack.address() + stack.len() as u64;
     let launch = NonNull::from(Box::leak(Box::new(Launch {
-        local: Local::new(),
+        local: Local::new(Some(Pause::new())),
         finished: AtomicU32::new(0),
         stack: [stack.address(), top],
         work: Work(Cell::new(Some(Box::new(work)))),
     })));
     // SAFETY: `entry` is made for the way the kernel starts a core; stack and launch stay until the core
     // has set `finished`.
-    let acquired = unsafe { raw::core_acquire(entry as *const () as u64, top, launch.as_ptr() as u64, hint) };
-    match acquired {
+    let start = || unsafe { raw::core_acquire(entry as *const () as u64, top, launch.as_ptr() as u64, hint) };
+    match with_those_that_leave(start) {
         Ok(number) => Ok(Core { launch, stack: ManuallyDrop::new(stack), number }),
         Err(error) => {
             // SAFETY: no core was started, so nobody else has the pointer that `Box::leak` gave.
@@ -83,6 +87,51 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
             Err(error)
         }
     }
+}
+
+/// Acquires a core by `acquire`. One that is about to be released, because its work has returned or pauses,
+/// counts as free: it is waited for.
+fn with_those_that_leave(acquire: impl Fn() -> Result<u64>) -> Result<u64> {
+    let held = || crate::applications::entry(start::application()).cores.load(Ordering::Relaxed) as usize;
+    loop {
+        match acquire() {
+            Err(Error::NoCore) if held() > AT_WORK.load(Ordering::Relaxed) => events::yield_core(),
+            acquired => {
+                AT_WORK.fetch_add(acquired.is_ok().into(), Ordering::Relaxed);
+                return acquired;
+            }
+        }
+    }
+}
+
+/// Gives the running core back in the middle of its work, which goes on when its [`Core`] is resumed, maybe
+/// on another processor; not at all if that was dropped. Returns at once if it was resumed since its last
+/// pause.
+///
+/// All that the work has stays its own, its upcall handler among it. Interrupts of devices are no longer
+/// bound to the core, and what it was to be told meanwhile is lost, so that it should look at everything
+/// when it returns. A lock that it holds stays taken and is not known as its own afterwards: it should hold
+/// none.
+///
+/// # Errors
+/// LastCore on the program's first core, which nobody could resume; WrongContext in an upcall handler.
+pub fn pause() -> Result<()> {
+    let local = local::current();
+    let pause = local.pause.as_ref().ok_or(Error::LastCore)?;
+    if local.is_handling.load(Ordering::Relaxed) {
+        return Err(Error::WrongContext);
+    }
+    heap::leave();
+    upcall::suspend();
+    AT_WORK.fetch_sub(1, Ordering::Relaxed);
+    let has_left = pause.begin(|core| {
+        // SAFETY: the block came here with the work, whose core it is; the launch keeps it.
+        unsafe { local.arrive(core) };
+    });
+    // Whoever brings it back counts it.
+    AT_WORK.fetch_add((!has_left).into(), Ordering::Relaxed);
+    upcall::go_on();
+    Ok(())
 }
 
 /// Ends the present or the next sleep of this program's core number `core`.
@@ -96,7 +145,7 @@ pub fn notify(core: usize) -> Result<()> {
 }
 
 impl Core {
-    /// The core's number on the board.
+    /// The core's number on the board; while it pauses, the one that it had.
     pub fn number(&self) -> usize {
         self.number as usize
     }
@@ -105,6 +154,41 @@ impl Core {
     pub fn is_finished(&self) -> bool {
         // SAFETY: the launch lives until `drop`; the flag is an atomic.
         unsafe { &(*self.launch.as_ptr()).finished }.load(Ordering::Acquire) == 1
+    }
+
+    /// Whether the work [pauses](pause): its core is released, or will be a few instructions later.
+    pub fn is_paused(&self) -> bool {
+        self.pause().is_on()
+    }
+
+    /// Ends the present or the next [`pause`] of the work; nothing happens if the next one was ended already.
+    /// The work goes on on the processor that it had if nobody else holds that, else on the least loaded.
+    ///
+    /// # Errors
+    /// As `core_acquire` says: NoCore, OutOfMemory. The work still pauses then.
+    pub fn resume(&mut self) -> Result<()> {
+        self.resume_near(self.number)
+    }
+
+    /// As [`Core::resume`], on core `hint` if the board shows it free.
+    ///
+    /// # Errors
+    /// As [`Core::resume`].
+    pub fn resume_near(&mut self, hint: u64) -> Result<()> {
+        let acquired = self.pause().end(|stack_top| {
+            let entry = pause::come_back as *const () as u64;
+            // SAFETY: what pauses has left its stack with `stack_top`, as `come_back` wants it, and nobody
+            // else resumes it; stack and launch stay until the work has finished.
+            with_those_that_leave(|| unsafe { raw::core_acquire(entry, stack_top, 0, hint) })
+        })?;
+        self.number = acquired.unwrap_or(self.number);
+        Ok(())
+    }
+
+    fn pause(&self) -> &Pause {
+        // SAFETY: the launch lives until `drop`; what a pause has is atomic.
+        let pause = unsafe { &(*self.launch.as_ptr()).local.pause };
+        pause.as_ref().expect("whoever was acquired can pause")
     }
 
     /// Waits for the work to return, spinning: for work that is about to end. The core is released at that
@@ -171,7 +255,8 @@ unsafe extern "C" fn run(launch: *const Launch, core: u64) -> *const AtomicU32 {
         work();
     }
     heap::leave();
-    // SAFETY: upcalls wait from here on, so nothing runs on the upcall stack when it is freed.
-    let _ = unsafe { raw::upcall_register(0, 0) };
+    // From here on nothing runs on the upcall stack, which is freed with the launch.
+    upcall::suspend();
+    AT_WORK.fetch_sub(1, Ordering::Relaxed);
     &launch.finished
 }

@@ -28,6 +28,7 @@ pub mod events;
 mod heap;
 mod local;
 pub mod memory;
+mod pause;
 pub mod port;
 pub mod prices;
 pub mod raw;

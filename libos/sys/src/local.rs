@@ -6,12 +6,13 @@
 use crate::events::Kept;
 use crate::heap::Cache;
 use crate::memory::Pages;
+use crate::pause::Pause;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-/// One core's block. It never moves and lives as long as the core runs.
+/// One core's block. It never moves and lives as long as the core's work.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Local {
@@ -20,6 +21,10 @@ pub(crate) struct Local {
     pub core: AtomicU64,
     /// The handler, an [`crate::upcall::Handler`], or null.
     pub handler: AtomicPtr<()>,
+    /// Whether the core is in its handler.
+    pub is_handling: AtomicBool,
+    /// How its work pauses; the first core's does not, since nobody could resume it.
+    pub pause: Option<Pause>,
     /// Events that the core took while it waited for a lock.
     pub kept: Kept,
     /// Lowest address and end of the stack, for backtraces.
@@ -35,11 +40,13 @@ pub(crate) struct Local {
 unsafe impl Sync for Local {}
 
 impl Local {
-    pub const fn new() -> Local {
+    pub const fn new(pause: Option<Pause>) -> Local {
         Local {
             this: AtomicPtr::new(ptr::null_mut()),
             core: AtomicU64::new(0),
             handler: AtomicPtr::new(ptr::null_mut()),
+            is_handling: AtomicBool::new(false),
+            pause,
             kept: Kept::new(),
             stack: [AtomicU64::new(0), AtomicU64::new(0)],
             upcall_stack: UnsafeCell::new(None),
@@ -52,14 +59,22 @@ impl Local {
     /// # Safety
     /// The block stays where it is for as long as the core runs this program.
     pub unsafe fn install(&self, core: u64, stack: [u64; 2]) {
-        let this = ptr::from_ref(self).cast_mut();
-        self.this.store(this, Relaxed);
-        self.core.store(core, Relaxed);
+        self.this.store(ptr::from_ref(self).cast_mut(), Relaxed);
         self.stack[0].store(stack[0], Relaxed);
         self.stack[1].store(stack[1], Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.arrive(core) };
+    }
+
+    /// Makes this, which was installed, the block of the running core, which is `core`.
+    ///
+    /// # Safety
+    /// As for [`Local::install`]; and no other core has the block.
+    pub unsafe fn arrive(&self, core: u64) {
+        self.core.store(core, Relaxed);
         // SAFETY: FS is used for nothing but this block, and the caller keeps the block in place. The call
         // fails only outside of user space, where the block is not.
-        let _ = unsafe { crate::raw::thread_pointer(this as u64) };
+        let _ = unsafe { crate::raw::thread_pointer(self.this.load(Relaxed) as u64) };
     }
 }
 

@@ -13,7 +13,7 @@ const STATUS_PANIC: u8 = 101;
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap;
 
-static FIRST_CORE: Local = Local::new();
+static FIRST_CORE: Local = Local::new(None);
 
 unsafe extern "Rust" {
     /// The program's main function, see [`crate::main!`].

@@ -64,14 +64,33 @@ pub fn register(handler: Handler) -> Result<()> {
 
 fn register_stack() -> Result<()> {
     let stack = Pages::new(PageSize::Small, STACK_BYTES / PageSize::Small.bytes())?;
-    let top = stack.address() + stack.len() as u64;
-    // SAFETY: `trampoline` is made for the kernel's way to enter it; the stack is used for nothing else, and
-    // the core's block keeps it until the core is released.
-    unsafe { raw::upcall_register(trampoline as *const () as u64, top) }?;
+    register_on(&stack)?;
     // SAFETY: this is the core that the block belongs to, and handlers do not register handlers: an upcall
     // in between finds the stack registered already.
     unsafe { *local::current().upcall_stack.get() = Some(stack) };
     Ok(())
+}
+
+fn register_on(stack: &Pages) -> Result<()> {
+    let top = stack.address() + stack.len() as u64;
+    // SAFETY: `trampoline` is made for the kernel's way to enter it; the stack is used for nothing else, and
+    // the core's block keeps it until the core is released.
+    unsafe { raw::upcall_register(trampoline as *const () as u64, top) }?;
+    Ok(())
+}
+
+/// No handler runs on this core from now on.
+pub(crate) fn suspend() {
+    // SAFETY: upcalls wait; no memory is concerned. The call cannot fail without an entry.
+    let _ = unsafe { raw::upcall_register(0, 0) };
+}
+
+/// The handler that this core had before [`suspend`], if it had one, runs again. Not from a handler.
+pub(crate) fn go_on() {
+    // SAFETY: this is the core that the block belongs to, outside of its handler (condition 5).
+    if let Some(stack) = unsafe { &*local::current().upcall_stack.get() } {
+        register_on(stack).expect("the kernel took the same before");
+    }
 }
 
 /// Where the kernel enters: `rdi` points to the `UpcallFrame` at the top of the upcall stack.
@@ -105,6 +124,9 @@ unsafe extern "C" fn dispatch(frame: *mut Delivery) {
     let handler = local::current().handler.load(Relaxed);
     // SAFETY: `register` alone stores a pointer there, that of a `Handler`, before the kernel can deliver.
     let handler: Handler = unsafe { core::mem::transmute(handler) };
+    let is_handling = &local::current().is_handling;
+    is_handling.store(true, Relaxed);
     // SAFETY: the kernel wrote the frame for this upcall, and nothing else knows of it.
     handler(unsafe { &mut *frame });
+    is_handling.store(false, Relaxed);
 }

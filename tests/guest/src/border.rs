@@ -164,6 +164,27 @@ pub fn vectors_survive_fault(address: u64) -> bool {
     held == marks
 }
 
+/// How floating-point numbers are rounded and their exceptions masked: MXCSR's control bits, and the x87
+/// unit's control word.
+pub fn float_control() -> (u32, u16) {
+    /// MXCSR's lowest bits say which exceptions there were.
+    const EXCEPTIONS: u32 = 0x3f;
+    let (mut vector, mut x87) = (0_u32, 0_u16);
+    // SAFETY: both instructions only write where they are told.
+    unsafe {
+        asm!("stmxcsr [{v}]", "fnstcw [{x}]", v = in(reg) &raw mut vector, x = in(reg) &raw mut x87);
+    }
+    (vector & !EXCEPTIONS, x87)
+}
+
+/// Sets what [`float_control`] reads. Both must mask all exceptions.
+pub fn set_float_control((vector, x87): (u32, u16)) {
+    // SAFETY: rounding differs from what the compiler assumes; nothing is computed with it.
+    unsafe {
+        asm!("ldmxcsr [{v}]", "fldcw [{x}]", v = in(reg) &raw const vector, x = in(reg) &raw const x87);
+    }
+}
+
 /// Raises an invalid-opcode exception, from which a handler goes on by [`skip_undefined`].
 pub fn raise_undefined() {
     // SAFETY: the handler skips the instruction, which has no effect but to call the handler.

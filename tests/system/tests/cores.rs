@@ -18,6 +18,19 @@ fn an_application_works_on_sixty_four_processors() {
     all_ok(Guest::bundle("tests/guest/bundles/many-cores.toml").cpus(64).memory("512M"));
 }
 
+#[test]
+fn work_pauses_and_goes_on_wherever_there_is_a_processor() {
+    for processors in [1, 2, 4] {
+        all_ok(Guest::bundle("tests/guest/bundles/pauses.toml").cpus(processors));
+    }
+}
+
+#[test]
+fn a_processor_whose_work_pauses_is_its_neighbours() {
+    all_ok(Guest::bundle("tests/guest/bundles/pauses-beside.toml").cpus(2))
+        .expect("ok neighbour-has-the-processor");
+}
+
 /// Within 1% of 50, 33 and 17: the application itself judges.
 #[test]
 fn shares_follow_weights_on_one_processor() {

@@ -2,8 +2,9 @@
 
 use super::Next;
 use super::fake::{Program, World};
-use crate::cores::{GRACE_NS, SLICE_NS};
+use crate::cores::{Binding, GRACE_NS, SLICE_NS};
 use crate::events::{Fault, PAGE_FAULT};
+use crate::kernel::FIRST_DEVICE_VECTOR;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::error::Error;
 use nom_abi::image::flag;
@@ -247,6 +248,51 @@ fn cores_are_acquired_up_to_the_cap_and_given_back() {
     assert_eq!(world.call(3, Syscall::CoreRelease, &[]), None);
     assert_eq!(world.next[3], Next::Halt);
     assert_eq!(world.kernel.board.applications[0].cores.load(Relaxed), 2);
+}
+
+/// Two applications on both cores; the first one's work on core 1 has just begun.
+fn two_on_two_cores() -> World {
+    let a = Program { cores_max: 2, ..Program::named("a") };
+    let mut world = World::boot(2, &[a, Program { weight: 10, ..Program::named("b") }], &[]);
+    map_page(&mut world, 0x10_0000);
+    assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
+    while world.kernel.cores[1].current != Some(0) {
+        world.pass(1, SLICE_NS);
+    }
+    world
+}
+
+#[test]
+fn interrupts_of_its_devices_leave_a_core_with_its_application() {
+    let mut world = two_on_two_cores();
+    let binding = |device| Binding { device, bit: 5, entry: 1 };
+    for (device, owner) in [(0, 0), (1, 1)] {
+        world.kernel.devices.give(device, owner);
+        world.kernel.cores[1].vectors[device] = Some(binding(device as u8));
+    }
+    world.kernel.cores[0].vectors[0] = Some(binding(0));
+    assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
+    assert_eq!(world.kernel.cores[1].vectors[..2], [None, Some(binding(1))]);
+    assert_eq!(world.kernel.cores[0].vectors[0], Some(binding(0)));
+    // One that was on its way harms nobody, and the next context there does not hear of it.
+    world.kernel.interrupt(1, FIRST_DEVICE_VECTOR);
+    world.settle(1, false);
+    world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]).unwrap().unwrap();
+    assert!(!world.kernel.contexts.iter().any(|context| context.events.has(Upcall::Interrupt)));
+}
+
+#[test]
+fn what_concerns_no_core_outlives_the_core_that_was_to_hear_of_it() {
+    let mut world = two_on_two_cores();
+    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    for upcall in [Upcall::Message, Upcall::PeerChanged, Upcall::Interrupt, Upcall::CoreNotified] {
+        world.kernel.tell_on(1, 0, upcall, |events| events.messages = 0b100);
+    }
+    assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
+    world.settle(0, false);
+    // The first of what it hears ends the sleep; the rest is there for the next one.
+    let heard = world.borders[0].rdx | world.kernel.contexts[0].events.pending;
+    assert_eq!(heard, Upcall::Message.mask() | Upcall::PeerChanged.mask());
 }
 
 #[test]
