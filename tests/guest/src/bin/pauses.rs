@@ -289,7 +289,7 @@ fn beside() -> Check {
     let running = || board().cores[place].running.load(Relaxed);
     for round in 1..=ROUNDS_BESIDE {
         let_pause(&core, round)?;
-        expect("those that hold the processor", board().cores[place].holders.load(Relaxed), 1)?;
+        expect("who holds the processor", board().cores[place].holders.load(Relaxed), 1 << neighbour)?;
         wait_until("the neighbour runs there", || running() == neighbour)?;
         core.resume()?;
         expect("the core", core.number(), place)?;
