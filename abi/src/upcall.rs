@@ -115,6 +115,8 @@ pub struct Registers {
 impl Registers {
     /// Number of 64-bit words.
     pub const WORDS: usize = size_of::<Registers>() / 8;
+    /// All of them zero.
+    pub const ZERO: Registers = zerocopy::transmute!([0_u64; Registers::WORDS]);
 }
 
 /// What an upcall handler finds at `rdi`: the events, and the computation to go back to with

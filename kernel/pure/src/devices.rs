@@ -11,6 +11,7 @@ use crate::msix::Message;
 use crate::paging::Caching;
 use crate::pci::{Function, Pci};
 use crate::space::{Bounds, Mapping};
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::DEVICES_MAX;
@@ -58,12 +59,6 @@ impl<'m> Devices<'m> {
     /// The device's owner, if it has one.
     pub fn owner(&self, device: usize) -> Option<usize> {
         self.holdings[device].owner.map(usize::from)
-    }
-
-    /// Makes an application the owner of a device that a fake machine does not have.
-    #[cfg(test)]
-    pub(crate) fn give(&mut self, device: usize, application: u8) {
-        self.holdings[device].owner = Some(application);
     }
 
     /// Board time at which [`Kernel::poll_platform`] wants to look again; all ones: never.
@@ -180,7 +175,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn device_release(&mut self, application: usize, device: u64) -> Result<u64> {
         let (index, function) = self.devices.owned(application, device)?;
         let address = function.address;
-        self.unbind_vectors(index);
+        self.unbind_vectors(index, 0..self.cores.len());
         self.devices.pci.switch_off(&mut self.machine, index);
         self.detach(application, address);
         self.let_go(index, application);
@@ -208,24 +203,20 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn unbind_vectors(&mut self, index: usize) {
-        for core in 0..self.cores.len() {
-            self.unbind(core, |_, binding| usize::from(binding.device) == index);
-        }
-    }
-
     /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
     /// send meanwhile, and sends it when the vector is bound again.
     pub(crate) fn unbind_core(&mut self, core: usize, application: usize) {
-        self.unbind(core, |devices, binding| devices.owner(binding.device.into()) == Some(application));
+        for index in 0..DEVICES_MAX {
+            if self.devices.owner(index) == Some(application) {
+                self.unbind_vectors(index, core..core + 1);
+            }
+        }
     }
 
-    fn unbind(&mut self, core: usize, is_meant: impl Fn(&Devices<'_>, &Binding) -> bool) {
-        for slot in &mut self.cores[core].vectors {
-            if let Some(binding) = slot.filter(|binding| is_meant(&self.devices, binding)) {
-                let device = usize::from(binding.device);
-                self.devices.pci.mask_vector(&mut self.machine, device, binding.entry, true);
-                *slot = None;
+    fn unbind_vectors(&mut self, index: usize, cores: Range<usize>) {
+        for slot in self.cores[cores].iter_mut().flat_map(|core| &mut core.vectors) {
+            if let Some(binding) = slot.take_if(|binding| usize::from(binding.device) == index) {
+                self.devices.pci.mask_vector(&mut self.machine, index, binding.entry, true);
             }
         }
     }
@@ -414,7 +405,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn left(&mut self, index: usize) {
         if let Some((owner, function)) = self.devices.owner(index).zip(self.devices.pci.device(index)) {
             let address = function.address;
-            self.unbind_vectors(index);
+            self.unbind_vectors(index, 0..self.cores.len());
             self.detach(owner, address);
             self.devices.holdings[index].leaving = false;
             self.let_go(index, owner);
@@ -439,3 +430,6 @@ impl<M: Machine> Kernel<'_, M> {
 fn each(bits: u64, f: impl FnMut(usize)) {
     (0..64).filter(|index| bits & 1 << index != 0).for_each(f);
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,10 +17,6 @@ pub const FAULTED_STATUS: u8 = 139;
 /// Room that the stack's red zone and the return address need below `stack_top`.
 const STACK_RESERVE: u64 = 16;
 
-/// What concerns an application as a whole.
-const OF_NO_CORE: [Upcall; 5] =
-    [Upcall::Message, Upcall::DeviceArrived, Upcall::DeviceLeft, Upcall::DmaBlocked, Upcall::PeerChanged];
-
 /// An exception that an application's instruction raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -180,11 +176,12 @@ impl<M: Machine> Kernel<'_, M> {
     /// Tells an application what a core that it has given up was not told, as far as that concerns no core
     /// in particular.
     pub(crate) fn pass_on(&mut self, application: usize, untold: &nom_abi::Events) {
-        for upcall in OF_NO_CORE.into_iter().filter(|upcall| untold.has(*upcall)) {
+        use Upcall::{DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged};
+        let of_no_core = [DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged];
+        for upcall in of_no_core.into_iter().filter(|upcall| untold.has(*upcall)) {
             self.tell(application, upcall, |events| match upcall {
-                Upcall::Message => events.messages |= untold.messages,
-                Upcall::DmaBlocked => events.fault_address = untold.fault_address,
-                _ => {}
+                DmaBlocked => events.fault_address = untold.fault_address,
+                _ => events.messages |= untold.messages,
             });
         }
     }

@@ -4,7 +4,7 @@
 //! [`Kernel::next`], which says what that core does now. Nothing in here blocks or waits.
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]

@@ -32,32 +32,8 @@ unsafe impl Sync for Areas {}
 static AREAS: Areas = Areas(UnsafeCell::new([const { CoreArea::EMPTY }; CORES_MAX]));
 
 impl CoreArea {
-    const EMPTY: CoreArea = CoreArea {
-        registers: Registers {
-            rax: 0,
-            rbx: 0,
-            rcx: 0,
-            rdx: 0,
-            rsi: 0,
-            rdi: 0,
-            rbp: 0,
-            rsp: 0,
-            r8: 0,
-            r9: 0,
-            r10: 0,
-            r11: 0,
-            r12: 0,
-            r13: 0,
-            r14: 0,
-            r15: 0,
-            rip: 0,
-            rflags: 0,
-        },
-        stack_top: 0,
-        core: 0,
-        pending: [0; 4],
-        this: 0,
-    };
+    const EMPTY: CoreArea =
+        CoreArea { registers: Registers::ZERO, stack_top: 0, core: 0, pending: [0; 4], this: 0 };
 
     /// Makes `core`'s area the running core's.
     pub fn install(core: usize, stack_top: u64) {

@@ -2,9 +2,8 @@
 
 use super::Next;
 use super::fake::{Program, World};
-use crate::cores::{Binding, GRACE_NS, SLICE_NS};
+use crate::cores::{GRACE_NS, SLICE_NS};
 use crate::events::{Fault, PAGE_FAULT};
-use crate::kernel::FIRST_DEVICE_VECTOR;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::error::Error;
 use nom_abi::image::flag;
@@ -260,25 +259,6 @@ fn two_on_two_cores() -> World {
         world.pass(1, SLICE_NS);
     }
     world
-}
-
-#[test]
-fn interrupts_of_its_devices_leave_a_core_with_its_application() {
-    let mut world = two_on_two_cores();
-    let binding = |device| Binding { device, bit: 5, entry: 1 };
-    for (device, owner) in [(0, 0), (1, 1)] {
-        world.kernel.devices.give(device, owner);
-        world.kernel.cores[1].vectors[device] = Some(binding(device as u8));
-    }
-    world.kernel.cores[0].vectors[0] = Some(binding(0));
-    assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
-    assert_eq!(world.kernel.cores[1].vectors[..2], [None, Some(binding(1))]);
-    assert_eq!(world.kernel.cores[0].vectors[0], Some(binding(0)));
-    // One that was on its way harms nobody, and the next context there does not hear of it.
-    world.kernel.interrupt(1, FIRST_DEVICE_VECTOR);
-    world.settle(1, false);
-    world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]).unwrap().unwrap();
-    assert!(!world.kernel.contexts.iter().any(|context| context.events.has(Upcall::Interrupt)));
 }
 
 #[test]

@@ -21,7 +21,7 @@ const TIMEOUT_NS: u64 = 60_000_000_000;
 /// How often work pauses and is resumed.
 const ROUNDS: u64 = 3000;
 /// The same where somebody else wants the processor, too.
-const ROUNDS_BESIDE: u64 = 300;
+const ROUNDS_BESIDE: u64 = 50;
 /// Rounding towards zero, all exceptions masked: MXCSR and x87.
 const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0xf7f);
 
