@@ -1,6 +1,7 @@
 //! The governor of a server that earns.
 
 use crate::books::Books;
+use crate::keeping::Keeping;
 use crate::market::{Market, PriceBoard, Tariff};
 use crate::report::{Audience, Stretch, blank, repeat};
 use crate::settings::Settings;
@@ -8,6 +9,7 @@ use crate::steering::Steering;
 use crate::window;
 use nom_abi::priced::Report;
 use nom_economy::ledger::{Account, Money};
+use nom_economy::memory::Demand;
 use nom_economy::prices::{Resource, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{Cores, DollarsPerSecond, Gib};
@@ -46,6 +48,8 @@ pub struct Earner<B, A> {
     market: Market,
     books: Books,
     steering: Steering,
+    /// If memory is a knob.
+    keeping: Option<Keeping>,
     window_ns: u64,
     stretch: Stretch,
     /// Sums at the last report, and the report.
@@ -59,6 +63,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
     pub fn new(settings: Settings, board: B, audience: A, held: fn() -> Held) -> Self {
         let steering = Steering::new(&settings, 1);
         let last = blank(0, steering.setting());
+        let keeping = settings.knobs.memory.then(Keeping::new);
         Self {
             settings,
             board,
@@ -67,6 +72,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             market: Market::default(),
             books: Books::new(),
             steering,
+            keeping,
             window_ns: *WINDOW_NS.start(),
             stretch: Stretch::default(),
             reported: (Money::ZERO, Money::ZERO),
@@ -116,7 +122,12 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         };
         self.books.reprice(since_ns, *self.market.tariff());
         let (settings, tariff, held) = (&self.settings, self.market.tariff(), usage((self.held)()));
+        let keeping = self.keeping.as_mut();
+        let memory =
+            keeping.and_then(|keeping| keeping.choose(now_ns, &settings.utility, &tariff.prices, &held));
+        let keeps = self.steering.keep(memory);
         self.steering.reconsider(&|cores, response| profit(settings, tariff, &with(&held, cores), response))
+            || keeps
     }
 
     fn report(&mut self, now_ns: u64) {
@@ -157,6 +168,14 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         Some(IDLE_NS)
     }
 
+    fn wants_demand(&self) -> bool {
+        self.keeping.is_some()
+    }
+
+    fn hear(&mut self, demand: &Demand) {
+        self.keeping.iter_mut().for_each(|keeping| keeping.hear(demand));
+    }
+
     fn observe(&mut self, window: &Window) -> Setting {
         // Prices that came within the window count in it, though nobody had looked.
         let has_turned = self.trade(window.to_ns);
@@ -172,6 +191,10 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
                 profit(settings, tariff, &with(&held, cores), response)
             };
             self.steering.observe(window, asked_ns, window::observation(window).as_ref(), &value);
+            let keeping = self.keeping.as_mut();
+            let memory =
+                keeping.and_then(|keeping| keeping.observe(window, &settings.utility, &tariff.prices, &held));
+            self.steering.keep(memory);
         }
         // A clock that went back must not silence it.
         let is_due = window.to_ns < self.last.at_ns || window.to_ns - self.last.at_ns >= REPORT_NS;

@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod books;
 mod earner;
+mod keeping;
 mod market;
 mod report;
 mod settings;

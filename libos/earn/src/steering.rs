@@ -80,6 +80,15 @@ impl Steering {
         self.has_turned = false;
     }
 
+    /// Has the service take so many MiB from now on; as before, if nothing is said. What it does then changes
+    /// over seconds, as it does when the host slows: no window is disturbed. Returns whether it is another
+    /// setting.
+    pub fn keep(&mut self, memory_mib: Option<u32>) -> bool {
+        let before = self.setting;
+        self.setting.memory_mib = memory_mib.unwrap_or(before.memory_mib);
+        self.setting != before
+    }
+
     fn is_settling(&self) -> bool {
         self.staffing.as_ref().is_some_and(Staffing::is_settling)
     }

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
 use nom_economy::controller::BatchingDelays;
+use nom_economy::memory::Demand;
 use nom_serve::{Governor, Setting, Window};
 
 /// The window of a core among others: short, so that little of it belongs to another window of the whole.
@@ -37,6 +38,7 @@ pub struct Team<L: RawMutex, B, A> {
     seen: AtomicU32,
     /// What is set, as [`word`] has it.
     setting: AtomicU64,
+    wants_demand: bool,
     council: Mutex<L, Council<B, A>>,
 }
 
@@ -63,12 +65,12 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
     pub fn assemble(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Member<L, B, A>> {
         let earner = earner.on(cores);
         let set = word(earner.setting());
-        let council = Council { earner, parts: vec![Stretch::default(); cores], began_ns: 0 };
         let team = Arc::new(Team {
             seen: AtomicU32::new(board.sequence().wrapping_sub(1)),
             board,
             setting: AtomicU64::new(set),
-            council: Mutex::new(council),
+            wants_demand: earner.wants_demand(),
+            council: Mutex::new(Council { earner, parts: vec![Stretch::default(); cores], began_ns: 0 }),
         });
         let window_ns = if cores == 1 { WHOLE_NS } else { PART_NS };
         let member =
@@ -114,6 +116,17 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
     /// One says for all that they are idle.
     fn idle_ns(&self) -> Option<u64> {
         (self.index == 0).then_some(IDLE_NS)
+    }
+
+    /// One says for all what they keep together.
+    fn wants_demand(&self) -> bool {
+        self.index == 0 && self.team.wants_demand
+    }
+
+    fn hear(&mut self, demand: &Demand) {
+        if let Some(mut council) = self.team.council.try_lock() {
+            council.earner.hear(demand);
+        }
     }
 
     fn observe(&mut self, window: &Window) -> Setting {
