@@ -41,6 +41,7 @@
 //! - **Names and addresses**: [`Stack::start_dhcp`], [`Stack::resolve`].
 //! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`];
 //!   [`Stack::answer_in_place`] and [`packet::Datagram`] help with UDP.
+//! - **Several cores**: a stack for each; [`Stack::detach`] and [`Stack::adopt`] move a flow from one to another.
 //! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried
 //!   and why.
 //! - **What happened**: [`Stack::counters`], by name; every dropped frame raises exactly one.
@@ -81,7 +82,7 @@ pub use dns::{Family, ResolveError};
 pub use nom_port::buffer;
 pub use nom_port::buffer::{Buffer, Chain, Slice};
 pub use nom_port::nic::Nic;
-pub use stack::{Application, ConnectError, DatagramError, QueryId, Stack};
+pub use stack::{AdoptError, Application, ConnectError, DatagramError, Detached, QueryId, Stack};
 pub use table::{FlowId, FourTuple};
 pub use tcp::close::SendError;
 pub use tcp::connection::{Closed, KeepAlive, Settings};

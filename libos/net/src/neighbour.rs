@@ -80,6 +80,23 @@ impl<B> Neighbours<B> {
         neighbour.mac.map(|mac| Hop { mac, version })
     }
 
+    /// A neighbour's Ethernet address, if it is known; nobody is asked.
+    pub fn mac(&self, address: IpAddr) -> Option<Mac> {
+        known_mac(self.known.get(&address))
+    }
+
+    /// Believes somebody of this host about a neighbour of whom nothing is known, and asks the neighbour at
+    /// the next [`Neighbours::due`].
+    pub fn suppose(&mut self, now: Instant, address: IpAddr, mac: Mac) {
+        if self.known.contains_key(&address) {
+            return;
+        }
+        self.make_room();
+        self.known.insert(address, Neighbour { mac: Some(mac), fresh_until: now, asked: 0, ask_at: now });
+        self.version = self.version.wrapping_add(1);
+        self.wake = earlier(self.wake, now);
+    }
+
     /// Keeps a packet until its neighbour is known; `false` if too many wait already.
     pub fn hold(&mut self, address: IpAddr, packet: Outgoing<B>) -> bool {
         let same = self.waiting.iter().filter(|(other, _)| *other == address).count();

@@ -121,6 +121,13 @@ impl<T> Table<T> {
         slot.flow.as_ref().map(|(tuple, flow)| (tuple, flow))
     }
 
+    /// The flow with the lowest index from `index` on.
+    pub fn first_from(&self, index: usize) -> Option<FlowId> {
+        let mut slots = self.slots.iter().enumerate().skip(index);
+        let (index, slot) = slots.find(|(_, slot)| slot.flow.is_some())?;
+        Some(FlowId { index: index as u32, generation: slot.generation })
+    }
+
     /// All flows.
     pub fn iter(&self) -> impl Iterator<Item = (FlowId, &T)> {
         let slots = self.slots.iter().enumerate();

@@ -9,6 +9,7 @@ use crate::tcp::close::SendError;
 use crate::tcp::connection::{Connection, Context, Effects, Origin, State};
 use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -48,6 +49,8 @@ pub(super) struct TimeWait {
     pub receive_next: Seq,
     pub recent: Option<u32>,
     pub window: u16,
+    /// When it is forgotten.
+    pub until: Instant,
 }
 
 /// What a name stands for.
@@ -144,7 +147,7 @@ impl<N: Nic> Stack<N> {
     }
 
     /// A full table forgets those who only wait for strays.
-    fn make_room(&mut self) {
+    pub(super) fn make_room(&mut self) {
         while self.flows.len() >= self.config.flows_max {
             let Some((_, oldest)) = self.waiting.pop_front() else { return };
             if let Some((_, Flow::Waiting(_))) = self.flows.get(oldest) {
@@ -251,11 +254,18 @@ impl<N: Nic> Stack<N> {
     }
 
     pub(super) fn remove(&mut self, id: FlowId) {
+        self.take_out(id);
+    }
+
+    /// Takes a flow out of all lists and counts.
+    pub(super) fn take_out(&mut self, id: FlowId) -> Option<Flow<N::Buffer>> {
         self.timers.remove(id);
-        if let Some(Flow::Open(open)) = self.flows.remove(id) {
+        let flow = self.flows.remove(id)?;
+        if let Flow::Open(open) = &flow {
             self.half_open -= usize::from(open.connection.is_half_open);
             self.early -= open.connection.receive.reassembly.len();
         }
+        Some(flow)
     }
 
     /// Runs timers whose time has come.
@@ -334,6 +344,7 @@ impl<N: Nic> Stack<N> {
             receive_next: connection.receive.next,
             recent: connection.stamps.map(|stamps| stamps.recent),
             window,
+            until,
         });
         self.early -= early;
         self.timers.remove(id);
@@ -394,7 +405,7 @@ impl<N: Nic> Stack<N> {
         self.schedule(id);
     }
 
-    fn schedule(&mut self, id: FlowId) {
+    pub(super) fn schedule(&mut self, id: FlowId) {
         let Some((_, Flow::Open(open))) = self.flows.get(id) else { return };
         if let Some(first) = open.connection.deadlines.first() {
             self.timers.set(id, first);

@@ -9,6 +9,7 @@ mod datagrams;
 mod flows;
 mod icmp;
 mod in_place;
+mod moves;
 mod neighbours;
 mod pieces;
 mod segments;
@@ -39,6 +40,7 @@ use smoltcp::wire::EthernetProtocol;
 
 pub use datagrams::DatagramError;
 pub use flows::ConnectError;
+pub use moves::{AdoptError, Detached};
 pub use services::QueryId;
 
 /// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
@@ -58,6 +60,13 @@ pub trait Application<N: Nic> {
     /// A segment came for a flow that this stack does not have, and begins none: it may be another core's.
     /// What is not given back is taken; what is, is answered as a stray.
     fn stranger(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
+        let _ = stack;
+        Some(frame)
+    }
+
+    /// Somebody asks for a connection while none is to begin here ([`Stack::set_admitting`]). What is not
+    /// given back is taken; what is, begins here all the same.
+    fn newcomer(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)
     }
@@ -115,6 +124,8 @@ pub struct Stack<N: Nic> {
     flows: Table<Flow<N::Buffer>>,
     /// TCP ports on which connections are accepted.
     listeners: BTreeSet<u16>,
+    /// Whether connections that peers ask for begin here.
+    is_admitting: bool,
     /// UDP ports that are bound.
     bound: BTreeSet<u16>,
     timers: Timers,
@@ -156,6 +167,7 @@ impl<N: Nic> Stack<N> {
             neighbours: Neighbours::new(),
             flows: Table::new(config.flows_max, [a, b]),
             listeners: BTreeSet::new(),
+            is_admitting: true,
             bound: BTreeSet::new(),
             timers: Timers::default(),
             waiting: VecDeque::new(),
@@ -183,15 +195,20 @@ impl<N: Nic> Stack<N> {
     /// `now`, when a frame comes if there is none. What was sent or closed outside [`Application`]'s methods
     /// goes with this call.
     pub fn poll(&mut self, now: Instant, application: &mut impl Application<N>) -> Option<Instant> {
-        self.now = now;
+        self.advance(now);
         self.expire(application);
         self.expire_fragments();
         self.serve(application);
         self.ask_for_neighbours();
         self.receive(application);
         self.emit();
-        self.link.flush(now);
+        self.link.flush(self.now);
         self.next_deadline()
+    }
+
+    /// It is `now`, unless a flow that was adopted knew better.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
     }
 
     /// Takes batches of frames from the device until it has no more, or enough were taken. A batch is
@@ -276,7 +293,7 @@ impl<N: Nic> Stack<N> {
     /// Takes a frame that another core received, as if this stack's device had. What is sent for it goes
     /// with the next [`Stack::poll`].
     pub fn take(&mut self, now: Instant, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
-        self.now = now;
+        self.advance(now);
         self.frame(application, frame);
         self.emit();
     }

@@ -30,8 +30,11 @@ impl<N: Nic> Stack<N> {
         };
         let (found, probes) = self.flows.find_counted(&tuple);
         self.probes += u64::from(probes);
-        let is_stranger = found.is_none() && !flags.any(Flags::SYN);
-        let kept = if is_stranger { application.stranger(self, received) } else { Some(received) };
+        let kept = match found {
+            None if !flags.any(Flags::SYN) => application.stranger(self, received),
+            None if !self.is_admitting => application.newcomer(self, received),
+            _ => Some(received),
+        };
         let Some(received) = kept else { return Ok(()) };
         let mut payload = transport(packet, received, protocol::TCP)?;
         let parsed = payload.first().and_then(|first| Segment::parse(first, packet.len));
