@@ -71,8 +71,8 @@ pub(crate) struct Core {
 type Governed = Member<RawLock, market::Board, market::Voice>;
 
 /// What a core of a server begins with.
-struct Part {
-    peers: Peers<DmaBuffer>,
+struct Part<C> {
+    peers: Peers<DmaBuffer, C>,
     /// If the owner has a contract.
     governor: Option<Governed>,
     /// On one core, who hears of new prices, if anybody says them.
@@ -80,7 +80,7 @@ struct Part {
 }
 
 /// The parts of all cores.
-fn parts(peers: Vec<Peers<DmaBuffer>>, contract: Option<Settings>) -> Vec<Part> {
+fn parts<C>(peers: Vec<Peers<DmaBuffer, C>>, contract: Option<Settings>) -> Vec<Part<C>> {
     let Some(contract) = contract else {
         return peers.into_iter().map(|peers| Part { peers, governor: None, ear: None }).collect();
     };
@@ -132,7 +132,7 @@ impl Setup {
     fn run<S: Service<DmaBuffer> + 'static>(
         self,
         cores: usize,
-        Part { peers, governor, ear }: Part,
+        Part { peers, governor, ear }: Part<S::Connection>,
         (pair, idle): (QueuePair, Idle),
         service: S,
     ) -> u8 {
@@ -162,7 +162,7 @@ impl Setup {
 ///
 /// # Errors
 /// If there is no network device, or no valid address.
-pub fn serve<S: Service<DmaBuffer> + 'static>(
+pub fn serve<S: Service<DmaBuffer, Connection: Send> + 'static>(
     ports: &Ports,
     service: impl FnOnce(&mut QueuePair) -> S + Send + 'static,
 ) -> Result<u8, ServeError> {
@@ -184,7 +184,7 @@ pub fn serve_on<S, F>(
     services: impl FnOnce(usize) -> F,
 ) -> Result<u8, ServeError>
 where
-    S: Service<DmaBuffer> + 'static,
+    S: Service<DmaBuffer, Connection: Send> + 'static,
     F: Fn(&mut QueuePair) -> S + Send + Sync + 'static,
 {
     // What the environment says is checked before anything is acquired.
@@ -196,7 +196,7 @@ where
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     let started = AtomicUsize::new(0);
-    let work = move |part: Part, mut pair: QueuePair, idle: Idle| {
+    let work = move |part: Part<S::Connection>, mut pair: QueuePair, idle: Idle| {
         let service = service(&mut pair);
         // Whoever hears of the service may ask any core at once.
         if started.fetch_add(1, Relaxed) + 1 == cores {

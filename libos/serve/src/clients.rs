@@ -6,7 +6,7 @@ use crate::service::{Flow, Service};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use nom_net::{Application, Closed, FlowId, Stack};
+use nom_net::{Application, Closed, Detached, FlowId, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
 use nom_port::world::Clock;
@@ -14,8 +14,26 @@ use nom_port::world::Clock;
 /// A stack whose queue pair is measured.
 pub(crate) type Measured<N, C> = Stack<Metered<N, C>>;
 
+/// A flow on its way from one core to another, with everything that its core knows of it.
+pub(crate) struct Moving<B, C> {
+    pub flow: Detached<B>,
+    pub guest: Guest<B, C>,
+    /// Cores that it may still be offered to.
+    pub left: usize,
+}
+
+/// Whose a flow is.
+pub(crate) enum Guest<B, C> {
+    /// Nobody's: its handshake is not over, or it only waits for strays.
+    Nobody,
+    /// A client of the service.
+    Service(Client<B, C>),
+    /// A client of the control port, with the bytes of a request that has not come whole.
+    Desk(Client<B, Vec<u8>>),
+}
+
 /// A client's stream.
-struct Client<B, C> {
+pub(crate) struct Client<B, C> {
     flow: FlowId,
     connection: C,
     /// Answers that the stack had no room for.
@@ -84,11 +102,28 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     }
 
     fn remove(&mut self, flow: FlowId) {
-        if self.client(flow).is_some()
-            && let Some(client) = self.clients[flow.index()].take()
-        {
-            self.service.disconnected(client.connection);
+        if let Some(client) = self.take_out(flow) {
+            self.turn_away(client);
         }
+    }
+
+    /// Takes a client out that goes to another core: nothing is said of it to the service, which both share.
+    pub fn take_out(&mut self, flow: FlowId) -> Option<Client<B, S::Connection>> {
+        self.client(flow)?;
+        self.clients[flow.index()].take()
+    }
+
+    /// Takes a client in that came from another core, and whose flow has a new name.
+    pub fn take_in(&mut self, flow: FlowId, client: Client<B, S::Connection>) {
+        if self.clients.len() <= flow.index() {
+            self.clients.resize_with(flow.index() + 1, || None);
+        }
+        self.clients[flow.index()] = Some(Client { flow, ..client });
+    }
+
+    /// Has no place for a client.
+    pub fn turn_away(&mut self, client: Client<B, S::Connection>) {
+        self.service.disconnected(client.connection);
     }
 
     /// Looks at every client.
@@ -211,10 +246,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {
             return stack.abort(flow);
         };
-        if self.clients.len() <= flow.index() {
-            self.clients.resize_with(flow.index() + 1, || None);
-        }
-        self.clients[flow.index()] = Some(Client::new(flow, connection));
+        self.take_in(flow, Client::new(flow, connection));
         self.answer(stack, flow);
     }
 

@@ -1,10 +1,13 @@
 //! The control port: what a server counts and how long its requests take, to read while it runs, and the
-//! batching delay, to read and to set. HTTP/1.1, spoken on the server's own stack.
+//! batching delay and the number of cores that serve, to read and to set. HTTP/1.1, spoken on the server's own
+//! stack.
 //!
 //! ```text
 //! GET /metrics          everything, as text for Prometheus
 //! GET /batching-delay   W in microseconds
 //! PUT /batching-delay   sets it: 0 to 10000
+//! GET /cores            how many cores serve
+//! PUT /cores            how many are to: 0 for all
 //! ```
 
 mod http;
@@ -21,7 +24,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use http::{Method, Request, Response};
@@ -33,20 +36,61 @@ use nom_rt::handle::Handle;
 /// connection reaches speaks for all.
 pub struct Control {
     port: u16,
-    /// The last batching delay ordered, in microseconds, above the number of the order.
-    order: AtomicU64,
+    /// Orders so far, of either kind.
+    orders: AtomicU32,
+    /// The last batching delay ordered, in microseconds.
+    delay: Ordered,
+    /// The last number of cores ordered.
+    cores: Ordered,
+    /// Cores that serve, and whether others can be ordered.
+    serving: AtomicU32,
+    is_lent: AtomicBool,
     /// What each server said last.
     reports: Box<[ArrayQueue<Arc<Snapshot>>]>,
 }
 
-/// Bits of [`Control::order`] that are microseconds.
-const MICROS_BITS: u32 = 32;
+/// A number that was ordered, above the number of the order.
+#[derive(Debug, Default)]
+struct Ordered(AtomicU64);
+
+/// Bits of [`Ordered`] that are the number itself.
+const VALUE_BITS: u32 = 32;
+
+impl Ordered {
+    fn set(&self, value: u32) {
+        let next = |order: u64| ((order >> VALUE_BITS) + 1) << VALUE_BITS | u64::from(value);
+        // Nothing else is published by it.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |order| Some(next(order)));
+    }
+
+    /// The number, if it was ordered after the order `seen`, which it becomes.
+    fn after(&self, seen: &mut u64) -> Option<u32> {
+        let order = self.0.load(Ordering::Relaxed);
+        (core::mem::replace(seen, order) != order).then_some(order as u32)
+    }
+}
+
+/// What somebody has ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub delay: Option<Duration>,
+    /// 0 for all.
+    pub cores: Option<u16>,
+}
 
 impl Control {
     /// The control port of as many servers as there are `cores`.
     pub fn new(port: u16, cores: usize) -> Arc<Control> {
-        let reports = (0..cores.max(1)).map(|_| ArrayQueue::new(1)).collect();
-        Arc::new(Control { port, order: AtomicU64::new(0), reports })
+        let cores = cores.max(1);
+        Arc::new(Control {
+            port,
+            orders: AtomicU32::new(0),
+            delay: Ordered::default(),
+            cores: Ordered::default(),
+            serving: AtomicU32::new(cores as u32),
+            is_lent: AtomicBool::new(false),
+            reports: (0..cores).map(|_| ArrayQueue::new(1)).collect(),
+        })
     }
 
     /// The TCP port.
@@ -54,11 +98,21 @@ impl Control {
         self.port
     }
 
-    /// Lets all servers set their batching delay.
-    fn order(&self, micros: u32) {
-        let next = |order: u64| ((order >> MICROS_BITS) + 1) << MICROS_BITS | u64::from(micros);
-        // Nothing else is published by it.
-        let _ = self.order.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |order| Some(next(order)));
+    /// Lets all servers carry out an order.
+    fn order(&self, ordered: &Ordered, value: u32) {
+        ordered.set(value);
+        // Who sees this sees the order.
+        self.orders.fetch_add(1, Ordering::Release);
+    }
+
+    /// Cores can be given back and taken again from now on.
+    pub(crate) fn lend(&self) {
+        self.is_lent.store(true, Ordering::Relaxed);
+    }
+
+    /// So many cores serve from now on.
+    pub(crate) fn set_serving(&self, cores: u16) {
+        self.serving.store(cores.into(), Ordering::Relaxed);
     }
 
     /// What all servers have said, this one among them.
@@ -71,6 +125,7 @@ impl Control {
         };
         let mut all = Snapshot::default();
         self.reports.iter().filter_map(latest).for_each(|report| all.merge(&report));
+        all.serving = self.serving.load(Ordering::Relaxed).into();
         all
     }
 }
@@ -80,8 +135,10 @@ pub(crate) struct Desk {
     control: Arc<Control>,
     index: usize,
     handle: Handle,
-    /// The last order that was carried out.
-    order: u64,
+    /// Orders that were carried out, and the last of each kind.
+    orders: u32,
+    delay: u64,
+    cores: u64,
     window: Window,
     /// When the others were told last.
     told_ns: u64,
@@ -96,20 +153,45 @@ const REQUEST_MAX: usize = 8 << 10;
 impl Desk {
     /// That of server number `index` of those that share `control`.
     pub fn new(control: Arc<Control>, index: usize, handle: Handle) -> Desk {
-        let order = control.order.load(Ordering::Relaxed);
-        Desk { control, index, handle, order, window: Window::default(), told_ns: 0 }
+        let orders = control.orders.load(Ordering::Acquire);
+        let mut desk = Desk {
+            control,
+            index,
+            handle,
+            orders,
+            delay: 0,
+            cores: 0,
+            window: Window::default(),
+            told_ns: 0,
+        };
+        // What was ordered before is nothing new.
+        desk.take_orders();
+        desk
+    }
+
+    /// What the servers share.
+    pub fn control(&self) -> &Control {
+        &self.control
     }
 
     pub fn port(&self) -> u16 {
         self.control.port
     }
 
-    /// The batching delay that was ordered since the last call.
+    /// What was ordered since the last call.
     #[inline]
-    pub fn ordered_delay(&mut self) -> Option<Duration> {
-        let order = self.control.order.load(Ordering::Relaxed);
-        let is_new = core::mem::replace(&mut self.order, order) != order;
-        is_new.then(|| Duration::from_micros(order & ((1 << MICROS_BITS) - 1)))
+    pub fn order(&mut self) -> Option<Order> {
+        let orders = self.control.orders.load(Ordering::Acquire);
+        (core::mem::replace(&mut self.orders, orders) != orders).then(|| self.take_orders())
+    }
+
+    fn take_orders(&mut self) -> Order {
+        let delay = self.control.delay.after(&mut self.delay);
+        let cores = self.control.cores.after(&mut self.cores);
+        Order {
+            delay: delay.map(|micros| Duration::from_micros(micros.into())),
+            cores: cores.map(|cores| cores as u16),
+        }
     }
 
     /// A window has ended: the others hear of it now and then.
@@ -125,6 +207,17 @@ impl Desk {
     pub fn refresh(&mut self, mut snapshot: Snapshot) {
         snapshot.add_loop(&self.handle);
         snapshot.add_window(&self.window);
+        self.publish(snapshot);
+    }
+
+    /// Its core leaves; what it counted stays.
+    pub fn leave(&mut self, mut snapshot: Snapshot) {
+        snapshot.add_loop(&self.handle);
+        snapshot.set_away();
+        self.publish(snapshot);
+    }
+
+    fn publish(&self, snapshot: Snapshot) {
         if let Some(report) = self.control.reports.get(self.index) {
             report.force_push(Arc::new(snapshot));
         }
@@ -135,31 +228,51 @@ impl Desk {
             ("/metrics", Method::Get) => Response::ok(metrics::TYPE, metrics::text(&self.control.gather())),
             ("/batching-delay", Method::Get) => self.delay(),
             ("/batching-delay", Method::Put) => self.set_delay(request.body),
+            ("/cores", Method::Get) => Response::number(self.control.serving.load(Ordering::Relaxed)),
+            ("/cores", Method::Put) => self.set_cores(request.body),
             ("/metrics", _) => Response::not_allowed("GET"),
-            ("/batching-delay", _) => Response::not_allowed("GET, PUT"),
-            (path, _) => Response::not_found(path, "/metrics and /batching-delay"),
+            ("/batching-delay" | "/cores", _) => Response::not_allowed("GET, PUT"),
+            (path, _) => Response::not_found(path, "/metrics, /batching-delay and /cores"),
         }
     }
 
     fn delay(&self) -> Response {
-        Response::text(itoa::Buffer::new().format(self.control.gather().delay_micros()))
+        Response::number(self.control.gather().delay_micros() as u32)
     }
 
     fn set_delay(&self, body: &[u8]) -> Response {
-        let digits = core::str::from_utf8(body).unwrap_or_default().trim_ascii();
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let micros =
-            digits.parse().ok().filter(|micros| is_number && *micros <= DELAY_MAX.as_micros() as u32);
-        let Some(micros) = micros else {
-            let most = DELAY_MAX.as_micros();
+        let most = DELAY_MAX.as_micros() as u32;
+        let Some(micros) = number(body, most) else {
+            let body = body.escape_ascii();
+            let why = alloc::format!("batching delay `{body}`: expected microseconds from 0 to {most}");
+            return Response::bad_request(why);
+        };
+        self.control.order(&self.control.delay, micros);
+        Response::number(micros)
+    }
+
+    fn set_cores(&self, body: &[u8]) -> Response {
+        let control = &self.control;
+        let most = control.reports.len().min(u16::MAX.into()) as u32;
+        let Some(cores) = number(body, most) else {
+            let body = body.escape_ascii();
             return Response::bad_request(alloc::format!(
-                "batching delay `{}`: expected microseconds from 0 to {most}",
-                body.escape_ascii()
+                "cores `{body}`: expected a number from 0 to {most}"
             ));
         };
-        self.control.order(micros);
-        Response::text(itoa::Buffer::new().format(micros))
+        if !control.is_lent.load(Ordering::Relaxed) {
+            return Response::conflict("cores: expected a server whose cores can be given back");
+        }
+        control.order(&control.cores, cores);
+        Response::number(cores)
     }
+}
+
+/// The number up to `most` that a body is.
+fn number(body: &[u8], most: u32) -> Option<u32> {
+    let digits = core::str::from_utf8(body).unwrap_or_default().trim_ascii();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|number| is_number && *number <= most)
 }
 
 impl<B: Buffer> Service<B> for Desk {

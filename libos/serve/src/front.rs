@@ -1,15 +1,16 @@
 //! Whose a flow is: the service's, or the control port's.
 
-use crate::clients::{Clients, Measured};
-use crate::control::{Desk, Snapshot};
+use crate::clients::{Clients, Guest, Measured, Moving};
+use crate::control::{Desk, Order, Snapshot};
 use crate::governor::Window;
 use crate::metered::Metered;
-use crate::peers::{Passed, Peers};
+use crate::peers::{Passed, Passing, Peers, Way};
+use crate::plan::Plan;
 use crate::service::Service;
+use alloc::boxed::Box;
 use core::net::SocketAddr;
-use core::time::Duration;
 use nom_net::common::concerns_all;
-use nom_net::{Application, Chain, Closed, FlowId, Instant, Slice};
+use nom_net::{AdoptError, Application, Chain, Closed, FlowId, Instant, Slice};
 use nom_port::buffer::Buffer;
 use nom_port::nic::{Nic, Received};
 use nom_port::world::Clock;
@@ -20,23 +21,132 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
     /// Clients of the control port, if there is one.
     pub desk: Option<Clients<B, Desk>>,
     /// The other cores, if there are any.
-    pub peers: Option<Peers<B>>,
-    /// To how many more cores the frame at hand may go, if it came from another.
-    left: Option<usize>,
+    pub peers: Option<Peers<B, S::Connection>>,
+    /// How the frame at hand came here.
+    way: Way,
 }
 
 impl<B: Buffer, S: Service<B>> Front<B, S> {
     /// All are the service's, on one core.
     pub fn new(clients: Clients<B, S>) -> Front<B, S> {
-        Front { clients, desk: None, peers: None, left: None }
+        Front { clients, desk: None, peers: None, way: Way::Device }
     }
 
     /// Takes what other cores passed here.
     pub fn take_passed<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, now: Instant) {
-        while let Some(Passed { frame, left }) = self.peers.as_mut().and_then(Peers::take) {
-            self.left = Some(left);
-            stack.take(now, self, frame);
-            self.left = None;
+        while let Some(passed) = self.peers.as_mut().and_then(Peers::take) {
+            match passed {
+                Passed::Frame(frame, way) => {
+                    self.count(|passing| &mut passing.taken);
+                    self.way = way;
+                    stack.take(now, self, frame);
+                    self.way = Way::Device;
+                }
+                Passed::Flow(moving) => self.welcome(stack, moving),
+            }
+        }
+    }
+
+    /// Gives all flows away, for none is to stay here.
+    pub fn give_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, plan: Plan) {
+        let mut at = self.peers.as_ref().map_or(0, Peers::index);
+        let mut next = 0;
+        while let Some(flow) = stack.flow_from(next) {
+            self.give(stack, flow, plan.active_for(at));
+            (at, next) = (at + 1, flow.index() + 1);
+        }
+    }
+
+    /// Gives the cores `to`, which have none, a fair part of the open flows.
+    pub fn give_share<N: Nic<Buffer = B>, C: Clock>(
+        &mut self,
+        stack: &mut Measured<N, C>,
+        to: core::ops::Range<usize>,
+    ) {
+        let mut at = self.peers.as_ref().map_or(0, Peers::index);
+        let (mut next, mut owed) = (0, 0);
+        while let Some(flow) = stack.flow_from(next) {
+            next = flow.index() + 1;
+            if !stack.is_open(flow) {
+                continue;
+            }
+            owed += to.len();
+            if owed >= to.end {
+                owed -= to.end;
+                self.give(stack, flow, to.start + at % to.len());
+                at += 1;
+            }
+        }
+    }
+
+    fn count(&mut self, of: fn(&mut Passing) -> &mut u64) {
+        if let Some(peers) = &mut self.peers {
+            *of(&mut peers.passing) += 1;
+        }
+    }
+
+    /// Gives a flow to core `to`, with its client.
+    pub fn give<N: Nic<Buffer = B>, C: Clock>(
+        &mut self,
+        stack: &mut Measured<N, C>,
+        flow: FlowId,
+        to: usize,
+    ) {
+        let Some(peers) = &mut self.peers else { return };
+        let left = usize::from(peers.newest().active).saturating_sub(1);
+        let Some(detached) = stack.detach(flow) else { return };
+        let desk = self.desk.as_mut().and_then(|desk| desk.take_out(flow)).map(Guest::Desk);
+        let guest = desk.or_else(|| self.clients.take_out(flow).map(Guest::Service));
+        let guest = guest.unwrap_or(Guest::Nobody);
+        peers.passing.given += 1;
+        peers.give(to, Box::new(Moving { flow: detached, guest, left }));
+    }
+
+    /// Takes a flow in that another core has given.
+    fn welcome<N: Nic<Buffer = B>, C: Clock>(
+        &mut self,
+        stack: &mut Measured<N, C>,
+        moving: Box<Moving<B, S::Connection>>,
+    ) {
+        let Some(peers) = &mut self.peers else { return };
+        let plan = peers.newest();
+        if !plan.has(peers.index()) {
+            return peers.give(plan.active_for(peers.index()), moving);
+        }
+        let Moving { flow, guest, left } = *moving;
+        match stack.adopt(flow) {
+            Ok(flow) => {
+                peers.passing.adopted += 1;
+                if let Some(stopwatch) = stack.nic().stopwatch() {
+                    stopwatch.forget(flow.index());
+                }
+                self.take_in(flow, guest);
+            }
+            Err((AdoptError::Full, flow)) if left > 0 => {
+                let next = plan.active_for(peers.index() + 1);
+                peers.give(next, Box::new(Moving { flow, guest, left: left - 1 }));
+            }
+            Err((why, flow)) => {
+                peers.passing.refused += 1;
+                // Of two flows of the same addresses, only one was ever the peer's.
+                if why == AdoptError::Full {
+                    stack.reset(flow);
+                }
+                if let Guest::Service(client) = guest {
+                    self.clients.turn_away(client);
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, flow: FlowId, guest: Guest<B, S::Connection>) {
+        match guest {
+            Guest::Service(client) => self.clients.take_in(flow, client),
+            Guest::Desk(client) => {
+                let desk = self.desk.as_mut().expect("a control port is on all cores or on none");
+                desk.take_in(flow, client);
+            }
+            Guest::Nobody => {}
         }
     }
 
@@ -44,16 +154,60 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         self.desk.as_mut().filter(|desk| desk.has(flow))
     }
 
-    /// The batching delay that somebody has ordered since the last call.
+    /// What somebody has ordered since the last call.
     #[inline]
-    pub fn ordered_delay(&mut self) -> Option<Duration> {
-        self.desk.as_mut()?.service.ordered_delay()
+    pub fn order(&mut self) -> Option<Order> {
+        self.desk.as_mut()?.service.order()
+    }
+
+    /// Does what the newest plan asks of this core.
+    pub fn follow<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, now: Instant) {
+        let Some(peers) = &mut self.peers else { return };
+        let (before, plan, own) = (peers.plan(), peers.newest(), peers.index());
+        peers.follow(plan);
+        stack.set_admitting(plan.has(own));
+        // All that came by an older plan: flows among it are to be given away, too.
+        self.take_passed(stack, now);
+        if !plan.has(own) {
+            self.give_all(stack, plan);
+        } else if plan.is_moving && before.has(own) && before.active < plan.active {
+            self.give_share(stack, before.active.into()..plan.active.into());
+        }
+        self.peers.iter_mut().for_each(Peers::set_done);
+    }
+
+    /// What went from core to core.
+    pub fn passing(&self) -> Passing {
+        self.peers.as_ref().map_or(Passing::default(), |peers| peers.passing)
     }
 
     /// Tells the control port of a window, which has ended.
     pub fn report<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, window: Window) {
+        let passing = self.passing();
         if let Some(desk) = &mut self.desk {
-            desk.service.report(window, || Snapshot::of(stack));
+            desk.service.report(window, || Snapshot::of(stack, passing));
+        }
+    }
+
+    /// Tells the control port that this core leaves.
+    pub fn report_away<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
+        let passing = self.passing();
+        if let Some(desk) = &mut self.desk {
+            desk.service.leave(Snapshot::of(stack, passing));
+        }
+    }
+
+    /// Tells the control port that cores can be given back.
+    pub fn lend(&self) {
+        if let Some(desk) = &self.desk {
+            desk.service.control().lend();
+        }
+    }
+
+    /// Tells the control port how many cores serve.
+    pub fn tell_serving(&self) {
+        if let (Some(desk), Some(peers)) = (&self.desk, &self.peers) {
+            desk.service.control().set_serving(peers.newest().active);
         }
     }
 }
@@ -65,7 +219,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         frame: Received<N::Buffer>,
     ) -> Option<Received<N::Buffer>> {
         if let Some(peers) = &mut self.peers
-            && self.left.is_none()
+            && self.way == Way::Device
             && frame.frame.first().is_some_and(|bytes| concerns_all(bytes))
         {
             peers.copy(&frame);
@@ -79,11 +233,19 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         frame: Received<N::Buffer>,
     ) -> Option<Received<N::Buffer>> {
         let Some(peers) = &mut self.peers else { return Some(frame) };
-        match self.left.unwrap_or(peers.count()) {
-            0 => return Some(frame),
-            left => peers.pass_on(frame, left),
+        let frame = if self.way == Way::Device { peers.hand_on(frame)? } else { frame };
+        peers.pass_on(frame, self.way)
+    }
+
+    fn newcomer(
+        &mut self,
+        _: &mut Measured<N, C>,
+        frame: Received<N::Buffer>,
+    ) -> Option<Received<N::Buffer>> {
+        match &mut self.peers {
+            Some(peers) => peers.hand_on(frame),
+            None => Some(frame),
         }
-        None
     }
 
     fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
@@ -95,8 +257,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
     }
 
     fn received(&mut self, stack: &mut Measured<N, C>, flow: FlowId, bytes: Slice<N::Buffer>) {
-        let Some(desk) = self.desk_of(flow) else { return self.clients.received(stack, flow, bytes) };
-        desk.service.refresh(Snapshot::of(stack));
+        if self.desk_of(flow).is_none() {
+            return self.clients.received(stack, flow, bytes);
+        }
+        let passing = self.passing();
+        let Some(desk) = &mut self.desk else { return };
+        desk.service.refresh(Snapshot::of(stack, passing));
         desk.received(stack, flow, bytes);
     }
 

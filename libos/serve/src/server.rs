@@ -1,11 +1,13 @@
 //! A service on a stack, as the event loop polls it.
 
 use crate::clients::{Clients, Measured};
-use crate::control::{Control, Desk};
+use crate::control::{Control, Desk, Order};
+use crate::crew::Crew;
 use crate::front::Front;
 use crate::governor::{Governor, Setting};
 use crate::metered::Metered;
 use crate::peers::{Passing, Peers};
+use crate::roster::Leader;
 use crate::service::Service;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,6 +38,7 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     /// How its core waits as long as it is not told to poll.
     waiting: Thresholds,
     steering: Option<Steering>,
+    membership: Option<Membership>,
     /// Frames received before the last poll, and when that was, if it found any.
     frames: u64,
     busy_ns: Option<u64>,
@@ -64,6 +67,18 @@ impl Steering {
 
 /// How often a governor hears what the service makes of memory.
 const DEMAND_NS: u64 = 1_000_000_000;
+
+/// A core's part in how many cores serve.
+struct Membership {
+    crew: Arc<dyn Crew>,
+    /// What it leads, if it is the first.
+    leader: Leader,
+    /// Whether this core has left, and was not polled since.
+    is_away: bool,
+    /// The version of the plan by which it left last.
+    left_by: Option<u32>,
+}
+
 /// How long windows are that no governor looks at.
 const WINDOW_NS: u64 = 1_000_000_000;
 
@@ -81,6 +96,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             setting: Setting::default(),
             waiting: Thresholds::ADAPTIVE,
             steering: None,
+            membership: None,
             frames: 0,
             busy_ns: None,
             check_ns: 0,
@@ -93,13 +109,25 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     }
 
     /// Makes it one of several, each on a core of its own: what arrives here for another is passed on.
-    pub fn set_peers(&mut self, peers: Peers<N::Buffer>) {
+    pub fn set_peers(&mut self, peers: Peers<N::Buffer, S::Connection>) {
         self.front.peers = Some(peers);
+    }
+
+    /// Lets cores be given back and taken again while the server runs, as [`Setting::cores`] or the control
+    /// port says. Every core of the server is told of the same crew.
+    pub fn set_crew(&mut self, crew: Arc<dyn Crew>) {
+        self.membership = Some(Membership { crew, leader: Leader::new(), is_away: false, left_by: None });
+        self.front.lend();
+    }
+
+    /// How many cores serve.
+    pub fn serving(&self) -> usize {
+        self.front.peers.as_ref().map_or(1, |peers| peers.newest().active.into())
     }
 
     /// What went from core to core, as this one counts it.
     pub fn passing(&self) -> Passing {
-        self.front.peers.as_ref().map_or(Passing::default(), |peers| peers.passing)
+        self.front.passing()
     }
 
     /// Ends the service: what it and its clients held is free.
@@ -140,6 +168,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.stack.listen(control.port());
         let window = self.stack.config().tcp.receive_window;
         self.front.desk = Some(Clients::new(Desk::new(control, index, handle.clone()), window));
+        if self.membership.is_some() {
+            self.front.lend();
+        }
     }
 
     fn steer(&mut self, handle: &Handle) -> &mut Steering {
@@ -160,8 +191,13 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         {
             self.set(setting, &steering.handle);
         }
-        if let Some(delay) = self.front.ordered_delay() {
-            self.set(Setting { batching_delay: delay, ..self.setting }, &steering.handle);
+        if let Some(Order { delay, cores }) = self.front.order() {
+            let batching_delay = delay.unwrap_or(self.setting.batching_delay);
+            if let (Some(_), Some(peers)) = (cores, &self.front.peers) {
+                peers.ring_first();
+            }
+            let cores = cores.unwrap_or(self.setting.cores);
+            self.set(Setting { batching_delay, cores, ..self.setting }, &steering.handle);
         }
         let due_ns = self.observe(&mut steering, now_ns);
         self.steering = Some(steering);
@@ -170,14 +206,21 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     /// Ends the window if it is over. Returns when the present one will be.
     fn observe(&mut self, steering: &mut Steering, now_ns: u64) -> Option<u64> {
-        let traffic = self.stack.nic().traffic();
         let stopwatch = self.stack.nic().stopwatch()?;
         let (began_ns, has_answered) = (stopwatch.began_ns(), stopwatch.has_answered());
         let end_ns = began_ns.saturating_add(steering.window_ns);
         if now_ns < end_ns {
             return if has_answered { Some(end_ns) } else { steering.idle_until(began_ns) };
         }
-        let window = stopwatch.close(now_ns, traffic, self.setting);
+        self.end_window(steering, now_ns);
+        steering.idle_until(now_ns)
+    }
+
+    /// Ends the window.
+    fn end_window(&mut self, steering: &mut Steering, now_ns: u64) {
+        let (traffic, setting) = (self.stack.nic().traffic(), self.in_force());
+        let Some(stopwatch) = self.stack.nic().stopwatch() else { return };
+        let window = stopwatch.close(now_ns, traffic, setting);
         if let Some(governor) = &mut steering.governor {
             if governor.wants_demand() && now_ns >= steering.demand_ns {
                 steering.demand_ns = now_ns + DEMAND_NS;
@@ -188,7 +231,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.set(setting, &steering.handle);
         }
         self.front.report(&mut self.stack, window);
-        steering.idle_until(now_ns)
+    }
+
+    /// The setting as it is carried out: of cores, those that serve now.
+    fn in_force(&self) -> Setting {
+        let cores = if self.membership.is_some() { self.serving() as u16 } else { 0 };
+        Setting { cores, ..self.setting }
     }
 
     fn set(&mut self, setting: Setting, handle: &Handle) {
@@ -203,6 +251,64 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         if core::mem::replace(&mut self.setting.memory_mib, setting.memory_mib) != setting.memory_mib {
             let bytes = (setting.memory_mib > 0).then(|| u64::from(setting.memory_mib) << 20);
             self.front.clients.service.set_memory(bytes);
+        }
+        self.setting.cores = setting.cores;
+        if let Some(membership) = &mut self.membership {
+            membership.leader.order(setting.cores);
+        }
+    }
+
+    /// Does what the newest plan asks of this core, and, on the first, makes the next.
+    fn follow(&mut self, now_ns: u64) {
+        let Some(peers) = &mut self.front.peers else { return };
+        if peers.newest() != peers.plan() {
+            self.front.follow(&mut self.stack, Instant::from_nanos(now_ns));
+        }
+        let (Some(peers), Some(membership)) = (&mut self.front.peers, &mut self.membership) else { return };
+        if peers.index() == 0 && !membership.leader.is_at_rest() {
+            membership.leader.step(&*membership.crew, peers);
+            self.front.tell_serving();
+        }
+    }
+
+    /// Whether this core is to leave and nothing is left to do on it.
+    fn can_leave(&self) -> bool {
+        let (Some(peers), Some(membership)) = (&self.front.peers, &self.membership) else { return false };
+        let plan = peers.plan();
+        peers.index() >= usize::from(plan.ring)
+            && membership.left_by != Some(plan.version)
+            && peers.are_all_done()
+            && !peers.has_mail()
+            && self.stack.is_deserted()
+    }
+
+    /// Gives the core back, and goes on when it is mustered again.
+    #[cold]
+    fn leave(&mut self, now_ns: u64) {
+        let mut steering = self.steering.take();
+        if let Some(steering) = &mut steering {
+            // Whoever governs hears of all that was served.
+            self.end_window(steering, now_ns);
+            self.front.report_away(&mut self.stack);
+        }
+        if let (Some(peers), Some(membership)) = (&mut self.front.peers, &mut self.membership) {
+            (membership.is_away, membership.left_by) = (true, Some(peers.plan().version));
+            peers.set_away();
+            membership.crew.leave(peers.index());
+        }
+        self.steering = steering;
+    }
+
+    /// Is there again, if it has left: nobody waits for what it did meanwhile.
+    fn come_back(&mut self, now_ns: u64) {
+        let Some(membership) = self.membership.as_mut().filter(|membership| membership.is_away) else {
+            return;
+        };
+        membership.is_away = false;
+        self.front.peers.iter_mut().for_each(Peers::set_done);
+        let (traffic, setting) = (self.stack.nic().traffic(), self.in_force());
+        if let Some(stopwatch) = self.stack.nic().stopwatch() {
+            stopwatch.close(now_ns, traffic, setting);
         }
     }
 
@@ -227,8 +333,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
     fn poll(&mut self, now_ns: u64) -> Progress {
+        self.come_back(now_ns);
         self.look(now_ns);
         let window_ns = self.steer_at(now_ns);
+        self.follow(now_ns);
         self.front.clients.service.at(now_ns);
         let check_ns = self.check(now_ns);
         self.front.take_passed(&mut self.stack, Instant::from_nanos(now_ns));
@@ -237,6 +345,11 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         let frames = self.stack.counters().frames_received;
         let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
         self.busy_ns = (worked > 0).then_some(now_ns);
+        if worked == 0 && self.can_leave() {
+            self.leave(now_ns);
+            // The time that passed is not known here.
+            return Progress { worked, deadline_ns: Some(now_ns) };
+        }
         let deadline_ns =
             [deadline.map(Instant::nanos), check_ns, window_ns, tend_ns].into_iter().flatten().min();
         Progress { worked, deadline_ns }

@@ -17,7 +17,8 @@ pub enum Flow {
 
 /// What a server does with its clients; `B` is the memory that the device fills.
 pub trait Service<B: Buffer> {
-    /// What it keeps about a client.
+    /// What it keeps about a client. It goes with the client from core to core: the services of a server's
+    /// cores share whatever else they know of one.
     type Connection;
 
     /// Whether its requests count as the server's: those of the control port do not.

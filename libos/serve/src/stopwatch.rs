@@ -135,6 +135,13 @@ impl Stopwatch {
         }
     }
 
+    /// A number stands for another connection from now on, of whose path nothing is known.
+    pub fn forget(&mut self, flow: usize) {
+        if let Some(path) = self.paths.get_mut(flow) {
+            *path = Path::default();
+        }
+    }
+
     /// Frames may lie in the ring unseen since `since_ns`.
     #[inline]
     pub fn look(&mut self, since_ns: u64) {

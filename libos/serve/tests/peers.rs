@@ -126,7 +126,7 @@ fn remotes() -> Vec<Remote> {
 /// The server on cores that receive from `wires`.
 fn cores(wires: &[Wire; 2], back: &Steer) -> Vec<Server<Card, Still, Echo>> {
     let ports = Ports { tcp: vec![7], udp: Vec::new() };
-    let core = |(peers, wire): (Peers<Bytes>, &Wire)| {
+    let core = |(peers, wire): (Peers<Bytes, ()>, &Wire)| {
         let card = card(2, wire.clone(), back.clone());
         let mut server = Server::new(card, Still, config([10, 0, 0, 2]), &ports, Echo);
         server.set_peers(peers);

@@ -89,6 +89,11 @@ impl Response {
         Response::ok(PLAIN, format!("{line}\n"))
     }
 
+    /// A line with a number.
+    pub fn number(number: u32) -> Response {
+        Response::text(itoa::Buffer::new().format(number))
+    }
+
     fn error(status: &'static str, why: String) -> Response {
         Response { status, ..Response::text(&why) }
     }
@@ -99,6 +104,10 @@ impl Response {
 
     pub fn not_found(path: &str, there_are: &str) -> Response {
         Response::error("404 Not Found", format!("{path}: expected one of {there_are}"))
+    }
+
+    pub fn conflict(why: &str) -> Response {
+        Response::error("409 Conflict", why.to_string())
     }
 
     pub fn not_allowed(methods: &str) -> Response {

@@ -1,6 +1,7 @@
 //! A snapshot in Prometheus' text format, version 0.0.4.
 
 use super::snapshot::Snapshot;
+use crate::peers::Passing;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Write as _};
@@ -115,8 +116,10 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     );
     page.gauge("nom_connections", "Connections, TIME-WAIT included.", snapshot.connections);
     page.gauge("nom_batching_delay_seconds", "The batching delay W.", seconds(snapshot.delay_ns));
-    page.gauge("nom_cores", "Cores that serve.", snapshot.servers);
+    page.gauge("nom_cores", "Cores that the server has.", snapshot.servers);
+    page.gauge("nom_cores_serving", "Those of them that serve.", snapshot.serving);
     page.gauge("nom_polling_cores", "Those of them that poll.", snapshot.polling);
+    passing(&mut page, &snapshot.passing);
     let batches = &snapshot.batches;
     page.batches("nom_batch_flushes_total", "Batches that were flushed.", |tally| tally.flushes, batches);
     page.batches("nom_batch_packets_total", "Packets in them.", |tally| tally.packets, batches);
@@ -142,6 +145,12 @@ fn window(page: &mut Page, snapshot: &Snapshot) {
             page.gauge(&name, "In the last window.", seconds(value_ns));
         }
     }
+}
+
+fn passing(page: &mut Page, passing: &Passing) {
+    page.counter("nom_flows_moved_total", "Connections that went on on another core.", passing.adopted);
+    page.counter("nom_flows_refused_total", "Connections that no other core took.", passing.refused);
+    page.counter("nom_frames_passed_total", "Frames passed on from core to core.", passing.passed);
 }
 
 fn traffic(page: &mut Page, snapshot: &Snapshot) {

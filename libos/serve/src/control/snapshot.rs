@@ -3,6 +3,7 @@
 use crate::clients::Measured;
 use crate::governor::Window;
 use crate::metered::Traffic;
+use crate::peers::Passing;
 use crate::stopwatch::Latencies;
 use alloc::vec::Vec;
 use nom_net::batch::Tallies;
@@ -21,6 +22,10 @@ pub(super) type Counts = Vec<(&'static str, u64)>;
 pub(crate) struct Snapshot {
     /// How many servers.
     pub servers: u64,
+    /// How many of them serve.
+    pub serving: u64,
+    /// What went from core to core.
+    pub passing: Passing,
     pub stack: Counts,
     pub driver: Counts,
     pub event_loop: Counts,
@@ -43,7 +48,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Of one server.
-    pub fn of<N: Nic, C: Clock>(stack: &mut Measured<N, C>) -> Snapshot {
+    pub fn of<N: Nic, C: Clock>(stack: &mut Measured<N, C>, passing: Passing) -> Snapshot {
         let (received, sent) = stack.tallies();
         let mut driver = Vec::new();
         stack.nic().nic().counters(&mut |name, count| driver.push((name, count)));
@@ -54,6 +59,7 @@ impl Snapshot {
             .unwrap_or_default();
         Snapshot {
             servers: 1,
+            passing,
             stack: Counters::iter(stack.counters()).collect(),
             driver,
             batches: [received, sent],
@@ -90,6 +96,13 @@ impl Snapshot {
         .into();
     }
 
+    /// It does not serve any more.
+    pub fn set_away(&mut self) {
+        self.polling = 0;
+        self.delay_ns = 0;
+        (self.window, self.requests_per_second, self.sent_bits_per_second) = (None, 0, 0);
+    }
+
     /// How its last window was.
     pub fn add_window(&mut self, window: &Window) {
         let per_second = |count: u64| match window.length_ns() {
@@ -109,6 +122,7 @@ impl Snapshot {
     /// Adds another server.
     pub fn merge(&mut self, other: &Snapshot) {
         self.servers += other.servers;
+        self.passing += other.passing;
         add(&mut self.stack, &other.stack);
         add(&mut self.driver, &other.driver);
         add(&mut self.event_loop, &other.event_loop);

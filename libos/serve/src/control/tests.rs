@@ -63,13 +63,14 @@ fn the_delay_is_read_and_set() {
     let control = Control::new(9999, 2);
     let (mut one, mut other) = (desk(&control, 0), desk(&control, 1));
     assert!(request(&mut one, "GET", "/batching-delay", "").ends_with("\r\n\r\n20\n"));
-    assert_eq!(one.ordered_delay(), None);
+    assert_eq!(one.order(), None);
     for (body, micros) in [("0", 0), ("150\n", 150), ("10000", 10_000), ("150", 150), ("150", 150)] {
         let answer = request(&mut one, "PUT", "/batching-delay", body);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(&format!("\n{micros}\n")));
         for desk in [&mut one, &mut other] {
-            assert_eq!(desk.ordered_delay(), Some(Duration::from_micros(micros)), "all are told");
-            assert_eq!(desk.ordered_delay(), None, "and once");
+            let delay = Some(Duration::from_micros(micros));
+            assert_eq!(desk.order(), Some(Order { delay, cores: None }), "all are told");
+            assert_eq!(desk.order(), None, "and once");
         }
     }
 }
@@ -82,7 +83,7 @@ fn a_delay_that_is_none_is_refused_by_name() {
         let escaped = body.as_bytes().escape_ascii();
         let expected = format!("batching delay `{escaped}`: expected microseconds from 0 to 10000\n");
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with(&expected), "{answer}");
-        assert_eq!(desk.ordered_delay(), None);
+        assert_eq!(desk.order(), None);
     }
 }
 
@@ -100,7 +101,7 @@ fn what_is_not_there_is_named() {
     }
     assert!(
         request(&mut desk, "GET", "/what", "")
-            .ends_with("/what: expected one of /metrics and /batching-delay\n")
+            .ends_with("/what: expected one of /metrics, /batching-delay and /cores\n")
     );
 }
 

@@ -1,0 +1,126 @@
+//! How many cores serve: the first core leads every change, one at a time, by the plans that all follow.
+
+use crate::crew::Crew;
+use crate::peers::Peers;
+use nom_port::buffer::Buffer;
+
+/// How far a change is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Rest,
+    /// Fewer: the last of so many cores give their flows away.
+    Giving {
+        before: usize,
+    },
+    /// They have; once no core passes anything on to them any more, they leave.
+    Closing {
+        before: usize,
+        has_rung: bool,
+    },
+    /// More: cores come back until there are so many.
+    Coming {
+        cores: usize,
+    },
+    /// They are there; once all have heard of them, they can be given flows.
+    Widening {
+        cores: usize,
+    },
+    /// They are given flows.
+    Sharing,
+}
+
+/// What the first core knows of a change.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    /// Cores that are to serve; 0 for all.
+    wanted: u16,
+    /// What was last begun.
+    begun: u16,
+    stage: Stage,
+}
+
+impl Leader {
+    /// All cores serve.
+    pub fn new() -> Leader {
+        Leader { wanted: 0, begun: 0, stage: Stage::Rest }
+    }
+
+    /// So many cores are to serve, 0 for all; once a change that is under way is over.
+    pub fn order(&mut self, cores: u16) {
+        self.wanted = cores;
+    }
+
+    /// Whether there is nothing to do.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        self.stage == Stage::Rest && self.wanted == self.begun
+    }
+
+    /// Does the next step if it is time to.
+    pub fn step<B: Buffer, C>(&mut self, crew: &dyn Crew, peers: &mut Peers<B, C>) {
+        self.stage = match self.stage {
+            Stage::Rest => self.begin(crew, peers),
+            Stage::Coming { cores } => arrive(peers, cores),
+            Stage::Closing { before, has_rung } => close(peers, before, has_rung),
+            stage if !peers.are_all_done() => stage,
+            Stage::Giving { before } => {
+                let plan = peers.newest();
+                let active = usize::from(plan.active);
+                peers.publish(plan.next(active, active, false));
+                Stage::Closing { before, has_rung: false }
+            }
+            Stage::Widening { cores } => {
+                peers.publish(peers.newest().next(cores, cores, true));
+                Stage::Sharing
+            }
+            Stage::Sharing => {
+                let plan = peers.newest();
+                let active = usize::from(plan.active);
+                peers.publish(plan.next(active, active, false));
+                Stage::Rest
+            }
+        };
+    }
+
+    fn begin<B: Buffer, C>(&mut self, crew: &dyn Crew, peers: &mut Peers<B, C>) -> Stage {
+        self.begun = self.wanted;
+        let plan = peers.newest();
+        let (present, all) = (usize::from(plan.active), peers.count());
+        let wanted = if self.wanted == 0 { all } else { usize::from(self.wanted).min(all) };
+        if wanted == present {
+            return Stage::Rest;
+        }
+        let mustered = crew.muster(wanted);
+        if wanted > present {
+            let cores = mustered.clamp(present, wanted);
+            return if cores > present { Stage::Coming { cores } } else { Stage::Rest };
+        }
+        let cores = mustered.clamp(wanted, present);
+        if cores == present {
+            return Stage::Rest;
+        }
+        peers.publish(plan.next(present, cores, true));
+        Stage::Giving { before: present }
+    }
+}
+
+/// Widens the ring once all that were mustered are there.
+fn arrive<B: Buffer, C>(peers: &mut Peers<B, C>, cores: usize) -> Stage {
+    let plan = peers.newest();
+    let active = usize::from(plan.active);
+    if !peers.are_present(active..cores) {
+        return Stage::Coming { cores };
+    }
+    peers.publish(plan.next(cores, active, false));
+    Stage::Widening { cores }
+}
+
+/// Waits until all have left who are to, and tells them when they can.
+fn close<B: Buffer, C>(peers: &mut Peers<B, C>, before: usize, has_rung: bool) -> Stage {
+    let is_over = peers.are_away(usize::from(peers.newest().active)..before);
+    let can_leave = !has_rung && peers.are_all_done();
+    if can_leave {
+        peers.ring_present();
+    }
+    if is_over { Stage::Rest } else { Stage::Closing { before, has_rung: has_rung || can_leave } }
+}
