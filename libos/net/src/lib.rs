@@ -41,7 +41,7 @@
 //! - **Names and addresses**: [`Stack::start_dhcp`], [`Stack::resolve`].
 //! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`];
 //!   [`Stack::answer_in_place`] and [`packet::Datagram`] help with UDP.
-//! - **Several cores**: a stack for each; [`Stack::detach`] and [`Stack::adopt`] move a flow from one to another.
+//! - **Several cores**: a stack for each; [`Stack::detach`] and [`Stack::adopt`] move a flow.
 //! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried
 //!   and why.
 //! - **What happened**: [`Stack::counters`], by name; every dropped frame raises exactly one.

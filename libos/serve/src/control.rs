@@ -1,6 +1,6 @@
 //! The control port: what a server counts and how long its requests take, to read while it runs, and the
-//! batching delay and the number of cores that serve, to read and to set. HTTP/1.1, spoken on the server's own
-//! stack.
+//! batching delay and the number of cores that serve, to read and to set. HTTP/1.1, spoken on the server's
+//! own stack.
 //!
 //! ```text
 //! GET /metrics          everything, as text for Prometheus
