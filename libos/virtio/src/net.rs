@@ -12,7 +12,7 @@ mod transmit;
 
 pub use control::NetDevice;
 pub use counters::Counters;
-pub use pair::{PairSetup, QueuePair};
+pub use pair::{Interrupt, PairSetup, QueuePair};
 
 use crate::error::{Error, Result};
 use crate::memory::Carver;

@@ -236,6 +236,7 @@ impl PciFunction for FakeFunction {
         if vector >= device.options.vectors || bit > 63 {
             return Err(Refused("NoSuchInterrupt"));
         }
+        device.bound.retain(|(other, _)| *other != vector);
         device.bound.push((vector, bit));
         Ok(())
     }

@@ -36,13 +36,30 @@ impl<R: Registers> Clone for Common<R> {
     }
 }
 
+/// The interrupt of a queue pair, which has to be bound where the pair's core is.
+#[derive(Clone, Debug)]
+pub struct Interrupt<F> {
+    function: F,
+    vector: u16,
+}
+
+impl<F: PciFunction> Interrupt<F> {
+    /// Has the running core woken, by bit `bit`. An interrupt that came while this was bound nowhere may be
+    /// lost: whoever waits for one looks at the pair before.
+    ///
+    /// # Errors
+    /// If the world refuses.
+    pub fn bind(&mut self, bit: u8) -> Result<()> {
+        Ok(self.function.bind_interrupt(self.vector, bit)?)
+    }
+}
+
 /// A queue pair on its way to the core that it will belong to.
 #[derive(Debug)]
 pub struct PairSetup<F: PciFunction, D> {
-    number: u16,
     lanes: Lanes,
     common: Common<F::Registers>,
-    function: F,
+    interrupt: Interrupt<F>,
     world: D,
 }
 
@@ -54,12 +71,20 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
         function: F,
         world: D,
     ) -> PairSetup<F, D> {
-        PairSetup { number, lanes, common, function, world }
+        PairSetup { lanes, common, interrupt: Interrupt { function, vector: number }, world }
     }
 
     /// Its number, from 0 on.
     pub fn number(&self) -> u16 {
-        self.number
+        self.interrupt.vector
+    }
+
+    /// Its interrupt, for a core that does not stay where it is.
+    pub fn interrupt(&self) -> Interrupt<F>
+    where
+        F: Clone,
+    {
+        self.interrupt.clone()
     }
 
     /// What the device is.
@@ -73,7 +98,7 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
     /// # Errors
     /// If the world binds no interrupt or has no memory.
     pub fn start<C: Clock>(mut self, clock: C, bit: u8) -> Result<QueuePair<F::Registers, D, C>> {
-        self.function.bind_interrupt(self.number, bit)?;
+        self.interrupt.bind(bit)?;
         let Common { transport, features, options, properties } = self.common;
         let mut pool = Pool::new(self.world, options.memory_bytes);
         let indirect = features & pci::feature::INDIRECT != 0;

@@ -449,6 +449,36 @@ fn each_core_has_a_pair() {
     assert_eq!(function.resets(), resets + 1, "the last pair leaves the device reset");
 }
 
+/// Pairs run while there are fewer of them and more again, and one of them changes its core.
+#[test]
+fn pairs_are_spread_over_while_they_run() {
+    let memory = FakeMemory::new(16 << 20);
+    let function = FakeFunction::new(FakeOptions::default(), memory.clone());
+    let options = Options { pairs: 2, ..Options::default() };
+    let Opened { mut device, pairs } = open(function.clone(), &memory, &options).unwrap();
+    let mut interrupt = pairs[1].interrupt();
+    let mut pairs: Vec<Pair> =
+        pairs.into_iter().map(|setup| setup.start(Ticks::default(), 1).unwrap()).collect();
+    for (round, bit) in (2..40).enumerate() {
+        device.set_pairs(1).unwrap();
+        // What was on its way when the command came is received.
+        function.deliver(1, [0; 12], &frame(round, 70));
+        function.interrupts();
+        assert_eq!(gather(&pairs[1].receive().unwrap().frame), frame(round, 70));
+        device.set_pairs(2).unwrap();
+        interrupt.bind(bit).unwrap();
+        assert!(pairs[1].receive().is_none() && pairs[1].arm());
+        function.deliver(1, [0; 12], &frame(round, 71));
+        assert_eq!(function.interrupts(), 1 << bit, "by its new core's bit, and by no other");
+        assert_eq!(gather(&pairs[1].receive().unwrap().frame), frame(round, 71));
+        pairs[1].disarm();
+    }
+    let commands = function.commands();
+    assert!(commands[1..].chunks(2).all(|two| two == [[4, 0, 1, 0], [4, 0, 2, 0]]), "{commands:?}");
+    assert_eq!(commands.len(), 1 + 2 * 38);
+    assert!(matches!(interrupt.bind(64), Err(Error::World(_))));
+}
+
 #[test]
 fn commands_are_answered() {
     let Bench { function, mut device, .. } = bench(ALL_FEATURES);
