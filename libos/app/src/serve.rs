@@ -22,7 +22,7 @@ use nom_rt::event_loop::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
-use nom_serve::{Control, Peers, Server};
+use nom_serve::{Control, Crew, Peers, Server};
 pub use nom_serve::{Flow, Ports, Service};
 pub use settings::BadSetting;
 
@@ -134,6 +134,7 @@ impl Setup {
         cores: usize,
         Part { peers, governor, ear }: Part<S::Connection>,
         (pair, idle): (QueuePair, Idle),
+        crew: Option<Arc<dyn Crew>>,
         service: S,
     ) -> u8 {
         let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
@@ -151,6 +152,9 @@ impl Setup {
         }
         if cores > 1 {
             server.set_peers(peers);
+        }
+        if let Some(crew) = crew {
+            server.set_crew(crew);
         }
         event_loop.handle().add_poller(INFRASTRUCTURE, server);
         event_loop.run() as u8
@@ -196,13 +200,14 @@ where
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     let started = AtomicUsize::new(0);
-    let work = move |part: Part<S::Connection>, mut pair: QueuePair, idle: Idle| {
-        let service = service(&mut pair);
-        // Whoever hears of the service may ask any core at once.
-        if started.fetch_add(1, Relaxed) + 1 == cores {
-            setup.announce(cores);
-        }
-        setup.clone().run(cores, part, (pair, idle), service)
-    };
+    let work =
+        move |part: Part<S::Connection>, mut pair: QueuePair, idle: Idle, crew: Option<Arc<dyn Crew>>| {
+            let service = service(&mut pair);
+            // Whoever hears of the service may ask any core at once.
+            if started.fetch_add(1, Relaxed) + 1 == cores {
+                setup.announce(cores);
+            }
+            setup.clone().run(cores, part, (pair, idle), crew, service)
+        };
     network.run(parts(Peers::group(remotes), contract), work).map_err(ServeError::Interface)
 }

@@ -114,14 +114,15 @@ pub mod net {
             self.doorbells.clone()
         }
 
-        /// Runs `work` on each core, with one of `seeds`; returns what it returns on the running one.
+        /// Runs `work` on each core, with one of `seeds`, and no crew: threads that have nothing to do cost
+        /// nothing. Returns what it returns on the running one.
         ///
         /// # Errors
         /// If the running core has no memory for buffers. Where another has none, the program ends.
         pub fn run<T: Send + 'static>(
             mut self,
             seeds: Vec<T>,
-            work: impl Fn(T, QueuePair, Idle) -> u8 + Send + Sync + 'static,
+            work: impl Fn(T, QueuePair, Idle, Option<Arc<dyn nom_serve::Crew>>) -> u8 + Send + Sync + 'static,
         ) -> Result<u8, NoInterface> {
             let (work, cores) = (Arc::new(work), self.cores());
             let others = self.queues.split_off(1);
@@ -130,7 +131,7 @@ pub mod net {
             for (index, (queue, seed)) in (1..).zip(others.into_iter().zip(seeds)) {
                 let (work, doorbells) = (work.clone(), self.doorbells.clone());
                 nom_linux_host::cores::spawn(index, move || match start(index, queue, cores, doorbells) {
-                    Ok((pair, idle)) => work(seed, pair, idle),
+                    Ok((pair, idle)) => work(seed, pair, idle, None),
                     Err(error) => {
                         crate::println!("error: core {index}: {error}");
                         1
@@ -139,7 +140,7 @@ pub mod net {
             }
             let queue = self.queues.remove(0);
             let (pair, idle) = start(0, queue, cores, self.doorbells).map_err(NoInterface::Tap)?;
-            Ok(work(first, pair, idle))
+            Ok(work(first, pair, idle, None))
         }
     }
 }

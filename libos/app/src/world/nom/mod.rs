@@ -9,6 +9,7 @@ pub use nom_sys::{applications, channels, cores, devices, events, prices, sync, 
 pub(crate) use nom_sys::stack::ThreadStack;
 
 pub mod client;
+mod crew;
 pub(crate) mod market;
 pub mod net;
 mod team;

@@ -1,12 +1,14 @@
 //! The program's own network interfaces.
 
+use super::crew::Crew;
 use super::team::Team;
 use crate::serve::Core;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicUsize, fence};
 use nom_port::world::Doorbell;
 use nom_sys::port::{Clock, Dma, Function, Idle, Window};
 use nom_virtio::net;
@@ -50,6 +52,8 @@ pub fn open(index: usize, options: &Options) -> Result<Opened, Error> {
 
 /// A queue pair on its way to its core.
 pub type PairSetup = net::PairSetup<Function, Dma>;
+/// The interrupt of a queue pair.
+pub(super) type Interrupt = net::Interrupt<Function>;
 
 /// Makes `pair` the running core's, with its interrupts as bit `bit`.
 ///
@@ -94,10 +98,11 @@ fn buffer_bytes(memory: u64, pairs: u16) -> usize {
 }
 
 /// The bit by which the device wakes its core.
-const INTERRUPT_BIT: u8 = 0;
+pub(super) const INTERRUPT_BIT: u8 = 0;
 
 /// The program's network device with a core for each of its queue pairs, before they start.
 pub(crate) struct Network {
+    device: NetDevice,
     /// One for each core, the running one's first.
     pairs: Vec<PairSetup>,
     team: Team,
@@ -115,10 +120,10 @@ impl Network {
         let team = Team::acquire(cores.saturating_sub(1));
         let pairs = u16::try_from(1 + team.len()).unwrap_or(u16::MAX);
         let memory_bytes = buffer_bytes(super::memory_max(), pairs);
-        let Opened { pairs, .. } = open(index, &Options { pairs, memory_bytes, ..Options::default() })
+        let Opened { device, pairs } = open(index, &Options { pairs, memory_bytes, ..Options::default() })
             .map_err(NoInterface::Device)?;
         let doorbells = Arc::new(Doorbells::new(pairs.len()));
-        Ok(Network { pairs, team, doorbells })
+        Ok(Network { device, pairs, team, doorbells })
     }
 
     /// Cores that will serve.
@@ -131,29 +136,32 @@ impl Network {
         self.doorbells.clone()
     }
 
-    /// Runs `work` on each core, with one of `seeds`; returns what it returns on the running one.
+    /// Runs `work` on each core, with one of `seeds` and the crew, if there is more than one core; returns what
+    /// it returns on the running one.
     ///
     /// # Errors
     /// If the running core's queue pair does not start. Where another's does not, the program ends.
     pub fn run<T: Send + 'static>(
-        mut self,
+        self,
         seeds: Vec<T>,
-        work: impl Fn(T, QueuePair, Idle) -> u8 + Send + Sync + 'static,
+        work: impl Fn(T, QueuePair, Idle, Option<Arc<dyn nom_serve::Crew>>) -> u8 + Send + Sync + 'static,
     ) -> Result<u8, NoInterface> {
+        let Network { device, mut pairs, team, doorbells } = self;
         let work = Arc::new(work);
-        let others = self.pairs.split_off(1);
+        let lead = Arc::new(Crew::new(device, &pairs, doorbells.clone()));
+        let crew = (pairs.len() > 1).then(|| lead.clone() as Arc<dyn nom_serve::Crew>);
+        let others = pairs.split_off(1);
         let mut seeds = seeds.into_iter();
         let first = seeds.next().expect("there is a seed for each core");
         let task = |(index, (setup, seed))| {
-            let (work, doorbells) = (work.clone(), self.doorbells.clone());
-            Box::new(move || serve_on(index, &doorbells, setup, |pair| work(seed, pair, Idle)))
+            let (work, doorbells, crew) = (work.clone(), doorbells.clone(), crew.clone());
+            Box::new(move || serve_on(index, &doorbells, setup, |pair| work(seed, pair, Idle, crew)))
                 as Box<dyn FnOnce() + Send>
         };
-        self.team.set_to((1..).zip(others.into_iter().zip(seeds)).map(task).collect());
-        let setup = self.pairs.remove(0);
-        self.doorbells.belongs_here(0);
-        let pair = start(setup, INTERRUPT_BIT).map_err(NoInterface::Device)?;
-        Ok(work(first, pair, Idle))
+        lead.lead(team.set_to((1..).zip(others.into_iter().zip(seeds)).map(task).collect()));
+        doorbells.belongs_here(0);
+        let pair = start(pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)?;
+        Ok(work(first, pair, Idle, crew))
     }
 }
 
@@ -190,7 +198,7 @@ fn serve_on(index: usize, doorbells: &Doorbells, setup: PairSetup, work: impl Fn
 }
 
 /// The doorbells of the cores that serve, by their numbers among these.
-struct Doorbells(Vec<AtomicUsize>);
+pub(super) struct Doorbells(Vec<AtomicUsize>);
 
 /// A core that has not begun, and so does not sleep.
 const NOBODY: usize = usize::MAX;
@@ -200,14 +208,16 @@ impl Doorbells {
         Doorbells((0..cores).map(|_| AtomicUsize::new(NOBODY)).collect())
     }
 
-    /// Doorbell `index` is the running core's.
-    fn belongs_here(&self, index: usize) {
+    /// Doorbell `index` is the running core's. Whoever sees afterwards that the core sleeps rings here.
+    pub fn belongs_here(&self, index: usize) {
         self.0[index].store(nom_sys::cores::current(), Relaxed);
+        fence(Release);
     }
 }
 
 impl Doorbell for Doorbells {
     fn ring(&self, index: usize) {
+        fence(Acquire);
         match self.0.get(index).map(|core| core.load(Relaxed)) {
             None | Some(NOBODY) => {}
             Some(core) => nom_sys::port::Doorbell.ring(core),

@@ -30,13 +30,19 @@ impl Team {
         self.0.len()
     }
 
-    /// Gives a core each of `works`, and gives up the cores for which there is none.
-    pub fn set_to(self, works: Vec<Work>) {
+    /// Gives a core each of `works`, and gives up the cores for which there is none. Returns those that work,
+    /// in the order of their works.
+    pub fn set_to(self, works: Vec<Work>) -> Vec<Core> {
+        let count = works.len();
         let mut works = works.into_iter();
-        for (core, order) in self.0 {
+        let give = |(core, order): (Core, Arc<Mutex<Order>>)| {
             *order.lock() = works.next().map_or(Order::GoHome, Order::Work);
             cores::notify(core.number()).expect("a core is held until it has its order");
-        }
+            core
+        };
+        let mut cores: Vec<Core> = self.0.into_iter().map(give).collect();
+        cores.truncate(count);
+        cores
     }
 }
 
