@@ -200,14 +200,13 @@ where
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     let started = AtomicUsize::new(0);
-    let work =
-        move |part: Part<S::Connection>, mut pair: QueuePair, idle: Idle, crew: Option<Arc<dyn Crew>>| {
-            let service = service(&mut pair);
-            // Whoever hears of the service may ask any core at once.
-            if started.fetch_add(1, Relaxed) + 1 == cores {
-                setup.announce(cores);
-            }
-            setup.clone().run(cores, part, (pair, idle), crew, service)
-        };
+    let work = move |part, mut pair, idle, crew| {
+        let service = service(&mut pair);
+        // Whoever hears of the service may ask any core at once.
+        if started.fetch_add(1, Relaxed) + 1 == cores {
+            setup.announce(cores);
+        }
+        setup.clone().run(cores, part, (pair, idle), crew, service)
+    };
     network.run(parts(Peers::group(remotes), contract), work).map_err(ServeError::Interface)
 }

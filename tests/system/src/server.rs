@@ -1,9 +1,12 @@
 //! Servers under test, and the clients that load them.
 
 use crate::{Guest, Vm};
+use nom_vmm::{Namespace, namespace};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers, and a client until it is done.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,6 +30,31 @@ impl Server {
         // QEMU accepts connections before the guest does, and resets those that the guest does not take.
         vm.wait_for("serves at");
         Server { vm, address }
+    }
+
+    /// Boots a guest whose server has a core and a queue pair of a TAP device on each of `cores` processors,
+    /// in a network namespace of its own, named after `name`, and there has `test` look at it. Without the
+    /// rights for that it says so.
+    pub fn on_cores(name: &str, guest: Guest, port: u16, cores: u32, test: impl FnOnce(&mut Server) + Send) {
+        let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+        if !is_root || !Path::new("/dev/net/tun").exists() {
+            println!("skipped: {name} on a TAP device needs root and /dev/net/tun");
+            return;
+        }
+        let namespace = Namespace::create(name, cores).expect("a namespace");
+        let inside = || {
+            namespace.enter().expect("entered");
+            let device = namespace::DEVICE;
+            let tap = format!("-netdev tap,id=net0,ifname={device},script=no,downscript=no,queues={cores}");
+            let vectors = 2 * cores + 2;
+            let card = format!("virtio-net-pci,disable-legacy=on,netdev=net0,mq=on,vectors={vectors}");
+            let mut vm = guest.cpus(cores).memory("256M").qemu(&tap).device(&card).boot();
+            vm.wait_for(&format!(", on {cores} cores"));
+            let address = SocketAddr::new(namespace::GUEST.into(), port);
+            reach(address);
+            test(&mut Server { vm, address });
+        };
+        std::thread::scope(|scope| scope.spawn(inside).join().expect("no panic"));
     }
 
     /// A connection.
@@ -53,6 +81,15 @@ impl Server {
         }
         assert!(status.success(), "{program} {arguments}: {status}\n{said}");
         Some(said)
+    }
+}
+
+/// Waits until the machine is a neighbour: the host asks for its Ethernet address only for some
+/// milliseconds, and fails to connect if an emulated core is slower than that.
+fn reach(address: SocketAddr) {
+    let end = Instant::now() + PATIENCE;
+    while let Err(error) = TcpStream::connect(address) {
+        assert!(Instant::now() < end, "{address}: {error}");
     }
 }
 
