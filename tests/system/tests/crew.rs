@@ -35,8 +35,8 @@ fn store_and_ask(address: SocketAddr, number: usize, is_over: &AtomicBool, answe
         // Some values are copied, some stay in the buffers of the core that received them.
         let value = format!("{number}.{round}.").repeat(1 + round % 300);
         let length = value.len();
-        write!(connection.get_mut(), "set {number} 7 0 {length}\r\n{value}\r\nget {number}\r\n")
-            .expect("sent");
+        let commands = format!("set {number} 7 0 {length}\r\n{value}\r\nget {number}\r\n");
+        connection.get_mut().write_all(commands.as_bytes()).expect("sent");
         let expected = format!("STORED\r\nVALUE {number} 7 {length}\r\n{value}\r\nEND\r\n");
         let mut answer = vec![0; expected.len()];
         connection.read_exact(&mut answer).expect("an answer");
