@@ -136,8 +136,8 @@ impl Network {
         self.doorbells.clone()
     }
 
-    /// Runs `work` on each core, with one of `seeds` and the crew, if there is more than one core; returns what
-    /// it returns on the running one.
+    /// Runs `work` on each core, with one of `seeds` and, if there is more than one core, the crew. Returns
+    /// what it returns on the running one.
     ///
     /// # Errors
     /// If the running core's queue pair does not start. Where another's does not, the program ends.
