@@ -57,7 +57,8 @@ pub trait Application<N: Nic> {
         Some(frame)
     }
 
-    /// A segment came for a flow that this stack does not have, and begins none: it may be another core's.
+    /// A segment came for a flow that this stack does not have, and begins none, or that answers another
+    /// handshake than the one here: it may be another core's.
     /// What is not given back is taken; what is, is answered as a stray.
     fn stranger(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;

@@ -68,7 +68,7 @@ impl<N: Nic> Stack<N> {
 
     /// Takes a flow over that another stack had, and goes on with it as it was; what it has to send goes with
     /// the next [`Stack::poll`]. A flow that is established takes the place of one of the same addresses that
-    /// is not yet, or that waits for strays.
+    /// is not yet, or that only waits for strays.
     ///
     /// # Errors
     /// [`AdoptError`], with the flow.
@@ -105,12 +105,13 @@ impl<N: Nic> Stack<N> {
         Ok(id)
     }
 
-    /// Whether a flow that is here makes room for one that comes.
+    /// Whether a flow that is here makes room for one that comes. Of two handshakes the younger goes on: its
+    /// peer asked again because it had not heard of the older.
     fn gives_way(&self, present: FlowId, coming: &Flow<N::Buffer>) -> bool {
         let rank = |flow: &Flow<N::Buffer>| match flow {
-            Flow::Waiting(_) => 0,
-            Flow::Open(open) if open.connection.is_half_open => 1,
-            Flow::Open(_) => 2,
+            Flow::Waiting(_) => (0, Instant::default()),
+            Flow::Open(open) if open.connection.is_half_open => (1, open.connection.heard_at),
+            Flow::Open(_) => (2, Instant::default()),
         };
         self.flows.get(present).is_some_and(|(_, present)| rank(present) < rank(coming))
     }

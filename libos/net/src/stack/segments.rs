@@ -6,7 +6,7 @@ use crate::chain;
 use crate::checksum;
 use crate::frame::{Drop, Packet, protocol};
 use crate::table::{FlowId, FourTuple};
-use crate::tcp::connection::{Connection, Context, Due};
+use crate::tcp::connection::{Connection, Context, Due, State};
 use crate::tcp::segment::{Flags, Segment, Timestamps};
 use crate::tcp::sequence::Seq;
 use core::net::SocketAddr;
@@ -33,6 +33,10 @@ impl<N: Nic> Stack<N> {
         let kept = match found {
             None if !flags.any(Flags::SYN) => application.stranger(self, received),
             None if !self.is_admitting => application.newcomer(self, received),
+            // Nearly always no handshake is under way.
+            Some(id) if self.half_open > 0 && self.is_of_another(id, &received, packet.start) => {
+                application.stranger(self, received)
+            }
             _ => Some(received),
         };
         let Some(received) = kept else { return Ok(()) };
@@ -44,6 +48,20 @@ impl<N: Nic> Stack<N> {
             Some(id) => self.known(application, id, tuple, segment, payload),
             None => self.unknown(application, tuple, segment, payload),
         }
+    }
+
+    /// Whether a segment acknowledges another SYN than ours: the peer's SYN may have come twice, and began a
+    /// flow on two cores, of which the peer has chosen one.
+    fn is_of_another(&self, id: FlowId, received: &Received<N::Buffer>, start: usize) -> bool {
+        let Some((_, Flow::Open(open))) = self.flows.get(id) else { return false };
+        if open.connection.state != State::SynReceived {
+            return false;
+        }
+        let header = received.frame.first().and_then(|first| first.get(start..));
+        let parsed = header.and_then(|header| Segment::parse(header, header.len()));
+        parsed.is_some_and(|(_, segment, _)| {
+            segment.flags.any(Flags::ACK) && segment.ack != open.connection.send.una + 1
+        })
     }
 
     fn known(

@@ -1,0 +1,67 @@
+//! Cores of a server are given back and taken again under load, over a network that loses and reorders and a
+//! device that steers as it likes: no client notices.
+
+mod world;
+
+use world::{Case, Steering, World};
+
+fn run(case: Case) -> World {
+    let mut world = World::new(case);
+    world.run();
+    world.check();
+    world
+}
+
+#[test]
+fn a_core_is_given_back_and_taken_again() {
+    let world = run(Case { cores: 2, orders: vec![1, 2, 1, 0], ..Case::new(1) });
+    assert_eq!(world.serving(), 2);
+    let moved: u64 = world.passing().iter().map(|passing| passing.adopted).sum();
+    assert!(moved > 5, "{moved} flows moved");
+}
+
+#[test]
+fn no_client_notices_whatever_is_ordered() {
+    for seed in 0..200 {
+        run(Case::from_seed(seed));
+    }
+}
+
+#[test]
+fn a_device_may_steer_at_random() {
+    for seed in 1000..1100 {
+        run(Case { steering: Steering::Random, loss: 0, ..Case::from_seed(seed) });
+    }
+}
+
+/// A frame comes to a flow's new core before the flow, and to its old core after the flow has gone: in its
+/// second round it finds it.
+#[test]
+fn a_frame_may_miss_its_flow_once() {
+    const OLD: usize = 2;
+    const NEW: usize = 0;
+    let case = Case { cores: 3, clients: 1, steering: Steering::To(OLD), ..Case::new(7) };
+    let mut world = World::new(case);
+    world.connect();
+    while world.answered() < 10 {
+        world.round();
+    }
+    world.order(2);
+    // The first core decides, and follows.
+    world.poll(NEW);
+    world.poll(NEW);
+    world.steer(Steering::To(NEW));
+    while !world.has_received(NEW) {
+        world.exchange();
+    }
+    let before = world.passing();
+    for core in [NEW, OLD, 1, OLD, NEW] {
+        world.poll(core);
+    }
+    let after = world.passing();
+    assert_eq!((after[OLD].given, after[NEW].adopted), (1, 1));
+    assert!(after[OLD].passed > before[OLD].passed, "the old core missed it");
+    world.steer(Steering::Learning);
+    world.run();
+    world.check();
+}
