@@ -12,5 +12,6 @@ pub trait Crew: Send + Sync {
 
     /// Asked on core `index`, a further one: gives it back. Returns when it has been mustered again, maybe on
     /// another processor: everything of the core is as it was, but nobody has looked at its device meanwhile.
+    /// It may have been mustered since it made up its mind to leave: then it returns at once.
     fn leave(&self, index: usize);
 }

@@ -88,6 +88,32 @@ fn a_delay_that_is_none_is_refused_by_name() {
 }
 
 #[test]
+fn cores_are_ordered_of_all_if_they_can_be_given_back() {
+    let control = Control::new(9999, 3);
+    let mut desks = [0, 1, 2].map(|index| desk(&control, index));
+    assert!(request(&mut desks[1], "GET", "/cores", "").ends_with("\r\n\r\n3\n"));
+    let refused = request(&mut desks[1], "PUT", "/cores", "1");
+    assert!(refused.starts_with("HTTP/1.1 409 Conflict\r\n"), "{refused}");
+    control.lend();
+    for (body, cores) in [("1", 1), ("0\n", 0), ("3", 3), ("3", 3)] {
+        let answer = request(&mut desks[1], "PUT", "/cores", body);
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(&format!("\n{cores}\n")));
+        for desk in &mut desks {
+            assert_eq!(desk.order(), Some(Order { delay: None, cores: Some(cores) }), "all are told");
+            assert_eq!(desk.order(), None, "and once");
+        }
+    }
+    for body in ["", "4", "-1", "all"] {
+        let answer = request(&mut desks[2], "PUT", "/cores", body);
+        assert!(answer.ends_with(&format!("cores `{body}`: expected a number from 0 to 3\n")), "{answer}");
+        assert_eq!(desks[0].order(), None);
+    }
+    control.set_serving(2);
+    assert!(request(&mut desks[0], "GET", "/cores", "").ends_with("\r\n\r\n2\n"));
+    assert!(request(&mut desks[0], "GET", "/metrics", "").contains("\nnom_cores_serving 2\n"));
+}
+
+#[test]
 fn what_is_not_there_is_named() {
     let mut desk = desk(&Control::new(9999, 1), 0);
     for (method, path, status) in [
