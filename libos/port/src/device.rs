@@ -69,8 +69,12 @@ pub struct DmaBlock {
     pub bytes: usize,
 }
 
-/// Memory for devices. Blocks are never given back: drivers keep what they have until the program ends.
+/// Memory for devices. It is the program's until it is released or the program ends.
 pub trait Dma {
     /// A block of at least `bytes`; `None` if memory is exhausted.
     fn allocate(&mut self, bytes: usize) -> Option<DmaBlock>;
+
+    /// Takes a block back that [`Dma::allocate`] gave, once, and as a whole. Neither the program nor a device
+    /// uses it any more: that is the driver's promise, as it is that it uses only what it was given.
+    fn release(&mut self, block: DmaBlock);
 }

@@ -135,6 +135,23 @@ impl Shared {
     }
 }
 
+/// Unmaps and gives back small pages that a [`Shared`] held which was forgotten: `bytes` at `address`, and
+/// from `physical_address` on.
+///
+/// # Errors
+/// NotMapped, NotGranted and their like if it was something else.
+///
+/// # Safety
+/// Nothing refers to the memory any more.
+pub(crate) unsafe fn release(address: u64, physical_address: u64, bytes: u64) -> Result<()> {
+    // SAFETY: nothing refers to what is unmapped, as the caller says; its addresses are never used again.
+    unsafe { raw::memory_unmap(address, bytes) }?;
+    let (frame, count) = (physical_address / FRAME_BYTES, bytes / FRAME_BYTES);
+    // SAFETY: the kernel refuses what is mapped, so nothing can refer to what it takes.
+    unsafe { raw::memory_release(frame, PageSize::Small as u64, count) }?;
+    Ok(())
+}
+
 /// Memory of the program's own, as bytes.
 #[derive(Debug)]
 pub struct Pages(Shared);

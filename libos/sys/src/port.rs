@@ -2,7 +2,7 @@
 
 use crate::devices::{self, Device};
 use crate::events;
-use crate::memory::Shared;
+use crate::memory::{self, Shared};
 use alloc::sync::Arc;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
@@ -161,7 +161,10 @@ impl device::Registers for Window {
     }
 }
 
-/// Granted memory for devices: contiguous, mapped, and never given back.
+/// Granted memory for devices: contiguous and mapped.
+///
+/// Who has a `Dma` answers for the blocks that it releases: nothing refers to them any more. It is given to
+/// drivers alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dma;
 
@@ -175,5 +178,14 @@ impl device::Dma for Dma {
             bus: shared.grant().physical_address(),
             bytes: region.bytes() as usize,
         })
+    }
+
+    fn release(&mut self, block: DmaBlock) {
+        let address = block.pointer.as_ptr().expose_provenance() as u64;
+        // SAFETY: `allocate` made region and grant, and forgot them; they are released together, once, and
+        // nobody refers to the memory: the driver's promise (condition 7).
+        let released = unsafe { memory::release(address, block.bus, block.bytes as u64) };
+        // Refused means that it was no such block: a driver that is wrong about that must not go on.
+        released.expect("a block of memory for devices that was granted and mapped as a whole");
     }
 }

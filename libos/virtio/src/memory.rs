@@ -4,6 +4,10 @@
 //! All unsafe code of the crate is here. `docs/safety/libos-virtio.md` has the argument; its conditions are
 //! referred to by number.
 
+mod trim;
+
+pub use trim::Budget;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -78,24 +82,17 @@ impl Carver {
         // atomic accesses and the device's (condition 1); it is aligned, as was checked; any value is valid.
         Some((unsafe { core::slice::from_raw_parts(pointer.cast().as_ptr(), count) }, bus))
     }
-
-    /// As many slots of `bytes` as there is room for, all of them free, in `list`.
-    pub fn slots(mut self, bytes: u32, list: &FreeList) {
-        assert!(bytes > 0, "slots of nothing have no end");
-        let take = || {
-            let (data, bus) = self.take(bytes as usize)?;
-            let (count, filled, next) = (AtomicUsize::new(0), AtomicU32::new(0), AtomicPtr::default());
-            Some(Place { data, bus, bytes, count, filled, next, returned: list.returned })
-        };
-        let places: Vec<Place> = core::iter::from_fn(take).collect();
-        Vec::leak(places).iter().rev().for_each(|place| list.put(place));
-    }
 }
 
-/// A range of device-reachable memory and who uses it. Places live for ever, as their memory does.
+/// A range of device-reachable memory and who uses it. Places live for ever; their memory is another one
+/// after their list gave it back.
+///
+/// The memory is written only through the one `Slot` of a place, and read by other cores only through handles
+/// that were made of that slot (condition 2), which reach them by something that orders memory, as whatever
+/// sends a value to another core does. So does where it is: only the list changes that.
 struct Place {
-    data: NonNull<u8>,
-    bus: u64,
+    data: AtomicPtr<u8>,
+    bus: AtomicU64,
     bytes: u32,
     /// Bytes from its start that handles show.
     filled: AtomicU32,
@@ -104,12 +101,36 @@ struct Place {
     /// The next free place.
     next: AtomicPtr<Place>,
     returned: &'static Returned,
+    tract: &'static Tract,
 }
 
-// SAFETY: all of it but `data` may be shared as it is. The memory behind `data` is written only through the
-// one `Slot` of a place, and read by other cores only through handles that were made of that slot (condition
-// 2), which reach them by something that orders memory, as whatever sends a value to another core does.
-unsafe impl Sync for Place {}
+/// What the places of one block have in common.
+#[derive(Default)]
+struct Tract {
+    /// Whether the block could be given back if the little that is in use there lay elsewhere.
+    is_sparse: AtomicBool,
+    /// Those of its places that are free, and how many: while their list sorts them.
+    first: AtomicPtr<Place>,
+    free: AtomicUsize,
+}
+
+/// A block that was cut into places.
+struct Cut {
+    block: DmaBlock,
+    places: &'static [Place],
+    tract: &'static Tract,
+}
+
+impl Place {
+    /// Where it begins. Whoever has its slot or a handle knows that it has memory.
+    #[inline]
+    fn data(&self) -> NonNull<u8> {
+        let data = self.data.load(Relaxed);
+        // SAFETY: a place was given memory before it came into a list, and so before anybody had it
+        // (condition 4).
+        unsafe { NonNull::new_unchecked(data) }
+    }
+}
 
 /// Places that came back from any core. Only the core of the [`FreeList`] takes them, and all at once, so
 /// that it cannot mistake a place that went and came back for one that stayed.
@@ -149,17 +170,61 @@ impl Returned {
 pub struct FreeList {
     first: Cell<*mut Place>,
     returned: &'static Returned,
+    /// The blocks behind all its places, in use or not.
+    cuts: Vec<Cut>,
+    /// Places whose block was given back.
+    bare: Vec<&'static [Place]>,
 }
 
 impl Default for FreeList {
     fn default() -> FreeList {
         // Handles may outlive the list.
         let returned = Box::leak(Box::<Returned>::default());
-        FreeList { first: Cell::default(), returned }
+        FreeList { first: Cell::default(), returned, cuts: Vec::new(), bare: Vec::new() }
     }
 }
 
 impl FreeList {
+    /// Cuts a block, which belongs to whoever has it, into as many slots of `bytes` as there is room for, all
+    /// of them free.
+    pub fn add(&mut self, block: DmaBlock, bytes: u32) {
+        assert!(bytes > 0, "slots of nothing have no end");
+        let count = block.bytes / bytes as usize;
+        if count == 0 {
+            return;
+        }
+        let fits = |places: &&[Place]| places.len() == count && places[0].bytes == bytes;
+        let places = match self.bare.iter().position(fits) {
+            Some(index) => self.bare.swap_remove(index),
+            None => self.places(count, bytes),
+        };
+        let tract = places[0].tract;
+        tract.is_sparse.store(false, Relaxed);
+        for (index, place) in places.iter().enumerate().rev() {
+            let offset = index * bytes as usize;
+            place.data.store(block.pointer.as_ptr().wrapping_add(offset), Relaxed);
+            place.bus.store(block.bus + offset as u64, Relaxed);
+            self.put(place);
+        }
+        self.cuts.push(Cut { block, places, tract });
+    }
+
+    /// So many places of this list without memory.
+    fn places(&self, count: usize, bytes: u32) -> &'static [Place] {
+        let tract = &*Box::leak(Box::<Tract>::default());
+        let place = || Place {
+            data: AtomicPtr::default(),
+            bus: AtomicU64::default(),
+            bytes,
+            filled: AtomicU32::default(),
+            count: AtomicUsize::default(),
+            next: AtomicPtr::default(),
+            returned: self.returned,
+            tract,
+        };
+        Vec::leak(core::iter::repeat_with(place).take(count).collect())
+    }
+
     /// Takes a slot, if one is free.
     #[inline]
     pub fn take(&self) -> Option<Slot> {
@@ -211,7 +276,7 @@ impl Slot {
     /// Where the device sees it.
     #[inline]
     pub fn bus(&self) -> u64 {
-        self.0.bus
+        self.0.bus.load(Relaxed)
     }
 
     /// Its length.
@@ -231,7 +296,7 @@ impl Slot {
         // SAFETY: the range is inside the place, as was checked; no handle refers to it and no other slot
         // does (condition 2), so `source` is other memory.
         unsafe {
-            self.0.data.add(offset).copy_from_nonoverlapping(NonNull::from(source).cast(), source.len())
+            self.0.data().add(offset).copy_from_nonoverlapping(NonNull::from(source).cast(), source.len())
         };
     }
 
@@ -244,7 +309,7 @@ impl Slot {
         assert!(end <= self.0.bytes as usize, "{end} bytes out of a slot of {}", self.0.bytes);
         // SAFETY: the range is inside the place, as was checked, and initialised (condition 1).
         unsafe {
-            self.0.data.add(offset).copy_to_nonoverlapping(NonNull::from(&mut *target).cast(), target.len())
+            self.0.data().add(offset).copy_to_nonoverlapping(NonNull::from(&mut *target).cast(), target.len())
         };
     }
 
@@ -269,7 +334,7 @@ impl Drop for Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Slot({:#x}, {} bytes)", self.0.bus, self.0.bytes)
+        write!(out, "Slot({:#x}, {} bytes)", self.bus(), self.0.bytes)
     }
 }
 
@@ -281,7 +346,7 @@ impl DmaBuffer {
     /// Where the device sees its first byte.
     #[inline]
     pub fn bus(&self) -> u64 {
-        self.0.bus
+        self.0.bus.load(Relaxed)
     }
 
     /// Handles on the same memory, this one included.
@@ -316,8 +381,9 @@ impl AsRef<[u8]> for DmaBuffer {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the bytes are inside the place, which `share` saw to, and initialised (condition 1); while
-        // there are handles nobody writes there (conditions 2 and 3); the place lives for ever.
-        unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.filled.load(Relaxed) as usize) }
+        // there are handles nobody writes there (conditions 2 and 3), and the memory is not given back
+        // (condition 4).
+        unsafe { core::slice::from_raw_parts(self.0.data().as_ptr(), self.0.filled.load(Relaxed) as usize) }
     }
 }
 
@@ -330,6 +396,10 @@ impl Buffer for DmaBuffer {
         self.0.returned.scarce.load(Relaxed)
     }
 
+    fn is_sparse(&self) -> bool {
+        self.0.tract.is_sparse.load(Relaxed)
+    }
+
     #[inline]
     fn memory(&mut self) -> Option<&mut [u8]> {
         // What other cores read through handles that are gone was read before.
@@ -340,13 +410,13 @@ impl Buffer for DmaBuffer {
         // SAFETY: the bytes are the place, initialised (condition 1). This is its only handle, borrowed for
         // as long as they are lent, so that nobody else reads or makes another (condition 2); the device has
         // only what a handle of its queue keeps (condition 3).
-        Some(unsafe { core::slice::from_raw_parts_mut(self.0.data.as_ptr(), self.0.bytes as usize) })
+        Some(unsafe { core::slice::from_raw_parts_mut(self.0.data().as_ptr(), self.0.bytes as usize) })
     }
 }
 
 impl fmt::Debug for DmaBuffer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "DmaBuffer({:#x}, {} bytes)", self.0.bus, self.0.filled.load(Relaxed))
+        write!(out, "DmaBuffer({:#x}, {} bytes)", self.bus(), self.0.filled.load(Relaxed))
     }
 }
 

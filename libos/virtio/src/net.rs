@@ -246,7 +246,7 @@ impl<R: Registers, D: Dma> Builder<'_, R, D> {
     fn control(&mut self, queue: u16) -> Result<Control> {
         let lane = self.lane(queue, None)?.lane()?;
         let block = self.world.allocate(control::BYTES).ok_or(Error::OutOfMemory)?;
-        Control::new(lane, Carver::new(block)).ok_or(Error::OutOfMemory)
+        Control::new(lane, block).ok_or(Error::OutOfMemory)
     }
 
     /// Lays a queue out to tell the device where it is. It is made in the same place where it is used.

@@ -5,9 +5,10 @@
 //! into are a list of their own, which sending takes from only where the device can spare them, and a part of
 //! the memory is never received into.
 
-use crate::memory::{Carver, DmaBuffer, FreeList, Slot};
+use crate::memory::{Budget, DmaBuffer, FreeList, Slot};
 use core::array;
-use nom_port::device::Dma;
+use nom_port::device::{Dma, DmaBlock};
+use nom_port::nic::Trimmed;
 
 /// The smallest slot has 2 to this power bytes.
 const SMALLEST: u32 = 7;
@@ -18,6 +19,10 @@ const CLASSES: usize = (LARGEST - SMALLEST + 1) as usize;
 const GROWTH_BYTES: usize = 64 * 1024;
 /// What is asked of it where that is too much: it gives whole pages.
 const PAGE_BYTES: usize = 4096;
+
+/// Blocks that are given back at once, each by two system calls: so that it takes no longer than some
+/// requests do.
+const TRIM_BLOCKS: usize = 16;
 
 /// The part of a pool's memory that is not received into: an eighth.
 const RESERVED_PART: usize = 8;
@@ -60,7 +65,7 @@ impl<D: Dma> Pool<D> {
     #[inline]
     pub fn take(&mut self, bytes: usize) -> Option<Slot> {
         let class = class(bytes)?;
-        self.free[class].take().or_else(|| self.source.grow(class, 0, &self.free[class]))
+        self.free[class].take().or_else(|| self.source.grow(class, 0, &mut self.free[class]))
     }
 
     /// A slot of at least `bytes` to receive into; `None` as for [`Pool::take`]. All that is received into is
@@ -68,7 +73,7 @@ impl<D: Dma> Pool<D> {
     #[inline]
     pub fn take_to_receive(&mut self, bytes: usize) -> Option<Slot> {
         let class = class(bytes)?;
-        self.receive.take().or_else(|| self.source.grow(class, self.reserved, &self.receive))
+        self.receive.take().or_else(|| self.source.grow(class, self.reserved, &mut self.receive))
     }
 
     /// Says on every buffer that was received into whether there are too few of them.
@@ -95,6 +100,21 @@ impl<D: Dma> Pool<D> {
         Some(slot.share(bytes.len() as u32))
     }
 
+    /// Gives blocks of which nothing is in use back to the world, all but `keep_bytes`: a few at a time. From
+    /// what remains the fullest blocks are used first, and of the emptiest it is told that they are
+    /// [sparse](nom_port::buffer::Buffer::is_sparse). Takes as long as there are free slots.
+    pub fn trim(&mut self, keep_bytes: usize) -> Trimmed {
+        let mut budget = Budget { keep_bytes, blocks: TRIM_BLOCKS };
+        let mut sum = Trimmed::default();
+        for list in core::iter::once(&mut self.receive).chain(&mut self.free) {
+            let trimmed = list.trim(&mut budget, |block| self.source.take_back(block));
+            sum.released_bytes += trimmed.released_bytes;
+            sum.left_bytes += trimmed.left_bytes;
+            sum.sparse_bytes += trimmed.sparse_bytes;
+        }
+        sum
+    }
+
     /// Slots of `bytes` to send from that are free now.
     pub fn free(&self, bytes: usize) -> usize {
         class(bytes).map_or(0, |class| self.free[class].count())
@@ -104,15 +124,15 @@ impl<D: Dma> Pool<D> {
 impl<D: Dma> Source<D> {
     /// Adds slots to `list` and takes one of them, as long as `reserved` bytes are left.
     #[cold]
-    fn grow(&mut self, class: usize, reserved: usize, list: &FreeList) -> Option<Slot> {
+    fn grow(&mut self, class: usize, reserved: usize, list: &mut FreeList) -> Option<Slot> {
         let bytes = 1usize << (class as u32 + SMALLEST);
         let mut ask = |least: usize| self.ask(bytes.max(least), reserved);
-        let carver = ask(GROWTH_BYTES).or_else(|| ask(PAGE_BYTES))?;
-        carver.slots(bytes as u32, list);
+        let block = ask(GROWTH_BYTES).or_else(|| ask(PAGE_BYTES))?;
+        list.add(block, bytes as u32);
         list.take()
     }
 
-    fn ask(&mut self, bytes: usize, reserved: usize) -> Option<Carver> {
+    fn ask(&mut self, bytes: usize, reserved: usize) -> Option<DmaBlock> {
         let left = self.allowance.checked_sub(bytes).filter(|left| *left >= reserved)?;
         if bytes >= self.refused {
             return None;
@@ -122,7 +142,14 @@ impl<D: Dma> Source<D> {
             return None;
         };
         self.allowance = left;
-        Some(Carver::new(block))
+        Some(block)
+    }
+
+    /// Gives a block back; maybe others get what they asked for in vain.
+    fn take_back(&mut self, block: DmaBlock) {
+        self.allowance += block.bytes;
+        self.refused = usize::MAX;
+        self.world.release(block);
     }
 }
 

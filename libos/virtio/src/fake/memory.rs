@@ -10,7 +10,7 @@ use std::rc::Rc;
 const FIRST_BUS: u64 = 0x12_0000_0000;
 const PAGE: usize = 4096;
 
-/// All memory of a test. Clones are the same memory. It is never freed, as `Dma` says.
+/// All memory of a test. Clones are the same memory. What is not released is never freed.
 #[derive(Clone, Debug)]
 pub struct FakeMemory(Rc<RefCell<Blocks>>);
 
@@ -18,12 +18,18 @@ pub struct FakeMemory(Rc<RefCell<Blocks>>);
 struct Blocks {
     blocks: Vec<DmaBlock>,
     left: usize,
+    next_bus: u64,
 }
 
 impl FakeMemory {
     /// Memory that gives out up to `bytes`.
     pub fn new(bytes: usize) -> FakeMemory {
-        FakeMemory(Rc::new(RefCell::new(Blocks { blocks: Vec::new(), left: bytes })))
+        FakeMemory(Rc::new(RefCell::new(Blocks { blocks: Vec::new(), left: bytes, next_bus: FIRST_BUS })))
+    }
+
+    /// Bytes that are given out.
+    pub fn held(&self) -> usize {
+        self.0.borrow().blocks.iter().map(|block| block.bytes).sum()
     }
 
     /// Address of `bytes` at `bus`, which must lie in one block: a real device would be stopped by an IOMMU.
@@ -78,13 +84,24 @@ impl Dma for FakeMemory {
         let bytes = bytes.max(1).next_multiple_of(PAGE);
         let mut blocks = self.0.borrow_mut();
         blocks.left = blocks.left.checked_sub(bytes)?;
-        // A hole behind every block, so that what runs over is found out.
-        let bus = blocks.blocks.last().map_or(FIRST_BUS, |last| last.bus + (last.bytes + PAGE) as u64);
+        // A hole behind every block, so that what runs over is found out; and no address twice.
+        let bus = blocks.next_bus;
+        blocks.next_bus += (bytes + PAGE) as u64;
         let layout = Layout::from_size_align(bytes, PAGE).unwrap();
         // SAFETY: the size is not 0.
         let pointer = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         blocks.blocks.push(DmaBlock { pointer, bus, bytes });
         blocks.blocks.last().copied()
+    }
+
+    fn release(&mut self, block: DmaBlock) {
+        let mut blocks = self.0.borrow_mut();
+        let index = blocks.blocks.iter().position(|known| *known == block).expect("it was given out");
+        blocks.blocks.swap_remove(index);
+        blocks.left += block.bytes;
+        let layout = Layout::from_size_align(block.bytes, PAGE).unwrap();
+        // SAFETY: it was allocated with this layout, and is given back once, since it was among the blocks.
+        unsafe { std::alloc::dealloc(block.pointer.as_ptr(), layout) };
     }
 }
 

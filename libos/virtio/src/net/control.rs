@@ -2,11 +2,11 @@
 
 use super::{Config, Lane, feature};
 use crate::error::{Error, Result};
-use crate::memory::{Carver, FreeList, Slot};
+use crate::memory::{FreeList, Slot};
 use crate::pci::Transport;
 use crate::queue::Descriptor;
 use alloc::sync::Arc;
-use nom_port::device::Registers;
+use nom_port::device::{DmaBlock, Registers};
 
 /// A command's class and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,10 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(mut lane: Lane<()>, memory: Carver) -> Option<Control> {
+    pub(super) fn new(mut lane: Lane<()>, memory: DmaBlock) -> Option<Control> {
         lane.queue.disarm();
-        let list = FreeList::default();
-        memory.slots(SLOT_BYTES, &list);
+        let mut list = FreeList::default();
+        list.add(memory, SLOT_BYTES);
         Some(Control { lane, slot: list.take()? })
     }
 

@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use alloc::sync::Arc;
 use nom_port::buffer::Slice;
 use nom_port::device::{Dma, PciFunction, Registers};
-use nom_port::nic::{Nic, Outgoing, Properties, Received};
+use nom_port::nic::{Nic, Outgoing, Properties, Received, Trimmed};
 use nom_port::world::Clock;
 
 /// The two queues of a pair.
@@ -201,6 +201,11 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
             copy = self.pool.copy_to_received(bytes);
         }
         copy.map(Slice::new)
+    }
+
+    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
+        self.transmitter.reclaim();
+        self.pool.trim(keep_bytes)
     }
 
     #[inline]
