@@ -27,11 +27,13 @@ pub struct Demand {
     /// Look-ups that the curve was made of.
     pub samples: f64,
     /// Look-ups in a second.
-    pub lookups: OperationsPerSecond,
+    pub lookups: f64,
     /// Bytes that one which finds something sends more than one which does not; a mean.
     pub hit_bytes: f64,
     /// Bytes that it may take at present for what it keeps.
     pub limit_bytes: u64,
+    /// Bytes without which it cannot do its work.
+    pub least_bytes: u64,
     /// Bytes that it may ever take.
     pub most_bytes: u64,
 }
@@ -76,7 +78,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Never takes less than so many MiB, if the service may have as many.
+    /// Never chooses less than so many MiB, or than the service needs, if it may have as many.
     #[must_use]
     pub fn new(floor_mib: u32) -> Self {
         Self { floor_mib: u64::from(floor_mib).max(1), demand: Demand::default(), shrunk_ns: None }
@@ -107,7 +109,8 @@ impl Policy {
             let gain = self.gain(size, present);
             if gain > best.1 { (size, gain) } else { best }
         };
-        sizes(self.floor_mib, self.demand.most_bytes / MIB).fold((limit, 0.0), better).0
+        let floor_mib = self.floor_mib.max(self.demand.least_bytes.div_ceil(MIB));
+        sizes(floor_mib, self.demand.most_bytes / MIB).fold((limit, 0.0), better).0
     }
 
     /// The next size on the way down; nothing, if it has shrunk just now.
@@ -141,10 +144,10 @@ impl Policy {
         let Demand { curve, lookups, hit_bytes, limit_bytes, .. } = &self.demand;
         let Present { response, held, prices, utility } = present;
         // Of several look-ups that came as one request, one counts.
-        let lookups = lookups.get().min(response.throughput.get());
-        let hits_more = self.demand.lookups.get() * (hit_ratio - curve.at(*limit_bytes));
+        let counted = lookups.min(response.throughput.get());
+        let hits_more = lookups * (hit_ratio - curve.at(*limit_bytes));
         let sent = response.sent.get() + hits_more * hit_bytes * 8e-9;
-        let useful = response.throughput.get() - lookups * (1.0 - hit_ratio);
+        let useful = response.throughput.get() - counted * (1.0 - hit_ratio);
         let memory = held.memory.get() + gib(size).get() - gib(*limit_bytes).get();
         let response = Response {
             throughput: OperationsPerSecond::new(useful.max(0.0)).unwrap_or_default(),

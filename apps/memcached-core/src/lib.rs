@@ -14,6 +14,8 @@ extern crate alloc;
 
 mod binary;
 mod connection;
+mod curve;
+mod demand;
 mod line;
 mod meta;
 mod number;
@@ -24,11 +26,13 @@ mod shard;
 mod slab;
 mod stats;
 mod store;
+mod tend;
 mod text;
 pub mod udp;
 mod value;
 
 pub use connection::{Connection, Flow};
+pub use demand::Demand;
 pub use nom_port::options::OptionError;
 pub use options::Options;
 pub use server::Server;

@@ -8,12 +8,13 @@ use crate::options::Options;
 use crate::shard::{self, Shard};
 use crate::stats::{Counts, Stats};
 use crate::store::Room;
+use crate::tend::Tending;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{BuildHasher, Hasher};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use lock_api::{Mutex, MutexGuard, RawMutex};
@@ -28,6 +29,7 @@ const LARGEST_ITEMS: usize = 4;
 pub struct Server<B, R> {
     shared: Arc<Shared<B, R>>,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) tending: Tending,
 }
 
 /// What all cores share.
@@ -37,6 +39,11 @@ pub(crate) struct Shared<B, R> {
     chooser: SeedableRandomState,
     connections: AtomicU32,
     pub verbosity: AtomicU32,
+    /// Bytes that items may cost, and how often that was set.
+    pub limit: AtomicUsize,
+    pub limits_set: AtomicU32,
+    /// Bytes that the program may yet take, as it was last told; all ones if it was not.
+    pub free: AtomicU64,
     pub ledger: Mutex<R, Ledger>,
 }
 
@@ -68,6 +75,9 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         let seeds = Box::leak(Box::new(SharedSeed::from_u64(!seed)));
         let shared = Shared {
             verbosity: AtomicU32::new(options.verbosity),
+            limit: AtomicUsize::new(options.memory),
+            limits_set: AtomicU32::new(0),
+            free: AtomicU64::new(u64::MAX),
             options,
             shards: (0..count as u64).map(|index| Place(Mutex::new(shard(index)))).collect(),
             chooser: SeedableRandomState::with_seed(seed.rotate_left(16), seeds),
@@ -85,12 +95,17 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     fn on(shared: Arc<Shared<B, R>>) -> Server<B, R> {
         let counts = Arc::<Counts>::default();
         shared.ledger.lock().cores.push(counts.clone());
-        Server { shared, counts }
+        Server { shared, counts, tending: Tending::default() }
     }
 
     /// Tells the time, in seconds since 1970.
     pub fn set_time(&mut self, unix: u64) {
         self.shards().for_each(|mut shard| shard.set_time(unix));
+    }
+
+    /// Tells how many bytes of memory the program may yet take: `stats` tells it on, as `nom_free_bytes`.
+    pub fn set_free(&mut self, bytes: u64) {
+        self.shared.free.store(bytes, Relaxed);
     }
 
     /// A client wants to connect: whether it may (`-c`). If so, [`disconnected`](Server::disconnected)

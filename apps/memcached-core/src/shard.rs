@@ -22,6 +22,8 @@ pub(crate) struct Shard<B> {
     /// Second of 1970's clock at which this server's shows 0.
     epoch: u64,
     pub stats: Stats,
+    /// Look-ups that the store's measurement knows of.
+    lookups: u64,
 }
 
 /// How a value is stored.
@@ -83,12 +85,20 @@ impl<B: Buffer> Shard<B> {
     pub(crate) fn new(memory: usize, room: Room, item_max: usize, unix: u64, seed: u64) -> Shard<B> {
         let mut store = Store::new(memory, room, seed);
         store.set_now(START as u32);
-        Shard { store, item_max, epoch: unix.saturating_sub(START), stats: Stats::default() }
+        Shard { store, item_max, epoch: unix.saturating_sub(START), stats: Stats::default(), lookups: 0 }
     }
 
     /// Tells the time, in seconds since 1970.
     pub(crate) fn set_time(&mut self, unix: u64) {
+        let before = self.store.now();
         self.store.set_now(unix.saturating_sub(self.epoch) as u32);
+        let seconds = self.store.now() - before;
+        if seconds > 0 {
+            let lookups = self.stats.cmd_get + self.stats.cmd_touch;
+            // Counters that were reset begin at 0.
+            let known = core::mem::replace(&mut self.lookups, lookups);
+            self.store.tick(seconds, lookups.checked_sub(known).unwrap_or(lookups));
+        }
     }
 
     /// The time, in seconds since 1970.
@@ -119,7 +129,7 @@ impl<B: Buffer> Shard<B> {
     /// Fetches an item as `get` does.
     pub(crate) fn fetch(&mut self, key: &[u8]) -> Option<Index> {
         self.stats.cmd_get += 1;
-        let found = self.peek(key);
+        let found = self.look_up(key);
         match found {
             Some(index) => self.bump(index),
             None => self.stats.get_misses += 1,
@@ -132,7 +142,7 @@ impl<B: Buffer> Shard<B> {
     pub(crate) fn fetch_and_touch(&mut self, key: &[u8], exptime: i64) -> Option<Index> {
         self.stats.cmd_touch += 1;
         let expires = self.second(exptime);
-        let found = self.peek(key);
+        let found = self.look_up(key);
         match found {
             Some(index) => {
                 self.store.item_mut(index).expires = expires;
@@ -141,6 +151,17 @@ impl<B: Buffer> Shard<B> {
             }
             None => self.stats.touch_misses += 1,
         }
+        found
+    }
+
+    /// Looks for an item that a client asks for, which it may then be [said](Shard::bump) to have used.
+    pub(crate) fn look_up(&mut self, key: &[u8]) -> Option<Index> {
+        if key.len() > KEY_MAX {
+            return None;
+        }
+        let key = self.store.key(key);
+        let found = self.store.find(&key);
+        self.store.looked_up(&key, found);
         found
     }
 
@@ -198,7 +219,7 @@ impl<B: Buffer> Shard<B> {
     /// Removes what is at `key` after its update was refused, lest a client reads what it believes replaced.
     pub(crate) fn forget(&mut self, key: &[u8]) {
         if let Some(index) = self.peek(key) {
-            self.store.remove(index);
+            self.store.delete(index);
         }
     }
 
@@ -244,7 +265,7 @@ impl<B: Buffer> Shard<B> {
             return Outcome::Exists;
         }
         self.stats.delete_hits += 1;
-        self.store.remove(index);
+        self.store.delete(index);
         Outcome::Done(0)
     }
 

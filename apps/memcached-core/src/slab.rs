@@ -72,6 +72,11 @@ impl<T: Default> Slab<T> {
         }
     }
 
+    /// How many slots there are: their numbers are below it. A free slot has an empty value.
+    pub fn count(&self) -> Index {
+        (self.chunks.len() * CHUNK) as Index
+    }
+
     /// The least recently used slot.
     pub fn oldest(&self) -> Option<Index> {
         (self.oldest != NIL).then_some(self.oldest)

@@ -180,7 +180,10 @@ fn general<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     }
     tell(emit, "get_expired", sum.losses.expired);
     tell(emit, "get_flushed", sum.losses.flushed);
-    tell(emit, "limit_maxbytes", options.memory);
+    tell(emit, "limit_maxbytes", server.limit());
+    if let Some(free) = Some(server.shared().free.load(Relaxed)).filter(|free| *free < u64::MAX) {
+        tell(emit, "nom_free_bytes", free);
+    }
     tell(emit, "accepting_conns", u8::from(server.connections() < options.connections));
     tell(emit, "threads", options.threads);
     tell(emit, "bytes", sum.used);
@@ -192,7 +195,7 @@ fn general<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
 
 fn settings<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     let options = &server.shared().options;
-    tell(emit, "maxbytes", options.memory);
+    tell(emit, "maxbytes", server.limit());
     tell(emit, "maxconns", options.connections);
     tell(emit, "tcpport", options.tcp_port);
     tell(emit, "udpport", options.udp_port);

@@ -1,5 +1,6 @@
 //! Items by key, within a bound of memory: when it is reached, the least recently used go.
 
+use crate::curve::{Sampler, Tally};
 use crate::slab::{Exhausted, Index, Slab};
 use crate::value::{Gather, Incoming, Part};
 use alloc::boxed::Box;
@@ -129,6 +130,26 @@ impl<B: Buffer> Item<B> {
         }
     }
 
+    /// Has `copy` copy what lies where little else does, as far as there is memory. Returns the bytes copied.
+    fn relocate(&mut self, copy: &mut impl FnMut(&[u8]) -> Option<Slice<B>>) -> usize {
+        let mut relocate = |slice: &mut Slice<B>| {
+            let Some(copied) = slice.is_sparse().then(|| copy(slice)).flatten() else { return 0 };
+            *slice = copied;
+            slice.len()
+        };
+        match &mut self.kept {
+            Kept::Inline => 0,
+            Kept::Shared(slice) => relocate(slice),
+            Kept::Parts(parts) => parts
+                .iter_mut()
+                .map(|part| match part {
+                    Part::Copied(_) => 0,
+                    Part::Shared(slice) => relocate(slice),
+                })
+                .sum(),
+        }
+    }
+
     /// Bytes of memory that it costs.
     pub fn cost(&self) -> usize {
         let pinned = match &self.kept {
@@ -206,6 +227,10 @@ pub struct Store<B> {
     /// Items ever stored.
     pub stored: u64,
     pub losses: Losses,
+    /// Measures what more or less memory would do, if somebody wants to know.
+    sampler: Option<Box<Sampler>>,
+    /// Keys with smaller hashes are its sample: none without it.
+    sampled_below: u64,
 }
 
 impl<B: Buffer> Store<B> {
@@ -228,6 +253,8 @@ impl<B: Buffer> Store<B> {
             now: 0,
             stored: 0,
             losses: Losses::default(),
+            sampler: None,
+            sampled_below: 0,
         }
     }
 
@@ -259,6 +286,89 @@ impl<B: Buffer> Store<B> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(bytes);
         Key { bytes, hash: hasher.finish() }
+    }
+
+    /// Measures from now on what it would hit with up to `most` bytes; it is one of so many shards.
+    pub fn measure(&mut self, shards: usize, most: usize) {
+        let sampler = Sampler::new(shards, self.len(), most as u64);
+        self.sampled_below = sampler.threshold();
+        self.sampler = Some(Box::new(sampler));
+    }
+
+    /// What was measured so far, if anything is.
+    pub fn tally(&self) -> Option<&Tally> {
+        self.sampler.as_ref().map(|sampler| &sampler.tally)
+    }
+
+    /// Says that a client has looked a key up, and what it found.
+    #[inline]
+    pub fn looked_up(&mut self, key: &Key<'_>, found: Option<Index>) {
+        if key.hash >= self.sampled_below {
+            return;
+        }
+        let fact = |item: &Item<B>| (item.len(), item.cost(), item.expires);
+        let found = found.map(|index| fact(self.slots.get(index)));
+        let (used, now) = (self.used, self.now);
+        self.sample(|sampler| sampler.looked_up(key.hash, found, used, now));
+    }
+
+    /// Seconds have passed in which clients looked so many keys up.
+    pub fn tick(&mut self, seconds: u32, lookups: u64) {
+        let len = self.len();
+        self.sample(|sampler| sampler.tick(seconds, lookups, len));
+    }
+
+    /// The threshold moves with the sample.
+    #[cold]
+    fn sample(&mut self, note: impl FnOnce(&mut Sampler)) {
+        if let Some(sampler) = &mut self.sampler {
+            note(sampler);
+            self.sampled_below = sampler.threshold();
+        }
+    }
+
+    /// Bytes that items may cost together.
+    pub fn allowed(&self) -> usize {
+        self.limit_max
+    }
+
+    /// Has items cost up to so many bytes together. Those that are too many go little by little:
+    /// [`Store::shed`].
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit_max = limit;
+    }
+
+    /// Removes least recently used items while all cost more than they may: up to so many, or of about so
+    /// many bytes. Returns how many went.
+    pub fn shed(&mut self, items: usize, bytes: usize) -> usize {
+        let enough = self.limit_max.max(self.used.saturating_sub(bytes));
+        let shed = (0..items).take_while(|_| self.used > enough && self.evict(None)).count();
+        // What is stored meanwhile is not to take the place of what went.
+        self.limit = self.limit.min(self.used.max(self.limit_max));
+        shed
+    }
+
+    /// Has `copy` copy values that lie where little else does: of the items in up to `slots` slots from
+    /// `from` on, and of no more than make up `bytes`. Returns where to go on, and the bytes copied.
+    pub fn compact(
+        &mut self,
+        from: Index,
+        slots: u32,
+        bytes: usize,
+        mut copy: impl FnMut(&[u8]) -> Option<Slice<B>>,
+    ) -> (Option<Index>, usize) {
+        let end = self.slots.count();
+        let mut copied = 0;
+        for index in from..end.min(from.saturating_add(slots)) {
+            if copied >= bytes {
+                return (Some(index), copied);
+            }
+            let item = self.slots.get_mut(index);
+            let before = item.cost();
+            copied += item.relocate(&mut copy);
+            self.used = self.used + item.cost() - before;
+        }
+        (Some(from.saturating_add(slots)).filter(|next| *next < end), copied)
     }
 
     /// The slot of a live item. A dead one that stands there is removed.
@@ -334,12 +444,23 @@ impl<B: Buffer> Store<B> {
         (item.flags, item.expires, item.marks) = (facts.flags, facts.expires, facts.marks);
         self.used += cost;
         self.stored += 1;
+        if key.hash < self.sampled_below {
+            self.sample(|sampler| sampler.used(key.hash, cost, facts.expires));
+        }
         self.make_room(index);
         Ok(index)
     }
 
+    /// Removes an item for good: no memory would have kept it.
+    pub fn delete(&mut self, index: Index) {
+        let hash = self.remove(index).hash;
+        if hash < self.sampled_below {
+            self.sample(|sampler| sampler.forget(hash));
+        }
+    }
+
     /// Removes an item, live or dead.
-    pub fn remove(&mut self, index: Index) -> Item<B> {
+    fn remove(&mut self, index: Index) -> Item<B> {
         let hash = self.slots.get(index).hash;
         if let Ok(entry) = self.table.find_entry(hash, |&other| other == index) {
             entry.remove();
@@ -364,6 +485,7 @@ impl<B: Buffer> Store<B> {
     fn flush(&mut self) {
         self.flush_at = u32::MAX;
         self.flushed_below = self.next_cas();
+        self.sample(Sampler::forget_all);
     }
 
     fn is_dead(&self, item: &Item<B>) -> bool {

@@ -24,6 +24,10 @@ const LEN_MAX: u64 = i32::MAX as u64 - 2;
 pub(crate) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 
+/// Limits of memory that `cache_memlimit` takes, as in memcached.
+const MEGABYTES_MIN: u64 = 8;
+const MEGABYTES_MAX: u64 = 1_000_000_000;
+
 /// A command line.
 #[derive(Debug)]
 pub(crate) enum Request<'a> {
@@ -34,6 +38,7 @@ pub(crate) enum Request<'a> {
     Touch { key: &'a [u8], exptime: i64, quiet: bool },
     FlushAll { delay: i64, quiet: bool },
     Verbosity { level: u64, quiet: bool },
+    MemoryLimit { megabytes: u64, quiet: bool },
     Stats { words: Words<'a> },
     Version,
     Quit,
@@ -134,6 +139,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
         b"touch" => touch(words),
         b"flush_all" => flush_all(words),
         b"verbosity" => verbosity(words),
+        b"cache_memlimit" => memory_limit(words),
         b"stats" => Ok(Request::Stats { words }),
         b"version" => Ok(Request::Version),
         b"quit" => Ok(Request::Quit),
@@ -290,6 +296,21 @@ fn verbosity(words: Words<'_>) -> Result<Request<'_>, Refusal> {
     Ok(Request::Verbosity { level, quiet })
 }
 
+fn memory_limit(words: Words<'_>) -> Result<Request<'_>, Refusal> {
+    let (words, count) = take::<2>(words);
+    if count != 1 && count != 2 {
+        return Err(ERROR);
+    }
+    let quiet = is_noreply(words[count - 1]);
+    let megabytes = number::unsigned(words[0]).ok_or(Refusal::unless(quiet, "ERROR"))?;
+    let refused = |line| Err(Refusal::unless(quiet, line));
+    match megabytes {
+        0..MEGABYTES_MIN => refused("MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"),
+        MEGABYTES_MIN..=MEGABYTES_MAX => Ok(Request::MemoryLimit { megabytes, quiet }),
+        _ => refused("MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"),
+    }
+}
+
 /// Sends a line.
 pub(crate) fn send_line<B: Buffer>(sink: &mut impl Sink<B>, line: &str) {
     sink.copy(line.as_bytes());
@@ -328,6 +349,10 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
         }
         Request::Verbosity { level, quiet } => {
             server.shared().verbosity.store(level.min(2) as u32, Relaxed);
+            send_unless(quiet, sink, "OK");
+        }
+        Request::MemoryLimit { megabytes, quiet } => {
+            server.set_limit(usize::try_from(megabytes << 20).ok());
             send_unless(quiet, sink, "OK");
         }
         Request::Stats { words } => stats::send(server, words, sink),

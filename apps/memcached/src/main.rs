@@ -6,8 +6,9 @@
 use core::net::SocketAddr;
 use nom_app::alloc::boxed::Box;
 use nom_app::net::{DmaBuffer, QueuePair};
+use nom_app::port::nic::Nic;
 use nom_app::port::world::Entropy as _;
-use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve_on};
+use nom_app::serve::{Bytes, Curve, Demand, Flow, Ports, Reply, Service, serve_on};
 use nom_app::sync::RawLock;
 use nom_app::{args, port, println, time};
 use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, udp};
@@ -92,10 +93,32 @@ impl Service<DmaBuffer> for Memcached {
         packet::answer(&mut self.server, datagram, room)
     }
 
+    fn demand(&mut self) -> Option<Demand> {
+        let demand = self.server.demand()?;
+        Some(Demand {
+            curve: Curve::new(demand.curve).ok()?,
+            samples: demand.samples,
+            lookups: demand.lookups,
+            hit_bytes: demand.hit_bytes,
+            limit_bytes: demand.limit_bytes,
+            least_bytes: demand.least_bytes,
+            most_bytes: demand.most_bytes,
+        })
+    }
+
+    fn set_memory(&mut self, bytes: Option<u64>) {
+        self.server.set_limit(bytes.and_then(|bytes| usize::try_from(bytes).ok()));
+    }
+
+    fn tend<N: Nic<Buffer = DmaBuffer>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
+        self.server.tend(now_ns, nic)
+    }
+
     fn at(&mut self, now_ns: u64) {
         if now_ns >= self.second_ends_ns {
             self.second_ends_ns = now_ns + 1_000_000_000;
             self.server.set_time(time::unix());
+            self.server.set_free(nom_app::memory_free());
         }
     }
 }

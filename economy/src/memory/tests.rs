@@ -20,9 +20,10 @@ fn demand(points: &[(u64, f64)], limit_mib: u64) -> Demand {
     Demand {
         curve: curve(points),
         samples: 1e5,
-        lookups: OperationsPerSecond::new(10_000.0).expect("good"),
+        lookups: 10_000.0,
         hit_bytes: 1000.0,
         limit_bytes: limit_mib * MIB,
+        least_bytes: 0,
         most_bytes: 64 * MIB,
     }
 }
@@ -45,8 +46,8 @@ impl Machine {
         }
         Machine {
             response: Response {
-                throughput: demand.lookups,
-                sent: GbitPerSecond::new(demand.lookups.get() * bytes * 8e-9).expect("good"),
+                throughput: OperationsPerSecond::new(demand.lookups).expect("good"),
+                sent: GbitPerSecond::new(demand.lookups * bytes * 8e-9).expect("good"),
                 received: GbitPerSecond::ZERO,
                 latency,
             },
@@ -125,6 +126,12 @@ fn a_valley_is_not_where_it_rests() {
     let loops = demand(&[(59, 0.001), (60, 0.9)], 64);
     assert_eq!(chosen(&loops, BY_DATA, 0.01), 64, "all is worth it");
     assert_eq!(chosen(&loops, BY_DATA, 50.0), 4, "and where it is not, half would be the worst");
+}
+
+#[test]
+fn what_the_service_needs_is_never_taken_from_it() {
+    let needy = Demand { least_bytes: 20 * MIB - 5, ..demand(&root(), 64) };
+    assert_eq!(settled(needy, BY_DATA, 1e6).0, 20);
 }
 
 #[test]

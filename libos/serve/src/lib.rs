@@ -27,7 +27,7 @@ pub use control::Control;
 pub use crew::Crew;
 pub use governor::{Governor, Setting, Window};
 pub use metered::{Metered, Traffic};
-pub use nom_economy::memory::Demand;
+pub use nom_economy::memory::{Curve, Demand};
 pub use peers::{Passing, Peers};
 pub use reply::Reply;
 pub use server::{Ports, Server};

@@ -143,7 +143,7 @@ fn send_ttl<B: Buffer>(item: &Item<B>, now: u32, sink: &mut impl Sink<B>) {
 }
 
 fn get<B: Buffer>(shard: &mut Shard<B>, request: &Request<'_>, key: &DecodedKey, sink: &mut impl Sink<B>) {
-    let found = shard.peek(key.bytes());
+    let found = shard.look_up(key.bytes());
     let touches = request.flags.exptime.is_some();
     count_get(shard, touches, found.is_some() || request.flags.vivify.is_some());
     let created = found.is_none();
