@@ -5,7 +5,6 @@ mod common;
 use common::World;
 use nom_abi::prices::PricedResource;
 use nom_economy::memory::{Curve, Demand};
-use nom_economy::units::OperationsPerSecond;
 use nom_serve::Governor;
 
 const MIB: u64 = 1 << 20;
@@ -31,9 +30,10 @@ impl Service {
         Demand {
             curve: Curve::new(points.into()).expect("a curve"),
             samples: 1e5,
-            lookups: OperationsPerSecond::new(20_000.0).expect("good"),
+            lookups: 20_000.0,
             hit_bytes: 1000.0,
             limit_bytes: self.limit_mib * MIB,
+            least_bytes: 0,
             most_bytes: MOST_MIB * MIB,
         }
     }

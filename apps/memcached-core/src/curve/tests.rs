@@ -217,7 +217,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Distances are those of a list, whatever happens in whatever order, as long as all keys are sampled.
     #[test]
-    fn distances_are_those_of_a_list(steps in prop::collection::vec((0_u64..40, 1_usize..5000, 0..4), 1..800)) {
+    fn distances_are_those_of_a_list(
+        steps in prop::collection::vec((0_u64..40, 1_usize..5000, 0..4), 1..800),
+    ) {
         let mut sampler = Sampler::new(1, 0, u64::MAX);
         // The newest last.
         let mut list: Vec<(u64, u64)> = Vec::new();
@@ -250,10 +252,11 @@ proptest! {
             if hash < sampler.threshold() {
                 sampler.used(hash, 100, 0);
             }
-            prop_assert!(sampler.last.len() <= sampler.keys_max && sampler.uses.len() <= 4 * sampler.keys_max);
+            let (keys, uses) = (sampler.last.len(), sampler.uses.len());
+            prop_assert!(keys <= sampler.keys_max && uses <= 4 * sampler.keys_max);
         }
         let expected = (keys as f64 / sampler.weight()).max(1.0);
         let share = sampler.last.len() as f64 / expected;
-        prop_assert!((0.5..2.0).contains(&share), "{} keys of {keys}, {expected} expected", sampler.last.len());
+        prop_assert!((0.5..2.0).contains(&share), "{share} of {expected} keys expected of {keys}");
     }
 }
