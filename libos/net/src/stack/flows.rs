@@ -405,7 +405,7 @@ impl<N: Nic> Stack<N> {
         self.schedule(id);
     }
 
-    pub(super) fn schedule(&mut self, id: FlowId) {
+    fn schedule(&mut self, id: FlowId) {
         let Some((_, Flow::Open(open))) = self.flows.get(id) else { return };
         if let Some(first) = open.connection.deadlines.first() {
             self.timers.set(id, first);

@@ -116,7 +116,7 @@ impl<N: Nic> Stack<N> {
         self.flows.get(present).is_some_and(|(_, present)| rank(present) < rank(coming))
     }
 
-    /// Counts an open flow that was adopted, and looks at it.
+    /// Counts an open flow that was adopted. It is looked at with the next emission, which sets its timer.
     fn settle_in(&mut self, id: FlowId) {
         let Some(Open { connection, hop, is_dirty, .. }) = self.open_mut(id) else { return };
         (*hop, *is_dirty) = (None, false);
@@ -129,7 +129,6 @@ impl<N: Nic> Stack<N> {
         self.half_open += usize::from(is_half_open);
         self.early += early;
         self.mark(id);
-        self.schedule(id);
     }
 
     /// Ends a flow that no stack has, by a reset.
