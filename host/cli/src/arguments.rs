@@ -1,7 +1,8 @@
 //! The command line, as people type it.
 
+use crate::numbers::whole;
 use crate::prices::ProviderAddress;
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use nom_image::manifest::Port;
 use nom_provider::Source;
 use nom_vmm::{Accelerator, Iommu, MachineKind, Memory};
@@ -88,7 +89,7 @@ pub struct Run {
     #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
     pub publish: Vec<Port>,
     /// Number of processors; with --host, how many threads may serve.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=64))]
     pub cpus: u32,
     /// Memory, such as 64M or 2G.
     #[arg(short = 'm', long, value_name = "SIZE", default_value_t = Memory::DEFAULT)]
@@ -225,7 +226,7 @@ pub struct Stop {
     #[arg(required = true)]
     pub names: Vec<String>,
     /// Seconds to wait before a machine is killed.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = whole::<u64>(0..=86_400))]
     pub time: u64,
 }
 
@@ -269,10 +270,10 @@ pub struct Bench {
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// How often each timed run is repeated; by default boot 10 times, serve 3.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1000))]
     pub repetitions: Option<u32>,
     /// How long each load of serve or table lasts.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u64>(1..=3600))]
     pub seconds: u64,
     /// Measure this service only, of memcached, packet-api, http and netpipe; can be given several times.
     #[arg(long, value_name = "SERVICE")]
@@ -281,7 +282,7 @@ pub struct Bench {
     #[arg(long, value_name = "NAME", default_value = "memcached")]
     pub application: String,
     /// Measure the table up to this batching delay, in microseconds.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u32>(0..=10_000))]
     pub longest: u32,
 }
 
@@ -309,13 +310,13 @@ pub struct Demo {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub applications: Vec<String>,
     /// How often each system is run; by default once, with --full five times.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=100))]
     pub repetitions: Option<u32>,
     /// Run nom alone: nothing is fetched.
     #[arg(long)]
     pub without_linux: bool,
     /// Another length of every phase.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=3600))]
     pub seconds: Option<u64>,
     /// Utility functions, separated by commas; by default penalty, refund and bonus.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -386,10 +387,30 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_number_is_told_what_was_expected() {
+        for (line, option, expected) in [
+            ("run --cpus many hello", "--cpus", "from 1 to 64"),
+            ("run --cpus 65 hello", "--cpus", "from 1 to 64"),
+            ("run --cpus 0 hello", "--cpus", "from 1 to 64"),
+            ("run --memory much hello", "--memory", "a size such as 64M or 2G"),
+            ("run -p a:b hello", "--publish", "[ADDRESS:]HOST:GUEST"),
+            ("stop --time soon web", "--time", "from 0 to 86400"),
+            ("bench boot --repetitions 0", "--repetitions", "from 1 to 1000"),
+            ("bench serve --seconds x", "--seconds", "from 1 to 3600"),
+            ("bench table --longest 1ms", "--longest", "from 0 to 10000"),
+            ("demo --repetitions few", "--repetitions", "from 1 to 100"),
+            ("demo --seconds 1.5", "--seconds", "from 1 to 3600"),
+            ("provider --listen 80", "--listen", "ADDRESS:PORT, such as 127.0.0.1:7070"),
+        ] {
+            let words = ["nom"].into_iter().chain(line.split_whitespace());
+            let error = Arguments::try_parse_from(words).expect_err(line).to_string();
+            assert!(error.contains(option) && error.contains(expected), "`{line}` says: {error}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (line, named) in [
-            ("--cpus 65 hello", "65"),
-            ("--cpus 0 hello", "0"),
             ("--memory 64X hello", "64X"),
             ("-p 80 hello", "[ADDRESS:]HOST:GUEST"),
             ("-p 1.2.3:80:80 hello", "1.2.3:80:80"),

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod earnings;
 mod machines;
+mod numbers;
 mod ports;
 mod prices;
 mod process;

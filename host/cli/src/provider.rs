@@ -29,7 +29,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address and port to listen at; port 0 is any free one [default: 127.0.0.1:7070].
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     listen: Option<SocketAddr>,
     /// Prices at fixed times, from now on.
     #[arg(long, value_name = "SCHEDULE")]
@@ -43,6 +43,10 @@ pub struct Options {
     /// The operator's token, which is made if it is absent [default: in the directory of nom's state].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("expected ADDRESS:PORT, such as {LISTEN}"))
 }
 
 /// Runs a provider until a signal ends it.

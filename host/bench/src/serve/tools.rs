@@ -273,13 +273,16 @@ fn follow_netpipe(mut from: impl Read, watch: &mut impl FnMut(u32, bool) -> Resu
     }
 }
 
-/// Reads NPtcp's file: bytes, Mbit/s (of 10^6 bits) and seconds of one way.
+/// Bits in what NPtcp calls a Mbit: it divides by 1024 * 1024 (NetPIPE 3.7, `src/netpipe.c`, `bwdata[n].bps`).
+const NETPIPE_MBIT: f64 = 1_048_576.0;
+
+/// Reads NPtcp's file: bytes, Mbit/s and seconds of one way.
 pub(crate) fn parse_netpipe(printed: &str) -> Result<Vec<Message>> {
     let message = |line: &str| {
         let mut fields = line.split_whitespace();
         let mut field = || fields.next()?.parse::<f64>().ok();
         let (bytes, megabits, seconds) = (field()?, field()?, field()?);
-        Some(Message { bytes: bytes as u32, bits_per_second: megabits * 1e6, seconds })
+        Some(Message { bytes: bytes as u32, bits_per_second: megabits * NETPIPE_MBIT, seconds })
     };
     let messages = printed.lines().map(|line| message(line).with_context(|| format!("NPtcp wrote `{line}`")));
     let messages: Vec<Message> = messages.collect::<Result<_>>()?;
@@ -348,7 +351,16 @@ mod tests {
     #[test]
     fn netpipe_lines_become_messages() {
         let messages = parse_netpipe(include_str!("captured/np.out")).unwrap();
-        assert_eq!(messages[0], Message { bytes: 1, bits_per_second: 1_254_902.0, seconds: 0.000_006_08 });
+        let (bits_per_second, seconds) = (1.254_902 * 1_048_576.0, 0.000_006_08);
+        assert_eq!(messages[0], Message { bytes: 1, bits_per_second, seconds });
+        for Message { bytes, bits_per_second, seconds } in &messages {
+            let bits = f64::from(*bytes) * 8.0;
+            // NPtcp writes hundredths of a microsecond.
+            assert!(
+                (bits_per_second * seconds / bits - 1.0).abs() < 0.005 / (1e6 * seconds),
+                "{bytes} bytes"
+            );
+        }
         assert_eq!(messages.last().unwrap().bytes, 65_539);
         assert!(parse_netpipe("").is_err());
         assert!(parse_netpipe("connection refused").unwrap_err().to_string().contains("refused"));
