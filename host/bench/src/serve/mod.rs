@@ -70,7 +70,9 @@ pub fn run(options: &Options) -> Result<Outcome> {
     if services.iter().any(|service| service.name == service::MEMCACHED.name) {
         sweep(&mut runs, &options.project, images.path(), options.repetitions, &mut notes);
     }
-    let records = summary::complete(runs.records());
+    let (measured, noted) = runs.records();
+    noted.into_vec().into_iter().for_each(|note| notes.add(note));
+    let records = summary::complete(measured);
     let served = summary::served(&records);
     let report = Report {
         title: "nom bench serve".into(),

@@ -8,6 +8,7 @@ use super::service::{self, Service};
 use super::tools;
 use crate::machine::Setting;
 use crate::record::{Key, Record, Samples, Unit};
+use crate::report::Notes;
 use crate::search::smallest;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -100,6 +101,7 @@ pub struct Runs {
     accelerator: Accelerator,
     pub(super) duration: Duration,
     samples: Samples,
+    notes: Notes,
     progress: ProgressBar,
 }
 
@@ -109,13 +111,13 @@ impl Runs {
         let style =
             ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a well-formed template");
         let progress = ProgressBar::new_spinner().with_style(style);
-        Runs { accelerator, duration, samples: Samples::new("serve"), progress }
+        Runs { accelerator, duration, samples: Samples::new("serve"), notes: Notes::default(), progress }
     }
 
-    /// What was measured.
-    pub fn records(self) -> Vec<Record> {
+    /// What was measured, and what a reader must know of it.
+    pub fn records(self) -> (Vec<Record>, Notes) {
         self.progress.finish_and_clear();
-        self.samples.records()
+        (self.samples.records(), self.notes)
     }
 
     /// Starts a provider once and has clients load it in every way.
@@ -174,18 +176,34 @@ impl Runs {
         Ok(())
     }
 
+    /// Adds replies a second. If there were none, that is noted, and `false`: no latency is known, and nothing
+    /// can be compared with it.
+    fn push_throughput(&mut self, provider: &Provider, scenario: &str, value: f64) -> bool {
+        self.push(provider, scenario, "throughput", Unit::PerSecond, value);
+        let is_served = value > 0.0;
+        if !is_served {
+            let Provider { system, service, guest, .. } = provider;
+            let (name, scenario) = (service.name, on(guest.cores, scenario));
+            self.notes
+                .add(format!("{system} gave no reply at all to {name}, {scenario}: no latency, no ratio."));
+        }
+        is_served
+    }
+
     fn push_served(&mut self, provider: &Provider, scenario: &str, served: &Served) {
         let nanoseconds = &served.latency;
         let at = |quantile| nanoseconds.value_at_quantile(quantile) as f64;
         let latencies = [nanoseconds.mean(), nanoseconds.stdev(), at(0.5), at(0.99), at(0.999)];
-        self.push(provider, scenario, "throughput", Unit::PerSecond, served.throughput());
+        if !self.push_throughput(provider, scenario, served.throughput()) {
+            return;
+        }
         for (metric, value) in LATENCIES.iter().zip(latencies) {
             self.push(provider, scenario, metric, Unit::Seconds, value / 1e9);
         }
         let Processors { guest, monitor, client } = served.processors;
         let of = [("guest_time_per_request", guest), ("monitor_time_per_request", monitor)];
         for (metric, time) in of.into_iter().chain([("client_time_per_request", client)]) {
-            let each = time.as_secs_f64() / served.replies().max(1) as f64;
+            let each = time.as_secs_f64() / served.replies() as f64;
             self.push(provider, scenario, metric, Unit::Seconds, each);
         }
         if scenario.starts_with("udp") {
@@ -198,7 +216,7 @@ impl Runs {
             self.say(provider, scenario);
             let (namespace, target) = (running.namespace(), running.target());
             let throughput = tools::memcaslap(namespace, target, transport, connections, self.duration)?;
-            self.push(provider, scenario, "throughput", Unit::PerSecond, throughput);
+            self.push_throughput(provider, scenario, throughput);
         }
         Ok(())
     }
@@ -207,7 +225,9 @@ impl Runs {
         for Scenario { name, connections, .. } in scenarios {
             self.say(provider, name);
             let figures = self.wrk(running, *connections)?;
-            self.push(provider, name, "throughput", Unit::PerSecond, figures.throughput);
+            if !self.push_throughput(provider, name, figures.throughput) {
+                continue;
+            }
             for (metric, value) in LATENCIES.iter().zip(figures.latency) {
                 self.push(provider, name, metric, Unit::Seconds, value);
             }
@@ -275,12 +295,17 @@ impl Runs {
     /// Adds a value; on several processors the scenario says on how many.
     pub(super) fn push(&mut self, provider: &Provider, scenario: &str, metric: &str, unit: Unit, value: f64) {
         let Service { name: application, .. } = *provider.service;
-        let scenario = match provider.guest.cores {
-            1 => scenario.into(),
-            cores => format!("{scenario}-on-{cores}"),
-        };
+        let scenario = on(provider.guest.cores, scenario);
         let (system, metric) = (provider.system.into(), metric.into());
         self.samples.push(Key { system, application, scenario, metric, unit }, value);
+    }
+}
+
+/// The name of a scenario on so many processors.
+fn on(cores: u32, scenario: &str) -> String {
+    match cores {
+        1 => scenario.into(),
+        cores => format!("{scenario}-on-{cores}"),
     }
 }
 
@@ -309,6 +334,35 @@ pub fn delayed(delay_us: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Guest;
+    use hdrhistogram::Histogram;
+
+    #[test]
+    fn a_load_without_replies_is_noted_and_has_no_latency() {
+        let served = |replies: u64| {
+            let mut latency = Histogram::new(3).unwrap();
+            (0..replies).for_each(|_| latency.record(1000).unwrap());
+            let (elapsed, processors) = (Duration::from_secs(1), Processors::default());
+            Served { elapsed, latency, lost: 0, processors }
+        };
+        let arguments = String::new();
+        let guest = Guest { kernel: "image".into(), initramfs: None, arguments, cores: 2 };
+        let provider = Provider {
+            system: "nom",
+            service: &service::MEMCACHED,
+            guest,
+            image_bytes: 0,
+            memory_step_bytes: 1,
+        };
+        let mut runs = Runs::new(Accelerator::Tcg, Duration::from_secs(1));
+        runs.push_served(&provider, "tcp-many", &served(0));
+        runs.push_served(&provider, "tcp-single", &served(7));
+        let (records, notes) = runs.records();
+        let of = |scenario: &str| records.iter().filter(|record| record.scenario == scenario).count();
+        assert_eq!((of("tcp-many-on-2"), of("tcp-single-on-2")), (1, 1 + LATENCIES.len() + 3));
+        let expected = "nom gave no reply at all to memcached, tcp-many-on-2: no latency, no ratio.";
+        assert_eq!(notes.into_vec(), [expected]);
+    }
 
     #[test]
     fn failure_at_first_is_forgiven() {
