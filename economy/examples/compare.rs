@@ -4,8 +4,8 @@
 //! `cargo run --release -p nom-economy --example compare -- --seeds 400 --json`
 
 use clap::Parser;
-use nom_economy::controller::{Bandit, Bayes, Climb, Strategy, WorkingPoints};
-use nom_economy::simulate::{Outcome, Scenario, run};
+use nom_economy::controller::{Bandit, Bayes, Climb};
+use nom_economy::simulate::{Outcome, Scenario, measured, run, run_taught};
 use serde::Serialize;
 use std::io::Write;
 
@@ -75,6 +75,8 @@ struct Summary {
     share_of_oracle: Spread,
     /// Scenarios in which this is at least 97%.
     at_least_97_percent: usize,
+    /// The same of the first second of each phase.
+    early_share_of_oracle: Spread,
     /// Profit over that of the best point that never changes.
     share_of_best_static: Spread,
     /// Scenarios in which some fixed point is no more than 99% of the oracle, so that adapting can pay; and
@@ -103,12 +105,18 @@ fn each(seed: u64, scenario: &Scenario, outcome: &Outcome) -> Each {
     }
 }
 
-fn summary<S: Strategy>(
+/// A controller that was taught what was measured of the same server beforehand. The noise of that is another.
+fn taught(scenario: &Scenario, seed: u64) -> Outcome {
+    run_taught::<Bayes>(scenario, seed, &measured(scenario, !seed))
+}
+
+fn summary(
     (scenarios, strategy): (&'static str, &'static str),
+    run: fn(&Scenario, u64) -> Outcome,
     given: &[(u64, Scenario)],
     has_each: bool,
 ) -> Summary {
-    let outcomes: Vec<Outcome> = given.iter().map(|(seed, scenario)| run::<S>(scenario, *seed)).collect();
+    let outcomes: Vec<Outcome> = given.iter().map(|(seed, scenario)| run(scenario, *seed)).collect();
     let share = |outcome: &Outcome| outcome.profit / outcome.oracle;
     let pays: Vec<&Outcome> =
         outcomes.iter().filter(|outcome| outcome.best_static <= 0.99 * outcome.oracle).collect();
@@ -119,6 +127,7 @@ fn summary<S: Strategy>(
         seeds: given.len() as u64,
         share_of_oracle: Spread::of(outcomes.iter().map(share)),
         at_least_97_percent: outcomes.iter().filter(|outcome| share(outcome) >= 0.97).count(),
+        early_share_of_oracle: Spread::of(outcomes.iter().map(|outcome| outcome.early[0] / outcome.early[1])),
         share_of_best_static: Spread::of(outcomes.iter().map(|outcome| outcome.profit / outcome.best_static)),
         adapting_can_pay: pays.len(),
         adapting_did_not_pay: pays.iter().filter(|outcome| outcome.profit < outcome.best_static).count(),
@@ -133,12 +142,13 @@ fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
     let Summary { share_of_oracle: oracle, share_of_best_static: fixed, found_seconds: found, .. } = summary;
     writeln!(
         output,
-        "{:<10} {:<7} {:>6.2}% {:>6.2}% {:>6.2}% {:>9} {:>6.2}% {:>7} {:>5.2} s {:>5.2} s {:>6.2} {:>7.3}%",
+        "{:<10} {:<7} {:>6.2}% {:>6.2}% {:>6.2}% {:>6.2}% {:>9} {:>6.2}% {:>7} {:>5.2} s {:>5.2} s {:>6.2} {:>7.3}%",
         summary.scenarios,
         summary.strategy,
         oracle.mean * 100.0,
         oracle.p5 * 100.0,
         oracle.least * 100.0,
+        summary.early_share_of_oracle.mean * 100.0,
         format!("{}/{}", summary.at_least_97_percent, summary.seeds),
         fixed.p5 * 100.0,
         format!("{}/{}", summary.adapting_did_not_pay, summary.adapting_can_pay),
@@ -155,8 +165,8 @@ fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
 }
 
 const HEADING: [&str; 2] = [
-    "                    share of oracle          97% or  best   below    time to within 3%:          losing",
-    "scenarios            mean      5%   least      more fixed 5% fixed   half     95%   changes/s intervals",
+    "                    share of oracle         first   97% or  best   below    time to within 3%:          losing",
+    "scenarios            mean      5%   least  second      more fixed 5% fixed   half     95%   changes/s intervals",
 ];
 
 /// Makes a scenario of a seed.
@@ -178,16 +188,14 @@ fn main() -> std::io::Result<()> {
             continue;
         }
         let given: Vec<_> = seeds.clone().map(|seed| (seed, make(seed))).collect();
-        assert!(
-            given.iter().all(|(_, scenario)| scenario.points.count() > 1),
-            "there is something to choose"
-        );
-        summaries.push(summary::<Bayes>((kind, "bayes"), &given, arguments.each));
+        assert!(given.iter().all(|(_, scenario)| scenario.count() > 1), "there is something to choose");
+        summaries.push(summary((kind, "bayes"), run::<Bayes>, &given, arguments.each));
+        summaries.push(summary((kind, "taught"), taught, &given, arguments.each));
         if arguments.alone {
             continue;
         }
-        summaries.push(summary::<Climb>((kind, "climb"), &given, arguments.each));
-        summaries.push(summary::<Bandit>((kind, "bandit"), &given, arguments.each));
+        summaries.push(summary((kind, "climb"), run::<Climb>, &given, arguments.each));
+        summaries.push(summary((kind, "bandit"), run::<Bandit>, &given, arguments.each));
     }
     let mut output = std::io::stdout().lock();
     if arguments.json {

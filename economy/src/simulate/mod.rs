@@ -2,6 +2,7 @@
 //!
 //! The ground on which controllers are compared (`cargo run --release -p nom-economy --example compare`).
 
+mod beforehand;
 mod host;
 mod noise;
 mod random;
@@ -9,9 +10,10 @@ mod run;
 mod scenario;
 mod server;
 
+pub use beforehand::measured;
 pub use host::{Host, Moment};
 pub use noise::Noise;
 pub use random::Random;
-pub use run::{Outcome, run};
+pub use run::{EARLY_SECONDS, Outcome, run, run_taught};
 pub use scenario::{Contract, Phase, Scenario};
 pub use server::Server;

@@ -12,6 +12,9 @@ const SETTLING: f64 = 2e-3;
 /// A point within this share of the best has found it.
 const FOUND: f64 = 0.03;
 
+/// So long after a change of load or price things are early.
+pub const EARLY_SECONDS: f64 = 1.0;
+
 /// What a controller made of a scenario. Only what clients were truly served counts.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -21,6 +24,8 @@ pub struct Outcome {
     pub oracle: f64,
     /// Profit of the best single point.
     pub best_static: f64,
+    /// Profit in the first [`EARLY_SECONDS`] of each phase, and what its best point makes in them.
+    pub early: [f64; 2],
     /// Seconds from the beginning of each phase until a point within 3% of its best was first set.
     pub found_seconds: Vec<f64>,
     /// Changes of the point per second in the second half of each phase.
@@ -41,16 +46,23 @@ struct Runner<'a, S> {
     losses: u64,
 }
 
-/// Runs the scenario; `seed` decides the noise.
+/// Runs the scenario with a controller that knows nothing; `seed` decides the noise.
 pub fn run<S: Strategy>(scenario: &Scenario, seed: u64) -> Outcome {
-    let controller = Controller::<S>::new(&scenario.points, 0);
+    run_taught::<S>(scenario, seed, &[])
+}
+
+/// The same with one that was taught responses under these loads, as [`Controller::teach`] takes them.
+pub fn run_taught<S: Strategy>(scenario: &Scenario, seed: u64, table: &[Vec<(usize, Response)>]) -> Outcome {
+    let mut controller = Controller::<S>::new(&scenario.points, 0);
+    table.iter().for_each(|load| controller.teach(load));
     let (random, noise) = (Random::new(seed), scenario.noise.clone());
     let mut runner = Runner { scenario, controller, random, noise, state: None, intervals: 0, losses: 0 };
     let oracles = scenario.oracles();
-    let (mut found_seconds, mut restless, mut profit) = (Vec::new(), Vec::new(), 0.0);
+    let (mut found_seconds, mut restless, mut profit, mut early) = (Vec::new(), Vec::new(), 0.0, [0.0; 2]);
     for (span, (best, _)) in scenario.spans().zip(&oracles) {
         let lived = runner.live(span, *best);
         profit += lived.profit;
+        early.iter_mut().zip(lived.early).for_each(|(sum, profit)| *sum += profit);
         found_seconds.push(lived.found);
         restless.push(lived.restless);
     }
@@ -58,6 +70,7 @@ pub fn run<S: Strategy>(scenario: &Scenario, seed: u64) -> Outcome {
         profit,
         oracle: oracles.iter().map(|(_, profit)| profit).sum(),
         best_static: scenario.best_static(),
+        early,
         found_seconds,
         restless,
         losses: runner.losses as f64 / runner.intervals as f64,
@@ -67,6 +80,7 @@ pub fn run<S: Strategy>(scenario: &Scenario, seed: u64) -> Outcome {
 
 struct Lived {
     profit: f64,
+    early: [f64; 2],
     found: f64,
     restless: f64,
 }
@@ -77,7 +91,7 @@ impl<S: Strategy> Runner<'_, S> {
         let value = |_: usize, response: &Response| scenario.contract.profit(response, phase.price);
         // As priced does: a new price is announced at once.
         self.controller.reconsider(&value);
-        let mut lived = Lived { profit: 0.0, found: length, restless: 0.0 };
+        let mut lived = Lived { profit: 0.0, early: [0.0; 2], found: length, restless: 0.0 };
         for interval in span.clone() {
             let at = (interval - span.start) as f64 * scenario.interval;
             let point = self.controller.point();
@@ -91,6 +105,10 @@ impl<S: Strategy> Runner<'_, S> {
             let earned = value(point, &response).get();
             self.losses += u64::from(earned < 0.0 && best_profit > 0.0);
             lived.profit += earned * scenario.interval;
+            if at < EARLY_SECONDS {
+                lived.early[0] += earned * scenario.interval;
+                lived.early[1] += best_profit * scenario.interval;
+            }
             let observation = self.noise.observe(&response, scenario.interval, &mut self.random);
             let next = self.controller.observe(&observation, &value);
             lived.restless += f64::from(u8::from(next != point && at > length / 2.0)) * 2.0 / length;

@@ -255,6 +255,18 @@ impl Scenario {
         &self.moments[interval].1
     }
 
+    /// How many points there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.points.count()
+    }
+
+    /// How many intervals there are.
+    #[must_use]
+    pub fn moments(&self) -> usize {
+        self.moments.len()
+    }
+
     /// The intervals of each phase.
     pub fn spans(&self) -> impl Iterator<Item = (Range<usize>, Phase)> + '_ {
         let mut start = 0;

@@ -155,7 +155,8 @@ impl Stage {
         let images =
             tempfile::tempdir_in(cache).with_context(|| format!("cannot write to {}", cache.display()))?;
         for application in applications {
-            // Built once before anything is timed; nobody runs this one.
+            // Built once before anything is timed; nobody runs this one. What is up to date takes no time.
+            eprintln!("building nom's {}", application.label());
             let setup = guests::Setup::Fixed(0, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
             guests::nom(project, application.service, setup, images.path())?;
         }
