@@ -105,7 +105,7 @@ fn each(seed: u64, scenario: &Scenario, outcome: &Outcome) -> Each {
     }
 }
 
-/// A controller that was taught what was measured of the same server beforehand. The noise of that is another.
+/// A controller that was taught what was measured of the same server beforehand, with other noise.
 fn taught(scenario: &Scenario, seed: u64) -> Outcome {
     run_taught::<Bayes>(scenario, seed, &measured(scenario, !seed))
 }
@@ -142,7 +142,7 @@ fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
     let Summary { share_of_oracle: oracle, share_of_best_static: fixed, found_seconds: found, .. } = summary;
     writeln!(
         output,
-        "{:<10} {:<7} {:>6.2}% {:>6.2}% {:>6.2}% {:>6.2}% {:>9} {:>6.2}% {:>7} {:>5.2} s {:>5.2} s {:>6.2} {:>7.3}%",
+        "{:<9} {:<6} {:>6.2}% {:>6.2}% {:>6.2}% {:>6.2}% {:>7} {:>6.2}% {:>6} {:>5.2} s {:>5.2} s {:>6.2} {:>6.3}%",
         summary.scenarios,
         summary.strategy,
         oracle.mean * 100.0,
@@ -165,8 +165,8 @@ fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
 }
 
 const HEADING: [&str; 2] = [
-    "                    share of oracle         first   97% or  best   below    time to within 3%:          losing",
-    "scenarios            mean      5%   least  second      more fixed 5% fixed   half     95%   changes/s intervals",
+    "                  share of oracle         first  97% or   best   below  time to within 3%        losing",
+    "scenarios          mean      5%   least  second    more fixed 5% fixed    half     95% changes/s intervals",
 ];
 
 /// Makes a scenario of a seed.

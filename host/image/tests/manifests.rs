@@ -139,18 +139,19 @@ fn a_table_of_responses_reaches_the_environment() {
 
 #[test]
 fn the_papers_contracts_are_there() {
-    let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/memcached");
+    let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps");
     for (file, line) in [
         ("penalty.toml", "Gbit; penalty 20 100 0.00075"),
         ("refund.toml", "Gbit; refund 20 10"),
         ("bonus.toml", "Gbit; bonus 20 0.01"),
     ] {
-        let bundle = manifest::load(&apps.join(file)).unwrap_or_else(|error| panic!("{error}"));
-        let application = &bundle.applications[0];
-        assert_eq!(
-            (application.name.as_str(), application.environment["utility"].as_str()),
-            ("memcached", line)
-        );
+        for name in ["memcached", "nhttpd", "netpipe"] {
+            let path = apps.join(name).join(file);
+            let bundle = manifest::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            let application = &bundle.applications[0];
+            assert_eq!(application.name.as_str(), name);
+            assert_eq!(application.environment["utility"], line);
+        }
     }
 }
 

@@ -176,8 +176,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Adds replies a second. If there were none, that is noted, and `false`: no latency is known, and nothing
-    /// can be compared with it.
+    /// Adds replies a second. If there were none, that is noted, and `false`: no latency is known, and
+    /// nothing can be compared with it.
     fn push_throughput(&mut self, provider: &Provider, scenario: &str, value: f64) -> bool {
         self.push(provider, scenario, "throughput", Unit::PerSecond, value);
         let is_served = value > 0.0;

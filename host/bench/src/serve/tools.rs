@@ -273,7 +273,8 @@ fn follow_netpipe(mut from: impl Read, watch: &mut impl FnMut(u32, bool) -> Resu
     }
 }
 
-/// Bits in what NPtcp calls a Mbit: it divides by 1024 * 1024 (NetPIPE 3.7, `src/netpipe.c`, `bwdata[n].bps`).
+/// Bits in what NPtcp calls a Mbit: it divides by 1024 * 1024 (NetPIPE 3.7, `src/netpipe.c`,
+/// `bwdata[n].bps`).
 const NETPIPE_MBIT: f64 = 1_048_576.0;
 
 /// Reads NPtcp's file: bytes, Mbit/s and seconds of one way.
