@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CONTROL: u16 = 8080;
 /// Clients, each with a connection that it keeps.
 const CLIENTS: usize = 12;
-/// How often a core is given back and taken again.
+/// How often a core of two is given back and taken again.
 const ROUNDS: usize = 30;
 
 fn connect(address: SocketAddr) -> BufReader<TcpStream> {
@@ -104,8 +104,13 @@ fn held(server: &mut Server) -> String {
     last.and_then(|line| line.split_once(": ")).map_or_else(String::new, |(_, held)| held.to_owned())
 }
 
-/// Gives a core back and takes it again while clients ask; `at` looks at the server each time.
-fn under_load(server: &mut Server, client: Client, mut at: impl FnMut(&mut Server, usize)) {
+/// Has one number of cores after the other serve while clients ask; `at` looks at the server each time.
+fn under_load(
+    server: &mut Server,
+    client: Client,
+    orders: impl IntoIterator<Item = usize>,
+    mut at: impl FnMut(&mut Server, usize),
+) {
     let (is_over, answers, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address);
     let mut control = connect(SocketAddr::new(address.ip(), CONTROL));
     std::thread::scope(|scope| {
@@ -113,17 +118,15 @@ fn under_load(server: &mut Server, client: Client, mut at: impl FnMut(&mut Serve
         let clients: Vec<_> =
             (0..CLIENTS).map(|number| scope.spawn(move || client(address, number, over, given))).collect();
         let change = || {
-            for round in 0..ROUNDS {
-                for cores in [1, 2] {
-                    order(&mut control, cores);
-                    at(server, cores);
-                    // All are served by what there is, before it changes again.
-                    let before = answers.load(Relaxed);
-                    wait_until("answers", || {
-                        assert!(clients.iter().all(|client| !client.is_finished()), "in round {round}");
-                        answers.load(Relaxed) > before + CLIENTS as u64
-                    });
-                }
+            for cores in orders {
+                order(&mut control, cores);
+                at(server, cores);
+                // All are served by what there is, before it changes again.
+                let before = answers.load(Relaxed);
+                wait_until("answers", || {
+                    assert!(clients.iter().all(|client| !client.is_finished()), "on {cores} cores");
+                    answers.load(Relaxed) > before + CLIENTS as u64
+                });
             }
         };
         let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(change));
@@ -133,14 +136,19 @@ fn under_load(server: &mut Server, client: Client, mut at: impl FnMut(&mut Serve
     let moved = metric(&mut control, "nom_flows_moved_total");
     let again = metric(&mut control, "nom_stack_total{event=\"retransmissions\"}");
     println!("{} answers, {moved} flows moved, {again} retransmissions", answers.load(Relaxed));
-    assert!(moved >= ROUNDS as f64, "clients' connections go to the core that comes, and back");
+    assert!(moved >= CLIENTS as f64, "clients' connections go to the cores that come, and back");
+}
+
+/// A core of two is given back and taken again.
+fn back_and_forth() -> impl Iterator<Item = usize> {
+    [1, 2].into_iter().cycle().take(2 * ROUNDS)
 }
 
 #[test]
 fn memcached_gives_a_core_back_and_takes_it_again_under_load() {
     let guest = Guest::bundle("tests/system/manifests/crew-memcached.toml");
     Server::on_cores("crew-memcached", guest, 11211, 2, |server| {
-        under_load(server, store_and_ask, |server, cores| {
+        under_load(server, store_and_ask, back_and_forth(), |server, cores| {
             let expected = if cores == 1 { "held [0], seen from 1" } else { "held [0, 1], seen from 1" };
             wait_until(expected, || held(server) == expected);
         });
@@ -150,7 +158,43 @@ fn memcached_gives_a_core_back_and_takes_it_again_under_load() {
 #[test]
 fn nhttpd_gives_a_core_back_and_takes_it_again_under_load() {
     let guest = Guest::bundle("tests/system/manifests/crew-nhttpd.toml");
-    Server::on_cores("crew-nhttpd", guest, 80, 2, |server| under_load(server, fetch, |_, _| {}));
+    Server::on_cores("crew-nhttpd", guest, 80, 2, |server| {
+        under_load(server, fetch, back_and_forth(), |_, _| {});
+    });
+}
+
+/// Cores that come back take any processor that is free.
+#[test]
+fn cores_come_and_go_in_any_number() {
+    let guest = Guest::bundle("tests/system/manifests/crew-nhttpd.toml");
+    Server::on_cores("crew-four", guest, 80, 4, |server| {
+        let orders = [1, 4, 3, 1, 2, 4, 2, 3, 2, 1, 3, 4];
+        under_load(server, fetch, orders.into_iter().cycle().take(24), |_, _| {});
+    });
+}
+
+#[test]
+fn memcaslap_does_not_notice() {
+    let guest = Guest::bundle("tests/system/manifests/crew-memcached.toml");
+    Server::on_cores("crew-memcaslap", guest, 11211, 2, |server| {
+        let is_over = AtomicBool::new(false);
+        let mut control = connect(SocketAddr::new(server.address.ip(), CONTROL));
+        let (changes, said) = std::thread::scope(|scope| {
+            let over = &is_over;
+            let changes = scope.spawn(move || {
+                let orders = [1, 2].into_iter().cycle().take_while(|_| !over.load(Relaxed));
+                orders.map(|cores| order(&mut control, cores)).count()
+            });
+            let said = server.load("memcaslap", "-s 10.0.2.15:{port} -T 1 -c 16 -t 4s -v 0.5");
+            is_over.store(true, Relaxed);
+            (changes.join().expect("every order is followed"), said)
+        });
+        let Some(said) = said else { return };
+        println!("{changes} changes");
+        for line in ["get_misses: 0", "verify_misses: 0", "verify_failed: 0"] {
+            assert!(said.contains(line), "expected `{line}` after {changes} changes:\n{said}");
+        }
+    });
 }
 
 #[test]
