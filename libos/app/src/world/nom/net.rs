@@ -148,8 +148,8 @@ impl Network {
     ) -> Result<u8, NoInterface> {
         let Network { device, mut pairs, team, doorbells } = self;
         let work = Arc::new(work);
-        let lead = Arc::new(Crew::new(device, &pairs, doorbells.clone()));
-        let crew = (pairs.len() > 1).then(|| lead.clone() as Arc<dyn nom_serve::Crew>);
+        let ours = Arc::new(Crew::new(device, &pairs, doorbells.clone()));
+        let crew = (pairs.len() > 1).then(|| ours.clone() as Arc<dyn nom_serve::Crew>);
         let others = pairs.split_off(1);
         let mut seeds = seeds.into_iter();
         let first = seeds.next().expect("there is a seed for each core");
@@ -158,7 +158,7 @@ impl Network {
             Box::new(move || serve_on(index, &doorbells, setup, |pair| work(seed, pair, Idle, crew)))
                 as Box<dyn FnOnce() + Send>
         };
-        lead.lead(team.set_to((1..).zip(others.into_iter().zip(seeds)).map(task).collect()));
+        ours.lead(team.set_to((1..).zip(others.into_iter().zip(seeds)).map(task).collect()));
         doorbells.belongs_here(0);
         let pair = start(pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)?;
         Ok(work(first, pair, Idle, crew))
