@@ -171,8 +171,8 @@ fn texts(seed: u64, len: usize) -> (Vec<u8>, Vec<u8>) {
 
 /// The last segment on its way to the host whose flags are as wanted.
 fn sent_with(world: &World, is_wanted: fn(u8) -> bool) -> Option<Vec<u8>> {
-    let there = world.flying.values().filter(|(is_to_host, _)| *is_to_host).map(|(_, frame)| frame);
-    there.filter(|frame| frame.get(47).is_some_and(|flags| is_wanted(*flags))).next_back().cloned()
+    let mut there = world.flying.values().filter(|(is_to_host, _)| *is_to_host).map(|(_, frame)| frame);
+    there.rfind(|frame| frame.get(47).is_some_and(|flags| is_wanted(*flags))).cloned()
 }
 
 fn retransmissions(world: &World) -> u64 {

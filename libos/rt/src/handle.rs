@@ -339,6 +339,11 @@ impl Handle {
         self.shared.policy.borrow().mode()
     }
 
+    /// The time since the loop last read the clock was sleep: somebody gave the core back for a while.
+    pub fn slept(&self) {
+        self.shared.meter.borrow_mut().slept(self.shared.clock.now_ns());
+    }
+
     /// Ends the loop after this turn. What waits is dropped with it.
     pub fn stop(&self, status: i32) {
         self.shared.status.set(Some(status));

@@ -36,13 +36,18 @@ pub(crate) struct Leader {
     wanted: u16,
     /// What was last begun.
     begun: u16,
+    /// When to ask for it again, if there were fewer to be had.
+    retry_ns: Option<u64>,
     stage: Stage,
 }
+
+/// How often cores are asked for that were not to be had.
+const RETRY_NS: u64 = 1_000_000_000;
 
 impl Leader {
     /// All cores serve.
     pub fn new() -> Leader {
-        Leader { wanted: 0, begun: 0, stage: Stage::Rest }
+        Leader { wanted: 0, begun: 0, retry_ns: None, stage: Stage::Rest }
     }
 
     /// So many cores are to serve, 0 for all; once a change that is under way is over.
@@ -52,14 +57,15 @@ impl Leader {
 
     /// Whether there is nothing to do.
     #[inline]
-    pub fn is_at_rest(&self) -> bool {
-        self.stage == Stage::Rest && self.wanted == self.begun
+    pub fn is_at_rest(&self, now_ns: u64) -> bool {
+        let is_settled = self.wanted == self.begun && self.retry_ns.is_none_or(|retry_ns| now_ns < retry_ns);
+        self.stage == Stage::Rest && is_settled
     }
 
     /// Does the next step if it is time to.
-    pub fn step<B: Buffer, C>(&mut self, crew: &dyn Crew, peers: &mut Peers<B, C>) {
+    pub fn step<B: Buffer, C>(&mut self, crew: &dyn Crew, peers: &mut Peers<B, C>, now_ns: u64) {
         self.stage = match self.stage {
-            Stage::Rest => self.begin(crew, peers),
+            Stage::Rest => self.begin(crew, peers, now_ns),
             Stage::Coming { cores } => arrive(peers, cores),
             Stage::Closing { before, has_rung } => close(peers, before, has_rung),
             stage if !peers.are_all_done() => stage,
@@ -82,8 +88,8 @@ impl Leader {
         };
     }
 
-    fn begin<B: Buffer, C>(&mut self, crew: &dyn Crew, peers: &mut Peers<B, C>) -> Stage {
-        self.begun = self.wanted;
+    fn begin<B: Buffer, C>(&mut self, crew: &dyn Crew, peers: &mut Peers<B, C>, now_ns: u64) -> Stage {
+        (self.begun, self.retry_ns) = (self.wanted, None);
         let plan = peers.newest();
         let (present, all) = (usize::from(plan.active), peers.count());
         let wanted = if self.wanted == 0 { all } else { usize::from(self.wanted).min(all) };
@@ -91,6 +97,7 @@ impl Leader {
             return Stage::Rest;
         }
         let mustered = crew.muster(wanted);
+        self.retry_ns = (mustered != wanted).then_some(now_ns + RETRY_NS);
         if wanted > present {
             let cores = mustered.clamp(present, wanted);
             return if cores > present { Stage::Coming { cores } } else { Stage::Rest };

@@ -1,18 +1,19 @@
 //! A service on a stack, as the event loop polls it.
 
+mod membership;
+
 use crate::clients::{Clients, Measured};
 use crate::control::{Control, Desk, Order};
-use crate::crew::Crew;
 use crate::front::Front;
 use crate::governor::{Governor, Setting};
 use crate::metered::Metered;
 use crate::peers::{Passing, Peers};
-use crate::roster::Leader;
 use crate::service::Service;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
+use membership::Membership;
 use nom_net::batch::{DELAY_MAX, DelayTooLong};
 use nom_net::{Config, Instant, Stack};
 use nom_port::nic::Nic;
@@ -68,17 +69,6 @@ impl Steering {
 /// How often a governor hears what the service makes of memory.
 const DEMAND_NS: u64 = 1_000_000_000;
 
-/// A core's part in how many cores serve.
-struct Membership {
-    crew: Arc<dyn Crew>,
-    /// What it leads, if it is the first.
-    leader: Leader,
-    /// Whether this core has left, and was not polled since.
-    is_away: bool,
-    /// The version of the plan by which it left last.
-    left_by: Option<u32>,
-}
-
 /// How long windows are that no governor looks at.
 const WINDOW_NS: u64 = 1_000_000_000;
 
@@ -111,18 +101,6 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// Makes it one of several, each on a core of its own: what arrives here for another is passed on.
     pub fn set_peers(&mut self, peers: Peers<N::Buffer, S::Connection>) {
         self.front.peers = Some(peers);
-    }
-
-    /// Lets cores be given back and taken again while the server runs, as [`Setting::cores`] or the control
-    /// port says. Every core of the server is told of the same crew.
-    pub fn set_crew(&mut self, crew: Arc<dyn Crew>) {
-        self.membership = Some(Membership { crew, leader: Leader::new(), is_away: false, left_by: None });
-        self.front.lend();
-    }
-
-    /// How many cores serve.
-    pub fn serving(&self) -> usize {
-        self.front.peers.as_ref().map_or(1, |peers| peers.newest().active.into())
     }
 
     /// What went from core to core, as this one counts it.
@@ -255,60 +233,6 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.setting.cores = setting.cores;
         if let Some(membership) = &mut self.membership {
             membership.leader.order(setting.cores);
-        }
-    }
-
-    /// Does what the newest plan asks of this core, and, on the first, makes the next.
-    fn follow(&mut self, now_ns: u64) {
-        let Some(peers) = &mut self.front.peers else { return };
-        if peers.newest() != peers.plan() {
-            self.front.follow(&mut self.stack, Instant::from_nanos(now_ns));
-        }
-        let (Some(peers), Some(membership)) = (&mut self.front.peers, &mut self.membership) else { return };
-        if peers.index() == 0 && !membership.leader.is_at_rest() {
-            membership.leader.step(&*membership.crew, peers);
-            self.front.tell_serving();
-        }
-    }
-
-    /// Whether this core is to leave and nothing is left to do on it.
-    fn can_leave(&self) -> bool {
-        let (Some(peers), Some(membership)) = (&self.front.peers, &self.membership) else { return false };
-        let plan = peers.plan();
-        peers.index() >= usize::from(plan.ring)
-            && membership.left_by != Some(plan.version)
-            && peers.are_all_done()
-            && !peers.has_mail()
-            && self.stack.is_deserted()
-    }
-
-    /// Gives the core back, and goes on when it is mustered again.
-    #[cold]
-    fn leave(&mut self, now_ns: u64) {
-        let mut steering = self.steering.take();
-        if let Some(steering) = &mut steering {
-            // Whoever governs hears of all that was served.
-            self.end_window(steering, now_ns);
-            self.front.report_away(&mut self.stack);
-        }
-        if let (Some(peers), Some(membership)) = (&mut self.front.peers, &mut self.membership) {
-            (membership.is_away, membership.left_by) = (true, Some(peers.plan().version));
-            peers.set_away();
-            membership.crew.leave(peers.index());
-        }
-        self.steering = steering;
-    }
-
-    /// Is there again, if it has left: nobody waits for what it did meanwhile.
-    fn come_back(&mut self, now_ns: u64) {
-        let Some(membership) = self.membership.as_mut().filter(|membership| membership.is_away) else {
-            return;
-        };
-        membership.is_away = false;
-        self.front.peers.iter_mut().for_each(Peers::set_done);
-        let (traffic, setting) = (self.stack.nic().traffic(), self.in_force());
-        if let Some(stopwatch) = self.stack.nic().stopwatch() {
-            stopwatch.close(now_ns, traffic, setting);
         }
     }
 

@@ -21,6 +21,17 @@ fn a_core_is_given_back_and_taken_again() {
 }
 
 #[test]
+fn cores_that_are_not_to_be_had_come_later() {
+    let mut world = World::new(Case { cores: 3, ..Case::new(2) });
+    for (order, most, serving) in [(1, 3, 1), (0, 1, 1), (0, 2, 2), (0, 3, 3), (2, 1, 2)] {
+        world.lend(most);
+        world.order(order);
+        world.pass(2);
+        assert_eq!(world.serving(), serving, "of {most} for order {order}");
+    }
+}
+
+#[test]
 fn no_client_notices_whatever_is_ordered() {
     for seed in 0..200 {
         run(Case::from_seed(seed));

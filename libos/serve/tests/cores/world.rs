@@ -87,6 +87,8 @@ struct Device {
 #[derive(Debug)]
 pub struct Lent {
     mustered: usize,
+    /// So many are to be had.
+    most: usize,
     away: Vec<bool>,
 }
 
@@ -194,6 +196,7 @@ struct Lender(Arc<Mutex<Lent>>);
 impl Crew for Lender {
     fn muster(&self, cores: usize) -> usize {
         let lent = &mut *self.0.lock().expect("one thread");
+        let cores = cores.min(lent.most.max(lent.mustered));
         lent.mustered = cores;
         lent.away[..cores].fill(false);
         cores
@@ -354,8 +357,12 @@ fn device(seed: u64, lent: &Arc<Mutex<Lent>>, steering: Steering) -> Rc<RefCell<
 
 impl World {
     pub fn new(case: Case) -> World {
-        let lent = Arc::new(Mutex::new(Lent { mustered: case.cores, away: vec![false; case.cores] }));
-        let one = Arc::new(Mutex::new(Lent { mustered: 1, away: vec![false] }));
+        let lent = Arc::new(Mutex::new(Lent {
+            mustered: case.cores,
+            most: case.cores,
+            away: vec![false; case.cores],
+        }));
+        let one = Arc::new(Mutex::new(Lent { mustered: 1, most: 1, away: vec![false] }));
         let far = device(case.seed, &lent, case.steering);
         let near = device(case.seed, &one, Steering::Hash);
         let card = |last, index, device: &Rc<RefCell<Device>>| Card {
@@ -415,6 +422,20 @@ impl World {
     /// So many cores are to serve.
     pub fn order(&self, cores: u16) {
         self.order.set(cores);
+    }
+
+    /// So many cores are to be had.
+    pub fn lend(&self, most: usize) {
+        self.lent.lock().expect("one thread").most = most;
+    }
+
+    /// Time passes in which cores are polled.
+    pub fn pass(&mut self, seconds: u64) {
+        let end_ns = self.now_ns + seconds * 1_000_000_000;
+        while self.now_ns < end_ns {
+            self.now_ns += 10_000_000;
+            self.round();
+        }
     }
 
     pub fn steer(&self, steering: Steering) {
