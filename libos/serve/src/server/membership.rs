@@ -22,8 +22,8 @@ pub(super) struct Membership {
 }
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
-    /// Lets cores be given back and taken again while the server runs, as [`crate::Setting::cores`] or the control
-    /// port says. Every core of the server is told of the same crew.
+    /// Lets cores be given back and taken again while the server runs, as the setting or the control port
+    /// says ([`crate::Setting::cores`]). Every core of the server is told of the same crew.
     pub fn set_crew(&mut self, crew: Arc<dyn Crew>) {
         self.membership = Some(Membership { crew, leader: Leader::new(), is_away: false, left_by: None });
         self.front.lend();
