@@ -207,7 +207,7 @@ impl Sampler {
             self.close_ranks(|_| true);
         }
         self.push(Use { hash, cost: cost as u64, expires });
-        if self.last.len() > self.keys_max {
+        while self.last.len() > self.keys_max {
             self.lower();
         }
     }
@@ -311,13 +311,11 @@ impl Sampler {
         self.uses = uses;
     }
 
-    /// Makes the sample smaller by an eighth of its keys, those with the greatest hashes.
+    /// Makes the sample smaller: by an eighth of all keys, and so by about as many of its own.
     #[cold]
     fn lower(&mut self) {
-        let mut hashes: Vec<u64> = self.last.iter().map(|&at| self.uses[at as usize].hash).collect();
-        let kept = self.keys_max - self.keys_max / 8;
-        let (_, &mut threshold, _) = hashes.select_nth_unstable(kept);
-        self.threshold = threshold;
+        self.threshold -= self.threshold / 8;
+        let threshold = self.threshold;
         self.close_ranks(|it| it.hash < threshold);
     }
 }

@@ -109,8 +109,9 @@ fn what_memcached_holds_follows_its_limit() {
     client.say("cache_memlimit 8", "OK");
     assert_eq!(client.stat("limit_maxbytes"), 8 * MIB);
     let shrunk = client.await_free(|free| free > full + (before - full) / 2, "after the limit fell");
-    println!("free: {} MiB, full {}, shrunk {}", before / MIB, full / MIB, shrunk / MIB);
     let held = (0..COUNT).filter(|number| client.holds(*number)).count();
+    let last = client.stat("nom_free_bytes");
+    println!("free: {} KiB, full {}, shrunk {}, {held} values", before >> 10, full >> 10, last >> 10);
     assert!((1000..8000).contains(&held), "{held} values in 8 MiB");
 
     client.say("cache_memlimit 60", "OK");

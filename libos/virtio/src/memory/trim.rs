@@ -76,7 +76,12 @@ impl FreeList {
                 tract.free.store(tract.free.load(Relaxed) + 1, Relaxed);
             }
         }
-        self.cuts.sort_unstable_by_key(|cut| (Reverse(cut.used()), cut.block.bus));
+        // By insertion: since the last time little has changed, or most are empty and stay where they were.
+        let rank = |cut: &Cut| (Reverse(cut.used()), cut.block.bus);
+        for end in 1..self.cuts.len() {
+            let at = self.cuts[..end].partition_point(|cut| rank(cut) < rank(&self.cuts[end]));
+            self.cuts[at..=end].rotate_right(1);
+        }
     }
 
     /// Says of each block whether the fuller ones would have room for what is in use there. Returns the bytes
