@@ -4,16 +4,14 @@
 //! requests that follow them leave as one message that Linux cuts into datagrams behind its stack
 //! (`UDP_SEGMENT`).
 
-use super::load::{Exchange, LATENCY_MAX_NS, Load, PATIENCE, STUCK, Served, check};
-use super::processors::Processors;
+use super::load::{Exchange, Load, PATIENCE, Seen, Sockets, check};
 use anyhow::{Context, Result, ensure};
-use hdrhistogram::Histogram;
 use mio::net::UdpSocket;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Interest, Poll, Token};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use std::io::{ErrorKind, IoSliceMut};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Length of memcached's frame header: request, sequence number, number of datagrams, reserved; 16 bits each.
 const FRAME_BYTES: usize = 8;
@@ -33,12 +31,6 @@ pub(super) struct Datagrams<'a> {
     buffers: Vec<Vec<u8>>,
     /// Kept for its memory.
     message: Vec<u8>,
-}
-
-/// What was seen since it was last forgotten.
-struct Seen {
-    latency: Histogram<u64>,
-    lost: u64,
 }
 
 struct Source {
@@ -62,59 +54,24 @@ struct Request {
 }
 
 impl<'a> Datagrams<'a> {
-    /// Opens the sockets; nothing is sent yet.
+    /// Opens the sockets and asks.
     ///
     /// # Errors
-    /// If there can be no such sockets.
+    /// If there can be no such sockets, or nothing can be sent.
     pub fn open(load: &Load<'a>) -> Result<Datagrams<'a>> {
         ensure!((1..=256).contains(&load.window), "{} requests on their way: expected 1 to 256", load.window);
         let poll = Poll::new()?;
         let source = |index| Source::open(load, &poll, Token(index));
         let sources = (0..load.connections).map(source).collect::<Result<_>>()?;
-        let seen = Seen { latency: Histogram::new_with_max(LATENCY_MAX_NS, 3)?, lost: 0 };
         let buffers = vec![vec![0; RECEIVED_BYTES_MAX]; BATCH_SIZE];
-        Ok(Datagrams {
-            poll,
-            sources,
-            exchanges: load.exchanges,
-            next: 0,
-            seen,
-            buffers,
-            message: Vec::new(),
-        })
-    }
-
-    /// Forgets what was seen, goes on for `duration`, and returns what was seen.
-    ///
-    /// # Errors
-    /// If the server answers wrongly or not at all.
-    pub fn serve(&mut self, duration: Duration) -> Result<Served> {
-        self.seen.latency.reset();
-        self.seen.lost = 0;
-        let (begin, mut events) = (Instant::now(), Events::with_capacity(256));
-        let mut last = begin;
-        (0..self.sources.len()).try_for_each(|index| self.ask(index))?;
-        loop {
-            let now = Instant::now();
-            if now - begin >= duration {
-                let Seen { latency, lost } = &self.seen;
-                let (elapsed, latency, lost) = (now - begin, latency.clone(), *lost);
-                return Ok(Served { elapsed, latency, lost, processors: Processors::default() });
-            }
-            self.poll.poll(&mut events, Some((duration - (now - begin)).min(PATIENCE)))?;
-            for event in &events {
-                last = Instant::now();
-                let index = event.token().0;
-                self.receive(index)?;
-                self.ask(index)?;
-            }
-            self.repeat_lost()?;
-            ensure!(last.elapsed() < STUCK, "the server answered nothing for {} s", STUCK.as_secs());
-        }
+        let (exchanges, seen, message) = (load.exchanges, Seen::nothing()?, Vec::new());
+        let mut client = Datagrams { poll, sources, exchanges, next: 0, seen, buffers, message };
+        (0..load.connections).try_for_each(|index| client.ask(index))?;
+        Ok(client)
     }
 
     /// Takes all replies that have come to a socket.
-    fn receive(&mut self, index: usize) -> Result<()> {
+    fn take_all(&mut self, index: usize) -> Result<()> {
         let (source, mut metas) = (&mut self.sources[index], [RecvMeta::default(); BATCH_SIZE]);
         loop {
             let mut slices: Vec<_> = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
@@ -179,6 +136,21 @@ impl<'a> Datagrams<'a> {
     }
 }
 
+impl Sockets for Datagrams<'_> {
+    fn watched(&mut self) -> (&mut Poll, &mut Seen) {
+        (&mut self.poll, &mut self.seen)
+    }
+
+    fn receive(&mut self, index: usize) -> Result<()> {
+        self.take_all(index)?;
+        self.ask(index)
+    }
+
+    fn remind(&mut self) -> Result<()> {
+        self.repeat_lost()
+    }
+}
+
 impl Source {
     fn open(load: &Load, poll: &Poll, token: Token) -> Result<Source> {
         let mut socket = UdpSocket::bind(([0, 0, 0, 0], 0).into())?;
@@ -237,8 +209,9 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::load::Transport;
+    use crate::serve::load::{Transport, serve};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::time::Duration;
 
     fn exchanges() -> Vec<Exchange> {
         [(b"a\n".to_vec(), b"A\n".to_vec()), (b"bcd\n".to_vec(), b"BCD\n".to_vec())]
@@ -281,7 +254,7 @@ mod tests {
         let exchanges = exchanges();
         let mut client = client(server(|_| 1), &exchanges);
         for _ in 0..2 {
-            let served = client.serve(Duration::from_millis(50)).unwrap();
+            let served = serve(&mut client, Duration::from_millis(50)).unwrap();
             assert!(served.replies() > 0 && served.throughput() > 0.0);
         }
     }
@@ -290,9 +263,8 @@ mod tests {
     #[test]
     fn lost_and_repeated_datagrams_do_no_harm() {
         let exchanges = exchanges();
-        let served = client(server(|count| if count % 3 == 0 { 0 } else { 2 }), &exchanges)
-            .serve(PATIENCE * 3)
-            .unwrap();
+        let mut client = client(server(|count| if count % 3 == 0 { 0 } else { 2 }), &exchanges);
+        let served = serve(&mut client, PATIENCE * 3).unwrap();
         assert!(served.lost > 0 && served.replies() > 0);
         let longest = Duration::from_nanos(served.latency.max());
         assert!(longest > PATIENCE / 2, "what was lost counts from its first try");
@@ -301,7 +273,7 @@ mod tests {
     #[test]
     fn wrong_reply_is_quoted() {
         let exchanges = [Exchange { request: b"a".to_vec(), reply: b"B".to_vec() }];
-        let error = client(server(|_| 1), &exchanges).serve(PATIENCE).unwrap_err().to_string();
+        let error = serve(&mut client(server(|_| 1), &exchanges), PATIENCE).unwrap_err().to_string();
         assert_eq!(error, "the server answered `A` where `B` was expected");
     }
 

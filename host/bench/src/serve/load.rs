@@ -82,9 +82,9 @@ impl Served {
 /// A datagram that is not answered for so long is sent again.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// A server that answers nobody for so long is stuck.
-pub(super) const STUCK: Duration = Duration::from_secs(10);
+const STUCK: Duration = Duration::from_secs(10);
 /// Longest latency that is told from longer ones, in nanoseconds.
-pub(super) const LATENCY_MAX_NS: u64 = 60_000_000_000;
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// Loads a server.
 ///
@@ -93,25 +93,82 @@ pub(super) const LATENCY_MAX_NS: u64 = 60_000_000_000;
 pub fn run(load: &Load) -> Result<Served> {
     ensure!(!load.exchanges.is_empty() && load.connections > 0, "a load without requests");
     match load.transport {
-        Transport::Udp => {
-            let mut client = Datagrams::open(load)?;
-            timed(load, |duration| client.serve(duration))
-        }
+        Transport::Udp => timed(load, &mut Datagrams::open(load)?),
         Transport::Tcp => {
             ensure!(load.window == 1, "a stream has one request on its way");
-            let mut client = Client::connect(load)?;
-            timed(load, |duration| client.serve(duration))
+            timed(load, &mut Client::connect(load)?)
         }
     }
 }
 
 /// Serves for as long as nothing counts, and then for as long as it does.
-fn timed(load: &Load, mut serve: impl FnMut(Duration) -> Result<Served>) -> Result<Served> {
-    serve(load.warm_up)?;
+fn timed(load: &Load, client: &mut impl Sockets) -> Result<Served> {
+    serve(client, load.warm_up)?;
     let processors = || load.qemu.map_or(Ok(Processors::default()), Processors::now);
     let before = processors()?;
-    let served = serve(load.duration)?;
+    let served = serve(client, load.duration)?;
     Ok(Served { processors: processors()?.since(before), ..served })
+}
+
+/// A client of some sockets, each with its index as its token, that has asked already.
+pub(super) trait Sockets {
+    /// Where sockets are waited for, and what was seen of them.
+    fn watched(&mut self) -> (&mut Poll, &mut Seen);
+
+    /// Takes the replies that have come to a socket, and asks again.
+    ///
+    /// # Errors
+    /// If one is wrong, or nothing can be sent.
+    fn receive(&mut self, index: usize) -> Result<()>;
+
+    /// Does what is due without a reply.
+    ///
+    /// # Errors
+    /// If nothing can be sent.
+    fn remind(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What was seen since it was last forgotten.
+pub(super) struct Seen {
+    /// See [`Served::latency`].
+    pub latency: Histogram<u64>,
+    /// See [`Served::lost`].
+    pub lost: u64,
+}
+
+impl Seen {
+    /// Nothing.
+    pub fn nothing() -> Result<Seen> {
+        Ok(Seen { latency: Histogram::new_with_max(LATENCY_MAX_NS, 3)?, lost: 0 })
+    }
+}
+
+/// Forgets what was seen, goes on for `duration`, and returns what was seen.
+///
+/// # Errors
+/// If the server answers wrongly or not at all.
+pub(super) fn serve(client: &mut impl Sockets, duration: Duration) -> Result<Served> {
+    let (_, seen) = client.watched();
+    seen.latency.reset();
+    seen.lost = 0;
+    let (begin, mut events) = (Instant::now(), Events::with_capacity(256));
+    let mut last = begin;
+    loop {
+        let (now, (poll, seen)) = (Instant::now(), client.watched());
+        if now - begin >= duration {
+            let (elapsed, latency, lost) = (now - begin, seen.latency.clone(), seen.lost);
+            return Ok(Served { elapsed, latency, lost, processors: Processors::default() });
+        }
+        poll.poll(&mut events, Some((duration - (now - begin)).min(PATIENCE)))?;
+        for event in &events {
+            last = Instant::now();
+            client.receive(event.token().0)?;
+        }
+        client.remind()?;
+        ensure!(last.elapsed() < STUCK, "the server answered nothing for {} s", STUCK.as_secs());
+    }
 }
 
 /// Has each exchange once, in order, over one stream.
@@ -142,7 +199,7 @@ struct Client<'a> {
     connections: Vec<Connection>,
     exchanges: &'a [Exchange],
     next: usize,
-    latency: Histogram<u64>,
+    seen: Seen,
 }
 
 struct Connection {
@@ -160,7 +217,7 @@ impl<'a> Client<'a> {
             connections: Vec::new(),
             exchanges: load.exchanges,
             next: 0,
-            latency: Histogram::new_with_max(LATENCY_MAX_NS, 3)?,
+            seen: Seen::nothing()?,
         };
         for index in 0..load.connections {
             let mut connection = Connection::open(load)?;
@@ -173,42 +230,6 @@ impl<'a> Client<'a> {
         Ok(client)
     }
 
-    /// Forgets what was seen, goes on for `duration`, and returns what was seen.
-    fn serve(&mut self, duration: Duration) -> Result<Served> {
-        self.latency.reset();
-        let (begin, mut events) = (Instant::now(), Events::with_capacity(256));
-        let mut last = begin;
-        loop {
-            let now = Instant::now();
-            if now - begin >= duration {
-                let (elapsed, latency) = (now - begin, self.latency.clone());
-                return Ok(Served { elapsed, latency, lost: 0, processors: Processors::default() });
-            }
-            self.poll.poll(&mut events, Some((duration - (now - begin)).min(PATIENCE)))?;
-            for event in &events {
-                last = Instant::now();
-                self.receive(event.token().0)?;
-            }
-            ensure!(last.elapsed() < STUCK, "the server answered nothing for {} s", STUCK.as_secs());
-        }
-    }
-
-    /// Takes what has come on a connection, and asks again after each whole reply.
-    fn receive(&mut self, index: usize) -> Result<()> {
-        while self.connections[index].read()? {
-            let connection = &mut self.connections[index];
-            let expected = &self.exchanges[connection.exchange].reply;
-            if connection.received.len() < expected.len() {
-                continue;
-            }
-            check(&connection.received, expected)?;
-            let latency = connection.sent.elapsed().as_nanos() as u64;
-            self.latency.saturating_record(latency);
-            self.ask(index)?;
-        }
-        Ok(())
-    }
-
     /// Sends the next request.
     fn ask(&mut self, index: usize) -> Result<()> {
         let (exchange, connection) = (self.next, &mut self.connections[index]);
@@ -218,6 +239,27 @@ impl<'a> Client<'a> {
         connection.sent = Instant::now();
         // Whole: it is far shorter than any socket's buffer.
         connection.stream.write_all(&self.exchanges[exchange].request).context("cannot send a request")
+    }
+}
+
+impl Sockets for Client<'_> {
+    fn watched(&mut self) -> (&mut Poll, &mut Seen) {
+        (&mut self.poll, &mut self.seen)
+    }
+
+    fn receive(&mut self, index: usize) -> Result<()> {
+        while self.connections[index].read()? {
+            let connection = &mut self.connections[index];
+            let expected = &self.exchanges[connection.exchange].reply;
+            if connection.received.len() < expected.len() {
+                continue;
+            }
+            check(&connection.received, expected)?;
+            let latency = connection.sent.elapsed().as_nanos() as u64;
+            self.seen.latency.saturating_record(latency);
+            self.ask(index)?;
+        }
+        Ok(())
     }
 }
 
