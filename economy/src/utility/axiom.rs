@@ -7,7 +7,7 @@
 //! falls least at the right end of a stretch, where it is looked at closely. More throughput must earn more
 //! even when all else is at its worst.
 
-use super::composed::{Quantity, State, Utility};
+use super::composed::{Quantity, State, Term, Unit, Utility};
 use crate::prices::Resource;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -53,7 +53,20 @@ impl fmt::Display for Violation {
     }
 }
 
-pub(super) fn check(utility: &Utility) -> Result<(), Box<Violation>> {
+impl Utility {
+    /// Revenue is throughput times the sum of all terms for a unit, though not less than `floor` for each,
+    /// plus the sum of all terms for a second.
+    ///
+    /// # Errors
+    /// If this breaks the utility function axiom (nom, VEE'16, section 4), with two states that show it.
+    pub fn new(unit: Unit, floor: Option<f64>, terms: Vec<Term>) -> Result<Self, Box<Violation>> {
+        let utility = Self::unchecked(unit, floor, terms);
+        check(&utility)?;
+        Ok(utility)
+    }
+}
+
+fn check(utility: &Utility) -> Result<(), Box<Violation>> {
     let mut falling = Quantity::all().filter(|quantity| *quantity != Quantity::Throughput);
     falling.try_for_each(|quantity| check_falling(utility, quantity))?;
     check_throughput(utility)

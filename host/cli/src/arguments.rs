@@ -1,7 +1,7 @@
 //! The command line, as people type it.
 
+use crate::address::ProviderAddress;
 use crate::numbers::whole;
-use crate::prices::ProviderAddress;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nom_image::manifest::Port;
 use nom_provider::Source;

@@ -1,6 +1,7 @@
 //! `nom`: what people type.
 #![forbid(unsafe_code)]
 
+mod address;
 mod arguments;
 mod attend;
 mod debugger;

@@ -1,16 +1,14 @@
 //! Where a machine's prices come from, and how it gets there.
 
 use crate::arguments::{NetworkChoice, Run};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use nom_build::PriceFeed;
 use nom_image::manifest::BundleManifest;
 use nom_provider::meter::{Charge, Meter};
 use nom_provider::{Config, Provider, Source};
 use nom_vmm::{MachineConfig, Namespace, namespace, relay};
-use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
-use std::str::FromStr;
 
 /// The computer that runs the machine, in QEMU's user-mode network.
 const HOST: Ipv4Addr = namespace::HOST;
@@ -135,68 +133,9 @@ fn from_the_machine(address: SocketAddrV4) -> SocketAddrV4 {
     if own { SocketAddrV4::new(HOST, address.port()) } else { address }
 }
 
-/// Address of a provider, as people type it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProviderAddress {
-    host: String,
-    port: u16,
-}
-
-impl FromStr for ProviderAddress {
-    type Err = String;
-
-    /// Reads `HOST:PORT` or `http://HOST:PORT`.
-    fn from_str(text: &str) -> Result<ProviderAddress, String> {
-        let expected = || "expected HOST:PORT or http://HOST:PORT, as `nom provider` prints it".to_owned();
-        if text.starts_with("https:") {
-            return Err("machines ask by plain HTTP: expected http://HOST:PORT".to_owned());
-        }
-        let place = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-        let (host, port) = place.rsplit_once(':').ok_or_else(expected)?;
-        let legal = |character: char| character.is_ascii_alphanumeric() || "-._".contains(character);
-        if host.is_empty() || !host.chars().all(legal) {
-            return Err(expected());
-        }
-        let port = port.parse().ok().filter(|&port| port != 0).ok_or_else(expected)?;
-        Ok(ProviderAddress { host: host.to_owned(), port })
-    }
-}
-
-impl fmt::Display for ProviderAddress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.host, self.port)
-    }
-}
-
-impl ProviderAddress {
-    /// Its IPv4 address: QEMU's user-mode network leads nowhere else.
-    fn resolve(&self) -> Result<SocketAddrV4> {
-        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
-        let mut addresses = addresses.with_context(|| format!("--provider {self}"))?;
-        let ipv4 = addresses.find_map(|address| match address {
-            SocketAddr::V4(address) => Some(address),
-            SocketAddr::V6(_) => None,
-        });
-        ipv4.with_context(|| format!("--provider {self}: has no IPv4 address"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_provider_is_an_address_or_a_url() {
-        for text in ["localhost:8080", "http://localhost:8080", "http://localhost:8080/"] {
-            let address: ProviderAddress = text.parse().expect(text);
-            assert_eq!(address.to_string(), "localhost:8080");
-        }
-        for text in ["", ":80", "localhost", "localhost:0", "localhost:x", "http://a b:80", "http://a/b:80"] {
-            let error = text.parse::<ProviderAddress>().expect_err(text);
-            assert!(error.contains("HOST:PORT"), "{error}");
-        }
-        assert!("https://a:80".parse::<ProviderAddress>().expect_err("refused").contains("plain HTTP"));
-    }
 
     #[test]
     fn this_computer_has_another_address_in_the_machine() {

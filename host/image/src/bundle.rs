@@ -2,9 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::lower::{Lowered, LoweredApplication};
-use crate::pack::Symbols;
 use crate::program::Segment;
-use crate::symbols::SymbolTable;
+use crate::symbols::{SymbolTable, Symbols};
 use nom_abi::image::{
     ApplicationRecord, Bundle, ChannelRecord, DeviceSelector, MAGIC, Run, SegmentRecord, flag,
 };

@@ -27,5 +27,6 @@ pub use error::{Error, Place, Result};
 pub use kernel::image_end;
 pub use lower::{Lowered, lower};
 pub use manifest::{BundleManifest, Program};
-pub use pack::{Compression, Image, Packing, Symbols, pack};
+pub use pack::{Compression, Image, Packing, pack};
 pub use report::{ImageReport, PartReport};
+pub use symbols::Symbols;

@@ -7,6 +7,7 @@ use crate::kernel::{Kernel, XEN_ELFNOTE_PHYS32_ENTRY, XEN_NOTE_NAME};
 use crate::loader;
 use crate::lower::Lowered;
 use crate::report::ImageReport;
+use crate::symbols::Symbols;
 use miniz_oxide::deflate::compress_to_vec;
 use nom_abi::image::{Extent, PackedPart, Payload};
 use nom_abi::layout::{KERNEL_IMAGE, KERNEL_LOAD, LOADER_LOAD};
@@ -31,16 +32,6 @@ const QUICK_LEVEL: u8 = 6;
 const SMALL_PASSES: u64 = 1;
 /// Most memory of the kernel itself; a file that asks for more is damaged.
 const KERNEL_MAX: u64 = 64 << 20;
-
-/// Whether the image carries the symbol tables behind readable backtraces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Symbols {
-    /// Of the kernel and of every application.
-    #[default]
-    Keep,
-    /// None: addresses stay numbers.
-    Omit,
-}
 
 /// How hard the image is compressed; what unpacks it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

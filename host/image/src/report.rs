@@ -3,8 +3,7 @@
 use crate::bundle::Encoded;
 use crate::kernel::Kernel;
 use crate::lower::{Lowered, LoweredApplication};
-use crate::pack::Symbols;
-use crate::symbols::SymbolTable;
+use crate::symbols::{SymbolTable, Symbols};
 use nom_abi::Protection;
 use serde::Serialize;
 

@@ -10,6 +10,16 @@ use zerocopy::IntoBytes;
 /// Longest name, in bytes; of a longer one the end is kept, which says most.
 const NAME_BYTES_MAX: usize = 80;
 
+/// Whether the image carries the symbol tables behind readable backtraces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symbols {
+    /// Of the kernel and of every application.
+    #[default]
+    Keep,
+    /// None: addresses stay numbers.
+    Omit,
+}
+
 /// The functions of one ELF file, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SymbolTable(BTreeMap<u32, String>);
