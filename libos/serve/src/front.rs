@@ -48,7 +48,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
     }
 
     /// Gives all flows away, for none is to stay here.
-    pub fn give_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, plan: Plan) {
+    fn give_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, plan: Plan) {
         let mut at = self.peers.as_ref().map_or(0, Peers::index);
         let mut next = 0;
         while let Some(flow) = stack.flow_from(next) {
@@ -58,7 +58,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
     }
 
     /// Gives the cores `to`, which have none, a fair part of the open flows.
-    pub fn give_share<N: Nic<Buffer = B>, C: Clock>(
+    fn give_share<N: Nic<Buffer = B>, C: Clock>(
         &mut self,
         stack: &mut Measured<N, C>,
         to: core::ops::Range<usize>,
@@ -86,12 +86,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
     }
 
     /// Gives a flow to core `to`, with its client.
-    pub fn give<N: Nic<Buffer = B>, C: Clock>(
-        &mut self,
-        stack: &mut Measured<N, C>,
-        flow: FlowId,
-        to: usize,
-    ) {
+    fn give<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId, to: usize) {
         let Some(peers) = &mut self.peers else { return };
         let left = usize::from(peers.newest().active).saturating_sub(1);
         let Some(detached) = stack.detach(flow) else { return };
@@ -111,7 +106,8 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         let Some(peers) = &mut self.peers else { return };
         let plan = peers.newest();
         if !plan.has(peers.index()) {
-            return peers.give(plan.active_for(peers.index()), moving);
+            peers.give(plan.active_for(peers.index()), moving);
+            return peers.ring_present();
         }
         let Moving { flow, guest, left } = *moving;
         match stack.adopt(flow) {
@@ -125,6 +121,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
             Err((AdoptError::Full, flow)) if left > 0 => {
                 let next = plan.active_for(peers.index() + 1);
                 peers.give(next, Box::new(Moving { flow, guest, left: left - 1 }));
+                peers.ring_present();
             }
             Err((why, flow)) => {
                 peers.passing.refused += 1;
@@ -168,12 +165,18 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         stack.set_admitting(plan.has(own));
         // All that came by an older plan: flows among it are to be given away, too.
         self.take_passed(stack, now);
+        let given = self.passing().given;
         if !plan.has(own) {
             self.give_all(stack, plan);
         } else if plan.is_moving && before.has(own) && before.active < plan.active {
             self.give_share(stack, before.active.into()..plan.active.into());
         }
-        self.peers.iter_mut().for_each(Peers::set_done);
+        if let Some(peers) = &mut self.peers {
+            if peers.passing.given != given {
+                peers.ring_present();
+            }
+            peers.set_done();
+        }
     }
 
     /// What went from core to core.

@@ -223,11 +223,9 @@ impl<B: Buffer, C> Peers<B, C> {
         }
     }
 
-    /// Gives a flow to core `to`.
+    /// Gives a flow to core `to`, which is yet to be [rung](Peers::ring_present) for.
     pub(crate) fn give(&mut self, to: usize, flow: Box<Moving<B, C>>) {
-        let peer = &self.group.cores[to];
-        peer.waiting.push(Passed::Flow(flow));
-        peer.ring();
+        self.group.cores[to].waiting.push(Passed::Flow(flow));
     }
 
     /// The next that another core has sent.
