@@ -32,6 +32,33 @@ fn cores_that_are_not_to_be_had_come_later() {
 }
 
 #[test]
+fn the_control_port_orders_and_its_clients_move_too() {
+    let mut world =
+        World::new(Case { cores: 3, is_governed: false, steering: Steering::Hash, ..Case::new(9) });
+    let flows: Vec<_> = (0..8).map(|_| world.call()).collect();
+    for (round, (ordered, serving)) in [(1, 1), (2, 2), (0, 3), (1, 1)].into_iter().enumerate() {
+        // All but one have said half of what they want to say.
+        let (speaker, others) = (flows[round], flows.iter().filter(|flow| **flow != flows[round]));
+        for flow in others.clone() {
+            assert_eq!(world.say(*flow, "GET /cores HT"), "");
+        }
+        let body = ordered.to_string();
+        let answer = world.say(speaker, &format!("PUT /cores HTTP/1.1\r\nContent-Length: 1\r\n\r\n{body}"));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        world.pass(1);
+        assert_eq!(world.serving(), serving);
+        for flow in others {
+            let answer = world.say(*flow, "TP/1.1\r\n\r\n");
+            assert!(answer.ends_with(&format!("\r\n\r\n{serving}\n")), "{answer}");
+        }
+    }
+    let metrics = world.say(flows[0], "GET /metrics HTTP/1.1\r\n\r\n");
+    let moved: u64 = world.passing().iter().map(|passing| passing.adopted).sum();
+    assert!(metrics.contains("\nnom_cores_serving 1\n") && metrics.contains("\nnom_cores 3\n"), "{metrics}");
+    assert!(moved >= 8 && metrics.contains("\nnom_flows_refused_total 0\n"), "{metrics}");
+}
+
+#[test]
 fn no_client_notices_whatever_is_ordered() {
     for seed in 0..200 {
         run(Case::from_seed(seed));

@@ -6,7 +6,9 @@ use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Crew, Flow, Governor, Passing, Peers, Ports, Reply, Server, Service, Setting, Window};
+use nom_serve::{
+    Control, Crew, Flow, Governor, Passing, Peers, Ports, Reply, Server, Service, Setting, Window,
+};
 use nom_wire::Random;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +39,8 @@ pub struct Case {
     /// Cores that are ordered one after the other.
     pub orders: Vec<u16>,
     pub steering: Steering,
+    /// Whether a governor orders; otherwise only the control port does.
+    pub is_governed: bool,
     /// Per cent of the frames.
     pub loss: u64,
     pub reorder: u64,
@@ -52,6 +56,7 @@ impl Case {
             cores: 4,
             orders: Vec::new(),
             steering: Steering::Learning,
+            is_governed: true,
             loss: 0,
             reorder: 0,
             clients: 12,
@@ -274,6 +279,8 @@ struct Client {
 struct Clients {
     requests: u32,
     of: BTreeMap<FlowId, Client>,
+    /// What the control port said.
+    told: Vec<u8>,
 }
 
 impl Clients {
@@ -300,7 +307,7 @@ impl Application<Card> for Clients {
     }
 
     fn received(&mut self, stack: &mut Stack<Card>, flow: FlowId, bytes: Slice<Bytes>) {
-        let client = self.of.get_mut(&flow).expect("a client");
+        let Some(client) = self.of.get_mut(&flow) else { return self.told.extend_from_slice(&bytes) };
         client.heard.extend_from_slice(&bytes);
         while client.heard.len() >= REPLY {
             let reply: Vec<u8> = client.heard.drain(..REPLY).collect();
@@ -315,6 +322,8 @@ impl Application<Card> for Clients {
         self.of.get_mut(&flow).expect("a client").closed = Some(why);
     }
 }
+
+const CONTROL_PORT: u16 = 9;
 
 type Core = Server<Card, Still, Numbers>;
 
@@ -374,6 +383,7 @@ impl World {
         let (order, open) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let remotes = (0..case.cores).map(|core| Remote::new(core, Arc::new(Deaf))).collect();
         let (mut cores, mut loops) = (Vec::new(), Vec::new());
+        let control = Control::new(CONTROL_PORT, case.cores);
         for peers in Peers::group(remotes) {
             let event_loop = EventLoop::reached_by(peers.remote(), Still, Still);
             let card = card(2, peers.index(), &far);
@@ -382,7 +392,10 @@ impl World {
             let mut server = Server::new(card, Still, config, &ports, Numbers { open: open.clone() });
             server.set_peers(peers);
             server.set_crew(Arc::new(Lender(lent.clone())));
-            server.govern(Box::new(Orders(order.clone())), event_loop.handle());
+            server.control(control.clone(), cores.len(), event_loop.handle());
+            if case.is_governed {
+                server.govern(Box::new(Orders(order.clone())), event_loop.handle());
+            }
             cores.push(server);
             loops.push(event_loop);
         }
@@ -536,6 +549,18 @@ impl World {
         let to = SocketAddr::from(([10, 0, 0, 2], 7));
         let flow = self.client.connect(to).expect("a route");
         self.clients.of.insert(flow, Client::default());
+    }
+
+    /// Connects to the control port.
+    pub fn call(&mut self) -> FlowId {
+        self.client.connect(SocketAddr::from(([10, 0, 0, 2], CONTROL_PORT))).expect("a route")
+    }
+
+    /// Says something there; what comes back in a while.
+    pub fn say(&mut self, flow: FlowId, text: &str) -> String {
+        self.client.send(flow, Slice::new(text.as_bytes().into())).expect("room");
+        self.rounds(200);
+        String::from_utf8(std::mem::take(&mut self.clients.told)).expect("text")
     }
 
     /// Clients come and ask while cores are ordered, until all have what they want.
