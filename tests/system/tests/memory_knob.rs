@@ -1,10 +1,14 @@
 //! What memcached holds follows its limit, up and down, while it serves.
 
+use nom_proto::prices::Resource;
+use nom_provider::{Config, Provider};
 use nom_system_tests::{Guest, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Values of a KiB: 24 MiB of them.
 const COUNT: usize = 24 << 10;
 const LENGTH: usize = 1024;
@@ -118,4 +122,62 @@ fn what_memcached_holds_follows_its_limit() {
     client.store(0..COUNT);
     assert!((0..COUNT).all(|number| client.holds(number)));
     client.await_free(|free| free < shrunk, "it takes memory again");
+}
+
+/// memcached with a contract by which a Gbit brings $20, and with memory as a knob, beside `priced`.
+fn bundle(directory: &Path, provider: &Provider) -> PathBuf {
+    let text = format!(
+        "[[applications]]\nfile = \"{ROOT}/apps/memcached/app.toml\"\npeers = [{{ name = \"priced\" }}]\n\
+         utility = {{ unit = \"Gbit\", term = [{{ function = \"value\", alpha = 20.0 }}] }}\n\
+         environment = {{ knobs = \"memory\", batching_delay = \"0\" }}\n\n\
+         [[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
+         environment = {{ provider = \"10.0.2.2:{}\", network = \"1\" }}\n",
+        provider.address().port()
+    );
+    let path = directory.join("bundle.toml");
+    std::fs::write(&path, text).expect("the bundle is written");
+    path
+}
+
+/// Asks for the first `count` values, and stores those that are not there, until the provider hears that so
+/// many bytes of memory are held.
+fn serve_until(client: &mut Client, provider: &Provider, count: usize, is_enough: impl Fn(u64) -> bool) {
+    let start = Instant::now();
+    loop {
+        for number in 0..count {
+            if !client.holds(number) {
+                client.store(number..number + 1);
+            }
+        }
+        let statuses = provider.statuses();
+        let held = statuses.iter().find(|status| status.application == "memcached");
+        let held = held.map(|status| status.memory_bytes);
+        if held.is_some_and(&is_enough) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{held:?} bytes are held");
+    }
+}
+
+#[test]
+fn what_memcached_holds_follows_the_price_of_memory() {
+    let provider = Provider::start(Config::default()).expect("the provider starts");
+    let price = |memory| provider.set_prices(&[(Resource::Memory, memory)]).expect("a good price");
+    price(1e-3);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = bundle(directory.path(), &provider);
+    let second = "virtio-net-pci,disable-legacy=on,netdev=net1,addr=0x10";
+    let guest = Guest::bundle(path.to_str().expect("UTF-8")).memory("160M");
+    let mut server = Server::boot(guest.qemu("-netdev user,id=net1").device(second), 11211);
+    server.vm.wait_for("its prices come by events");
+    let mut client = Client(BufReader::new(server.connect()));
+    client.store(0..COUNT);
+    serve_until(&mut client, &provider, 1000, |held| held > 40 * MIB);
+    // A thousand values are all that is asked for now, and what the others take costs more than all brings.
+    price(100.0);
+    serve_until(&mut client, &provider, 1000, |held| held < 22 * MIB);
+    let limit = client.stat("limit_maxbytes");
+    price(1e-3);
+    serve_until(&mut client, &provider, COUNT / 3, |held| held > 26 * MIB);
+    assert!(client.stat("limit_maxbytes") > limit);
 }
