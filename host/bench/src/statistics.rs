@@ -45,14 +45,14 @@ pub struct Quotient {
 }
 
 impl Quotient {
-    /// The mean of `own` over that of `other`, each value with the number of its repetition; none unless both
-    /// are gains. What happened to both in one repetition cancels out (the ratio estimate of paired samples:
-    /// Cochran, "Sampling Techniques", 1977, section 6.3).
+    /// The mean of `own` over that of `other`, each value with the number of its repetition; negative where
+    /// the one is a loss, and none unless the other is a gain. What happened to both in one repetition
+    /// cancels out (the ratio estimate of paired samples: Cochran, "Sampling Techniques", 1977, section 6.3).
     pub fn of_means(own: &[(u32, f64)], other: &[(u32, f64)]) -> Option<Quotient> {
         let mean =
             |all: &[(u32, f64)]| Some(Summary::of(&all.iter().map(|one| one.1).collect::<Vec<_>>())?.mean);
         let (over, under) = (mean(own)?, mean(other)?);
-        if over <= 0.0 || under <= 0.0 {
+        if under <= 0.0 {
             return None;
         }
         let value = over / under;
@@ -98,12 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quotient_of_one_pair_or_of_losses_says_less() {
+    fn a_quotient_of_one_pair_says_less_and_over_a_loss_nothing() {
         let one = Quotient::of_means(&[(0, 3.0)], &[(0, 4.0), (1, 2.0)]).unwrap();
         assert_eq!((one.value, one.pairs, one.error()), (1.0, 1, None));
-        for (own, other) in [(1.0, 0.0), (1.0, -1.0), (-1.0, -1.0), (-1.0, 2.0)] {
+        for (own, other) in [(1.0, 0.0), (1.0, -1.0), (-1.0, -1.0)] {
             assert_eq!(Quotient::of_means(&[(0, own)], &[(0, other)]), None);
         }
+        assert_eq!(Quotient::of_means(&[(0, -1.0)], &[(0, 2.0)]).unwrap().value, -0.5);
         assert_eq!(Quotient::of_means(&[], &[(0, 1.0)]), None);
     }
 

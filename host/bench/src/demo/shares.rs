@@ -9,7 +9,8 @@ use super::summary::{BEST_FIXED, BOTH, EXPERIMENT, ORACLE, OVER_BEST_FIXED, OVER
 use crate::record::{Record, Unit};
 use crate::statistics::{Quotient, Summary};
 
-/// Adaptive nom over the best fixed delays; no quotient where one of both is no gain, or did not run.
+/// Adaptive nom over the best fixed delays: negative where it lost what could be gained, and no quotient
+/// where nothing could be, or where it did not run.
 #[derive(Clone, Debug)]
 pub struct Shares {
     /// What the best delays earn.

@@ -374,6 +374,18 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_loss_where_a_gain_was_possible_misses_its_target() {
+        let mut findings = findings();
+        let adaptive = System::Adaptive(Function::Penalty);
+        let account = findings.accounts.iter_mut().find(|account| account.system == adaptive).unwrap();
+        account.runs[0].halves.iter_mut().flatten().for_each(|interval| interval.latency_s = 1.0);
+        let records = records(&[findings]).unwrap();
+        let target = targets(&records).into_iter().find(|target| target.system == OVER_ORACLE).unwrap();
+        assert_eq!(target.judge(&records), Verdict::Missed);
+        assert!(target.find(&records).unwrap().value < 0.0);
+    }
+
+    #[test]
     fn an_adaptive_run_counts_under_its_own_function_only() {
         let records = records(&[findings()]).unwrap();
         let of = |system: &str, metric: &str| {
