@@ -72,6 +72,11 @@ impl Leader {
             Stage::Giving { before } => {
                 let plan = peers.newest();
                 let active = usize::from(plan.active);
+                // Not before: what is on its way to a queue pair that the device closes is lost.
+                if crew.muster(active) > active {
+                    self.retry_ns = Some(now_ns + RETRY_NS);
+                    return self.stage = Stage::Widening { cores: before };
+                }
                 peers.publish(plan.next(active, active, false));
                 Stage::Closing { before, has_rung: false }
             }
@@ -96,18 +101,13 @@ impl Leader {
         if wanted == present {
             return Stage::Rest;
         }
-        let mustered = crew.muster(wanted);
-        self.retry_ns = (mustered != wanted).then_some(now_ns + RETRY_NS);
-        if wanted > present {
-            let cores = mustered.clamp(present, wanted);
-            return if cores > present { Stage::Coming { cores } } else { Stage::Rest };
+        if wanted < present {
+            peers.publish(plan.next(present, wanted, true));
+            return Stage::Giving { before: present };
         }
-        let cores = mustered.clamp(wanted, present);
-        if cores == present {
-            return Stage::Rest;
-        }
-        peers.publish(plan.next(present, cores, true));
-        Stage::Giving { before: present }
+        let cores = crew.muster(wanted).clamp(present, wanted);
+        self.retry_ns = (cores != wanted).then_some(now_ns + RETRY_NS);
+        if cores > present { Stage::Coming { cores } } else { Stage::Rest }
     }
 }
 
