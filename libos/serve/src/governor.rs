@@ -45,7 +45,8 @@ pub struct Window {
     pub service: Latency,
     /// Latency as clients see it, as far as a server can tell: with the path ([`crate::path`]).
     pub latency: Latency,
-    /// What was in force when it ended.
+    /// What was in force when it ended: of cores, how many served, which may be fewer than ordered; 0 if none
+    /// can be given back.
     pub setting: Setting,
 }
 
