@@ -32,6 +32,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 struct Cable {
     rings: [VecDeque<Bytes>; CORES],
     client: VecDeque<Bytes>,
+    /// Cores whose doorbell was rung since they last slept.
+    rung: [bool; CORES],
     mustered: usize,
     is_over: bool,
 }
@@ -113,13 +115,16 @@ impl Clock for Real {
     }
 }
 
-/// Sleeps for a moment, or less if something changes.
-struct Nap(Arc<Shared>);
+/// A core that sleeps until it is rung for, a frame comes or its time has come.
+struct Nap(Arc<Shared>, usize, Real);
 
 impl Idle for Nap {
-    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
-        let cable = self.0.lock();
-        drop(self.0.change.wait_timeout(cable, Duration::from_millis(1)).expect("nobody panicked"));
+    fn sleep(&mut self, deadline_ns: Option<u64>) -> Wakeup {
+        let Nap(shared, core, clock) = self;
+        let left = deadline_ns.map(|at| Duration::from_nanos(at.saturating_sub(clock.now_ns())));
+        let is_quiet = |cable: &mut Cable| !cable.rung[*core] && cable.rings[*core].is_empty();
+        let woken = shared.change.wait_timeout_while(shared.lock(), left.unwrap_or(LIMIT), is_quiet);
+        woken.expect("nobody panicked").0.rung[*core] = false;
         Wakeup::default()
     }
 }
@@ -127,7 +132,8 @@ impl Idle for Nap {
 struct Bell(Arc<Shared>);
 
 impl Doorbell for Bell {
-    fn ring(&self, _: usize) {
+    fn ring(&self, core: usize) {
+        self.0.lock().rung[core] = true;
         self.0.change.notify_all();
     }
 }
@@ -197,7 +203,11 @@ fn serve(
     order: Arc<AtomicU16>,
 ) -> Passing {
     let clock = Real(Instant::now());
-    let mut event_loop = EventLoop::reached_by(peers.remote(), clock.clone(), Nap(shared.clone()));
+    let mut event_loop = EventLoop::reached_by(
+        peers.remote(),
+        clock.clone(),
+        Nap(shared.clone(), peers.index(), clock.clone()),
+    );
     let card = Card(shared, Some(peers.index()));
     let ports = Ports { tcp: vec![7], udp: Vec::new() };
     let mut server = Server::new(card, clock, config(2), &ports, Count);
@@ -257,8 +267,13 @@ fn ask(shared: &Arc<Shared>, order: &AtomicU16) -> Clients {
         assert!(begun.elapsed() < LIMIT, "{} of {REQUESTS} replies", clients.total);
         let now_ns = begun.elapsed().as_nanos() as u64;
         stack.poll(nom_net::Instant::from_nanos(now_ns), &mut clients);
-        order.store([1, 3, 2, 0, 1, 2][(clients.total / EACH % 6) as usize], Ordering::Relaxed);
-        let cable = shared.lock();
+        let wanted = [1, 3, 2, 0, 1, 2][(clients.total / EACH % 6) as usize];
+        let mut cable = shared.lock();
+        if order.swap(wanted, Ordering::Relaxed) != wanted {
+            // Whoever governs is asked when the first core looks.
+            cable.rung[0] = true;
+            shared.change.notify_all();
+        }
         if cable.client.is_empty() {
             drop(shared.change.wait_timeout(cable, Duration::from_millis(1)).expect("nobody panicked"));
         }
