@@ -31,6 +31,27 @@ fn cores_that_are_not_to_be_had_come_later() {
     }
 }
 
+/// The device has the last word on how many cores can leave, and it is asked when their flows have moved.
+#[test]
+fn cores_that_the_device_does_not_let_go_serve_on() {
+    let mut world = World::new(Case { cores: 3, is_governed: false, ..Case::new(5) });
+    let flows: Vec<_> = (0..9).map(|_| world.call()).collect();
+    let answer = world.say(flows[0], "PUT /cores HTTP/1.1\r\nContent-Length: 1\r\n\r\n3");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    for (least, serving) in [(3, 3), (1, 1)] {
+        world.hold(least);
+        world.say(flows[1], "PUT /cores HTTP/1.1\r\nContent-Length: 1\r\n\r\n1");
+        world.pass(2);
+        assert_eq!(world.serving(), serving);
+        for flow in &flows {
+            let answer = world.say(*flow, "GET /cores HTTP/1.1\r\n\r\n");
+            assert!(answer.ends_with(&format!("\r\n\r\n{serving}\n")), "{answer}");
+        }
+    }
+    let moved: u64 = world.passing().iter().map(|passing| passing.adopted).sum();
+    assert!(moved > 9, "{moved} flows moved, some of them back");
+}
+
 #[test]
 fn the_control_port_orders_and_its_clients_move_too() {
     let mut world =

@@ -94,6 +94,8 @@ pub struct Lent {
     mustered: usize,
     /// So many are to be had.
     most: usize,
+    /// The device spreads what it receives over no fewer.
+    least: usize,
     away: Vec<bool>,
 }
 
@@ -201,6 +203,9 @@ struct Lender(Arc<Mutex<Lent>>);
 impl Crew for Lender {
     fn muster(&self, cores: usize) -> usize {
         let lent = &mut *self.0.lock().expect("one thread");
+        if cores < lent.least {
+            return lent.mustered;
+        }
         let cores = cores.min(lent.most.max(lent.mustered));
         lent.mustered = cores;
         lent.away[..cores].fill(false);
@@ -369,9 +374,10 @@ impl World {
         let lent = Arc::new(Mutex::new(Lent {
             mustered: case.cores,
             most: case.cores,
+            least: 1,
             away: vec![false; case.cores],
         }));
-        let one = Arc::new(Mutex::new(Lent { mustered: 1, most: 1, away: vec![false] }));
+        let one = Arc::new(Mutex::new(Lent { mustered: 1, most: 1, least: 1, away: vec![false] }));
         let far = device(case.seed, &lent, case.steering);
         let near = device(case.seed, &one, Steering::Hash);
         let card = |last, index, device: &Rc<RefCell<Device>>| Card {
@@ -440,6 +446,11 @@ impl World {
     /// So many cores are to be had.
     pub fn lend(&self, most: usize) {
         self.lent.lock().expect("one thread").most = most;
+    }
+
+    /// The device refuses to spread what it receives over fewer cores.
+    pub fn hold(&self, least: usize) {
+        self.lent.lock().expect("one thread").least = least;
     }
 
     /// Time passes in which cores are polled.
