@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod controller;
+mod decimal;
 pub mod ledger;
 pub mod memory;
 pub mod prices;

@@ -19,6 +19,7 @@
 //! numbers in the same order: `0 44200 0.362 0.041 0.00145 0.0003 0.0024, 32 39800 ...; 0 ...`.
 
 use crate::controller::BatchingDelays;
+use crate::decimal;
 use crate::response::Response;
 use crate::units::{GbitPerSecond, OperationsPerSecond, Seconds};
 use crate::utility::Latency;
@@ -210,7 +211,7 @@ impl FromStr for Row {
         let bad = || BadTable::Part(text.trim().to_string());
         let mut words = text.split_whitespace();
         let batching_delay = words.next().and_then(|word| word.parse().ok()).ok_or_else(bad)?;
-        let numbers: Option<Vec<f64>> = words.map(|word| word.parse().ok()).collect();
+        let numbers: Option<Vec<f64>> = words.map(decimal::parse).collect();
         let Some([throughput, sent, received, latency, jitter, p99]) = numbers.as_deref() else {
             return Err(bad());
         };

@@ -9,6 +9,7 @@
 
 use super::checked::{BadTerm, BadUtility};
 use super::composed::{Per, Quantity, Term, Unit, Utility};
+use crate::decimal;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -101,7 +102,7 @@ impl FromStr for Utility {
         let mut floor = None;
         if let Some((part, text)) = parts.peek().and_then(|part| Some((*part, part.strip_prefix("floor ")?)))
         {
-            floor = Some(text.trim().parse().map_err(|_| bad(part, "`floor` with a number"))?);
+            floor = Some(decimal::parse(text.trim()).ok_or_else(|| bad(part, "`floor` with a number"))?);
             parts.next();
         }
         let terms: Vec<_> = parts.map(term).collect::<Result<_, _>>()?;
@@ -121,7 +122,7 @@ fn term(part: &str) -> Result<Result<Term, BadTerm>, BadLine> {
     if let ("table", [over, per, points @ ..]) = (name, &words[..]) {
         return table(over, per, points).ok_or_else(|| bad(part, "`table QUANTITY unit|second X:Y ...`"));
     }
-    let numbers: Option<Vec<f64>> = words.iter().map(|word| word.parse().ok()).collect();
+    let numbers: Option<Vec<f64>> = words.iter().map(|word| decimal::parse(word)).collect();
     Ok(match (name, numbers.as_deref()) {
         ("value", Some(&[alpha])) => Term::value(alpha),
         ("penalty", Some(&[alpha, factor, objective])) => Term::penalty(alpha, factor, objective),
@@ -137,7 +138,7 @@ fn table(over: &str, per: &str, points: &[&str]) -> Option<Result<Term, BadTerm>
     let per = Per::ALL.into_iter().find(|known| known.name() == per)?;
     let point = |word: &&str| {
         let (x, y) = word.split_once(':')?;
-        Some((x.parse().ok()?, y.parse().ok()?))
+        Some((decimal::parse(x)?, decimal::parse(y)?))
     };
     Some(Term::table(over, per, points.iter().map(point).collect::<Option<_>>()?))
 }
