@@ -37,10 +37,12 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
                 Some(measured) => tally.add(measured),
                 None => {
                     shard.store.measure(count, most);
+                    shard.store.begin_settling();
                     is_measured = false;
                 }
             }
         }
+        self.shared().settles.store(true, Relaxed);
         is_measured.then(|| Demand {
             curve: tally.curve(),
             samples: tally.samples(),
@@ -65,7 +67,11 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
             return;
         }
         let count = self.shards().count();
-        self.shards().for_each(|mut shard| shard.store.set_limit(limit / count));
+        self.shards().for_each(|mut shard| {
+            shard.store.set_limit(limit / count);
+            shard.store.begin_settling();
+        });
+        self.shared().settles.store(true, Relaxed);
         self.shared().limits_set.fetch_add(1, Relaxed);
     }
 }

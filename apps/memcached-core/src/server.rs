@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{BuildHasher, Hasher};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use lock_api::{Mutex, MutexGuard, RawMutex};
@@ -42,6 +42,8 @@ pub(crate) struct Shared<B, R> {
     /// Bytes that items may cost, and how often that was set.
     pub limit: AtomicUsize,
     pub limits_set: AtomicU32,
+    /// Whether somebody wants memory back.
+    pub settles: AtomicBool,
     /// Bytes that the program may yet take, as it was last told; all ones if it was not.
     pub free: AtomicU64,
     pub ledger: Mutex<R, Ledger>,
@@ -77,6 +79,7 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
             verbosity: AtomicU32::new(options.verbosity),
             limit: AtomicUsize::new(options.memory),
             limits_set: AtomicU32::new(0),
+            settles: AtomicBool::new(false),
             free: AtomicU64::new(u64::MAX),
             options,
             shards: (0..count as u64).map(|index| Place(Mutex::new(shard(index)))).collect(),

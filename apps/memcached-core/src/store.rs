@@ -2,7 +2,7 @@
 
 use crate::curve::{Sampler, Tally};
 use crate::slab::{Exhausted, Index, Slab};
-use crate::value::{Gather, Incoming, Part};
+use crate::value::{COPY_MAX, Gather, Incoming, Part};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
@@ -150,6 +150,26 @@ impl<B: Buffer> Item<B> {
         }
     }
 
+    /// Has `keep` copy a value that lies in the heap, if it is worth it and there is memory.
+    fn settle(&mut self, keep: &mut impl FnMut(&[u8]) -> Option<Slice<B>>) {
+        let (key, value) = self.head.split_at(usize::from(self.key_len));
+        let kept = match &self.kept {
+            Kept::Inline if value.len() > COPY_MAX => {
+                head_of(key, &[]).ok().and_then(|head| Some((Some(head), keep(value)?)))
+            }
+            Kept::Parts(parts) if parts.iter().any(|part| matches!(part, Part::Copied(_))) => {
+                let whole: Vec<u8> = parts.iter().flat_map(|part| part.bytes()).copied().collect();
+                keep(&whole).map(|slice| (None, slice))
+            }
+            _ => None,
+        };
+        let Some((head, slice)) = kept else { return };
+        self.kept = Kept::Shared(slice);
+        if let Some(head) = head {
+            self.head = head;
+        }
+    }
+
     /// Bytes of memory that it costs.
     pub fn cost(&self) -> usize {
         let pinned = match &self.kept {
@@ -231,7 +251,13 @@ pub struct Store<B> {
     sampler: Option<Box<Sampler>>,
     /// Keys with smaller hashes are its sample: none without it.
     sampled_below: u64,
+    /// Items whose values were copied into the heap, of which nothing can be given back; nothing, if nobody
+    /// wants anything back.
+    unsettled: Option<Vec<Index>>,
 }
+
+/// So many items are remembered to be settled; beyond, values stay where they are.
+const UNSETTLED_MAX: usize = 4096;
 
 impl<B: Buffer> Store<B> {
     /// An empty store for `limit` bytes, as long as there is `room`. The seed must be unknown to clients, so
@@ -255,6 +281,7 @@ impl<B: Buffer> Store<B> {
             losses: Losses::default(),
             sampler: None,
             sampled_below: 0,
+            unsettled: None,
         }
     }
 
@@ -324,6 +351,23 @@ impl<B: Buffer> Store<B> {
         if let Some(sampler) = &mut self.sampler {
             note(sampler);
             self.sampled_below = sampler.threshold();
+        }
+    }
+
+    /// From now on values are to lie where their memory can be given back, once they [settle](Store::settle).
+    pub fn begin_settling(&mut self) {
+        self.unsettled.get_or_insert_default();
+    }
+
+    /// Has `keep` copy the values of up to so many items that were stored since the last call.
+    pub fn settle(&mut self, items: usize, mut keep: impl FnMut(&[u8]) -> Option<Slice<B>>) {
+        let Some(unsettled) = &mut self.unsettled else { return };
+        for index in unsettled.drain(unsettled.len().saturating_sub(items)..) {
+            // Another item may be there by now, or none, which does no harm.
+            let item = self.slots.get_mut(index);
+            let before = item.cost();
+            item.settle(&mut keep);
+            self.used = self.used + item.cost() - before;
         }
     }
 
@@ -431,6 +475,12 @@ impl<B: Buffer> Store<B> {
             (_, None) => self.insert(key, copied),
         };
         let index = place.inspect_err(|_| self.give_back(found))?;
+        let is_in_heap = matches!(value, Incoming::Copy(_) | Incoming::Parts(_)) && value.len() > COPY_MAX;
+        if let Some(unsettled) =
+            self.unsettled.as_mut().filter(|list| list.len() < UNSETTLED_MAX && is_in_heap)
+        {
+            unsettled.push(index);
+        }
         let cas = self.next_cas();
         let now = self.now;
         let item = self.slots.get_mut(index);
@@ -589,5 +639,35 @@ mod tests {
         let (store, count) = filled(32 << 20, || false);
         assert!((LIMIT_STEP / 2..=LIMIT_STEP).contains(&store.used()), "{}", store.used());
         assert_eq!(store.losses.evictions as usize, count - store.len());
+    }
+
+    #[test]
+    fn values_settle_where_their_memory_can_be_given_back() {
+        let mut store = Store::<Rc<[u8]>>::new(1 << 20, || true, 7);
+        let facts = Facts { flags: 0, expires: 0, marks: Marks::default() };
+        let put = |store: &mut Store<_>, name: &str, value| {
+            let key = store.key(name.as_bytes());
+            store.put(&key, None, facts, value).expect("there is room")
+        };
+        let before = put(&mut store, "before", Incoming::Copy(&[1; 300]));
+        store.begin_settling();
+        let small = put(&mut store, "small", Incoming::Copy(&[2; 100]));
+        let whole = put(&mut store, "whole", Incoming::Copy(&[3; 300]));
+        let parts = [[4; 200], [5; 200]].map(|bytes| Part::Copied(bytes.to_vec()));
+        let parts = put(&mut store, "parts", Incoming::Parts(parts.into()));
+        let gone = put(&mut store, "gone", Incoming::Copy(&[6; 300]));
+        store.delete(gone);
+        store.settle(1, |_| unreachable!("what is gone need not settle"));
+        store.settle(8, |bytes| Some(Slice::new(bytes.into())));
+        store.settle(8, |_| unreachable!("all have settled"));
+        let settled = |index| match &store.item(index).kept {
+            Kept::Shared(slice) => Some(slice.to_vec()),
+            _ => None,
+        };
+        assert_eq!([before, small].map(settled), [None, None]);
+        assert_eq!(settled(whole), Some(vec![3; 300]));
+        assert_eq!(settled(parts), Some([[4; 200], [5; 200]].concat()));
+        assert_eq!(store.item(whole).key(), b"whole");
+        assert_eq!(store.used(), store.items().map(Item::cost).sum());
     }
 }

@@ -1,6 +1,9 @@
-//! What is done after the limit of memory has changed, a little after each event, so that no request waits
-//! long: items that are too many go, the memory of their values goes back to the world, and values that lie
-//! where little else does are moved, so that more of it can.
+//! What is done about memory, a little after each event, so that no request waits long.
+//!
+//! As soon as somebody wants memory back, values that were copied into the heap, of which nothing can be
+//! given back, settle in buffers, of which all can. After the limit has changed, items that are too many go,
+//! the memory of their values goes back to the world, and values that lie where little else does are moved,
+//! so that more of it can.
 
 use crate::server::Server;
 use crate::slab::Index;
@@ -15,6 +18,8 @@ const SHED_BYTES: usize = 256 << 10;
 /// So many slots are looked at for values to move, or as many as have so many bytes to copy.
 const LOOKED_AT: u32 = 256;
 const MOVED_BYTES: usize = 32 << 10;
+/// Of each shard so many values settle at a time: as many as come with some frames.
+const SETTLED_ITEMS: usize = 32;
 /// Time for requests before it goes on.
 const PAUSE_NS: u64 = 500_000;
 
@@ -54,6 +59,9 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     /// when to call again.
     #[inline]
     pub fn tend<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
+        if self.shared().settles.load(Relaxed) {
+            self.shards().for_each(|mut shard| shard.store.settle(SETTLED_ITEMS, |bytes| nic.keep(bytes)));
+        }
         let limits_set = self.shared().limits_set.load(Relaxed);
         if self.tending.limits_set != limits_set {
             self.tending = Tending { limits_set, stage: Stage::Shed(0), next_ns: now_ns, rounds: 0 };

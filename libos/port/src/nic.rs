@@ -191,6 +191,11 @@ pub trait Nic {
     /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
 
+    /// The same for bytes that are kept for long: leaves enough to send from.
+    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>> {
+        self.buffer(bytes)
+    }
+
     /// Gives memory for buffers that nobody uses back to the world, all but `keep_bytes`: a bounded part at a
     /// time. A driver that cannot gives nothing.
     fn trim(&mut self, keep_bytes: usize) -> Trimmed {

@@ -130,6 +130,10 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
         self.nic.buffer(bytes)
     }
 
+    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
+        self.nic.keep(bytes)
+    }
+
     fn trim(&mut self, keep_bytes: usize) -> Trimmed {
         self.nic.trim(keep_bytes)
     }

@@ -93,6 +93,15 @@ impl<D: Dma> Pool<D> {
         Some(slot.share(bytes.len() as u32))
     }
 
+    /// The same for bytes that are kept for long: what may be received into, no more, is taken for them.
+    pub fn copy_to_keep(&mut self, bytes: &[u8]) -> Option<DmaBuffer> {
+        let list = &mut self.free[class(bytes.len())?];
+        let slot = list.take().or_else(|| self.source.grow(class(bytes.len())?, self.reserved, list));
+        let mut slot = slot?;
+        slot.write(0, bytes);
+        Some(slot.share(bytes.len() as u32))
+    }
+
     /// The same in a slot to receive into, if one is free and large enough.
     pub fn copy_to_received(&mut self, bytes: &[u8]) -> Option<DmaBuffer> {
         let mut slot = self.receive.take().filter(|slot| slot.bytes() as usize >= bytes.len())?;

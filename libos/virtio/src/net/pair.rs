@@ -203,6 +203,10 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
         copy.map(Slice::new)
     }
 
+    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<DmaBuffer>> {
+        self.pool.copy_to_keep(bytes).map(Slice::new)
+    }
+
     fn trim(&mut self, keep_bytes: usize) -> Trimmed {
         self.transmitter.reclaim();
         self.pool.trim(keep_bytes)
