@@ -166,8 +166,15 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         assert_eq!(refusal(""), "``: expected `Gbit` or `operation`");
         assert_eq!(refusal("Gbit; floor x"), "`floor x`: expected `floor` with a number");
-        for part in ["", "penalty", "penalty 20 100", "value 1 2", "table p98 unit 1:1", "table p99 unit 1,1"]
-        {
+        for part in [
+            "",
+            "penalty",
+            "penalty 20 100",
+            "value 1 2",
+            "value NaN",
+            "table p98 unit 1:1",
+            "table p99 unit 1,1",
+        ] {
             let text = refusal(&alloc::format!("Gbit; {part}"));
             assert!(text.starts_with(&alloc::format!("`{part}`: expected")), "{text}");
         }
@@ -175,8 +182,8 @@ mod tests {
 
     #[test]
     fn what_is_no_utility_function_is_refused_too() {
-        let nan = "term[1].alpha is NaN: expected a finite number, at least 0";
-        assert_eq!(refusal("Gbit; value 1; value NaN"), nan);
+        let negative = "term[1].alpha is -1: expected a finite number, at least 0";
+        assert_eq!(refusal("Gbit; value 1; value -1"), negative);
         assert!(refusal("Gbit; floor -1").starts_with("floor is -1: expected"));
         assert!(refusal("Gbit; table p99 unit 0:1 1:2").starts_with("utility function axiom broken"));
     }
