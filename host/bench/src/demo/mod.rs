@@ -76,25 +76,16 @@ pub struct Options {
 }
 
 /// Phases of the quick demo, so that all of it takes less than five minutes.
-const QUICK: Schedule =
-    Schedule { phase: Duration::from_secs(12), fixed_phase: Duration::from_secs(4), fixed_runs: 2, runs: 1 };
+const QUICK: Schedule = Schedule { phase: Duration::from_secs(12), runs: 1 };
 /// Phases of the paper, and its repetitions.
-const FULL: Schedule =
-    Schedule { phase: Duration::from_secs(60), fixed_phase: Duration::from_secs(60), fixed_runs: 5, runs: 5 };
+const FULL: Schedule = Schedule { phase: Duration::from_secs(60), runs: 5 };
 /// How many batching delays are tried.
 const DELAYS: usize = 6;
 
 impl Options {
     fn schedule(&self) -> Schedule {
-        let mut schedule = if self.full { FULL } else { QUICK };
-        if let Some(phase) = self.phase {
-            (schedule.phase, schedule.fixed_phase) = (phase, phase);
-            schedule.fixed_runs = schedule.runs;
-        }
-        if let Some(repetitions) = self.repetitions {
-            (schedule.runs, schedule.fixed_runs) = (repetitions, repetitions);
-        }
-        schedule
+        let Schedule { phase, runs } = if self.full { FULL } else { QUICK };
+        Schedule { phase: self.phase.unwrap_or(phase), runs: self.repetitions.unwrap_or(runs) }
     }
 
     fn functions(&self) -> Result<Vec<Function>> {

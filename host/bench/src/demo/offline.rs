@@ -56,7 +56,7 @@ pub fn table(options: &TableOptions) -> Result<Vec<String>> {
     let mut delays: Vec<u32> = (0..points.count()).map(|point| points.micros(point)).collect();
     // The longest may be the one before, rounded.
     delays.dedup();
-    let schedule = Schedule { phase: options.phase, fixed_phase: options.phase, fixed_runs: 1, runs: 1 };
+    let schedule = Schedule { phase: options.phase, runs: 1 };
     let planned = schedule.run() * delays.len() as u32;
     let about = humantime::format_duration(Duration::from_secs(planned.as_secs()));
     eprintln!("{} with {} batching delays: about {about}", application.label(), delays.len());

@@ -154,7 +154,7 @@ impl Runner<'_> {
         };
         for turn in self.schedule.turns(&slowness.delays_us(), self.functions) {
             self.attempt(turn, |runner| match turn.system {
-                System::Fixed(us) => runner.fixed(us, runner.schedule.fixed_phase),
+                System::Fixed(us) => runner.fixed(us, runner.schedule.phase),
                 System::Adaptive(function) => runner.adaptive(function, slowness),
                 System::Linux => runner.linux(runner.schedule.phase),
             })?;
@@ -188,7 +188,7 @@ impl Runner<'_> {
     /// Takes one run; what fails becomes a note, unless somebody interrupted.
     fn attempt(&mut self, turn: Turn, run: impl FnOnce(&mut Self) -> Result<Halves>) -> Result<()> {
         let Turn { system, repetition } = turn;
-        self.turn = (repetition + 1, self.schedule.runs_of(system));
+        self.turn = (repetition + 1, self.schedule.runs);
         match run(self) {
             Ok(halves) => {
                 let run = Run { repetition, halves };

@@ -7,13 +7,9 @@ use std::time::Duration;
 /// How long everything takes, and how often it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// A phase of Linux and of adaptive runs.
+    /// A phase, of every system: what is served in the first seconds is not what is served later.
     pub phase: Duration,
-    /// A phase of a run with a fixed batching delay.
-    pub fixed_phase: Duration,
-    /// How often each fixed batching delay is run.
-    pub fixed_runs: u32,
-    /// How often all else is.
+    /// How often each system is run.
     pub runs: u32,
 }
 
@@ -40,22 +36,11 @@ impl Schedule {
     /// About how long one application takes, with so many functions and batching delays.
     pub fn length(&self, functions: usize, delays: usize) -> Duration {
         let linux = LINUX_START + 2 * self.phase;
-        let adaptive = self.run() * functions as u32;
-        let fixed = (NOM_START + 2 * self.fixed_phase) * delays as u32 * self.fixed_runs;
-        (linux + adaptive) * self.runs + fixed
-    }
-
-    /// How often `system` is run.
-    pub fn runs_of(&self, system: System) -> u32 {
-        match system {
-            System::Fixed(_) => self.fixed_runs,
-            System::Linux | System::Adaptive(_) => self.runs,
-        }
+        (linux + self.run() * (functions + delays) as u32) * self.runs
     }
 
     /// All runs of nom in an order in which whatever else the computer does falls on all alike: adaptive ones
     /// lie evenly between the fixed ones of their repetition, and every other repetition goes backwards.
-    /// Where there are more fixed runs than adaptive ones, half of them come before, half afterwards.
     pub fn turns(&self, delays_us: &[u32], functions: &[Function]) -> Vec<Turn> {
         let fixed = |repetition| {
             let turns = delays_us.iter().map(move |us| Turn { system: System::Fixed(*us), repetition });
@@ -64,13 +49,8 @@ impl Schedule {
         let adaptive = |repetition| -> Vec<Turn> {
             functions.iter().map(|of| Turn { system: System::Adaptive(*of), repetition }).collect()
         };
-        if self.fixed_runs == self.runs {
-            let turns = |run| between(fixed(run), backwards_if_odd(run, adaptive(run)));
-            return (0..self.runs).flat_map(turns).collect();
-        }
-        let half = self.fixed_runs.div_ceil(2);
-        let (before, after) = ((0..half).flat_map(fixed), (half..self.fixed_runs).flat_map(fixed));
-        before.chain((0..self.runs).flat_map(adaptive)).chain(after).collect()
+        let turns = |run| between(fixed(run), backwards_if_odd(run, adaptive(run)));
+        (0..self.runs).flat_map(turns).collect()
     }
 }
 
@@ -99,9 +79,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const DELAYS_US: [u32; 6] = [0, 2, 5, 10, 20, 40];
 
-    fn turns(fixed_runs: u32, runs: u32) -> Vec<Turn> {
-        let schedule = Schedule { phase: SECOND, fixed_phase: SECOND, fixed_runs, runs };
-        schedule.turns(&DELAYS_US, &Function::ALL)
+    fn turns(runs: u32) -> Vec<Turn> {
+        Schedule { phase: SECOND, runs }.turns(&DELAYS_US, &Function::ALL)
     }
 
     fn text(turns: &[Turn]) -> String {
@@ -115,7 +94,7 @@ mod tests {
 
     #[test]
     fn adaptive_runs_lie_between_the_fixed_ones_of_their_repetition() {
-        let turns = turns(2, 2);
+        let turns = turns(2);
         assert_eq!(text(&turns), "0 p 2 5 r 10 20 b 40 40 b 20 10 r 5 2 p 0");
         assert!(turns[..9].iter().all(|turn| turn.repetition == 0));
         assert!(turns[9..].iter().all(|turn| turn.repetition == 1));
@@ -123,23 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn more_fixed_runs_than_adaptive_ones_lie_around_them() {
-        assert_eq!(text(&turns(2, 1)), "0 2 5 10 20 40 p r b 40 20 10 5 2 0");
-        assert_eq!(text(&turns(1, 0)), "0 2 5 10 20 40");
-    }
-
-    #[test]
     fn a_steady_drift_falls_on_all_alike() {
-        for (fixed_runs, runs) in [(2, 2), (4, 4), (2, 1)] {
-            let turns = turns(fixed_runs, runs);
+        for runs in [2, 4] {
+            let turns = turns(runs);
             let middle = (turns.len() - 1) as f64 / 2.0;
             for one in &turns {
                 let places = turns.iter().enumerate().filter(|(_, other)| other.system == one.system);
                 let places: Vec<f64> = places.map(|(place, _)| place as f64).collect();
                 let mean = places.iter().sum::<f64>() / places.len() as f64;
                 assert!((mean - middle).abs() <= 1.0, "{:?} at {mean} of {middle}", one.system);
-                let schedule = Schedule { phase: SECOND, fixed_phase: SECOND, fixed_runs, runs };
-                assert_eq!(places.len(), schedule.runs_of(one.system) as usize);
+                assert_eq!(places.len(), runs as usize);
             }
         }
     }
