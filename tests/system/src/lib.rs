@@ -14,9 +14,11 @@
 
 mod guest;
 mod server;
+mod tap;
 mod vm;
 
 pub use guest::Guest;
 pub use nom_vmm::{ControlLine, Ending, Iommu, MachineKind};
 pub use server::Server;
+pub use tap::tap_is_possible;
 pub use vm::{Life, Vm};

@@ -1,10 +1,8 @@
 //! Servers under test, and the clients that load them.
 
-use crate::{Guest, Vm};
+use crate::{Guest, Vm, tap_is_possible};
 use nom_vmm::{Namespace, namespace};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -36,9 +34,7 @@ impl Server {
     /// in a network namespace of its own, named after `name`, and there has `test` look at it. Without the
     /// rights for that it says so.
     pub fn on_cores(name: &str, guest: Guest, port: u16, cores: u32, test: impl FnOnce(&mut Server) + Send) {
-        let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-        if !is_root || !Path::new("/dev/net/tun").exists() {
-            println!("skipped: {name} on a TAP device needs root and /dev/net/tun");
+        if !tap_is_possible(name) {
             return;
         }
         let namespace = Namespace::create(name, cores).expect("a namespace");

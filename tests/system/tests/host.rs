@@ -1,10 +1,10 @@
 //! Applications as processes of this computer: the same sources, without a machine.
 
 use nom_build::{Process, Project};
+use nom_system_tests::tap_is_possible;
 use nom_vmm::{Namespace, namespace};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,9 +28,7 @@ impl Server {
 
     /// The same on `cores` cores, with a queue of the TAP device each.
     fn start_on(app: &str, cores: u32) -> Option<Server> {
-        let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-        if !is_root || !Path::new("/dev/net/tun").exists() {
-            println!("skipped: {app} on a TAP device needs root and /dev/net/tun");
+        if !tap_is_possible(app) {
             return None;
         }
         // Tests run beside each other, and a namespace is named after machine and process.

@@ -3,12 +3,10 @@
 use nom_proto::prices::Resource;
 use nom_proto::status::Status;
 use nom_provider::{Config, Provider};
-use nom_system_tests::{Guest, Vm};
+use nom_system_tests::{Guest, Vm, tap_is_possible};
 use nom_vmm::{Namespace, namespace};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -29,9 +27,7 @@ struct Market {
 impl Market {
     /// memcached on so many cores, which turns this knob. Nothing without the rights for a TAP device.
     fn open(knob: &str, cores: u32) -> Option<Market> {
-        let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-        if !is_root || !Path::new("/dev/net/tun").exists() {
-            println!("skipped: a TAP device needs root and /dev/net/tun");
+        if !tap_is_possible("memcached") {
             return None;
         }
         let namespace = Namespace::create(&format!("knob-{knob}"), cores).expect("a namespace");

@@ -2,11 +2,10 @@
 
 use nom_proto::prices::Resource;
 use nom_provider::{Config, Provider};
-use nom_system_tests::{Guest, Server, Vm};
+use nom_system_tests::{Guest, Server, Vm, tap_is_possible};
 use nom_vmm::Namespace;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -179,9 +178,7 @@ fn a_server_and_priced_have_a_network_each() {
 /// it reports that it is idle, once a second, there would be as much guest time between them.
 #[test]
 fn every_price_wakes_a_server_that_sleeps_on_two_cores() {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if !is_root || !Path::new("/dev/net/tun").exists() {
-        println!("skipped: a TAP device needs root and /dev/net/tun");
+    if !tap_is_possible("memcached") {
         return;
     }
     let namespace = Namespace::create("priced", 2).expect("a namespace");
