@@ -1,8 +1,10 @@
 //! One server on two cores, whose device does not send all of a flow's packets to the same one.
 
+mod common;
+
+use common::{Deaf, Still};
 use nom_net::{Application, Cidr, Config, Instant, Slice, Stack};
 use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
-use nom_port::world::{Clock, Doorbell};
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
 use nom_serve::{Flow, Passing, Peers, Ports, Reply, Server, Service};
@@ -62,20 +64,6 @@ impl Nic for Card {
     }
 
     fn disarm(&mut self) {}
-}
-
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
-
-struct Deaf;
-
-impl Doorbell for Deaf {
-    fn ring(&self, _: usize) {}
 }
 
 /// Sends back what it is sent.

@@ -1,6 +1,8 @@
 //! Cores of a server are given back and taken again under load, over a network that loses and reorders and a
 //! device that steers as it likes: no client notices.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod world;
 
 use world::{Case, Steering, World};

@@ -1,8 +1,8 @@
 //! A server on several cores, its device, a network and a client machine, on virtual time.
 
+use crate::common::{Deaf, Still};
 use nom_net::{Application, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
 use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
-use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
@@ -174,26 +174,6 @@ impl Nic for Card {
     }
 
     fn disarm(&mut self) {}
-}
-
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
-
-impl Idle for Still {
-    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
-        Wakeup::default()
-    }
-}
-
-struct Deaf;
-
-impl Doorbell for Deaf {
-    fn ring(&self, _: usize) {}
 }
 
 /// A crew whose cores leave by not being polled any more.
