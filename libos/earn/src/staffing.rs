@@ -83,15 +83,13 @@ impl Staffing {
         let period = core::mem::take(&mut self.period);
         let whole = period.window(0, period.length_ns, nom_serve::Setting::default());
         let Some(observation) = window::observation(&whole) else { return };
-        let points = &self.points;
-        self.controller
-            .observe(&observation, &|point, response| value(Some(points.setting(point).cores), response));
+        self.controller.observe(&observation, &value_of_choices(&self.points, value));
     }
 
     /// Chooses anew at other prices.
     pub fn reconsider(&mut self, value: &Value) {
-        let (before, points) = (self.cores(), &self.points);
-        self.controller.reconsider(&|point, response| value(Some(points.setting(point).cores), response));
+        let before = self.cores();
+        self.controller.reconsider(&value_of_choices(&self.points, value));
         self.turn(before);
     }
 
@@ -106,6 +104,14 @@ impl Staffing {
             self.begin_period();
         }
     }
+}
+
+/// What it brings that the server responds so at one of the choices.
+fn value_of_choices<'a>(
+    choices: &'a Knobs,
+    value: &'a Value,
+) -> impl Fn(usize, &Response) -> DollarsPerSecond + 'a {
+    |choice, response| value(Some(choices.setting(choice).cores), response)
 }
 
 /// From `most` down to 1.
