@@ -13,6 +13,7 @@ pub mod border;
 pub mod entropy;
 pub mod line;
 pub mod misdeeds;
+pub mod processors;
 pub mod report;
 
 pub use report::{Check, Failure, accounted_frames, expect, expect_that, run};

@@ -5,7 +5,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use nom_app::alloc::{format, vec::Vec};
-use nom_app::{Error, application, applications, board, cores, events, time, upcall};
+use nom_app::{Error, application, applications, cores, events, time, upcall};
+use nom_guest_tests::processors::{held, processors, wait_until};
 use nom_guest_tests::{Check, Failure, border, expect, expect_that, run};
 
 nom_app::main!(main);
@@ -25,34 +26,14 @@ fn main() -> u8 {
     ])
 }
 
-fn processors() -> u64 {
-    board().machine.cores.load(Relaxed).into()
-}
-
-/// Cores that the board says this application holds.
-fn held() -> u64 {
-    applications::entry(application()).cores.load(Relaxed).into()
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) -> Check {
-    let deadline = time::now_ns() + TIMEOUT_NS;
-    while !condition() {
-        if time::now_ns() > deadline {
-            return Err(format!("never: {what}").into());
-        }
-        events::yield_core();
-    }
-    Ok(())
-}
-
 /// Runs `work` on every other processor, waits for it, and until the board shows them released.
 fn on_all_others(work: fn()) -> Check {
     let others: Vec<_> = (1..processors()).map(|_| cores::acquire(work)).collect::<Result<_, _>>()?;
     for core in others {
-        wait_until("the work returns", || core.is_finished())?;
+        wait_until(TIMEOUT_NS, "the work returns", || core.is_finished())?;
         core.join();
     }
-    wait_until("the cores are released", || held() == 1)
+    wait_until(TIMEOUT_NS, "the cores are released", || held() == 1)
 }
 
 static MEETING: AtomicU64 = AtomicU64::new(0);
@@ -91,7 +72,7 @@ fn all_at_once() -> Check {
     let numbers: u64 = others.iter().map(|core| 1 << core.number()).sum::<u64>() | 1 << cores::current();
     expect("the cores that were promised", numbers, SEEN.load(Relaxed))?;
     others.into_iter().for_each(cores::Core::join);
-    wait_until("the cores are released", || held() == 1)
+    wait_until(TIMEOUT_NS, "the cores are released", || held() == 1)
 }
 
 fn hint() -> Check {
@@ -101,7 +82,7 @@ fn hint() -> Check {
     let core = cores::acquire_near(last, || ())?;
     expect("the core", core.number() as u64, last)?;
     core.join();
-    wait_until("the core is released", || held() == 1)
+    wait_until(TIMEOUT_NS, "the core is released", || held() == 1)
 }
 
 static UPCALLS: AtomicU64 = AtomicU64::new(0);
@@ -141,9 +122,9 @@ fn acquire_and_release() -> Result<(), Failure> {
     let (before, mut rounds) = (frames(), 0);
     while rounds < ROUNDS && processors() > 1 {
         let core = cores::acquire(|| _ = WORK.fetch_add(1, Relaxed))?;
-        wait_until("the work returns", || core.is_finished())?;
+        wait_until(TIMEOUT_NS, "the work returns", || core.is_finished())?;
         core.join();
-        wait_until("the core is released", || held() == 1)?;
+        wait_until(TIMEOUT_NS, "the core is released", || held() == 1)?;
         rounds += 1;
     }
     expect("work done", WORK.load(Relaxed), rounds)?;

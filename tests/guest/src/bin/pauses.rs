@@ -9,9 +9,10 @@ use core::array;
 use core::cell::Cell;
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use nom_app::alloc::{boxed::Box, format, rc::Rc, vec::Vec};
+use nom_app::alloc::{boxed::Box, rc::Rc, vec::Vec};
 use nom_app::cores::{self, Core};
 use nom_app::{Error, application, applications, args, board, events, println, time, upcall};
+use nom_guest_tests::processors::{held, processors, wait_until};
 use nom_guest_tests::{Check, border, expect, expect_that, run};
 
 nom_app::main!(main);
@@ -39,30 +40,10 @@ fn main() -> u8 {
     ])
 }
 
-fn processors() -> u64 {
-    board().machine.cores.load(Relaxed).into()
-}
-
-/// Cores that the board says this application holds.
-fn held() -> u64 {
-    applications::entry(application()).cores.load(Relaxed).into()
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) -> Check {
-    let deadline = time::now_ns() + TIMEOUT_NS;
-    while !condition() {
-        if time::now_ns() > deadline {
-            return Err(format!("never: {what}").into());
-        }
-        events::yield_core();
-    }
-    Ok(())
-}
-
 /// Waits until work pauses and its core is released.
 fn wait_for_pause(core: &Core, others: u64) -> Check {
-    wait_until("the work pauses", || core.is_paused())?;
-    wait_until("its core is released", || held() == others)
+    wait_until(TIMEOUT_NS, "the work pauses", || core.is_paused())?;
+    wait_until(TIMEOUT_NS, "its core is released", || held() == others)
 }
 
 /// Ends work that pauses.
@@ -74,7 +55,7 @@ fn finish(mut core: Core) -> Check {
     }
     core.join();
     STOP.store(false, Relaxed);
-    wait_until("its core is released", || held() == 1)
+    wait_until(TIMEOUT_NS, "its core is released", || held() == 1)
 }
 
 fn first_core() -> Check {
@@ -147,7 +128,7 @@ fn begin() -> Result<Core, Error> {
 /// Has the work pause for the `round`th time.
 fn let_pause(core: &Core, round: u64) -> Check {
     ALLOWED.store(round, Relaxed);
-    wait_until("a pause begins", || BEGUN.load(Relaxed) == round)?;
+    wait_until(TIMEOUT_NS, "a pause begins", || BEGUN.load(Relaxed) == round)?;
     wait_for_pause(core, 1)
 }
 
@@ -166,7 +147,7 @@ fn pause_and_resume() -> Check {
         expect("cores held", held(), 2)?;
         expect("the core", core.number() as u64, hint)?;
         PLACE.store(u64::MAX, Relaxed);
-        wait_until("the work goes on", || PLACE.load(Relaxed) != u64::MAX)?;
+        wait_until(TIMEOUT_NS, "the work goes on", || PLACE.load(Relaxed) != u64::MAX)?;
         expect("where it is", PLACE.load(Relaxed), hint)?;
         let_pause(&core, round + 1)?;
     }
@@ -184,9 +165,9 @@ fn ended_before() -> Check {
     core.resume()?;
     core.resume()?;
     ALLOWED.store(1, Relaxed);
-    wait_until("a pause begins", || BEGUN.load(Relaxed) == 1)?;
+    wait_until(TIMEOUT_NS, "a pause begins", || BEGUN.load(Relaxed) == 1)?;
     PLACE.store(u64::MAX, Relaxed);
-    wait_until("it is over", || PLACE.load(Relaxed) != u64::MAX)?;
+    wait_until(TIMEOUT_NS, "it is over", || PLACE.load(Relaxed) != u64::MAX)?;
     // Twice before is once.
     let_pause(&core, 2)?;
     finish(core)?;
@@ -254,7 +235,7 @@ fn handler() -> Check {
     expect("pauses that failed", WRONG.load(Relaxed), 0)?;
     expect("pauses refused in a handler", REFUSED.load(Relaxed), UPCALLS.load(Relaxed))?;
     expect_that("every exception was handled", UPCALLS.load(Relaxed) > PAUSES)?;
-    wait_until("its core is released", || held() == 1)
+    wait_until(TIMEOUT_NS, "its core is released", || held() == 1)
 }
 
 /// Nobody waits for anybody: a pause begins, ends, and ends before it begins in every order there is.
@@ -278,7 +259,7 @@ fn any_moment() -> Check {
     expect("pauses", PAUSED.load(Relaxed), (processors() - 1) * ROUNDS)?;
     team.into_iter().for_each(Core::join);
     expect("pauses behind which something was wrong", WRONG.load(Relaxed), 0)?;
-    wait_until("the cores are released", || held() == 1)
+    wait_until(TIMEOUT_NS, "the cores are released", || held() == 1)
 }
 
 /// Somebody else wants the processor: it has it while the work pauses, and shares it otherwise.
@@ -290,11 +271,11 @@ fn beside() -> Check {
     for round in 1..=ROUNDS_BESIDE {
         let_pause(&core, round)?;
         expect("who holds the processor", board().cores[place].holders.load(Relaxed), 1 << neighbour)?;
-        wait_until("the neighbour runs there", || running() == neighbour)?;
+        wait_until(TIMEOUT_NS, "the neighbour runs there", || running() == neighbour)?;
         core.resume()?;
         expect("the core", core.number(), place)?;
         PLACE.store(u64::MAX, Relaxed);
-        wait_until("the work goes on", || PLACE.load(Relaxed) != u64::MAX)?;
+        wait_until(TIMEOUT_NS, "the work goes on", || PLACE.load(Relaxed) != u64::MAX)?;
     }
     finish(core)?;
     expect("pauses behind which something was wrong", WRONG.load(Relaxed), 0)
