@@ -167,8 +167,8 @@ impl Boot {
 
     /// Puts the kernel together. What is left of memory is for applications.
     pub fn into_kernel(mut self) -> &'static mut Kernel<'static, Platform> {
-        let bundle =
-            BundleView::parse(self.bundle).unwrap_or_else(|error| panic!("the bundle is damaged: {error}"));
+        let bundle = BundleView::parse(self.bundle)
+            .unwrap_or_else(|error| panic!("the bundle cannot be used: {error}"));
         backtrace::set_symbols(bundle.kernel_symbols());
         let applications = bundle.applications().len();
         let end_frame = self.info.high_end() / FRAME_BYTES;

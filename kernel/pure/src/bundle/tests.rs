@@ -167,6 +167,10 @@ fn an_error_names_the_part_and_the_field() {
     let error = BundleView::parse(&parts.bytes()).unwrap_err();
     let text = "application 0, segment 1: protection: expected read, read and write, or read and execute";
     assert_eq!(error.to_string(), text);
+    parts.header.version = nom_abi::VERSION - 1;
+    let error = BundleView::parse(&parts.bytes()).unwrap_err();
+    let text = "bundle header: version: expected the version that this kernel was built for";
+    assert_eq!(error.to_string(), text);
 }
 
 /// The field that is made wrong, and how.
