@@ -1,26 +1,27 @@
 //! Numbers that look random and replay from a seed.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::ops::Range;
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): one word of state, so that a fork is cheap and independent.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The sequence of `seed`.
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(SplitMix64::seed_from_u64(seed))
     }
 
     /// A sequence of its own, for somebody whose draws must not shift those of others.
     pub fn fork(&mut self) -> Random {
-        Random(self.word())
+        Random::new(self.word())
     }
 
     /// 64 bits.
     pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.next_u64()
     }
 
     /// A number in `range`, which is not empty.

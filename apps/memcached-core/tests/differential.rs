@@ -82,9 +82,9 @@ fn replies_agree(command: fn(&mut Dice) -> Vec<u8>, end: &[u8], ended: &[u8]) {
     let mut stream = real.connect();
     let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options(), unix(), 7);
     let mut connection = Connection::new();
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut dice = Dice(seed.unwrap_or(1));
-    println!("seed {}", dice.0);
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
     for _ in 0..4000 {
         // One at a time: memcached treats items differently while replies that show them wait to be sent.
         let mut script = command(&mut dice);

@@ -39,7 +39,7 @@ fn every_command_of_a_burst_counts() {
 
 /// A stream of commands from a seed, some bytes of it wrong.
 fn stream(command: fn(&mut Dice) -> Vec<u8>, seed: u64, faults: &[(prop::sample::Index, u8)]) -> Vec<u8> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut stream: Vec<u8> = (0..30).flat_map(|_| command(&mut dice)).collect();
     for (index, byte) in faults {
         let at = index.index(stream.len());

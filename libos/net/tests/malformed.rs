@@ -135,7 +135,7 @@ proptest! {
         steps in vec((any::<u32>(), 0u32..8, 0u8..32, 0usize..3000, 0u64..2_000_000), 1..40),
     ) {
         let mut server = server();
-        let mut random = common::Random(seed);
+        let mut random = common::Random::new(seed);
         let (mut now, mut seq, mut ack) = (NOW, Seq(0), Seq(0));
         for (noise, kind, flags, len, wait) in steps {
             now = now + std::time::Duration::from_micros(wait);

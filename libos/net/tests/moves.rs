@@ -50,7 +50,7 @@ impl World {
             // Each stack has the same addresses and secrets, and a queue pair of its own.
             stacks: (0..stacks).map(|_| machine(2)).collect(),
             at: 0,
-            random: Random(seed),
+            random: Random::new(seed),
             faults: Faults::default(),
             now: Instant::default(),
             flying: BTreeMap::new(),
@@ -165,7 +165,7 @@ fn transfer(
 }
 
 fn texts(seed: u64, len: usize) -> (Vec<u8>, Vec<u8>) {
-    let mut random = Random(!seed);
+    let mut random = Random::new(!seed);
     (bytes(&mut random, len), bytes(&mut random, len / 2))
 }
 
@@ -213,7 +213,7 @@ fn moves_without_end_over_a_bad_link_lose_nothing() {
     let mut moves = 0;
     for seed in 0..150 {
         let (up, down) = texts(seed, 100_000);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let stacks = 2 + random.below(3);
         let percent = 1 + random.below(60);
         let client = Peer::sending(up.clone());

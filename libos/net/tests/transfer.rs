@@ -37,7 +37,7 @@ const PLAIN: Case = Case {
 };
 
 fn transfer(case: &Case) -> World<Peer, Peer> {
-    let mut random = Random(case.seed);
+    let mut random = Random::new(case.seed);
     let (up, down) = (bytes(&mut random, case.len), bytes(&mut random, case.len / 2));
     let mut right_device = Device::new(2, case.offloads);
     right_device.piece = 700;
@@ -87,7 +87,7 @@ fn a_clean_link_needs_no_second_try() {
 
 /// A link and two stacks as a seed makes them.
 fn fate(seed: u64) -> Case {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut percent = |limit| random.below(limit);
     let (loss, reorder) = (percent(15), percent(30));
     let faults = Faults { loss, reorder, duplicate: percent(10), corrupt: percent(5) };

@@ -37,7 +37,7 @@ fn bytes_arrive_both_ways_whatever_is_lost() {
     for (seed, loss) in [(1, 0), (2, 1), (3, 10)] {
         let mut pair = Pair::new(seed, loss);
         let (client, server) = connect(&mut pair);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let outgoing = [random.bytes(600_000), random.bytes(300_000)];
         let (mut sent, mut incoming) = ([0, 0], [Vec::new(), Vec::new()]);
         let done = pair.run(|sockets| {
@@ -116,7 +116,7 @@ fn who_does_not_read_stops_who_sends() {
     let mut pair = Pair::new(1, 0);
     pair.sockets[1].set_receive_max(RECEIVE_MAX);
     let (client, server) = connect(&mut pair);
-    let outgoing = Random(5).bytes(2 << 20);
+    let outgoing = Random::new(5).bytes(2 << 20);
     let mut sent = 0;
     // Until neither side takes any more.
     for _ in 0..200 {

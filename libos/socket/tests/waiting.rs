@@ -117,7 +117,7 @@ const CLIENTS: usize = 10;
 fn load(world: &mut World) {
     let content = Rc::new(Cell::new(0));
     for seed in 0..CLIENTS {
-        let bytes = Random(seed as u64).bytes(50_000);
+        let bytes = Random::new(seed as u64).bytes(50_000);
         world.loops[0].handle().spawn(ask(world.networks[0].clone(), bytes, content.clone()));
     }
     world.run(|| content.get() == CLIENTS);

@@ -1,15 +1,18 @@
 //! Scripts of commands, made from a seed: few keys, so that commands meet; many mistakes.
 
-/// A generator of numbers (SplitMix64), so that a script can be made again.
-pub struct Dice(pub u64);
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// A generator of numbers, so that a script can be made again.
+pub struct Dice(SplitMix64);
 
 impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice(SplitMix64::seed_from_u64(seed))
+    }
+
     pub fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
+        self.0.next_u64() % sides
     }
 
     pub fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {

@@ -30,7 +30,7 @@ pub struct Machine<A> {
 }
 
 pub fn config(number: u8, seed: u64) -> Config {
-    let mut random = Random(seed ^ u64::from(number));
+    let mut random = Random::new(seed ^ u64::from(number));
     let secret = core::array::from_fn(|_| random.next());
     let addresses = vec![
         Cidr { address: [10, 0, 0, number].into(), prefix: 24 },
@@ -73,7 +73,7 @@ pub struct World<A, B> {
 impl<A: Application<Device>, B: Application<Device>> World<A, B> {
     pub fn new(left: Machine<A>, right: Machine<B>, seed: u64, faults: Faults) -> World<A, B> {
         let delay = Duration::from_micros(100);
-        let (random, now) = (Random(seed), Instant::default());
+        let (random, now) = (Random::new(seed), Instant::default());
         World { left, right, random, faults, delay, now, flying: BTreeMap::new(), count: 0 }
     }
 

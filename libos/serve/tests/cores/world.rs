@@ -66,7 +66,7 @@ impl Case {
 
     /// Whatever a seed makes.
     pub fn from_seed(seed: u64) -> Case {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let cores = 2 + random.below(3);
         let orders = (0..2 + random.below(6)).map(|_| random.below(cores + 1) as u16).collect();
         let steering = if random.chance(50) { Steering::Learning } else { Steering::Hash };
@@ -339,13 +339,13 @@ const QUIET_ROUNDS: u32 = 10;
 
 fn config(address: [u8; 4], seed: u64) -> Config {
     let address = Cidr { address: IpAddr::from(address), prefix: 24 };
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     Config { addresses: vec![address], secret: std::array::from_fn(|_| random.next()), ..Config::default() }
 }
 
 fn device(seed: u64, lent: &Arc<Mutex<Lent>>, steering: Steering) -> Rc<RefCell<Device>> {
     let rings = vec![VecDeque::new(); lent.lock().expect("one thread").mustered];
-    let (pairs, learned, random) = (lent.clone(), BTreeMap::new(), Random(!seed));
+    let (pairs, learned, random) = (lent.clone(), BTreeMap::new(), Random::new(!seed));
     Rc::new(RefCell::new(Device { rings, pairs, learned, steering, random, sent: Vec::new() }))
 }
 
@@ -386,7 +386,7 @@ impl World {
             loops.push(event_loop);
         }
         World {
-            random: Random(case.seed),
+            random: Random::new(case.seed),
             now_ns: 1_000_000,
             client,
             clients: Clients { requests: case.requests, ..Clients::default() },

@@ -40,7 +40,7 @@ impl Wire {
     pub fn new(seed: u64, loss: u64) -> Wire {
         let device = |number| Device { room: 64, ..Device::new(number, Offloads::default()) };
         let devices = NUMBERS.map(device);
-        Wire { devices, flying: BTreeMap::new(), count: 0, random: Random(seed), loss }
+        Wire { devices, flying: BTreeMap::new(), count: 0, random: Random::new(seed), loss }
     }
 
     pub fn device(&self, index: usize) -> &Device {
