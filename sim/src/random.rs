@@ -46,19 +46,13 @@ impl Random {
     }
 }
 
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
-
 /// Fills `bytes` with what stands at `position` of the endless text `name`, so that whoever knows both can
 /// check any part of it.
 pub fn fill(name: u64, position: u64, bytes: &mut [u8]) {
     let mut at = position;
     let mut rest = bytes;
     while !rest.is_empty() {
-        let word = mix(name ^ mix(at / 8)).to_le_bytes();
+        let word = Random::new(name ^ Random::new(at / 8).word()).word().to_le_bytes();
         let from = (at % 8) as usize;
         let count = rest.len().min(8 - from);
         let (now, later) = rest.split_at_mut(count);
