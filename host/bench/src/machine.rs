@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nom_vmm::control::parse_log;
-use nom_vmm::{Accelerator, ControlLine, Ending, MachineConfig, Memory, Qemu, Session, Vmm};
+use nom_vmm::{Accelerator, Allocation, ControlLine, Ending, MachineConfig, Memory, Qemu, Session, Vmm};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ pub struct Setting {
     pub counts_instructions: bool,
     /// Memory of the machine.
     pub memory_bytes: u64,
+    /// When the machine takes it: all at its start where serving is measured, lest the guest stand still now
+    /// and then to get more; as it is touched where starting is, or how much memory is enough.
+    pub allocation: Allocation,
     /// After which the guest is ended.
     pub timeout: Duration,
 }
@@ -103,6 +106,7 @@ pub(crate) fn config(guest: &Guest, setting: &Setting) -> Result<MachineConfig> 
         accelerator: setting.accelerator,
         cores: guest.cores,
         memory: Memory::from_bytes(setting.memory_bytes).map_err(|problem| anyhow!("{problem}"))?,
+        allocation: setting.allocation,
         command_line: guest.arguments.clone(),
         extra_arguments,
         ..MachineConfig::new(absolute(&guest.kernel)?)
@@ -166,11 +170,13 @@ pub(crate) mod tests {
             accelerator: Accelerator::Tcg,
             counts_instructions: true,
             memory_bytes: 2 << 20,
+            allocation: Allocation::Immediate,
             timeout: Duration::ZERO,
         };
         let config = config(&guest, &setting).unwrap();
         assert!(config.image.is_absolute() && config.image.ends_with("k"));
         assert_eq!(config.extra_arguments, ["-initrd", "/i", "-icount", "shift=0"]);
+        assert_eq!(config.allocation, Allocation::Immediate);
         assert_eq!(
             (config.command_line.as_str(), config.cores, config.memory.bytes()),
             ("quiet", 2, 2 << 20)

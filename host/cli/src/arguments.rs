@@ -71,6 +71,7 @@ Examples:
   nom run hello
   nom run hello -- one two             with arguments
   nom run --cpus 4 --memory 1G hello
+  nom run --preallocate -m 1G memcached    with all memory taken before it serves
   nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
   nom run --network tap memcached      as root: in a network namespace of its own
   nom run --host memcached             as root: as a process on a TAP device, with no machine
@@ -94,6 +95,10 @@ pub struct Run {
     /// Memory, such as 64M or 2G.
     #[arg(short = 'm', long, value_name = "SIZE", default_value_t = Memory::DEFAULT)]
     pub memory: Memory,
+    /// Take all memory from this computer before the machine starts, so that a service never waits for
+    /// memory that it touches for the first time; otherwise it is taken as it is touched.
+    #[arg(long)]
+    pub preallocate: bool,
     /// Run in the background and print the machine's name.
     #[arg(short = 'd', long)]
     pub detach: bool,
@@ -118,8 +123,8 @@ pub struct Run {
     /// Run as a process of this computer, with no machine; on a TAP device in a network namespace of its own
     /// (as root) if it has a network, with a queue for each of --cpus.
     #[arg(long, conflicts_with_all = [
-        "publish", "memory", "detach", "name", "gdb", "machine", "accel", "log", "network", "iommu",
-        "devices", "json", "provider", "prices", "watch",
+        "publish", "memory", "preallocate", "detach", "name", "gdb", "machine", "accel", "log", "network",
+        "iommu", "devices", "json", "provider", "prices", "watch",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
@@ -376,14 +381,21 @@ mod tests {
 
     #[test]
     fn run_reads_as_docker_does() {
-        let run = run("-d -p 8080:80 -p 127.0.0.1:53:53/udp --cpus 4 -m 1g --name web apps/web -- -v x")
-            .expect("legal");
-        assert!(run.detach);
+        let line = "-d -p 8080:80 -p 127.0.0.1:53:53/udp --cpus 4 -m 1g --name web apps/web -- -v x";
+        let run = run(line).expect("legal");
+        assert!(run.detach && !run.preallocate);
         assert_eq!((run.cpus, run.memory.to_string().as_str(), run.app.as_str()), (4, "1G", "apps/web"));
         assert_eq!(run.name.as_deref(), Some("web"));
         assert_eq!(run.arguments, ["-v", "x"]);
         let ports: Vec<String> = run.publish.iter().map(Port::to_string).collect();
         assert_eq!(ports, ["8080:80", "127.0.0.1:53:53/udp"]);
+    }
+
+    #[test]
+    fn memory_is_taken_at_the_start_only_when_asked_for() {
+        for (line, preallocate) in [("hello", false), ("--preallocate hello", true)] {
+            assert_eq!(run(line).expect("legal").preallocate, preallocate, "{line}");
+        }
     }
 
     #[test]
@@ -418,6 +430,8 @@ mod tests {
             ("--machine pc hello", "q35, microvm"),
             ("--json hello", "--detach"),
             ("--host --memory 1G hello", "--memory"),
+            ("--host --preallocate hello", "--preallocate"),
+            ("--preallocate=1G hello", "--preallocate"),
             ("--netns blue hello", "--host"),
             ("--prices gold=1 hello", "gold"),
             ("--prices network_out=-1 hello", "-1"),

@@ -5,7 +5,7 @@ use crate::store::Store;
 use anyhow::Result;
 use nom_build::Toolchain;
 use nom_vmm::accelerator::{self, find_program};
-use nom_vmm::{Accelerator, qemu};
+use nom_vmm::{Accelerator, meminfo, qemu};
 use serde::Serialize;
 use std::fs::File;
 use std::process::Command;
@@ -69,7 +69,7 @@ pub fn doctor(options: &Doctor) -> Result<u8> {
 }
 
 fn examine() -> Vec<Check> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let meminfo = meminfo::read();
     vec![
         accelerator(),
         network(),
@@ -133,7 +133,7 @@ fn huge_pages(meminfo: &str) -> Check {
     let transparent =
         std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let transparent = selected(&transparent).unwrap_or("absent");
-    let reserved = meminfo_value(meminfo, "HugePages_Total").unwrap_or(0);
+    let reserved = meminfo::value(meminfo, "HugePages_Total").unwrap_or(0);
     let finding = format!("transparent: {transparent}, reserved: {reserved}");
     if reserved == 0 && !["always", "madvise"].contains(&transparent) {
         let advice = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
@@ -147,13 +147,8 @@ fn selected(choices: &str) -> Option<&str> {
     Some(choices.split_once('[')?.1.split_once(']')?.0)
 }
 
-fn meminfo_value(meminfo: &str, key: &str) -> Option<u64> {
-    let value = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    value.split_whitespace().next()?.parse().ok()
-}
-
 fn memory(meminfo: &str) -> Check {
-    let mib = |key| meminfo_value(meminfo, key).unwrap_or(0) / 1024;
+    let mib = |key| meminfo::value(meminfo, key).unwrap_or(0) / 1024;
     let (available, total) = (mib("MemAvailable"), mib("MemTotal"));
     let finding = format!("{available} MiB available of {total} MiB");
     if available < 1024 {
@@ -270,9 +265,6 @@ mod tests {
 
     #[test]
     fn facts_are_found_in_the_kernels_files() {
-        let meminfo = "MemTotal:       24028316 kB\nHugePages_Total:       3\n";
-        assert_eq!(meminfo_value(meminfo, "HugePages_Total"), Some(3));
-        assert_eq!(meminfo_value(meminfo, "MemTotal"), Some(24_028_316));
         assert_eq!(selected("always [madvise] never"), Some("madvise"));
         assert!(may_administer_network("Name:\tnom\nCapEff:\t0000000000001000\n"));
         assert!(!may_administer_network("CapEff:\t0000000000000fff\n"));

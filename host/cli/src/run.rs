@@ -15,7 +15,7 @@ use nom_image::Symbols;
 use nom_image::manifest::{Application, BundleManifest};
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
-use nom_vmm::{Accelerator, Forward, MachineConfig, Namespace, Network, Qemu, Vmm, namespace};
+use nom_vmm::{Accelerator, Allocation, Forward, MachineConfig, Namespace, Network, Qemu, Vmm, namespace};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -212,6 +212,7 @@ fn configure(options: &Run, boot: &Boot, accelerator: Accelerator, image: PathBu
         accelerator,
         cores: options.cpus,
         memory: options.memory,
+        allocation: if options.preallocate { Allocation::Immediate } else { Allocation::OnDemand },
         command_line: format!("log={}", level_name(options.log)),
         iommu: options.iommu,
         devices: options.devices.clone(),

@@ -1,6 +1,6 @@
 //! From a [`MachineConfig`] to QEMU's command line.
 
-use crate::config::{Accelerator, Forward, Iommu, MachineConfig, MachineKind, Network};
+use crate::config::{Accelerator, Allocation, Forward, Iommu, MachineConfig, MachineKind, Network};
 use crate::namespace;
 
 /// Where a machine's two byte streams go.
@@ -33,8 +33,8 @@ pub fn arguments(config: &MachineConfig, streams: Streams) -> Vec<String> {
     line.option("-smp", processors(config.cores));
     let kilobytes = config.memory.bytes() / 1024;
     line.option("-m", format!("{kilobytes}k"));
-    // Not reserved: a machine may be given more memory than this computer has, and use what it touches.
-    line.option("-object", format!("memory-backend-ram,id=memory,size={kilobytes}k,reserve=off"));
+    let allocation = allocation(config.allocation);
+    line.option("-object", format!("memory-backend-ram,id=memory,size={kilobytes}k,{allocation}"));
     line.option("-kernel", escape(&config.image.display().to_string()));
     line.option("-append", &config.command_line);
     line.option("-qmp", format!("unix:{},server=on,wait=off", file::MONITOR));
@@ -86,6 +86,15 @@ fn machine(config: &MachineConfig) -> String {
 /// that has a single processor is given room for another.
 fn processors(cores: u32) -> String {
     if cores == 1 { "1,maxcpus=2".to_owned() } else { cores.to_string() }
+}
+
+/// Memory that is touched on demand is not reserved: a machine may be given more than this computer has.
+/// QEMU refuses to touch at once what it may not reserve.
+fn allocation(allocation: Allocation) -> &'static str {
+    match allocation {
+        Allocation::OnDemand => "reserve=off",
+        Allocation::Immediate => "reserve=on,prealloc=on",
+    }
 }
 
 fn streams_arguments(line: &mut CommandLine, streams: Streams) {
@@ -180,6 +189,10 @@ mod tests {
         let rows: &[Row] = &[
             (|_| {}, "-machine q35,accel=tcg,memory-backend=memory -cpu max -smp 1,maxcpus=2 -m 65536k"),
             (|_| {}, "-object memory-backend-ram,id=memory,size=65536k,reserve=off"),
+            (
+                |c| c.allocation = Allocation::Immediate,
+                "-object memory-backend-ram,id=memory,size=65536k,reserve=on,prealloc=on",
+            ),
             (|c| c.accelerator = Accelerator::Kvm, "-machine q35,accel=kvm,memory-backend=memory -cpu host"),
             (|c| c.cores = 4, "-smp 4"),
             (|c| c.kind = MachineKind::Microvm, "-machine microvm,accel=tcg,pcie=on"),

@@ -23,6 +23,8 @@ pub struct MachineConfig {
     pub cores: u32,
     /// Memory.
     pub memory: Memory,
+    /// When the machine takes it from this computer.
+    pub allocation: Allocation,
     /// Bootable ELF file.
     pub image: PathBuf,
     /// The kernel's command line.
@@ -49,6 +51,7 @@ impl MachineConfig {
             accelerator: Accelerator::Tcg,
             cores: 1,
             memory: Memory::DEFAULT,
+            allocation: Allocation::OnDemand,
             image,
             command_line: String::new(),
             iommu: Iommu::None,
@@ -142,6 +145,18 @@ named! {
         /// An Intel VT-d unit.
         Intel = "intel",
     }
+}
+
+/// When a machine takes its memory from this computer. The names are libvirt's (`<allocation mode=..>`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allocation {
+    /// Page by page, when the guest first touches it: what is never touched is never taken, so a machine may
+    /// be given more than this computer has. The guest stands still while Linux clears a page, for
+    /// milliseconds if it is a huge one and this computer is itself virtual.
+    #[default]
+    OnDemand,
+    /// All before the first instruction, so that the guest never waits for it. The start takes the longer.
+    Immediate,
 }
 
 /// What a machine's network device is connected to.

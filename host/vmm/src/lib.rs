@@ -15,6 +15,7 @@ pub mod config;
 pub mod control;
 mod directory;
 mod machine;
+pub mod meminfo;
 pub mod namespace;
 mod placement;
 pub mod probe_image;
@@ -23,7 +24,7 @@ pub mod qmp;
 mod relay;
 mod session;
 
-pub use config::{Accelerator, Forward, Iommu, MachineConfig, MachineKind, Memory, Network};
+pub use config::{Accelerator, Allocation, Forward, Iommu, MachineConfig, MachineKind, Memory, Network};
 pub use control::ControlLine;
 pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, Vmm};
 pub use namespace::Namespace;

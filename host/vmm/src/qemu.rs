@@ -1,8 +1,9 @@
 //! Machines run by QEMU.
 
 use crate::command::{self, Streams, file};
-use crate::config::{MachineConfig, Network};
+use crate::config::{Allocation, MachineConfig, Memory, Network};
 use crate::machine::{Event, Exit, Machine, PluggedDevice, Vmm};
+use crate::meminfo;
 use crate::namespace;
 use crate::qmp::Monitor;
 use anyhow::{Context, Result, bail};
@@ -47,8 +48,15 @@ impl Vmm for Qemu {
         }
         watch_control(ours, sender);
         let complaints = child.stderr.take().map(collect);
-        let directory = directory.to_owned();
-        Ok(Box::new(QemuMachine { directory, child, events, complaints, exit: None, requested: false }))
+        Ok(Box::new(QemuMachine {
+            directory: directory.to_owned(),
+            child,
+            events,
+            complaints,
+            taken_at_start: taken_at_start(config),
+            exit: None,
+            requested: false,
+        }))
     }
 
     fn start_detached(&self, config: &MachineConfig, directory: &Path) -> Result<u32> {
@@ -60,7 +68,11 @@ impl Vmm for Qemu {
             .output()
             .with_context(|| format!("cannot start {PROGRAM}: is qemu-system-x86 installed?"))?;
         if !output.status.success() {
-            bail!("QEMU refuses the machine: {}", String::from_utf8_lossy(&output.stderr).trim());
+            let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+            bail!(
+                "QEMU refuses the machine: {}",
+                explained(complaints, false, taken_at_start(config)).trim()
+            );
         }
         let pid = std::fs::read_to_string(directory.join(file::PID)).context("QEMU left no process id")?;
         pid.trim().parse().with_context(|| format!("QEMU's process id is `{}`", pid.trim()))
@@ -69,11 +81,28 @@ impl Vmm for Qemu {
 
 fn check(config: &MachineConfig) -> Result<()> {
     config.check()?;
+    meminfo::check(config, &meminfo::read())?;
     let mut forwards = config.networks.iter().flat_map(Network::forwards);
     if let Some(forward) = forwards.find(|forward| forward.address.is_some_and(|a| a.is_ipv6())) {
         bail!("port {}: QEMU's user-mode network listens at IPv4 addresses only", forward.host);
     }
     Ok(())
+}
+
+/// The memory that a machine takes before it runs.
+fn taken_at_start(config: &MachineConfig) -> Option<Memory> {
+    (config.allocation == Allocation::Immediate).then_some(config.memory)
+}
+
+/// QEMU's complaints, with how much memory it takes at the start if that may have ended it: it does not say
+/// so itself where there is not enough, and nothing at all where Linux `killed` it for that.
+fn explained(complaints: String, killed: bool, taken_at_start: Option<Memory>) -> String {
+    match taken_at_start {
+        Some(memory) if killed || complaints.contains("memory") => {
+            format!("{} (it takes {memory} of memory at the start)", complaints.trim())
+        }
+        _ => complaints,
+    }
 }
 
 /// The command `words`, where the machine's network is.
@@ -127,6 +156,7 @@ struct QemuMachine {
     /// Disconnected when both streams have ended.
     events: Receiver<Event>,
     complaints: Option<JoinHandle<String>>,
+    taken_at_start: Option<Memory>,
     exit: Option<Exit>,
     requested: bool,
 }
@@ -141,6 +171,7 @@ impl QemuMachine {
         if self.exit.is_none() {
             let code = self.child.wait().context("cannot wait for QEMU")?.code();
             let complaints = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+            let complaints = explained(complaints, code.is_none(), self.taken_at_start);
             self.exit = Some(Exit { code, requested: self.requested, complaints });
         }
         Ok(self.exit.clone().unwrap_or_default())
@@ -286,6 +317,19 @@ mod tests {
         let ours = ProcessIdentity::of(std::process::id()).expect("this process runs");
         assert!(ours.is_running());
         assert!(!ProcessIdentity { started: ours.started + 1, ..ours }.is_running());
+    }
+
+    #[test]
+    fn whoever_could_not_take_memory_says_how_much() {
+        let refused = "cannot set up guest memory 'memory': Cannot allocate memory\n".to_owned();
+        let memory = Some(Memory::DEFAULT);
+        for (complaints, killed) in [(refused.clone(), false), (String::new(), true)] {
+            let explained = explained(complaints, killed, memory);
+            assert!(explained.contains("64M of memory"), "{explained}");
+        }
+        assert_eq!(explained(refused.clone(), false, None), refused);
+        assert_eq!(explained("no such device".to_owned(), false, memory), "no such device");
+        assert_eq!(explained(String::new(), false, memory), "");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Machines that QEMU really runs, with the probe image in the kernel's place.
 
+use nom_vmm::meminfo;
 use nom_vmm::probe_image::{CONTROL, EXIT, ProbeImage, SERIAL};
 use nom_vmm::qemu::{DetachedMachine, ProcessIdentity};
 use nom_vmm::qmp::Monitor;
 use nom_vmm::{
-    Ending, Iommu, MachineConfig, MachineKind, Network, Outcome, PluggedDevice, Qemu, Session, Vmm,
+    Allocation, Ending, Iommu, MachineConfig, MachineKind, Network, Outcome, PluggedDevice, Qemu, Session,
+    Vmm,
 };
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -82,6 +84,7 @@ fn every_shape_of_machine_starts() {
         |c| c.iommu = Iommu::Intel,
         |c| c.cores = 64,
         |c| c.memory = "2M".parse().expect("a size"),
+        |c| (c.allocation, c.kind) = (Allocation::Immediate, MachineKind::Microvm),
         |c| (c.kind, c.hotplug_slots) = (MachineKind::Microvm, 2),
         |c| (c.networks, c.iommu) = (vec![Network::default(); 2], Iommu::Virtio),
         |c| (c.networks, c.kind) = (vec![Network::default(); 2], MachineKind::Microvm),
@@ -90,6 +93,21 @@ fn every_shape_of_machine_starts() {
         let outcome = run(image(), shape);
         assert_eq!(outcome.ending, Ending::Halted(7), "shape {number}: {outcome:?}");
     }
+}
+
+#[test]
+fn only_memory_taken_at_the_start_is_held_by_a_machine_that_touches_none() {
+    let holds_kib = |allocation| {
+        let (directory, config) = prepare(greeting());
+        let memory = "256M".parse().expect("a size");
+        let mut session = start(&directory, &MachineConfig { memory, allocation, ..config });
+        assert!(session.wait_until(PATIENCE, |session| session.serial() == "hello\n").expect("watched"));
+        let status = format!("/proc/{}/status", session.machine().process_id());
+        let status = std::fs::read_to_string(status).expect("QEMU runs");
+        meminfo::value(&status, "VmRSS").expect("Linux counts it")
+    };
+    assert!(holds_kib(Allocation::Immediate) >= 256 << 10);
+    assert!(holds_kib(Allocation::OnDemand) < 256 << 10);
 }
 
 #[test]

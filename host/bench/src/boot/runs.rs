@@ -6,8 +6,8 @@ use crate::record::{Key, Record, Samples, Unit};
 use crate::search::smallest;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use nom_vmm::Accelerator;
 use nom_vmm::config::MEMORY_BYTES;
+use nom_vmm::{Accelerator, Allocation};
 use std::time::Duration;
 
 /// Applications of the records: the one that says hello, and the one that measures costs.
@@ -176,7 +176,8 @@ impl Runs {
             Pace::Counted => Accelerator::Tcg,
         };
         let counts_instructions = pace == Pace::Counted;
-        Setting { accelerator, counts_instructions, memory_bytes: ENOUGH_BYTES, timeout: TIMEOUT }
+        let (memory_bytes, allocation) = (ENOUGH_BYTES, Allocation::OnDemand);
+        Setting { accelerator, counts_instructions, memory_bytes, allocation, timeout: TIMEOUT }
     }
 
     fn scenario(&self, pace: Pace) -> String {

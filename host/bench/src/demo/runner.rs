@@ -17,7 +17,7 @@ use crate::report::Notes;
 use crate::serve::service::{self, Service};
 use anyhow::{Context, Result};
 use nom_build::Project;
-use nom_vmm::Accelerator;
+use nom_vmm::{Accelerator, Allocation};
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -298,6 +298,7 @@ impl Runner<'_> {
             accelerator: self.accelerator,
             counts_instructions: false,
             memory_bytes: MEMORY_BYTES,
+            allocation: Allocation::Immediate,
             timeout: START_TIMEOUT,
         }
     }

@@ -27,7 +27,7 @@ impl Runs {
         let directory = tempfile::tempdir()?;
         let counters = Counters::new(directory.path());
         // Only QEMU's translator can count.
-        let setting = Setting { accelerator: Accelerator::Tcg, ..self.setting() };
+        let setting = Setting { accelerator: Accelerator::Tcg, ..self.serving() };
         let running = self.start(provider, setting, &counters.arguments(plugin))?;
         if provider.service.application == service::MEMCACHED.application {
             store(&running)?;

@@ -125,6 +125,7 @@ fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, cache: &Pa
     };
     for _ in 0..repetitions {
         for provider in providers {
+            note("time to first reply", provider, runs.start_up(provider));
             note("throughput and latency", provider, runs.serve(provider));
         }
     }

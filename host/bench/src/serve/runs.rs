@@ -12,7 +12,7 @@ use crate::report::Notes;
 use crate::search::smallest;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use nom_vmm::Accelerator;
+use nom_vmm::{Accelerator, Allocation};
 use std::time::{Duration, Instant};
 
 /// Memory of every run but those that search for the smallest.
@@ -120,10 +120,16 @@ impl Runs {
         (self.samples.records(), self.notes)
     }
 
+    /// Starts a provider once and notes when it answers.
+    pub fn start_up(&mut self, provider: &Provider) -> Result<()> {
+        let first_reply = self.start(provider, self.starting(), &[])?.first_reply;
+        self.push(provider, "start", "time_to_first_reply", Unit::Seconds, first_reply.as_secs_f64());
+        Ok(())
+    }
+
     /// Starts a provider once and has clients load it in every way.
     pub fn serve(&mut self, provider: &Provider) -> Result<()> {
-        let running = self.start(provider, self.setting(), &[])?;
-        self.push(provider, "start", "time_to_first_reply", Unit::Seconds, running.first_reply.as_secs_f64());
+        let running = self.start(provider, self.serving(), &[])?;
         let scenarios = scenarios(provider.service);
         match provider.service.name {
             "memcached" => {
@@ -143,7 +149,7 @@ impl Runs {
     /// Loads a provider on several processors by many connections; nothing if its service has no such load.
     pub fn serve_wide(&mut self, provider: &Provider) -> Result<()> {
         let Some(scenario) = widest(provider.service) else { return Ok(()) };
-        let running = self.start(provider, self.setting(), &[])?;
+        let running = self.start(provider, self.serving(), &[])?;
         let scenarios = std::slice::from_ref(scenario);
         match provider.service.name {
             "http" => self.http(provider, &running, scenarios),
@@ -153,7 +159,7 @@ impl Runs {
 
     /// Loads nom's memcached with the batching delay `delay_us` by few and by many connections.
     pub fn serve_delayed(&mut self, provider: &Provider, delay_us: u32) -> Result<()> {
-        let running = self.start(provider, self.setting(), &[])?;
+        let running = self.start(provider, self.serving(), &[])?;
         self.memcached(provider, &running, &SWEPT, &delayed(delay_us))
     }
 
@@ -256,12 +262,12 @@ impl Runs {
     /// Notes the size of memcached's files, and searches for the smallest memory in which it answers.
     pub fn sizes(&mut self, provider: &Provider) -> Result<()> {
         self.push(provider, "start", "image_size", Unit::Bytes, provider.image_bytes as f64);
-        let usual = self.start(provider, self.setting(), &[])?.first_reply;
+        let usual = self.start(provider, self.starting(), &[])?.first_reply;
         let timeout = usual * SLOWER_IN_LITTLE_MEMORY + Duration::from_secs(1);
         let step = provider.memory_step_bytes;
         let too_few = nom_vmm::config::MEMORY_BYTES.start() / step - 1;
         let steps = smallest(too_few, ENOUGH_BYTES / step, |steps| {
-            let setting = Setting { memory_bytes: steps * step, timeout, ..self.setting() };
+            let setting = Setting { memory_bytes: steps * step, timeout, ..self.starting() };
             Ok(self.start(provider, setting, &[]).is_ok())
         })?;
         self.push(provider, "start", "smallest_memory", Unit::Bytes, (steps * step) as f64);
@@ -278,13 +284,20 @@ impl Runs {
         Running::start(&provider.guest, provider.service, &setting, arguments)
     }
 
-    pub(super) fn setting(&self) -> Setting {
+    /// Of a machine whose service is measured.
+    pub(super) fn serving(&self) -> Setting {
         Setting {
             accelerator: self.accelerator,
             counts_instructions: false,
             memory_bytes: ENOUGH_BYTES,
+            allocation: Allocation::Immediate,
             timeout: START_TIMEOUT,
         }
+    }
+
+    /// Of a machine whose start is measured: the time to take memory that nobody needs would count in it.
+    fn starting(&self) -> Setting {
+        Setting { allocation: Allocation::OnDemand, ..self.serving() }
     }
 
     pub(super) fn say(&self, provider: &Provider, what: &str) {
