@@ -50,6 +50,7 @@ pub fn run(options: &Run) -> Result<u8> {
     };
     let store = Store::open()?;
     let (name, directory) = store.create(options.name.as_deref(), &options.app)?;
+    let _held = store::hold(&directory)?;
     let place = Place { store: &store, name: &name, directory: &directory };
     run_at(options, subject, prices.as_ref(), &place).inspect_err(|_| store::abandon(&directory))
 }

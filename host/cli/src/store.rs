@@ -6,14 +6,15 @@ use nom_vmm::control::parse_log;
 use nom_vmm::qemu::{DetachedMachine, ProcessIdentity};
 use nom_vmm::{ControlLine, Ending};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Ended machines whose logs are kept; the oldest go first.
 const ENDED_KEPT: usize = 20;
-/// How long a machine may take from its directory to its record. An older directory without a record is
-/// what a crash left.
+/// How long it may take from a machine's directory to its being held. An older directory that is not held and
+/// has no record is what a crash left.
 const SETUP_MAX: Duration = Duration::from_secs(60);
 const RECORD: &str = "machine.json";
 /// Present if the machine was ended by `nom stop`.
@@ -62,6 +63,16 @@ pub struct Machine {
     pub record: Record,
     /// Where its files are.
     pub directory: PathBuf,
+}
+
+/// Holds the directory of a machine that is being set up, which may take long: its image is built, and all
+/// its memory is taken. As long as the result is there nobody takes it for what a crash left.
+///
+/// # Errors
+/// If it is gone, or Linux cannot lock it.
+pub fn hold(directory: &Path) -> Result<File> {
+    let held = File::open(directory).and_then(|held| held.lock_shared().map(|()| held));
+    held.with_context(|| format!("cannot lock {}", directory.display()))
 }
 
 /// Forgets a machine that was not written down: it never started.
@@ -206,7 +217,8 @@ impl Store {
 
 fn is_abandoned(directory: &Path) -> bool {
     let age = || directory.metadata().ok()?.modified().ok()?.elapsed().ok();
-    !directory.join(RECORD).exists() && age().is_some_and(|age| age > SETUP_MAX)
+    let is_held = || File::open(directory).is_ok_and(|directory| directory.try_lock().is_err());
+    !directory.join(RECORD).exists() && age().is_some_and(|age| age > SETUP_MAX) && !is_held()
 }
 
 /// Checks that `name` can be the name of a machine, and of a directory.

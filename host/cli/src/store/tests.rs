@@ -96,3 +96,19 @@ fn the_oldest_ended_machines_are_forgotten() {
     assert_eq!(names.len(), ENDED_KEPT + 1);
     assert_eq!(names[..2], ["running", "ended4"]);
 }
+
+#[test]
+fn what_a_crash_left_is_removed_and_what_is_still_set_up_is_not() {
+    let (_directory, store) = store();
+    let [left, slow, new] = [(); 3].map(|()| store.create(None, "hello").expect("created").1);
+    for old in [&left, &slow] {
+        let directory = File::open(old).expect("it is there");
+        directory.set_modified(SystemTime::now() - 2 * SETUP_MAX).expect("it is ours");
+    }
+    let held = hold(&slow).expect("held");
+    store.prune().expect("pruned");
+    assert_eq!([&left, &slow, &new].map(|directory| directory.exists()), [false, true, true]);
+    drop(held);
+    store.prune().expect("pruned");
+    assert!(!slow.exists());
+}
