@@ -394,7 +394,7 @@ pub(crate) fn complete<B: Buffer, R: RawMutex>(
     let mode = if header.cas != 0 && !extends { Mode::Cas { stale_wins: false } } else { asked };
     let mut shard = server.shard(key);
     let update = Update { key, mode, facts: facts(&shard, asked, extras), cas: header.cas };
-    let status = match (shard.update(&update, value), mode) {
+    let status = match (server.update(&mut shard, &update, value), mode) {
         (Outcome::Done(cas), _) => return header.send_done(quiet, cas, sink),
         (Outcome::Exists, _) | (Outcome::Refused, Mode::Add) => Status::Exists,
         (Outcome::NotFound, _) | (Outcome::Refused, Mode::Replace) => Status::NotFound,

@@ -42,7 +42,6 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
                 }
             }
         }
-        self.shared().settles.store(true, Relaxed);
         is_measured.then(|| Demand {
             curve: tally.curve(),
             samples: tally.samples(),
@@ -71,7 +70,6 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
             shard.store.set_limit(limit / count);
             shard.store.begin_settling();
         });
-        self.shared().settles.store(true, Relaxed);
         self.shared().limits_set.fetch_add(1, Relaxed);
     }
 }

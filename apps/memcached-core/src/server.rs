@@ -8,13 +8,13 @@ use crate::options::Options;
 use crate::shard::{self, Shard};
 use crate::stats::{Counts, Stats};
 use crate::store::Room;
-use crate::tend::Tending;
+use crate::tend::{Tending, Unsettled};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{BuildHasher, Hasher};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use lock_api::{Mutex, MutexGuard, RawMutex};
@@ -30,6 +30,7 @@ pub struct Server<B, R> {
     shared: Arc<Shared<B, R>>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) tending: Tending,
+    pub(crate) unsettled: Unsettled<R>,
 }
 
 /// What all cores share.
@@ -42,8 +43,6 @@ pub(crate) struct Shared<B, R> {
     /// Bytes that items may cost, and how often that was set.
     pub limit: AtomicUsize,
     pub limits_set: AtomicU32,
-    /// Whether somebody wants memory back.
-    pub settles: AtomicBool,
     /// Bytes that the program may yet take, as it was last told; all ones if it was not.
     pub free: AtomicU64,
     pub ledger: Mutex<R, Ledger>,
@@ -73,16 +72,15 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     pub fn within(options: Options, room: Room, unix: u64, seed: u64) -> Server<B, R> {
         let count = shards(&options);
         let (memory, item_max) = (options.memory / count, options.item_max);
-        let shard = |index: u64| Shard::new(memory, room, item_max, unix, seed.wrapping_add(index));
+        let shard = |number| Shard::new(number, (memory, room), item_max, unix, seed);
         let seeds = Box::leak(Box::new(SharedSeed::from_u64(!seed)));
         let shared = Shared {
             verbosity: AtomicU32::new(options.verbosity),
             limit: AtomicUsize::new(options.memory),
             limits_set: AtomicU32::new(0),
-            settles: AtomicBool::new(false),
             free: AtomicU64::new(u64::MAX),
             options,
-            shards: (0..count as u64).map(|index| Place(Mutex::new(shard(index)))).collect(),
+            shards: (0..count as u32).map(|number| Place(Mutex::new(shard(number)))).collect(),
             chooser: SeedableRandomState::with_seed(seed.rotate_left(16), seeds),
             connections: AtomicU32::new(0),
             ledger: Mutex::default(),
@@ -98,7 +96,7 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     fn on(shared: Arc<Shared<B, R>>) -> Server<B, R> {
         let counts = Arc::<Counts>::default();
         shared.ledger.lock().cores.push(counts.clone());
-        Server { shared, counts, tending: Tending::default() }
+        Server { shared, counts, tending: Tending::default(), unsettled: Unsettled::default() }
     }
 
     /// Tells the time, in seconds since 1970.
@@ -178,6 +176,11 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
             }
         };
         shards[index].0.lock()
+    }
+
+    /// The shard of that number.
+    pub(crate) fn shard_at(&self, number: u32) -> MutexGuard<'_, R, Shard<B>> {
+        self.shared.shards[number as usize].0.lock()
     }
 
     /// All shards, one after the other.

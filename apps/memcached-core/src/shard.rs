@@ -17,6 +17,8 @@ const START: u64 = 62;
 /// The items whose keys fall to it, and what was counted about them. Whoever uses it has it alone.
 #[derive(Debug)]
 pub(crate) struct Shard<B> {
+    /// Which of the server's it is.
+    pub number: u32,
     pub store: Store<B>,
     item_max: usize,
     /// Second of 1970's clock at which this server's shows 0.
@@ -80,12 +82,19 @@ pub(crate) fn fits(item_max: usize, key: &[u8], flags: u32, len: usize) -> bool 
 }
 
 impl<B: Buffer> Shard<B> {
-    /// A shard without items, which may take `memory` bytes as long as there is `room`. `unix` is the time in
+    /// Shard `number` without items, which may take `memory` bytes as long as there is `room`. `unix` is the time in
     /// seconds since 1970; `seed` must be unknown to clients.
-    pub(crate) fn new(memory: usize, room: Room, item_max: usize, unix: u64, seed: u64) -> Shard<B> {
-        let mut store = Store::new(memory, room, seed);
+    pub(crate) fn new(
+        number: u32,
+        (memory, room): (usize, Room),
+        item_max: usize,
+        unix: u64,
+        seed: u64,
+    ) -> Shard<B> {
+        let mut store = Store::new(memory, room, seed.wrapping_add(number.into()));
         store.set_now(START as u32);
-        Shard { store, item_max, epoch: unix.saturating_sub(START), stats: Stats::default(), lookups: 0 }
+        let epoch = unix.saturating_sub(START);
+        Shard { number, store, item_max, epoch, stats: Stats::default(), lookups: 0 }
     }
 
     /// Tells the time, in seconds since 1970.

@@ -2,7 +2,7 @@
 
 use crate::curve::{Sampler, Tally};
 use crate::slab::{Exhausted, Index, Slab};
-use crate::value::{COPY_MAX, Gather, Incoming, Part};
+use crate::value::{self, COPY_MAX, Gather, Incoming, Part};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
@@ -25,6 +25,8 @@ enum Kept<B> {
     #[default]
     Inline,
     Shared(Slice<B>),
+    /// In the buffer that it came in, until it settles: it is reckoned to have settled already.
+    Unsettled(Slice<B>),
     Parts(Vec<Part<B>>),
 }
 
@@ -86,7 +88,7 @@ impl<B: Buffer> Item<B> {
     pub fn start<'a>(&'a self, place: &'a mut [u8; START_LEN]) -> &'a [u8] {
         match &self.kept {
             Kept::Inline => &self.head[usize::from(self.key_len)..],
-            Kept::Shared(slice) => slice,
+            Kept::Shared(slice) | Kept::Unsettled(slice) => slice,
             Kept::Parts(parts) => {
                 let bytes = parts.iter().flat_map(|part| part.bytes());
                 let filled = place.iter_mut().zip(bytes).map(|(place, byte)| *place = *byte).count();
@@ -104,7 +106,7 @@ impl<B: Buffer> Item<B> {
     pub fn len(&self) -> usize {
         match &self.kept {
             Kept::Inline => self.head.len() - usize::from(self.key_len),
-            Kept::Shared(slice) => slice.len(),
+            Kept::Shared(slice) | Kept::Unsettled(slice) => slice.len(),
             Kept::Parts(parts) => parts.iter().map(Part::len).sum(),
         }
     }
@@ -113,7 +115,7 @@ impl<B: Buffer> Item<B> {
     pub fn send(&self, sink: &mut impl Sink<B>) {
         match &self.kept {
             Kept::Inline => sink.copy(&self.head[usize::from(self.key_len)..]),
-            Kept::Shared(slice) => sink.share(slice.clone()),
+            Kept::Shared(slice) | Kept::Unsettled(slice) => sink.share(slice.clone()),
             Kept::Parts(parts) => parts.iter().for_each(|part| part.send(sink)),
         }
     }
@@ -122,7 +124,7 @@ impl<B: Buffer> Item<B> {
     pub fn append_to(&self, gather: &mut Gather<B>) {
         match &self.kept {
             Kept::Inline => gather.copy(&self.head[usize::from(self.key_len)..]),
-            Kept::Shared(slice) => gather.share(slice.clone()),
+            Kept::Shared(slice) | Kept::Unsettled(slice) => gather.share(slice.clone()),
             Kept::Parts(parts) => parts.iter().for_each(|part| match part {
                 Part::Copied(bytes) => gather.copy(bytes),
                 Part::Shared(slice) => gather.share(slice.clone()),
@@ -138,7 +140,7 @@ impl<B: Buffer> Item<B> {
             slice.len()
         };
         match &mut self.kept {
-            Kept::Inline => 0,
+            Kept::Inline | Kept::Unsettled(_) => 0,
             Kept::Shared(slice) => relocate(slice),
             Kept::Parts(parts) => parts
                 .iter_mut()
@@ -150,21 +152,46 @@ impl<B: Buffer> Item<B> {
         }
     }
 
-    /// Has `keep` copy a value that lies in the heap, if it is worth it and there is memory.
+    /// Whether the value does not lie where it is to; with `all`, no part of it is to lie in the heap.
+    fn is_unsettled(&self, all: bool) -> bool {
+        let is_to_move = |len| if all { len > COPY_MAX } else { value::fills_a_slot(len) };
+        match &self.kept {
+            Kept::Inline => is_to_move(self.len()),
+            Kept::Shared(_) => false,
+            Kept::Unsettled(_) => true,
+            Kept::Parts(parts) => {
+                let (len, pinned) = (self.len(), parts.iter().map(Part::pinned).sum());
+                let is_copied = parts.iter().any(|part| matches!(part, Part::Copied(_)));
+                value::is_to_settle(len, pinned) || (is_copied && is_to_move(len))
+            }
+        }
+    }
+
+    /// Has `keep` copy the value to where it is to lie. Without memory for that, it stays where it is, or goes
+    /// to the heap.
     fn settle(&mut self, keep: &mut impl FnMut(&[u8]) -> Option<Slice<B>>) {
-        let (key, value) = self.head.split_at(usize::from(self.key_len));
-        let kept = match &self.kept {
-            Kept::Inline if value.len() > COPY_MAX => {
-                head_of(key, &[]).ok().and_then(|head| Some((Some(head), keep(value)?)))
+        let (key, inline) = self.head.split_at(usize::from(self.key_len));
+        let (head, kept) = match &self.kept {
+            Kept::Inline => {
+                let Ok(head) = head_of(key, &[]) else { return };
+                let Some(slice) = keep(inline) else { return };
+                (Some(head), Kept::Shared(slice))
             }
-            Kept::Parts(parts) if parts.iter().any(|part| matches!(part, Part::Copied(_))) => {
-                let whole: Vec<u8> = parts.iter().flat_map(|part| part.bytes()).copied().collect();
-                keep(&whole).map(|slice| (None, slice))
+            Kept::Parts(parts) => {
+                let Some(slice) = whole(parts).and_then(|whole| keep(&whole)) else { return };
+                (None, Kept::Shared(slice))
             }
-            _ => None,
+            Kept::Shared(_) => return,
+            Kept::Unsettled(slice) => match keep(slice) {
+                Some(settled) => (None, Kept::Shared(settled)),
+                None if value::is_worth_keeping(slice.len(), slice) => (None, Kept::Shared(slice.clone())),
+                None => match head_of(key, slice) {
+                    Ok(head) => (Some(head), Kept::Inline),
+                    Err(_) => (None, Kept::Shared(slice.clone())),
+                },
+            },
         };
-        let Some((head, slice)) = kept else { return };
-        self.kept = Kept::Shared(slice);
+        self.kept = kept;
         if let Some(head) = head {
             self.head = head;
         }
@@ -175,6 +202,7 @@ impl<B: Buffer> Item<B> {
         let pinned = match &self.kept {
             Kept::Inline => 0,
             Kept::Shared(slice) => slice.pinned(),
+            Kept::Unsettled(slice) => value::slot_bytes(slice.len()),
             Kept::Parts(parts) => parts.iter().map(Part::pinned).sum(),
         };
         size_of::<Item<B>>() + LINKS + self.head.len() + pinned
@@ -251,13 +279,11 @@ pub struct Store<B> {
     sampler: Option<Box<Sampler>>,
     /// Keys with smaller hashes are its sample: none without it.
     sampled_below: u64,
-    /// Items whose values were copied into the heap, of which nothing can be given back; nothing, if nobody
-    /// wants anything back.
-    unsettled: Option<Vec<Index>>,
+    /// The item last stored, if its value is yet to settle.
+    unsettled: Option<Index>,
+    /// Whether somebody wants memory back, so that as much as can be is to lie where it can be given back.
+    settles_all: bool,
 }
-
-/// So many items are remembered to be settled; beyond, values stay where they are.
-const UNSETTLED_MAX: usize = 4096;
 
 impl<B: Buffer> Store<B> {
     /// An empty store for `limit` bytes, as long as there is `room`. The seed must be unknown to clients, so
@@ -282,6 +308,7 @@ impl<B: Buffer> Store<B> {
             sampler: None,
             sampled_below: 0,
             unsettled: None,
+            settles_all: false,
         }
     }
 
@@ -354,21 +381,28 @@ impl<B: Buffer> Store<B> {
         }
     }
 
-    /// From now on values are to lie where their memory can be given back, once they [settle](Store::settle).
+    /// From now on all values that are worth it are to lie where their memory can be given back, which that of
+    /// the heap cannot, once they [settle](Store::settle).
     pub fn begin_settling(&mut self) {
-        self.unsettled.get_or_insert_default();
+        self.settles_all = true;
     }
 
-    /// Has `keep` copy the values of up to so many items that were stored since the last call.
-    pub fn settle(&mut self, items: usize, mut keep: impl FnMut(&[u8]) -> Option<Slice<B>>) {
-        let Some(unsettled) = &mut self.unsettled else { return };
-        for index in unsettled.drain(unsettled.len().saturating_sub(items)..) {
-            // Another item may be there by now, or none, which does no harm.
-            let item = self.slots.get_mut(index);
-            let before = item.cost();
-            item.settle(&mut keep);
-            self.used = self.used + item.cost() - before;
+    /// The item last stored, unless that was asked before, if its value is yet to [settle](Store::settle).
+    pub fn take_unsettled(&mut self) -> Option<Index> {
+        self.unsettled.take()
+    }
+
+    /// Has `keep` copy the value of the item in a slot to where it is to lie, if it does not. Returns the bytes
+    /// that were to be copied. Another item may be there by now, or none: whatever is there is judged anew.
+    pub fn settle(&mut self, index: Index, mut keep: impl FnMut(&[u8]) -> Option<Slice<B>>) -> usize {
+        let item = self.slots.get_mut(index);
+        if !item.is_unsettled(self.settles_all) {
+            return 0;
         }
+        let before = item.cost();
+        item.settle(&mut keep);
+        self.used = self.used + item.cost() - before;
+        item.len()
     }
 
     /// Bytes that items may cost together.
@@ -475,23 +509,21 @@ impl<B: Buffer> Store<B> {
             (_, None) => self.insert(key, copied),
         };
         let index = place.inspect_err(|_| self.give_back(found))?;
-        let is_in_heap = matches!(value, Incoming::Copy(_) | Incoming::Parts(_)) && value.len() > COPY_MAX;
-        if let Some(unsettled) =
-            self.unsettled.as_mut().filter(|list| list.len() < UNSETTLED_MAX && is_in_heap)
-        {
-            unsettled.push(index);
-        }
         let cas = self.next_cas();
         let now = self.now;
         let item = self.slots.get_mut(index);
         item.kept = match value {
             Incoming::Copy(_) => Kept::Inline,
+            Incoming::Share(slice) if value::is_to_settle(slice.len(), slice.pinned()) => {
+                Kept::Unsettled(slice)
+            }
             Incoming::Share(slice) => Kept::Shared(slice),
             Incoming::Parts(parts) => Kept::Parts(parts),
             Incoming::Lost => unreachable!("it has no place"),
         };
         (item.cas, item.used) = (cas, now);
         (item.flags, item.expires, item.marks) = (facts.flags, facts.expires, facts.marks);
+        self.unsettled = item.is_unsettled(self.settles_all).then_some(index);
         self.used += cost;
         self.stored += 1;
         if key.hash < self.sampled_below {
@@ -599,6 +631,14 @@ impl<B: Buffer> Store<B> {
     }
 }
 
+/// A value in one piece, if there is memory for it.
+fn whole<B: Buffer>(parts: &[Part<B>]) -> Option<Vec<u8>> {
+    let mut whole = Vec::new();
+    whole.try_reserve_exact(parts.iter().map(Part::len).sum()).ok()?;
+    parts.iter().for_each(|part| whole.extend_from_slice(part.bytes()));
+    Some(whole)
+}
+
 fn head_of(key: &[u8], copied: &[u8]) -> Result<Box<[u8]>, Exhausted> {
     let mut head = Vec::new();
     head.try_reserve_exact(key.len() + copied.len()).map_err(|_| Exhausted)?;
@@ -641,25 +681,122 @@ mod tests {
         assert_eq!(store.losses.evictions as usize, count - store.len());
     }
 
+    /// A buffer of 2 KiB to receive into, of which there may be too few, or one to keep.
+    #[derive(Clone)]
+    struct Lent {
+        bytes: Rc<[u8]>,
+        pinned: usize,
+        is_scarce: bool,
+    }
+
+    impl AsRef<[u8]> for Lent {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Buffer for Lent {
+        fn pinned(&self) -> usize {
+            self.pinned
+        }
+
+        fn is_scarce(&self) -> bool {
+            self.is_scarce
+        }
+    }
+
+    fn received(len: usize, is_scarce: bool) -> Slice<Lent> {
+        Slice::new(Lent { bytes: vec![len as u8; len].into(), pinned: 2048, is_scarce })
+    }
+
+    fn keep(bytes: &[u8]) -> Option<Slice<Lent>> {
+        let pinned = bytes.len().next_power_of_two();
+        Some(Slice::new(Lent { bytes: bytes.into(), pinned, is_scarce: false }))
+    }
+
+    /// A store of values of those lengths as they are received, with where they lie, and which are to settle.
+    fn stored(is_scarce: bool, lens: &[usize]) -> (Store<Lent>, Vec<Index>, Vec<Index>) {
+        let mut store = Store::new(1 << 20, || true, 7);
+        let (mut all, mut unsettled) = (Vec::new(), Vec::new());
+        for len in lens {
+            let name = len.to_string();
+            let key = store.key(name.as_bytes());
+            let input = received(*len, is_scarce);
+            let value = Incoming::of(&input, 0..*len);
+            all.push(store.put(&key, None, Facts::default(), value).expect("there is room"));
+            unsettled.extend(store.take_unsettled());
+        }
+        (store, all, unsettled)
+    }
+
+    /// Bytes that each value pins outside the heap, once all is well.
+    fn pinned(store: &Store<Lent>, all: &[Index]) -> Vec<Option<usize>> {
+        assert_eq!(store.used(), store.items().map(Item::cost).sum());
+        let pinned = |index: &Index| {
+            let item = store.item(*index);
+            let mut sent = Vec::new();
+            item.send(&mut sent);
+            assert_eq!(sent, vec![item.len() as u8; item.len()]);
+            assert_eq!(item.key(), item.len().to_string().as_bytes());
+            match &item.kept {
+                Kept::Inline => None,
+                Kept::Shared(slice) => Some(slice.pinned()),
+                Kept::Unsettled(_) | Kept::Parts(_) => panic!("{} bytes have not settled", item.len()),
+            }
+        };
+        all.iter().map(pinned).collect()
+    }
+
     #[test]
-    fn values_settle_where_their_memory_can_be_given_back() {
-        let mut store = Store::<Rc<[u8]>>::new(1 << 20, || true, 7);
-        let facts = Facts { flags: 0, expires: 0, marks: Marks::default() };
+    fn values_settle_in_buffers_of_their_size() {
+        let lens = [100, 300, 500, 600, 800, 1024, 1025, 1400];
+        let (mut store, all, unsettled) = stored(false, &lens);
+        let before = store.used();
+        let copied: usize = unsettled.iter().map(|index| store.settle(*index, keep)).sum();
+        assert_eq!((copied, store.used()), (500 + 800 + 1024, before), "and it was reckoned so all the time");
+        let expected = [None, None, Some(512), None, Some(1024), Some(1024), Some(2048), Some(2048)];
+        assert_eq!(pinned(&store, &all), expected);
+        for index in all {
+            assert_eq!(store.settle(index, |_| unreachable!("all have settled")), 0);
+        }
+    }
+
+    #[test]
+    fn without_memory_to_settle_in_values_stay_or_go_to_the_heap() {
+        let lens = [500, 1024, 1400];
+        for (is_scarce, expected) in [(false, [None, Some(2048), Some(2048)]), (true, [None; 3])] {
+            let (mut store, all, unsettled) = stored(is_scarce, &lens);
+            assert_eq!(unsettled.len(), 2);
+            for index in unsettled {
+                store.settle(index, |_| None);
+            }
+            assert_eq!(pinned(&store, &all), expected);
+        }
+    }
+
+    #[test]
+    fn all_values_settle_once_somebody_wants_memory_back() {
+        let mut store = Store::<Lent>::new(1 << 20, || true, 7);
         let put = |store: &mut Store<_>, name: &str, value| {
             let key = store.key(name.as_bytes());
-            store.put(&key, None, facts, value).expect("there is room")
+            let index = store.put(&key, None, Facts::default(), value).expect("there is room");
+            (index, store.take_unsettled())
         };
-        let before = put(&mut store, "before", Incoming::Copy(&[1; 300]));
+        let (before, none) = put(&mut store, "before", Incoming::Copy(&[1; 300]));
+        assert_eq!(none, None);
         store.begin_settling();
-        let small = put(&mut store, "small", Incoming::Copy(&[2; 100]));
-        let whole = put(&mut store, "whole", Incoming::Copy(&[3; 300]));
+        let (small, none) = put(&mut store, "small", Incoming::Copy(&[2; 100]));
+        assert_eq!(none, None);
+        let (whole, unsettled) = put(&mut store, "whole", Incoming::Copy(&[3; 300]));
+        assert_eq!(unsettled, Some(whole));
         let parts = [[4; 200], [5; 200]].map(|bytes| Part::Copied(bytes.to_vec()));
-        let parts = put(&mut store, "parts", Incoming::Parts(parts.into()));
-        let gone = put(&mut store, "gone", Incoming::Copy(&[6; 300]));
+        let (parts, _) = put(&mut store, "parts", Incoming::Parts(parts.into()));
+        let (gone, _) = put(&mut store, "gone", Incoming::Copy(&[6; 300]));
         store.delete(gone);
-        store.settle(1, |_| unreachable!("what is gone need not settle"));
-        store.settle(8, |bytes| Some(Slice::new(bytes.into())));
-        store.settle(8, |_| unreachable!("all have settled"));
+        assert_eq!(store.settle(gone, |_| unreachable!("what is gone need not settle")), 0);
+        for index in [small, whole, parts] {
+            store.settle(index, keep);
+        }
         let settled = |index| match &store.item(index).kept {
             Kept::Shared(slice) => Some(slice.to_vec()),
             _ => None,

@@ -1,14 +1,18 @@
 //! What is done about memory, a little after each event, so that no request waits long.
 //!
-//! As soon as somebody wants memory back, values that were copied into the heap, of which nothing can be
-//! given back, settle in buffers, of which all can. After the limit has changed, items that are too many go,
+//! Values that were stored settle where [they are to lie](crate::value), each by the core that stored it, in
+//! its buffers. As soon as somebody wants memory back, all values of the heap do, of which nothing can be given
+//! back, while of buffers all can. After the limit has changed, items that are too many go,
 //! the memory of their values goes back to the world, and values that lie where little else does are moved,
 //! so that more of it can.
 
 use crate::server::Server;
+use crate::shard::{Outcome, Shard, Update};
 use crate::slab::Index;
+use crate::value::{Incoming, is_to_settle};
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use lock_api::RawMutex;
+use lock_api::{Mutex, RawMutex};
 use nom_port::buffer::Buffer;
 use nom_port::nic::Nic;
 
@@ -18,8 +22,11 @@ const SHED_BYTES: usize = 256 << 10;
 /// So many slots are looked at for values to move, or as many as have so many bytes to copy.
 const LOOKED_AT: u32 = 256;
 const MOVED_BYTES: usize = 32 << 10;
-/// Of each shard so many values settle at a time: as many as come with some frames.
-const SETTLED_ITEMS: usize = 32;
+/// So many bytes of values settle at a time, or one value.
+const SETTLED_BYTES: usize = 64 << 10;
+/// So many values of a core may wait to settle, about as many as buffers wait for frames: further ones are
+/// copied into the heap as they come.
+const UNSETTLED_MAX: usize = 256;
 /// Time for requests before it goes on.
 const PAUSE_NS: u64 = 500_000;
 
@@ -54,26 +61,62 @@ pub(crate) struct Tending {
     rounds: u32,
 }
 
+/// Values that a core stored and that are yet to settle: their shards, and where they are there. Behind a lock
+/// that nobody else wants, since it is written while a shard is borrowed.
+pub(crate) type Unsettled<R> = Mutex<R, Vec<(u32, Index)>>;
+
 impl<B: Buffer, R: RawMutex> Server<B, R> {
+    /// Stores a value in the shard of its key, and remembers it if it is yet to settle.
+    pub(crate) fn update(
+        &self,
+        shard: &mut Shard<B>,
+        update: &Update<'_>,
+        value: Incoming<'_, B>,
+    ) -> Outcome {
+        let mut unsettled = self.unsettled.lock();
+        let has_room = unsettled.len() < UNSETTLED_MAX && unsettled.try_reserve(1).is_ok();
+        let outcome = match &value {
+            Incoming::Share(slice) if !has_room && is_to_settle(slice.len(), slice.pinned()) => {
+                shard.update(update, Incoming::Copy(slice))
+            }
+            _ => shard.update(update, value),
+        };
+        if let Some(index) = shard.store.take_unsettled().filter(|_| has_room) {
+            unsettled.push((shard.number, index));
+        }
+        outcome
+    }
+
+    /// Has values settle that this core stored.
+    fn settle<N: Nic<Buffer = B>>(&mut self, nic: &mut N) {
+        let mut copied = 0;
+        while copied < SETTLED_BYTES
+            && let Some((shard, index)) = self.unsettled.get_mut().pop()
+        {
+            copied += self.shard_at(shard).store.settle(index, |bytes| nic.keep(bytes));
+        }
+    }
+
     /// Does a little of what is to be done about memory, if anything is. `nic` is the running core's. Returns
     /// when to call again.
     #[inline]
     pub fn tend<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
-        if self.shared().settles.load(Relaxed) {
-            self.shards().for_each(|mut shard| shard.store.settle(SETTLED_ITEMS, |bytes| nic.keep(bytes)));
+        if !self.unsettled.get_mut().is_empty() {
+            self.settle(nic);
         }
+        let settles_ns = if self.unsettled.get_mut().is_empty() { None } else { Some(now_ns) };
         let limits_set = self.shared().limits_set.load(Relaxed);
         if self.tending.limits_set != limits_set {
             self.tending = Tending { limits_set, stage: Stage::Shed(0), next_ns: now_ns, rounds: 0 };
         }
         if self.tending.stage == Stage::Nothing {
-            return None;
+            return settles_ns;
         }
         if now_ns >= self.tending.next_ns {
             self.tending.next_ns = now_ns + PAUSE_NS;
             self.go_on(now_ns, nic);
         }
-        (self.tending.stage != Stage::Nothing).then_some(self.tending.next_ns)
+        settles_ns.or((self.tending.stage != Stage::Nothing).then_some(self.tending.next_ns))
     }
 
     #[cold]

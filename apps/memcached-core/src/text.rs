@@ -440,7 +440,7 @@ pub(crate) fn complete<B: Buffer, R: RawMutex>(
     let mut shard = server.shard(request.key);
     let facts = Facts { flags: request.flags, expires: shard.second(request.exptime), ..Facts::default() };
     let update = Update { key: request.key, mode: request.mode, facts, cas: request.cas };
-    let line = match shard.update(&update, value) {
+    let line = match server.update(&mut shard, &update, value) {
         Outcome::Done(_) => "STORED",
         Outcome::Refused => "NOT_STORED",
         Outcome::Exists => "EXISTS",

@@ -1,9 +1,17 @@
-//! Values: copied, or kept in the buffers that they were received in.
+//! Values: copied into the heap, kept in the buffers that they were received in, or settled in buffers of
+//! their size.
 //!
-//! **The rule.** A piece of a value stays in its buffer if it is longer than [`COPY_MAX`] and fills at
-//! least half of the memory that keeping it pins, unless buffers are scarce; any other piece is copied. So
-//! the store never pins more than twice what it holds, leaves the core something to receive into, and a
-//! short value, which is cheaper to copy than to count and to gather, is copied both ways.
+//! **The rule.** Values up to [`COPY_MAX`], which are cheaper to copy than to count and to gather, are copied
+//! into the heap, and copied again when they are sent. Longer ones are to be sent without a copy:
+//!
+//! - One that fits a buffer of at most half of what it pins [settles](is_to_settle) there, by one copy, a
+//!   little after it came: so that what it came in goes back to the device at once.
+//! - Any other stays in the buffer that it came in if it fills at least half of it, unless buffers are scarce,
+//!   and is copied into the heap if not. So is each piece of a value that came in pieces. What is copied
+//!   into the heap settles from there if it [fills](fills_a_slot) a buffer.
+//!
+//! So the store never pins more than twice what it holds, a value that settled pins at most a third more than
+//! it holds, and what a core receives into is left to it.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,6 +19,26 @@ use nom_port::buffer::{Buffer, Sink, Slice};
 
 /// Pieces up to this many bytes are copied.
 pub const COPY_MAX: usize = 256;
+
+/// Longer values do not settle by themselves: most of what they are lies in buffers that it fills well, and a
+/// copy would be a long time for those who wait.
+const SETTLING_MAX: usize = 64 << 10;
+
+/// Whether a value of `len` bytes that pins `pinned` is to be copied into a buffer of its size.
+pub fn is_to_settle(len: usize, pinned: usize) -> bool {
+    fills_a_slot(len) && slot_bytes(len) <= pinned / 2
+}
+
+/// Whether a value fills the buffer that it would settle in to three quarters at least: of all lengths two
+/// thirds do, by their logarithm half.
+pub fn fills_a_slot(len: usize) -> bool {
+    len > COPY_MAX && len <= SETTLING_MAX && len >= slot_bytes(len) / 4 * 3
+}
+
+/// Bytes of the buffer in which a value settles: drivers have them in powers of two.
+pub fn slot_bytes(len: usize) -> usize {
+    len.next_power_of_two()
+}
 
 /// A piece of a value.
 #[derive(Debug)]
@@ -24,7 +52,7 @@ pub enum Part<B> {
 pub enum Incoming<'a, B> {
     /// To be copied into the item.
     Copy(&'a [u8]),
-    /// To be kept as it lies.
+    /// To be kept as it lies, or until it settles.
     Share(Slice<B>),
     /// To be kept, piece by piece.
     Parts(Vec<Part<B>>),
@@ -35,7 +63,7 @@ pub enum Incoming<'a, B> {
 impl<'a, B: Buffer> Incoming<'a, B> {
     /// The part `range` of one received slice, by the rule.
     pub fn of(input: &'a Slice<B>, range: Range<usize>) -> Incoming<'a, B> {
-        if is_worth_keeping(range.len(), input) {
+        if is_to_settle(range.len(), input.pinned()) || is_worth_keeping(range.len(), input) {
             Incoming::Share(input.part(range))
         } else {
             Incoming::Copy(&input[range])
@@ -54,10 +82,11 @@ impl<B: Buffer> Incoming<'_, B> {
         }
     }
 
-    /// Bytes of memory it takes where it lies; none if it is to be copied into the item.
+    /// Bytes of memory it takes where it lies, or is to settle; none if it is to be copied into the item.
     pub fn pinned(&self) -> usize {
         match self {
             Incoming::Copy(_) | Incoming::Lost => 0,
+            Incoming::Share(slice) if is_to_settle(slice.len(), slice.pinned()) => slot_bytes(slice.len()),
             Incoming::Share(slice) => slice.pinned(),
             Incoming::Parts(parts) => parts.iter().map(Part::pinned).sum(),
         }
@@ -111,11 +140,7 @@ impl<B: Buffer> Gather<B> {
 
     /// The part `range` of a received slice.
     pub fn push(&mut self, input: &Slice<B>, range: Range<usize>) {
-        if is_worth_keeping(range.len(), input) {
-            self.share(input.part(range));
-        } else {
-            self.copy(&input[range]);
-        }
+        self.share(input.part(range));
     }
 
     /// Bytes that will not stay where they are.
@@ -134,9 +159,11 @@ impl<B: Buffer> Gather<B> {
         }
     }
 
-    /// A handle on bytes that are kept already.
+    /// All of a slice, which may have been kept already.
     pub fn share(&mut self, slice: Slice<B>) {
-        if !self.is_lost {
+        if !is_worth_keeping(slice.len(), &slice) {
+            self.copy(&slice);
+        } else if !self.is_lost {
             self.add(Part::Shared(slice));
         }
     }
@@ -182,7 +209,8 @@ impl<B: Buffer> Gather<B> {
     }
 }
 
-fn is_worth_keeping<B: Buffer>(len: usize, input: &Slice<B>) -> bool {
+/// Whether that part of a slice is to stay where it is.
+pub fn is_worth_keeping<B: Buffer>(len: usize, input: &Slice<B>) -> bool {
     len > COPY_MAX && len >= input.pinned() / 2 && !input.is_scarce()
 }
 
@@ -199,7 +227,8 @@ mod tests {
     fn a_value_is_kept_only_where_it_fills_its_buffer() {
         let input = received(2048);
         assert!(matches!(Incoming::of(&input, 100..1124), Incoming::Share(_)));
-        assert!(matches!(Incoming::of(&input, 100..1123), Incoming::Copy(_)));
+        assert!(matches!(Incoming::of(&input, 100..1600), Incoming::Share(_)));
+        assert!(matches!(Incoming::of(&input, 100..800), Incoming::Copy(_)));
         assert!(matches!(Incoming::of(&received(200), 0..200), Incoming::Copy(_)));
     }
 
@@ -222,9 +251,25 @@ mod tests {
     #[test]
     fn what_a_buffer_pins_counts_and_not_what_it_shows() {
         let input = Slice::new(Slot(Rc::from(vec![7u8; 1100])));
-        assert!(matches!(Incoming::of(&input, 0..1024), Incoming::Share(_)));
-        assert!(matches!(Incoming::of(&input, 0..1000), Incoming::Copy(_)));
-        assert_eq!(Incoming::of(&input, 0..1024).pinned(), 2048);
+        for (len, pinned) in [(1100, Some(2048)), (1024, Some(1024)), (768, Some(1024)), (767, None)] {
+            let value = Incoming::of(&input, 0..len);
+            let shared = matches!(value, Incoming::Share(_)).then(|| value.pinned());
+            assert_eq!(shared, pinned, "{len}");
+        }
+        let mut gather = Gather::new();
+        gather.append(Incoming::of(&input, 0..1000));
+        gather.append(Incoming::of(&input, 0..1050));
+        assert_eq!(gather.finish().pinned(), 2048 + 1000, "a part of a value does not settle");
+    }
+
+    #[test]
+    fn a_value_that_settled_pins_at_most_a_third_more() {
+        for len in (1..100_000).filter(|len| fills_a_slot(*len)) {
+            assert!(len > COPY_MAX && slot_bytes(len) * 3 <= len * 4, "{len}");
+        }
+        assert!([257, 383, 513, 767, SETTLING_MAX + 1].iter().all(|len| !fills_a_slot(*len)));
+        assert!([384, 512, 768, 1024, SETTLING_MAX].iter().all(|len| fills_a_slot(*len)));
+        assert!(is_to_settle(1024, 2048) && !is_to_settle(1024, 2047) && !is_to_settle(1025, 2048));
     }
 
     #[test]

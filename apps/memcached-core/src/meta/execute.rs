@@ -69,7 +69,7 @@ pub(crate) fn complete<B: Buffer, R: RawMutex>(
     let key = request.key();
     let mut shard = server.shard(key.bytes());
     let update = update_of(&shard, request, key.bytes());
-    let (status, cas) = match shard.update(&update, value) {
+    let (status, cas) = match server.update(&mut shard, &update, value) {
         Outcome::Done(_) if request.flags.quiet => return,
         Outcome::Done(cas) => ("HD", cas),
         Outcome::Refused => ("NS", 0),

@@ -92,9 +92,11 @@ impl fmt::Display for NoInterface {
 const BUFFER_BYTES_MIN: u64 = 1 << 20;
 
 /// Memory for the buffers of each queue pair of a program that may have `memory` bytes: all pairs together
-/// take up to half of it, so that as much stays for what is copied and for connections.
+/// take up to three quarters of it, so that what a server keeps can lie where it is sent from; connections
+/// have a quarter ([`FLOWS_PART`](crate::serve::settings)). It is taken as it is needed: a program that keeps
+/// other things has it for those.
 fn buffer_bytes(memory: u64, pairs: u16) -> usize {
-    (memory / 2 / u64::from(pairs).max(1)).max(BUFFER_BYTES_MIN) as usize
+    (memory / 4 * 3 / u64::from(pairs).max(1)).max(BUFFER_BYTES_MIN) as usize
 }
 
 /// The bit by which the device wakes its core.
