@@ -29,8 +29,8 @@ pub fn is_to_settle(len: usize, pinned: usize) -> bool {
     fills_a_slot(len) && slot_bytes(len) <= pinned / 2
 }
 
-/// Whether a value fills the buffer that it would settle in to three quarters at least: of all lengths two
-/// thirds do, by their logarithm half.
+/// Whether a value fills the buffer that it would settle in to three quarters at least: half of
+/// all lengths do.
 pub fn fills_a_slot(len: usize) -> bool {
     len > COPY_MAX && len <= SETTLING_MAX && len >= slot_bytes(len) / 4 * 3
 }
