@@ -82,8 +82,8 @@ pub(crate) fn fits(item_max: usize, key: &[u8], flags: u32, len: usize) -> bool 
 }
 
 impl<B: Buffer> Shard<B> {
-    /// Shard `number` without items, which may take `memory` bytes as long as there is `room`. `unix` is the time in
-    /// seconds since 1970; `seed` must be unknown to clients.
+    /// Shard `number` without items, which may take `memory` bytes as long as there is `room`. `unix` is the
+    /// time in seconds since 1970; `seed` must be unknown to clients.
     pub(crate) fn new(
         number: u32,
         (memory, room): (usize, Room),

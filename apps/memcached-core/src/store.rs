@@ -167,8 +167,8 @@ impl<B: Buffer> Item<B> {
         }
     }
 
-    /// Has `keep` copy the value to where it is to lie. Without memory for that, it stays where it is, or goes
-    /// to the heap.
+    /// Has `keep` copy the value to where it is to lie. Without memory for that, it stays where it is, or
+    /// goes to the heap.
     fn settle(&mut self, keep: &mut impl FnMut(&[u8]) -> Option<Slice<B>>) {
         let (key, inline) = self.head.split_at(usize::from(self.key_len));
         let (head, kept) = match &self.kept {
@@ -381,8 +381,8 @@ impl<B: Buffer> Store<B> {
         }
     }
 
-    /// From now on all values that are worth it are to lie where their memory can be given back, which that of
-    /// the heap cannot, once they [settle](Store::settle).
+    /// From now on all values that are worth it are to lie where their memory can be given back, which that
+    /// of the heap cannot, once they [settle](Store::settle).
     pub fn begin_settling(&mut self) {
         self.settles_all = true;
     }
@@ -392,8 +392,8 @@ impl<B: Buffer> Store<B> {
         self.unsettled.take()
     }
 
-    /// Has `keep` copy the value of the item in a slot to where it is to lie, if it does not. Returns the bytes
-    /// that were to be copied. Another item may be there by now, or none: whatever is there is judged anew.
+    /// Has `keep` copy the value of the item in a slot to where it is to lie, if it does not. Returns the
+    /// bytes that were to be copied. Another item may be there by now, or none: whatever is there is judged anew.
     pub fn settle(&mut self, index: Index, mut keep: impl FnMut(&[u8]) -> Option<Slice<B>>) -> usize {
         let item = self.slots.get_mut(index);
         if !item.is_unsettled(self.settles_all) {

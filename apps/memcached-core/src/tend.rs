@@ -1,9 +1,8 @@
 //! What is done about memory, a little after each event, so that no request waits long.
 //!
 //! Values that were stored settle where [they are to lie](crate::value), each by the core that stored it, in
-//! its buffers. As soon as somebody wants memory back, all values of the heap do, of which nothing can be given
-//! back, while of buffers all can. After the limit has changed, items that are too many go,
-//! the memory of their values goes back to the world, and values that lie where little else does are moved,
+//! its buffers. As soon as somebody wants memory back, all values of the heap do, of which nothing can be
+//! given back, while of buffers all can. After the limit has changed, items that are too many go, the memory of their values goes back to the world, and values that lie where little else does are moved,
 //! so that more of it can.
 
 use crate::server::Server;
@@ -61,8 +60,8 @@ pub(crate) struct Tending {
     rounds: u32,
 }
 
-/// Values that a core stored and that are yet to settle: their shards, and where they are there. Behind a lock
-/// that nobody else wants, since it is written while a shard is borrowed.
+/// Values that a core stored and that are yet to settle: their shards, and where they are there. Behind a
+/// lock that nobody else wants, since it is written while a shard is borrowed.
 pub(crate) type Unsettled<R> = Mutex<R, Vec<(u32, Index)>>;
 
 impl<B: Buffer, R: RawMutex> Server<B, R> {

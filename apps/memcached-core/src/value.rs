@@ -6,8 +6,8 @@
 //!
 //! - One that fits a buffer of at most half of what it pins [settles](is_to_settle) there, by one copy, a
 //!   little after it came: so that what it came in goes back to the device at once.
-//! - Any other stays in the buffer that it came in if it fills at least half of it, unless buffers are scarce,
-//!   and is copied into the heap if not. So is each piece of a value that came in pieces. What is copied
+//! - Any other stays in the buffer that it came in if it fills at least half of it, unless buffers are
+//!   scarce, and is copied into the heap if not. So is each piece of a value that came in pieces. What is copied
 //!   into the heap settles from there if it [fills](fills_a_slot) a buffer.
 //!
 //! So the store never pins more than twice what it holds, a value that settled pins at most a third more than
@@ -29,8 +29,8 @@ pub fn is_to_settle(len: usize, pinned: usize) -> bool {
     fills_a_slot(len) && slot_bytes(len) <= pinned / 2
 }
 
-/// Whether a value fills the buffer that it would settle in to three quarters at least: half of
-/// all lengths do.
+/// Whether a value fills the buffer that it would settle in to three quarters at least: half of all
+/// lengths do.
 pub fn fills_a_slot(len: usize) -> bool {
     len > COPY_MAX && len <= SETTLING_MAX && len >= slot_bytes(len) / 4 * 3
 }
