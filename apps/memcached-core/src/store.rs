@@ -393,7 +393,8 @@ impl<B: Buffer> Store<B> {
     }
 
     /// Has `keep` copy the value of the item in a slot to where it is to lie, if it does not. Returns the
-    /// bytes that were to be copied. Another item may be there by now, or none: whatever is there is judged anew.
+    /// bytes that were to be copied. Another item may be there by now, or none: whatever is there is judged
+    /// anew.
     pub fn settle(&mut self, index: Index, mut keep: impl FnMut(&[u8]) -> Option<Slice<B>>) -> usize {
         let item = self.slots.get_mut(index);
         if !item.is_unsettled(self.settles_all) {

@@ -2,8 +2,9 @@
 //!
 //! Values that were stored settle where [they are to lie](crate::value), each by the core that stored it, in
 //! its buffers. As soon as somebody wants memory back, all values of the heap do, of which nothing can be
-//! given back, while of buffers all can. After the limit has changed, items that are too many go, the memory of their values goes back to the world, and values that lie where little else does are moved,
-//! so that more of it can.
+//! given back, while of buffers all can. After the limit has changed, items that are too many go, the memory
+//! of their values goes back to the world, and values that lie where little else does are moved, so that more
+//! of it can.
 
 use crate::server::Server;
 use crate::shard::{Outcome, Shard, Update};

@@ -7,8 +7,8 @@
 //! - One that fits a buffer of at most half of what it pins [settles](is_to_settle) there, by one copy, a
 //!   little after it came: so that what it came in goes back to the device at once.
 //! - Any other stays in the buffer that it came in if it fills at least half of it, unless buffers are
-//!   scarce, and is copied into the heap if not. So is each piece of a value that came in pieces. What is copied
-//!   into the heap settles from there if it [fills](fills_a_slot) a buffer.
+//!   scarce, and is copied into the heap if not. So is each piece of a value that came in pieces. What is
+//!   copied into the heap settles from there if it [fills](fills_a_slot) a buffer.
 //!
 //! So the store never pins more than twice what it holds, a value that settled pins at most a third more than
 //! it holds, and what a core receives into is left to it.
