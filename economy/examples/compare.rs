@@ -174,10 +174,11 @@ fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
     let seeds = arguments.first..arguments.first + arguments.seeds.max(1);
     let mut summaries = Vec::new();
-    let kinds: [(&str, Maker); 5] = [
+    let kinds: [(&str, Maker); 6] = [
         ("published", Scenario::published),
         ("emulated", Scenario::emulated),
         ("host", Scenario::host),
+        ("turning", Scenario::turning),
         ("random", Scenario::random),
         ("wandering", Scenario::wandering),
     ];

@@ -94,6 +94,27 @@ impl Phase {
     }
 }
 
+/// How the work of packets that are not held goes up and down, beside that of all others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// Of its logarithm.
+    amplitude: f64,
+    /// In seconds.
+    period: f64,
+    phase: f64,
+}
+
+impl Turn {
+    /// The server so many seconds after the start.
+    fn turned(&self, server: &Server, second: f64) -> Server {
+        if self.amplitude == 0.0 {
+            return server.clone();
+        }
+        let wave = libm::sin(self.phase + core::f64::consts::TAU * second / self.period);
+        Server { unheld: server.unheld * libm::exp(self.amplitude * wave), ..server.clone() }
+    }
+}
+
 /// For so long after the start clients connect, unless the scenario says otherwise, in seconds.
 const CONNECTING: f64 = 0.2;
 
@@ -124,6 +145,7 @@ impl Scenario {
         Self::retried(
             seed,
             |_| None,
+            |_| Turn::default(),
             |random| {
                 let clients = libm::round(random.log_between(8.0, 128.0));
                 alloc::vec![Phase::new(60, 1.0, clients), Phase::new(60, 10.0, 1.0)]
@@ -143,15 +165,42 @@ impl Scenario {
     #[must_use]
     pub fn host(seed: u64) -> Self {
         let host = |random: &mut Random| Some(Host::random(random));
-        let scenario = Self::retried(seed, host, |random| {
-            let clients = libm::round(random.log_between(8.0, 64.0));
-            let mut phase = |price, clients| {
-                let connecting = random.between(0.2, 0.6);
-                Phase { connecting, ..Phase::new(random.between(8.0, 13.0) as u32, price, clients) }
-            };
-            alloc::vec![phase(1.0, clients), phase(10.0, 1.0)]
-        });
+        let scenario = Self::retried(
+            seed,
+            host,
+            |_| Turn::default(),
+            |random| {
+                let clients = libm::round(random.log_between(8.0, 64.0));
+                let mut phase = |price, clients| {
+                    let connecting = random.between(0.2, 0.6);
+                    Phase { connecting, ..Phase::new(random.between(8.0, 13.0) as u32, price, clients) }
+                };
+                alloc::vec![phase(1.0, clients), phase(10.0, 1.0)]
+            },
+        );
         Self { noise: Noise::of_host(&mut Random::new(!seed)), ..scenario }
+    }
+
+    /// The same alone on an emulated machine, where what a server does changes which point is best, as when
+    /// its memory fills and it begins to copy: packets that are not held take up to a fifth more or less work
+    /// than those that are, back and forth within seconds.
+    #[must_use]
+    pub fn turning(seed: u64) -> Self {
+        let turn = |random: &mut Random| Turn {
+            amplitude: random.log_between(0.02, 0.2),
+            period: random.between(4.0, 16.0),
+            phase: random.between(0.0, core::f64::consts::TAU),
+        };
+        let scenario = Self::retried(
+            seed,
+            |_| None,
+            turn,
+            |random| {
+                let clients = libm::round(random.log_between(8.0, 64.0));
+                alloc::vec![Phase::new(12, 1.0, clients), Phase::new(12, 10.0, 1.0)]
+            },
+        );
+        Self { noise: Noise::emulated(&mut Random::new(!seed)), ..scenario }
     }
 
     /// Prices and loads that change at any time, together or apart, and come back.
@@ -160,6 +209,7 @@ impl Scenario {
         Self::retried(
             seed,
             |_| None,
+            |_| Turn::default(),
             |random| {
                 let loads = [(); 3].map(|()| libm::round(random.log_between(1.0, 128.0)));
                 let mut phase = Phase::new(0, 1.0, loads[0]);
@@ -187,6 +237,7 @@ impl Scenario {
         Self::retried(
             seed,
             |_| None,
+            |_| Turn::default(),
             |random| {
                 let (roughness, volatility) = (random.log_between(0.02, 0.3), random.log_between(0.01, 0.3));
                 let mut clients: f64 = random.log_between(2.0, 100.0);
@@ -205,21 +256,22 @@ impl Scenario {
     fn retried(
         seed: u64,
         host: impl Fn(&mut Random) -> Option<Host>,
+        turn: impl Fn(&mut Random) -> Turn,
         phases: impl Fn(&mut Random) -> Vec<Phase>,
     ) -> Self {
         let mut random = Random::new(seed);
         loop {
             let mut phases = phases(&mut random);
             phases[0].connecting = phases[0].connecting.max(CONNECTING);
-            let host = host(&mut random);
-            let scenario = Self::build(&mut random, phases, host);
+            let (host, turn) = (host(&mut random), turn(&mut random));
+            let scenario = Self::build(&mut random, phases, host, turn);
             if scenario.oracles().iter().all(|(_, profit)| *profit > 0.0) {
                 return scenario;
             }
         }
     }
 
-    fn build(random: &mut Random, phases: Vec<Phase>, host: Option<Host>) -> Self {
+    fn build(random: &mut Random, phases: Vec<Phase>, host: Option<Host>, turn: Turn) -> Self {
         let slowness = random.log_between(1.0, 20.0);
         let server = Server::random(random, slowness);
         let points = BatchingDelays::up_to((40.0 * slowness * random.log_between(1.0, 8.0)) as u32);
@@ -230,7 +282,7 @@ impl Scenario {
         let noise = Noise::random(random);
         let drift = (random.between(0.0, 0.03), random.between(20.0, 100.0));
         let interval = random.between(0.01, 0.05);
-        let (quiet, loads) = quiet(&server, &phases, &points, drift, interval);
+        let (quiet, loads) = quiet(&server, &phases, &points, (drift, turn), interval);
         let host = host.map(|host| host.moments(loads.len(), interval, random));
         let host = host.unwrap_or_else(|| alloc::vec![Moment::default(); loads.len()]);
         let moments = loads.into_iter().zip(host).collect();
@@ -316,7 +368,7 @@ fn quiet(
     server: &Server,
     phases: &[Phase],
     points: &BatchingDelays,
-    (amplitude, period): (f64, f64),
+    ((amplitude, period), turn): ((f64, f64), Turn),
     interval: f64,
 ) -> (Vec<Vec<Response>>, Vec<usize>) {
     let (mut responses, mut loads, mut last) = (Vec::new(), Vec::new(), None);
@@ -326,6 +378,7 @@ fn quiet(
             let clients = phase.clients(at as f64 * interval);
             if last.replace((second, clients)) != Some((second, clients)) {
                 let drift = 1.0 + amplitude * libm::sin(core::f64::consts::TAU * f64::from(second) / period);
+                let server = turn.turned(server, f64::from(second));
                 let respond = |point| server.response(clients, points.micros(point), drift);
                 responses.push((0..points.count()).map(respond).collect());
             }
