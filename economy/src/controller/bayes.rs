@@ -9,7 +9,7 @@ use super::model::{Model, Prediction};
 use super::space::Space;
 use super::strategy::{Choice, Outlook, Profit, Strategy};
 use super::tally::Tally;
-use crate::response::{JITTER, Likely, Logs, MEAN, THROUGHPUT};
+use crate::response::{JITTER, Likely, Logs};
 use alloc::vec::Vec;
 
 /// Gauss-Hermite quadrature of degree 5 for a standard normal variable: abscissae and weights (Abramowitz and
@@ -128,14 +128,15 @@ impl Bayes {
 
     /// Expected improvement over the profit `least`, were the point measured so many times.
     fn gain(&self, prospect: &Prospect, least: f64, times: f64) -> f64 {
-        let (deviation, noise) = (prospect.deviation, self.measurement_noise() / libm::sqrt(times));
+        let deviation = libm::hypot(prospect.deviation, self.tally.doubt(prospect.point));
+        let noise = self.measurement_noise() / libm::sqrt(times);
         // What the measurements are expected to change.
         let change = deviation * deviation / libm::hypot(deviation, noise);
         prospect.mean(change, |profit| (profit - least).max(0.0))
     }
 
     fn measurement_noise(&self) -> f64 {
-        self.tally.noise(THROUGHPUT).max(self.tally.noise(MEAN)) * libm::sqrt(self.tally.inflation())
+        self.tally.main_noise() * libm::sqrt(self.tally.inflation())
     }
 
     /// Where a loss is made, and beyond a cliff no slope tells the way: the most hopeful point that was not

@@ -20,6 +20,10 @@ const LIFE_MIN: f64 = 25.0;
 /// What lasted no longer than this was on its way to another.
 const TRANSITION: u64 = 25;
 
+/// For so many intervals a trial is of use: in the square of the inverse of [`super::tally`]'s drift a point
+/// moves by as much as noise.
+const USEFUL: f64 = 1000.0;
+
 /// How many deviations an interval may be from what was foretold, to compare others with it.
 const CALM: f64 = 3.0;
 
@@ -169,7 +173,10 @@ impl<S: Strategy> Loads<S> {
         signature.iter_mut().for_each(|signature| signature.learn(&trial.measured.logs));
         let [before, after] = [trial.level, *level].map(|level| level.relative(&trial.measured.logs));
         let mut relative: Logs = core::array::from_fn(|channel| 0.5 * (before[channel] + after[channel]));
-        if let Some(prediction) = strategy.predict(space, trial.point) {
+        let prediction = strategy.predict(space, trial.point);
+        let predicted = prediction.map(|prediction| prediction.mean[MEAN]);
+        strategy.tally_mut().predicted(trial.point, predicted, relative[MEAN]);
+        if let Some(prediction) = prediction {
             let surprise = Surprise::new(&relative, &prediction, strategy.tally(), &trial.measured);
             let credible = surprise.credible();
             // A few late packets make much jitter; only neighbours tell whether the point is to blame.
@@ -179,9 +186,10 @@ impl<S: Strategy> Loads<S> {
     }
 
     /// Intervals that the present load is expected to last on: as long as it has, or as others did. What has
-    /// lasted is likely to last as long again (Lindy's law, for lives of unknown scale).
+    /// lasted is likely to last as long again (Lindy's law, for lives of unknown scale). But what is learned
+    /// drifts, and is worth nothing for longer than [`USEFUL`].
     pub fn horizon(&self) -> f64 {
-        self.life.max(self.age as f64)
+        self.life.max(self.age as f64).min(USEFUL)
     }
 
     /// The load has changed: makes the one present under which the point is most likely to do this.

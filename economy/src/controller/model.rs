@@ -8,7 +8,7 @@
 
 use super::space::Space;
 use super::tally::Tally;
-use crate::response::{Logs, MEAN, THROUGHPUT};
+use crate::response::{Logs, MEAN};
 use alloc::vec::Vec;
 
 /// Standard deviation of the Matern term, in logarithms: how far a response strays from its trend.
@@ -66,11 +66,11 @@ impl Model {
         self.expected.extend((0..space.count()).map(|point| libm::log1p(space.added_latency(point) / base)));
         self.points.clear();
         self.points.extend(tally.known());
-        let noise = tally.noise(THROUGHPUT).max(tally.noise(MEAN)) / AMPLITUDE;
+        let noise = tally.main_noise() / AMPLITUDE;
         let inflated = noise * noise * tally.inflation();
-        let hearsay = |point| tally.hearsay(point) / (AMPLITUDE * AMPLITUDE);
+        let stale = |point| tally.staleness(point) / (AMPLITUDE * AMPLITUDE);
         let doubt = |point| DOUBT / libm::pow(tally.weight(point) + 0.5, 3.0);
-        self.factorise(space, |point| inflated / tally.weight(point) + hearsay(point) + doubt(point));
+        self.factorise(space, |point| inflated / tally.weight(point) + stale(point) + doubt(point));
         self.solved.clear();
         let expected = &self.expected;
         let residual = |point: &usize| {

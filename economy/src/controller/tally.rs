@@ -1,6 +1,6 @@
 //! What was measured at each point under one load, the old counting less.
 
-use crate::response::{CHANNELS, Logs, MEAN};
+use crate::response::{CHANNELS, Logs, MEAN, THROUGHPUT};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -8,8 +8,13 @@ use alloc::vec::Vec;
 const WEIGHT_MAX: f64 = 60.0;
 /// A point remembered less than this says nothing.
 const WEIGHT_MIN: f64 = 0.05;
-/// Intervals after which an observation counts 1/e.
-const MEMORY: f64 = 4000.0;
+/// What a point's mean may have moved, against those of others, since it was measured: as a random walk whose
+/// step in an interval is this share of the noise. What a server does changes with what it does.
+const DRIFT: f64 = 0.03;
+/// Share of the surprise at a first measurement that may have been a hiccup.
+const DOUBT: f64 = 0.45;
+/// What is added to a weight before doubt falls with its cube.
+const DOUBT_WEIGHT: f64 = 0.2;
 /// Deviation of what a point does under a load of which only another point was measured, from what it did
 /// under the last load, scaled; and by how much this grows with the distance of the loads.
 const HEARSAY: f64 = 0.15;
@@ -39,6 +44,11 @@ pub struct Tally {
     means: Vec<Logs>,
     /// Variance of the means beyond that of their measurement.
     hearsay: Vec<f64>,
+    /// How far mean latency was from what was predicted when the point was first measured.
+    surprises: Vec<f64>,
+    /// Observations so far, and how many there were when each point was last observed.
+    now: u64,
+    met: Vec<u64>,
     /// Mean squares of the errors, and how many these are the mean of.
     noise: Logs,
     noise_weight: f64,
@@ -53,6 +63,9 @@ impl Tally {
             weights: vec![0.0; count],
             means: vec![[0.0; CHANNELS]; count],
             hearsay: vec![0.0; count],
+            surprises: vec![0.0; count],
+            now: 0,
+            met: vec![0; count],
             noise: [NOISE * NOISE; CHANNELS],
             noise_weight: NOISE_GUESS,
             persistence: 0.0,
@@ -70,9 +83,29 @@ impl Tally {
         &self.means[point]
     }
 
-    /// Variance of the point's mean beyond that of its measurement.
-    pub(super) fn hearsay(&self, point: usize) -> f64 {
-        self.hearsay[point]
+    /// Variance of the point's mean beyond that of its measurement: it is hearsay, or measured long ago.
+    pub(super) fn staleness(&self, point: usize) -> f64 {
+        self.hearsay[point] + self.drift(point)
+    }
+
+    /// Deviation of the point's mean as far as a first measurement that surprised may have been a hiccup. The
+    /// mean is believed nevertheless, or what is bad would seem half as bad; but another trial may pay.
+    pub(super) fn doubt(&self, point: usize) -> f64 {
+        let weight = self.weights[point] + DOUBT_WEIGHT;
+        DOUBT * self.surprises[point].abs() / (weight * weight * weight)
+    }
+
+    /// Variance that the point's mean has gained since it was measured.
+    fn drift(&self, point: usize) -> f64 {
+        let step = DRIFT * self.main_noise();
+        step * step * (self.now - self.met[point]) as f64
+    }
+
+    /// Says what was predicted of a point that is measured for the first time now, if anything was.
+    pub(super) fn predicted(&mut self, point: usize, predicted: Option<f64>, measured: f64) {
+        if self.weights[point] < WEIGHT_MIN {
+            self.surprises[point] = predicted.map_or(0.0, |predicted| measured - predicted);
+        }
     }
 
     /// Points of which something is known.
@@ -83,6 +116,11 @@ impl Tally {
     /// Deviation of a single measurement of the channel.
     pub(super) fn noise(&self, channel: usize) -> f64 {
         libm::sqrt(self.noise[channel]).max(NOISE_MIN)
+    }
+
+    /// The greater of those of throughput and mean latency.
+    pub(super) fn main_noise(&self) -> f64 {
+        self.noise(THROUGHPUT).max(self.noise(MEAN))
     }
 
     /// How many times the variance of a mean is what it were if errors did not persist: for an autoregressive
@@ -114,15 +152,16 @@ impl Tally {
 
     /// Adds an observation that counts `share` of a whole one.
     pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
-        for weight in &mut self.weights {
-            *weight *= 1.0 - 1.0 / MEMORY;
-        }
         if core::mem::take(&mut self.hearsay[point]) > 0.0 {
             self.weights[point] = 0.0;
         }
         self.learn_noise(point, logs);
+        let (variance, drift) = (self.main_noise() * self.main_noise() * self.inflation(), self.drift(point));
+        self.now += 1;
+        self.met[point] = self.now;
         let weight = &mut self.weights[point];
-        *weight = (*weight + share).min(WEIGHT_MAX);
+        // As a Kalman filter has it: what has drifted meanwhile counts less.
+        *weight = (*weight * variance / (variance + *weight * drift) + share).min(WEIGHT_MAX);
         let step = share / *weight;
         for (mean, log) in self.means[point].iter_mut().zip(logs) {
             *mean += (log - *mean) * step;
@@ -167,11 +206,34 @@ mod tests {
     #[test]
     fn what_slows_all_points_alike_leaves_their_order() {
         let mut tally = heir(1.3);
-        assert!((tally.mean(1)[MEAN] - 2.3).abs() < 1e-9 && tally.hearsay(1) > 0.0);
-        assert_eq!((tally.hearsay(0), tally.mean(0)[MEAN]), (0.0, 1.3));
+        assert!((tally.mean(1)[MEAN] - 2.3).abs() < 1e-9 && tally.hearsay[1] > 0.0);
+        assert_eq!((tally.hearsay[0], tally.mean(0)[MEAN]), (0.0, 1.3));
         assert_eq!(tally.known().collect::<Vec<_>>(), [0, 1]);
         tally.learn(1, &[5.0; CHANNELS], 1.0);
-        assert_eq!((tally.hearsay(1), tally.mean(1)[MEAN]), (0.0, 5.0), "measuring replaces hearsay");
+        assert_eq!((tally.hearsay[1], tally.mean(1)[MEAN]), (0.0, 5.0), "measuring replaces hearsay");
+    }
+
+    #[test]
+    fn what_was_measured_long_ago_is_less_sure_and_soon_replaced() {
+        let mut tally = Tally::new(2);
+        (0..20).for_each(|_| tally.learn(0, &[1.0; CHANNELS], 1.0));
+        let (fresh, weight) = (tally.staleness(0), tally.weight(0));
+        (0..1000).for_each(|_| tally.learn(1, &[1.0; CHANNELS], 1.0));
+        assert!(fresh < 1e-9 && tally.staleness(0) > 0.1 * tally.main_noise() * tally.main_noise());
+        tally.learn(0, &[2.0; CHANNELS], 1.0);
+        assert!(tally.weight(0) < 0.5 * weight && tally.staleness(0) < 1e-9);
+        assert!(tally.mean(0)[MEAN] > 1.3, "{}", tally.mean(0)[MEAN]);
+    }
+
+    #[test]
+    fn a_first_measurement_that_surprises_is_doubted_until_another_agrees() {
+        let mut tally = Tally::new(1);
+        tally.predicted(0, Some(0.0), 1.0);
+        tally.learn(0, &[1.0; CHANNELS], 1.0);
+        let first = tally.doubt(0);
+        tally.predicted(0, Some(1.0), 1.0);
+        (0..3).for_each(|_| tally.learn(0, &[1.0; CHANNELS], 1.0));
+        assert!(first > 0.2 && tally.doubt(0) < first / 5.0, "{first} {}", tally.doubt(0));
     }
 
     #[test]

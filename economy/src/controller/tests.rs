@@ -101,6 +101,17 @@ fn a_shared_host_does_not_lead_it_astray() {
 }
 
 #[test]
+fn a_best_point_that_moves_is_followed() {
+    let share = |seed| {
+        let outcome = run::<Bayes>(&Scenario::turning(seed), seed);
+        outcome.profit / outcome.oracle
+    };
+    let shares: Vec<f64> = (0..8).map(share).collect();
+    let mean = shares.iter().sum::<f64>() / 8.0;
+    assert!(mean > 0.93 && shares.iter().all(|share| *share > 0.8), "{mean} of {shares:?}");
+}
+
+#[test]
 fn it_beats_climbing() {
     let earned = |outcome: Outcome| outcome.profit / outcome.oracle;
     let (mut bayes, mut climb) = (0.0, 0.0);
@@ -165,8 +176,8 @@ fn noise_and_hiccups_do_not_make_it_oscillate() {
         bench.serve(32.0, 1000, &refund(1.0));
         let points = bench.serve(32.0, 3000, &refund(1.0));
         let changes = points.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        // A trial is two.
-        assert!(changes <= 100, "{changes} changes in a minute with noise of {white}");
+        // A trial is two: where noise is large and others are as good, one interval in thirty is.
+        assert!(changes <= 200, "{changes} changes in a minute with noise of {white}");
         assert_eq!(bench.controller.loads(), 1);
     }
 }
