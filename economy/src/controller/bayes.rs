@@ -136,7 +136,7 @@ impl Bayes {
     }
 
     fn measurement_noise(&self) -> f64 {
-        self.tally.main_noise() * libm::sqrt(self.tally.inflation())
+        self.tally.trial_noise() * libm::sqrt(self.tally.inflation())
     }
 
     /// Where a loss is made, and beyond a cliff no slope tells the way: the most hopeful point that was not

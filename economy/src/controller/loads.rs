@@ -144,6 +144,17 @@ impl<S: Strategy> Loads<S> {
         })
     }
 
+    /// Whether an interval at a point is worse than foretold by more than noise.
+    pub fn disappoints(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
+        let Load { strategy, level, .. } = &mut self.loads[self.present];
+        let relative = level.relative(&measured.logs);
+        let prediction = strategy.predict(space, point);
+        prediction.is_some_and(|prediction| {
+            let Surprise { error, .. } = Surprise::new(&relative, &prediction, strategy.tally(), measured);
+            error[MEAN] > CREDIBLE * strategy.tally().main_noise()
+        })
+    }
+
     /// Learns from an interval under the present load: what the point does, and the level. Returns whether it
     /// was as foretold.
     pub fn learn(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
@@ -156,6 +167,7 @@ impl<S: Strategy> Loads<S> {
         };
         let surprise = Surprise::new(&relative, &prediction, strategy.tally(), measured);
         let credible = surprise.credible();
+        strategy.tally_mut().missed(&surprise.error);
         strategy.learn(
             space,
             point,

@@ -42,21 +42,30 @@ const REST_MAX: u32 = 16;
 const TABLE_SHARE: f64 = 1.0;
 
 /// Trials are paired: an interval at another point, between two at the point that earns. If these two tell of
-/// different levels, the trial tells nothing.
+/// different levels, the trial tells nothing. A point that earns less may have had a hiccup, which makes
+/// nothing better: it gets a second interval, and the better of both counts.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
     /// At the point that earns most.
     #[default]
     Earning,
     /// At another one.
-    Trying {
-        /// Where it came from.
-        home: usize,
-    },
+    Trying(Excursion),
     /// Back from it, but with what that left behind.
     Settling(Trial),
     /// Back from it.
     Returning(Trial),
+}
+
+/// A trial that has not come back.
+#[derive(Clone, Copy, Debug)]
+struct Excursion {
+    /// Where it came from.
+    home: usize,
+    /// What was earned there in the interval before.
+    earned: f64,
+    /// What was measured at first, and what that earned, if it disappointed.
+    first: Option<(Measured, f64)>,
 }
 
 /// A controller that searches by strategy `S`; [`Bayes`] won the comparison (`examples/compare`).
@@ -143,10 +152,9 @@ impl<S: Strategy> Controller<S> {
         let share = if is_settled { measured.share } else { FIRST_SHARE * measured.share };
         let stage = core::mem::take(&mut self.stage);
         match stage {
-            Stage::Trying { home } => {
-                let (measured, level) = (Measured { share, ..measured }, *self.loads.level());
-                self.stage = Stage::Settling(Trial { point: self.point, measured, level });
-                return self.set(home);
+            Stage::Trying(excursion) => {
+                let earned = profit(self.point, &observation.response).get();
+                return self.try_on(excursion, (Measured { share, ..measured }, earned));
             }
             Stage::Settling(trial) if !self.loads.foretells(&self.space, self.point, &measured) => {
                 self.stage = Stage::Returning(trial);
@@ -174,7 +182,22 @@ impl<S: Strategy> Controller<S> {
             self.rest -= 1;
             return self.point;
         }
-        self.choose(profit)
+        let earned = profit(self.point, &observation.response).get();
+        self.choose(earned, profit)
+    }
+
+    /// Goes on with a trial after an interval at its point.
+    fn try_on(&mut self, trial: Excursion, last: (Measured, f64)) -> usize {
+        let disappoints = last.1 < trial.earned && self.loads.disappoints(&self.space, self.point, &last.0);
+        if disappoints && trial.first.is_none() {
+            self.stage = Stage::Trying(Excursion { first: Some(last), ..trial });
+            return self.point;
+        }
+        let first = trial.first.unwrap_or(last);
+        let (measured, _) = if first.1 > last.1 { first } else { last };
+        let level = *self.loads.level();
+        self.stage = Stage::Settling(Trial { point: self.point, measured, level });
+        self.set(trial.home)
     }
 
     fn set(&mut self, point: usize) -> usize {
@@ -185,10 +208,11 @@ impl<S: Strategy> Controller<S> {
 
     /// Chooses anew at once, because prices have changed; nothing was measured.
     pub fn reconsider(&mut self, profit: &Profit) -> usize {
-        self.choose(profit)
+        self.choose(f64::NEG_INFINITY, profit)
     }
 
-    fn choose(&mut self, profit: &Profit) -> usize {
+    /// Chooses, after an interval in which so much was earned.
+    fn choose(&mut self, earned: f64, profit: &Profit) -> usize {
         let (horizon, level) = (self.loads.horizon(), self.loads.level());
         let outlook = Outlook { horizon, level: level.of_late(), deviation: level.deviation() };
         let choice = self.loads.present().choose(&self.space, self.point, &outlook, profit);
@@ -198,7 +222,8 @@ impl<S: Strategy> Controller<S> {
             (self.rest, self.next_rest) = (self.next_rest, (self.next_rest * 2).min(REST_MAX));
         }
         let tries = choice.explores && choice.point != self.point;
-        self.stage = if tries { Stage::Trying { home: self.point } } else { Stage::Earning };
+        let trial = Excursion { home: self.point, earned, first: None };
+        self.stage = if tries { Stage::Trying(trial) } else { Stage::Earning };
         self.set(choice.point)
     }
 }

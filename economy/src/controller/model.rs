@@ -66,7 +66,7 @@ impl Model {
         self.expected.extend((0..space.count()).map(|point| libm::log1p(space.added_latency(point) / base)));
         self.points.clear();
         self.points.extend(tally.known());
-        let noise = tally.main_noise() / AMPLITUDE;
+        let noise = tally.trial_noise() / AMPLITUDE;
         let inflated = noise * noise * tally.inflation();
         let stale = |point| tally.staleness(point) / (AMPLITUDE * AMPLITUDE);
         let doubt = |point| DOUBT / libm::pow(tally.weight(point) + 0.5, 3.0);

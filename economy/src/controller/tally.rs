@@ -29,6 +29,8 @@ const NOISE_MIN: f64 = 0.005;
 /// Intervals over which noise is averaged, and how many the first guess counts.
 const NOISE_MEMORY: f64 = 60.0;
 const NOISE_GUESS: f64 = 5.0;
+/// No error counts as more than so many times what most are within.
+const SPREAD_MAX: f64 = 6.0;
 /// The most that errors are believed to persist.
 const PERSISTENCE_MAX: f64 = 0.85;
 /// By how much one error moves it, as a share of the variance.
@@ -52,6 +54,8 @@ pub struct Tally {
     /// Mean squares of the errors, and how many these are the mean of.
     noise: Logs,
     noise_weight: f64,
+    /// Mean square of the errors as they are, hiccups included, of throughput or of latency.
+    spread: f64,
     /// Correlation of an error of mean latency with the one before, and the last error over its deviation.
     persistence: f64,
     last_error: f64,
@@ -68,6 +72,7 @@ impl Tally {
             met: vec![0; count],
             noise: [NOISE * NOISE; CHANNELS],
             noise_weight: NOISE_GUESS,
+            spread: NOISE * NOISE,
             persistence: 0.0,
             last_error: 0.0,
         }
@@ -97,7 +102,7 @@ impl Tally {
 
     /// Variance that the point's mean has gained since it was measured.
     fn drift(&self, point: usize) -> f64 {
-        let step = DRIFT * self.main_noise();
+        let step = DRIFT * self.trial_noise();
         step * step * (self.now - self.met[point]) as f64
     }
 
@@ -123,6 +128,19 @@ impl Tally {
         self.noise(THROUGHPUT).max(self.noise(MEAN))
     }
 
+    /// Deviation of a single measurement with all its hiccups, which a trial may meet: more than
+    /// [`Self::main_noise`], which most are within.
+    pub(super) fn trial_noise(&self) -> f64 {
+        libm::sqrt(self.spread).max(self.main_noise())
+    }
+
+    /// Says by how much an interval was off.
+    pub(super) fn missed(&mut self, error: &Logs) {
+        let most = SPREAD_MAX * self.main_noise();
+        let error = error[THROUGHPUT].abs().max(error[MEAN].abs()).min(most);
+        self.spread += (error * error - self.spread) / NOISE_MEMORY;
+    }
+
     /// How many times the variance of a mean is what it were if errors did not persist: for an autoregressive
     /// process of order one, (1 + r) / (1 - r).
     pub(super) fn inflation(&self) -> f64 {
@@ -135,7 +153,7 @@ impl Tally {
     /// other, in logarithms, the less that is sure; it is soon measured.
     pub(super) fn inherit(&mut self, other: &Self, point: usize, logs: &Logs, distance: f64) {
         (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
-        self.persistence = other.persistence;
+        (self.persistence, self.spread) = (other.persistence, other.spread);
         if other.weights[point] < WEIGHT_MIN || distance > ALIKE {
             return;
         }
@@ -156,7 +174,8 @@ impl Tally {
             self.weights[point] = 0.0;
         }
         self.learn_noise(point, logs);
-        let (variance, drift) = (self.main_noise() * self.main_noise() * self.inflation(), self.drift(point));
+        let (noise, drift) = (self.trial_noise(), self.drift(point));
+        let variance = noise * noise * self.inflation();
         self.now += 1;
         self.met[point] = self.now;
         let weight = &mut self.weights[point];
@@ -234,6 +253,19 @@ mod tests {
         tally.predicted(0, Some(1.0), 1.0);
         (0..3).for_each(|_| tally.learn(0, &[1.0; CHANNELS], 1.0));
         assert!(first > 0.2 && tally.doubt(0) < first / 5.0, "{first} {}", tally.doubt(0));
+    }
+
+    #[test]
+    fn a_trial_may_meet_the_hiccups_that_noise_leaves_out() {
+        let mut tally = Tally::new(1);
+        for interval in 0..300 {
+            let hiccup = if interval % 8 == 0 { 0.2 } else { 0.0 };
+            let log = if interval % 2 == 0 { 0.02 } else { -0.02 } + hiccup;
+            tally.learn(0, &[log; CHANNELS], 1.0);
+            tally.missed(&[log; CHANNELS]);
+        }
+        let (core, whole) = (tally.main_noise(), tally.trial_noise());
+        assert!(core < 0.05 && (0.06..0.12).contains(&whole), "{core} {whole}");
     }
 
     #[test]

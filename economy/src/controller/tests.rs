@@ -183,6 +183,27 @@ fn noise_and_hiccups_do_not_make_it_oscillate() {
 }
 
 #[test]
+fn a_hiccup_at_a_trial_does_not_condemn_the_point() {
+    let mut bench = Bench::new(0.01, 8);
+    bench.serve(32.0, 20, &refund(1.0));
+    let quiet = |point: usize, slow: f64| {
+        let response = server().response(32.0, bench.points.micros(point), slow);
+        Observation { response, samples: 1000 }
+    };
+    let home = bench.controller.point();
+    let mut point = home;
+    for _ in 0..1000 {
+        point = bench.controller.observe(&quiet(home, 1.0), &refund(1.0));
+        if point != home {
+            break;
+        }
+    }
+    assert_ne!(point, home, "there is a trial");
+    assert_eq!(bench.controller.observe(&quiet(point, 1.6), &refund(1.0)), point, "it gets another chance");
+    assert_eq!(bench.controller.observe(&quiet(point, 1.6), &refund(1.0)), home, "but one");
+}
+
+#[test]
 fn a_given_table_is_used_from_the_first_interval() {
     let mut bench = Bench::new(0.01, 6);
     let rows = |clients| {

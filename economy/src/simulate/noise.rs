@@ -12,6 +12,8 @@ pub struct Noise {
     pub persistence: f64,
     /// Probability that an interval contains a hiccup of the host.
     pub hiccups: f64,
+    /// The least and the most that a hiccup makes of the logarithm of latency.
+    depth: (f64, f64),
     state: f64,
 }
 
@@ -19,7 +21,7 @@ impl Noise {
     /// See the fields.
     #[must_use]
     pub fn new(white: f64, persistence: f64, hiccups: f64) -> Self {
-        Self { white, persistence, hiccups, state: 0.0 }
+        Self { white, persistence, hiccups, depth: (0.3, 1.4), state: 0.0 }
     }
 
     /// From calm to that of a busy host.
@@ -42,6 +44,14 @@ impl Noise {
         Self::new(white, persistence, random.log_between(5e-3, 5e-2))
     }
 
+    /// As an emulated machine's whose processor others take for some milliseconds several times a second.
+    #[must_use]
+    pub fn interrupted(random: &mut Random) -> Self {
+        let (white, persistence) = (random.log_between(0.02, 0.08), random.between(0.0, 0.5));
+        let hiccups = random.log_between(0.03, 0.25);
+        Self { depth: (0.1, 0.5), ..Self::new(white, persistence, hiccups) }
+    }
+
     /// What is measured in an interval of so many seconds.
     pub fn observe(&mut self, truth: &Response, seconds: f64, random: &mut Random) -> Observation {
         let samples = (truth.throughput.get() * seconds).max(1.0);
@@ -62,6 +72,6 @@ impl Noise {
     }
 
     fn hiccup(&self, random: &mut Random) -> f64 {
-        if random.unit() < self.hiccups { random.between(0.3, 1.4) } else { 0.0 }
+        if random.unit() < self.hiccups { random.between(self.depth.0, self.depth.1) } else { 0.0 }
     }
 }

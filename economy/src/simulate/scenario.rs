@@ -200,7 +200,7 @@ impl Scenario {
                 alloc::vec![Phase::new(12, 1.0, clients), Phase::new(12, 10.0, 1.0)]
             },
         );
-        Self { noise: Noise::emulated(&mut Random::new(!seed)), ..scenario }
+        Self { noise: Noise::interrupted(&mut Random::new(!seed)), ..scenario }
     }
 
     /// Prices and loads that change at any time, together or apart, and come back.

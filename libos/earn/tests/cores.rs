@@ -177,7 +177,7 @@ fn a_load_that_grows_gets_its_cores_back() {
         house.post(PricedResource::Core, 0.05 * worth());
         house.serve(1, 10.0);
         assert_eq!(house.cores(), 1);
-        house.serve(64, 5.0);
+        house.serve(64, 6.0);
         assert!(house.share(64) > 0.9, "{} with {} cores", house.share(64), house.cores());
         house.serve(1, 5.0);
         assert_eq!(house.cores(), 1);
