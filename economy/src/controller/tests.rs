@@ -1,5 +1,6 @@
 use super::{
-    BatchingDelays, Bayes, Climb, Controller, Knobs, Notice, Observation, Profit, Response, WorkingPoints,
+    BatchingDelays, Bayes, Climb, Controller, Knobs, Notice, Observation, Profit, Response, Stage,
+    WorkingPoints,
 };
 use crate::simulate::{Noise, Outcome, Random, Scenario, Server, run};
 use crate::units::{DollarsPerSecond, GbitPerSecond, OperationsPerSecond, Seconds};
@@ -176,31 +177,28 @@ fn noise_and_hiccups_do_not_make_it_oscillate() {
         bench.serve(32.0, 1000, &refund(1.0));
         let points = bench.serve(32.0, 3000, &refund(1.0));
         let changes = points.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        // A trial is two: where noise is large and others are as good, one interval in thirty is.
-        assert!(changes <= 200, "{changes} changes in a minute with noise of {white}");
+        // A trial is two: where noise is large and others are as good, one interval in twenty-five is.
+        assert!(changes <= 240, "{changes} changes in a minute with noise of {white}");
         assert_eq!(bench.controller.loads(), 1);
     }
 }
 
 #[test]
 fn a_hiccup_at_a_trial_does_not_condemn_the_point() {
-    let mut bench = Bench::new(0.01, 8);
+    let mut bench = Bench::new(0.02, 8);
     bench.serve(32.0, 20, &refund(1.0));
-    let quiet = |point: usize, slow: f64| {
-        let response = server().response(32.0, bench.points.micros(point), slow);
-        Observation { response, samples: 1000 }
-    };
-    let home = bench.controller.point();
-    let mut point = home;
-    for _ in 0..1000 {
-        point = bench.controller.observe(&quiet(home, 1.0), &refund(1.0));
-        if point != home {
-            break;
-        }
+    let is_trying = |bench: &Bench| matches!(bench.controller.stage, Stage::Trying(_));
+    let mut home = bench.controller.point();
+    while !is_trying(&bench) {
+        home = bench.controller.point();
+        bench.serve(32.0, 1, &refund(1.0));
     }
+    let point = bench.controller.point();
+    let response = server().response(32.0, bench.points.micros(point), 2.0);
+    let hiccup = Observation { response, samples: 1000 };
     assert_ne!(point, home, "there is a trial");
-    assert_eq!(bench.controller.observe(&quiet(point, 1.6), &refund(1.0)), point, "it gets another chance");
-    assert_eq!(bench.controller.observe(&quiet(point, 1.6), &refund(1.0)), home, "but one");
+    assert_eq!(bench.controller.observe(&hiccup, &refund(1.0)), point, "it gets another chance");
+    assert_eq!(bench.controller.observe(&hiccup, &refund(1.0)), home, "but one");
 }
 
 #[test]
