@@ -188,11 +188,13 @@ fn a_hiccup_at_a_trial_does_not_condemn_the_point() {
     let mut bench = Bench::new(0.02, 8);
     bench.serve(32.0, 20, &refund(1.0));
     let is_trying = |bench: &Bench| matches!(bench.controller.stage, Stage::Trying(_));
-    let mut home = bench.controller.point();
-    while !is_trying(&bench) {
-        home = bench.controller.point();
+    let home = loop {
+        let (home, was_trying) = (bench.controller.point(), is_trying(&bench));
         bench.serve(32.0, 1, &refund(1.0));
-    }
+        if is_trying(&bench) && !was_trying {
+            break home;
+        }
+    };
     let point = bench.controller.point();
     let response = server().response(32.0, bench.points.micros(point), 2.0);
     let hiccup = Observation { response, samples: 1000 };
