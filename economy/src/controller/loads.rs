@@ -136,23 +136,20 @@ impl<S: Strategy> Loads<S> {
 
     /// Whether an interval is as foretold, as far as noise goes.
     pub fn foretells(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
-        let Load { strategy, level, .. } = &mut self.loads[self.present];
-        let relative = level.relative(&measured.logs);
-        let prediction = strategy.predict(space, point);
-        prediction.is_none_or(|prediction| {
-            Surprise::new(&relative, &prediction, strategy.tally(), measured).is_calm()
-        })
+        self.miss(space, point, measured).is_none_or(|miss| miss.is_calm())
     }
 
     /// Whether an interval at a point is worse than foretold by more than noise.
     pub fn disappoints(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
+        let miss = self.miss(space, point, measured);
+        miss.is_some_and(|miss| miss.error[MEAN] > CREDIBLE * self.present().tally().main_noise())
+    }
+
+    /// How far an interval at a point was from what was foretold; nothing if there was no ground to foretell.
+    fn miss(&mut self, space: &Space, point: usize, measured: &Measured) -> Option<Surprise> {
         let Load { strategy, level, .. } = &mut self.loads[self.present];
-        let relative = level.relative(&measured.logs);
-        let prediction = strategy.predict(space, point);
-        prediction.is_some_and(|prediction| {
-            let Surprise { error, .. } = Surprise::new(&relative, &prediction, strategy.tally(), measured);
-            error[MEAN] > CREDIBLE * strategy.tally().main_noise()
-        })
+        let prediction = strategy.predict(space, point)?;
+        Some(Surprise::new(&level.relative(&measured.logs), &prediction, strategy.tally(), measured))
     }
 
     /// Learns from an interval under the present load: what the point does, and the level. Returns whether it

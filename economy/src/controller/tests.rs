@@ -90,25 +90,25 @@ fn the_published_experiment_earns_what_the_oracle_earns() {
     }
 }
 
-#[test]
-fn a_shared_host_does_not_lead_it_astray() {
+/// Shares of the oracle with eight seeds, and their mean.
+fn shares(scenario: fn(u64) -> Scenario) -> (f64, Vec<f64>) {
     let share = |seed| {
-        let outcome = run::<Bayes>(&Scenario::host(seed), seed);
+        let outcome = run::<Bayes>(&scenario(seed), seed);
         outcome.profit / outcome.oracle
     };
     let shares: Vec<f64> = (0..8).map(share).collect();
-    let mean = shares.iter().sum::<f64>() / 8.0;
+    (shares.iter().sum::<f64>() / 8.0, shares)
+}
+
+#[test]
+fn a_shared_host_does_not_lead_it_astray() {
+    let (mean, shares) = shares(Scenario::host);
     assert!(mean > 0.95 && shares.iter().all(|share| *share > 0.8), "{mean} of {shares:?}");
 }
 
 #[test]
 fn a_best_point_that_moves_is_followed() {
-    let share = |seed| {
-        let outcome = run::<Bayes>(&Scenario::turning(seed), seed);
-        outcome.profit / outcome.oracle
-    };
-    let shares: Vec<f64> = (0..8).map(share).collect();
-    let mean = shares.iter().sum::<f64>() / 8.0;
+    let (mean, shares) = shares(Scenario::turning);
     assert!(mean > 0.93 && shares.iter().all(|share| *share > 0.8), "{mean} of {shares:?}");
 }
 

@@ -104,6 +104,13 @@ struct Turn {
     phase: f64,
 }
 
+/// What happens beside load and price: nothing, unless a scenario says so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Variation {
+    host: Option<Host>,
+    turn: Turn,
+}
+
 impl Turn {
     /// The server so many seconds after the start.
     fn turned(&self, server: &Server, second: f64) -> Server {
@@ -144,8 +151,7 @@ impl Scenario {
     pub fn published(seed: u64) -> Self {
         Self::retried(
             seed,
-            |_| None,
-            |_| Turn::default(),
+            |_| Variation::default(),
             |random| {
                 let clients = libm::round(random.log_between(8.0, 128.0));
                 alloc::vec![Phase::new(60, 1.0, clients), Phase::new(60, 10.0, 1.0)]
@@ -164,11 +170,9 @@ impl Scenario {
     /// these clients connect.
     #[must_use]
     pub fn host(seed: u64) -> Self {
-        let host = |random: &mut Random| Some(Host::random(random));
         let scenario = Self::retried(
             seed,
-            host,
-            |_| Turn::default(),
+            |random| Variation { host: Some(Host::random(random)), ..Variation::default() },
             |random| {
                 let clients = libm::round(random.log_between(8.0, 64.0));
                 let mut phase = |price, clients| {
@@ -193,8 +197,7 @@ impl Scenario {
         };
         let scenario = Self::retried(
             seed,
-            |_| None,
-            turn,
+            |random| Variation { turn: turn(random), ..Variation::default() },
             |random| {
                 let clients = libm::round(random.log_between(8.0, 64.0));
                 alloc::vec![Phase::new(12, 1.0, clients), Phase::new(12, 10.0, 1.0)]
@@ -208,8 +211,7 @@ impl Scenario {
     pub fn random(seed: u64) -> Self {
         Self::retried(
             seed,
-            |_| None,
-            |_| Turn::default(),
+            |_| Variation::default(),
             |random| {
                 let loads = [(); 3].map(|()| libm::round(random.log_between(1.0, 128.0)));
                 let mut phase = Phase::new(0, 1.0, loads[0]);
@@ -236,8 +238,7 @@ impl Scenario {
     pub fn wandering(seed: u64) -> Self {
         Self::retried(
             seed,
-            |_| None,
-            |_| Turn::default(),
+            |_| Variation::default(),
             |random| {
                 let (roughness, volatility) = (random.log_between(0.02, 0.3), random.log_between(0.01, 0.3));
                 let mut clients: f64 = random.log_between(2.0, 100.0);
@@ -255,23 +256,22 @@ impl Scenario {
     /// Tries seeds until a profit can be made in every phase: a share of a loss has no meaning.
     fn retried(
         seed: u64,
-        host: impl Fn(&mut Random) -> Option<Host>,
-        turn: impl Fn(&mut Random) -> Turn,
+        variation: impl Fn(&mut Random) -> Variation,
         phases: impl Fn(&mut Random) -> Vec<Phase>,
     ) -> Self {
         let mut random = Random::new(seed);
         loop {
             let mut phases = phases(&mut random);
             phases[0].connecting = phases[0].connecting.max(CONNECTING);
-            let (host, turn) = (host(&mut random), turn(&mut random));
-            let scenario = Self::build(&mut random, phases, host, turn);
+            let variation = variation(&mut random);
+            let scenario = Self::build(&mut random, phases, variation);
             if scenario.oracles().iter().all(|(_, profit)| *profit > 0.0) {
                 return scenario;
             }
         }
     }
 
-    fn build(random: &mut Random, phases: Vec<Phase>, host: Option<Host>, turn: Turn) -> Self {
+    fn build(random: &mut Random, phases: Vec<Phase>, Variation { host, turn }: Variation) -> Self {
         let slowness = random.log_between(1.0, 20.0);
         let server = Server::random(random, slowness);
         let points = BatchingDelays::up_to((40.0 * slowness * random.log_between(1.0, 8.0)) as u32);
