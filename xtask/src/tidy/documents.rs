@@ -7,6 +7,9 @@ use crate::abi_doc;
 
 const README_LINES_MAX: usize = 100;
 const STYLE_RULES_MAX: usize = 20;
+/// Documents that are read beside the code, and their widest line.
+const NARROW: [&str; 2] = ["ARCHITECTURE.md", "HACKING.md"];
+const COLUMNS_MAX: usize = 120;
 
 /// README.md has at most 100 lines.
 pub fn readme_is_short(tree: &Tree) -> Vec<Violation> {
@@ -17,6 +20,19 @@ pub fn readme_is_short(tree: &Tree) -> Vec<Violation> {
     let message = format!("{lines} lines, at most {README_LINES_MAX}");
     let violation = Violation::new("README.md", README_LINES_MAX + 1, "readme", message);
     (lines > README_LINES_MAX).then_some(violation).into_iter().collect()
+}
+
+/// What is read beside the code has at most 120 columns, its tables and figures, too.
+pub fn documents_are_narrow(tree: &Tree) -> Vec<Violation> {
+    let narrow = tree.files.iter().filter(|file| NARROW.contains(&file.path.as_str()));
+    let lines = narrow.flat_map(|file| file.text.lines().enumerate().map(move |line| (file, line)));
+    let wide = lines.map(|(file, (index, line))| (file, index + 1, line.chars().count()));
+    wide.filter(|(_, _, columns)| *columns > COLUMNS_MAX)
+        .map(|(file, line, columns)| {
+            let message = format!("{columns} columns, at most {COLUMNS_MAX}");
+            Violation::new(&file.path, line, "document-width", message)
+        })
+        .collect()
 }
 
 /// STYLE.md has at most 20 rules, each a numbered item or heading.
@@ -137,6 +153,14 @@ mod tests {
         assert_eq!(judge(readme_is_short, &[]).len(), 1);
         assert_eq!(judge(readme_is_short, &[("README.md", &"a\n".repeat(100))]), [""; 0]);
         assert_eq!(judge(readme_is_short, &[("README.md", &"a\n".repeat(101))]).len(), 1);
+    }
+
+    #[test]
+    fn wide_lines_of_a_narrow_document_are_found() {
+        let (fits, wide) = ("é".repeat(120), "é".repeat(121));
+        assert_eq!(judge(documents_are_narrow, &[("ARCHITECTURE.md", &fits), ("SPEC.md", &wide)]), [""; 0]);
+        let found = judge(documents_are_narrow, &[("HACKING.md", &format!("{fits}\n{wide}\n"))]);
+        assert_eq!(found, ["HACKING.md:2: document-width: 121 columns, at most 120"]);
     }
 
     #[test]

@@ -44,6 +44,7 @@ type Rule = fn(&Tree) -> Vec<Violation>;
 const RULES: &[Rule] = &[
     dependencies::arrows_point_down,
     documents::abi_page_is_fresh,
+    documents::documents_are_narrow,
     documents::links_lead_somewhere,
     documents::readme_is_short,
     documents::safety_pages_exist,
