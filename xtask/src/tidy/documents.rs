@@ -35,6 +35,53 @@ pub fn documents_are_narrow(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
+/// README.md names the directory of every package.
+pub fn readme_names_every_package(tree: &Tree) -> Vec<Violation> {
+    let Some(readme) = tree.find("README.md") else {
+        return Vec::new(); // `readme_is_short` says so.
+    };
+    let names = |package: &&str| {
+        let name = package.rsplit('/').next().unwrap_or_default();
+        [format!("`{name}`"), format!("`{name}/`"), format!("]({package})"), format!("`{package}`")]
+    };
+    let unnamed = tree.packages().filter(|package| !names(package).iter().any(|n| readme.text.contains(n)));
+    let message = |package| format!("no word of `{package}`: say in a sentence what it is for");
+    unnamed.map(|package| Violation::new("README.md", 1, "readme-packages", message(package))).collect()
+}
+
+/// A command in HACKING.md names packages and files of tests that are there.
+pub fn commands_name_what_is_there(tree: &Tree) -> Vec<Violation> {
+    let Some(page) = tree.find("HACKING.md") else {
+        return vec![Violation::new("HACKING.md", 1, "commands", "missing")];
+    };
+    let lines = page.text.lines().enumerate();
+    lines
+        .filter_map(|(index, line)| {
+            let (_, command) = line.split_once("cargo test ")?;
+            let words: Vec<&str> = command.split([' ', '`', ';']).collect();
+            let after = |option| words.iter().skip_while(|word| **word != option).nth(1);
+            let package = after("-p")?;
+            let named = format!("name = \"{package}\"");
+            let manifest = tree.files.iter().find(|file| {
+                file.path.ends_with("/Cargo.toml") && file.text.lines().any(|line| line == named)
+            });
+            let missing = match (manifest, after("--test")) {
+                (None, _) => format!("no package `{package}`"),
+                (Some(manifest), Some(test)) => {
+                    let tests = manifest.path.replace("Cargo.toml", "tests");
+                    let paths = [format!("{tests}/{test}.rs"), format!("{tests}/{test}/main.rs")];
+                    if paths.iter().any(|path| tree.find(path).is_some()) {
+                        return None;
+                    }
+                    format!("no test `{test}` of `{package}`")
+                }
+                (Some(_), None) => return None,
+            };
+            Some(Violation::new("HACKING.md", index + 1, "commands", missing))
+        })
+        .collect()
+}
+
 /// STYLE.md has at most 20 rules, each a numbered item or heading.
 pub fn style_has_few_rules(tree: &Tree) -> Vec<Violation> {
     let Some(style) = tree.find("STYLE.md") else {
@@ -153,6 +200,35 @@ mod tests {
         assert_eq!(judge(readme_is_short, &[]).len(), 1);
         assert_eq!(judge(readme_is_short, &[("README.md", &"a\n".repeat(100))]), [""; 0]);
         assert_eq!(judge(readme_is_short, &[("README.md", &"a\n".repeat(101))]).len(), 1);
+    }
+
+    #[test]
+    fn a_package_that_the_readme_forgets_is_found() {
+        let packages =
+            ["libos/net/Cargo.toml", "abi/Cargo.toml", "host/vmm/Cargo.toml"].map(|path| (path, "[package]"));
+        let files = |readme| [&packages[..], &[("README.md", readme)]].concat();
+        let whole = "[`abi/`](abi) is the contract, `net` the stack, `vmm` runs";
+        assert_eq!(judge(readme_names_every_package, &files(whole)), [""; 0]);
+        let found =
+            judge(readme_names_every_package, &files("[`abi/`](abi) is the contract, `net` the stack"));
+        assert!(found.len() == 1 && found[0].contains("`host/vmm`"), "{found:?}");
+    }
+
+    #[test]
+    fn commands_that_name_nothing_are_found() {
+        let files = |page| {
+            let manifest = ("libos/net/Cargo.toml", "[package]\nname = \"nom-net\"\n");
+            [manifest, ("libos/net/tests/moves.rs", ""), ("HACKING.md", page)]
+        };
+        let right = "cargo test -p nom-net --test moves\n`cargo test -p nom-net`\n";
+        assert_eq!(judge(commands_name_what_is_there, &files(right)), [""; 0]);
+        for (wrong, named) in
+            [("cargo test -p nom-nets", "`nom-nets`"), ("cargo test -p nom-net --test move", "`move`")]
+        {
+            let found = judge(commands_name_what_is_there, &files(wrong));
+            assert!(found.len() == 1 && found[0].contains(named), "{wrong}: {found:?}");
+        }
+        assert_eq!(judge(commands_name_what_is_there, &[]).len(), 1);
     }
 
     #[test]

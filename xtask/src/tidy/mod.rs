@@ -44,9 +44,11 @@ type Rule = fn(&Tree) -> Vec<Violation>;
 const RULES: &[Rule] = &[
     dependencies::arrows_point_down,
     documents::abi_page_is_fresh,
+    documents::commands_name_what_is_there,
     documents::documents_are_narrow,
     documents::links_lead_somewhere,
     documents::readme_is_short,
+    documents::readme_names_every_package,
     documents::safety_pages_exist,
     documents::specification_rows_have_checks,
     documents::style_has_few_rules,
