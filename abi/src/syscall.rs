@@ -10,8 +10,9 @@
 macro_rules! for_each_syscall {
     ($callback:ident) => {
         $callback! {
-            /// Ends the application with `status` (0 to 255, higher bits are ignored); all it held is free
-            /// again. Never returns.
+            /// Ends the application with `status` (0 to 255, but for bit 8 higher bits are ignored); all it
+            /// held is free again. With bit 8, the console shows first by which calls, named as far as the
+            /// image has symbols, the application came here. Never returns.
             0 Exit exit(status)
             /// Writes `length` (at most 4096) bytes at `address` to the serial console. Returns the number
             /// of bytes written. Errors: InvalidArgument, BadPointer.
@@ -138,6 +139,9 @@ macro_rules! define_syscalls {
     };
 }
 for_each_syscall!(define_syscalls);
+
+/// Bit of the status of [`Syscall::Exit`]: how the application came there is shown.
+pub const EXIT_BACKTRACE: u64 = 1 << 8;
 
 /// One row of the table, for documentation and tools.
 #[derive(Clone, Copy, Debug)]

@@ -26,7 +26,7 @@ fn the_least_manifest_has_every_default() {
                     ),
                     cores: 64,
                     memory: 70368744177664,
-                    stack: 65536,
+                    stack: 262144,
                     weight: 100,
                     autostart: true,
                     essential: false,

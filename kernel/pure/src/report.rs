@@ -5,10 +5,15 @@ use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::symbols;
 use core::fmt;
+use nom_abi::layout::{STACK_WINDOW, WINDOW_BYTES};
+use nom_abi::memory::FRAME_BYTES;
 use nom_abi::upcall::Registers;
 
 /// Most calls that a backtrace shows.
 const DEPTH_MAX: usize = 24;
+
+/// Bit of a page fault's error code: the page is mapped.
+const PRESENT: u64 = 1;
 
 /// Names of the exceptions that applications can raise (Intel SDM vol. 3A, table 6-1).
 const EXCEPTIONS: [&str; 20] = [
@@ -42,11 +47,25 @@ impl fmt::Display for Fault {
                 code if code & 0x02 != 0 => "write to",
                 _ => "read of",
             };
-            let why = if self.code & 1 == 0 { "not mapped" } else { "not allowed" };
+            let why = if self.code & PRESENT == 0 { "not mapped" } else { "not allowed" };
             return write!(out, "{access} {:#x}, which is {why}", self.address);
         }
         let name = EXCEPTIONS.get(self.vector as usize).unwrap_or(&"exception");
         write!(out, "{name} (vector {}, code {:#x})", self.vector, self.code)
+    }
+}
+
+impl Fault {
+    /// If it overflowed a stack, what to do about that. Below every stack is a page that is never mapped, and
+    /// code touches each page of its frame in order (stack probes): so who leaves a stack touches an address
+    /// within a page of the stack pointer.
+    fn cure_of_overflow(&self, registers: &Registers) -> Option<&'static str> {
+        let is_absent = self.vector == PAGE_FAULT && self.code & PRESENT == 0;
+        if !is_absent || registers.rsp.abs_diff(self.address) > FRAME_BYTES {
+            return None;
+        }
+        let is_first = (STACK_WINDOW..STACK_WINDOW + WINDOW_BYTES).contains(&self.address);
+        Some(if is_first { "raise `stack`" } else { "raise `stack`, or what this thread was given" })
     }
 }
 
@@ -63,7 +82,12 @@ impl<M: Machine> Kernel<'_, M> {
             return;
         };
         let name = crate::bundle::name(&record);
-        self.error(format_args!("{name} faulted on core {core}: {fault}"));
+        match fault.cure_of_overflow(registers) {
+            None => self.error(format_args!("{name} faulted on core {core}: {fault}")),
+            Some(cure) => {
+                self.error(format_args!("{name} faulted on core {core}: stack overflow: {cure} ({fault})"))
+            }
+        }
         let r = registers;
         self.error(format_args!(
             "  rip {:016x}  rsp {:016x}  rbp {:016x}  flags {:x}",
@@ -90,7 +114,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Follows frame pointers through the application's own memory, which may hold anything.
-    fn backtrace(&mut self, application: usize, registers: &Registers) {
+    pub(crate) fn backtrace(&mut self, application: usize, registers: &Registers) {
         let Some(space) = self.applications[application].space else {
             return;
         };
@@ -115,12 +139,16 @@ impl<M: Machine> Kernel<'_, M> {
         let Ok(record) = self.record(application) else {
             return;
         };
-        let table = self.bundle.run(record.symbols);
-        match symbols::lookup(table, address.wrapping_sub(base)) {
-            Some(place) => {
-                self.error(format_args!("  #{depth} {address:#x} {}+{:#x}", place.name, place.offset))
-            }
-            None => self.error(format_args!("  #{depth} {address:#x}")),
+        let (table, offset) = (self.bundle.run(record.symbols), address.wrapping_sub(base));
+        // A call that never returns can be its function's last instruction, and returns behind it.
+        let behind = u64::from(depth > 0);
+        match symbols::lookup(table, offset.wrapping_sub(behind)) {
+            Some(place) => self.error(format_args!(
+                "  #{depth} {address:#x} {}+{:#x}",
+                place.name,
+                place.offset + behind
+            )),
+            None => self.error(format_args!("  #{depth} image+{offset:#x}")),
         }
     }
 }

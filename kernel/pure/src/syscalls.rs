@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
 use nom_abi::memory::ANY_COLOUR;
-use nom_abi::syscall::Call;
+use nom_abi::syscall::{Call, EXIT_BACKTRACE};
 use nom_abi::upcall::Registers;
 use nom_abi::{PageSize, Protection};
 
@@ -50,7 +50,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn dispatch(&mut self, core: usize, app: usize, call: Call, registers: &mut Registers) -> Result<Reply> {
         match call {
-            Call::Exit { status } => return Ok(self.exit(app, status)),
+            Call::Exit { status } => return Ok(self.exit(app, status, registers)),
             Call::ConsoleWrite { address, length } => self.console_write(app, address, length),
             Call::MemoryGrant { page_size, count, colour } => {
                 self.memory_grant(app, page_size, count, colour)
@@ -106,7 +106,10 @@ impl<M: Machine> Kernel<'_, M> {
         .map(Reply::Value)
     }
 
-    fn exit(&mut self, application: usize, status: u64) -> Reply {
+    fn exit(&mut self, application: usize, status: u64, registers: &Registers) -> Reply {
+        if status & EXIT_BACKTRACE != 0 {
+            self.backtrace(application, registers);
+        }
         self.end_application(application, ApplicationState::Exited, status as u8);
         Reply::Elsewhere
     }

@@ -14,8 +14,6 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use nom_abi::error::{Error, Result};
 use nom_abi::{PageSize, Syscall};
 
-/// Bytes of a further core's stack.
-const STACK_BYTES: u64 = 64 * 1024;
 /// Lets the kernel choose the core.
 const ANY_CORE: u64 = u64::MAX;
 /// Exit status if the kernel lets nobody release what turned out to be the last core: work that ended.
@@ -38,7 +36,6 @@ struct Launch {
     local: Local,
     /// 1 as soon as the core has left its stack and this block for good.
     finished: AtomicU32,
-    stack: [u64; 2],
     work: Work,
 }
 
@@ -68,12 +65,12 @@ pub fn acquire(work: impl FnOnce() + Send + 'static) -> Result<Core> {
 /// # Errors
 /// As [`acquire`].
 pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<Core> {
-    let stack = Pages::new(PageSize::Small, STACK_BYTES / PageSize::Small.bytes())?;
+    // As large as the first one, which the manifest says.
+    let stack = Pages::new(PageSize::Small, start::info().stack_bytes / PageSize::Small.bytes())?;
     let top = stack.address() + stack.len() as u64;
     let launch = NonNull::from(Box::leak(Box::new(Launch {
         local: Local::new(Some(Pause::new())),
         finished: AtomicU32::new(0),
-        stack: [stack.address(), top],
         work: Work(Cell::new(Some(Box::new(work)))),
     })));
     // SAFETY: `entry` is made for the way the kernel starts a core; stack and launch stay until the core
@@ -250,7 +247,7 @@ unsafe extern "C" fn run(launch: *const Launch, core: u64) -> *const AtomicU32 {
     // SAFETY: whoever acquired the core keeps the launch until the flag is set.
     let launch = unsafe { &*launch };
     // SAFETY: the same holds for the block in it.
-    unsafe { launch.local.install(core, launch.stack) };
+    unsafe { launch.local.install(core) };
     if let Some(work) = launch.work.0.take() {
         work();
     }

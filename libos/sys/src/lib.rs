@@ -18,7 +18,6 @@
 extern crate alloc;
 
 pub mod applications;
-mod backtrace;
 pub mod channels;
 pub mod console;
 mod copy;
@@ -46,9 +45,19 @@ pub use nom_abi::{Error, PageSize, Protection};
 
 /// Ends the application with `status` (0 to 255).
 pub fn exit(status: u8) -> ! {
+    end(status.into())
+}
+
+/// The same, after the kernel has shown by which calls the program came here.
+#[cfg(target_os = "none")]
+pub(crate) fn exit_with_backtrace(status: u8) -> ! {
+    end(u64::from(status) | nom_abi::syscall::EXIT_BACKTRACE)
+}
+
+fn end(status: u64) -> ! {
     loop {
         // SAFETY: `exit` takes no pointer, and nothing of this program runs afterwards.
-        let _ = unsafe { raw::exit(status.into()) };
+        let _ = unsafe { raw::exit(status) };
     }
 }
 

@@ -27,8 +27,6 @@ pub(crate) struct Local {
     pub pause: Option<Pause>,
     /// Events that the core took while it waited for a lock.
     pub kept: Kept,
-    /// Lowest address and end of the stack, for backtraces.
-    pub stack: [AtomicU64; 2],
     /// The upcall stack, once a handler was registered.
     pub upcall_stack: UnsafeCell<Option<Pages>>,
     /// Free blocks of the heap.
@@ -48,20 +46,17 @@ impl Local {
             is_handling: AtomicBool::new(false),
             pause,
             kept: Kept::new(),
-            stack: [AtomicU64::new(0), AtomicU64::new(0)],
             upcall_stack: UnsafeCell::new(None),
             cache: Cache::new(),
         }
     }
 
-    /// Makes this the block of the running core, which is `core` and runs on `stack`.
+    /// Makes this the block of the running core, which is `core`.
     ///
     /// # Safety
     /// The block stays where it is for as long as the core runs this program.
-    pub unsafe fn install(&self, core: u64, stack: [u64; 2]) {
+    pub unsafe fn install(&self, core: u64) {
         self.this.store(ptr::from_ref(self).cast_mut(), Relaxed);
-        self.stack[0].store(stack[0], Relaxed);
-        self.stack[1].store(stack[1], Relaxed);
         // SAFETY: the caller's promise.
         unsafe { self.arrive(core) };
     }

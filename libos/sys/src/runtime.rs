@@ -1,7 +1,7 @@
 //! What a program needs to run at all: entry point, relocation, heap, panic handler.
 
-use crate::local::{self, Local};
-use crate::{backtrace, exit, heap, println, start};
+use crate::local::Local;
+use crate::{exit, exit_with_backtrace, heap, println, start};
 use core::arch::naked_asm;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -99,23 +99,18 @@ unsafe extern "C" fn relocate(base: u64, mut dynamic: *const Dynamic) {
 unsafe extern "C" fn run(page: *const Start, core: u64) -> ! {
     // SAFETY: it is the start page.
     unsafe { start::set(page) };
-    let info = start::info();
     // SAFETY: a static stays in place.
-    unsafe { FIRST_CORE.install(core, [info.stack_base, info.stack_base + info.stack_bytes]) };
+    unsafe { FIRST_CORE.install(core) };
     exit(nom_main())
 }
 
-/// Says what happened and where, and ends the program.
+/// Says what happened and has the kernel say where, which knows the functions' names; ends the program.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     static PANICKED: AtomicBool = AtomicBool::new(false);
     if !PANICKED.swap(true, Ordering::Relaxed) {
         println!("{info}");
-        let image = start::info().image_base;
-        let [base, end] = &local::current().stack;
-        backtrace::walk([base.load(Ordering::Relaxed), end.load(Ordering::Relaxed)], |address| {
-            println!("  at image+{:#x}", address.wrapping_sub(image));
-        });
+        exit_with_backtrace(STATUS_PANIC);
     }
     exit(STATUS_PANIC)
 }

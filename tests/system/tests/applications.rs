@@ -47,6 +47,7 @@ fn misdeeds(guest: Guest) {
         "general protection (vector 13",
         "nom_guest_tests::misdeeds::", // The backtrace knows functions by their names.
         "panicked at",
+        "stack overflow: raise `stack` (write to",
     ] {
         assert!(life.serial.contains(report), "expected `{report}` on the console");
     }
@@ -55,6 +56,18 @@ fn misdeeds(guest: Guest) {
     {
         assert_eq!(life.report(&format!("faulted app={offender}")).field("status"), Some("139"));
     }
+}
+
+#[test]
+fn a_panic_tells_by_which_functions_it_came_to_pass() {
+    let guest = || Guest::bundle("tests/guest/bundles/panic.toml");
+    let life = guest().run().expect_status(101).expect("panicked at").expect("as asked");
+    let trace: Vec<&str> = life.serial.lines().filter(|line| line.starts_with("  #")).collect();
+    let is_named = |name: &str| trace.iter().any(|line| line.contains(name));
+    assert!(is_named("core::panicking::panic_fmt+") && is_named("nom_main+"), "{trace:#?}");
+    let bare = guest().without_symbols().run().expect_status(101).expect("as asked");
+    let (number, place) = bare.after("  #0").split_once("image+0x").expect("an address of the image");
+    assert!(number.is_empty() && u64::from_str_radix(place, 16).is_ok(), "{place}");
 }
 
 #[test]

@@ -43,8 +43,9 @@ fields! {
     RawApplication {
         /// The application's name, unique in its bundle. Peers, managers, `nom ps` and the log use it.
         name: Name, Name::EXPECTED, "required";
-        /// What it runs: a cargo package or binary of the workspace, or, if it contains a `/`, the path of
-        /// an ELF file (static PIE for x86-64), relative to the manifest that says so.
+        /// What it runs: a cargo package or binary, of the `Cargo.toml` beside the manifest that says so or
+        /// else of nom's checkout; or, if it contains a `/`, the path of an ELF file (static PIE for x86-64),
+        /// relative to that manifest.
         program: Text, "a package name, or a path with a `/`", "required";
         /// Strings that the application reads as its arguments. Its name is not one of them.
         arguments: Vec<Text>, "a list of strings without zero bytes", "`[]`";
@@ -54,8 +55,8 @@ fields! {
         cores: Cores, Cores::EXPECTED, "64: all";
         /// Most memory that it may hold: program, stack, page tables and all that it is granted.
         memory: Size, Size::EXPECTED, "64 TiB: all";
-        /// Size of its first stack.
-        stack: RegionSize, RegionSize::EXPECTED, "`\"64KiB\"`";
+        /// Size of its stack, on each core that it runs on.
+        stack: RegionSize, RegionSize::EXPECTED, "`\"256KiB\"`";
         /// Its share of a core that others want too: twice the weight, twice the time.
         weight: Weight, Weight::EXPECTED, "`100`";
         /// Whether it is started at boot. Otherwise an application that manages it starts it.

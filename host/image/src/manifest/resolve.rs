@@ -15,7 +15,7 @@ use nom_economy::utility::Utility;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
-const STACK_BYTES: u64 = 64 << 10;
+const STACK_BYTES: u64 = 256 << 10;
 const CHANNEL_BYTES: u64 = 64 << 10;
 const WEIGHT: u32 = 100;
 /// Matches every PCI vendor or device, and every class.

@@ -7,6 +7,7 @@ use crate::events::{Fault, PAGE_FAULT};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::error::Error;
 use nom_abi::image::flag;
+use nom_abi::layout::STACK_WINDOW;
 use nom_abi::syscall::Syscall;
 use nom_abi::upcall::{Upcall, UpcallFrame};
 use zerocopy::{FromZeros, IntoBytes};
@@ -90,6 +91,26 @@ fn a_fault_without_handler_ends_one_application_alone() {
     let said = &world.kernel.machine.said;
     assert!(said.contains("bad faulted on core 0: write to 0xdead0000, which is not mapped"), "{said}");
     assert!(said.contains("faulted app=bad status=139"), "{said}");
+}
+
+#[test]
+fn an_overflow_of_the_stack_is_called_so_and_cured() {
+    // Far from the stack pointer, at it, one word below it, and in a frame's page; then by what is mapped.
+    let stack = STACK_WINDOW + 0x20_0000;
+    for (rsp, address, code, said) in [
+        (stack + 0x8000, stack - 8, 6, "on core 0: write to"),
+        (stack - 0x100, stack - 0x100, 6, "on core 0: stack overflow: raise `stack` (write to"),
+        (stack, stack - 8, 6, "on core 0: stack overflow: raise `stack` (write to"),
+        (stack - 0xff0, stack - 8, 4, "on core 0: stack overflow: raise `stack` (read of"),
+        (0x50_0000, 0x4f_fff8, 6, "stack overflow: raise `stack`, or what this thread was given (write to"),
+        (stack, stack - 8, 7, "on core 0: write to"),
+    ] {
+        let mut world = World::boot(1, &[Program::named("bad")], &[]);
+        world.borders[0].rsp = rsp;
+        world.kernel.fault(0, &mut world.borders[0], Fault { vector: PAGE_FAULT, code, address });
+        let heard = &world.kernel.machine.said;
+        assert!(heard.contains(said), "expected `{said}` in {heard}");
+    }
 }
 
 #[test]
