@@ -18,7 +18,9 @@ pub mod random;
 pub mod scenario;
 pub mod servers;
 pub mod trace;
+pub mod trial;
 pub mod world;
 
 pub use scenario::{Scenario, run};
+pub use trial::{Talk, Trial};
 pub use world::Outcome;

@@ -43,12 +43,12 @@ const MIB: usize = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// No run may take longer in virtual time.
-const LIMIT: Duration = Duration::from_secs(3_600);
+pub(crate) const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Makes a world of a seed.
-struct Builder {
+pub(crate) struct Builder {
     random: Random,
-    world: World,
+    pub(crate) world: World,
     hosts: u16,
     is_sound: bool,
     /// Servers: number of the host, and port.
@@ -66,7 +66,7 @@ fn address(number: u16, is_v4: bool) -> IpAddr {
 }
 
 impl Builder {
-    fn new(seed: u64, is_sound: bool, is_printed: bool) -> Builder {
+    pub(crate) fn new(seed: u64, is_sound: bool, is_printed: bool) -> Builder {
         let mut random = Random::new(seed);
         let world = World::new(random.fork(), Trace::new(is_printed));
         Builder { random, world, hosts: 0, is_sound, places: Vec::new() }
@@ -179,6 +179,24 @@ impl Builder {
             self.vary_delay(host);
         }
         host
+    }
+
+    /// Adds `service` at TCP `ports`, and a host with a client for each talk, which names its port.
+    pub(crate) fn trial<S: Service<Memory> + 'static>(
+        &mut self,
+        service: S,
+        ports: Vec<u16>,
+        talks: Vec<(u16, Box<dyn Conversation>)>,
+    ) {
+        let plan = self.plan("service");
+        let server = self.hosts;
+        let host = self.add_server(plan, &Ports { tcp: ports, udp: Vec::new() }, |_| service);
+        if !self.is_sound {
+            self.vary_delay(host);
+        }
+        let plan = self.plan("clients");
+        let talks = talks.into_iter().map(|(port, talk)| (self.remote((server, port)), talk)).collect();
+        self.add_callers(plan, talks);
     }
 
     fn servers(&mut self, ports: &[u16]) {
