@@ -4,11 +4,15 @@ use crate::freshness::Stamp;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 /// Features of the standard library: memory functions of its own, and small code where that is a choice (it
 /// sorts and formats numbers off the path of requests only).
 const STD_FEATURES: &str = "-Zbuild-std-features=compiler-builtins-mem,optimize_for_size";
+
+/// The profile of everything that runs in a machine; `Cargo.toml` says what is in it.
+pub(crate) const PROFILE: &str = "guest";
 
 /// One world of guest code: its target and what it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ impl World {
     }
 
     /// Directory of the target's outputs below the target directory.
-    fn output(self) -> &'static str {
+    pub(crate) fn output(self) -> &'static str {
         match self {
             World::Loader => "i686-nom-loader/guest",
             World::Kernel => "x86_64-unknown-none/guest",
@@ -53,6 +57,19 @@ impl World {
     }
 }
 
+/// What cargo is told to build programs of `world` into `target_directory`, but for what to build.
+pub(crate) fn cargo(toolchain: &Toolchain, root: &Path, target_directory: &Path, world: World) -> Command {
+    let mut cargo = toolchain.cargo();
+    cargo
+        .args(["build", "--profile", PROFILE])
+        .args(world.target_arguments(root))
+        .args(["-Zbuild-std=core,alloc,compiler_builtins", STD_FEATURES])
+        .arg("--target-dir")
+        .arg(target_directory)
+        .stdout(Stdio::null());
+    cargo
+}
+
 /// Builds `package` unless nothing that it is made of changed, and returns the directory of its programs.
 ///
 /// # Errors
@@ -65,15 +82,8 @@ pub fn build(root: &Path, target_directory: &Path, world: World, package: &str) 
         return Ok(output);
     }
     let started = SystemTime::now();
-    let mut cargo = toolchain.cargo();
-    cargo
-        .current_dir(root)
-        .args(["build", "--profile", "guest", "--package", package, "--bins"])
-        .args(world.target_arguments(root))
-        .args(["-Zbuild-std=core,alloc,compiler_builtins", STD_FEATURES])
-        .arg("--target-dir")
-        .arg(target_directory)
-        .stdout(std::process::Stdio::null());
+    let mut cargo = cargo(&toolchain, root, target_directory, world);
+    cargo.current_dir(root).args(["--package", package, "--bins"]);
     if stamp.exists() {
         cargo.arg("--quiet");
     }

@@ -1,10 +1,12 @@
 //! From the name of an application to a bootable image.
 
+use crate::own::OwnProgram;
 use crate::programs::Catalogue;
 use crate::{Project, World};
 use anyhow::{Context, Result, bail};
-use nom_image::manifest::{BundleManifest, Program};
+use nom_image::manifest::{Application, BundleManifest, Program};
 use nom_image::{Image, Packing};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// An image with what it was made from.
@@ -86,15 +88,17 @@ impl Project {
     /// If something does not build.
     pub fn pack(&self, manifest: BundleManifest, packing: impl Into<Packing>) -> Result<Built> {
         let (loader, kernel) = (self.loader()?, self.kernel()?);
-        let catalogue = Catalogue::read(self.root())?;
-        let resolve = |program: &Program| self.program(&catalogue, program);
-        let lowered = nom_image::lower(&manifest, |program| resolve(program).map_err(Reason::from))?;
+        let built = self.programs(&manifest)?;
+        let resolve = |program: &Program| match built.get(program) {
+            Some(file) => Ok(file.clone()),
+            None => Err(Reason::from(format!("nobody built {program}"))),
+        };
+        let lowered = nom_image::lower(&manifest, resolve)?;
         let image = nom_image::pack(&loader, &kernel, &lowered, packing)?;
-        let programs = manifest
-            .applications
-            .iter()
-            .map(|application| Ok((application.name.clone(), resolve(&application.program)?)))
-            .collect::<Result<_>>()?;
+        let applications = manifest.applications.iter();
+        let programs = applications
+            .map(|application| (application.name.clone(), built[&application.program].clone()))
+            .collect();
         Ok(Built { image, manifest, kernel, programs })
     }
 
@@ -105,8 +109,31 @@ impl Project {
     pub fn prepare(&self, manifest: &BundleManifest) -> Result<()> {
         self.loader()?;
         self.kernel()?;
-        let catalogue = Catalogue::read(self.root())?;
-        manifest.programs().into_iter().try_for_each(|program| self.program(&catalogue, program).map(drop))
+        self.programs(manifest).map(drop)
+    }
+
+    /// The ELF files of all programs of a bundle, built if need be.
+    fn programs(&self, manifest: &BundleManifest) -> Result<BTreeMap<Program, PathBuf>> {
+        let catalogue = self.catalogue()?;
+        let mut own: BTreeMap<Program, Option<OwnProgram>> = BTreeMap::new();
+        for Application { program, places, .. } in &manifest.applications {
+            let Program::Package(name) = program else { continue };
+            let found = self.own_program(&places.program.file, name)?;
+            match own.insert(program.clone(), found.clone()) {
+                Some(other) if other != found => {
+                    bail!("two packages are called `{name}`: expected different names in one bundle")
+                }
+                _ => {}
+            }
+        }
+        let file = |program: &&Program| {
+            let file = match own.get(*program) {
+                Some(Some(own)) => self.build_own(own)?,
+                _ => self.program(&catalogue, program)?,
+            };
+            Ok(((*program).clone(), file))
+        };
+        manifest.programs().iter().map(file).collect()
     }
 
     /// The ELF file of a program, built if need be.

@@ -7,6 +7,7 @@
 mod freshness;
 mod guest;
 mod image;
+mod own;
 pub mod prices;
 mod process;
 mod programs;
@@ -61,6 +62,11 @@ impl Project {
     /// Cargo's target directory for host programs.
     pub fn target(&self) -> &Path {
         &self.target
+    }
+
+    /// The checkout's packages of applications.
+    pub(crate) fn catalogue(&self) -> Result<Catalogue> {
+        Catalogue::read(&self.root)
     }
 
     /// Target directory of everything that runs in a VM.

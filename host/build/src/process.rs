@@ -1,6 +1,6 @@
 //! Applications as programs of this computer.
 
-use crate::{Catalogue, Project};
+use crate::Project;
 use anyhow::{Context, Result, bail};
 use nom_image::manifest::{self, Application, Program};
 use std::path::{Path, PathBuf};
@@ -40,8 +40,13 @@ impl Project {
         let Program::Package(name) = &application.program else {
             bail!("{}: `program` is a file for nom; expected a package", manifest.display());
         };
-        let found = Catalogue::read(self.root())?.find(name)?;
-        let program = self.build_process(&found.package, &found.binary)?;
+        let program = match self.own_program(&application.places.program.file, name)? {
+            Some(own) => self.build_own_process(&own)?,
+            None => {
+                let found = self.catalogue()?.find(name)?;
+                self.build_process(&found.package, &found.binary)?
+            }
+        };
         Ok(Process { application, program })
     }
 

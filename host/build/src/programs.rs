@@ -17,10 +17,12 @@ pub struct WorkspaceProgram {
 #[derive(Clone, Debug)]
 pub struct Catalogue(Vec<Package>);
 
+/// A cargo package.
 #[derive(Clone, Debug)]
-struct Package {
-    name: String,
-    binaries: Vec<String>,
+pub(crate) struct Package {
+    pub name: String,
+    /// Names of its binaries.
+    pub binaries: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -54,18 +56,9 @@ impl Catalogue {
     /// # Errors
     /// If there is no such program; the error lists those that there are.
     pub fn find(&self, name: &str) -> Result<WorkspaceProgram> {
-        let program = |package: &Package, binary: &str| WorkspaceProgram {
-            package: package.name.clone(),
-            binary: binary.to_owned(),
-        };
-        for package in &self.0 {
-            match package.binaries.as_slice() {
-                [only] if package.name == name => return Ok(program(package, only)),
-                binaries if binaries.iter().any(|binary| binary == name) => {
-                    return Ok(program(package, name));
-                }
-                _ => {}
-            }
+        let found = self.0.iter().find_map(|package| Some((package, package.binary(name)?)));
+        if let Some((package, binary)) = found {
+            return Ok(WorkspaceProgram { package: package.name.clone(), binary: binary.to_owned() });
         }
         let all: Vec<&str> =
             self.0.iter().flat_map(|package| &package.binaries).map(String::as_str).collect();
@@ -79,7 +72,8 @@ impl Catalogue {
 }
 
 impl Package {
-    fn read(directory: &Path) -> Result<Package> {
+    /// The package in a directory.
+    pub fn read(directory: &Path) -> Result<Package> {
         let file = directory.join("Cargo.toml");
         let text =
             std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -94,6 +88,15 @@ impl Package {
         binaries.sort();
         binaries.dedup();
         Ok(Package { name, binaries })
+    }
+
+    /// The binary that a manifest calls `name`: the package's only one, by the package's name, or one by its
+    /// own.
+    pub fn binary(&self, name: &str) -> Option<&str> {
+        match self.binaries.as_slice() {
+            [only] if self.name == name => Some(only),
+            binaries => binaries.iter().find(|binary| *binary == name).map(String::as_str),
+        }
     }
 }
 

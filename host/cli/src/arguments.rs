@@ -40,13 +40,15 @@ pub enum Command {
     Stop(Stop),
     /// Write the bootable image of an application.
     Build(Build),
+    /// Make an application of your own, outside of the checkout.
+    New(crate::new::New),
     /// Show what a server earns, beside Linux, and write a report.
     Demo(Demo),
     /// Measure, and write records, figures and a report.
     Bench(Bench),
     /// Name prices, keep the ledger, and show what machines report.
     Provider(crate::provider::Options),
-    /// Run tests: all, or one suite.
+    /// Run tests: all, one suite, or those of your own application: `nom test DIR`.
     Test(Delegated),
     /// Run the servers on a simulated network, from a seed.
     Sim(Delegated),

@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod earnings;
 mod machines;
+mod new;
 mod numbers;
 mod ports;
 mod prices;
@@ -46,9 +47,11 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Logs(options) => machines::logs(options),
         Command::Stop(options) => machines::stop(options),
         Command::Build(options) => produce::build(options),
+        Command::New(options) => new::new(options),
         Command::Demo(options) => demo::demo(options),
         Command::Bench(options) => produce::bench(options),
         Command::Provider(options) => provider::provider(options),
+        Command::Test(options) if new::is_own(&options.arguments) => new::test(&options.arguments),
         Command::Test(options) => xtask("test", &options.arguments),
         Command::Sim(options) => tool(SIM, &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),

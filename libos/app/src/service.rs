@@ -1,0 +1,5 @@
+//! What a service is made of, in every world: for the library part of an application, which its tests and the
+//! simulator run, too. [`crate::serve`] runs one on the program's own network interface.
+
+pub use nom_port::buffer::{Buffer, Sink, Slice};
+pub use nom_serve::{Flow, Reply, Service};
