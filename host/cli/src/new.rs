@@ -8,14 +8,12 @@ use std::path::{Path, PathBuf};
 
 /// `nom new`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The last part of DIR is the name of package, program and application.
+#[command(after_help = "The last part of DIR is the name of package, program and application.
 docs/write-your-own.md goes on from there.
 
 Examples:
   nom new hello
-  nom new --template service ../kv; nom run ../kv; nom test ../kv"
-)]
+  nom new --template service ../kv; nom run ../kv; nom test ../kv")]
 pub struct New {
     /// Directory to make, outside of nom's checkout.
     #[arg(value_name = "DIR")]
@@ -173,9 +171,7 @@ fn check_name(name: &str) -> Result<()> {
     let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
     if !is_name || name.len() > NAME_MAX {
-        bail!(
-            "`{name}`: expected 1 to {NAME_MAX} of a-z, 0-9, `-` and `_`, a letter first"
-        );
+        bail!("`{name}`: expected 1 to {NAME_MAX} of a-z, 0-9, `-` and `_`, a letter first");
     }
     if RESERVED.contains(&name) {
         bail!("`{name}`: a reserved word, expected another name");
