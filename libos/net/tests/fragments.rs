@@ -155,3 +155,22 @@ fn neighbour_discovery_does_not_come_in_fragments() {
     assert_eq!(counter(&machine, "packets_reassembled"), 1);
     assert!(machine.take_sent().is_empty(), "in fragments it is not");
 }
+
+#[test]
+fn fragments_within_fragments_end_at_the_first() {
+    let mut machine = machine();
+    let (from, to) = addresses(false);
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from, to };
+    // As many headers as an Ethernet frame has room for, each of a whole packet: "atomic" (RFC 6946).
+    let headers = (1500 - frame::IPV6) / EXTENSION;
+    let (head, start) = frame::ip(&path, protocol::FRAGMENT, EXTENSION, (headers - 1) * EXTENSION);
+    let mut nested = head.to_vec();
+    nested[start] = protocol::FRAGMENT;
+    for _ in 1..headers {
+        nested.extend_from_slice(&[protocol::FRAGMENT, 0, 0, 0, 0, 0, 0, 77]);
+    }
+    machine.take(NOW, nested);
+    assert_eq!(counter(&machine, "dropped_malformed"), 1);
+    assert_eq!(counter(&machine, "packets_reassembled"), 0);
+    assert_eq!(machine.take_sent(), Vec::<Vec<u8>>::new());
+}

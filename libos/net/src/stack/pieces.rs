@@ -39,6 +39,11 @@ impl<N: Nic> Stack<N> {
         let Some(whole) = self.fragments.take(self.now, &fragment, bytes, quote, counters)? else {
             return Ok(());
         };
+        if whole.protocol == protocol::FRAGMENT {
+            // A fragment within a fragment: an extension header comes once (RFC 8200 section 4.1), and whoever
+            // looked inside would do so as deep as the packet says.
+            return Err(MALFORMED);
+        }
         counters.packets_reassembled += 1;
         let path =
             Path { mac: ethernet.from, hop: ethernet.to, from: fragment.packet.from, to: fragment.packet.to };
