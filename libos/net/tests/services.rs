@@ -274,3 +274,29 @@ fn a_router_ends_an_attempt_only_if_it_knows_the_segment() {
     machine.take(NOW, complaint(&syn, [3, 1], [0; 4]));
     assert_eq!(machine.stack.counters().dropped_icmp, 1, "nobody it is about");
 }
+
+#[test]
+fn who_probes_for_our_address_is_told_that_it_is_taken() {
+    let mut machine = machine(|_| {});
+    let mut probe = greeting();
+    probe[28..32].fill(0); // the sender's address: RFC 5227 section 2.1.1
+    machine.take(NOW, probe);
+    let sent = machine.take_sent();
+    let [answer] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((&answer[..6], &answer[20..22]), (&STRANGER[..], &[0, 2][..]), "a reply, to who asked");
+    assert_eq!((&answer[28..32], &answer[38..42]), (&[10, 0, 0, 1][..], &[0; 4][..]));
+}
+
+#[test]
+fn a_broadcast_question_is_answered_from_an_address_of_our_own() {
+    let mut machine = Machine::new(Device::new(1, <_>::default()), config(1, 1), Peer::default());
+    machine.stack.bind(7);
+    machine.take(NOW, greeting());
+    machine.take_sent();
+    for to in [[10, 0, 0, 255], [255; 4]] {
+        machine.take(NOW, datagram_frame(([10, 0, 0, 2], 99).into(), (to, 7).into(), b"who?"));
+        let sent = datagrams(&machine.take_sent());
+        let expected = (([10, 0, 0, 1], 7).into(), ([10, 0, 0, 2], 99).into(), b"who?".to_vec());
+        assert_eq!(sent, [expected], "{to:?}");
+    }
+}

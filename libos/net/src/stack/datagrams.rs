@@ -49,7 +49,8 @@ impl<N: Nic> Stack<N> {
         self.bound.remove(&port);
     }
 
-    /// Sends a datagram without a copy.
+    /// Sends a datagram without a copy. From an address that many have, as that of everybody to whom a
+    /// question was broadcast, it goes from our own (RFC 1122 section 4.1.3.5).
     ///
     /// # Errors
     /// [`DatagramError`]; nothing was sent.
@@ -88,6 +89,9 @@ impl<N: Nic> Stack<N> {
         if headers + len > usize::from(self.link.properties.mtu) {
             return Err(DatagramError::TooLong);
         }
+        let own = || self.config.source_for(to.ip());
+        let is_own = from.ip().is_unspecified() || self.config.is_ours(from.ip());
+        let from = if is_own { from } else { SocketAddr::new(own().unwrap_or(from.ip()), from.port()) };
         let hop = self.hop_to(to.ip());
         if from.is_ipv4() != to.is_ipv4() || hop.is_none() && self.config.next_hop(to.ip()).is_none() {
             return Err(DatagramError::NoRoute);

@@ -29,10 +29,15 @@ impl<N: Nic> Stack<N> {
         };
         let is_for_us = self.config.is_ours(target_protocol_addr.into());
         let is_request = operation == ArpOperation::Request;
-        if !is_for_us || source_protocol_addr.is_unspecified() || source_protocol_addr.is_multicast() {
+        // Who asks from 0.0.0.0 wants the address for itself, unless somebody answers (RFC 5227 section 2.1.1).
+        let is_probe = is_request && source_protocol_addr.is_unspecified();
+        let is_nobody = source_protocol_addr.is_unspecified() || source_protocol_addr.is_multicast();
+        if !is_for_us || is_nobody && !is_probe {
             return Err(|counters| &mut counters.dropped_arp);
         }
-        self.learn(source_protocol_addr.into(), source_hardware_addr.0, is_request);
+        if !is_probe {
+            self.learn(source_protocol_addr.into(), source_hardware_addr.0, is_request);
+        }
         if is_request {
             let asking = (source_hardware_addr.0, source_protocol_addr);
             self.send_arp(ArpOperation::Reply, target_protocol_addr, asking, source_hardware_addr.0);

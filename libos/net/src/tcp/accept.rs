@@ -27,7 +27,16 @@ impl<B: Buffer> Connection<B> {
             self.challenge(context);
             return false;
         }
-        if !self.is_in_window(segment) {
+        if self.is_crossed_answer(segment) {
+            segment.seq = segment.seq + 1;
+            segment.flags = segment.flags.without(Flags::SYN);
+        }
+        if self.is_window_shut_for(segment) {
+            // RFC 9293 section 3.10.7.4: of a probe of a closed window the acknowledgement counts, and it is
+            // answered. `trim` takes the rest.
+            context.counters.dropped_tcp_window += 1;
+            self.receive.is_acknowledgement_due = true;
+        } else if !self.is_in_window(segment) {
             context.counters.dropped_tcp_window += 1;
             self.answer_stranger(context, segment);
             return false;
@@ -67,6 +76,22 @@ impl<B: Buffer> Connection<B> {
             _ if next == edge => false,
             _ => segment.seq.before(edge) && next.before(segment.end()),
         }
+    }
+
+    /// The peer's answer to a SYN of ours that crossed its own (RFC 9293 figure 7): its SYN we have already,
+    /// what is new is that it has ours.
+    fn is_crossed_answer(&self, segment: &Segment) -> bool {
+        self.state == State::SynReceived
+            && segment.flags.any(Flags::SYN)
+            && segment.flags.any(Flags::ACK)
+            && segment.seq + 1 == self.receive.next
+            && segment.ack == self.send.una + 1
+    }
+
+    /// Whether a segment brings the next bytes while we take none.
+    fn is_window_shut_for(&self, segment: &Segment) -> bool {
+        let is_shut = self.receive.next == self.receive.edge;
+        is_shut && segment.len > 0 && segment.seq == self.receive.next && !segment.flags.any(Flags::SYN)
     }
 
     /// Outside the window: acknowledge, so that the peer learns where we are; a SYN sent again wants ours

@@ -25,7 +25,11 @@ impl<B: Buffer> Connection<B> {
             self.challenge(context);
             return false;
         }
-        self.retries = 0;
+        // Whoever acknowledges nothing of what goes again and again is gone (R2, RFC 9293 section 3.8.3), but
+        // a peer that keeps its window shut, or answers a probe, is there (section 3.8.6.1).
+        if self.send.una.before(segment.ack) || self.deadlines.retransmit.is_none() || segment.window == 0 {
+            self.retries = 0;
+        }
         let is_news = self.is_sack
             && segment.options.sack[0].is_some()
             && self.recovery.scoreboard.note(&segment.options.sack, self.send.una, self.send.max);
@@ -75,19 +79,15 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Takes a round-trip sample if there is one (RFC 6298 section 3; Karn: never of what was sent twice,
-    /// unless the peer's echo says which of the two it was).
+    /// unless the peer's echo says which of the two it was). The echo counts after a timeout, too: it is the
+    /// only news of a path that became slower than the timeout, where everything is sent twice.
     fn measure(&mut self, context: &Context<'_>, segment: &Segment) -> Duration {
-        self.rtt.reset_backoff();
         if let Some((end, at)) = self.timed {
             if end.at_most(segment.ack) {
                 self.timed = None;
                 self.rtt.sample(context.now - at);
             }
-        } else if let (Some(_), Some(stamps), None) =
-            (self.stamps, segment.options.timestamps, self.recovery.not_before)
-        {
-            // After a timeout not even this is trusted: a peer whose acknowledgement was lost echoes the
-            // first of all our attempts.
+        } else if let (Some(_), Some(stamps)) = (self.stamps, segment.options.timestamps) {
             let millis = context.now.millis_wrapping().wrapping_sub(stamps.echo);
             if stamps.echo != 0 && millis < 60_000 {
                 self.rtt.sample(Duration::from_millis(u64::from(millis)));

@@ -195,6 +195,9 @@ pub struct Receiver<B> {
     pub scale: u8,
     /// Most bytes of payload and options that a peer puts into one segment, as we told it.
     pub mss: u32,
+    /// The longest payload of one segment that came: what the peer takes for a full one, options and path
+    /// considered.
+    pub longest: u32,
     /// The acknowledgement number sent last.
     pub acknowledged: Seq,
     /// Whether an acknowledgement must go now.
@@ -352,6 +355,7 @@ impl<B: Buffer> Connection<B> {
                 window: settings.receive_window,
                 scale: scale_for(settings.receive_window),
                 mss,
+                longest: 0,
                 acknowledged: Seq(0),
                 is_acknowledgement_due: false,
                 reassembly: Reassembly::new(),

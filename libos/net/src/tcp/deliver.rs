@@ -35,6 +35,8 @@ impl<B: Buffer> Connection<B> {
         effects: &mut Effects<B>,
     ) {
         self.receive.next = self.receive.next + len;
+        // The device may have put several into one.
+        self.receive.longest = self.receive.longest.max(len.min(self.receive.mss));
         effects.data.extend(payload.drain(..));
         if !self.receive.reassembly.is_empty() {
             let before = self.receive.reassembly.len();
@@ -53,9 +55,10 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Every second full segment is acknowledged at once, all others after a while (RFC 9293 section
-    /// 3.8.6.3).
+    /// 3.8.6.3). Full is what the peer's longest was: it counts without its options, and may send less than
+    /// we take.
     fn delay_acknowledgement(&mut self, context: &Context<'_>) {
-        if self.receive.next.since(self.receive.acknowledged) >= 2 * self.receive.mss {
+        if self.receive.next.since(self.receive.acknowledged) >= 2 * self.receive.longest {
             self.receive.is_acknowledgement_due = true;
         } else {
             let due = context.now + context.settings.acknowledge_delay;

@@ -40,7 +40,6 @@ impl<B: Buffer> Connection<B> {
         if let Some((_, at)) = self.timed.take() {
             self.rtt.sample(context.now - at);
         }
-        self.rtt.reset_backoff();
         self.retries = 0;
         self.deadlines.retransmit = None;
         self.send.una = segment.ack;

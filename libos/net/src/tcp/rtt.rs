@@ -12,7 +12,7 @@ const MAX: u64 = 60_000_000_000;
 pub struct Rtt {
     /// Smoothed round-trip time and variation; none before the first sample.
     estimate: Option<(u64, u64)>,
-    /// How often the timeout has doubled since something new was acknowledged.
+    /// How often the timeout has doubled since a round trip was last measured.
     backoff: u32,
     min: u64,
 }
@@ -23,8 +23,10 @@ impl Rtt {
         Rtt { estimate: None, backoff: 0, min: nanos(min) }
     }
 
-    /// Takes one measurement (rules 2.2 and 2.3).
+    /// Takes one measurement (rules 2.2 and 2.3). It, and nothing else, ends the doubling (section 5, at the
+    /// end): what merely arrived may be the answer to the first of several attempts, all of them too early.
     pub fn sample(&mut self, rtt: Duration) {
+        self.backoff = 0;
         let rtt = nanos(rtt);
         self.estimate = Some(match self.estimate {
             None => (rtt, rtt / 2),
@@ -35,11 +37,6 @@ impl Rtt {
     /// The timeout expired (rule 5.5).
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
-    }
-
-    /// Something new was acknowledged (rule 5.7).
-    pub fn reset_backoff(&mut self) {
-        self.backoff = 0;
     }
 
     /// The timeout to wait now.
@@ -90,7 +87,7 @@ mod tests {
             rtt.back_off();
         }
         assert_eq!(rtt.timeout(), MS * 60_000);
-        rtt.reset_backoff();
-        assert_eq!(rtt.timeout(), MS * 200);
+        rtt.sample(MS);
+        assert_eq!(rtt.timeout(), MS * 200, "a measurement ends it");
     }
 }

@@ -126,7 +126,9 @@ fn a_fin_beyond_the_window_is_cut_off() {
 fn a_closed_window_takes_acknowledgements_only() {
     let mut bench = Bench::new(|_| {});
     bench.connection.receive.edge = Seq(1);
-    assert!(bench.accept(&mut data(1, 0)) && !bench.accept(&mut data(1, 1)));
+    let mut probe = data(1, 1);
+    assert!(bench.accept(&mut data(1, 0)) && bench.accept(&mut probe) && !bench.accept(&mut data(2, 1)));
+    assert_eq!(probe.len, 0, "the byte is not taken, what it acknowledges is");
     assert!(bench.connection.receive.is_acknowledgement_due, "the peer learns that it is closed");
 }
 
