@@ -116,7 +116,8 @@ impl<B: Buffer> Connection<B> {
         let (arrived, lost) = if self.is_sack {
             let edge =
                 recovery.scoreboard.lost_before(2 * self.send.mss).filter(|_| recovery.point.is_some());
-            (recovery.scoreboard.bytes(), edge.map_or(0, |edge| recovery.scoreboard.missing(from, edge)))
+            let missing = recovery.scoreboard.missing(self.send.una, self.send.next);
+            (flight.saturating_sub(missing), edge.map_or(0, |edge| recovery.scoreboard.missing(from, edge)))
         } else {
             (recovery.duplicates.saturating_mul(self.send.mss), 0)
         };
@@ -125,6 +126,7 @@ impl<B: Buffer> Connection<B> {
 
     /// What was never sent, or has to be sent again after a timeout.
     fn emit_new(&mut self, context: &mut Context<'_>, large_max: u32) -> Option<Emission<B>> {
+        let hole = self.skip_arrived();
         let remaining = self.send.end().since(self.send.next);
         let is_fin_left = self.send.is_closing && self.send.next.at_most(self.send.end());
         if remaining == 0 && !is_fin_left {
@@ -135,7 +137,7 @@ impl<B: Buffer> Connection<B> {
         }
         let options = self.options(context.now);
         let mss = self.send.mss - options.len() as u32;
-        let len = self.new_len(remaining, mss, large_max);
+        let len = self.new_len(remaining.min(hole), mss, large_max);
         if len == 0 && remaining > 0 {
             self.watch_window(context);
             return None;
@@ -151,6 +153,27 @@ impl<B: Buffer> Connection<B> {
         self.is_small_allowed = false;
         self.sent(context, &segment);
         Some((segment, payload))
+    }
+
+    /// After a timeout, goes past what has arrived selectively; how many bytes there are up to the next that has.
+    fn skip_arrived(&mut self) -> u32 {
+        if self.recovery.scoreboard.is_empty() || !self.send.next.before(self.send.max) {
+            return u32::MAX;
+        }
+        match self.recovery.scoreboard.hole(self.send.next, self.send.max) {
+            Some((from, to)) if to == self.send.max => {
+                self.send.next = from;
+                u32::MAX
+            }
+            Some((from, to)) => {
+                self.send.next = from;
+                to.since(from)
+            }
+            None => {
+                self.send.next = self.send.max;
+                u32::MAX
+            }
+        }
     }
 
     /// How many of `remaining` bytes may go in one segment: congestion (RFC 5681), the peer's window, the

@@ -40,7 +40,10 @@ impl<B: Buffer> Connection<B> {
         self.rtt.back_off();
         self.timed = None;
         self.cubic.timed_out();
-        self.recovery.scoreboard.clear();
+        if self.retries > 1 {
+            // What arrived once is not sent again, but a peer may have forgotten it (RFC 2018 section 8).
+            self.recovery.scoreboard.clear();
+        }
         self.recovery.point = None;
         self.recovery.duplicates = 0;
         self.recovery.is_first_due = false;
