@@ -193,7 +193,7 @@ impl<N: Nic> Sockets<N> {
         }
         if side != Shutdown::Receive {
             stream.is_send_shut = true;
-            self.stack.close(stream.flow);
+            self.stack.shut_down(stream.flow);
         }
         self.table.rise(id, Ready::READABLE | Ready::WRITABLE);
         Ok(())

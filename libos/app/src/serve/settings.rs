@@ -7,6 +7,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use nom_net::batch::DELAY_MAX;
 use nom_net::config::{Cidr, Config};
+use nom_net::tcp::connection::{KeepAlive, Settings};
 use nom_port::world::Entropy as _;
 use nom_rt::rest::Thresholds;
 
@@ -41,8 +42,30 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| secret[8 * index + byte]));
     let secret = core::array::from_fn(word);
     let flows_max = flows_max(crate::world::memory_max());
-    Ok(Config { addresses: [address].into(), gateway4, secret, flows_max, ..Config::default() })
+    let tcp = Settings { keep_alive: keep_alive(crate::var("keep_alive"))?, ..Settings::default() };
+    Ok(Config { tcp, addresses: [address].into(), gateway4, secret, flows_max, ..Config::default() })
 }
+
+/// Whom a server asks whether he is still there: `keep_alive`, in seconds of silence before the first question.
+/// Without it clients that vanished, as those behind a router that was switched off, hold their connections for
+/// ever.
+fn keep_alive(text: Option<&str>) -> Result<Option<KeepAlive>, BadSetting> {
+    let (interval, probes) = (Duration::from_secs(30), 6);
+    let seconds = match text {
+        None => SILENCE_S,
+        Some(text) => {
+            let seconds = text.parse().ok().filter(|seconds| *seconds <= SILENCE_MAX_S);
+            let expected = "seconds from 0 (never) to 86400";
+            seconds.ok_or_else(|| BadSetting { name: "keep_alive", value: text.into(), expected })?
+        }
+    };
+    Ok((seconds > 0).then_some(KeepAlive { idle: Duration::from_secs(seconds), interval, probes }))
+}
+
+/// Silence before a server asks, if it was not told.
+const SILENCE_S: u64 = 300;
+/// Whoever waits for longer than a day need not ask at all.
+const SILENCE_MAX_S: u64 = 86_400;
 
 /// Bytes that a flow costs while it is idle: its connection, its places in tables, and what a server knows
 /// about its client.
@@ -102,7 +125,18 @@ fn addresses(text: &str) -> Option<(Cidr, Option<Ipv4Addr>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::flows_max;
+    use super::{flows_max, keep_alive};
+    use alloc::string::ToString;
+
+    #[test]
+    fn silent_clients_are_asked_unless_that_is_switched_off() {
+        let idle = |text| keep_alive(text).map(|keep_alive| keep_alive.map(|asks| asks.idle.as_secs()));
+        assert_eq!((idle(None), idle(Some("0")), idle(Some("20"))), (Ok(Some(300)), Ok(None), Ok(Some(20))));
+        for wrong in ["", "-1", "1.5", "86401", "soon"] {
+            let error = idle(Some(wrong)).expect_err(wrong).to_string();
+            assert!(error.contains(wrong) && error.contains("0 (never) to 86400"), "{error}");
+        }
+    }
 
     #[test]
     fn flows_take_a_quarter_of_the_memory() {

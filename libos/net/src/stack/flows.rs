@@ -193,10 +193,21 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Sends no more after what is queued. Bytes may still come until [`Application::finished`].
+    /// Sends no more after what is queued. Bytes may still come until [`Application::finished`], or until the
+    /// peer has been silent for `linger`: who closes is served, but wants nothing more.
     pub fn close(&mut self, flow: FlowId) {
+        let patience = self.now + self.config.tcp.linger;
         if let Some(open) = self.open_mut(flow) {
-            open.connection.close();
+            open.connection.close(patience);
+            self.mark(flow);
+        }
+    }
+
+    /// Sends no more after what is queued, and goes on receiving, however long the peer takes (a half-close,
+    /// RFC 9293 section 3.6).
+    pub fn shut_down(&mut self, flow: FlowId) {
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.shut_down();
             self.mark(flow);
         }
     }

@@ -25,11 +25,7 @@ impl<B: Buffer> Connection<B> {
             self.challenge(context);
             return false;
         }
-        // Whoever acknowledges nothing of what goes again and again is gone (R2, RFC 9293 section 3.8.3), but
-        // a peer that keeps its window shut, or answers a probe, is there (section 3.8.6.1).
-        if self.send.una.before(segment.ack) || self.deadlines.retransmit.is_none() || segment.window == 0 {
-            self.retries = 0;
-        }
+        self.note_life(segment);
         let is_news = self.is_sack
             && segment.options.sack[0].is_some()
             && self.recovery.scoreboard.note(&segment.options.sack, self.send.una, self.send.max);
@@ -41,6 +37,15 @@ impl<B: Buffer> Connection<B> {
         self.take_window(segment);
         self.consider_loss(context);
         true
+    }
+
+    /// Begins to count unanswered attempts anew. Whoever acknowledges nothing of what goes again and again is
+    /// gone, whatever else he sends (R2, RFC 9293 section 3.8.3); but a peer that keeps its window shut, or
+    /// speaks while nothing waits to be acknowledged, is there (sections 3.8.4 and 3.8.6.1).
+    pub(super) fn note_life(&mut self, segment: &Segment) {
+        if self.send.una.before(segment.ack) || self.deadlines.retransmit.is_none() || segment.window == 0 {
+            self.retries = 0;
+        }
     }
 
     /// The definition of RFC 5681 section 2. With selective acknowledgements, only news counts (RFC 6675
@@ -137,7 +142,7 @@ impl<B: Buffer> Connection<B> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                self.deadlines.linger = Some(context.now + context.settings.linger);
+                self.deadlines.linger = self.is_orphan.then(|| context.now + context.settings.linger);
             }
             State::Closing => self.state = State::TimeWait,
             State::LastAck => self.end(super::connection::Closed::Finished, effects),

@@ -4,6 +4,7 @@
 use super::connection::{Connection, State};
 use super::segment::{Flags, Segment};
 use crate::buffer::{Buffer, Slice};
+use crate::time::Instant;
 
 /// Why bytes were not taken for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +45,24 @@ impl<B: Buffer> Connection<B> {
         Ok(())
     }
 
-    /// Sends FIN after everything queued.
-    pub fn close(&mut self) {
+    /// Sends FIN after everything queued; the peer may go on as long as it likes.
+    pub fn shut_down(&mut self) {
         self.send.is_closing = true;
         self.state = match self.state {
             State::Established => State::FinWait1,
             State::CloseWait => State::LastAck,
             other => other,
         };
+    }
+
+    /// The same for an application that wants to hear no more: a peer that does not close is left at `patience`.
+    pub fn close(&mut self, patience: Instant) {
+        self.is_orphan = true;
+        if self.state == State::FinWait2 {
+            self.deadlines.linger.get_or_insert(patience);
+        } else {
+            self.shut_down();
+        }
     }
 
     /// The segment that ends the connection at once.

@@ -94,7 +94,8 @@ pub struct Settings {
     pub handshake_retries_max: u32,
     /// Pieces that came too early, kept for all connections together: each holds a whole receive buffer.
     pub early_max: usize,
-    /// How long a peer may take to close after we have (FIN-WAIT-2), from its last data on.
+    /// How long a peer may take to close after we have (FIN-WAIT-2), from its last data on, where nobody here
+    /// wants that data.
     pub linger: Duration,
 }
 
@@ -314,6 +315,8 @@ pub struct Connection<B> {
     pub no_challenge_before: Instant,
     /// Whether it counts among the half open ones.
     pub is_half_open: bool,
+    /// Whether the application wants nothing more of it, so that our patience with the peer ends.
+    pub is_orphan: bool,
     /// What the application answers and no segment has yet carried to its end, in order.
     pub answers: SmallVec<[Due; 1]>,
 }
@@ -378,6 +381,7 @@ impl<B: Buffer> Connection<B> {
             sent_at: now,
             no_challenge_before: now,
             is_half_open: false,
+            is_orphan: false,
             answers: SmallVec::new(),
         }
     }

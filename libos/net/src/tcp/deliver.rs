@@ -49,7 +49,7 @@ impl<B: Buffer> Connection<B> {
             self.receive.is_acknowledgement_due = true;
         }
         self.delay_acknowledgement(context);
-        if self.state == State::FinWait2 {
+        if self.state == State::FinWait2 && self.is_orphan {
             self.deadlines.linger = Some(context.now + context.settings.linger);
         }
     }

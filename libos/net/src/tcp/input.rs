@@ -78,8 +78,8 @@ impl<B: Buffer> Connection<B> {
         effects: &mut Effects<B>,
     ) {
         self.remember_stamp(context, segment);
+        self.note_life(segment);
         if segment.ack != self.send.una {
-            self.retries = 0;
             self.advance(context, segment, effects);
         }
         self.send.window_by = (segment.seq, segment.ack);

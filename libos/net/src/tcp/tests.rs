@@ -271,7 +271,7 @@ fn only_an_attempt_ends_because_a_router_says_so() {
 #[test]
 fn nothing_is_taken_for_sending_after_close() {
     let mut bench = Bench::new(|_| {});
-    bench.connection.close();
+    bench.connection.close(bench.now);
     let refused = bench.connection.push(bytes(1).remove(0), usize::MAX);
     assert_eq!(refused, Err(super::close::SendError::Closed));
     assert_eq!(bench.connection.state, State::FinWait1);

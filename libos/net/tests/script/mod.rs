@@ -206,6 +206,7 @@ impl Script {
                 return if refusal.is_err() { Ok(()) } else { Err("was not refused".to_owned()) };
             }
             ["close"] => stack.close(flow()?),
+            ["shut-down"] => stack.shut_down(flow()?),
             ["abort"] => stack.abort(flow()?),
             ["window", bytes] => stack.window(flow()?, number(bytes)? as u32),
             ["received", len] => {
