@@ -125,7 +125,8 @@ const NAME_MAX: usize = 31;
 /// `nom new`.
 ///
 /// # Errors
-/// If the name is no package's, there is something already, or a file cannot be written; nothing is left then.
+/// If the name is no package's, there is something already, or a file cannot be written; nothing is left
+/// then.
 pub fn new(options: &New) -> Result<u8> {
     let directory = std::path::absolute(&options.directory)?;
     make(&Project::find()?, &directory, options.template)?;

@@ -46,9 +46,9 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     Ok(Config { tcp, addresses: [address].into(), gateway4, secret, flows_max, ..Config::default() })
 }
 
-/// Whom a server asks whether he is still there: `keep_alive`, in seconds of silence before the first question.
-/// Without it clients that vanished, as those behind a router that was switched off, hold their connections for
-/// ever.
+/// Whom a server asks whether he is still there: `keep_alive`, in seconds of silence before the first
+/// question. Without it clients that vanished, as those behind a router that was switched off, hold their
+/// connections for ever.
 fn keep_alive(text: Option<&str>) -> Result<Option<KeepAlive>, BadSetting> {
     let (interval, probes) = (Duration::from_secs(30), 6);
     let seconds = match text {

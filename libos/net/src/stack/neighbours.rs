@@ -29,7 +29,7 @@ impl<N: Nic> Stack<N> {
         };
         let is_for_us = self.config.is_ours(target_protocol_addr.into());
         let is_request = operation == ArpOperation::Request;
-        // Who asks from 0.0.0.0 wants the address for itself, unless somebody answers (RFC 5227 section 2.1.1).
+        // Who asks from 0.0.0.0 wants the address for itself, unless somebody answers (RFC 5227, 2.1.1).
         let is_probe = is_request && source_protocol_addr.is_unspecified();
         let is_nobody = source_protocol_addr.is_unspecified() || source_protocol_addr.is_multicast();
         if !is_for_us || is_nobody && !is_probe {

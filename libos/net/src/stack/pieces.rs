@@ -40,8 +40,8 @@ impl<N: Nic> Stack<N> {
             return Ok(());
         };
         if whole.protocol == protocol::FRAGMENT {
-            // A fragment within a fragment: an extension header comes once (RFC 8200 section 4.1), and whoever
-            // looked inside would do so as deep as the packet says.
+            // A fragment within a fragment: an extension header comes once (RFC 8200 section 4.1), and
+            // whoever looked inside would do so as deep as the packet says.
             return Err(MALFORMED);
         }
         counters.packets_reassembled += 1;

@@ -55,7 +55,8 @@ impl<B: Buffer> Connection<B> {
         };
     }
 
-    /// The same for an application that wants to hear no more: a peer that does not close is left at `patience`.
+    /// The same for an application that wants to hear no more: a peer that does not close is left at
+    /// `patience`.
     pub fn close(&mut self, patience: Instant) {
         self.is_orphan = true;
         if self.state == State::FinWait2 {

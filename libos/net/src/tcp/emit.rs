@@ -155,7 +155,8 @@ impl<B: Buffer> Connection<B> {
         Some((segment, payload))
     }
 
-    /// After a timeout, goes past what has arrived selectively; how many bytes there are up to the next that has.
+    /// After a timeout, goes past what has arrived selectively; how many bytes there are up to the next that
+    /// has.
     fn skip_arrived(&mut self) -> u32 {
         if self.recovery.scoreboard.is_empty() || !self.send.next.before(self.send.max) {
             return u32::MAX;
