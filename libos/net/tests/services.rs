@@ -2,10 +2,14 @@
 
 mod common;
 
-use common::{Device, Faults, Machine, Memory, Peer, STRANGER, World, config, greeting};
+use common::{
+    Device, Faults, Machine, Memory, Peer, STRANGER, World, config, greeting, parse_frame, segment_frame,
+};
 use nom_net::buffer::Chain;
 use nom_net::frame::{self, Packet, Path, protocol};
 use nom_net::packet::Datagram;
+use nom_net::tcp::segment::{Flags, Options, Segment, Timestamps};
+use nom_net::tcp::sequence::Seq;
 use nom_net::{
     Application, Config, Family, FlowId, Instant, QueryId, ResolveError, Slice, Stack, checksum, dns,
 };
@@ -299,4 +303,24 @@ fn a_broadcast_question_is_answered_from_an_address_of_our_own() {
         let expected = (([10, 0, 0, 1], 7).into(), ([10, 0, 0, 2], 99).into(), b"who?".to_vec());
         assert_eq!(sent, [expected], "{to:?}");
     }
+}
+
+#[test]
+fn timestamps_tell_neither_uptime_nor_that_two_connections_are_of_one_machine() {
+    let mut machine = Machine::new(Device::new(1, <_>::default()), config(1, 1), Peer::default());
+    machine.stack.listen(80);
+    machine.take(NOW, greeting());
+    machine.take_sent();
+    let timestamps = Some(Timestamps { value: 5, echo: 0 });
+    let options = Options { mss: Some(1460), timestamps, ..Options::default() };
+    let syn = Segment { seq: Seq(7), flags: Flags::SYN, window: 1000, options, ..Segment::default() };
+    let mut offset = |port| {
+        let (from, to) = (([10, 0, 0, 2], port).into(), ([10, 0, 0, 1], 80).into());
+        machine.take(NOW, segment_frame(from, to, &syn, &[]));
+        let sent = machine.take_sent();
+        let (_, _, answer) = parse_frame(&sent[0]).expect("a segment");
+        answer.options.timestamps.expect("a timestamp").value.wrapping_sub(NOW.micros() as u32 / 1000)
+    };
+    let offsets = [offset(1), offset(2), offset(3)];
+    assert!(offsets[0] != offsets[1] && offsets[1] != offsets[2] && !offsets.contains(&0), "{offsets:?}");
 }

@@ -22,10 +22,11 @@ impl<N: Nic> Stack<N> {
         if let Some(stamps) = syn.options.timestamps {
             // Scale and selective acknowledgements have no place but the timestamp that comes back with the
             // cookie.
-            let value = cookie.stamp(self.now.millis_wrapping());
+            let origin = self.origin(tuple);
+            let value = cookie.stamp(self.now.millis_wrapping().wrapping_add(origin.stamp_offset));
             answer.options.timestamps = Some(Timestamps { value, echo: stamps.value });
             answer.options.sack_permitted = cookie.sack;
-            let connection = Connection::<N::Buffer>::answer(syn, self.origin(tuple), &self.config.tcp);
+            let connection = Connection::<N::Buffer>::answer(syn, origin, &self.config.tcp);
             answer.options.scale = cookie.scale.map(|_| connection.receive.scale);
         }
         self.cookies_until = self.now + LIFE;

@@ -48,6 +48,7 @@ pub(super) struct TimeWait {
     pub send_next: Seq,
     pub receive_next: Seq,
     pub recent: Option<u32>,
+    pub stamp_offset: u32,
     pub window: u16,
     /// When it is forgotten.
     pub until: Instant,
@@ -120,12 +121,15 @@ impl<N: Nic> Stack<N> {
         None
     }
 
-    /// Initial sequence number (RFC 6528) and the rest of a beginning.
+    /// Initial sequence number (RFC 6528), offset of timestamps (RFC 7323 section 7.1) and the rest of a
+    /// beginning. Both are the same for the same addresses: a further connection goes on where the last was.
     pub(super) fn origin(&self, tuple: &FourTuple) -> Origin {
         let [_, _, a, b] = self.config.secret;
         let clock = (self.now.micros() / 4) as u32;
-        let iss = Seq(keyed([a, b], tuple) as u32) + clock;
-        Origin { iss, mss: self.mss_for(tuple.remote.ip()), now: self.now }
+        let hash = keyed([a, b], tuple);
+        // Its last bits are a cookie's.
+        let (iss, stamp_offset) = (Seq(hash as u32) + clock, (hash >> 32) as u32 & !63);
+        Origin { iss, stamp_offset, mss: self.mss_for(tuple.remote.ip()), now: self.now }
     }
 
     pub(super) fn mss_for(&self, remote: IpAddr) -> u16 {
@@ -353,6 +357,7 @@ impl<N: Nic> Stack<N> {
         *flow = Flow::Waiting(TimeWait {
             send_next: connection.send.max,
             receive_next: connection.receive.next,
+            stamp_offset: connection.stamp_offset,
             recent: connection.stamps.map(|stamps| stamps.recent),
             window,
             until,

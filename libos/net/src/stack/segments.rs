@@ -110,7 +110,7 @@ impl<N: Nic> Stack<N> {
             return self.unknown(application, tuple, segment, payload);
         }
         if segment.sequence_len() > 0 {
-            let value = self.now.millis_wrapping();
+            let value = self.now.millis_wrapping().wrapping_add(waiting.stamp_offset);
             let mut answer =
                 Segment { seq: waiting.send_next, ack: waiting.receive_next, ..Segment::default() };
             answer.flags = Flags::ACK;

@@ -93,7 +93,7 @@ impl<B: Buffer> Connection<B> {
                 self.rtt.sample(context.now - at);
             }
         } else if let (Some(_), Some(stamps)) = (self.stamps, segment.options.timestamps) {
-            let millis = context.now.millis_wrapping().wrapping_sub(stamps.echo);
+            let millis = self.stamp_clock(context.now).wrapping_sub(stamps.echo);
             if stamps.echo != 0 && millis < 60_000 {
                 self.rtt.sample(Duration::from_millis(u64::from(millis)));
             }

@@ -282,6 +282,9 @@ pub struct Connection<B> {
     pub receive: Receiver<B>,
     /// Timestamps, if both sides use them; while SYN is on its way, if we offer them.
     pub stamps: Option<Stamps>,
+    /// What our timestamps are ahead of the clock: it differs from connection to connection, so that none tells
+    /// how long the machine has been up, nor that two are of one machine (RFC 7323 section 7.1).
+    pub stamp_offset: u32,
     /// Whether both sides use selective acknowledgements; while SYN is on its way, whether we offer them.
     pub is_sack: bool,
     /// Whether both sides scale windows; while SYN is on its way, whether we offer it.
@@ -326,6 +329,8 @@ pub struct Connection<B> {
 pub struct Origin {
     /// Our initial sequence number.
     pub iss: Seq,
+    /// What timestamps are ahead of the clock.
+    pub stamp_offset: u32,
     /// Most bytes of payload that our link takes.
     pub mss: u16,
     /// When.
@@ -335,7 +340,7 @@ pub struct Origin {
 impl<B: Buffer> Connection<B> {
     /// A connection in `state` before anything is known of the peer.
     pub fn new(state: State, origin: Origin, settings: &Settings) -> Connection<B> {
-        let Origin { iss, mss, now } = origin;
+        let Origin { iss, stamp_offset, mss, now } = origin;
         let mss = u32::from(mss);
         Connection {
             state,
@@ -365,6 +370,7 @@ impl<B: Buffer> Connection<B> {
                 fin: None,
             },
             stamps: Some(Stamps { recent: 0, recent_at: now }),
+            stamp_offset,
             is_sack: true,
             is_scaled: true,
             recovery: Recovery::default(),
@@ -438,6 +444,11 @@ impl<B: Buffer> Connection<B> {
         let count = self.answers.iter().take_while(|due| due.end.at_most(end)).count();
         let carried = self.answers.drain(..count);
         carried.reduce(|first, due| Due { requests: first.requests.saturating_add(due.requests), ..first })
+    }
+
+    /// The clock of our timestamps (RFC 7323 section 5.4), in milliseconds.
+    pub fn stamp_clock(&self, now: Instant) -> u32 {
+        now.millis_wrapping().wrapping_add(self.stamp_offset)
     }
 
     /// Whether the handshake is over and the connection not.

@@ -239,7 +239,7 @@ impl<B: Buffer> Connection<B> {
     /// Options of any segment but SYN.
     fn options(&self, now: Instant) -> Options {
         let timestamps =
-            self.stamps.map(|stamps| Timestamps { value: now.millis_wrapping(), echo: stamps.recent });
+            self.stamps.map(|stamps| Timestamps { value: self.stamp_clock(now), echo: stamps.recent });
         let mut sack = [None; 3];
         if self.is_sack && !self.receive.reassembly.is_empty() {
             for (slot, range) in sack.iter_mut().zip(self.receive.reassembly.ranges(3)) {

@@ -32,7 +32,7 @@ impl Bench {
         change(&mut settings);
         let options = Options { mss: Some(1000), sack_permitted: true, ..Options::default() };
         let syn = Segment { flags: Flags::SYN, window: 60_000, options, ..Segment::default() };
-        let origin = Origin { iss: Seq(0), mss: 1460, now: START };
+        let origin = Origin { iss: Seq(0), stamp_offset: 0, mss: 1460, now: START };
         let mut connection = Connection::answer(&syn, origin, &settings);
         connection.state = State::Established;
         for seq in [&mut connection.send.una, &mut connection.send.next, &mut connection.send.max] {
@@ -261,7 +261,7 @@ fn only_an_attempt_ends_because_a_router_says_so() {
     assert_eq!(bench.emit(0), [], "that was never sent");
     bench.with(|connection, context, _| connection.too_big(context, Seq(1001), 500));
     assert_eq!(bench.emit(0).first(), Some(&(1, 500)));
-    let origin = Origin { iss: Seq(0), mss: 1460, now: START };
+    let origin = Origin { iss: Seq(0), stamp_offset: 0, mss: 1460, now: START };
     bench.connection = Connection::ask(origin, &bench.settings);
     bench.emit(0);
     bench.with(|connection, _, effects| connection.unreachable(Seq(0), effects));

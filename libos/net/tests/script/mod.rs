@@ -54,6 +54,8 @@ struct Script {
     ports: Ports,
     /// Our initial sequence number, once seen: scripts count from it.
     iss: Option<Seq>,
+    /// What our timestamps are ahead of the clock, once seen: scripts count from that, too.
+    stamp_offset: Option<u32>,
     /// Segments that the stack sent, with the time.
     sent: VecDeque<(Instant, Segment)>,
 }
@@ -98,7 +100,8 @@ impl Script {
         let mut machine = Machine::new(Device::new(1, Offloads::default()), config, Notes::default());
         machine.stack.listen(80);
         let ports = Ports { from: 4000, to: 80 };
-        let mut script = Script { machine, now: START, ports, iss: None, sent: VecDeque::new() };
+        let mut script =
+            Script { machine, now: START, ports, iss: None, stamp_offset: None, sent: VecDeque::new() };
         script.greet();
         script
     }
@@ -146,6 +149,12 @@ impl Script {
             if let Some(iss) = self.iss {
                 segment.seq = segment.seq - iss.0;
             }
+            if let Some(stamps) = &mut segment.options.timestamps {
+                let ahead = stamps.value.wrapping_sub(self.now.millis_wrapping());
+                // A cookie's is up to 63 ms late.
+                let offset = self.stamp_offset.get_or_insert(ahead.wrapping_add(63) & !63);
+                stamps.value = stamps.value.wrapping_sub(*offset);
+            }
             self.sent.push_back((self.now, segment));
         }
     }
@@ -157,6 +166,9 @@ impl Script {
         }
         for (from, to) in segment.options.sack.iter_mut().flatten() {
             (*from, *to) = (*from + iss, *to + iss);
+        }
+        if let Some(stamps) = segment.options.timestamps.as_mut().filter(|stamps| stamps.echo != 0) {
+            stamps.echo = stamps.echo.wrapping_add(self.stamp_offset.unwrap_or_default());
         }
         let (from, to) = ((THEIRS, self.ports.from).into(), (OURS, self.ports.to).into());
         let payload = vec![b'x'; segment.len as usize];
