@@ -89,7 +89,7 @@ impl Builder {
             tcp.early_max = random.choose(&[4, 8192]);
         }
         let half_open_max = if self.is_sound { 1024 } else { random.choose(&[2, 1024]) };
-        Config { addresses, secret, tcp, half_open_max, ..Config::default() }
+        Config { addresses, tcp, half_open_max, ..Config::new(secret) }
     }
 
     fn shape(&mut self, number: u16) -> Shape {

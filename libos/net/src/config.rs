@@ -61,29 +61,26 @@ pub struct Config {
     pub secret: [u64; 4],
 }
 
-impl Default for Config {
-    /// No address, and keys that everybody knows: a caller fills in at least these two.
-    fn default() -> Config {
+/// Most flows of a stack that is told no other number.
+pub const FLOWS_MAX: usize = 1 << 20;
+
+impl Config {
+    /// No address yet, and everything else as it usually is. There is no default for the keys: whoever knew
+    /// them could foretell sequence numbers and forge cookies.
+    pub fn new(secret: [u64; 4]) -> Config {
         Config {
             addresses: Vec::new(),
             gateway4: None,
             gateway6: None,
             nameservers: Vec::new(),
             tcp: Settings::default(),
-            flows_max: 1 << 20,
+            flows_max: FLOWS_MAX,
             half_open_max: 1024,
             time_wait: Duration::from_secs(60),
-            secret: [
-                0x6a09_e667_f3bc_c908,
-                0xbb67_ae85_84ca_a73b,
-                0x3c6e_f372_fe94_f82b,
-                0xa54f_f53a_5f1d_36f1,
-            ],
+            secret,
         }
     }
-}
 
-impl Config {
     /// The address from which `remote` is reached.
     pub fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
         let same_family = || self.addresses.iter().filter(|cidr| cidr.address.is_ipv4() == remote.is_ipv4());
@@ -127,7 +124,7 @@ mod tests {
     fn config() -> Config {
         let addresses = [(IpAddr::from([10, 0, 2, 15]), 24), ("fd00::1".parse().unwrap(), 64)]
             .map(|(address, prefix)| Cidr { address, prefix });
-        let mut config = Config { addresses: addresses.to_vec(), ..Config::default() };
+        let mut config = Config { addresses: addresses.to_vec(), ..Config::new([0; 4]) };
         config.addresses.push(link_local([0x52, 0x54, 0, 1, 2, 3]));
         config.gateway4 = Some(Ipv4Addr::new(10, 0, 2, 2));
         config

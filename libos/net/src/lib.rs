@@ -22,7 +22,7 @@
 //! fn start<N: Nic>(nic: N, secret: [u64; 4]) -> Stack<N> {
 //!     let address = Cidr { address: [10, 0, 2, 15].into(), prefix: 24 };
 //!     let gateway4 = Some([10, 0, 2, 2].into());
-//!     let config = Config { addresses: vec![address], gateway4, secret, ..Config::default() };
+//!     let config = Config { addresses: vec![address], gateway4, ..Config::new(secret) };
 //!     let mut stack = Stack::new(nic, config);
 //!     stack.listen(7);
 //!     stack

@@ -100,7 +100,7 @@ impl Application<Card> for Client {
 
 fn config(address: [u8; 4]) -> Config {
     let address = Cidr { address: IpAddr::from(address), prefix: 24 };
-    Config { addresses: vec![address], ..Config::default() }
+    Config { addresses: vec![address], ..Config::new([1, 2, 3, 4]) }
 }
 
 fn card(last: u8, receives: Wire, steer: Steer) -> Card {

@@ -192,7 +192,7 @@ impl Service<Bytes> for Count {
 
 fn config(last: u8) -> Config {
     let address = Cidr { address: IpAddr::from([10, 0, 0, last]), prefix: 24 };
-    Config { addresses: vec![address], ..Config::default() }
+    Config { addresses: vec![address], ..Config::new([1, 2, 3, 4]) }
 }
 
 /// Serves until it is told to stop.

@@ -34,7 +34,7 @@ pub fn config() -> Config {
         Cidr { address: [0xfd00, 0, 0, 0, 0, 0, 0, 1].into(), prefix: 64 },
     ];
     let (gateway4, nameservers) = (Some([10, 0, 0, 2].into()), vec![[10, 0, 0, 2].into()]);
-    Config { addresses, gateway4, nameservers, secret: [1, 2, 3, 4], ..Config::default() }
+    Config { addresses, gateway4, nameservers, ..Config::new([1, 2, 3, 4]) }
 }
 
 /// A frame of ours has our address, whole headers and right checksums.

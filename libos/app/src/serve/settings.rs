@@ -6,7 +6,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use nom_net::batch::DELAY_MAX;
-use nom_net::config::{Cidr, Config};
+use nom_net::config::{Cidr, Config, FLOWS_MAX};
 use nom_net::tcp::connection::{KeepAlive, Settings};
 use nom_port::world::Entropy as _;
 use nom_rt::rest::Thresholds;
@@ -43,7 +43,7 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     let secret = core::array::from_fn(word);
     let flows_max = flows_max(crate::world::memory_max());
     let tcp = Settings { keep_alive: keep_alive(crate::var("keep_alive"))?, ..Settings::default() };
-    Ok(Config { tcp, addresses: [address].into(), gateway4, secret, flows_max, ..Config::default() })
+    Ok(Config { tcp, addresses: [address].into(), gateway4, flows_max, ..Config::new(secret) })
 }
 
 /// Whom a server asks whether he is still there: `keep_alive`, in seconds of silence before the first
@@ -75,7 +75,7 @@ const FLOWS_PART: u64 = 4;
 
 /// Most flows of a stack of a program that may have `memory` bytes.
 fn flows_max(memory: u64) -> usize {
-    let most = Config::default().flows_max as u64;
+    let most = FLOWS_MAX as u64;
     (memory / FLOWS_PART / FLOW_BYTES).clamp(64, most) as usize
 }
 

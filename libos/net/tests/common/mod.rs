@@ -36,7 +36,7 @@ pub fn config(number: u8, seed: u64) -> Config {
         Cidr { address: [10, 0, 0, number].into(), prefix: 24 },
         Cidr { address: [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)].into(), prefix: 64 },
     ];
-    Config { addresses, secret, ..Config::default() }
+    Config { addresses, ..Config::new(secret) }
 }
 
 impl<A: Application<Device>> Machine<A> {

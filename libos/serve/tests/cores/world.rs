@@ -340,7 +340,7 @@ const QUIET_ROUNDS: u32 = 10;
 fn config(address: [u8; 4], seed: u64) -> Config {
     let address = Cidr { address: IpAddr::from(address), prefix: 24 };
     let mut random = Random::new(seed);
-    Config { addresses: vec![address], secret: std::array::from_fn(|_| random.next()), ..Config::default() }
+    Config { addresses: vec![address], ..Config::new(std::array::from_fn(|_| random.next())) }
 }
 
 fn device(seed: u64, lent: &Arc<Mutex<Lent>>, steering: Steering) -> Rc<RefCell<Device>> {

@@ -16,7 +16,7 @@ pub fn stack(device: &Device) -> Stack<Device> {
     let number = device.properties.mac[5];
     let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
     let secret = [u64::from(number); 4];
-    Stack::new(device.clone(), Config { addresses: vec![address], secret, ..Config::default() })
+    Stack::new(device.clone(), Config { addresses: vec![address], ..Config::new(secret) })
 }
 
 pub fn address(number: u8, port: u16) -> SocketAddr {
