@@ -282,8 +282,8 @@ pub struct Connection<B> {
     pub receive: Receiver<B>,
     /// Timestamps, if both sides use them; while SYN is on its way, if we offer them.
     pub stamps: Option<Stamps>,
-    /// What our timestamps are ahead of the clock: it differs from connection to connection, so that none tells
-    /// how long the machine has been up, nor that two are of one machine (RFC 7323 section 7.1).
+    /// What our timestamps are ahead of the clock: it differs from connection to connection, so that none
+    /// tells how long the machine has been up, nor that two are of one machine (RFC 7323 section 7.1).
     pub stamp_offset: u32,
     /// Whether both sides use selective acknowledgements; while SYN is on its way, whether we offer them.
     pub is_sack: bool,
