@@ -1,7 +1,7 @@
 //! From a [`MachineConfig`] to QEMU's command line.
 
 use crate::config::{Accelerator, Allocation, Forward, Iommu, MachineConfig, MachineKind, Network};
-use crate::namespace;
+use crate::{bridge, namespace};
 
 /// Where a machine's two byte streams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,9 @@ fn streams_arguments(line: &mut CommandLine, streams: Streams) {
     let (serial_log, control_log) = (file::SERIAL_LOG, file::CONTROL_LOG);
     match streams {
         Streams::Attached => {
-            line.option("-chardev", format!("file,id=serial,path=/proc/self/fd/1,logfile={serial_log}"));
+            // A machine that is started again goes on with its log; what the kernel reports is of one life.
+            let log = format!("logfile={serial_log},logappend=on");
+            line.option("-chardev", format!("file,id=serial,path=/proc/self/fd/1,{log}"));
             line.option("-chardev", format!("socket,id=control,fd=0,logfile={control_log}"));
         }
         Streams::Detached => {
@@ -132,11 +134,11 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
     let guarded = if config.iommu == Iommu::None { "" } else { ",iommu_platform=on" };
     // Each gets the next free slot of the bus, so that the guest finds them in this order.
     for (number, network) in config.networks.iter().enumerate() {
-        let queues = queues(network);
+        let (queues, mac) = (queues(network), ethernet_address(network));
         line.option("-netdev", backend(network, number));
         line.option(
             "-device",
-            format!("virtio-net-pci,netdev=network{number},romfile=,disable-legacy=on{guarded}{queues}"),
+            format!("virtio-net-pci,netdev=network{number},romfile=,disable-legacy=on{guarded}{queues}{mac}"),
         );
     }
     for device in &config.devices {
@@ -149,10 +151,21 @@ fn backend(network: &Network, number: usize) -> String {
         Network::User { forwards } => {
             format!("user,id=network{number}{}", forwards.iter().map(forward).collect::<String>())
         }
-        Network::Tap { queues, .. } => {
-            let several = if *queues > 1 { format!(",queues={queues}") } else { String::new() };
-            format!("tap,id=network{number},ifname={},script=no,downscript=no{several}", namespace::DEVICE)
-        }
+        Network::Tap { queues, .. } => tap(number, namespace::DEVICE, *queues),
+        Network::Bridge { device, queues, .. } => tap(number, device, *queues),
+    }
+}
+
+fn tap(number: usize, device: &str, queues: u32) -> String {
+    let several = if queues > 1 { format!(",queues={queues}") } else { String::new() };
+    format!("tap,id=network{number},ifname={device},script=no,downscript=no{several}")
+}
+
+/// Where several machines are neighbours, each needs an Ethernet address of its own.
+fn ethernet_address(network: &Network) -> String {
+    match network {
+        Network::Bridge { address, .. } => format!(",mac={}", bridge::ethernet_address(*address)),
+        _ => String::new(),
     }
 }
 
@@ -160,7 +173,9 @@ fn backend(network: &Network, number: usize) -> String {
 /// queue and changes of configuration.
 fn queues(network: &Network) -> String {
     match network {
-        Network::Tap { queues: queues @ 2.., .. } => format!(",mq=on,vectors={}", 2 * queues + 2),
+        Network::Tap { queues: queues @ 2.., .. } | Network::Bridge { queues: queues @ 2.., .. } => {
+            format!(",mq=on,vectors={}", 2 * queues + 2)
+        }
         _ => String::new(),
     }
 }
@@ -230,6 +245,15 @@ mod tests {
         assert!(!one.contains("mq=on"));
         let four = tap(4);
         assert!(four.contains("downscript=no,queues=4") && four.contains("mq=on,vectors=10"), "{four}");
+    }
+
+    #[test]
+    fn a_machine_on_the_bridge_has_its_own_device_and_ethernet_address() {
+        let address = [10, 110, 111, 2].into();
+        let network = Network::Bridge { device: "nomtap3".into(), address, queues: 2 };
+        let line = line(|c| c.networks = vec![network]);
+        assert!(line.contains("tap,id=network0,ifname=nomtap3,script=no,downscript=no,queues=2"), "{line}");
+        assert!(line.contains("mq=on,vectors=6,mac=02:6e:0a:6e:6f:02"), "{line}");
     }
 
     #[test]

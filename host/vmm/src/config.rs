@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ pub const CORES_MAX: u32 = 64;
 pub const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 30;
 
 /// A machine to start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MachineConfig {
     /// Chipset.
     pub kind: MachineKind,
@@ -148,7 +148,8 @@ named! {
 }
 
 /// When a machine takes its memory from this computer. The names are libvirt's (`<allocation mode=..>`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Allocation {
     /// Page by page, when the guest first touches it: what is never touched is never taken, so a machine may
     /// be given more than this computer has. The guest stands still while Linux clears a page, for
@@ -160,7 +161,8 @@ pub enum Allocation {
 }
 
 /// What a machine's network device is connected to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Network {
     /// QEMU's user-mode network, which needs no rights: the machine reaches what this process reaches.
     User {
@@ -171,6 +173,15 @@ pub enum Network {
     Tap {
         /// Name of the namespace.
         namespace: String,
+        /// Pairs of queues, at least 1.
+        queues: u32,
+    },
+    /// A TAP device on the computer's bridge, see [`crate::bridge`].
+    Bridge {
+        /// Name of the TAP device.
+        device: String,
+        /// Address that the machine is to use.
+        address: Ipv4Addr,
         /// Pairs of queues, at least 1.
         queues: u32,
     },
@@ -188,21 +199,21 @@ impl Network {
     pub fn forwards(&self) -> &[Forward] {
         match self {
             Network::User { forwards } => forwards,
-            Network::Tap { .. } => &[],
+            Network::Tap { .. } | Network::Bridge { .. } => &[],
         }
     }
 
     /// The network namespace that QEMU must run in, if it must.
     pub fn namespace(&self) -> Option<&str> {
         match self {
-            Network::User { .. } => None,
+            Network::User { .. } | Network::Bridge { .. } => None,
             Network::Tap { namespace, .. } => Some(namespace),
         }
     }
 }
 
 /// A port of the host that leads to one of the machine's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forward {
     /// Address to listen at; `None` is every IPv4 address.
     pub address: Option<IpAddr>,

@@ -10,10 +10,12 @@
 #![forbid(unsafe_code)]
 
 pub mod accelerator;
+pub mod bridge;
 pub mod command;
 pub mod config;
 pub mod control;
 mod directory;
+mod ip;
 mod machine;
 pub mod meminfo;
 pub mod namespace;
@@ -30,5 +32,5 @@ pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, Vm
 pub use namespace::Namespace;
 pub use placement::Placement;
 pub use qemu::Qemu;
-pub use relay::relay;
+pub use relay::{relay, relay_datagrams};
 pub use session::{Outcome, Session};

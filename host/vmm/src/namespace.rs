@@ -9,15 +9,16 @@
 //! process is removed when the next is made.
 
 use crate::config::Network;
+use crate::ip::ip;
 use crate::qemu::ProcessIdentity;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Address of the host's end.
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
@@ -182,16 +183,6 @@ fn steps(name: &str, queues: u32) -> Vec<Vec<String>> {
     ]
     .map(|step| step.split_whitespace().map(str::to_owned).collect())
     .into()
-}
-
-/// Runs `ip` and returns what it printed.
-fn ip<S: AsRef<OsStr>>(arguments: &[S]) -> Result<String> {
-    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output();
-    let output = output.context("cannot run ip: is iproute2 installed?")?;
-    let words = || arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`ip {}` failed: {}", words(), complaint.trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
