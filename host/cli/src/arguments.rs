@@ -2,10 +2,13 @@
 
 use crate::address::ProviderAddress;
 use crate::numbers::whole;
+use crate::restart::Policy;
+use crate::store::Group;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nom_image::manifest::Port;
 use nom_provider::Source;
 use nom_vmm::{Accelerator, Iommu, MachineKind, Memory};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// Boot applications on nom, each machine in milliseconds.
@@ -35,9 +38,21 @@ pub enum Command {
     /// List machines.
     Ps(Ps),
     /// Print what a machine wrote to its console.
-    Logs(Logs),
+    Logs(crate::logs::Logs),
+    /// Print all that is known of machines, as JSON.
+    Inspect(crate::machines::Inspect),
     /// End machines.
-    Stop(Stop),
+    Stop(crate::stop::Stop),
+    /// Start machines that have ended once more.
+    Start(crate::start::Start),
+    /// End machines and start them once more.
+    Restart(crate::start::Restart),
+    /// Forget machines that have ended, and their logs.
+    Rm(crate::stop::Remove),
+    /// Start the machines that a file describes.
+    Up(crate::up::Up),
+    /// End the machines that a file describes, and forget them.
+    Down(crate::up::Down),
     /// Write the bootable image of an application.
     Build(Build),
     /// Make an application of your own, outside of the checkout.
@@ -104,6 +119,13 @@ pub struct Run {
     /// Run in the background and print the machine's name.
     #[arg(short = 'd', long)]
     pub detach: bool,
+    /// With -d: start it again when it has ended by itself, after 0.1 s and then ever longer waits, up to a
+    /// minute.
+    #[arg(long, value_name = "no|on-failure[:N]|always|unless-stopped", default_value_t = Policy::No)]
+    pub restart: Policy,
+    /// Set a variable of the (first) application's environment.
+    #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub environment: Vec<(String, String)>,
     /// Name of the machine; otherwise the application's with a number.
     #[arg(long)]
     pub name: Option<String>,
@@ -122,11 +144,14 @@ pub struct Run {
     /// What its network device is connected to.
     #[arg(long, value_enum, default_value_t = NetworkChoice::User)]
     pub network: NetworkChoice,
+    /// With --network bridge: the machine's address; otherwise the lowest that is free.
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<Ipv4Addr>,
     /// Run as a process of this computer, with no machine; on a TAP device in a network namespace of its own
     /// (as root) if it has a network, with a queue for each of --cpus.
     #[arg(long, conflicts_with_all = [
         "publish", "memory", "preallocate", "detach", "name", "gdb", "machine", "accel", "log", "network",
-        "iommu", "devices", "json", "provider", "prices", "watch",
+        "iommu", "devices", "json", "provider", "prices", "watch", "restart", "environment", "address",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
@@ -153,6 +178,19 @@ pub struct Run {
     /// With -d: print the machine as JSON.
     #[arg(long, requires = "detach")]
     pub json: bool,
+    /// This is the process that attends to a machine in the background.
+    #[arg(long, hide = true)]
+    pub supervisor: bool,
+    /// The machines of `nom up` that this is one of.
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub group: Option<Group>,
+}
+
+/// Reads `NAME=VALUE`.
+fn variable(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
+    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "expected NAME=VALUE".to_owned())
 }
 
 /// Values of `--accel`.
@@ -184,6 +222,9 @@ pub enum NetworkChoice {
     User,
     /// A TAP device in a network namespace of its own (as root): faster, and every port is reached there.
     Tap,
+    /// A TAP device on the bridge `nombr0` (as root): as fast, reached from this computer and from the other
+    /// machines there; ports are published as with `user`.
+    Bridge,
 }
 
 /// Values of `--log`.
@@ -209,32 +250,6 @@ pub struct Ps {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-/// `nom logs`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  nom logs hello-1\n  nom logs -f web-1\n  nom logs --control web-1")]
-pub struct Logs {
-    /// Machine, running or ended.
-    pub name: String,
-    /// Go on until the machine ends.
-    #[arg(short, long)]
-    pub follow: bool,
-    /// What the kernel reported to programs, in place of the console.
-    #[arg(long)]
-    pub control: bool,
-}
-
-/// `nom stop`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  nom stop web-1\n  nom stop --time 1 web-1 web-2")]
-pub struct Stop {
-    /// Machines.
-    #[arg(required = true)]
-    pub names: Vec<String>,
-    /// Seconds to wait before a machine is killed.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = whole::<u64>(0..=86_400))]
-    pub time: u64,
 }
 
 /// `nom build`.

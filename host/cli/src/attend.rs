@@ -49,6 +49,20 @@ pub trait Audience {
     fn end(&mut self) {}
 }
 
+impl Audience for Box<dyn Audience> {
+    fn serial(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        (**self).serial(bytes)
+    }
+
+    fn look(&mut self) -> Result<Option<Wish>> {
+        (**self).look()
+    }
+
+    fn end(&mut self) {
+        (**self).end();
+    }
+}
+
 /// How somebody wants a machine to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {

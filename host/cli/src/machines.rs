@@ -1,16 +1,24 @@
-//! `nom ps`, `nom logs`, `nom stop`.
+//! `nom ps`, `nom inspect`.
 
-use crate::arguments::{Logs, Ps, Stop};
+use crate::arguments::Ps;
 use crate::earnings::Earnings;
+use crate::launch::Launch;
+use crate::logs;
 use crate::store::{Machine, Store, now_ms};
-use anyhow::{Context, Result};
+use anyhow::Result;
+use clap::Args;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::time::Duration;
 
-/// How often a followed log is looked at.
-const FOLLOW_POLL: Duration = Duration::from_millis(50);
+/// `nom inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nom inspect web-1
+  nom inspect web-1 | jq '.[0].launch.config.networks'")]
+pub struct Inspect {
+    /// Machines, running or ended.
+    #[arg(required = true)]
+    pub names: Vec<String>,
+}
 
 /// `nom ps`.
 ///
@@ -52,13 +60,54 @@ fn row(machine: &Machine, earnings: &Earnings, now_ms: u64) -> [String; 8] {
     [
         record.name.clone(),
         record.app.clone(),
-        machine.ending().map_or_else(|| "running".to_owned(), |ending| ending.to_string()),
+        status(machine),
         age(now_ms.saturating_sub(record.created_ms) / 1000),
         record.cpus.to_string(),
         record.memory.to_string(),
         earnings.of_machine(&record.name).map_or_else(|| "-".to_owned(), |earned| earned.to_string()),
         record.ports.join(", "),
     ]
+}
+
+fn status(machine: &Machine) -> String {
+    match machine.ending() {
+        Some(ending) => ending.to_string(),
+        None if machine.is_restarting() => "restarting".to_owned(),
+        None => "running".to_owned(),
+    }
+}
+
+/// `nom inspect`: all that is known, as a list in JSON.
+///
+/// # Errors
+/// If there is no such machine.
+pub fn inspect(options: &Inspect) -> Result<u8> {
+    let machines = Store::open()?.find_all(&options.names)?;
+    let earnings = Earnings::of(&machines);
+    let all: Vec<Value> = machines.iter().map(|machine| details(machine, &earnings)).collect();
+    println!("{}", serde_json::to_string_pretty(&all)?);
+    Ok(0)
+}
+
+fn details(machine: &Machine, earnings: &Earnings) -> Value {
+    let Machine { record, directory } = machine;
+    let mut value = describe(machine, earnings);
+    value["state"] = json!(status(machine));
+    value["stopped"] = json!(machine.was_stopped());
+    let times = [
+        ("created", Some(record.created_ms)),
+        ("started", Some(record.started_ms)),
+        ("finished", record.finished_ms),
+    ];
+    for (name, time) in times {
+        value[name] = json!(time.map(logs::stamp));
+    }
+    value["logs"] = json!({ "console": machine.serial_log(), "control": machine.control_log() });
+    value["image"] = json!(directory.join("image"));
+    // None of a machine that an older nom started.
+    value["launch"] = json!(Launch::load(directory).ok());
+    value["reports"] = json!(machine.control().iter().map(ToString::to_string).collect::<Vec<_>>());
+    value
 }
 
 fn age(seconds: u64) -> String {
@@ -83,48 +132,6 @@ fn table(rows: &[[String; 8]]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// `nom logs`.
-///
-/// # Errors
-/// If there is no such machine, or its log cannot be read.
-pub fn logs(options: &Logs) -> Result<u8> {
-    let machine = Store::open()?.find(&options.name)?;
-    let path = if options.control { machine.control_log() } else { machine.serial_log() };
-    let mut log = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    loop {
-        // Asked before the log is read, so that nothing written before the end is missed.
-        let goes_on = options.follow && machine.is_running();
-        let mut bytes = Vec::new();
-        log.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
-        let mut out = std::io::stdout().lock();
-        if out.write_all(&bytes).and_then(|()| out.flush()).is_err() || !goes_on {
-            return Ok(0);
-        }
-        std::thread::sleep(FOLLOW_POLL);
-    }
-}
-
-/// `nom stop`.
-///
-/// # Errors
-/// If there is no such machine, or it cannot be ended.
-pub fn stop(options: &Stop) -> Result<u8> {
-    let store = Store::open()?;
-    let machines: Vec<Machine> = options.names.iter().map(|name| store.find(name)).collect::<Result<_>>()?;
-    for machine in machines {
-        let name = &machine.record.name;
-        if !machine.is_running() {
-            eprintln!("nom: {name} has ended already");
-        } else if !machine.stop(Duration::from_secs(options.time))? {
-            eprintln!("nom: {name} did not end within {} s and was killed", options.time);
-        }
-        println!("{name}");
-    }
-    // That of a machine in the background ends with it.
-    nom_vmm::namespace::remove_stale()?;
-    Ok(0)
 }
 
 #[cfg(test)]

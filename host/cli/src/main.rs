@@ -4,11 +4,15 @@
 mod address;
 mod arguments;
 mod attend;
+mod background;
 mod debugger;
 mod demo;
 mod doctor;
 mod earnings;
+mod launch;
+mod logs;
 mod machines;
+mod network;
 mod new;
 mod numbers;
 mod ports;
@@ -16,8 +20,14 @@ mod prices;
 mod process;
 mod produce;
 mod provider;
+mod restart;
 mod run;
+mod start;
+mod stop;
 mod store;
+mod supervise;
+mod times;
+mod up;
 mod watch;
 
 use anyhow::{Context, Result};
@@ -44,8 +54,14 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Run(options) if options.host => process::run(options),
         Command::Run(options) => run::run(options),
         Command::Ps(options) => machines::ps(options),
-        Command::Logs(options) => machines::logs(options),
-        Command::Stop(options) => machines::stop(options),
+        Command::Logs(options) => logs::logs(options),
+        Command::Inspect(options) => machines::inspect(options),
+        Command::Stop(options) => stop::stop(options),
+        Command::Start(options) => start::start(options),
+        Command::Restart(options) => start::restart(options),
+        Command::Rm(options) => stop::remove(options),
+        Command::Up(options) => up::up(options),
+        Command::Down(options) => up::down(options),
         Command::Build(options) => produce::build(options),
         Command::New(options) => new::new(options),
         Command::Demo(options) => demo::demo(options),

@@ -1,6 +1,7 @@
 //! Where a machine's prices come from, and how it gets there.
 
 use crate::arguments::{NetworkChoice, Run};
+use crate::network::Attachment;
 use anyhow::{Result, bail};
 use nom_build::PriceFeed;
 use nom_image::manifest::BundleManifest;
@@ -84,7 +85,7 @@ impl Prices {
         &self,
         name: &str,
         activity: &str,
-        namespace: Option<&Namespace>,
+        attachment: &Attachment,
         directory: &Path,
         config: &mut MachineConfig,
     ) -> Result<Option<Meter>> {
@@ -97,9 +98,10 @@ impl Prices {
             machine: name.to_owned(),
             activity: activity.to_owned(),
         };
-        let meter = match namespace {
-            Some(namespace) => Meter::tap(namespace, namespace::DEVICE, charge)?,
-            None => {
+        let meter = match attachment {
+            Attachment::Namespace(namespace) => Meter::tap(namespace, namespace::DEVICE, charge)?,
+            Attachment::Bridge(port) => Meter::device(port.device(), charge)?,
+            Attachment::User => {
                 let (meter, tapped) = Meter::user(directory, "network0", charge)?;
                 config.extra_arguments.extend(tapped.arguments());
                 meter

@@ -2,7 +2,7 @@
 
 use crate::arguments::Run;
 use crate::attend::{self, SIGNAL_POLL};
-use crate::run;
+use crate::network;
 use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_image::manifest::Application;
@@ -39,7 +39,7 @@ pub fn run(options: &Run) -> Result<u8> {
 
 /// A network of the process's own, if it needs one and is not put into another; says how to get there.
 fn private_network(options: &Run, application: &Application) -> Result<Option<Namespace>> {
-    if options.netns.is_some() || !run::wants_network(application) {
+    if options.netns.is_some() || !network::wants_network(application) {
         return Ok(None);
     }
     let made = Namespace::create(&application.name, options.cpus).context("--host")?;

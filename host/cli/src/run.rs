@@ -1,26 +1,28 @@
 //! `nom run`.
 
-use crate::arguments::{LogLevel, NetworkChoice, Run};
-use crate::attend::{self, Audience, Console};
+use crate::arguments::{LogLevel, Run};
+use crate::attend::{Audience, Console};
+use crate::background;
 use crate::debugger;
-use crate::ports::{self, Forwards};
+use crate::launch::Launch;
+use crate::network::{self, Attachment};
 use crate::prices::{self, Prices};
 use crate::store::{self, Record, Store};
+use crate::supervise::{Supervised, Supervision};
+use crate::times::Timed;
 use crate::watch::Watch;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use nom_build::prices::PRICED;
 use nom_build::{PriceFeed, Project};
 use nom_image::Symbols;
-use nom_image::manifest::{Application, BundleManifest};
+use nom_image::manifest::BundleManifest;
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
-use nom_vmm::{Accelerator, Allocation, Forward, MachineConfig, Namespace, Network, Qemu, Vmm, namespace};
+use nom_vmm::{Accelerator, Allocation, Forward, MachineConfig, Network};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// PCI base and sub class of Ethernet controllers.
-const NETWORK_CLASS: u32 = 0x02_0000;
 /// SeaBIOS works in the last 400 KiB of memory before it starts the kernel, which is loaded by then.
 const FIRMWARE_BYTES: u64 = 400 << 10;
 
@@ -40,6 +42,10 @@ struct Boot {
 
 /// Runs an application; returns the command's exit status.
 pub fn run(options: &Run) -> Result<u8> {
+    if options.detach && !options.supervisor {
+        let arguments = std::env::args_os().skip(2); // Behind `nom run`.
+        return background::announce(background::spawn("run", arguments)?, options.json);
+    }
     let subject = Subject::read(options)?;
     let prices = if prices::wanted(options, subject.bundle())? {
         // A schedule of prices begins with the machine, not with its build.
@@ -62,15 +68,16 @@ struct Place<'s> {
     directory: &'s Path,
 }
 
-fn run_at(options: &Run, subject: Subject, prices: Option<&Prices>, place: &Place<'_>) -> Result<u8> {
+fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &Place<'_>) -> Result<u8> {
     let Place { store, name, directory } = *place;
-    let namespace = private_network(options, name)?;
-    let mut networks = networks(options, subject.bundle(), namespace.as_ref());
-    let mut subject = subject;
+    // Until the machine has ended.
+    let attachment = Attachment::make(options, name)?;
+    subject.furnish(options, &attachment)?;
+    let (mut networks, published) = attachment.networks(options, subject.bundle());
     let earning = subject.earning();
     let server = subject.server();
     if let Some(prices) = prices {
-        subject = subject.with_priced(&prices.feed(name, networks.len(), namespace.as_ref())?)?;
+        subject = subject.with_priced(&prices.feed(name, networks.len(), attachment.namespace())?)?;
         networks.push(Network::default());
     }
     let boot = subject.pack()?;
@@ -78,40 +85,33 @@ fn run_at(options: &Run, subject: Subject, prices: Option<&Prices>, place: &Plac
     let image = directory.join("image");
     std::fs::write(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
     let mut config = MachineConfig { networks, ..configure(options, &boot, accelerator, image)? };
+    // For the next start, which has no debugger and no meter of this process.
+    Launch { config: MachineConfig { debugger: None, ..config.clone() }, published: published.clone() }
+        .save(directory)?;
     // Until the machine has ended.
     let _meter = match (prices, server) {
-        (Some(prices), Some(server)) => {
-            prices.meter(name, &server, namespace.as_ref(), directory, &mut config)?
-        }
+        (Some(prices), Some(server)) => prices.meter(name, &server, &attachment, directory, &mut config)?,
         _ => None,
     };
     if let Some(port) = config.debugger {
         debugger::write_script(directory, name, port, boot.kernel.as_deref())?;
     }
-    let provider = prices.map(Prices::url);
-    let record = |process| Record {
-        provider: provider.clone(),
-        ..record(options, name, &config, process, boot.programs.clone())
-    };
-    if options.detach {
-        let process = identify(Qemu.start_detached(&config, directory)?)?;
-        let record = record(process);
-        store::save(directory, &record)?;
-        namespace.into_iter().for_each(Namespace::leave);
-        announce(options, &record)?;
-        return Ok(0);
-    }
-    let signal = attend::watch_signals()?;
-    let machine = Qemu.start(&config, directory)?;
-    let process = ProcessIdentity::of(machine.process_id());
-    if let Some(process) = process {
-        store::save(directory, &record(process))?;
-    }
-    let mut audience: Box<dyn Audience> = match prices {
+    let launch = Launch { config, published };
+    attachment.publish(&launch.published)?;
+    let record =
+        Record { provider: prices.map(Prices::url), ..record(options, name, &launch, boot.programs)? };
+    let audience: Box<dyn Audience> = match prices {
         Some(prices) if options.watch => Box::new(Watch::new(name, earning, &prices.url())?),
         _ => Box::new(Console),
     };
-    attend::attend(machine, name, directory, &signal, audience.as_mut())
+    let supervision = Supervision { launch: &launch, directory, record, background: options.detach };
+    let Supervised { status, was_set_up } = supervision.run(&mut Timed::new(audience, directory)?)?;
+    if options.detach && !was_set_up {
+        // Nobody was told of it, and there is nothing to see.
+        std::fs::remove_dir_all(directory)
+            .with_context(|| format!("cannot remove {}", directory.display()))?;
+    }
+    Ok(status)
 }
 
 impl Subject {
@@ -119,8 +119,11 @@ impl Subject {
     fn read(options: &Run) -> Result<Subject> {
         let path = Path::new(&options.app);
         if path.is_file() && is_elf(path)? {
-            if !options.arguments.is_empty() {
-                bail!("{} is an image: its arguments were given when it was built", options.app);
+            if !options.arguments.is_empty() || !options.environment.is_empty() {
+                bail!(
+                    "{} is an image: its arguments and environment were given when it was built",
+                    options.app
+                );
             }
             let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             return Ok(Subject::Image(elf));
@@ -129,6 +132,22 @@ impl Subject {
         let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
         let bundle = project.bundle(&project.manifest_path(&options.app)?, arguments)?;
         Ok(Subject::Bundle(Box::new((project, bundle))))
+    }
+
+    /// Gives the applications what this run has for them.
+    fn furnish(&mut self, options: &Run, attachment: &Attachment) -> Result<()> {
+        match (self, attachment) {
+            (Subject::Bundle(bundle), _) => {
+                let bundle = &mut bundle.1;
+                attachment.address(bundle);
+                bundle.applications[0].environment.extend(options.environment.iter().cloned());
+                Ok(())
+            }
+            (Subject::Image(_), Attachment::Bridge(_)) => {
+                bail!("{}: expected a manifest, since an image cannot be told its address", options.app)
+            }
+            (Subject::Image(_), _) => Ok(()),
+        }
     }
 
     /// Its applications, if they are known.
@@ -143,7 +162,7 @@ impl Subject {
     fn server(&self) -> Option<String> {
         let mut applications = self.bundle().into_iter().flat_map(|bundle| &bundle.applications);
         applications
-            .find(|application| wants_network(application))
+            .find(|application| network::wants_network(application))
             .map(|application| application.name.clone())
     }
 
@@ -190,7 +209,11 @@ impl Subject {
     }
 }
 
-fn is_elf(path: &Path) -> Result<bool> {
+/// Whether a file is an image rather than a manifest.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_elf(path: &Path) -> Result<bool> {
     let mut magic = Vec::new();
     let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     file.take(4).read_to_end(&mut magic)?;
@@ -233,87 +256,29 @@ fn level_name(level: LogLevel) -> String {
     level.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Whether an application's manifest asks for a network device.
-pub fn wants_network(application: &Application) -> bool {
-    application.devices.iter().any(|device| device.class == NETWORK_CLASS)
-}
-
-/// The network devices that the applications ask for. Says where their ports are to be found.
-fn networks(options: &Run, bundle: Option<&BundleManifest>, namespace: Option<&Namespace>) -> Vec<Network> {
-    if let Some(namespace) = namespace {
-        return vec![namespace.network()];
-    }
-    let Forwards { forwards, notes } = ports::forwards(&options.publish, bundle, ports::is_taken);
-    notes.iter().for_each(|note| eprintln!("{note}"));
-    user_network(forwards, bundle).into_iter().collect()
-}
-
-/// A network device, if a port is forwarded or an application may have one.
-fn user_network(forwards: Vec<Forward>, bundle: Option<&BundleManifest>) -> Option<Network> {
-    let wanted = bundle.iter().flat_map(|bundle| &bundle.applications).any(wants_network);
-    (wanted || !forwards.is_empty()).then_some(Network::User { forwards })
-}
-
-/// A network of the machine's own, if one is asked for; says how to get there.
-fn private_network(options: &Run, name: &str) -> Result<Option<Namespace>> {
-    if options.network == NetworkChoice::User {
-        return Ok(None);
-    }
-    if let Some(port) = options.publish.first() {
-        bail!("-p {port}: with --network tap no port is published; expected --network user");
-    }
-    // One pair of queues for each core, as the driver wants them.
-    let made = Namespace::create(name, options.cpus).context("--network tap")?;
-    eprintln!("network: {} from `ip netns exec {} COMMAND`", namespace::GUEST, made.name());
-    Ok(Some(made))
-}
-
-fn identify(process: u32) -> Result<ProcessIdentity> {
-    ProcessIdentity::of(process).with_context(|| format!("QEMU (process {process}) ended at once"))
-}
-
-fn record(
-    options: &Run,
-    name: &str,
-    config: &MachineConfig,
-    process: ProcessIdentity,
-    programs: Vec<(String, PathBuf)>,
-) -> Record {
-    let ports = config.networks.iter().flat_map(Network::forwards).map(Forward::to_string).collect();
-    Record {
+fn record(options: &Run, name: &str, launch: &Launch, programs: Vec<(String, PathBuf)>) -> Result<Record> {
+    let config = &launch.config;
+    let forwards = config.networks.iter().flat_map(Network::forwards).chain(&launch.published);
+    let now_ms = store::now_ms();
+    Ok(Record {
         name: name.to_owned(),
         app: options.app.clone(),
-        process,
-        created_ms: store::now_ms(),
+        // Until it has one of its own.
+        process: ProcessIdentity::of(std::process::id()).context("this process is not in /proc")?,
+        supervisor: None,
+        created_ms: now_ms,
+        started_ms: now_ms,
+        finished_ms: None,
+        restart: options.restart,
+        restarts: 0,
+        group: options.group.clone(),
         cpus: config.cores,
         memory: config.memory,
         machine: config.kind,
         accelerator: config.accelerator,
-        ports,
+        ports: forwards.map(Forward::to_string).collect(),
         detached: options.detach,
         provider: None,
         programs,
-    }
-}
-
-fn announce(options: &Run, record: &Record) -> Result<()> {
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(record)?);
-    } else {
-        println!("{}", record.name);
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_forwarded_port_brings_a_network() {
-        assert_eq!(user_network(Vec::new(), None), None);
-        let forward = Forward { address: None, host: 8080, guest: 80, udp: true };
-        let network = user_network(vec![forward], None).expect("a network");
-        assert_eq!(network.forwards(), [forward]);
-    }
+    })
 }

@@ -1,5 +1,6 @@
 //! What is known of machines, running and ended: one directory for each.
 
+use crate::restart::Policy;
 use anyhow::{Context, Result, bail};
 use nom_vmm::command::file;
 use nom_vmm::control::parse_log;
@@ -9,13 +10,19 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::str::FromStr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ended machines whose logs are kept; the oldest go first.
 const ENDED_KEPT: usize = 20;
 /// How long it may take from a machine's directory to its being held. An older directory that is not held and
 /// has no record is what a crash left.
 const SETUP_MAX: Duration = Duration::from_secs(60);
+/// How long a supervisor may take to see that its machine has ended, and to tidy up.
+const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it takes from a directory to its being held, unless the computer hangs: enough to take a name that
+/// somebody asks for.
+const HOLD_MAX: Duration = Duration::from_secs(1);
 const RECORD: &str = "machine.json";
 /// Present if the machine was ended by `nom stop`.
 const STOPPED: &str = "stopped";
@@ -33,10 +40,28 @@ pub struct Record {
     pub name: String,
     /// What it runs, as it was asked for.
     pub app: String,
-    /// Its monitor.
+    /// Its monitor, or the last that it had.
     pub process: ProcessIdentity,
-    /// When it was started, in milliseconds since 1970.
+    /// The process that attends to it, and starts it again.
+    #[serde(default)]
+    pub supervisor: Option<ProcessIdentity>,
+    /// When it was made, in milliseconds since 1970.
     pub created_ms: u64,
+    /// When its monitor was started.
+    #[serde(default)]
+    pub started_ms: u64,
+    /// When its monitor ended.
+    #[serde(default)]
+    pub finished_ms: Option<u64>,
+    /// What is done when it has ended.
+    #[serde(default)]
+    pub restart: Policy,
+    /// How often it was started again.
+    #[serde(default)]
+    pub restarts: u32,
+    /// The machines that it belongs to, if `nom up` started it.
+    #[serde(default)]
+    pub group: Option<Group>,
     /// Processors.
     pub cpus: u32,
     /// Bytes of memory.
@@ -54,6 +79,25 @@ pub struct Record {
     pub provider: Option<String>,
     /// ELF file of each application, for the debugger.
     pub programs: Vec<(String, PathBuf)>,
+}
+
+/// What `nom up` knows its machines by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// The file that describes them.
+    pub file: PathBuf,
+    /// This machine's name in it.
+    pub member: String,
+    /// A digest of all that the machine is made from.
+    pub digest: String,
+}
+
+impl FromStr for Group {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Group, serde_json::Error> {
+        serde_json::from_str(text)
+    }
 }
 
 /// A machine of the store.
@@ -116,6 +160,7 @@ impl Store {
             Some(name) => {
                 check_name(name)?;
                 self.vacate(name)?;
+                self.clear(name)?;
                 let made = self.try_create(name)?;
                 Ok((
                     name.to_owned(),
@@ -146,14 +191,23 @@ impl Store {
         }
     }
 
+    /// Removes what an interrupted start left under this name.
+    fn clear(&self, name: &str) -> Result<()> {
+        let directory = self.machines().join(name);
+        if is_abandoned(&directory, HOLD_MAX) {
+            std::fs::remove_dir_all(&directory)
+                .with_context(|| format!("cannot remove {}", directory.display()))?;
+        }
+        Ok(())
+    }
+
     /// Forgets an ended machine so that its name can be used again.
     fn vacate(&self, name: &str) -> Result<()> {
         match self.load(name) {
             Some(machine) if machine.is_running() => {
                 bail!("a machine `{name}` runs already: stop it with `nom stop {name}`, or take another name")
             }
-            Some(machine) => std::fs::remove_dir_all(&machine.directory)
-                .with_context(|| format!("cannot remove {}", machine.directory.display())),
+            Some(machine) => machine.remove(),
             None => Ok(()),
         }
     }
@@ -190,7 +244,16 @@ impl Store {
         if names.is_empty() {
             bail!("no machine `{name}`: there are none yet, `nom run` starts one");
         }
-        bail!("no machine `{name}`: there are {}", names.join(", "))
+        bail!("no machine `{name}`: expected one of {}", names.join(", "))
+    }
+
+    /// The machines of these names, each once.
+    ///
+    /// # Errors
+    /// See [`Store::find`].
+    pub fn find_all(&self, names: &[String]) -> Result<Vec<Machine>> {
+        let is_first = |(number, name): &(usize, &String)| !names[..*number].contains(name);
+        names.iter().enumerate().filter(is_first).map(|(_, name)| self.find(name)).collect()
     }
 
     fn load(&self, name: &str) -> Option<Machine> {
@@ -206,7 +269,7 @@ impl Store {
         let mut directories: Vec<PathBuf> =
             ended.into_iter().take(superfluous).map(|machine| machine.directory).collect();
         let abandoned = self.names()?.into_iter().map(|name| self.machines().join(name));
-        directories.extend(abandoned.filter(|directory| is_abandoned(directory)));
+        directories.extend(abandoned.filter(|directory| is_abandoned(directory, SETUP_MAX)));
         for directory in directories {
             std::fs::remove_dir_all(&directory)
                 .with_context(|| format!("cannot remove {}", directory.display()))?;
@@ -215,10 +278,11 @@ impl Store {
     }
 }
 
-fn is_abandoned(directory: &Path) -> bool {
+/// Whether a directory that is older than `age_min` has no record, and nobody who is about to write it.
+fn is_abandoned(directory: &Path, age_min: Duration) -> bool {
     let age = || directory.metadata().ok()?.modified().ok()?.elapsed().ok();
     let is_held = || File::open(directory).is_ok_and(|directory| directory.try_lock().is_err());
-    !directory.join(RECORD).exists() && age().is_some_and(|age| age > SETUP_MAX) && !is_held()
+    !directory.join(RECORD).exists() && age().is_some_and(|age| age > age_min) && !is_held()
 }
 
 /// Checks that `name` can be the name of a machine, and of a directory.
@@ -261,9 +325,16 @@ pub fn now_ms() -> u64 {
 }
 
 impl Machine {
-    /// Whether its monitor still runs.
+    /// Whether its monitor runs, or will be started again.
     pub fn is_running(&self) -> bool {
-        self.record.process.is_running()
+        self.record.process.is_running() || self.is_restarting()
+    }
+
+    /// Whether it has ended and is about to be started again.
+    pub fn is_restarting(&self) -> bool {
+        let attended = || self.record.supervisor.is_some_and(|supervisor| supervisor.is_running());
+        let ended = || !self.record.process.is_running() && !self.was_stopped();
+        self.record.restart != Policy::No && ended() && attended()
     }
 
     /// How it ended; `None` while it runs.
@@ -306,13 +377,53 @@ impl Machine {
     pub fn stop(&self, patience: Duration) -> Result<bool> {
         std::fs::write(self.directory.join(STOPPED), "")
             .with_context(|| format!("cannot write to {}", self.directory.display()))?;
-        DetachedMachine::new(self.directory.clone(), self.record.process).stop(patience)
+        let mut orderly = true;
+        if self.record.process.is_running() {
+            orderly = DetachedMachine::new(self.directory.clone(), self.record.process).stop(patience)?;
+        }
+        self.wait_for_supervisor();
+        Ok(orderly)
+    }
+
+    /// Waits until nobody attends to it any more, who has ended it or has seen that it ended.
+    fn wait_for_supervisor(&self) {
+        let end = Instant::now() + SUPERVISOR_PATIENCE;
+        while self.record.supervisor.is_some_and(|process| process.is_running()) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Forgets it, with its logs.
+    ///
+    /// # Errors
+    /// If its directory cannot be removed.
+    pub fn remove(&self) -> Result<()> {
+        std::fs::remove_dir_all(&self.directory)
+            .with_context(|| format!("cannot remove {}", self.directory.display()))
+    }
+
+    /// Lets it be started once more: it is not stopped any longer.
+    ///
+    /// # Errors
+    /// If its directory cannot be written to.
+    pub fn allow_start(&self) -> Result<()> {
+        match std::fs::remove_file(self.directory.join(STOPPED)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot write to {}", self.directory.display()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 /// Whether the machine of this directory was ended by `nom stop`.
 pub fn was_stopped(directory: &Path) -> bool {
     directory.join(STOPPED).exists()
+}
+
+/// Whether the kernel of the machine of this directory has reported anything in its last life.
+pub fn has_reported(directory: &Path) -> bool {
+    directory.join(file::CONTROL_LOG).metadata().is_ok_and(|log| log.len() > 0)
 }
 
 #[cfg(test)]

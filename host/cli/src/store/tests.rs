@@ -15,7 +15,13 @@ fn add(store: &Store, name: &str, running: bool, created_ms: u64) -> Machine {
         name,
         app: "hello".to_owned(),
         process,
+        supervisor: None,
         created_ms,
+        started_ms: created_ms,
+        finished_ms: None,
+        restart: Policy::No,
+        restarts: 0,
+        group: None,
         cpus: 1,
         memory: nom_vmm::Memory::DEFAULT,
         machine: nom_vmm::MachineKind::Q35,
@@ -68,7 +74,7 @@ fn an_unknown_machine_is_answered_with_those_that_there_are() {
     let (_directory, store) = store();
     assert!(store.find("web").expect_err("none").to_string().contains("there are none yet"));
     add(&store, "web", true, 1);
-    assert!(store.find("wep").expect_err("none").to_string().contains("there are web"));
+    assert!(store.find("wep").expect_err("none").to_string().contains("expected one of web"));
     assert_eq!(store.find("web").expect("found").record.name, "web");
 }
 

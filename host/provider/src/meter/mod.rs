@@ -87,6 +87,14 @@ impl Meter {
         Meter::start(Box::new(tap::Tap::open(namespace, device)?), charge)
     }
 
+    /// Meters the TAP device `device` of this computer.
+    ///
+    /// # Errors
+    /// See [`Meter::tap`].
+    pub fn device(device: &str, charge: Charge) -> Result<Meter> {
+        Meter::start(Box::new(tap::Tap::here(device)?), charge)
+    }
+
     /// Meters a network device of a machine whose QEMU is yet to be started, with the arguments that
     /// [`Tapped::arguments`] gives; no rights are needed. `netdev` is the id of its network back-end, and
     /// `directory` is for two pipes.

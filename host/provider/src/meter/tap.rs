@@ -34,9 +34,20 @@ impl Tap {
         // A thread of its own enters, so that this one stays where it is.
         let devices = std::thread::scope(|scope| scope.spawn(open).join());
         let devices = devices.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Tap::of(devices, device).with_context(|| format!("namespace {}", namespace.name()))
+    }
+
+    /// Finds the device where this thread is.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn here(device: &str) -> Result<Tap> {
+        Tap::of(File::open(DEVICES).with_context(|| format!("cannot open {DEVICES}"))?, device)
+    }
+
+    fn of(devices: File, device: &str) -> Result<Tap> {
         let mut tap = Tap { devices, device: device.to_owned(), last: Bytes::default() };
-        let missing = || format!("no device {device} in namespace {}", namespace.name());
-        tap.last = tap.count().with_context(missing)?;
+        tap.last = tap.count().with_context(|| format!("no device {device}"))?;
         Ok(tap)
     }
 
