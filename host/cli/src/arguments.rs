@@ -25,7 +25,8 @@ const TOP_EXAMPLES: &str = "Examples:
   nom run -d -p 8080:80 web  run it in the background, with a port of the host
   nom ps                     list running machines
   nom logs -f web-1          follow what one writes
-  nom stop web-1             end it
+  nom stop web-1             end it; `nom start web-1` starts it once more, `nom rm web-1` forgets it
+  nom up -d                  start the machines that nom.toml describes
   nom demo                   what a server earns, beside Linux
   nom test                   run every test
   nom doctor                 say what this computer can do";
@@ -41,6 +42,8 @@ pub enum Command {
     Logs(crate::logs::Logs),
     /// Print all that is known of machines, as JSON.
     Inspect(crate::machines::Inspect),
+    /// Show what running machines use.
+    Stats(crate::stats::Stats),
     /// End machines.
     Stop(crate::stop::Stop),
     /// Start machines that have ended once more.
@@ -53,6 +56,8 @@ pub enum Command {
     Up(crate::up::Up),
     /// End the machines that a file describes, and forget them.
     Down(crate::up::Down),
+    /// Print what other programs need to start machines: a unit of systemd.
+    Generate(crate::generate::Generate),
     /// Write the bootable image of an application.
     Build(Build),
     /// Make an application of your own, outside of the checkout.
@@ -90,7 +95,9 @@ Examples:
   nom run --cpus 4 --memory 1G hello
   nom run --preallocate -m 1G memcached    with all memory taken before it serves
   nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
+  nom run -d --restart on-failure:3 memcached
   nom run --network tap memcached      as root: in a network namespace of its own
+  nom run -d --network bridge -p 8080:80 --cpus 2 nhttpd    as root: several cores behind a port
   nom run --host memcached             as root: as a process on a TAP device, with no machine
   nom run --watch memcached            see what it earns
   nom run --watch --prices network_out=1@0s,10@60s memcached
@@ -121,7 +128,7 @@ pub struct Run {
     pub detach: bool,
     /// With -d: start it again when it has ended by itself, after 0.1 s and then ever longer waits, up to a
     /// minute.
-    #[arg(long, value_name = "no|on-failure[:N]|always|unless-stopped", default_value_t = Policy::No)]
+    #[arg(long, requires = "detach", value_name = "no|on-failure[:N]|always|unless-stopped", default_value_t = Policy::No)]
     pub restart: Policy,
     /// Set a variable of the (first) application's environment.
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]

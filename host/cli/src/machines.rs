@@ -34,7 +34,7 @@ pub fn ps(options: &Ps) -> Result<u8> {
         println!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         let rows: Vec<_> = shown.iter().map(|machine| row(machine, &earnings, now_ms())).collect();
-        print!("{}", table(&rows));
+        print!("{}", table(HEADINGS, &rows));
     }
     Ok(0)
 }
@@ -120,11 +120,11 @@ fn age(seconds: u64) -> String {
 }
 
 /// Columns under their headings, as wide as they must be.
-fn table(rows: &[[String; 8]]) -> String {
-    let headings = HEADINGS.map(str::to_owned);
+pub fn table<const COLUMNS: usize>(headings: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let headings = headings.map(str::to_owned);
     let lines = || std::iter::once(&headings).chain(rows);
     let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADINGS.len()).map(width).collect();
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
     let mut text = String::new();
     for line in lines() {
         let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}   "));
@@ -142,11 +142,11 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let row = ["a-long-name", "hello", "running", "3 s ago", "1", "64M", "-", ""].map(str::to_owned);
         assert_eq!(
-            table(&[row]),
+            table(HEADINGS, &[row]),
             "NAME          APP     STATUS    CREATED   CPUS   MEMORY   PROFIT   PORTS\n\
              a-long-name   hello   running   3 s ago   1      64M      -\n"
         );
-        assert_eq!(table(&[]).lines().count(), 1);
+        assert_eq!(table(HEADINGS, &[]).lines().count(), 1);
     }
 
     #[test]

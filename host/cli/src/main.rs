@@ -9,6 +9,7 @@ mod debugger;
 mod demo;
 mod doctor;
 mod earnings;
+mod generate;
 mod launch;
 mod logs;
 mod machines;
@@ -23,6 +24,7 @@ mod provider;
 mod restart;
 mod run;
 mod start;
+mod stats;
 mod stop;
 mod store;
 mod supervise;
@@ -56,12 +58,14 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Ps(options) => machines::ps(options),
         Command::Logs(options) => logs::logs(options),
         Command::Inspect(options) => machines::inspect(options),
+        Command::Stats(options) => stats::stats(options),
         Command::Stop(options) => stop::stop(options),
         Command::Start(options) => start::start(options),
         Command::Restart(options) => start::restart(options),
         Command::Rm(options) => stop::remove(options),
         Command::Up(options) => up::up(options),
         Command::Down(options) => up::down(options),
+        Command::Generate(options) => generate::generate(options),
         Command::Build(options) => produce::build(options),
         Command::New(options) => new::new(options),
         Command::Demo(options) => demo::demo(options),

@@ -104,7 +104,13 @@ fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &
         Some(prices) if options.watch => Box::new(Watch::new(name, earning, &prices.url())?),
         _ => Box::new(Console),
     };
-    let supervision = Supervision { launch: &launch, directory, record, background: options.detach };
+    let supervision = Supervision {
+        launch: &launch,
+        directory,
+        record,
+        policy: options.restart,
+        background: options.detach,
+    };
     let Supervised { status, was_set_up } = supervision.run(&mut Timed::new(audience, directory)?)?;
     if options.detach && !was_set_up {
         // Nobody was told of it, and there is nothing to see.

@@ -5,6 +5,7 @@ use crate::background;
 use crate::launch::Launch;
 use crate::network::Attachment;
 use crate::numbers::whole;
+use crate::restart::Policy;
 use crate::stop;
 use crate::store::{self, Machine, Store};
 use crate::supervise::{Supervised, Supervision};
@@ -101,11 +102,9 @@ fn attend(machine: &Machine, supervisor: bool) -> Result<u8> {
     machine.allow_start()?;
     let mut record = record.clone();
     (record.restarts, record.detached) = (0, supervisor);
-    if !supervisor {
-        // Whoever started it in the foreground decides what follows.
-        record.restart = crate::restart::Policy::No;
-    }
-    let supervision = Supervision { launch: &launch, directory, record, background: supervisor };
+    // Whoever started it in the foreground decides what follows.
+    let policy = if supervisor { record.restart } else { Policy::No };
+    let supervision = Supervision { launch: &launch, directory, record, policy, background: supervisor };
     let console: Box<dyn Audience> = Box::new(Console);
     let Supervised { status, .. } = supervision.run(&mut Timed::new(console, directory)?)?;
     Ok(status)

@@ -88,6 +88,8 @@ pub struct Group {
     pub file: PathBuf,
     /// This machine's name in it.
     pub member: String,
+    /// Its place among them: behind those that it depends on.
+    pub position: usize,
     /// A digest of all that the machine is made from.
     pub digest: String,
 }
@@ -365,6 +367,11 @@ impl Machine {
         self.directory.join(file::CONTROL_LOG)
     }
 
+    /// File that is there once it was ended by `nom stop`.
+    pub fn stopped_file(&self) -> PathBuf {
+        self.directory.join(STOPPED)
+    }
+
     /// Whether it was ended by `nom stop`.
     pub fn was_stopped(&self) -> bool {
         was_stopped(&self.directory)
@@ -375,7 +382,7 @@ impl Machine {
     /// # Errors
     /// If it cannot even be killed.
     pub fn stop(&self, patience: Duration) -> Result<bool> {
-        std::fs::write(self.directory.join(STOPPED), "")
+        std::fs::write(self.stopped_file(), "")
             .with_context(|| format!("cannot write to {}", self.directory.display()))?;
         let mut orderly = true;
         if self.record.process.is_running() {
@@ -407,7 +414,7 @@ impl Machine {
     /// # Errors
     /// If its directory cannot be written to.
     pub fn allow_start(&self) -> Result<()> {
-        match std::fs::remove_file(self.directory.join(STOPPED)) {
+        match std::fs::remove_file(self.stopped_file()) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot write to {}", self.directory.display()))
             }
@@ -427,4 +434,4 @@ pub fn has_reported(directory: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -3,13 +3,14 @@
 use crate::attend::{self, Audience, SIGNAL_POLL};
 use crate::background;
 use crate::launch::Launch;
-use crate::restart::Backoff;
+use crate::restart::{Backoff, Policy};
 use crate::store::{self, Record};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nom_vmm::command::file;
 use nom_vmm::qemu::ProcessIdentity;
 use nom_vmm::qmp::Monitor;
 use nom_vmm::{Machine, Qemu, Vmm};
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ pub struct Supervision<'s> {
     pub directory: &'s Path,
     /// What is known of it; its processes are filled in here.
     pub record: Record,
+    /// When it is started again.
+    pub policy: Policy,
     /// Whether somebody waits to be told that it is set up ([`background`]).
     pub background: bool,
 }
@@ -64,7 +67,7 @@ impl Supervision<'_> {
                 self.tell()?;
             }
             let wait = backoff.next(begun.elapsed());
-            let wants_more = was_set_up && self.record.restart.starts_again(status, self.record.restarts);
+            let wants_more = was_set_up && self.policy.starts_again(status, self.record.restarts);
             if !wants_more || !self.passes(wait, &signal) {
                 return Ok(Supervised { status, was_set_up });
             }
@@ -73,6 +76,10 @@ impl Supervision<'_> {
     }
 
     fn start(&mut self) -> Result<Box<dyn Machine>> {
+        let log = self.directory.join(file::SERIAL_LOG);
+        // Whoever asks for the log before QEMU has made it is to find an empty one.
+        let made = File::options().create(true).append(true).open(&log);
+        made.with_context(|| format!("cannot write {}", log.display()))?;
         let machine = Qemu.start(&self.launch.config, self.directory)?;
         if let Some(process) = ProcessIdentity::of(machine.process_id()) {
             self.record.process = process;

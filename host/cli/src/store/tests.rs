@@ -35,6 +35,14 @@ fn add(store: &Store, name: &str, running: bool, created_ms: u64) -> Machine {
     Machine { record, directory }
 }
 
+/// A machine `web` that has ended.
+pub fn ended(restart: Policy) -> (tempfile::TempDir, Machine) {
+    let (directory, store) = store();
+    let mut machine = add(&store, "web", false, 1);
+    machine.record.restart = restart;
+    (directory, machine)
+}
+
 #[test]
 fn names_follow_what_runs() {
     let (_directory, store) = store();

@@ -30,7 +30,7 @@ pub struct Project {
 struct Document {
     name: Option<Spanned<String>>,
     #[serde(default)]
-    machines: BTreeMap<Spanned<String>, Definition>,
+    machines: BTreeMap<String, Spanned<Definition>>,
 }
 
 /// One machine. The fields are options of `nom run`.
@@ -146,11 +146,11 @@ impl Project {
             bail!("{}: no machines, expected a table `[machines.NAME]` for each", path.display());
         }
         check_name(&name).with_context(|| text.place(span))?;
-        for member in machines.keys() {
-            check_name(member.get_ref()).with_context(|| text.place(Some(member.span())))?;
+        for (member, definition) in &machines {
+            check_name(member).with_context(|| text.place(Some(definition.span())))?;
         }
         let mut rest: BTreeMap<String, Definition> =
-            machines.into_iter().map(|(member, definition)| (member.into_inner(), definition)).collect();
+            machines.into_iter().map(|(member, definition)| (member, definition.into_inner())).collect();
         check_dependencies(&text, &rest)?;
         let mut ordered: Vec<(String, Definition)> = Vec::new();
         while !rest.is_empty() {

@@ -168,11 +168,14 @@ impl Site {
         format!("{}-{member}", self.project)
     }
 
-    /// Machines that were started from this file, the oldest first.
+    /// Machines that were started from this file, each behind those that it depends on.
     fn present(&self) -> Result<Vec<(Group, Machine)>> {
         let machines = self.store.list()?.into_iter();
         let group = |machine: Machine| Some((machine.record.group.clone()?, machine));
-        Ok(machines.filter_map(group).filter(|(group, _)| group.file == self.file).collect())
+        let mut present: Vec<(Group, Machine)> =
+            machines.filter_map(group).filter(|(group, _)| group.file == self.file).collect();
+        present.sort_by_key(|(group, _)| group.position);
+        Ok(present)
     }
 
     /// Does what is to be done, unless `is_over`; returns the machines that run then.
@@ -230,21 +233,24 @@ impl Site {
                 follow(member, of(member).map_or(0, length))
             }
             Step::Make(member) => {
-                let machine = ready.iter().find(|one| one.member == *member).context("a step of the plan")?;
-                let group =
-                    Group { file: self.file.clone(), member: member.clone(), digest: machine.digest.clone() };
-                let own = [
-                    format!("--name={}", self.name(member)),
-                    format!("--group={}", serde_json::to_string(&group)?),
-                ];
-                let words = own.iter().chain(&machine.words).map(OsString::from);
-                started(background::spawn("run", words)?, &self.name(member))?;
+                self.make(member, ready)?;
                 follow(member, 0)
             }
         }
     }
 
-    /// Ends all machines of the file, the youngest first, and forgets them if they are to be `removed`.
+    fn make(&self, member: &str, ready: &[Ready]) -> Result<()> {
+        let position = ready.iter().position(|one| one.member == member).context("a step of the plan")?;
+        let Ready { words, digest, .. } = &ready[position];
+        let group =
+            Group { file: self.file.clone(), member: member.to_owned(), position, digest: digest.clone() };
+        let own =
+            [format!("--name={}", self.name(member)), format!("--group={}", serde_json::to_string(&group)?)];
+        started(background::spawn("run", own.iter().chain(words).map(OsString::from))?, &self.name(member))
+    }
+
+    /// Ends all machines of the file, each before those that it depends on, and forgets them if they are to be
+    /// `removed`.
     fn end_all(&self, removed: bool) -> Result<()> {
         for (_, machine) in self.present()?.iter().rev() {
             end(machine, self.patience, removed)?;
