@@ -35,7 +35,7 @@ const TOP_EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run an application in a new machine.
-    Run(Run),
+    Run(Box<Run>),
     /// List machines.
     Ps(Ps),
     /// Print what a machine wrote to its console.
@@ -393,7 +393,7 @@ mod tests {
     fn run(line: &str) -> Result<Run, clap::Error> {
         let words = ["nom", "run"].into_iter().chain(line.split_whitespace());
         Arguments::try_parse_from(words).map(|arguments| match arguments.command {
-            Command::Run(run) => run,
+            Command::Run(run) => *run,
             other => panic!("`run` read as {other:?}"),
         })
     }
