@@ -2,7 +2,7 @@
 
 use crate::address::ProviderAddress;
 use crate::numbers::whole;
-use crate::restart::Policy;
+use crate::restart::{self, Policy};
 use crate::store::Group;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nom_image::manifest::Port;
@@ -128,7 +128,7 @@ pub struct Run {
     pub detach: bool,
     /// With -d: start it again when it has ended by itself, after 0.1 s and then ever longer waits, up to a
     /// minute.
-    #[arg(long, requires = "detach", value_name = "no|on-failure[:N]|always|unless-stopped", default_value_t = Policy::No)]
+    #[arg(long, requires = "detach", value_name = restart::NAMES, default_value_t = Policy::No)]
     pub restart: Policy,
     /// Set a variable of the (first) application's environment.
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]

@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 /// What a supervisor complains about, in its machine's directory.
 const LOG: &str = "supervisor.log";
 
-/// Starts a supervisor by the command `words` (such as `run`) with `arguments`, and waits until its machine is
-/// set up, which it tells of; else returns its exit status.
+/// Starts a supervisor by the command `verb` (such as `run`) with `arguments`, and waits until its machine
+/// is set up, which it tells of; else returns its exit status.
 ///
 /// # Errors
 /// If it cannot be started.

@@ -24,8 +24,8 @@ pub enum Target {
 /// `nom generate systemd`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "systemd then starts the machine with the computer, and again as its --restart says; it is the
-machine's supervisor. docs/machines.md has the steps.
+    after_help = "systemd then starts the machine with the computer, and again as its --restart says; it
+is the supervisor. docs/machines.md has the steps.
 
 Examples:
   nom generate systemd web-1 > /etc/systemd/system/web.service

@@ -39,9 +39,7 @@ impl Attachment {
             NetworkChoice::User => Ok(Attachment::User),
             NetworkChoice::Tap => {
                 if let Some(port) = options.publish.first() {
-                    bail!(
-                        "-p {port}: with --network tap no port is published; expected --network user or bridge"
-                    );
+                    bail!("-p {port}: --network tap publishes no port; expected --network user or bridge");
                 }
                 Attachment::namespace_of(name, options.cpus)
             }
@@ -49,7 +47,7 @@ impl Attachment {
         }
     }
 
-    /// Makes again what the machine was connected to when it ran before, in the place that `networks` give it.
+    /// Makes again what the machine was connected to when it ran before, where `networks` say so.
     ///
     /// # Errors
     /// If it cannot be made: another machine has the address, for example.

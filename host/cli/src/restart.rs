@@ -20,6 +20,9 @@ pub enum Policy {
     UnlessStopped,
 }
 
+/// What people can type.
+pub const NAMES: &str = "no|on-failure[:N]|always|unless-stopped";
+
 const EXPECTED: &str = "expected no, on-failure, on-failure:TIMES, always or unless-stopped";
 
 impl FromStr for Policy {

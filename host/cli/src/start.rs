@@ -18,7 +18,8 @@ use std::time::Duration;
 /// `nom start`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A machine is started from the image that it had, with the options that it had; its log goes on.
+    after_help = "A machine is started from the image that it had, with the options that it had; its log
+goes on.
 
 Examples:
   nom start web-1

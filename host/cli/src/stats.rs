@@ -22,10 +22,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// `nom stats`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "CPU is the time that QEMU takes, as a share of one processor of this computer, over the last second;
-MEMORY what it holds of this computer's, and what the machine may touch; NETWORK the bytes that the machine's
-network device has received and sent, which Linux counts with --network tap and bridge only; PROFIT what the
-machine's provider has heard of it.
+    after_help = "CPU is the time that QEMU takes, as a share of one processor of this computer, over the last
+second; MEMORY what it holds of this computer's, and what the machine may touch; NETWORK the bytes that the
+machine's network device has received and sent, which Linux counts with --network tap and bridge only;
+PROFIT what the machine's provider has heard of it.
 
 Examples:
   nom stats                       the list, once a second, until Ctrl-C

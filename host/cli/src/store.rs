@@ -20,8 +20,8 @@ const ENDED_KEPT: usize = 20;
 const SETUP_MAX: Duration = Duration::from_secs(60);
 /// How long a supervisor may take to see that its machine has ended, and to tidy up.
 const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it takes from a directory to its being held, unless the computer hangs: enough to take a name that
-/// somebody asks for.
+/// How long it takes from a directory to its being held, unless the computer hangs: enough to take a name
+/// that somebody asks for.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 const RECORD: &str = "machine.json";
 /// Present if the machine was ended by `nom stop`.

@@ -110,7 +110,8 @@ impl Supervision<'_> {
     }
 }
 
-/// Waits until QEMU's monitor answers, which it does once the machine is complete; `false` if QEMU ends before.
+/// Waits until QEMU's monitor answers, which it does once the machine is complete; `false` if QEMU ends
+/// before.
 fn is_set_up(machine: &dyn Machine, directory: &Path) -> bool {
     while ProcessIdentity::of(machine.process_id()).is_some() {
         if Monitor::connect(directory, file::MONITOR).is_ok() {

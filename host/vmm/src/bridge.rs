@@ -100,8 +100,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// Makes a port for the machine called `machine`, with `queues` pairs of queues, and the bridge if this is
-    /// the first. The machine gets the address `wanted`, or else the lowest that is free.
+    /// Makes a port for the machine called `machine`, with `queues` pairs of queues, and the bridge if this
+    /// is the first. The machine gets the address `wanted`, or else the lowest that is free.
     ///
     /// # Errors
     /// If this process may not administer the network, `ip` (package iproute2) refuses a step, the computer

@@ -1,7 +1,7 @@
 //! `nom up` and `nom down`: several machines that one file describes.
 //!
-//! Each machine is started by `nom run -d` and remembers the file, its name there, and a digest of all that it
-//! is made from. That is the whole state: a call that was interrupted is mended by the next.
+//! Each machine is started by `nom run -d` and remembers the file, its name there, and a digest of all that
+//! it is made from. That is the whole state: a call that was interrupted is mended by the next.
 
 mod file;
 mod follow;
@@ -249,8 +249,8 @@ impl Site {
         started(background::spawn("run", own.iter().chain(words).map(OsString::from))?, &self.name(member))
     }
 
-    /// Ends all machines of the file, each before those that it depends on, and forgets them if they are to be
-    /// `removed`.
+    /// Ends all machines of the file, each before those that it depends on, and forgets them if they are to
+    /// be `removed`.
     fn end_all(&self, removed: bool) -> Result<()> {
         for (_, machine) in self.present()?.iter().rev() {
             end(machine, self.patience, removed)?;

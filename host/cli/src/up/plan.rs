@@ -33,8 +33,8 @@ pub enum Step {
     Make(String),
 }
 
-/// The steps from what is `present` to what is `wanted`, both in the order in which they are to be started. What
-/// goes goes first, in the opposite order, since others may need its ports.
+/// The steps from what is `present` to what is `wanted`, both in the order in which they are to be started.
+/// What goes goes first, in the opposite order, since others may need its ports.
 pub fn plan(wanted: &[Wanted], present: &[Present]) -> Vec<Step> {
     let stays =
         |one: &Present| wanted.iter().any(|other| other.member == one.member && other.digest == one.digest);

@@ -49,7 +49,7 @@ impl Survey {
         self.0.retain(|device| device.ifname != name);
     }
 
-    /// Devices whose names are `first` and a number, each with what its alias says; `None` if that is nothing.
+    /// Devices whose names are `first` and a number, each with what its alias says, if it says anything.
     pub fn ports(&self, first: &str) -> impl Iterator<Item = (&str, Option<Alias>)> {
         let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
         let ports =

@@ -82,7 +82,8 @@ fn mistakes_are_named_with_their_line() {
             "nom.toml:3: `machines.a.depends_on`: no machine `b`, expected some of a",
         ),
         (
-            "[machines.a]\napp = \"x\"\ndepends_on = [\"b\"]\n[machines.b]\napp = \"x\"\ndepends_on = [\"a\"]\n",
+            "[machines.a]\napp = \"x\"\ndepends_on = [\"b\"]\n\
+             [machines.b]\napp = \"x\"\ndepends_on = [\"a\"]\n",
             "goes in a circle among a, b",
         ),
         ("[machines.a\n", "nom.toml:1: "),
