@@ -140,6 +140,8 @@ pub struct Machine {
     pub frames_kernel: AtomicU64,
     /// Timer interrupts that the kernel has taken since boot, all cores.
     pub timer_interrupts: AtomicU64,
+    /// Board time at which the machine was asked to end; 0 before.
+    pub shutdown_ns: AtomicU64,
 }
 
 /// One processor.

@@ -93,6 +93,10 @@ macro_rules! for_each_syscall {
             /// Ends the present or the next `core_wait` of the application's core number `core`, by
             /// `CoreNotified`. Errors: NoCore.
             23 CoreNotify core_notify(core)
+            /// From now on the application ends by itself when the machine is to end (`Upcall::Shutdown`);
+            /// one that has not made this call is ended by the kernel then, with status 143. Whoever makes
+            /// it looks at the board's `shutdown_ns` afterwards: it may be late.
+            24 ShutdownHandle shutdown_handle()
         }
     };
 }

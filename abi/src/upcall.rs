@@ -57,6 +57,9 @@ upcalls! {
     9 PeerChanged,
     /// Another core of the application has something to say (`core_notify`).
     10 CoreNotified,
+    /// The machine is to end: its power button was pressed. The application ends what it is at, and itself.
+    /// Told once, on its first core, if it has made the call `shutdown_handle`.
+    11 Shutdown,
 }
 
 /// Everything that is pending on one core, as `core_wait` and an upcall deliver it.

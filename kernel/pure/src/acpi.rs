@@ -1,4 +1,4 @@
-//! What ACPI says about the machine: processors, PCI configuration space, timer, DMA remapping, reset.
+//! What ACPI says about the machine: processors, PCI configuration space, timer, DMA remapping, power.
 //!
 //! Only static tables are read, no AML. Firmware is not trusted to be right: a table that lies outside
 //! memory, is too short or fails its checksum is as good as absent, and a machine with no tables at all
@@ -34,10 +34,10 @@ pub struct Tables {
     pub remapping_units: List<u64, REMAPPING_UNITS_MAX>,
     /// The paravirtual DMA remapping unit (VIOT).
     pub viot: Option<Viot>,
-    /// How to reset the machine (FADT).
-    pub reset: Option<Reset>,
-    /// I/O port of the PM1a control register (FADT); 0 if there is none.
-    pub pm1a_control: u16,
+    /// How to hear of the power button (FADT, DSDT).
+    pub power_button: Option<PowerButton>,
+    /// What to write where to switch the machine off (FADT, DSDT).
+    pub power_off: Option<(Register, u16)>,
 }
 
 /// A virtio-iommu on PCI and the functions whose DMA it translates.
@@ -60,22 +60,25 @@ pub struct EndpointRange {
     pub endpoint: u32,
 }
 
-/// The reset register: writing `value` there resets the machine.
+/// A register: an I/O port below 64 KiB, else a physical address, where no device's registers lie lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reset {
-    /// Where it is.
-    pub register: ResetRegister,
-    /// What to write.
-    pub value: u8,
+pub struct Register(pub u64);
+
+impl Register {
+    /// The I/O port, if it is one.
+    pub fn port(self) -> Option<u16> {
+        self.0.try_into().ok()
+    }
 }
 
-/// Address spaces in which the reset register can be.
+/// The power button.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResetRegister {
-    /// An I/O port.
-    Port(u16),
-    /// A physical address.
-    Memory(u64),
+pub struct PowerButton {
+    /// The 16-bit PM1a status register, with its enable register behind it; or, if in memory, the 32-bit
+    /// selector of a generic event device.
+    pub events: Register,
+    /// Input of the I/O APIC: level triggered for a port, edge triggered for memory.
+    pub interrupt: u32,
 }
 
 impl Viot {
@@ -105,8 +108,8 @@ impl Tables {
             hpet: None,
             remapping_units: List::new(0),
             viot: None,
-            reset: None,
-            pm1a_control: 0,
+            power_button: None,
+            power_off: None,
         }
     }
 
@@ -115,15 +118,20 @@ impl Tables {
     pub fn read(memory: &impl PhysicalMemory, rsdp: u64, memory_end: u64) -> Tables {
         let mut tables = Tables::none();
         let Some((root, entry_bytes)) = root_table(memory, rsdp, memory_end) else { return tables };
-        let mut dsdt = None;
+        let (mut dsdt, mut fadt) = (None, None);
         for offset in (HEADER_BYTES..root.length).step_by(entry_bytes as usize) {
             let address = if entry_bytes == 8 { root.u64(offset) } else { root.u32(offset).map(u64::from) };
             if let Some(table) = address.and_then(|at| Table::open(memory, at, memory_end)) {
                 tables.add(&table);
                 dsdt = dsdt.or_else(|| Table::open(memory, dsdt_address(&table)?, memory_end));
+                fadt = fadt.or((table.signature == *b"FACP").then_some(table));
             }
         }
-        tables.ecam = tables.ecam.or_else(|| ecam_in_bytecode(&dsdt?));
+        if let Some(dsdt) = dsdt {
+            tables.ecam = tables.ecam.or_else(|| ecam_in_bytecode(&dsdt));
+            tables.power_button = fadt.as_ref().and_then(|fadt| power_button(fadt, &dsdt));
+            tables.power_off = fadt.as_ref().and_then(|fadt| power_off(fadt, &dsdt));
+        }
         tables
     }
 
@@ -134,10 +142,6 @@ impl Tables {
             b"HPET" => self.hpet = generic_address(table, 40).filter(|it| it.0 == MEMORY).map(|it| it.1),
             b"DMAR" => self.add_remapping_units(table),
             b"VIOT" => self.viot = viot(table),
-            b"FACP" => {
-                self.pm1a_control = table.u32(64).and_then(|port| port.try_into().ok()).unwrap_or(0);
-                self.reset = reset(table);
-            }
             _ => {}
         }
     }
@@ -190,8 +194,8 @@ const HEADER_BYTES: u64 = 36;
 const TABLE_BYTES_MAX: u64 = 1 << 20;
 /// Address space identifiers of generic addresses (5.2.3.2).
 const MEMORY: u8 = 0;
-/// See [`MEMORY`].
-const IO: u8 = 1;
+/// Flag of the FADT: there is no fixed hardware (5.2.9).
+const HARDWARE_REDUCED: u32 = 1 << 20;
 
 /// A table whose checksum is right. Reads beyond its length give `None`.
 struct Table<'m, M> {
@@ -319,36 +323,58 @@ fn dsdt_address<M: PhysicalMemory>(table: &Table<M>) -> Option<u64> {
 /// `microvm` has no MCFG. This is no interpreter: it looks for a method, or a name, that is a constant.
 fn ecam_in_bytecode<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
     const RETURN: u8 = 0xa4;
-    const DWORD: u8 = 0x0c;
-    const QWORD: u8 = 0x0e;
-    let name = (HEADER_BYTES..table.length).find(|at| table.bytes(*at) == Some(*b"_CBA"))?;
+    let name = find(table, HEADER_BYTES, b"_CBA")?;
     let is_method = table.u8(name + 5) == Some(RETURN);
-    let value = name + if is_method { 6 } else { 4 };
-    let base = match table.u8(value)? {
-        DWORD => table.u32(value + 1)?.into(),
-        QWORD => table.u64(value + 1)?,
-        _ => return None,
-    };
+    let base = constant(table, name + if is_method { 6 } else { 4 })?;
     Some(Ecam { base, first_bus: 0, last_bus: 255 }).filter(reaches)
+}
+
+/// Where bytes stand in a table, from an offset on.
+fn find<M: PhysicalMemory, const N: usize>(table: &Table<M>, from: u64, bytes: &[u8; N]) -> Option<u64> {
+    (from..table.length).find(|at| table.bytes(*at).as_ref() == Some(bytes))
+}
+
+/// An integer constant of bytecode (20.2.3).
+fn constant<M: PhysicalMemory>(table: &Table<M>, at: u64) -> Option<u64> {
+    match table.u8(at)? {
+        small @ 0..=1 => Some(small.into()),
+        0x0a => table.u8(at + 1).map(u64::from),
+        0x0b => table.u16(at + 1).map(u64::from),
+        0x0c => table.u32(at + 1).map(u64::from),
+        0x0e => table.u64(at + 1),
+        _ => None,
+    }
+}
+
+/// The power button: fixed hardware (4.8.3.1), else that of a generic event device as QEMU describes it
+/// (5.6.9): its extended interrupt (6.4.3.6), and the region `EREG` that begins with the selector.
+fn power_button<M: PhysicalMemory>(fadt: &Table<M>, dsdt: &Table<M>) -> Option<PowerButton> {
+    if fadt.u32(112)? & HARDWARE_REDUCED == 0 {
+        let port = fadt.u16(56).filter(|port| *port != 0 && fadt.u8(88) == Some(4))?;
+        return Some(PowerButton { events: Register(port.into()), interrupt: fadt.u16(46)?.into() });
+    }
+    let device = find(dsdt, HEADER_BYTES, b"ACPI0013")?;
+    let interrupt = dsdt.u32(find(dsdt, device, &[0x89, 6, 0])? + 5)?;
+    let events = constant(dsdt, find(dsdt, device, b"EREG\0")? + 5).filter(|at| at >> 16 != 0)?;
+    Some(PowerButton { events: Register(events), interrupt }).filter(|_| interrupt < 24)
+}
+
+/// State S5: the control register and its value, with the type of sleep that `_S5_` names (7.4.2.6), in fixed
+/// hardware (4.8.3.2.1) or without (4.8.3.7).
+fn power_off<M: PhysicalMemory>(fadt: &Table<M>, dsdt: &Table<M>) -> Option<(Register, u16)> {
+    // Behind the name: package, its length in one byte, the number of elements.
+    let kind = constant(dsdt, find(dsdt, HEADER_BYTES, b"_S5_\x12")? + 7).filter(|kind| *kind < 8)? as u16;
+    if fadt.u32(112)? & HARDWARE_REDUCED == 0 {
+        let port = fadt.u16(64).filter(|port| *port != 0)?;
+        return Some((Register(port.into()), kind << 10 | 1 << 13));
+    }
+    let (_, register) = generic_address(fadt, 244)?;
+    Some((Register(register), kind << 2 | 1 << 5))
 }
 
 /// Whether configuration space can be where it is said to be.
 fn reaches(ecam: &Ecam) -> bool {
     ecam.base != 0 && ecam.base.is_multiple_of(1 << 20) && ecam.base < 1 << 48
-}
-
-/// The reset register, if the FADT says that it has one (5.2.9).
-fn reset<M: PhysicalMemory>(table: &Table<M>) -> Option<Reset> {
-    const HAS_RESET: u32 = 1 << 10;
-    if table.u32(112)? & HAS_RESET == 0 {
-        return None;
-    }
-    let register = match generic_address(table, 116)? {
-        (MEMORY, address) => ResetRegister::Memory(address),
-        (IO, port) => ResetRegister::Port(port.try_into().ok()?),
-        _ => return None,
-    };
-    Some(Reset { register, value: table.u8(128)? })
 }
 
 /// The first virtio-iommu on PCI and the ranges it translates (virtual I/O translation table, 5.2.33).

@@ -24,6 +24,9 @@ use zerocopy::{FromZeros, IntoBytes};
 /// Status of a machine that cannot start an application.
 pub const CANNOT_START_STATUS: u8 = 126;
 
+/// Status of an application that was ended because the machine is to end: as a shell shows SIGTERM.
+pub const SHUT_DOWN_STATUS: u8 = 143;
+
 /// An application of the bundle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Application {
@@ -33,6 +36,8 @@ pub struct Application {
     pub cores: u64,
     /// Where its image was placed.
     pub image_base: u64,
+    /// Whether it ends by itself when the machine is to end.
+    pub handles_shutdown: bool,
 }
 
 impl Application {
@@ -97,7 +102,7 @@ impl<M: Machine> Kernel<'_, M> {
         let tables = Owner::tables(application);
         let space = Space::new(&mut self.machine, &mut self.frames, tables, self.kernel_root)?;
         self.applications[application] =
-            Application { space: Some(space), cores: 0, image_base: place.image };
+            Application { space: Some(space), image_base: place.image, ..Application::default() };
         let bundle = self.bundle;
         for segment in bundle.segments(record) {
             self.build_segment(application, place.image, &segment)?;
@@ -337,11 +342,29 @@ impl<M: Machine> Kernel<'_, M> {
         let word = if state == ApplicationState::Exited { "exited" } else { "faulted" };
         self.machine.log(Level::Info, format_args!("{name} {word} with status {status}"));
         self.machine.control(format_args!("{word} app={name} status={status} tsc={tsc}"));
-        if record.flags & flag::ESSENTIAL != 0 {
+        let is_shutting_down = self.board.machine.shutdown_ns.load(Relaxed) != 0;
+        if record.flags & flag::ESSENTIAL != 0 && !is_shutting_down {
             self.ending.get_or_insert(status);
         }
         self.tell_peers(application);
         self.end_if_idle();
+    }
+
+    /// The machine is to end: those who handle that are told, once, and the others end.
+    pub fn shut_down(&mut self) {
+        let asked = &self.board.machine.shutdown_ns;
+        if asked.load(Relaxed) != 0 {
+            return;
+        }
+        asked.store(self.machine.now_ns().max(1), Relaxed);
+        self.machine.log(Level::Info, format_args!("the machine is asked to end"));
+        for application in 0..self.applications.len() {
+            if self.applications[application].handles_shutdown {
+                self.tell(application, Upcall::Shutdown, |_| {});
+            } else {
+                self.end_application(application, ApplicationState::Exited, SHUT_DOWN_STATUS);
+            }
+        }
     }
 
     fn free_memory(&mut self, application: usize) {

@@ -176,8 +176,8 @@ impl<M: Machine> Kernel<'_, M> {
     /// Tells an application what a core that it has given up was not told, as far as that concerns no core
     /// in particular.
     pub(crate) fn pass_on(&mut self, application: usize, untold: &nom_abi::Events) {
-        use Upcall::{DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged};
-        let of_no_core = [DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged];
+        use Upcall::{DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged, Shutdown};
+        let of_no_core = [DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged, Shutdown];
         for upcall in of_no_core.into_iter().filter(|upcall| untold.has(*upcall)) {
             self.tell(application, upcall, |events| match upcall {
                 DmaBlocked => events.fault_address = untold.fault_address,

@@ -1,4 +1,5 @@
-//! The I/O APIC, for the one device that may have no message-signalled interrupt: QEMU's virtio-iommu.
+//! The I/O APIC, for those that have no message-signalled interrupt: the power button, and QEMU's
+//! virtio-iommu.
 //!
 //! Source: Intel 82093AA I/O Advanced Programmable Interrupt Controller, section 3.
 
@@ -14,14 +15,17 @@ const PCI_LINES: core::ops::Range<u32> = 16..24;
 /// Lets every PCI interrupt line deliver what `message` says, level triggered. Which line a function has
 /// only AML tells; this needs not know, for no function but the kernel's own may raise one.
 pub(crate) fn route_pci_lines(registers: &mut impl Registers, base: u64, message: Message) {
-    const LEVEL: u32 = 1 << 15;
+    PCI_LINES.for_each(|line| route(registers, base, line, message, true));
+}
+
+/// Lets one input deliver what `message` says, level or edge triggered.
+pub fn route(registers: &mut impl Registers, base: u64, line: u32, message: Message, is_level: bool) {
+    const LEVEL_SHIFT: u32 = 15;
     const DESTINATION_SHIFT: u32 = 24;
     let destination = (message.address >> 12) as u32 & 0xff;
-    for line in PCI_LINES {
-        let entry = 0x10 + 2 * line;
-        write(registers, base, entry + 1, destination << DESTINATION_SHIFT);
-        write(registers, base, entry, LEVEL | message.data & 0xff);
-    }
+    let entry = 0x10 + 2 * line;
+    write(registers, base, entry + 1, destination << DESTINATION_SHIFT);
+    write(registers, base, entry, u32::from(is_level) << LEVEL_SHIFT | message.data & 0xff);
 }
 
 fn write(registers: &mut impl Registers, base: u64, register: u32, value: u32) {

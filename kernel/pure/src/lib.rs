@@ -21,7 +21,7 @@ pub mod events;
 mod fakes;
 pub mod frames;
 pub mod hotplug;
-mod ioapic;
+pub mod ioapic;
 pub mod iommu;
 pub mod kernel;
 pub mod list;

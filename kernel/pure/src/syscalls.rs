@@ -102,6 +102,10 @@ impl<M: Machine> Kernel<'_, M> {
             Call::ApplicationKill { application } => return self.application_kill(app, application),
             Call::ThreadPointer { address } => self.thread_pointer(address),
             Call::CoreNotify { core } => self.core_notify(app, core),
+            Call::ShutdownHandle {} => {
+                self.applications[app].handles_shutdown = true;
+                Ok(0)
+            }
         }
         .map(Reply::Value)
     }

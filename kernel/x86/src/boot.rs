@@ -8,7 +8,9 @@ use crate::platform::Platform;
 use crate::serial::log;
 use crate::smp::{CORES_STARTED, STACK_TOPS, TRAMPOLINE};
 use crate::start_info::StartInfo;
-use crate::{apic, backtrace, clock, control, cpu, entry, serial, shootdown, smp, tables, vector_state};
+use crate::{
+    apic, backtrace, clock, control, cpu, entry, power, serial, shootdown, smp, tables, vector_state,
+};
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::{BOARD_BYTES, Board, ClockSource};
@@ -191,6 +193,7 @@ impl Boot {
         self.give_memory(&mut frames);
         let iommu = Iommu::start(&mut self.memory, &mut KernelFrames(&mut frames), &self.firmware, pci)
             .unwrap_or_else(|error| panic!("the IOMMU cannot be used: {error:?}"));
+        power::init(&mut self.memory, &self.firmware, apic::id());
         let kernel = Kernel::new(Parts {
             machine: Platform::new(self.memory),
             frames,

@@ -44,12 +44,13 @@ pub enum End {
     Panic = 0x11,
 }
 
-/// Ends the machine. Without a debug-exit device: a triple fault, which resets or, with `-no-reboot`, ends
-/// it.
+/// Ends the machine: by the debug-exit device, else as ACPI says. Where there is neither: a triple fault,
+/// which resets it or, with QEMU's `-no-reboot`, ends it.
 pub fn end(how: End, status: u8) -> ! {
     control(format_args!("halt status={status}"));
     // SAFETY: the debug-exit device ends the machine; where there is none the write goes nowhere.
     unsafe { out32(DEBUG_EXIT, how as u32) };
+    crate::power::off();
     crate::tables::triple_fault();
     stop()
 }

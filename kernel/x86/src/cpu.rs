@@ -66,6 +66,22 @@ pub unsafe fn out8(port: u16, value: u8) {
 
 /// # Safety
 /// As [`out8`].
+pub unsafe fn out16(port: u16, value: u16) {
+    // SAFETY: by this function's contract.
+    unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack, preserves_flags)) };
+}
+
+/// # Safety
+/// As [`in8`].
+pub unsafe fn in16(port: u16) -> u16 {
+    let value;
+    // SAFETY: by this function's contract.
+    unsafe { asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// # Safety
+/// As [`out8`].
 pub unsafe fn out32(port: u16, value: u32) {
     // SAFETY: by this function's contract.
     unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };

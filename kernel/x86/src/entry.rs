@@ -6,12 +6,12 @@ use crate::control::{End, end};
 use crate::lock::{Guard, Lock};
 use crate::platform::Platform;
 use crate::serial::log;
-use crate::{apic, backtrace, clock, cpu, shootdown, tables};
+use crate::{apic, backtrace, clock, cpu, power, shootdown, tables};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use nom_kernel_pure::events::{Fault, PAGE_FAULT};
-use nom_kernel_pure::kernel::{Kernel, Next};
+use nom_kernel_pure::kernel::{Kernel, Next, PLATFORM_VECTOR};
 use nom_kernel_pure::machine::{Level, Machine};
 
 /// The kernel, once [`install`] has put it there.
@@ -100,6 +100,7 @@ fn interrupt(kernel: &mut Kernel<'static, Platform>, vector: u8) {
     match vector {
         apic::KICK => {}
         apic::TIMER => kernel.timer(CoreArea::core()),
+        PLATFORM_VECTOR if power::is_pressed(kernel.machine()) => kernel.shut_down(),
         vector => kernel.interrupt(CoreArea::core(), vector),
     }
 }

@@ -19,6 +19,7 @@ mod lock;
 mod mapping;
 mod memory;
 mod platform;
+mod power;
 mod serial;
 mod shootdown;
 mod smp;

@@ -34,6 +34,7 @@ pub mod raw;
 pub mod region;
 #[cfg(target_os = "none")]
 mod runtime;
+pub mod shutdown;
 pub mod stack;
 pub mod start;
 pub mod sync;

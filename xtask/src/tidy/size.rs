@@ -4,9 +4,9 @@ use super::Violation;
 use super::tree::{File, Tree};
 use syn::spanned::Spanned;
 
-const LINES_MAX: usize = 8000;
+const LINES_MAX: usize = 8300;
 
-/// The kernel has at most 8,000 lines of code: tests, comments and empty lines do not count.
+/// The kernel has at most 8,300 lines of code: tests, comments and empty lines do not count.
 pub fn kernel_is_small(tree: &Tree) -> Vec<Violation> {
     let kernel: Vec<&File> = tree.files.iter().filter(|file| file.path.starts_with("kernel/")).collect();
     let test_modules: Vec<String> = kernel.iter().flat_map(|file| test_modules(file)).collect();

@@ -127,32 +127,60 @@ fn endpoints_are_numbered_as_the_viot_says() {
     assert_eq!((viot.function(0xff), viot.function(0x1f0)), (None, None));
 }
 
-#[test]
-fn the_reset_register_counts_only_if_the_flag_says_so() {
-    for (flags, space, expected) in [
-        (1 << 10, 1, Some(Reset { register: ResetRegister::Port(0xcf9), value: 15 })),
-        (1 << 10, 0, Some(Reset { register: ResetRegister::Memory(0xcf9), value: 15 })),
-        (1 << 10, 9, None),
-        (0, 1, None),
-    ] {
-        let mut fadt = vec![0; 100];
-        fadt[28..30].copy_from_slice(&[0x04, 0x06]);
-        fadt[76..80].copy_from_slice(&u32::to_le_bytes(flags));
-        fadt[80] = space;
-        fadt[84..86].copy_from_slice(&[0xf9, 0x0c]);
-        fadt[92] = 15;
-        let tables = Firmware::new().with(b"FACP", &fadt).read(2);
-        assert_eq!((tables.reset, tables.pm1a_control), (expected, 0x604));
+/// A FADT with these fields, each at its offset in the table, that leads to a DSDT with this bytecode.
+fn with_fadt(fields: &[(usize, &[u8])], bytecode: &[u8]) -> Firmware {
+    let mut firmware = Firmware::new();
+    let dsdt = firmware.place(b"DSDT", bytecode);
+    let mut fadt = vec![0; 220];
+    let address = dsdt.to_le_bytes();
+    for (offset, bytes) in fields.iter().copied().chain([(140, &address[..])]) {
+        fadt[offset - HEADER_BYTES as usize..][..bytes.len()].copy_from_slice(bytes);
     }
+    firmware.with(b"FACP", &fadt)
 }
 
 /// A FADT that leads to a DSDT with this bytecode.
 fn with_bytecode(bytecode: &[u8]) -> Firmware {
-    let mut firmware = Firmware::new();
-    let dsdt = firmware.place(b"DSDT", bytecode);
-    let mut fadt = vec![0; 208];
-    fadt[104..112].copy_from_slice(&dsdt.to_le_bytes());
-    firmware.with(b"FACP", &fadt)
+    with_fadt(&[], bytecode)
+}
+
+/// Fixed hardware as QEMU's `q35` has it.
+const FIXED: [(usize, &[u8]); 4] = [(46, &[9, 0]), (56, &[0x00, 0x06]), (64, &[0x04, 0x06]), (88, &[4])];
+/// No fixed hardware: the flag, and the sleep control register of QEMU's `microvm`.
+const REDUCED: [(usize, &[u8]); 2] = [(112, &[0, 0, 0x10, 0]), (244, &[0, 8, 0, 0, 0, 2, 0xa0, 0xfe])];
+/// As QEMU's `microvm` describes its generic event device.
+const EVENT_DEVICE: &[u8] = b"\x08_HID\x0dACPI0013\x00\x08_CRS\x11\x0e\x0a\x0b\
+    \x89\x06\x00\x03\x01\x09\x00\x00\x00\x79\x00\x5b\x80EREG\x00\x0c\x00\x00\xa0\xfe\x0a\x04";
+
+#[test]
+fn the_machine_is_switched_off_by_the_register_that_it_has() {
+    let off = |register, value| Some((Register(register), value));
+    for (fields, sleep, expected) in [
+        (&FIXED[..], &b"\x08_S5_\x12\x06\x04\x00\x00\x00\x00"[..], off(0x604, 1 << 13)),
+        (&FIXED[..], b"\x08_S5_\x12\x06\x04\x0a\x07\x00\x00\x00", off(0x604, 7 << 10 | 1 << 13)),
+        (&FIXED[..], b"\x08_S5_\x12\x06\x04\x01\x00\x00\x00", off(0x604, 1 << 10 | 1 << 13)),
+        (&FIXED[..], b"\x08_S5_\x12\x06\x04\x0a\x08", None),
+        (&FIXED[..], b"\x08_S5_\x12\x06", None),
+        (&FIXED[..], b"\x08_S3_\x12\x06\x04\x00\x00\x00\x00", None),
+        (&FIXED[..2], b"\x08_S5_\x12\x06\x04\x00\x00\x00\x00", None),
+        (&REDUCED[..], b"\x08_S5_\x12\x07\x04\x0a\x05\x00\x00\x00", off(0xfea0_0200, 5 << 2 | 1 << 5)),
+        (&REDUCED[..1], b"\x08_S5_\x12\x07\x04\x0a\x05\x00\x00\x00", None),
+    ] {
+        assert_eq!(with_fadt(fields, sleep).read(2).power_off, expected, "{sleep:?}");
+    }
+}
+
+#[test]
+fn the_power_button_is_fixed_or_that_of_the_event_device() {
+    let fixed = PowerButton { events: Register(0x600), interrupt: 9 };
+    assert_eq!(with_fadt(&FIXED, b"").read(2).power_button, Some(fixed));
+    assert_eq!((fixed.events.port(), Register(0x1_0000).port()), (Some(0x600), None));
+    assert_eq!(with_fadt(&FIXED[..3], b"").read(2).power_button, None, "registers of unknown length");
+    let reduced = PowerButton { events: Register(0xfea0_0000), interrupt: 9 };
+    assert_eq!(with_fadt(&REDUCED, EVENT_DEVICE).read(2).power_button, Some(reduced));
+    for length in 0..EVENT_DEVICE.len() - 2 {
+        assert_eq!(with_fadt(&REDUCED, &EVENT_DEVICE[..length]).read(2).power_button, None, "{length}");
+    }
 }
 
 #[test]

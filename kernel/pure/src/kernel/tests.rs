@@ -297,6 +297,30 @@ fn what_concerns_no_core_outlives_the_core_that_was_to_hear_of_it() {
 }
 
 #[test]
+fn who_handles_a_shutdown_is_told_once_and_others_end_but_not_the_machine() {
+    let essential = |name| Program { flags: flag::AUTOSTART | flag::ESSENTIAL, ..Program::named(name) };
+    let mut world = World::boot(2, &[essential("server"), essential("other")], &[]);
+    map_page(&mut world, 0x10_0000);
+    assert_eq!(world.call(0, Syscall::ShutdownHandle, &[]), Some(Ok(0)));
+    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    world.kernel.machine.now_ns = 77;
+    for now_ns in [77, 99] {
+        world.kernel.shut_down();
+        world.settle(0, false);
+        assert_eq!(world.kernel.board.machine.shutdown_ns.load(Relaxed), 77, "asked again at {now_ns}");
+        world.kernel.machine.now_ns = 99;
+    }
+    assert_eq!((world.borders[0].rdx, world.held(1)), (Upcall::Shutdown.mask(), [0; 3]));
+    assert!(world.kernel.machine.said.contains("exited app=other status=143"));
+    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    assert_eq!(world.next[0], Next::Halt, "it was told, and goes on until it ends");
+    world.pass(0, 1);
+    world.kernel.end_application(0, nom_abi::board::ApplicationState::Exited, 5);
+    world.settle(0, false);
+    assert_eq!(world.next[0], Next::End { status: 5 });
+}
+
+#[test]
 fn granted_memory_is_zero_and_capped() {
     let mut world = World::boot(1, &[Program { frames_max: 64, ..Program::named("a") }], &[]);
     let frame = map_page(&mut world, 0x10_0000);

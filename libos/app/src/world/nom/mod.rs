@@ -4,7 +4,7 @@ pub use nom_sys::abi::board::Board;
 pub use nom_sys::abi::{Events, Upcall, ipc};
 pub use nom_sys::start::{Termination, application, args, board, seed, var, vars};
 pub use nom_sys::{Error, PageSize, Protection, exit, main, print, println};
-pub use nom_sys::{applications, channels, cores, devices, events, prices, sync, time, upcall};
+pub use nom_sys::{applications, channels, cores, devices, events, prices, shutdown, sync, time, upcall};
 
 pub(crate) use nom_sys::stack::ThreadStack;
 
