@@ -17,8 +17,8 @@
 //!
 //! The same source is a program for nom's kernel and a program for Linux. What both worlds have is
 //! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`exit`], [`memory_free`], [`port`],
-//! [`serve`], [`service`], [`sockets`], `RawLock` and `Mutex` of [`sync`], `unix` and `now_ns` of [`time`],
-//! and the types `QueuePair` and `DmaBuffer` of [`net`]; the rest is there only on nom.
+//! [`serve`], [`service`], [`shutdown`], [`sockets`], `RawLock` and `Mutex` of [`sync`], `unix` and `now_ns`
+//! of [`time`], and the types `QueuePair` and `DmaBuffer` of [`net`]; the rest is there only on nom.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -8,6 +8,7 @@ pub(crate) mod settings;
 use crate::market;
 use crate::net::{DmaBuffer, Network, NoInterface, QueuePair};
 use crate::port::{Clock, Idle};
+use crate::shutdown;
 use crate::sync::{Mutex, RawLock};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,7 +23,7 @@ use nom_rt::event_loop::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
-use nom_serve::{Control, Crew, Peers, Server};
+use nom_serve::{Closing, Control, Crew, Peers, Server};
 pub use nom_serve::{Curve, Demand, Flow, Ports, Service};
 pub use settings::BadSetting;
 
@@ -101,6 +102,7 @@ struct Setup {
     ports: Ports,
     control_port: Option<u16>,
     control: Option<Arc<Control>>,
+    closing: Arc<Closing>,
 }
 
 impl Setup {
@@ -112,13 +114,14 @@ impl Setup {
         };
         let control_port = settings::control().map_err(ServeError::Setting)?;
         let waiting = settings::waiting().map_err(ServeError::Setting)?;
-        Ok(Setup { config, delay, waiting, ports: ports.clone(), control_port, control: None })
+        let closing = Closing::new(1, shutdown::is_requested);
+        Ok(Setup { config, delay, waiting, ports: ports.clone(), control_port, control: None, closing })
     }
 
     /// The same, once it is known how many cores have a part in it.
     fn on(self, cores: usize) -> Setup {
         let control = self.control_port.map(|port| Control::new(port, cores));
-        Setup { control, ..self }
+        Setup { control, closing: Closing::new(cores, shutdown::is_requested), ..self }
     }
 
     /// Says where the service is to be found.
@@ -141,6 +144,7 @@ impl Setup {
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
         server.set_delay(self.delay).expect("a delay that was checked");
         server.set_waiting(self.waiting, event_loop.handle());
+        server.close_with(self.closing, peers.index(), event_loop.handle());
         if let Some(control) = self.control {
             server.control(control, peers.index(), event_loop.handle());
         }
@@ -161,7 +165,8 @@ impl Setup {
     }
 }
 
-/// Serves on one core until the machine is stopped. `service` is made on the queue pair that it will answer
+/// Serves on one core until the machine is asked to end: then nobody is accepted any more, all that was asked
+/// is answered, and the status is 0. `service` is made on the queue pair that it will answer
 /// by, whose memory can hold what it sends often.
 ///
 /// # Errors
@@ -176,9 +181,9 @@ pub fn serve<S: Service<DmaBuffer, Connection: Send> + 'static>(
     })
 }
 
-/// Serves on up to `cores` cores until the machine is stopped: on as many as the program may hold and the
-/// network device has queue pairs. `services` is told how many, and
-/// makes what makes each core's service.
+/// Serves on up to `cores` cores until the machine is asked to end, as [`serve`] does: on as many as the
+/// program may hold and the network device has queue pairs. `services` is told how many, and makes what makes
+/// each core's service.
 ///
 /// # Errors
 /// If there is no network device, or no valid address.
@@ -191,6 +196,7 @@ where
     S: Service<DmaBuffer, Connection: Send> + 'static,
     F: Fn(&mut QueuePair) -> S + Send + Sync + 'static,
 {
+    shutdown::handle();
     // What the environment says is checked before anything is acquired.
     let contract = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
     let setup = Setup::new(ports, contract.as_ref())?;

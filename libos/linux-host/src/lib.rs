@@ -11,6 +11,7 @@ pub mod console;
 pub mod cores;
 pub mod pool;
 pub mod port;
+pub mod shutdown;
 pub mod stack;
 pub mod start;
 pub mod sync;

@@ -143,6 +143,19 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
     }
 
+    /// Closes every client's stream behind what it asked for. Whoever has yet to take answers is closed when
+    /// he has.
+    pub fn close_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
+        for client in self.clients.iter_mut().flatten() {
+            if client.is_stopped {
+                client.is_finished = true;
+            } else if !client.is_closing {
+                client.is_closing = true;
+                stack.close(client.flow);
+            }
+        }
+    }
+
     /// Gives a piece that arrived at a time to the service and sends what it answers. Returns as
     /// [`Clients::send`].
     fn handle<N: Nic<Buffer = B>, C: Clock>(

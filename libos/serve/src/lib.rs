@@ -30,5 +30,5 @@ pub use metered::{Metered, Traffic};
 pub use nom_economy::memory::{Curve, Demand};
 pub use peers::{Passing, Peers};
 pub use reply::Reply;
-pub use server::{Ports, Server};
+pub use server::{Closing, Ports, Server};
 pub use service::{Flow, Service};

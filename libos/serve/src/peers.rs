@@ -176,6 +176,11 @@ impl<B: Buffer, C> Peers<B, C> {
         })
     }
 
+    /// Whether a core has left.
+    pub(crate) fn is_away(&self, index: usize) -> bool {
+        self.are_away(index..index + 1)
+    }
+
     /// Whether the cores `range` have left.
     pub(crate) fn are_away(&self, mut range: core::ops::Range<usize>) -> bool {
         range.all(|index| self.group.cores[index].done.load(Ordering::Acquire) == AWAY)

@@ -1,5 +1,6 @@
 //! A service on a stack, as the event loop polls it.
 
+mod closing;
 mod membership;
 
 use crate::clients::{Clients, Measured};
@@ -12,6 +13,7 @@ use crate::service::Service;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+pub use closing::Closing;
 use core::time::Duration;
 use membership::Membership;
 use nom_net::batch::{DELAY_MAX, DelayTooLong};
@@ -40,6 +42,7 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     waiting: Thresholds,
     steering: Option<Steering>,
     membership: Option<Membership>,
+    closing: Option<closing::Part>,
     /// Frames received before the last poll, and when that was, if it found any.
     frames: u64,
     busy_ns: Option<u64>,
@@ -87,6 +90,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             waiting: Thresholds::ADAPTIVE,
             steering: None,
             membership: None,
+            closing: None,
             frames: 0,
             busy_ns: None,
             check_ns: 0,
@@ -267,6 +271,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.front);
         let tend_ns = self.front.clients.service.tend(now_ns, self.stack.nic());
         let frames = self.stack.counters().frames_received;
+        self.close();
         let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
         self.busy_ns = (worked > 0).then_some(now_ns);
         if worked == 0 && self.can_leave() {

@@ -5,10 +5,11 @@ mod common;
 use common::{Deaf, Still};
 use nom_net::{Application, Cidr, Config, Instant, Slice, Stack};
 use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
+use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Flow, Passing, Peers, Ports, Reply, Server, Service};
-use std::cell::RefCell;
+use nom_serve::{Closing, Flow, Passing, Peers, Ports, Reply, Server, Service};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -168,6 +169,17 @@ impl World {
         assert!(self.heard.is_closed);
     }
 
+    /// Has the cores end together when [`ASKED`] says so; the first one's loop is to be stopped.
+    fn closing(&mut self) -> EventLoop<Still, Still> {
+        let (first, second) = (EventLoop::new(0, Still, Still, Arc::new(Deaf)), Arc::new(Deaf));
+        let second = EventLoop::new(1, Still, Still, second);
+        let closing = Closing::new(2, || ASKED.get());
+        for (index, (core, event_loop)) in self.cores.iter_mut().zip([&first, &second]).enumerate() {
+            core.close_with(closing.clone(), index, event_loop.handle());
+        }
+        first
+    }
+
     fn flows(&self) -> [usize; 2] {
         [0, 1].map(|core: usize| self.cores[core].stack().flow_count())
     }
@@ -217,4 +229,49 @@ fn a_segment_that_is_nobodys_goes_round_once_and_is_refused() {
     assert_eq!((passed, taken), (0, 1));
     assert_eq!(world.cores[0].stack().counters().dropped_tcp_port, 1);
     assert!(world.heard.is_closed, "the reset reached the client");
+}
+
+std::thread_local! {
+    /// Whether the world of this thread wants its server to end.
+    static ASKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a loop was stopped: it begins nothing any more.
+fn is_stopped(event_loop: &mut EventLoop<Still, Still>) -> bool {
+    event_loop.block_on(async {}).is_none()
+}
+
+#[test]
+fn a_server_that_is_to_end_answers_what_was_asked_and_waits_for_whoever_has_to_take_it() {
+    let mut world = World::new(|frame| usize::from(is_segment(frame)));
+    let mut first = world.closing();
+    let flow = world.client.connect("10.0.0.2:7".parse().expect("an address")).expect("a route");
+    world.pass();
+    world.client.send(flow, Slice::new(b"asked in time"[..].into())).expect("room");
+    world.client.poll(Instant::from_nanos(world.now_ns), &mut world.heard);
+    ASKED.set(true);
+    for _ in 0..50 {
+        world.cores.iter_mut().for_each(|core| _ = core.poll(world.now_ns));
+    }
+    assert!(!is_stopped(&mut first), "the client of core 1 has not taken its answer");
+    world.pass();
+    assert_eq!(String::from_utf8_lossy(&world.heard.heard), "asked in time");
+    assert!(world.heard.is_closed && is_stopped(&mut first), "both have said all");
+    assert_eq!(first.run(), 0);
+}
+
+#[test]
+fn a_server_that_is_to_end_accepts_nobody_and_does_not_wait_for_the_idle() {
+    let mut world = World::new(|_| 0);
+    let mut first = world.closing();
+    let stays = world.client.connect("10.0.0.2:7".parse().expect("an address")).expect("a route");
+    world.pass();
+    assert!(!is_stopped(&mut first), "nobody has asked");
+    ASKED.set(true);
+    world.pass();
+    assert!(is_stopped(&mut first));
+    world.heard.is_closed = false;
+    let late = world.client.connect("10.0.0.2:7".parse().expect("an address")).expect("a route");
+    world.pass();
+    assert!(world.heard.is_closed && late != stays, "refused");
 }

@@ -1,7 +1,7 @@
 //! In a Linux process.
 
 pub use nom_linux_host::start::{Termination, args, var, vars};
-pub use nom_linux_host::{exit, main, print, println, sync, time};
+pub use nom_linux_host::{exit, main, print, println, shutdown, sync, time};
 
 pub(crate) use nom_linux_host::stack::ThreadStack;
 
@@ -101,6 +101,7 @@ pub mod net {
             let held: usize = held.parse().map_err(|_| NoInterface::Cores(held))?;
             let queues = Queue::open(name, cores.min(held).max(1)).map_err(NoInterface::Tap)?;
             let doorbells = Arc::new(Doorbells::new(queues.len()).map_err(NoInterface::Doorbell)?);
+            nom_linux_host::shutdown::wake(doorbells.clone());
             Ok(Network { queues, doorbells })
         }
 

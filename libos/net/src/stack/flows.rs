@@ -92,6 +92,11 @@ impl<N: Nic> Stack<N> {
         self.listeners.remove(&port);
     }
 
+    /// Accepts no more connections at all.
+    pub fn stop_listening(&mut self) {
+        self.listeners.clear();
+    }
+
     /// Asks `remote` for a connection. Bytes can be queued at once; [`Application::connected`] or
     /// [`Application::closed`] tells how it went.
     ///
@@ -254,6 +259,15 @@ impl<N: Nic> Stack<N> {
     pub fn flows(&self) -> impl Iterator<Item = FlowId> {
         let open = |flow: &Flow<N::Buffer>| matches!(flow, Flow::Open(_));
         self.flows.iter().filter(move |(_, flow)| open(flow)).map(|(id, _)| id)
+    }
+
+    /// How many open flows have a peer that has yet to take something, our end of the flow included.
+    pub fn unfinished(&self) -> usize {
+        let is_unfinished = |flow: &Flow<N::Buffer>| match flow {
+            Flow::Open(open) => !open.connection.is_half_open && open.connection.state != State::FinWait2,
+            Flow::Waiting(_) => false,
+        };
+        self.flows.iter().filter(|(_, flow)| is_unfinished(flow)).count()
     }
 
     /// Flows that were looked at to find those that segments were for: as many as segments, if all is well.

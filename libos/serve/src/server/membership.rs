@@ -40,8 +40,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         if peers.newest() != peers.plan() {
             self.front.follow(&mut self.stack, Instant::from_nanos(now_ns));
         }
+        let is_closing = self.is_closing();
         let (Some(peers), Some(membership)) = (&mut self.front.peers, &mut self.membership) else { return };
-        if peers.index() == 0 && !membership.leader.is_at_rest(now_ns) {
+        if !is_closing && peers.index() == 0 && !membership.leader.is_at_rest(now_ns) {
             membership.leader.step(&*membership.crew, peers, now_ns);
             self.front.tell_serving();
         }
