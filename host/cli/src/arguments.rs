@@ -44,7 +44,7 @@ pub enum Command {
     Inspect(crate::machines::Inspect),
     /// Show what running machines use.
     Stats(crate::stats::Stats),
-    /// End machines.
+    /// Ask machines to end.
     Stop(crate::stop::Stop),
     /// Start machines that have ended once more.
     Start(crate::start::Start),
@@ -87,7 +87,11 @@ pub enum Command {
 
 /// `nom run`.
 #[derive(Debug, Args)]
-#[command(after_help = "The status is the application's own; 125 if the machine failed, 130 after Ctrl-C.
+#[command(after_help = "Ctrl-C asks the applications to end, as SIGTERM does, and again, ends them at once.
+
+The status is the application's own if it ends by itself, 0 for a server that was asked to; 125 if the
+machine failed, or never began; 130 after Ctrl-C and 143 after SIGTERM or `nom stop` if an application does
+not handle that; 137 if it did not end within 10 s (`nom stop --time`) and was killed.
 
 Examples:
   nom run hello

@@ -1,6 +1,7 @@
 //! A machine in the foreground: from its start to its end, whoever ends it.
 
-use crate::store;
+use crate::farewell::{Cause, Farewell, Step};
+use crate::store::{self, Request};
 use anyhow::Result;
 use nom_vmm::{Ending, Event, Exit, Machine};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -10,14 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a machine may take to end after a signal.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a signal is looked for.
 pub const SIGNAL_POLL: Duration = Duration::from_millis(50);
 /// Signals that end the machine.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// From now on a signal does not end this process, but is what the result holds; 0 until then.
+/// From now on a signal does not end this process, but is what the result holds; 0 until then. Whoever takes
+/// it leaves 0.
 ///
 /// # Errors
 /// If Linux does not allow it.
@@ -29,6 +29,14 @@ pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     Ok(signal)
 }
 
+/// The signal that came since the last call, if one did.
+pub fn take_signal(signal: &AtomicUsize) -> Option<Cause> {
+    match signal.swap(0, Ordering::Relaxed) {
+        0 => None,
+        number => Some(Cause::Signal(number as i32)),
+    }
+}
+
 /// Whoever a machine is run for.
 pub trait Audience {
     /// Takes what the machine wrote.
@@ -37,12 +45,17 @@ pub trait Audience {
     /// If nobody reads it any more: the machine has no purpose left then.
     fn serial(&mut self, bytes: &[u8]) -> std::io::Result<()>;
 
-    /// Is called every now and then; may say that the machine is to end.
+    /// Is called every now and then; may say that the machine is to end, and again, that at once.
     ///
     /// # Errors
     /// If nothing can be shown any more.
-    fn look(&mut self) -> Result<Option<Wish>> {
+    fn look(&mut self) -> Result<Option<Cause>> {
         Ok(None)
+    }
+
+    /// Hears that the machine takes its time to end.
+    fn remind(&mut self, text: &str) {
+        let _ = text;
     }
 
     /// The machine has ended.
@@ -54,22 +67,17 @@ impl Audience for Box<dyn Audience> {
         (**self).serial(bytes)
     }
 
-    fn look(&mut self) -> Result<Option<Wish>> {
+    fn look(&mut self) -> Result<Option<Cause>> {
         (**self).look()
+    }
+
+    fn remind(&mut self, text: &str) {
+        (**self).remind(text);
     }
 
     fn end(&mut self) {
         (**self).end();
     }
-}
-
-/// How somebody wants a machine to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// In order.
-    Quit,
-    /// As Ctrl-C ends it.
-    Interrupt,
 }
 
 /// Standard output, for a machine that is only run.
@@ -79,6 +87,10 @@ impl Audience for Console {
     fn serial(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush())
+    }
+
+    fn remind(&mut self, text: &str) {
+        eprintln!("nom: {text}");
     }
 }
 
@@ -94,8 +106,7 @@ pub fn attend(
     audience: &mut dyn Audience,
 ) -> Result<u8> {
     let mut control = Vec::new();
-    let mut deadline = None;
-    let mut wish = None;
+    let mut farewell = Farewell::default();
     let exit = loop {
         match machine.next_event(SIGNAL_POLL)? {
             Some(Event::Serial(bytes)) if audience.serial(&bytes).is_err() => machine.stop()?,
@@ -103,38 +114,27 @@ pub fn attend(
             Some(Event::Control(line)) => control.push(line),
             Some(Event::Ended(exit)) => break exit,
         }
-        wish = wish.or(audience.look()?);
-        let ends = wish.is_some() || signal.load(Ordering::Relaxed) != 0;
-        match deadline {
-            None if ends => {
-                machine.stop()?;
-                deadline = Some(Instant::now() + STOP_PATIENCE);
+        let asked = audience.look()?.or_else(|| take_signal(signal));
+        match farewell.step(asked, Instant::now()) {
+            Step::Wait => {}
+            Step::Ask(cause) => {
+                store::note(directory, cause.request())?;
+                machine.shut_down();
             }
-            Some(deadline) if Instant::now() > deadline => machine.kill(),
-            _ => {}
+            Step::Remind => audience.remind(&format!("{name} is still ending; Ctrl-C ends it at once")),
+            Step::Kill => {
+                store::note(directory, Request::Killed)?;
+                machine.kill();
+            }
         }
     };
     audience.end();
-    let ending = Ending::of(&with_request(exit, directory), &control);
-    Ok(conclude(&ending, name, stopped(wish, signal.load(Ordering::Relaxed))))
+    let exit = Exit { requested: exit.requested || Request::of(directory).is_some(), ..exit };
+    Ok(conclude(&Ending::of(&exit, &control), name, farewell.status(exit.code.is_none())))
 }
 
-/// Exit status if the machine was asked to end: a shell's for a process that a signal ended.
-fn stopped(wish: Option<Wish>, signal: usize) -> u8 {
-    match (wish, signal) {
-        (Some(Wish::Quit), _) => 0,
-        (Some(Wish::Interrupt), _) => 128 + SIGINT as u8,
-        (None, 0) => 128 + SIGTERM as u8,
-        (None, signal) => 128 + signal as u8,
-    }
-}
-
-/// An exit that `nom stop` asked for in another process.
-fn with_request(exit: Exit, directory: &Path) -> Exit {
-    Exit { requested: exit.requested || store::was_stopped(directory), ..exit }
-}
-
-/// Says how it ended, if that is not plain; returns the exit status, which is `stopped` if it was asked to.
+/// Says how it ended, if that is not plain; returns the exit status, which is `stopped` if it was asked to
+/// end and did not do so itself.
 fn conclude(ending: &Ending, name: &str, stopped: u8) -> u8 {
     match ending {
         Ending::Halted(status) => *status,
@@ -152,14 +152,17 @@ mod tests {
 
     #[test]
     fn the_status_is_the_applications_or_a_shells() {
-        let status = |ending, wish, signal| conclude(&ending, "x", stopped(wish, signal));
-        assert_eq!(status(Ending::Halted(3), None, 0), 3);
-        assert_eq!(status(Ending::Halted(3), Some(Wish::Quit), 0), 3, "it was quicker");
-        assert_eq!(status(Ending::Stopped, None, SIGINT as usize), 130);
-        assert_eq!(status(Ending::Stopped, None, SIGTERM as usize), 143);
-        assert_eq!(status(Ending::Stopped, None, 0), 143, "`nom stop`");
-        assert_eq!(status(Ending::Stopped, Some(Wish::Quit), 0), 0);
-        assert_eq!(status(Ending::Stopped, Some(Wish::Interrupt), 0), 130);
-        assert_eq!(status(Ending::Panicked, None, 0), 125);
+        let status = |ending, stopped| conclude(&ending, "x", stopped);
+        assert_eq!(status(Ending::Halted(3), 143), 3, "it ended by itself");
+        assert_eq!(status(Ending::Stopped, 130), 130);
+        assert_eq!(status(Ending::Panicked, 130), 125);
+        assert_eq!(status(Ending::Failed("x".to_owned()), 0), 125);
+    }
+
+    #[test]
+    fn a_signal_is_taken_once() {
+        let signal = AtomicUsize::new(SIGTERM as usize);
+        assert_eq!(take_signal(&signal), Some(Cause::Signal(SIGTERM)));
+        assert_eq!(take_signal(&signal), None);
     }
 }

@@ -25,6 +25,8 @@ pub struct Inspect {
 /// # Errors
 /// If the store cannot be read.
 pub fn ps(options: &Ps) -> Result<u8> {
+    // What a killed process left; to list machines takes no rights.
+    let _ = nom_vmm::namespace::remove_stale();
     let machines = Store::open()?.list()?;
     let shown: Vec<Machine> =
         machines.into_iter().filter(|machine| options.all || machine.is_running()).collect();

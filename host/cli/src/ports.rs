@@ -1,7 +1,9 @@
 //! Which ports of the host lead into a machine.
 
+use anyhow::{Result, bail};
 use nom_image::manifest::{Application, BundleManifest, Port, Protocol};
 use nom_vmm::Forward;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 
 /// What is forwarded, and what there is to say about it.
@@ -55,13 +57,50 @@ fn place(port: &Forward) -> String {
     }
 }
 
+/// A port of the host as it is typed.
+fn typed(port: &Forward) -> String {
+    let kind = if port.udp { "UDP port" } else { "port" };
+    let address = port.address.map(|address| format!("{address}:")).unwrap_or_default();
+    format!("{kind} {address}{}", port.host)
+}
+
 /// Whether somebody listens at a port of the host already, or this user may not.
 pub fn is_taken(port: &Forward) -> bool {
+    bind(port).is_err()
+}
+
+fn bind(port: &Forward) -> std::io::Result<()> {
     let place = (port.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port.host);
     match port.udp {
-        true => UdpSocket::bind(place).is_err(),
-        false => TcpListener::bind(place).is_err(),
+        true => UdpSocket::bind(place).map(drop),
+        false => TcpListener::bind(place).map(drop),
     }
+}
+
+/// Checks that the host's ports that are to be `published` can be had. `holder` knows who has one.
+///
+/// # Errors
+/// Names the first that cannot, and why.
+pub fn check(published: &[Port], holder: impl Fn(&Forward) -> Option<String>) -> Result<()> {
+    let all: Vec<Forward> = published.iter().map(forward).collect();
+    for (number, port) in all.iter().enumerate() {
+        let has_it =
+            |other: &Forward| (other.address, other.host, other.udp) == (port.address, port.host, port.udp);
+        if all[..number].iter().any(has_it) {
+            bail!("{} is published twice: expected each port of the host once", typed(port));
+        }
+        let Err(error) = bind(port) else { continue };
+        match error.kind() {
+            ErrorKind::AddrInUse => {
+                let holder = holder(port).unwrap_or_else(|| "a process that this user cannot see".to_owned());
+                bail!("{} is taken by {holder}: expected a free one, `-p HOST:{}`", typed(port), port.guest)
+            }
+            ErrorKind::PermissionDenied => bail!("{} needs root: expected one from 1024 on", typed(port)),
+            ErrorKind::AddrNotAvailable => bail!("{}: this computer has no such address", typed(port)),
+            _ => bail!("{}: {error}", typed(port)),
+        }
+    }
+    Ok(())
 }
 
 fn forward(port: &Port) -> Forward {
@@ -109,6 +148,35 @@ mod tests {
         assert_eq!(said(&[], "[\"11211:11211\"]", 11211), (Vec::new(), vec![note.to_owned()]));
         let (forwards, notes) = said(&["11211:80"], "[\"11211:11211\"]", 1);
         assert_eq!((forwards, notes), (vec!["11211:80".to_owned()], vec![note.to_owned()]));
+    }
+
+    /// What is said of ports that are published.
+    fn refusal(ports: &[&str]) -> String {
+        let published: Vec<Port> = ports.iter().map(|port| port.parse().expect("a port")).collect();
+        check(&published, |_| Some("nginx (process 7)".to_owned())).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_published_port_that_cannot_be_had_is_refused_by_name() {
+        let tcp = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let udp = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
+        let tcp_port = tcp.local_addr().expect("bound").port();
+        let udp_port = udp.local_addr().expect("bound").port();
+        assert_eq!(
+            refusal(&[&format!("127.0.0.1:{tcp_port}:80")]),
+            format!(
+                "port 127.0.0.1:{tcp_port} is taken by nginx (process 7): expected a free one, `-p HOST:80`"
+            )
+        );
+        let anywhere = refusal(&[&format!("{udp_port}:53/udp")]);
+        assert!(anywhere.starts_with(&format!("UDP port {udp_port} is taken by nginx")), "{anywhere}");
+        assert!(
+            refusal(&["192.0.2.1:8080:80"]).contains("192.0.2.1:8080: this computer has no such address")
+        );
+        drop(tcp);
+        let free = format!("127.0.0.1:{tcp_port}:80");
+        assert!(refusal(&[&free, &format!("127.0.0.1:{tcp_port}:81")]).contains("published twice"));
+        check(&[free.parse().expect("a port")], |_| None).expect("it is free again");
     }
 
     #[test]

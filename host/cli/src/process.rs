@@ -2,14 +2,17 @@
 
 use crate::arguments::Run;
 use crate::attend::{self, SIGNAL_POLL};
+use crate::farewell::{Cause, Farewell, Step};
 use crate::network;
 use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_image::manifest::Application;
+use nom_vmm::qemu::{BOUND_TO_THIS, signal};
 use nom_vmm::{Namespace, namespace};
-use std::os::unix::process::ExitStatusExt;
+use rustix::process::Signal;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Runs an application; returns the command's exit status.
 ///
@@ -20,21 +23,33 @@ pub fn run(options: &Run) -> Result<u8> {
     let manifest = project.manifest_path(&options.app)?;
     let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
     let process = project.process(&manifest, arguments)?;
+    // A signal must not leave a namespace behind.
+    let signals = attend::watch_signals()?;
     // Until the end of this function, when it is removed.
     let made = private_network(options, &process.application)?;
-    let name = options.netns.as_deref().or(made.as_ref().map(Namespace::name));
-    let mut command = match name {
-        Some(name) => namespace::command_in(name, &process.program),
-        None => Command::new(&process.program),
-    };
+    let mut command = bound_command(options.netns.as_deref().or(made.as_ref().map(Namespace::name)));
+    command.arg(&process.program);
     if made.is_some() {
         command.env("ip", format!("{}/{},{}", namespace::GUEST, namespace::PREFIX, namespace::HOST));
     }
     command.env("cores", options.cpus.to_string());
-    let signal = attend::watch_signals()?;
+    if let Some(cause) = attend::take_signal(&signals) {
+        return Ok(cause.status());
+    }
     let child = process.furnish(&mut command).spawn();
     let child = child.with_context(|| format!("cannot start {}", process.program.display()))?;
-    attend(child, || signal.load(Ordering::Relaxed))
+    attend(child, &process.application.name, || attend::take_signal(&signals))
+}
+
+/// What starts a program in a namespace, if any, such that not even SIGKILL of this process leaves it behind,
+/// and no signal of the terminal reaches it but through this process.
+fn bound_command(namespace: Option<&str>) -> Command {
+    let mut command = match namespace {
+        Some(name) => namespace::command_in(name, BOUND_TO_THIS[0]),
+        None => Command::new(BOUND_TO_THIS[0]),
+    };
+    command.args(&BOUND_TO_THIS[1..]).process_group(0);
+    command
 }
 
 /// A network of the process's own, if it needs one and is not put into another; says how to get there.
@@ -47,42 +62,82 @@ fn private_network(options: &Run, application: &Application) -> Result<Option<Na
     Ok(Some(made))
 }
 
-/// Waits until the process ends by itself or because of a signal; returns the exit status.
-fn attend(mut child: Child, signal: impl Fn() -> usize) -> Result<u8> {
+/// Waits until the process ends by itself or because it was `asked` to, by signals that it is passed; returns
+/// the exit status.
+fn attend(mut child: Child, name: &str, asked: impl Fn() -> Option<Cause>) -> Result<u8> {
+    let mut farewell = Farewell::default();
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(conclude(status, signal()));
+            return Ok(conclude(status, &farewell));
         }
-        if signal() != 0 {
-            // It has nothing to put in order.
-            child.kill()?;
+        match farewell.step(asked(), Instant::now()) {
+            Step::Wait => {}
+            Step::Ask(cause) => signal(child.id(), passed_on(cause))?,
+            Step::Remind => eprintln!("nom: {name} is still ending; Ctrl-C ends it at once"),
+            Step::Kill => child.kill()?,
         }
         std::thread::sleep(SIGNAL_POLL);
     }
 }
 
+/// The signal that the process gets.
+fn passed_on(cause: Cause) -> Signal {
+    match cause {
+        Cause::INTERRUPT => Signal::INT,
+        _ => Signal::TERM,
+    }
+}
+
 /// The process's own status, or a shell's for one that a signal ended.
-fn conclude(status: ExitStatus, signal: usize) -> u8 {
-    let killer = if signal == 0 { status.signal().unwrap_or_default() } else { signal as i32 };
-    status.code().unwrap_or(128 + killer) as u8
+fn conclude(status: ExitStatus, farewell: &Farewell) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(number)) if !farewell.was_asked() => 128 + number as u8,
+        _ => farewell.status(true),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     fn sh(script: &str) -> Child {
-        Command::new("sh").args(["-c", script]).spawn().expect("a shell")
+        Command::new("sh").args(["-c", script]).process_group(0).spawn().expect("a shell")
+    }
+
+    /// The status of a script that is asked to end as soon as it has said that it runs.
+    fn asked(script: &str, causes: &[Cause]) -> u8 {
+        let marker = tempfile::tempdir().expect("a directory");
+        let file = marker.path().join("runs");
+        let child = sh(&script.replace("READY", &format!("touch {}", file.display())));
+        let next = Cell::new(0);
+        let asked = || {
+            let cause = file.exists().then(|| causes.get(next.get()).copied())??;
+            next.set(next.get() + 1);
+            Some(cause)
+        };
+        attend(child, "sh", asked).expect("it ends")
     }
 
     #[test]
     fn the_status_is_the_process_own_or_a_shells() {
-        assert_eq!(attend(sh("exit 7"), || 0).expect("it ends"), 7);
-        assert_eq!(attend(sh("kill -SEGV $$"), || 0).expect("it ends"), 139);
+        assert_eq!(attend(sh("exit 7"), "sh", || None).expect("it ends"), 7);
+        assert_eq!(attend(sh("kill -SEGV $$"), "sh", || None).expect("it ends"), 139);
     }
 
     #[test]
-    fn a_signal_ends_the_process() {
-        assert_eq!(attend(sh("sleep 100"), || 2).expect("it ends"), 130);
+    fn a_signal_is_passed_on_and_the_process_has_the_last_word() {
+        let loops = "READY; while :; do sleep 0.01; done";
+        assert_eq!(asked(loops, &[Cause::INTERRUPT]), 130);
+        assert_eq!(asked(loops, &[Cause::Signal(15)]), 143);
+        assert_eq!(asked(&format!("trap 'exit 5' INT; {loops}"), &[Cause::INTERRUPT]), 5);
+        assert_eq!(asked(&format!("trap 'exit 6' TERM; {loops}"), &[Cause::Signal(1)]), 6);
+    }
+
+    #[test]
+    fn the_second_signal_kills() {
+        let deaf = "trap '' INT; READY; while :; do sleep 0.01; done";
+        assert_eq!(asked(deaf, &[Cause::INTERRUPT, Cause::INTERRUPT]), 130);
     }
 }

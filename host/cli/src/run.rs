@@ -1,11 +1,13 @@
 //! `nom run`.
 
-use crate::arguments::{LogLevel, Run};
-use crate::attend::{Audience, Console};
+use crate::arguments::{LogLevel, NetworkChoice, Run};
+use crate::attend::{self, Audience, Console};
 use crate::background;
 use crate::debugger;
 use crate::launch::Launch;
 use crate::network::{self, Attachment};
+use crate::port_holder;
+use crate::ports;
 use crate::prices::{self, Prices};
 use crate::store::{self, Record, Store};
 use crate::supervise::{Supervised, Supervision};
@@ -42,6 +44,8 @@ struct Boot {
 
 /// Runs an application; returns the command's exit status.
 pub fn run(options: &Run) -> Result<u8> {
+    let store = Store::open()?;
+    ports::check(&options.publish, |port| port_holder::holder(&store, port))?;
     if options.detach && !options.supervisor {
         let arguments = std::env::args_os().skip(2); // Behind `nom run`.
         return background::announce(background::spawn("run", arguments)?, options.json);
@@ -54,11 +58,12 @@ pub fn run(options: &Run) -> Result<u8> {
     } else {
         None
     };
-    let store = Store::open()?;
     let (name, directory) = store.create(options.name.as_deref(), &options.app)?;
     let _held = store::hold(&directory)?;
     let place = Place { store: &store, name: &name, directory: &directory };
-    run_at(options, subject, prices.as_ref(), &place).inspect_err(|_| store::abandon(&directory))
+    let status = run_at(options, subject, prices.as_ref(), &place);
+    store::abandon(&directory);
+    status
 }
 
 /// Where a machine is written down.
@@ -70,6 +75,12 @@ struct Place<'s> {
 
 fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &Place<'_>) -> Result<u8> {
     let Place { store, name, directory } = *place;
+    if options.network != NetworkChoice::User {
+        // What takes long is done before signals are only looked at now and then.
+        subject.prepare()?;
+    }
+    // A signal must not leave a network behind.
+    let signal = attend::watch_signals()?;
     // Until the machine has ended.
     let attachment = Attachment::make(options, name)?;
     subject.furnish(options, &attachment)?;
@@ -96,6 +107,9 @@ fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &
     if let Some(port) = config.debugger {
         debugger::write_script(directory, name, port, boot.kernel.as_deref())?;
     }
+    if let Some(cause) = attend::take_signal(&signal) {
+        return Ok(cause.status());
+    }
     let launch = Launch { config, published };
     attachment.publish(&launch.published)?;
     let record =
@@ -111,7 +125,7 @@ fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &
         policy: options.restart,
         background: options.detach,
     };
-    let Supervised { status, was_set_up } = supervision.run(&mut Timed::new(audience, directory)?)?;
+    let Supervised { status, was_set_up } = supervision.run(&mut Timed::new(audience, directory)?, &signal)?;
     if options.detach && !was_set_up {
         // Nobody was told of it, and there is nothing to see.
         std::fs::remove_dir_all(directory)
@@ -179,13 +193,21 @@ impl Subject {
         earning.map(|application| application.name.clone()).collect()
     }
 
+    /// Builds what is to be packed.
+    fn prepare(&self) -> Result<()> {
+        match self {
+            Subject::Image(_) => Ok(()),
+            Subject::Bundle(bundle) => bundle.0.prepare(&bundle.1),
+        }
+    }
+
     /// Builds what is to be packed, with `priced`.
     fn prepare_with_priced(&self) -> Result<()> {
         match self {
             Subject::Image(_) => Ok(()),
             Subject::Bundle(bundle) => {
-                let (project, bundle) = bundle.as_ref();
-                project.prepare(bundle)?;
+                let project = &bundle.0;
+                self.prepare()?;
                 project.prepare(&project.bundle(&project.manifest_path(PRICED)?, None)?)
             }
         }

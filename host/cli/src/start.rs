@@ -1,6 +1,6 @@
 //! `nom start` and `nom restart`: a machine that has ended, once more.
 
-use crate::attend::{Audience, Console};
+use crate::attend::{self, Audience, Console};
 use crate::background;
 use crate::launch::Launch;
 use crate::network::Attachment;
@@ -98,6 +98,8 @@ fn attend(machine: &Machine, supervisor: bool) -> Result<u8> {
     let Machine { record, directory } = machine;
     let mut launch = Launch::load(directory).with_context(|| format!("{} cannot be started", record.name))?;
     let _held = store::hold(directory)?;
+    // A signal must not leave a network behind.
+    let signal = attend::watch_signals()?;
     let attachment = Attachment::again(&record.name, &mut launch.config.networks)?;
     attachment.publish(&launch.published)?;
     machine.allow_start()?;
@@ -107,6 +109,6 @@ fn attend(machine: &Machine, supervisor: bool) -> Result<u8> {
     let policy = if supervisor { record.restart } else { Policy::No };
     let supervision = Supervision { launch: &launch, directory, record, policy, background: supervisor };
     let console: Box<dyn Audience> = Box::new(Console);
-    let Supervised { status, .. } = supervision.run(&mut Timed::new(console, directory)?)?;
+    let Supervised { status, .. } = supervision.run(&mut Timed::new(console, directory)?, &signal)?;
     Ok(status)
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use nom_vmm::command::file;
 use nom_vmm::control::parse_log;
 use nom_vmm::qemu::{DetachedMachine, ProcessIdentity};
-use nom_vmm::{ControlLine, Ending};
+use nom_vmm::{ControlLine, Ending, STATUS_SHUT_DOWN};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -24,8 +24,47 @@ const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(10);
 /// that somebody asks for.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 const RECORD: &str = "machine.json";
-/// Present if the machine was ended by `nom stop`.
-const STOPPED: &str = "stopped";
+/// Present if somebody asked the machine to end: a [`Request`].
+const REQUEST: &str = "stopped";
+
+/// How somebody wanted a machine to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// By `nom stop`, or a signal that means as much.
+    Stopped,
+    /// By Ctrl-C.
+    Interrupted,
+    /// By either, and it had to be killed.
+    Killed,
+}
+
+impl Request {
+    const ALL: [Request; 3] = [Request::Stopped, Request::Interrupted, Request::Killed];
+
+    /// The last one for the machine of a directory.
+    pub fn of(directory: &Path) -> Option<Request> {
+        let word = std::fs::read_to_string(directory.join(REQUEST)).ok()?;
+        Request::ALL.into_iter().find(|request| request.ending().to_string() == word)
+    }
+
+    /// How a machine ended that had nothing else to say.
+    fn ending(self) -> Ending {
+        match self {
+            Request::Stopped => Ending::Stopped,
+            Request::Interrupted => Ending::Interrupted,
+            Request::Killed => Ending::Killed,
+        }
+    }
+}
+
+/// Writes down how somebody wants the machine of a directory to end.
+///
+/// # Errors
+/// If that cannot be written.
+pub fn note(directory: &Path, request: Request) -> Result<()> {
+    std::fs::write(directory.join(REQUEST), request.ending().to_string())
+        .with_context(|| format!("cannot write to {}", directory.display()))
+}
 
 /// Directories of all machines of this user.
 #[derive(Clone, Debug)]
@@ -139,6 +178,12 @@ impl Store {
         let home = || std::env::home_dir().map(|home| home.join(".local/state"));
         let state = state.or_else(home).context("no home directory: set HOME or XDG_STATE_HOME")?;
         Ok(Store { root: state.join("nom") })
+    }
+
+    /// A store in some other directory.
+    #[cfg(test)]
+    pub fn at(root: &Path) -> Store {
+        Store { root: root.to_owned() }
     }
 
     /// Directory for what is true of this computer rather than of one machine.
@@ -344,12 +389,12 @@ impl Machine {
         if self.is_running() {
             return None;
         }
-        let unreported = if self.was_stopped() {
-            Ending::Stopped
-        } else {
-            Ending::Failed("its monitor ended without a report".to_owned())
-        };
-        Some(Ending::reported(&self.control()).unwrap_or(unreported))
+        Some(match (Ending::reported(&self.control()), Request::of(&self.directory)) {
+            // It obeyed.
+            (Some(Ending::Halted(0 | STATUS_SHUT_DOWN)) | None, Some(request)) => request.ending(),
+            (Some(ending), _) => ending,
+            (None, None) => Ending::Failed("its monitor ended without a report".to_owned()),
+        })
     }
 
     /// What the kernel reported so far.
@@ -367,12 +412,12 @@ impl Machine {
         self.directory.join(file::CONTROL_LOG)
     }
 
-    /// File that is there once it was ended by `nom stop`.
+    /// File that is there once somebody asked it to end.
     pub fn stopped_file(&self) -> PathBuf {
-        self.directory.join(STOPPED)
+        self.directory.join(REQUEST)
     }
 
-    /// Whether it was ended by `nom stop`.
+    /// Whether somebody asked it to end.
     pub fn was_stopped(&self) -> bool {
         was_stopped(&self.directory)
     }
@@ -382,11 +427,13 @@ impl Machine {
     /// # Errors
     /// If it cannot even be killed.
     pub fn stop(&self, patience: Duration) -> Result<bool> {
-        std::fs::write(self.stopped_file(), "")
-            .with_context(|| format!("cannot write to {}", self.directory.display()))?;
+        note(&self.directory, Request::Stopped)?;
         let mut orderly = true;
         if self.record.process.is_running() {
             orderly = DetachedMachine::new(self.directory.clone(), self.record.process).stop(patience)?;
+        }
+        if !orderly {
+            note(&self.directory, Request::Killed)?;
         }
         self.wait_for_supervisor();
         Ok(orderly)
@@ -423,9 +470,9 @@ impl Machine {
     }
 }
 
-/// Whether the machine of this directory was ended by `nom stop`.
+/// Whether somebody asked the machine of this directory to end.
 pub fn was_stopped(directory: &Path) -> bool {
-    directory.join(STOPPED).exists()
+    Request::of(directory).is_some()
 }
 
 /// Whether the kernel of the machine of this directory has reported anything in its last life.

@@ -12,7 +12,7 @@ use nom_vmm::qmp::Monitor;
 use nom_vmm::{Machine, Qemu, Vmm};
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 /// How often a machine is asked whether it is set up.
@@ -42,12 +42,11 @@ pub struct Supervised {
 }
 
 impl Supervision<'_> {
-    /// Runs the machine until it ends for good, or somebody ends it.
+    /// Runs the machine until it ends for good, or somebody or a `signal` ends it.
     ///
     /// # Errors
     /// If it cannot be started, watched or written down.
-    pub fn run(mut self, audience: &mut dyn Audience) -> Result<Supervised> {
-        let signal = attend::watch_signals()?;
+    pub fn run(mut self, audience: &mut dyn Audience, signal: &AtomicUsize) -> Result<Supervised> {
         self.record.supervisor = ProcessIdentity::of(std::process::id());
         let mut backoff = Backoff::new();
         let mut was_set_up = false;
@@ -58,7 +57,7 @@ impl Supervision<'_> {
                 was_set_up = true;
                 self.tell()?;
             }
-            let status = attend::attend(machine, &self.record.name, self.directory, &signal, audience)?;
+            let status = attend::attend(machine, &self.record.name, self.directory, signal, audience)?;
             self.record.finished_ms = Some(store::now_ms());
             store::save(self.directory, &self.record)?;
             if !was_set_up && store::has_reported(self.directory) {
@@ -68,7 +67,7 @@ impl Supervision<'_> {
             }
             let wait = backoff.next(begun.elapsed());
             let wants_more = was_set_up && self.policy.starts_again(status, self.record.restarts);
-            if !wants_more || !self.passes(wait, &signal) {
+            if !wants_more || !self.passes(wait, signal) {
                 return Ok(Supervised { status, was_set_up });
             }
             self.record.restarts += 1;
@@ -98,7 +97,7 @@ impl Supervision<'_> {
     fn passes(&self, wait: Duration, signal: &AtomicUsize) -> bool {
         let end = Instant::now() + wait;
         loop {
-            if signal.load(Ordering::Relaxed) != 0 || store::was_stopped(self.directory) {
+            if attend::take_signal(signal).is_some() || store::was_stopped(self.directory) {
                 return false;
             }
             let left = end.saturating_duration_since(Instant::now());

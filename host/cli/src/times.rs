@@ -3,7 +3,8 @@
 //! QEMU writes the log, without times. Whoever attends to the machine sees the same bytes as they come, and
 //! notes for each line where it begins in the log and when that was.
 
-use crate::attend::{Audience, Wish};
+use crate::attend::Audience;
+use crate::farewell::Cause;
 use crate::store::now_ms;
 use anyhow::{Context, Result};
 use nom_vmm::command::file;
@@ -41,8 +42,12 @@ impl<A: Audience> Audience for Timed<A> {
         self.audience.serial(bytes)
     }
 
-    fn look(&mut self) -> Result<Option<Wish>> {
+    fn look(&mut self) -> Result<Option<Cause>> {
         self.audience.look()
+    }
+
+    fn remind(&mut self, text: &str) {
+        self.audience.remind(text);
     }
 
     fn end(&mut self) {

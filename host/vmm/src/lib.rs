@@ -20,6 +20,7 @@ mod machine;
 pub mod meminfo;
 pub mod namespace;
 mod placement;
+mod power_button;
 pub mod probe_image;
 pub mod qemu;
 pub mod qmp;
@@ -28,7 +29,7 @@ mod session;
 
 pub use config::{Accelerator, Allocation, Forward, Iommu, MachineConfig, MachineKind, Memory, Network};
 pub use control::ControlLine;
-pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, Vmm};
+pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, STATUS_SHUT_DOWN, Vmm};
 pub use namespace::Namespace;
 pub use placement::Placement;
 pub use qemu::Qemu;

@@ -36,7 +36,11 @@ pub trait Machine: Send {
     /// Process id of its monitor.
     fn process_id(&self) -> u32;
 
-    /// Asks the machine to end; [`Event::Ended`] follows.
+    /// Presses the machine's power button, until it ends or is killed: its applications are told, and
+    /// [`Event::Ended`] follows if all of them obey. Returns at once.
+    fn shut_down(&mut self);
+
+    /// Has the monitor end, whatever its guest is at; [`Event::Ended`] follows.
     ///
     /// # Errors
     /// If the monitor cannot be reached.
@@ -87,7 +91,7 @@ pub enum Event {
 pub struct Exit {
     /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Whether it was asked to end, by [`Machine::stop`] or [`Machine::kill`].
+    /// Whether it was asked to end, by [`Machine::shut_down`], [`Machine::stop`] or [`Machine::kill`].
     pub requested: bool,
     /// What it complained about.
     pub complaints: String,
@@ -100,8 +104,12 @@ pub enum Ending {
     Halted(u8),
     /// The kernel panicked; the report is on the serial line.
     Panicked,
-    /// It was asked to end.
+    /// It was asked to end, and its applications have no say in that or were not waited for.
     Stopped,
+    /// The same, by Ctrl-C in the terminal that it ran in.
+    Interrupted,
+    /// It was asked to end, did not in time, and was killed.
+    Killed,
     /// The processor gave up (a triple fault).
     Reset,
     /// The monitor failed; its reason.
@@ -110,6 +118,9 @@ pub enum Ending {
 
 /// The status of a command whose machine did not get to an end of its own.
 pub const STATUS_FAILED: u8 = 125;
+/// The status of an application that the kernel ended because the machine was asked to end: as a shell shows
+/// SIGTERM (`nom_kernel_pure::applications`).
+pub const STATUS_SHUT_DOWN: u8 = 128 + 15;
 
 /// QEMU's exit code when the kernel wrote 0x10 to the debug-exit port.
 const CODE_HALTED: i32 = 0x10 * 2 + 1;
@@ -120,9 +131,11 @@ impl Ending {
     /// Judges by the monitor's exit and what the kernel reported.
     pub fn of(exit: &Exit, control: &[ControlLine]) -> Ending {
         match exit.code {
-            Some(CODE_HALTED) => Ending::reported(control).unwrap_or_else(|| {
-                Ending::Failed("the machine ended without a `halt status=` line".to_owned())
-            }),
+            Some(CODE_HALTED) => match Ending::reported(control) {
+                Some(Ending::Halted(STATUS_SHUT_DOWN)) if exit.requested => Ending::Stopped,
+                Some(ending) => ending,
+                None => Ending::Failed("the machine ended without a `halt status=` line".to_owned()),
+            },
             Some(CODE_PANICKED) => Ending::Panicked,
             _ if exit.requested => Ending::Stopped,
             Some(0) => Ending::Reset,
@@ -155,6 +168,8 @@ impl std::fmt::Display for Ending {
             Ending::Halted(status) => write!(out, "exited ({status})"),
             Ending::Panicked => out.write_str("kernel panic"),
             Ending::Stopped => out.write_str("stopped"),
+            Ending::Interrupted => out.write_str("interrupted"),
+            Ending::Killed => out.write_str("killed"),
             Ending::Reset => out.write_str("reset by a triple fault"),
             Ending::Failed(reason) => write!(out, "failed: {reason}"),
         }
@@ -176,8 +191,10 @@ mod tests {
         assert_eq!(
             ending(Some(33), true, "halt status=7"),
             Ending::Halted(7),
-            "it was quicker than the stop"
+            "it ended by itself when it was asked"
         );
+        assert_eq!(ending(Some(33), true, "halt status=143"), Ending::Stopped, "it was ended");
+        assert_eq!(ending(Some(33), false, "halt status=143"), Ending::Halted(143));
         assert_eq!(ending(Some(35), false, "panic"), Ending::Panicked);
         assert_eq!(ending(Some(0), true, ""), Ending::Stopped);
         assert_eq!(ending(None, true, ""), Ending::Stopped);

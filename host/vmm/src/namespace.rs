@@ -56,10 +56,9 @@ impl Namespace {
         }
         remove_stale()?;
         let ours = ProcessIdentity::of(std::process::id()).context("this process is not in /proc")?;
-        let name = name(machine, ours);
-        ip(&["netns", "add", &name])?;
-        // From here on a failure takes the namespace along.
-        let namespace = Namespace { name, queues };
+        // From here on a failure takes the namespace along, or what there is of it.
+        let namespace = Namespace { name: name(machine, ours), queues };
+        ip(&["netns", "add", &namespace.name])?;
         for step in steps(&namespace.name, queues) {
             ip(&step)?;
         }

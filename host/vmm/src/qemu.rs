@@ -5,6 +5,7 @@ use crate::config::{Allocation, MachineConfig, Memory, Network};
 use crate::machine::{Event, Exit, Machine, PluggedDevice, Vmm};
 use crate::meminfo;
 use crate::namespace;
+use crate::power_button::Finger;
 use crate::qmp::Monitor;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +23,9 @@ use std::time::Duration;
 
 /// QEMU's program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
+/// Words before a command that have the kernel kill it when the thread that starts it dies, so that not even
+/// SIGKILL leaves it behind.
+pub const BOUND_TO_THIS: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 
 /// Runs machines with the QEMU that is installed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +37,8 @@ impl Vmm for Qemu {
         // QEMU talks on the streams it starts with, which end when it does: standard input is a socket for
         // the control channel, standard output the serial line.
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
-        let mut child = program(config, &["setpriv", "--pdeathsig", "KILL", PROGRAM])
+        let [setpriv, option, kill] = BOUND_TO_THIS;
+        let mut child = program(config, &[setpriv, option, kill, PROGRAM])
             .args(command::arguments(config, Streams::Attached))
             .current_dir(directory)
             .stdin(OwnedFd::from(theirs))
@@ -56,6 +61,7 @@ impl Vmm for Qemu {
             taken_at_start: taken_at_start(config),
             exit: None,
             requested: false,
+            finger: None,
         }))
     }
 
@@ -106,9 +112,6 @@ fn explained(complaints: String, killed: bool, taken_at_start: Option<Memory>) -
 }
 
 /// The command `words`, where the machine's network is.
-///
-/// An attached QEMU is started by way of `setpriv`, which has the kernel kill it when the thread that
-/// started it dies, so that not even SIGKILL leaves a machine behind.
 fn program(config: &MachineConfig, words: &[&str]) -> Command {
     let namespace = config.networks.iter().find_map(Network::namespace);
     let mut command = match namespace {
@@ -159,6 +162,8 @@ struct QemuMachine {
     taken_at_start: Option<Memory>,
     exit: Option<Exit>,
     requested: bool,
+    /// Presses the power button as long as it is there.
+    finger: Option<Finger>,
 }
 
 impl QemuMachine {
@@ -168,6 +173,7 @@ impl QemuMachine {
 
     /// Waits for the process, whose streams have ended, and remembers how it did.
     fn reap(&mut self) -> Result<Exit> {
+        self.finger = None;
         if self.exit.is_none() {
             let code = self.child.wait().context("cannot wait for QEMU")?.code();
             let complaints = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
@@ -191,6 +197,13 @@ impl Machine for QemuMachine {
         self.child.id()
     }
 
+    fn shut_down(&mut self) {
+        self.requested = true;
+        if self.exit.is_none() {
+            self.finger.get_or_insert_with(|| Finger::press(&self.directory));
+        }
+    }
+
     fn stop(&mut self) -> Result<()> {
         self.requested = true;
         if self.exit.is_none() {
@@ -201,6 +214,7 @@ impl Machine for QemuMachine {
 
     fn kill(&mut self) {
         self.requested = true;
+        self.finger = None;
         // It fails only if the process has been waited for, and so is gone.
         let _ = self.child.kill();
     }
@@ -233,7 +247,7 @@ impl Drop for QemuMachine {
 ///
 /// # Errors
 /// If there is no such process, or it is somebody else's.
-fn signal(process: u32, signal: Signal) -> Result<()> {
+pub fn signal(process: u32, signal: Signal) -> Result<()> {
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw).context("no process id")?;
     kill_process(pid, signal).with_context(|| format!("cannot signal process {process}"))
 }
@@ -251,18 +265,17 @@ impl DetachedMachine {
         DetachedMachine { directory, process }
     }
 
-    /// Asks the machine to end, and kills it if it runs on after `patience`. `false` if it had to be killed.
+    /// Presses the machine's power button, and kills it if it runs on after `patience`. `false` if it had to
+    /// be killed.
     ///
     /// # Errors
     /// If it cannot even be killed.
     pub fn stop(&self, patience: Duration) -> Result<bool> {
-        // QEMU may be gone before its answer is out, so only its end counts. A monitor that is held by
-        // another client, or hangs, is what the second step is for.
-        let monitor = Monitor::connect(&self.directory, file::MONITOR);
-        let asked = monitor.map(|mut monitor| drop(monitor.execute("quit", json!({})))).is_ok();
-        if asked && self.ends_within(patience) {
+        let finger = (!patience.is_zero()).then(|| Finger::press(&self.directory));
+        if self.ends_within(patience) {
             return Ok(true);
         }
+        drop(finger);
         if self.process.is_running() {
             signal(self.process.id, Signal::KILL)?;
             self.ends_within(Duration::from_secs(5));

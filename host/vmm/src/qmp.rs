@@ -20,6 +20,8 @@ pub struct Monitor {
     stream: BufReader<UnixStream>,
     events: VecDeque<Value>,
     partial: String,
+    /// How long QEMU may take to answer.
+    patience: Duration,
 }
 
 impl Monitor {
@@ -28,11 +30,23 @@ impl Monitor {
     /// # Errors
     /// If nobody listens there, or does not speak the protocol.
     pub fn connect(directory: &Path, name: &str) -> Result<Monitor> {
+        Monitor::connect_within(ANSWER_TIMEOUT, directory, name)
+    }
+
+    /// The same, with an own bound on how long each answer may take.
+    ///
+    /// # Errors
+    /// See [`Monitor::connect`].
+    pub fn connect_within(patience: Duration, directory: &Path, name: &str) -> Result<Monitor> {
         let stream = directory::connect(directory, name)
             .with_context(|| format!("no monitor at {}", directory.join(name).display()))?;
-        let mut monitor =
-            Monitor { stream: BufReader::new(stream), events: VecDeque::new(), partial: String::new() };
-        let greeting = monitor.message(Instant::now() + ANSWER_TIMEOUT)?;
+        let mut monitor = Monitor {
+            stream: BufReader::new(stream),
+            events: VecDeque::new(),
+            partial: String::new(),
+            patience,
+        };
+        let greeting = monitor.message(Instant::now() + patience)?;
         if greeting.is_none_or(|greeting| greeting.get("QMP").is_none()) {
             bail!("{} is not a QEMU monitor, or another client holds it", directory.join(name).display());
         }
@@ -47,7 +61,7 @@ impl Monitor {
     pub fn execute(&mut self, command: &str, arguments: Value) -> Result<Value> {
         let request = json!({ "execute": command, "arguments": arguments });
         writeln!(self.stream.get_mut(), "{request}").with_context(|| format!("QEMU's monitor: {command}"))?;
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let deadline = Instant::now() + self.patience;
         while let Some(mut message) = self.message(deadline)? {
             if let Some(error) = message.get("error") {
                 bail!("QEMU refuses {command}: {}", error["desc"].as_str().unwrap_or("no reason given"));
@@ -57,7 +71,7 @@ impl Monitor {
             }
             self.events.push_back(message);
         }
-        Err(anyhow!("QEMU did not answer {command} within {} s", ANSWER_TIMEOUT.as_secs()))
+        Err(anyhow!("QEMU did not answer {command} within {:?}", self.patience))
     }
 
     /// Waits for an event for which `wanted` holds, given its name and data; forgets the others before it.

@@ -2,7 +2,7 @@ use super::*;
 
 fn store() -> (tempfile::TempDir, Store) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let store = Store { root: directory.path().to_owned() };
+    let store = Store::at(directory.path());
     (directory, store)
 }
 
@@ -92,8 +92,14 @@ fn the_ending_is_what_the_kernel_reported() {
     assert_eq!(add(&store, "web", true, 1).ending(), None);
     let ended = add(&store, "done", false, 2);
     assert!(matches!(ended.ending(), Some(Ending::Failed(_))));
-    std::fs::write(ended.directory.join(STOPPED), "").expect("written");
-    assert_eq!(ended.ending(), Some(Ending::Stopped));
+    for request in Request::ALL {
+        note(&ended.directory, request).expect("written");
+        assert_eq!((Request::of(&ended.directory), ended.ending()), (Some(request), Some(request.ending())));
+    }
+    for obeyed in ["halt status=0", "exited app=x status=143\nhalt status=143"] {
+        std::fs::write(ended.control_log(), obeyed).expect("written");
+        assert_eq!(ended.ending(), Some(Ending::Killed), "{obeyed}");
+    }
     std::fs::write(ended.control_log(), "boot clock=hpet\nhalt status=3\n").expect("written");
     assert_eq!(ended.ending(), Some(Ending::Halted(3)));
 }

@@ -12,7 +12,8 @@ pub(crate) mod model;
 mod screen;
 pub(crate) mod text;
 
-use crate::attend::{Audience, Wish};
+use crate::attend::Audience;
+use crate::farewell::Cause;
 use anyhow::Result;
 use model::{Model, Update};
 use screen::Screen;
@@ -68,7 +69,7 @@ impl Audience for Watch {
         }
     }
 
-    fn look(&mut self) -> Result<Option<Wish>> {
+    fn look(&mut self) -> Result<Option<Cause>> {
         let now = self.now();
         while let Ok(update) = self.updates.try_recv() {
             self.model.apply(update, now);

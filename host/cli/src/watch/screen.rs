@@ -2,7 +2,7 @@
 
 use super::draw;
 use super::model::Model;
-use crate::attend::Wish;
+use crate::farewell::Cause;
 use anyhow::{Context, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -38,7 +38,7 @@ impl Screen {
     ///
     /// # Errors
     /// If the terminal is gone.
-    pub fn show(&mut self, model: &Model, now: Duration) -> Result<Option<Wish>> {
+    pub fn show(&mut self, model: &Model, now: Duration) -> Result<Option<Cause>> {
         let mut wish = None;
         for event in self.keys.try_iter() {
             match event {
@@ -65,12 +65,12 @@ impl Drop for Screen {
 }
 
 /// What a key asks for.
-fn asked(key: KeyEvent) -> Option<Wish> {
+fn asked(key: KeyEvent) -> Option<Cause> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         _ if key.kind == KeyEventKind::Release => None,
-        KeyCode::Char('c') if control => Some(Wish::Interrupt),
-        KeyCode::Char('q' | 'Q') if !control => Some(Wish::Quit),
+        KeyCode::Char('c') if control => Some(Cause::INTERRUPT),
+        KeyCode::Char('q' | 'Q') if !control => Some(Cause::Quit),
         _ => None,
     }
 }
@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn two_keys_end_the_machine() {
         let key = |code, modifiers| asked(KeyEvent::new(code, modifiers));
-        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Wish::Quit));
-        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Interrupt));
+        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Cause::Quit));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Cause::INTERRUPT));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);
         assert_eq!(key(KeyCode::Enter, KeyModifiers::NONE), None);
     }
