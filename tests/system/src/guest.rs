@@ -5,7 +5,7 @@ use nom_build::Project;
 use nom_image::Symbols;
 use nom_vmm::{Accelerator, Iommu, MachineConfig, MachineKind, Namespace, Network, Qemu, Session, Vmm};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// A machine to boot.
@@ -136,6 +136,11 @@ impl Guest {
     /// Starts the machine and waits for its end.
     pub fn run(self) -> Life {
         self.boot().finish()
+    }
+
+    /// Writes the image that it would boot.
+    pub fn write_image(&self, path: &Path) {
+        std::fs::write(path, self.image()).expect("the image is written");
     }
 
     /// Builds the image, or takes the one that was built before.

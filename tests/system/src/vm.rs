@@ -85,6 +85,11 @@ impl Vm {
         self.session().machine().unplug(id, patience).expect("the device is let go");
     }
 
+    /// Asks the machine to end, as `nom stop` does.
+    pub fn press_power_button(&mut self) {
+        self.session().machine().shut_down();
+    }
+
     /// Process id of QEMU.
     pub fn process_id(&mut self) -> u32 {
         self.session().machine().process_id()
