@@ -1,5 +1,5 @@
-//! How what `nom run` starts comes to its end: exit statuses, what `nom ps -a` says of it, and that nothing is
-//! left behind.
+//! How what `nom run` starts comes to its end: exit statuses, what `nom ps -a` says of it, and that nothing
+//! is left behind.
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::io::{BufRead, BufReader, Read};
