@@ -125,7 +125,8 @@ fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &
         policy: options.restart,
         background: options.detach,
     };
-    let Supervised { status, was_set_up } = supervision.run(&mut Timed::new(audience, directory)?, &signal)?;
+    let Supervised { status, was_set_up } =
+        supervision.run(&mut Timed::new(audience, directory)?, &signal)?;
     if options.detach && !was_set_up {
         // Nobody was told of it, and there is nothing to see.
         std::fs::remove_dir_all(directory)

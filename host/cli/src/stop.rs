@@ -8,13 +8,15 @@ use std::time::Duration;
 
 /// `nom stop`.
 #[derive(Debug, Args)]
-#[command(after_help = "Presses the machine's power button: applications end in order, or at once if they do not
+#[command(
+    after_help = "Presses the machine's power button: applications end in order, or at once if they do not
 handle that.
 
 Examples:
   nom stop web-1
   nom stop --time 1 web-1 web-2
-  nom stop --all")]
+  nom stop --all"
+)]
 pub struct Stop {
     /// Machines.
     #[arg(required_unless_present = "all")]

@@ -25,7 +25,9 @@ const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(10);
 const HOLD_MAX: Duration = Duration::from_secs(1);
 const RECORD: &str = "machine.json";
 /// Present if somebody asked the machine to end: a [`Request`].
-const REQUEST: &str = "stopped";
+const REQUEST: &str = "request";
+/// Present if the machine was ended by `nom stop`.
+const STOPPED: &str = "stopped";
 
 /// How somebody wanted a machine to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -380,7 +382,7 @@ impl Machine {
     /// Whether it has ended and is about to be started again.
     pub fn is_restarting(&self) -> bool {
         let attended = || self.record.supervisor.is_some_and(|supervisor| supervisor.is_running());
-        let ended = || !self.record.process.is_running() && !self.was_stopped();
+        let ended = || !self.record.process.is_running() && Request::of(&self.directory).is_none();
         self.record.restart != Policy::No && ended() && attended()
     }
 
@@ -412,14 +414,14 @@ impl Machine {
         self.directory.join(file::CONTROL_LOG)
     }
 
-    /// File that is there once somebody asked it to end.
+    /// File that is there once it was ended by `nom stop`.
     pub fn stopped_file(&self) -> PathBuf {
-        self.directory.join(REQUEST)
+        self.directory.join(STOPPED)
     }
 
-    /// Whether somebody asked it to end.
+    /// Whether it was ended by `nom stop`.
     pub fn was_stopped(&self) -> bool {
-        was_stopped(&self.directory)
+        self.stopped_file().exists()
     }
 
     /// Ends it; `false` if it had to be killed.
@@ -428,6 +430,8 @@ impl Machine {
     /// If it cannot even be killed.
     pub fn stop(&self, patience: Duration) -> Result<bool> {
         note(&self.directory, Request::Stopped)?;
+        std::fs::write(self.stopped_file(), "")
+            .with_context(|| format!("cannot write to {}", self.directory.display()))?;
         let mut orderly = true;
         if self.record.process.is_running() {
             orderly = DetachedMachine::new(self.directory.clone(), self.record.process).stop(patience)?;
@@ -461,18 +465,17 @@ impl Machine {
     /// # Errors
     /// If its directory cannot be written to.
     pub fn allow_start(&self) -> Result<()> {
-        match std::fs::remove_file(self.stopped_file()) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot write to {}", self.directory.display()))
+        for file in [self.stopped_file(), self.directory.join(REQUEST)] {
+            match std::fs::remove_file(file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error)
+                        .with_context(|| format!("cannot write to {}", self.directory.display()));
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
-}
-
-/// Whether somebody asked the machine of this directory to end.
-pub fn was_stopped(directory: &Path) -> bool {
-    Request::of(directory).is_some()
 }
 
 /// Whether the kernel of the machine of this directory has reported anything in its last life.

@@ -4,7 +4,7 @@ use crate::attend::{self, Audience, SIGNAL_POLL};
 use crate::background;
 use crate::launch::Launch;
 use crate::restart::{Backoff, Policy};
-use crate::store::{self, Record};
+use crate::store::{self, Record, Request};
 use anyhow::{Context, Result};
 use nom_vmm::command::file;
 use nom_vmm::qemu::ProcessIdentity;
@@ -97,7 +97,7 @@ impl Supervision<'_> {
     fn passes(&self, wait: Duration, signal: &AtomicUsize) -> bool {
         let end = Instant::now() + wait;
         loop {
-            if attend::take_signal(signal).is_some() || store::was_stopped(self.directory) {
+            if attend::take_signal(signal).is_some() || Request::of(self.directory).is_some() {
                 return false;
             }
             let left = end.saturating_duration_since(Instant::now());
