@@ -209,5 +209,27 @@ def readers(url):
         assert errors == [], errors
 
 
+def columns(url):
+    """On a screen of 1,300 pixels no column is hidden, whatever the figures are."""
+    with browser_page(viewport={"width": 1300, "height": 800}) as (page, errors):
+        ask("price 1")
+        page.goto(url)
+        report(
+            url,
+            machine="shop-europe-1",
+            polls=False,
+            cores=12,
+            memory_bytes=1536 << 20,
+            requests=1_200_000,
+            sent_bytes=2_200_000_000,
+        )
+        ask("price 10")
+        check_row(page, "#machines tr", price_used="1 $/Gbit (revision 1 of 2)")
+        for table in page.locator(".scroll").all():
+            hidden = table.evaluate("table => table.scrollWidth - table.clientWidth")
+            assert hidden <= 0, f"{hidden} pixels of a table are hidden"
+        assert errors == [], errors
+
+
 if __name__ == "__main__":
-    {"figures": figures, "outage": outage, "readers": readers}[sys.argv[1]](sys.argv[2])
+    {"figures": figures, "outage": outage, "readers": readers, "columns": columns}[sys.argv[1]](sys.argv[2])

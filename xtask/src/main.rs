@@ -5,6 +5,7 @@ mod abi_doc;
 mod browser;
 mod counts;
 mod fuzz;
+mod package;
 mod suites;
 mod tidy;
 
@@ -38,6 +39,8 @@ enum Command {
         #[arg(default_value_t = 60)]
         seconds: u32,
     },
+    /// Make a release: a tar archive and a Debian package, with all programs ready-made.
+    Package(package::Package),
     /// Write docs/abi.md from the tables in `abi`.
     AbiDoc,
 }
@@ -70,6 +73,7 @@ fn execute(project: &Project, command: Command) -> Result<bool> {
         Command::Test(options) => suites::run(project, &options.suites, options.fail_fast),
         Command::Tidy => tidy::run(project.root()),
         Command::Fuzz { target, seconds } => fuzz::run(project, &target, seconds),
+        Command::Package(options) => package::run(project, &options),
         Command::AbiDoc => abi_doc::write(project.root()),
     }
 }

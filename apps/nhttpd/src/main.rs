@@ -1,21 +1,19 @@
-//! An HTTP/1.1 file server. The files are part of the program: those below `site`, or below the directory
-//! that `NOM_SITE` named when it was built.
+//! An HTTP/1.1 file server for the files of its manifest, or those of `nom run -v DIRECTORY:/`.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
 use core::net::SocketAddr;
 use nom_app::alloc::boxed::Box;
+use nom_app::alloc::format;
 use nom_app::net::{DmaBuffer, QueuePair};
 use nom_app::port::nic::Nic as _;
 use nom_app::port::world::Entropy as _;
 use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve_on};
-use nom_app::{args, port, println, time};
+use nom_app::{args, files, port, println, time};
 use nom_nhttpd_core::{Connection, Flow as Stream, Server, Site, content_type_of};
 
 nom_app::main!(main);
-
-include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 const PORT: u16 = 80;
 
@@ -23,7 +21,7 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
     let port = match (args().next(), args().nth(1)) {
         (None, _) => PORT,
         (Some("-p"), Some(text)) => text.parse().map_err(|_| "-p: expected a port from 0 to 65535")?,
-        (Some(other), _) => return Err(nom_app::alloc::format!("{other}: expected -p PORT").into()),
+        (Some(other), _) => return Err(format!("{other}: expected -p PORT").into()),
     };
     let ports = Ports { tcp: [port].into(), udp: Default::default() };
     // Each core has the files in memory of its own, so that none waits for another to count who sends them.
@@ -35,10 +33,11 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
 /// The files, in memory that the device reaches.
 fn site(pair: &mut QueuePair) -> Site<DmaBuffer> {
     let mut site = Site::new();
-    for (path, modified, bytes) in FILES {
-        match pair.buffer(bytes) {
-            Some(body) => site.insert(path, content_type_of(path), *modified, body),
-            None => println!("nhttpd: {path}: no memory for its {} bytes", bytes.len()),
+    for file in files() {
+        let path = format!("/{}", file.path);
+        match pair.buffer(file.contents) {
+            Some(body) => site.insert(&path, content_type_of(&path), file.modified, body),
+            None => println!("nhttpd: {path}: no memory for its {} bytes", file.contents.len()),
         }
     }
     site

@@ -2,6 +2,7 @@
 
 use crate::freshness::Stamp;
 use crate::toolchain::Toolchain;
+use crate::traces::Traces;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +14,9 @@ const STD_FEATURES: &str = "-Zbuild-std-features=compiler-builtins-mem,optimize_
 
 /// The profile of everything that runs in a machine; `Cargo.toml` says what is in it.
 pub(crate) const PROFILE: &str = "guest";
+/// Removes what tells where a program was built: paths from messages of panics, and line tables.
+const TRACELESS: [&str; 5] =
+    ["-Ztrim-paths", "--config", "profile.guest.trim-paths=\"all\"", "--config", "profile.guest.debug=false"];
 
 /// One world of guest code: its target and what it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +78,13 @@ pub(crate) fn cargo(toolchain: &Toolchain, root: &Path, target_directory: &Path,
 ///
 /// # Errors
 /// If there is no toolchain for it, or cargo fails; what cargo said is on standard error.
-pub fn build(root: &Path, target_directory: &Path, world: World, package: &str) -> Result<PathBuf> {
+pub fn build(
+    root: &Path,
+    target_directory: &Path,
+    world: World,
+    package: &str,
+    traces: Traces,
+) -> Result<PathBuf> {
     let output = target_directory.join(world.output());
     let toolchain = Toolchain::find()?;
     let stamp = Stamp::new(target_directory.join(format!("{package}.stamp")), toolchain.key());
@@ -84,6 +94,9 @@ pub fn build(root: &Path, target_directory: &Path, world: World, package: &str) 
     let started = SystemTime::now();
     let mut cargo = cargo(&toolchain, root, target_directory, world);
     cargo.current_dir(root).args(["--package", package, "--bins"]);
+    if traces == Traces::Removed {
+        cargo.args(TRACELESS);
+    }
     if stamp.exists() {
         cargo.arg("--quiet");
     }

@@ -2,6 +2,7 @@
 
 use crate::own::OwnProgram;
 use crate::programs::Catalogue;
+use crate::release::{PROGRAMS, Release};
 use crate::{Project, World};
 use anyhow::{Context, Result, bail};
 use nom_image::manifest::{Application, BundleManifest, Program};
@@ -20,6 +21,14 @@ pub struct Built {
     pub kernel: PathBuf,
     /// ELF file of each application, with symbols, in the manifest's order.
     pub programs: Vec<(String, PathBuf)>,
+}
+
+/// Where the programs come from that manifests name.
+enum Sources<'p> {
+    /// From packages beside their manifests, and those of the checkout.
+    Built { own: BTreeMap<Program, Option<OwnProgram>>, catalogue: Catalogue },
+    /// From a release.
+    Ready(&'p Release),
 }
 
 /// Why a program could not be found or built, as `nom_image` passes it on.
@@ -114,7 +123,23 @@ impl Project {
 
     /// The ELF files of all programs of a bundle, built if need be.
     fn programs(&self, manifest: &BundleManifest) -> Result<BTreeMap<Program, PathBuf>> {
-        let catalogue = self.catalogue()?;
+        let sources = match self.release() {
+            Some(release) => Sources::Ready(release),
+            None => Sources::Built { own: self.own_programs(manifest)?, catalogue: self.catalogue()? },
+        };
+        let mut files = BTreeMap::new();
+        for Application { program, places, .. } in &manifest.applications {
+            if !files.contains_key(program) {
+                let file = self.program(&sources, program);
+                let file = file.with_context(|| format!("{}: program `{program}`", places.program))?;
+                files.insert(program.clone(), file);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Which packages of a bundle are beside their manifests, outside of the checkout.
+    fn own_programs(&self, manifest: &BundleManifest) -> Result<BTreeMap<Program, Option<OwnProgram>>> {
         let mut own: BTreeMap<Program, Option<OwnProgram>> = BTreeMap::new();
         for Application { program, places, .. } in &manifest.applications {
             let Program::Package(name) = program else { continue };
@@ -126,26 +151,23 @@ impl Project {
                 _ => {}
             }
         }
-        let file = |program: &&Program| {
-            let file = match own.get(*program) {
-                Some(Some(own)) => self.build_own(own)?,
-                _ => self.program(&catalogue, program)?,
-            };
-            Ok(((*program).clone(), file))
-        };
-        manifest.programs().iter().map(file).collect()
+        Ok(own)
     }
 
     /// The ELF file of a program, built if need be.
-    fn program(&self, catalogue: &Catalogue, program: &Program) -> Result<PathBuf> {
-        match program {
-            Program::File(path) => {
+    fn program(&self, sources: &Sources<'_>, program: &Program) -> Result<PathBuf> {
+        match (program, sources) {
+            (Program::File(path), _) => {
                 path.canonicalize().with_context(|| format!("no program {}", path.display()))
             }
-            Program::Package(name) => {
-                let program = catalogue.find(name)?;
-                Ok(self.build(World::Application, &program.package)?.join(program.binary))
-            }
+            (Program::Package(name), Sources::Ready(release)) => release.program(PROGRAMS, name),
+            (Program::Package(name), Sources::Built { own, catalogue }) => match own.get(program) {
+                Some(Some(own)) => self.build_own(own),
+                _ => {
+                    let program = catalogue.find(name)?;
+                    Ok(self.build(World::Application, &program.package)?.join(program.binary))
+                }
+            },
         }
     }
 }

@@ -1,10 +1,18 @@
 //! Applications as programs of this computer.
 
 use crate::Project;
+use crate::release::PROCESSES;
+use crate::traces::{self, Traces};
 use anyhow::{Context, Result, bail};
-use nom_image::manifest::{self, Application, Program};
-use std::path::{Path, PathBuf};
+use nom_image::Place;
+use nom_image::manifest::{Application, BundleManifest, Files, Program};
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// An application that was built for this computer.
 #[derive(Clone, Debug)]
@@ -13,41 +21,54 @@ pub struct Process {
     pub application: Application,
     /// The ELF file.
     pub program: PathBuf,
+    /// The archive of its files, in memory, which the processes that are started inherit.
+    files: Option<Arc<File>>,
 }
 
 impl Process {
     /// The application, to be started by `command`, which is a command that starts [`Process::program`].
     pub fn furnish<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command.args(&self.application.arguments).envs(&self.application.environment)
+        // Opened anew by whoever starts, each from its beginning.
+        let files = self.files.iter().map(|files| format!("/proc/self/fd/{}", files.as_raw_fd()));
+        command.args(&self.application.arguments).envs(&self.application.environment);
+        command.envs(files.map(|path| ("files", path)))
     }
 }
 
 impl Project {
-    /// Builds the application of a manifest for this computer. `arguments`, if given, take the place of the
-    /// manifest's.
+    /// Builds the application of a bundle for this computer.
     ///
     /// # Errors
-    /// If the manifest is wrong or has not exactly one application, or the program does not build.
-    pub fn process(&self, manifest: &Path, arguments: Option<&[String]>) -> Result<Process> {
-        let mut bundle = manifest::load(manifest)?;
-        if let Some(arguments) = arguments {
-            bundle = bundle.with_arguments(arguments);
-        }
+    /// If the bundle has not exactly one application, the program does not build, or a file that goes along
+    /// with it cannot be read.
+    pub fn process(&self, bundle: BundleManifest) -> Result<Process> {
         let count = bundle.applications.len();
         let Ok([application]) = <[Application; 1]>::try_from(bundle.applications) else {
-            bail!("{}: {count} applications, but a process is one", manifest.display());
+            bail!("{count} applications in a bundle, but a process is one");
         };
+        let place = &application.places.program;
+        // Before the program, which may have to be built.
+        let files = application.files.as_ref().map(in_memory).transpose()?;
         let Program::Package(name) = &application.program else {
-            bail!("{}: `program` is a file for nom; expected a package", manifest.display());
+            bail!("{place}: `program` is a file for nom; expected a package");
         };
-        let program = match self.own_program(&application.places.program.file, name)? {
-            Some(own) => self.build_own_process(&own)?,
+        let program = match self.release() {
+            Some(release) => release.program(PROCESSES, name),
+            None => self.process_program(place, name),
+        };
+        let program = program.with_context(|| format!("{place}: program `{name}`"))?;
+        Ok(Process { application, program, files })
+    }
+
+    /// The program that the manifest at `place` calls `name`, built for this computer.
+    fn process_program(&self, place: &Place, name: &str) -> Result<PathBuf> {
+        match self.own_program(&place.file, name)? {
+            Some(own) => self.build_own_process(&own),
             None => {
                 let found = self.catalogue()?.find(name)?;
-                self.build_process(&found.package, &found.binary)?
+                self.build_process(&found.package, &found.binary)
             }
-        };
-        Ok(Process { application, program })
+        }
     }
 
     /// Builds a binary for this computer, optimised; cargo sees to it that nothing is built twice.
@@ -57,6 +78,10 @@ impl Project {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(self.root()).args(["build", "--release", "--package", package, "--bin", binary]);
         cargo.arg("--target-dir").arg(&target).stdout(Stdio::null());
+        if self.traces() == Traces::Removed {
+            cargo.args(["--config", "profile.release.strip=true"]);
+            traces::remove(&mut cargo, self)?;
+        }
         if program.exists() {
             cargo.arg("--quiet");
         }
@@ -66,4 +91,12 @@ impl Project {
         }
         Ok(program)
     }
+}
+
+/// The archive of these files in a file that has no name and goes with the last who has it open.
+fn in_memory(files: &Files) -> Result<Arc<File>> {
+    let archive = files.archive()?;
+    let mut file = File::from(memfd_create("nom-files", MemfdFlags::empty()).context("no file in memory")?);
+    file.write_all(&archive).context("no memory for the archive of files")?;
+    Ok(Arc::new(file))
 }

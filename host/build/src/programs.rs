@@ -1,5 +1,6 @@
 //! Which cargo package an application's program is in.
 
+use crate::nearest;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ impl Catalogue {
         }
         let all: Vec<&str> =
             self.0.iter().flat_map(|package| &package.binaries).map(String::as_str).collect();
-        bail!("no package or binary `{name}` in `apps` or `tests/guest`; there are: {}", all.join(", "))
+        bail!("{}", nearest::unknown("there is no", name, &all))
     }
 
     /// Names of all packages.
@@ -140,6 +141,8 @@ mod tests {
             assert_eq!((program.package.as_str(), program.binary.as_str()), (package, binary));
         }
         let error = catalogue.find("nom-guest-tests").expect_err("it has two binaries").to_string();
-        assert!(error.contains("fault, paging"), "{error}");
+        assert!(error.contains("`fault`, `paging`"), "{error}");
+        let error = catalogue.find("nom-helo").expect_err("it is misspelt").to_string();
+        assert!(error.ends_with("did you mean `nom-hello`?"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! The command line, as people type it.
 
 use crate::address::ProviderAddress;
+use crate::mounts::Volume;
 use crate::numbers::whole;
 use crate::restart::{self, Policy};
 use crate::store::Group;
@@ -65,13 +66,16 @@ pub enum Command {
     /// Show what a server earns, beside Linux, and write a report.
     Demo(Demo),
     /// Measure, and write records, figures and a report.
-    Bench(Bench),
+    #[command(subcommand)]
+    Bench(crate::bench::Bench),
     /// Name prices, keep the ledger, and show what machines report.
     Provider(crate::provider::Options),
     /// Run tests: all, one suite, or those of your own application: `nom test DIR`.
     Test(Delegated),
     /// Run the servers on a simulated network, from a seed.
     Sim(Delegated),
+    /// Make a release: a tar archive and a Debian package.
+    Package(Delegated),
     /// Check the source code against the project's rules.
     Tidy(Delegated),
     /// Run a fuzzer on what strangers can send: `nom fuzz tcp 60`.
@@ -80,6 +84,9 @@ pub enum Command {
     Doctor(Doctor),
     /// Print a completion script for a shell.
     Completions(Completions),
+    /// Print the manual: pages of roff, each ended by a form feed.
+    #[command(hide = true)]
+    Manual,
     /// Write the debugger's list of applications where they are now.
     #[command(hide = true)]
     Symbols(Symbols),
@@ -98,6 +105,7 @@ Examples:
   nom run hello -- one two             with arguments
   nom run --cpus 4 --memory 1G hello
   nom run --preallocate -m 1G memcached    with all memory taken before it serves
+  nom run -v /srv/www:/ nhttpd         with the files of a directory
   nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
   nom run -d --restart on-failure:3 memcached
   nom run --network tap memcached      as root: in a network namespace of its own
@@ -117,6 +125,9 @@ pub struct Run {
     /// Publish a port of the machine at a port of the host.
     #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
     pub publish: Vec<Port>,
+    /// Give the application the files of a directory, in place of those in its manifest.
+    #[arg(short = 'v', long = "volume", value_name = "DIR:/PATH[:ro]")]
+    pub files: Vec<Volume>,
     /// Number of processors; with --host, how many threads may serve.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=64))]
     pub cpus: u32,
@@ -275,48 +286,15 @@ pub struct Build {
     /// File to write.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Give the application the files of a directory, in place of those in its manifest.
+    #[arg(short = 'v', long = "volume", value_name = "DIR:/PATH[:ro]")]
+    pub files: Vec<Volume>,
     /// Leave the symbols behind readable backtraces out.
     #[arg(long)]
     pub no_symbols: bool,
     /// Print the size of each part as JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-/// `nom bench`.
-#[derive(Debug, Args)]
-#[command(after_help = "Benches:
-  boot    from the kernel's first instruction to the application's, beside Linux
-  serve   throughput and latency of three servers, beside Linux (as root)
-  table   an application's responses at each batching delay, for the field `responses` of its manifest
-
-Examples:
-  nom bench boot
-  nom bench boot --out results/boot --repetitions 30
-  nom bench serve --seconds 5 --only memcached --only packet-api
-  nom bench table --application memcached --out apps/memcached/responses.toml")]
-pub struct Bench {
-    /// Which bench.
-    pub name: String,
-    /// Directory for results.json, results.csv, figures and report.html, by default `bench-NAME`; for table
-    /// the file to write, by default `responses.toml`.
-    #[arg(long, value_name = "PATH")]
-    pub out: Option<PathBuf>,
-    /// How often each timed run is repeated; by default boot 10 times, serve 3.
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1000))]
-    pub repetitions: Option<u32>,
-    /// How long each load of serve or table lasts.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u64>(1..=3600))]
-    pub seconds: u64,
-    /// Measure this service only, of memcached, packet-api, http and netpipe; can be given several times.
-    #[arg(long, value_name = "SERVICE")]
-    pub only: Vec<String>,
-    /// Measure the table of this application: memcached, nhttpd or netpipe.
-    #[arg(long, value_name = "NAME", default_value = "memcached")]
-    pub application: String,
-    /// Measure the table up to this batching delay, in microseconds.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u32>(0..=10_000))]
-    pub longest: u32,
 }
 
 /// `nom demo`.

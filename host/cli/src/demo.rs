@@ -17,7 +17,7 @@ const SIGNALLED: u8 = 128;
 /// If something that it needs is missing, or nothing is served.
 pub fn demo(options: &Demo) -> Result<u8> {
     let outcome = demo::run(&Options {
-        project: Project::find()?,
+        project: Project::find_checkout("`nom demo`")?,
         out: options.out.clone(),
         full: options.full,
         applications: options.applications.clone(),

@@ -3,7 +3,7 @@
 use crate::arguments::Doctor;
 use crate::store::Store;
 use anyhow::Result;
-use nom_build::Toolchain;
+use nom_build::{Project, Release, Toolchain};
 use nom_vmm::accelerator::{self, find_program};
 use nom_vmm::{Accelerator, meminfo, qemu};
 use serde::Serialize;
@@ -70,20 +70,23 @@ pub fn doctor(options: &Doctor) -> Result<u8> {
 
 fn examine() -> Vec<Check> {
     let meminfo = meminfo::read();
-    vec![
-        accelerator(),
-        network(),
-        huge_pages(&meminfo),
-        memory(&meminfo),
-        cores(),
-        qemu(),
-        host_rust(),
-        guest_rust(),
-        linker(),
-        debugger(),
-        orphans(),
-        state(),
-    ]
+    let machine = vec![accelerator(), network(), huge_pages(&meminfo), memory(&meminfo), cores(), qemu()];
+    let project = Project::find();
+    let parts = match project.as_ref().map(Project::release) {
+        Ok(Some(installed)) => vec![release(installed)],
+        _ => vec![host_rust(), guest_rust(), linker()],
+    };
+    machine.into_iter().chain(parts).chain([debugger(), orphans(), state()]).collect()
+}
+
+/// The programs of an installed release, which needs no compiler.
+fn release(installed: &Release) -> Check {
+    match installed.check() {
+        Ok(files) => {
+            Check::ok("release", format!("{files} files in {}, as packed", installed.root().display()))
+        }
+        Err(error) => Check::fail("release", format!("{error:#}"), "install it again"),
+    }
 }
 
 fn line(check: &Check) -> String {
@@ -105,7 +108,7 @@ fn accelerator() -> Check {
         Accelerator::Tcg => Check::warn(
             "accelerator",
             format!("{finding}; guests run, some ten times slower"),
-            "use a computer, or a cloud instance, whose processor shows vmx or svm, with /dev/kvm",
+            choice.advice.unwrap_or("see the reason"),
         ),
     }
 }

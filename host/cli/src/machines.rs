@@ -7,7 +7,9 @@ use crate::logs;
 use crate::store::{Machine, Store, now_ms};
 use anyhow::Result;
 use clap::Args;
+use nom_vmm::{Network, namespace};
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 
 /// `nom inspect`.
 #[derive(Debug, Args)]
@@ -50,6 +52,9 @@ fn describe(machine: &Machine, earnings: &Earnings) -> Value {
         _ => None,
     });
     value["ending"] = json!(ending.map(|ending| ending.to_string()));
+    let place = Place::of(machine);
+    value["address"] = json!(place.as_ref().map(|place| place.address));
+    value["namespace"] = json!(place.and_then(|place| place.namespace));
     value["directory"] = json!(machine.directory);
     value["earned"] = json!(earnings.of_machine(&machine.record.name));
     value
@@ -67,7 +72,7 @@ fn row(machine: &Machine, earnings: &Earnings, now_ms: u64) -> [String; 8] {
         record.cpus.to_string(),
         record.memory.to_string(),
         earnings.of_machine(&record.name).map_or_else(|| "-".to_owned(), |earned| earned.to_string()),
-        record.ports.join(", "),
+        reach(machine),
     ]
 }
 
@@ -112,6 +117,45 @@ fn details(machine: &Machine, earnings: &Earnings) -> Value {
     value
 }
 
+/// Where a machine is reached that is not on QEMU's own network.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// Its address there.
+    address: Ipv4Addr,
+    /// The network namespace; none if it is this computer's.
+    namespace: Option<String>,
+}
+
+impl Place {
+    fn of(machine: &Machine) -> Option<Place> {
+        // None of a machine that an older nom started.
+        Place::among(&Launch::load(&machine.directory).ok()?.config.networks)
+    }
+
+    fn among(networks: &[Network]) -> Option<Place> {
+        networks.iter().find_map(|network| match network {
+            Network::User { .. } => None,
+            Network::Tap { namespace, .. } => {
+                Some(Place { address: namespace::GUEST, namespace: Some(namespace.clone()) })
+            }
+            Network::Bridge { address, .. } => Some(Place { address: *address, namespace: None }),
+        })
+    }
+
+    fn text(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{} in {namespace}", self.address),
+            None => self.address.to_string(),
+        }
+    }
+}
+
+/// Where its ports are found.
+fn reach(machine: &Machine) -> String {
+    let place = Place::of(machine).map(|place| place.text());
+    place.into_iter().chain(machine.record.ports.iter().cloned()).collect::<Vec<_>>().join(", ")
+}
+
 fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s ago"),
@@ -149,6 +193,14 @@ mod tests {
              a-long-name   hello   running   3 s ago   1      64M      -\n"
         );
         assert_eq!(table(HEADINGS, &[]).lines().count(), 1);
+    }
+
+    #[test]
+    fn a_machine_with_an_address_of_its_own_tells_where_it_is() {
+        let tap = Network::Tap { namespace: "nom-web-1".into(), queues: 1 };
+        let place = Place::among(&[tap]).expect("it has one");
+        assert_eq!(place.text(), "10.0.2.15 in nom-web-1");
+        assert_eq!(Place::among(&[Network::default()]), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod address;
 mod arguments;
 mod attend;
 mod background;
+mod bench;
 mod debugger;
 mod demo;
 mod doctor;
@@ -14,6 +15,8 @@ mod generate;
 mod launch;
 mod logs;
 mod machines;
+mod manual;
+mod mounts;
 mod network;
 mod new;
 mod numbers;
@@ -23,6 +26,7 @@ mod prices;
 mod process;
 mod produce;
 mod provider;
+mod replace;
 mod restart;
 mod run;
 mod start;
@@ -71,18 +75,20 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Build(options) => produce::build(options),
         Command::New(options) => new::new(options),
         Command::Demo(options) => demo::demo(options),
-        Command::Bench(options) => produce::bench(options),
+        Command::Bench(options) => bench::bench(options),
         Command::Provider(options) => provider::provider(options),
         Command::Test(options) if new::is_own(&options.arguments) => new::test(&options.arguments),
         Command::Test(options) => xtask("test", &options.arguments),
-        Command::Sim(options) => tool(SIM, &options.arguments),
+        Command::Sim(options) => tool("sim", SIM, &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),
+        Command::Package(options) => xtask("package", &options.arguments),
         Command::Fuzz(options) => xtask("fuzz", &options.arguments),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Completions(options) => {
             clap_complete::generate(options.shell, &mut Arguments::command(), "nom", &mut std::io::stdout());
             Ok(0)
         }
+        Command::Manual => manual::print(Arguments::command()),
         Command::Symbols(options) => debugger::symbols(options),
     }
 }
@@ -92,12 +98,12 @@ const SIM: &[&str] = &["--profile", "sim", "--package", "nom-sim", "--"];
 
 /// Runs a command of the development tool.
 fn xtask(command: &str, arguments: &[String]) -> Result<u8> {
-    tool(&["--package", "nom-xtask", "--", command], arguments)
+    tool(command, &["--package", "nom-xtask", "--", command], arguments)
 }
 
-/// Runs a program of the project that is no part of this one.
-fn tool(program: &[&str], arguments: &[String]) -> Result<u8> {
-    let project = Project::find()?;
+/// Runs a program of the project that is no part of this one, for `nom COMMAND`.
+fn tool(command: &str, program: &[&str], arguments: &[String]) -> Result<u8> {
+    let project = Project::find_checkout(&format!("`nom {command}`"))?;
     let status = std::process::Command::new("cargo")
         .current_dir(project.root())
         .args(["run", "--quiet"])

@@ -129,7 +129,7 @@ const NAME_MAX: usize = 31;
 /// then.
 pub fn new(options: &New) -> Result<u8> {
     let directory = std::path::absolute(&options.directory)?;
-    make(&Project::find()?, &directory, options.template)?;
+    make(&Project::find_checkout("`nom new`")?, &directory, options.template)?;
     let shown = options.directory.display();
     println!("{shown} is there. Go on with:");
     println!("  nom run {shown}           # on nom");
@@ -191,7 +191,7 @@ pub fn is_own(arguments: &[String]) -> bool {
 /// If the package cannot be read, or cargo not be run.
 pub fn test(arguments: &[String]) -> Result<u8> {
     let (directory, rest) = arguments.split_first().context("expected a directory")?;
-    let passed = Project::find()?.test_own(Path::new(directory), rest)?;
+    let passed = Project::find_checkout("`nom test`")?.test_own(Path::new(directory), rest)?;
     Ok(if passed { 0 } else { 1 })
 }
 

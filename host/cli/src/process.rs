@@ -3,10 +3,11 @@
 use crate::arguments::Run;
 use crate::attend::{self, SIGNAL_POLL};
 use crate::farewell::{Cause, Farewell, Step};
+use crate::mounts::given_files;
 use crate::network;
 use anyhow::{Context, Result};
 use nom_build::Project;
-use nom_image::manifest::Application;
+use nom_image::manifest::BundleManifest;
 use nom_vmm::qemu::{BOUND_TO_THIS, signal};
 use nom_vmm::{Namespace, namespace};
 use rustix::process::Signal;
@@ -22,11 +23,12 @@ pub fn run(options: &Run) -> Result<u8> {
     let project = Project::find()?;
     let manifest = project.manifest_path(&options.app)?;
     let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
-    let process = project.process(&manifest, arguments)?;
+    let bundle = given_files(project.bundle(&manifest, arguments)?, &options.files)?;
     // A signal must not leave a namespace behind.
     let signals = attend::watch_signals()?;
-    // Until the end of this function, when it is removed.
-    let made = private_network(options, &process.application)?;
+    // Before anything is built: it asks for root. Until the end of this function, when it is removed.
+    let made = private_network(options, &bundle)?;
+    let process = project.process(bundle)?;
     let mut command = bound_command(options.netns.as_deref().or(made.as_ref().map(Namespace::name)));
     command.arg(&process.program);
     if made.is_some() {
@@ -53,10 +55,9 @@ fn bound_command(namespace: Option<&str>) -> Command {
 }
 
 /// A network of the process's own, if it needs one and is not put into another; says how to get there.
-fn private_network(options: &Run, application: &Application) -> Result<Option<Namespace>> {
-    if options.netns.is_some() || !network::wants_network(application) {
-        return Ok(None);
-    }
+fn private_network(options: &Run, bundle: &BundleManifest) -> Result<Option<Namespace>> {
+    let served = bundle.applications.iter().find(|application| network::wants_network(application));
+    let Some(application) = served.filter(|_| options.netns.is_none()) else { return Ok(None) };
     let made = Namespace::create(&application.name, options.cpus).context("--host")?;
     eprintln!("network: {} from `ip netns exec {} COMMAND`", namespace::GUEST, made.name());
     Ok(Some(made))

@@ -5,6 +5,7 @@ use crate::attend::{self, Audience, Console};
 use crate::background;
 use crate::debugger;
 use crate::launch::Launch;
+use crate::mounts::given_files;
 use crate::network::{self, Attachment};
 use crate::port_holder;
 use crate::ports;
@@ -146,12 +147,16 @@ impl Subject {
                     options.app
                 );
             }
+            if let Some(given) = options.files.first() {
+                bail!("-v {given}: {} is an image: its files were given when it was built", options.app);
+            }
             let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             return Ok(Subject::Image(elf));
         }
         let project = Project::find()?;
         let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
         let bundle = project.bundle(&project.manifest_path(&options.app)?, arguments)?;
+        let bundle = given_files(bundle, &options.files)?;
         Ok(Subject::Bundle(Box::new((project, bundle))))
     }
 
@@ -251,7 +256,7 @@ pub fn is_elf(path: &Path) -> Result<bool> {
 
 fn choose_accelerator(options: &Run, store: &Store) -> Result<Accelerator> {
     let choice = match options.accel.fixed() {
-        Some(accelerator) => Choice { accelerator, reason: "asked for".to_owned() },
+        Some(accelerator) => Choice { accelerator, reason: "asked for".to_owned(), advice: None },
         None => accelerator::choose(store.root()),
     };
     eprintln!("{choice}");

@@ -105,7 +105,7 @@ fn channels(lowered: &Lowered) -> impl Iterator<Item = ChannelRecord> {
 }
 
 fn segments(lowered: &Lowered) -> impl Iterator<Item = &Segment> {
-    lowered.applications.iter().flat_map(|app| &app.program.segments)
+    lowered.applications.iter().flat_map(LoweredApplication::segments)
 }
 
 fn devices(lowered: &Lowered) -> impl Iterator<Item = DeviceSelector> {
@@ -158,7 +158,7 @@ fn applications(
     let (mut segments, mut devices) = (tables.segments, tables.devices);
     let rows = lowered.applications.iter().zip(texts).zip(symbols);
     rows.map(|((app, texts), &symbols)| ApplicationRecord {
-        segments: take::<SegmentRecord>(&mut segments, app.program.segments.len()),
+        segments: take::<SegmentRecord>(&mut segments, app.segments().count()),
         devices: take::<DeviceSelector>(&mut devices, app.manifest.devices.len()),
         arguments: texts.arguments,
         environment: texts.environment,
@@ -177,14 +177,14 @@ fn take<T>(next: &mut usize, count: usize) -> Run {
 
 /// The part of an application's record that needs no offsets.
 fn limits(app: &LoweredApplication) -> ApplicationRecord {
-    let LoweredApplication { manifest, program } = app;
+    let LoweredApplication { manifest, program, .. } = app;
     let mut name = [0; 32];
     name[..manifest.name.len()].copy_from_slice(manifest.name.as_bytes());
     let flag_if = |set: bool, flag: u32| if set { flag } else { 0 };
     ApplicationRecord {
         name,
         entry: program.entry,
-        image_bytes: program.image_bytes,
+        image_bytes: app.image_bytes(),
         stack_bytes: manifest.stack,
         frames_max: manifest.memory / FRAME_BYTES,
         manages: manifest.manages.iter().fold(0, |bits, number| bits | 1 << number),

@@ -9,12 +9,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: cannot be read: {reason}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
-        source: std::io::Error,
+        /// What the operating system said; no `source`, which whoever prints a chain would say again.
+        reason: std::io::Error,
     },
     /// A manifest is not valid TOML, or a field of it is not what it must be.
     #[error("{place}: {problem}")]
@@ -25,14 +25,22 @@ pub enum Error {
         problem: String,
     },
     /// The caller could not find or build a program that a manifest names.
-    #[error("{place}: program `{program}`: {source}")]
+    #[error("{place}: program `{program}`: {reason}")]
     Resolve {
         /// Where the manifest names it.
         place: Place,
         /// As the manifest names it.
         program: String,
-        /// The caller's reason.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        /// The caller's reason; no `source`, as above.
+        reason: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// What is to go along with an application is no file, or none that can go.
+    #[error("{}: {problem}", path.display())]
+    Files {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong, and what was expected.
+        problem: String,
     },
     /// An ELF file is not what the kernel or an application must be.
     #[error("{}: {problem}", path.display())]

@@ -13,6 +13,7 @@
 mod bundle;
 mod elf;
 mod error;
+pub mod files;
 mod kernel;
 mod loader;
 mod lower;

@@ -1,8 +1,8 @@
 //! Manifest and programs together: everything about the applications that the image needs.
 
 use crate::error::{Error, Result};
-use crate::manifest::{Application, BundleManifest, Program};
-use crate::program;
+use crate::manifest::{Application, BundleManifest, FILES, Files, Program};
+use crate::program::{self, Segment};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{START_BYTES_MAX, Start};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,20 @@ pub struct Lowered {
 pub(crate) struct LoweredApplication {
     pub manifest: Application,
     pub program: Rc<program::Program>,
+    /// The archive of its files, on the pages behind the program.
+    pub files: Option<Segment>,
+}
+
+impl LoweredApplication {
+    /// What is mapped, by ascending address.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.program.segments.iter().chain(&self.files)
+    }
+
+    /// Bytes of address space that it spans.
+    pub fn image_bytes(&self) -> u64 {
+        self.program.image_bytes + self.files.as_ref().map_or(0, |files| files.memory_bytes)
+    }
 }
 
 impl fmt::Debug for Lowered {
@@ -45,28 +59,44 @@ pub fn lower(
     let mut programs: BTreeMap<&Program, Rc<program::Program>> = BTreeMap::new();
     let mut applications = Vec::new();
     for manifest in &bundle.applications {
+        // Before the program, which may have to be built.
+        let archive = manifest.files.as_ref().map(Files::archive).transpose()?;
         let program = match programs.get(&manifest.program) {
             Some(known) => known.clone(),
             None => {
-                let path = resolve(&manifest.program).map_err(|source| Error::Resolve {
+                let path = resolve(&manifest.program).map_err(|reason| Error::Resolve {
                     place: manifest.places.program.clone(),
                     program: manifest.program.to_string(),
-                    source,
+                    reason,
                 })?;
                 let program = Rc::new(read(&path)?);
                 programs.insert(&manifest.program, program.clone());
                 program
             }
         };
-        check_start(manifest)?;
-        check_memory(bundle, manifest, &program)?;
-        applications.push(LoweredApplication { manifest: manifest.clone(), program });
+        let application = with_files(manifest, program, archive);
+        check_start(&application.manifest)?;
+        check_memory(bundle, &application)?;
+        applications.push(application);
     }
     Ok(Lowered { applications })
 }
 
+/// The application with the archive of its files, whose length its environment tells.
+fn with_files(
+    manifest: &Application,
+    program: Rc<program::Program>,
+    archive: Option<Vec<u8>>,
+) -> LoweredApplication {
+    let mut manifest = manifest.clone();
+    let bytes = archive.as_ref().map(|archive| archive.len().to_string());
+    manifest.environment.extend(bytes.map(|bytes| (FILES.to_owned(), bytes)));
+    let files = archive.map(|archive| Segment::read_only(program.image_bytes, archive));
+    LoweredApplication { manifest, program, files }
+}
+
 fn read(path: &Path) -> Result<program::Program> {
-    let data = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let data = std::fs::read(path).map_err(|reason| Error::Read { path: path.to_owned(), reason })?;
     program::Program::parse(path, &data)
 }
 
@@ -93,16 +123,13 @@ fn check_start(application: &Application) -> Result<()> {
 }
 
 /// Refuses a memory cap under which the kernel could not even start the application.
-fn check_memory(
-    bundle: &BundleManifest,
-    application: &Application,
-    program: &program::Program,
-) -> Result<()> {
+fn check_memory(bundle: &BundleManifest, lowered: &LoweredApplication) -> Result<()> {
+    let application = &lowered.manifest;
     let parts = [
-        ("program", program.segments.iter().map(program::Segment::frames).sum()),
+        ("program", lowered.segments().map(Segment::frames).sum()),
         ("stack", application.stack / FRAME_BYTES),
         ("start page", start_bytes(application).div_ceil(FRAME_BYTES)),
-        ("page tables", table_frames(bundle, application, program)),
+        ("page tables", table_frames(bundle, lowered)),
         ("state of its first core", 1),
     ];
     let needed: u64 = parts.iter().map(|(_, frames)| frames).sum();
@@ -124,12 +151,13 @@ fn check_memory(
 
 /// Fewest page tables of its address space: a root, and in each window of [`nom_abi::layout`] two levels
 /// above tables that span 2 MiB each.
-fn table_frames(bundle: &BundleManifest, application: &Application, program: &program::Program) -> u64 {
+fn table_frames(bundle: &BundleManifest, lowered: &LoweredApplication) -> u64 {
+    let application = &lowered.manifest;
     const TABLE_BYTES: u64 = 2 << 20;
-    let pages = |segment: &program::Segment| {
+    let pages = |segment: &Segment| {
         segment.address / TABLE_BYTES..(segment.address + segment.memory_bytes).div_ceil(TABLE_BYTES)
     };
-    let image: BTreeSet<u64> = program.segments.iter().flat_map(pages).collect();
+    let image: BTreeSet<u64> = lowered.segments().flat_map(pages).collect();
     let [image, stack] =
         [image.len() as u64, application.stack.div_ceil(TABLE_BYTES)].map(|tables| 2 + tables);
     let [start, board] = [3, 3];

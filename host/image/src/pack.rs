@@ -106,7 +106,7 @@ impl fmt::Debug for Image {
 pub fn pack(loader: &Path, kernel: &Path, bundle: &Lowered, packing: impl Into<Packing>) -> Result<Image> {
     let Packing { symbols, compression } = packing.into();
     let read =
-        |path: &Path| std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source });
+        |path: &Path| std::fs::read(path).map_err(|reason| Error::Read { path: path.to_owned(), reason });
     let (loader, data) = (loader::parse(loader, read(loader)?)?, read(kernel)?);
     let kernel = Kernel::parse(kernel, &data)?;
     let encoded = bundle::encode(bundle, &kernel.symbols, symbols)?;

@@ -96,6 +96,12 @@ impl Segment {
         }
     }
 
+    /// Pages with these contents, which nobody changes.
+    pub fn read_only(address: u64, mut contents: Vec<u8>) -> Segment {
+        contents.resize(contents.len().next_multiple_of(FRAME_BYTES as usize), 0);
+        Segment { address, memory_bytes: contents.len() as u64, protection: Protection::Read, contents }
+    }
+
     /// Frames that the application is charged for it: contents that nobody changes are shared.
     pub fn frames(&self) -> u64 {
         let shared = if self.protection.writable() { 0 } else { self.contents.len() as u64 };

@@ -104,7 +104,7 @@ fn kernel_report(kernel: &Kernel<'_>, symbols: Symbols) -> PartReport {
 
 fn application_report(app: &LoweredApplication, symbols: Symbols) -> PartReport {
     let mut report = PartReport::new(&app.manifest.name, &app.program.symbols, symbols);
-    for segment in &app.program.segments {
+    for segment in app.segments() {
         report.add(segment.protection, &segment.contents, segment.memory_bytes);
     }
     report

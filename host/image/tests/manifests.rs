@@ -34,6 +34,7 @@ fn the_least_manifest_has_every_default() {
                     arguments: [],
                     environment: {},
                     utility: None,
+                    files: None,
                     devices: [],
                     peers: [],
                     manages: [],
@@ -245,14 +246,37 @@ fn examples_in_the_documentation_are_right() {
     let page = manifest::page();
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
-    let [least, utility, variant, bundle] = examples[..] else { panic!("four examples") };
+    let [least, utility, files, variant, bundle] = examples[..] else { panic!("five examples") };
     let directory = common::directory(&format!(
-        "{least}--- utility.toml\n{utility}--- variant.toml\n{variant}\
+        "{least}--- utility.toml\n{utility}--- files.toml\n{files}--- variant.toml\n{variant}\
          --- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
          --- memcached/app.toml\nname = \"memcached\"\nprogram = \"p\"\n"
     ));
-    for (file, applications) in [("app.toml", 1), ("utility.toml", 1), ("variant.toml", 1), ("bundles", 2)] {
+    for (file, applications) in
+        [("app.toml", 1), ("utility.toml", 1), ("files.toml", 1), ("variant.toml", 1), ("bundles", 2)]
+    {
         let bundle = manifest::load(&directory.path().join(file)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(bundle.applications.len(), applications);
     }
+}
+
+#[test]
+fn a_directory_of_files_counts_from_the_manifest_that_names_it() {
+    let text =
+        "name = \"a\"\nprogram = \"p\"\nfiles = \"site\"\n--- heir/app.toml\ninherit = [\"../app.toml\"]\n";
+    let directory = common::directory(text);
+    for path in ["app.toml", "heir/app.toml"] {
+        let bundle = manifest::load(&directory.path().join(path)).unwrap_or_else(|error| panic!("{error}"));
+        let files = bundle.applications[0].files.as_ref().expect("it has files");
+        let found: Vec<_> = files.mounts.iter().map(|mount| mount.directory.clone()).collect();
+        let [found] = found.as_slice() else { panic!("{found:?}") };
+        // Only when an image is made does it have to be there.
+        assert!(found.ends_with("site") && !found.exists(), "{}", found.display());
+        let problem = files.archive().expect_err("absent").to_string();
+        assert!(problem.contains("site: no such file or directory"), "{problem}");
+    }
+    let plain = common::directory("name = \"a\"\nprogram = \"p\"\n");
+    let bundle = manifest::load(plain.path()).unwrap_or_else(|error| panic!("{error}"));
+    let mount = manifest::Mount { directory: "x".into(), at: "/".into() };
+    assert_eq!(bundle.with_files(std::slice::from_ref(&mount)).expect_err("nobody reads files"), mount);
 }

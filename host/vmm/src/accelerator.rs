@@ -22,7 +22,15 @@ pub struct Choice {
     pub accelerator: Accelerator,
     /// Why, in a few words.
     pub reason: String,
+    /// What would make guests faster.
+    pub advice: Option<&'static str>,
 }
+
+const OTHER_COMPUTER: &str =
+    "use a computer, or a cloud instance, whose processor shows vmx or svm, with /dev/kvm";
+const JOIN_GROUP: &str = "as root: usermod --append --groups kvm USER; then log in again";
+/// Root is refused only by whoever holds its container.
+const PASS_DEVICE: &str = "give this container the device, such as by docker run --device /dev/kvm";
 
 impl std::fmt::Display for Choice {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -33,34 +41,40 @@ impl std::fmt::Display for Choice {
 /// Chooses the accelerator; what the probe found is kept in `cache` until the next boot of this machine or
 /// the next QEMU.
 pub fn choose(cache: &Path) -> Choice {
-    let tcg = |reason: String| Choice { accelerator: Accelerator::Tcg, reason };
+    let tcg = |(reason, advice)| Choice { accelerator: Accelerator::Tcg, reason, advice: Some(advice) };
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    if let Some(obstacle) =
-        visible_obstacle(&cpuinfo, File::options().read(true).write(true).open("/dev/kvm"))
-    {
+    let device = File::options().read(true).write(true).open("/dev/kvm");
+    if let Some(obstacle) = visible_obstacle(&cpuinfo, device, rustix::process::geteuid().is_root()) {
         return tcg(obstacle);
     }
     match probe_cached(cache) {
-        Ok(()) => Choice { accelerator: Accelerator::Kvm, reason: "a probe guest ran".to_owned() },
-        Err(problem) => tcg(format!("KVM: {problem:#}")),
+        Ok(()) => {
+            Choice { accelerator: Accelerator::Kvm, reason: "a probe guest ran".to_owned(), advice: None }
+        }
+        Err(problem) => tcg((format!("KVM: {problem:#}"), OTHER_COMPUTER)),
     }
 }
 
-/// What rules KVM out before anything is run.
-fn visible_obstacle(cpuinfo: &str, device: std::io::Result<File>) -> Option<String> {
+/// What rules KVM out before anything is run, and what to do about it.
+fn visible_obstacle(
+    cpuinfo: &str,
+    device: std::io::Result<File>,
+    is_root: bool,
+) -> Option<(String, &'static str)> {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     match device {
-        Err(error) if error.kind() == NotFound => return Some("no /dev/kvm".to_owned()),
+        Err(error) if error.kind() == NotFound => return Some(("no /dev/kvm".to_owned(), OTHER_COMPUTER)),
         Err(error) if error.kind() == PermissionDenied => {
-            return Some("no permission for /dev/kvm: join the group `kvm`".to_owned());
+            let advice = if is_root { PASS_DEVICE } else { JOIN_GROUP };
+            return Some(("no permission to read and write /dev/kvm".to_owned(), advice));
         }
-        Err(error) => return Some(format!("/dev/kvm: {error}")),
+        Err(error) => return Some((format!("/dev/kvm: {error}"), OTHER_COMPUTER)),
         Ok(_) => {}
     }
     let virtualises = |flag: &str| flag == "vmx" || flag == "svm";
     let mut flags = cpuinfo.lines().filter(|line| line.starts_with("flags")).flat_map(str::split_whitespace);
     (!flags.any(virtualises))
-        .then(|| "KVM: no vmx or svm in /proc/cpuinfo: nested or software KVM".to_owned())
+        .then(|| ("KVM: no vmx or svm in /proc/cpuinfo: nested or software KVM".to_owned(), OTHER_COMPUTER))
 }
 
 fn probe_cached(cache: &Path) -> Result<()> {
@@ -132,13 +146,22 @@ mod tests {
     fn a_device_that_opens_is_no_proof() {
         let open = || File::open("/dev/null");
         let plain = "processor : 0\nflags : fpu sse2 hypervisor\n";
-        assert!(visible_obstacle(plain, open()).expect("ruled out").contains("no vmx or svm"));
-        assert_eq!(visible_obstacle("flags : fpu vmx\n", open()), None);
-        assert_eq!(visible_obstacle("flags\t\t: fpu svm\n", open()), None);
-        let denied = Err(Error::from(ErrorKind::PermissionDenied));
-        assert!(visible_obstacle("flags : vmx\n", denied).expect("ruled out").contains("group `kvm`"));
+        let (reason, advice) = visible_obstacle(plain, open(), false).expect("ruled out");
+        assert!(reason.contains("no vmx or svm") && advice.contains("vmx or svm"), "{reason}; {advice}");
+        assert_eq!(visible_obstacle("flags : fpu vmx\n", open(), false), None);
+        assert_eq!(visible_obstacle("flags\t\t: fpu svm\n", open(), false), None);
         let absent = Err(Error::from(ErrorKind::NotFound));
-        assert_eq!(visible_obstacle("flags : vmx\n", absent), Some("no /dev/kvm".to_owned()));
+        let (reason, _) = visible_obstacle("flags : vmx\n", absent, false).expect("ruled out");
+        assert_eq!(reason, "no /dev/kvm");
+    }
+
+    #[test]
+    fn a_lack_of_permission_is_answered_by_how_to_get_it() {
+        for (is_root, expected) in [(false, "usermod --append --groups kvm"), (true, "container")] {
+            let denied = Err(Error::from(ErrorKind::PermissionDenied));
+            let (reason, advice) = visible_obstacle("flags : vmx\n", denied, is_root).expect("ruled out");
+            assert!(reason.starts_with("no permission") && advice.contains(expected), "{reason}; {advice}");
+        }
     }
 
     #[test]

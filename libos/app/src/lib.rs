@@ -16,9 +16,9 @@
 //! becomes status 1, a panic is printed with its backtrace and becomes status 101.
 //!
 //! The same source is a program for nom's kernel and a program for Linux. What both worlds have is
-//! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`exit`], [`memory_free`], [`port`],
-//! [`serve`], [`service`], [`shutdown`], [`sockets`], `RawLock` and `Mutex` of [`sync`], `unix` and `now_ns`
-//! of [`time`], and the types `QueuePair` and `DmaBuffer` of [`net`]; the rest is there only on nom.
+//! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`files()`], [`exit`], [`memory_free`],
+//! [`port`], [`serve`], [`service`], [`shutdown`], [`sockets`], `RawLock` and `Mutex` of [`sync`], `unix` and
+//! `now_ns` of [`time`], and the types `QueuePair` and `DmaBuffer` of [`net`]; the rest is there only on nom.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,10 @@ mod world;
 #[path = "world/linux.rs"]
 mod world;
 
+pub use files::{File, files};
 pub use world::*;
+
+mod files;
 
 pub mod serve;
 pub mod service;

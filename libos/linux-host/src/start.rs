@@ -33,6 +33,20 @@ pub fn var(name: &str) -> Option<&'static str> {
     vars().find_map(|(key, value)| (key == name).then_some(value))
 }
 
+static ARCHIVE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let Some(path) = var("files") else { return Vec::new() };
+    std::fs::read(path).unwrap_or_else(|error| panic!("the archive of files {path}: {error}"))
+});
+
+/// The archive of the files that go along with the program, which the environment's `files` names; nothing
+/// if it names none.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn archive() -> &'static [u8] {
+    &ARCHIVE
+}
+
 /// Runs the program's main function and ends the program as [`crate::main!`] says.
 pub fn run<T: Termination>(main: impl FnOnce() -> T + UnwindSafe) -> ! {
     let status = catch_unwind(|| main().status(crate::console::print)).unwrap_or(PANICKED);

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 use nom_abi::board::Board;
+use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{Start, Strings};
 
 pub use nom_port::termination::Termination;
@@ -55,6 +56,23 @@ pub fn seed() -> &'static [u8; 32] {
     &info().seed
 }
 
+/// The archive of the files that go along with the program, behind whose image it lies; the environment's
+/// `files` says how many bytes it has. Nothing if there is none.
+pub fn archive() -> &'static [u8] {
+    let info = info();
+    let Some(bytes) = var("files").and_then(|bytes| bytes.parse::<u64>().ok()) else { return &[] };
+    let Some(start) = archive_start(info.image_bytes, bytes) else { return &[] };
+    // SAFETY: the bytes lie in the program's image by the check above, in its last pages. The kernel maps
+    // these read-only for as long as the program runs: the variable is set by what packs an image with an
+    // archive, and refused in a manifest.
+    unsafe { core::slice::from_raw_parts((info.image_base + start) as *const u8, bytes as usize) }
+}
+
+/// Offset of an archive of `bytes` bytes in an image that ends with it, on a page of its own.
+fn archive_start(image_bytes: u64, bytes: u64) -> Option<u64> {
+    image_bytes.checked_sub(bytes.checked_next_multiple_of(FRAME_BYTES)?)
+}
+
 fn strings(run: Strings) -> impl Iterator<Item = &'static str> {
     let page: *const Start = info();
     // SAFETY: the kernel maps the strings behind the start page, read-only, for as long as the program
@@ -74,7 +92,15 @@ fn split(bytes: &[u8]) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::{archive_start, split};
+
+    #[test]
+    fn an_archive_ends_the_image() {
+        assert_eq!(archive_start(0x5000, 1), Some(0x4000));
+        assert_eq!(archive_start(0x5000, 0x1001), Some(0x3000));
+        assert_eq!(archive_start(0x5000, 0x5001), None);
+        assert_eq!(archive_start(0x5000, u64::MAX), None);
+    }
 
     #[test]
     fn strings_end_at_their_terminators() {

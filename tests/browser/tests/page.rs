@@ -78,3 +78,8 @@ fn an_outage_is_shown_and_overcome() {
 fn names_are_text_and_the_page_is_for_everybody() {
     play("readers");
 }
+
+#[test]
+fn no_column_is_hidden_on_a_screen_of_1300_pixels() {
+    play("columns");
+}

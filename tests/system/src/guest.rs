@@ -3,6 +3,7 @@
 use crate::vm::{Life, Vm};
 use nom_build::Project;
 use nom_image::Symbols;
+use nom_image::manifest::Mount;
 use nom_vmm::{Accelerator, Iommu, MachineConfig, MachineKind, Namespace, Network, Qemu, Session, Vmm};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ pub struct Guest {
     manifest: PathBuf,
     arguments: Option<Vec<String>>,
     symbols: Symbols,
+    files: Vec<Mount>,
     config: MachineConfig,
 }
 
@@ -31,7 +33,13 @@ impl Guest {
     pub fn bundle(manifest: &str) -> Guest {
         let config =
             MachineConfig { accelerator: *ACCELERATOR, ..MachineConfig::new(PathBuf::from("image")) };
-        Guest { manifest: PROJECT.root().join(manifest), arguments: None, symbols: Symbols::Keep, config }
+        Guest {
+            manifest: PROJECT.root().join(manifest),
+            arguments: None,
+            symbols: Symbols::Keep,
+            files: Vec::new(),
+            config,
+        }
     }
 
     /// An application in `apps/`.
@@ -42,6 +50,12 @@ impl Guest {
     /// Arguments of the first application, in place of those in its manifest.
     pub fn arguments(mut self, arguments: &[&str]) -> Guest {
         self.arguments = Some(arguments.iter().map(|argument| (*argument).to_owned()).collect());
+        self
+    }
+
+    /// The files of a directory, in place of those in its manifest.
+    pub fn files(mut self, directory: &Path) -> Guest {
+        self.files.push(Mount { directory: directory.to_owned(), at: "/".to_owned() });
         self
     }
 
@@ -145,13 +159,22 @@ impl Guest {
 
     /// Builds the image, or takes the one that was built before.
     fn image(&self) -> Arc<[u8]> {
+        if !self.files.is_empty() {
+            // They may have changed.
+            return self.build().into();
+        }
         let key = (self.manifest.clone(), self.arguments.clone(), self.symbols == Symbols::Keep);
         // A build that failed in another test leaves the table as it was.
         let mut images = IMAGES.lock().unwrap_or_else(PoisonError::into_inner);
-        let build = || {
-            let built = PROJECT.image(&self.manifest, self.arguments.as_deref(), self.symbols);
-            built.unwrap_or_else(|error| panic!("{}: {error:#}", self.manifest.display())).image.elf.into()
-        };
-        images.entry(key).or_insert_with(build).clone()
+        images.entry(key).or_insert_with(|| self.build().into()).clone()
+    }
+
+    fn build(&self) -> Vec<u8> {
+        let bundle = PROJECT.bundle(&self.manifest, self.arguments.as_deref());
+        let built = bundle.and_then(|bundle| {
+            let bundle = bundle.with_files(&self.files).expect("an application with files");
+            PROJECT.pack(bundle, self.symbols)
+        });
+        built.unwrap_or_else(|error| panic!("{}: {error:#}", self.manifest.display())).image.elf
     }
 }

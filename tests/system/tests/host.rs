@@ -88,7 +88,7 @@ impl Drop for Server {
 fn build(app: &str) -> Process {
     let project = Project::find().expect("a checkout");
     let manifest = project.manifest_path(app).expect("an application");
-    project.process(&manifest, None).expect("it builds")
+    project.process(project.bundle(&manifest, None).expect("it is right")).expect("it builds")
 }
 
 #[test]

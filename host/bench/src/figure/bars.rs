@@ -1,7 +1,7 @@
 //! Bars in groups.
 
 use super::lines::span;
-use super::{Area, COLOURS, DrawError, SIZE, Scale, short, svg};
+use super::{Area, COLOURS, DrawError, SIZE, Scale, legend, short, svg};
 use crate::record::{Record, Unit, distinct};
 use anyhow::Result;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -28,8 +28,8 @@ pub struct Bars {
 /// Share of a group's width that its bars fill.
 const FILLED: f64 = 0.8;
 
-/// Share of a linear scale that is left free for the legend.
-const LEGEND: f64 = 0.25;
+/// Share of a linear scale that is left free for the values on the bars.
+const VALUES: f64 = 0.1;
 
 impl Bars {
     /// One group for each of `metrics` (with its label), one series for each system that has a record of one
@@ -62,6 +62,8 @@ impl Bars {
 
     fn draw(&self, area: &Area) -> Result<(), DrawError> {
         area.fill(&WHITE)?;
+        let names: Vec<&str> = self.series.iter().map(String::as_str).collect();
+        let area = &legend::draw(area, &names)?;
         match self.scale {
             Scale::Logarithmic => {
                 let (floor, ceiling) = self.decades();
@@ -70,7 +72,7 @@ impl Bars {
             Scale::Linear => {
                 let span = span(self.groups.iter().flat_map(|(_, values)| values).flatten().copied());
                 let bottom = span.start;
-                let top = span.end + LEGEND * (span.end - span.start);
+                let top = span.end + VALUES * (span.end - span.start);
                 self.draw_in(area, bottom..top, [0.0, bottom])
             }
         }
@@ -96,13 +98,10 @@ impl Bars {
             .y_label_formatter(&|value| short(*value))
             .label_style(("sans-serif", 13))
             .draw()?;
-        for (index, name) in self.series.iter().enumerate() {
+        for index in 0..self.series.len() {
             let colour = COLOURS[index % COLOURS.len()];
             let bars = self.rectangles(index, base);
-            chart
-                .draw_series(bars.iter().map(|bar| Rectangle::new(*bar, colour.filled())))?
-                .label(name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
+            chart.draw_series(bars.iter().map(|bar| Rectangle::new(*bar, colour.filled())))?;
             chart.draw_series(bars.iter().map(|[(left, _), (right, end)]| {
                 // Outside of the bar, whichever way it points.
                 let side = if *end < base { VPos::Top } else { VPos::Bottom };
@@ -116,13 +115,6 @@ impl Bars {
         chart.draw_series(self.groups.iter().enumerate().map(|(group, (label, _))| {
             EmptyElement::at((group as f64 + 0.5, bottom)) + Text::new(label.clone(), (0, 8), name.clone())
         }))?;
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .label_font(("sans-serif", 13))
-            .draw()?;
         Ok(())
     }
 
@@ -139,14 +131,14 @@ impl Bars {
         groups.filter_map(bar).collect()
     }
 
-    /// The ends of the scale: below the smallest value, above the largest with room for the legend, and so
+    /// The ends of the scale: below the smallest value, above the largest with room for its text, and so
     /// far apart that the marks between them do not crowd.
     fn decades(&self) -> (f64, f64) {
         let positive =
             || self.groups.iter().flat_map(|(_, values)| values).flatten().filter(|value| **value > 0.0);
         let smallest = positive().copied().reduce(f64::min).unwrap_or(1.0);
         let largest = positive().copied().reduce(f64::max).unwrap_or(1.0);
-        let top = largest.log10().ceil() + 0.7;
+        let top = largest.log10().ceil() + 0.3;
         let bottom = (smallest.log10().floor() - 0.3).min(top - 3.0);
         (10f64.powf(bottom), 10f64.powf(top))
     }

@@ -1,6 +1,6 @@
 //! Lines over a common axis.
 
-use super::{Area, COLOURS, DrawError, SIZE, Scale, short, svg};
+use super::{Area, COLOURS, DrawError, SIZE, Scale, legend, short, svg};
 use anyhow::Result;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
@@ -55,38 +55,13 @@ impl Lines {
     /// Draws the figure on a part of a picture.
     pub(super) fn draw(&self, area: &Area) -> Result<(), DrawError> {
         area.fill(&WHITE)?;
+        let names: Vec<&str> = self.lines.iter().map(|line| line.name.as_str()).collect();
+        let area = &legend::draw(area, &names)?;
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let (across, up) = (points().map(|point| point.0), points().map(|point| point.1));
         match self.scale {
             Scale::Logarithmic => self.draw_in(area, decades(across).log_scale(), decades(up).log_scale()),
             Scale::Linear => self.draw_in(area, span(across), span(up)),
-        }
-    }
-
-    /// Where the legend hides the fewest points.
-    fn emptiest_corner(&self) -> SeriesLabelPosition {
-        use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
-        let place = |value: f64| if self.scale == Scale::Logarithmic { value.ln() } else { value };
-        let points: Vec<(f64, f64)> =
-            self.lines.iter().flat_map(|line| &line.points).map(|(x, y)| (place(*x), place(*y))).collect();
-        let middle = |axis: fn(&(f64, f64)) -> f64| {
-            let (low, high) = points
-                .iter()
-                .map(axis)
-                .fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
-            (low + high) / 2.0
-        };
-        let (across, up) = (middle(|point| point.0), middle(|point| point.1));
-        let count = |is_right: bool, is_upper: bool| {
-            points.iter().filter(|(x, y)| (*x > across) == is_right && (*y > up) == is_upper).count()
-        };
-        let corners = [(false, true), (true, true), (false, false), (true, false)];
-        let emptiest = corners.into_iter().min_by_key(|(is_right, is_upper)| count(*is_right, *is_upper));
-        match emptiest {
-            Some((true, true)) => UpperRight,
-            Some((false, false)) => LowerLeft,
-            Some((true, false)) => LowerRight,
-            _ => UpperLeft,
         }
     }
 
@@ -115,21 +90,11 @@ impl Lines {
             if line.is_joined {
                 chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
             }
-            chart
-                .draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?
-                .label(&line.name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
+            chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
             chart.draw_series(line.points.iter().zip(&line.labels).map(|(point, label)| {
                 EmptyElement::at(*point) + Text::new(label.clone(), (6, -14), ("sans-serif", 12))
             }))?;
         }
-        chart
-            .configure_series_labels()
-            .position(self.emptiest_corner())
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .label_font(("sans-serif", 13))
-            .draw()?;
         Ok(())
     }
 }
@@ -191,18 +156,28 @@ mod tests {
         assert_eq!(span([0.0].into_iter()), 0.0..1.0);
     }
 
+    /// A label at the edge, in every corner, where a legend in the plot would hide one.
     #[test]
-    fn legend_goes_where_nothing_is() {
-        let lines = |points: &[(f64, f64)]| Lines {
+    fn no_label_is_hidden_by_the_legend() {
+        let corners = vec![(1.0, 1.0), (1.0, 1e3), (1e3, 1.0), (1e3, 1e3)];
+        let labels: Vec<String> = (1..=4).map(|number| format!("corner {number}")).collect();
+        let line = |name: &str| Line { labels: labels.clone(), ..Line::plain(name, corners.clone()) };
+        let lines = Lines {
             name: String::new(),
             title: String::new(),
-            axes: [String::new(), String::new()],
+            axes: ["across".into(), "up".into()],
             scale: Scale::Logarithmic,
-            lines: vec![Line::plain("a", points.to_vec())],
+            lines: vec![line("series 1"), line("series 2")],
         };
-        let corner = |points: &[(f64, f64)]| format!("{:?}", lines(points).emptiest_corner());
-        assert_eq!(corner(&[(1.0, 1.0), (1e3, 1e3)]), "UpperLeft", "as most curves rise");
-        assert_eq!(corner(&[(1.0, 1e3), (1e3, 1.0), (1e2, 2.0)]), "UpperRight", "they fall");
-        assert_eq!(corner(&[(1.0, 1.0), (1.0, 1e3), (1e3, 1e3)]), "LowerRight");
+        let svg = lines.to_svg().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let down = |text: &str| -> Vec<f64> {
+            let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+            let named = texts.filter(|node| node.text().is_some_and(|found| found.trim().starts_with(text)));
+            named.map(|node| node.attribute("y").unwrap().parse().unwrap()).collect()
+        };
+        assert_eq!((down("corner").len(), down("series").len()), (8, 2));
+        let lowest = down("corner").into_iter().chain(down("across")).fold(0.0, f64::max);
+        assert!(down("series").iter().all(|y| *y > lowest), "{:?} and {lowest}", down("series"));
     }
 }

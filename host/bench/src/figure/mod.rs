@@ -1,6 +1,7 @@
 //! Figures as SVG.
 
 mod bars;
+mod legend;
 mod lines;
 mod panels;
 

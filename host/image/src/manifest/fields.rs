@@ -67,6 +67,8 @@ fields! {
         utility: RawUtility, UTILITY, "none: nothing is earned";
         /// Responses that were measured beforehand, with which its controller begins; see `docs/earn.md`.
         responses: PathBuf, "a path relative to the manifest that says so", "none: all is learned";
+        /// Directory of files that go along with it, see below.
+        files: PathBuf, "a path relative to the manifest that says so", "none";
         /// Whether it is the one application of its bundle that puts prices on the bulletin board.
         publishes_prices: bool, "`true` or `false`", "`false`";
         /// PCI devices that it may acquire, see below.

@@ -149,8 +149,8 @@ fn add_base(
 ) -> Result<()> {
     let path = manifest_file(&heir.relative(base.get_ref()), ["app.toml"; 2]);
     let unreadable = |error: Error| match error {
-        Error::Read { path, source } => {
-            heir.error(Some(base.span()), format!("{} cannot be read: {source}", path.display()))
+        Error::Read { path, reason } => {
+            heir.error(Some(base.span()), format!("{} cannot be read: {reason}", path.display()))
         }
         other => other,
     };

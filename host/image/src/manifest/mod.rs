@@ -11,6 +11,7 @@ mod values;
 
 pub use graph::graph;
 pub use page::page;
+pub(crate) use resolve::FILES;
 pub use values::parse_size;
 
 use crate::error::{Place, Result};
@@ -55,6 +56,8 @@ pub struct Application {
     pub environment: BTreeMap<String, String>,
     /// What its owner is paid.
     pub utility: Option<Utility>,
+    /// Files that go along with it.
+    pub files: Option<Files>,
     /// Devices that it may acquire.
     pub devices: Vec<DeviceSelector>,
     /// Channels of which it is the first end.
@@ -76,6 +79,25 @@ pub struct Places {
     pub memory: Place,
     /// Of `arguments`.
     pub arguments: Place,
+}
+
+/// Directories whose files go along with an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// Each takes the place of what those before it put there.
+    pub mounts: Vec<Mount>,
+    /// A file that was changed later is said to be changed then, in seconds since 1970: so that equal files
+    /// make equal images.
+    pub newest: Option<u64>,
+}
+
+/// A directory of the host and where the application finds its files: `DIRECTORY:/PATH[:ro]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Directory of the host.
+    pub directory: PathBuf,
+    /// Directory of the application; it begins with a slash.
+    pub at: String,
 }
 
 /// What an application runs.
@@ -142,6 +164,20 @@ impl BundleManifest {
                 other.peers.iter().filter(move |peer| [Some(number), Some(peer.application)].contains(&own));
             ours.map(|peer| peer.bytes)
         })
+    }
+
+    /// The same bundle with these directories beside those of its manifest, for the first application that
+    /// has `files`.
+    ///
+    /// # Errors
+    /// The first directory, if there is no such application.
+    pub fn with_files(mut self, mounts: &[Mount]) -> std::result::Result<BundleManifest, Mount> {
+        let Some(first) = mounts.first() else { return Ok(self) };
+        match self.applications.iter_mut().find_map(|application| application.files.as_mut()) {
+            Some(files) => files.mounts.extend_from_slice(mounts),
+            None => return Err(first.clone()),
+        }
+        Ok(self)
     }
 
     /// The same bundle with these arguments for its first application.

@@ -6,7 +6,7 @@ use super::layers::{Given, Layers};
 use super::source::Source;
 use super::utility;
 use super::values::{Class, MEMORY_BYTES_MAX, Name, Text, Variable};
-use super::{Application, BundleManifest, Peer, Places, Program};
+use super::{Application, BundleManifest, Files, Mount, Peer, Places, Program};
 use crate::error::{Error, Result};
 use nom_abi::image::DeviceSelector;
 use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX, CORES_MAX};
@@ -27,6 +27,8 @@ const VIRTIO_ENTROPY: [u16; 2] = [0x1005, 0x1044];
 
 /// The variable of the environment in which the application reads its table of responses.
 const RESPONSES: &str = "responses";
+/// The variable of the environment that says where its files are; set when they are packed.
+pub(crate) const FILES: &str = "files";
 
 type Index<'l> = BTreeMap<&'l Name, usize>;
 
@@ -74,6 +76,7 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
         environment: environment(layers, utility.as_ref(), responses.as_ref()),
         utility,
+        files: files(layers)?,
         devices: devices(layers)?,
         peers: peers(layers, name, index)?,
         manages: manages(layers, name, index)?,
@@ -131,14 +134,21 @@ fn responses(layers: &Layers) -> Result<Option<Table>> {
     Ok(Some(table))
 }
 
+/// The directory of files; it is read when they are packed.
+fn files(layers: &Layers) -> Result<Option<Files>> {
+    not_by_hand(layers, FILES)?;
+    let Some(given) = layers.find(|raw| &raw.files) else { return Ok(None) };
+    let mount = Mount { directory: given.source.relative(given.value()), at: "/".to_owned() };
+    Ok(Some(Files { mounts: vec![mount], newest: None }))
+}
+
 /// A variable that a field sets is not to be set in the environment, too.
 fn not_by_hand(layers: &Layers, variable: &str) -> Result<()> {
     let is_set =
         |table: &Given<'_, BTreeMap<Variable, Text>>| table.value().keys().any(|name| name.0 == variable);
     match layers.each(|raw| &raw.environment).find(is_set) {
-        Some(table) => {
-            Err(table.error(format!("`environment.{variable}`: the field `{variable}` says it already")))
-        }
+        Some(table) => Err(table
+            .error(format!("`environment.{variable}`: the field `{variable}` says it, expected it alone"))),
         None => Ok(()),
     }
 }

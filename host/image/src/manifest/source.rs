@@ -61,7 +61,7 @@ fn unreadable(path: &Path, source: std::io::Error) -> Error {
             problem: "not text in UTF-8, expected a manifest in TOML, or an image that `nom build` wrote"
                 .into(),
         },
-        _ => Error::Read { path, source },
+        _ => Error::Read { path, reason: source },
     }
 }
 

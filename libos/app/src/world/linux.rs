@@ -4,6 +4,7 @@ pub use nom_linux_host::start::{Termination, args, var, vars};
 pub use nom_linux_host::{exit, main, print, println, shutdown, sync, time};
 
 pub(crate) use nom_linux_host::stack::ThreadStack;
+pub(crate) use nom_linux_host::start::archive;
 
 /// The world behind `nom-port`'s traits, and the traits.
 pub mod port {

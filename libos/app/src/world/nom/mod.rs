@@ -7,6 +7,7 @@ pub use nom_sys::{Error, PageSize, Protection, exit, main, print, println};
 pub use nom_sys::{applications, channels, cores, devices, events, prices, shutdown, sync, time, upcall};
 
 pub(crate) use nom_sys::stack::ThreadStack;
+pub(crate) use nom_sys::start::archive;
 
 pub mod client;
 mod crew;

@@ -1,0 +1,140 @@
+//! `nom bench`.
+
+use crate::attend::watch_signals;
+use crate::demo::interruptible;
+use crate::numbers::whole;
+use crate::produce::print_outcome;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use nom_bench::{boot, demo, serve};
+use nom_build::Project;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Benches.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// From the kernel's first instruction to the application's, system calls and memory, beside Linux.
+    Boot(Boot),
+    /// Throughput and latency of three servers, beside Linux (as root).
+    Serve(Serve),
+    /// An application's responses at each batching delay, for the field `responses` of its manifest.
+    Table(Table),
+}
+
+/// `nom bench boot`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nom bench boot
+  nom bench boot --out results/boot --repetitions 30")]
+pub struct Boot {
+    /// Directory for results.json, results.csv, figures and report.html.
+    #[arg(long, value_name = "DIR", default_value = "bench-boot")]
+    out: PathBuf,
+    /// How often each timed run is repeated.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u32>(1..=1000))]
+    repetitions: u32,
+}
+
+/// `nom bench serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nom bench serve
+  nom bench serve --seconds 5 --only memcached --only packet-api")]
+pub struct Serve {
+    /// Directory for results.json, results.csv, figures and report.html.
+    #[arg(long, value_name = "DIR", default_value = "bench-serve")]
+    out: PathBuf,
+    /// How often each timed run is repeated.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
+    repetitions: u32,
+    /// How long each load lasts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u64>(1..=3600))]
+    seconds: u64,
+    /// Measure this service only, of memcached, packet-api, http and netpipe; can be given several times.
+    #[arg(long, value_name = "SERVICE")]
+    only: Vec<String>,
+}
+
+/// `nom bench table`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  nom bench table --application memcached --out apps/memcached/responses.toml")]
+pub struct Table {
+    /// File to write.
+    #[arg(long, value_name = "FILE", default_value = "responses.toml")]
+    out: PathBuf,
+    /// How long each load lasts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u64>(1..=3600))]
+    seconds: u64,
+    /// The application: memcached, nhttpd or netpipe.
+    #[arg(long, value_name = "NAME", default_value = "memcached")]
+    application: String,
+    /// Measure up to this batching delay, in microseconds.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u32>(0..=10_000))]
+    longest: u32,
+}
+
+/// `nom bench`.
+///
+/// # Errors
+/// If this is a release, or the bench fails.
+pub fn bench(options: &Bench) -> Result<u8> {
+    let project = Project::find_checkout("`nom bench`")?;
+    let outcome = match options {
+        Bench::Boot(Boot { out, repetitions }) => {
+            boot::run(&boot::Options { out: out.clone(), project, repetitions: *repetitions })?
+        }
+        Bench::Serve(options) => serve::run(&serve::Options {
+            out: options.out.clone(),
+            project,
+            repetitions: options.repetitions,
+            duration: Duration::from_secs(options.seconds),
+            services: options.only.clone(),
+        })?,
+        Bench::Table(options) => return table(options, project),
+    };
+    print_outcome(&outcome);
+    Ok(0)
+}
+
+fn table(options: &Table, project: Project) -> Result<u8> {
+    let made = demo::table(&demo::TableOptions {
+        project,
+        application: options.application.clone(),
+        longest_us: options.longest,
+        phase: Duration::from_secs(options.seconds),
+        out: options.out.clone(),
+        signal: watch_signals()?,
+    });
+    interruptible(made.map(|notes| {
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
+        println!("{}", options.out.display());
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::arguments::Arguments;
+    use clap::Parser;
+
+    /// The help that `line` ends with.
+    fn help(line: &str) -> String {
+        Arguments::try_parse_from(line.split(' ')).expect_err("help is no command").to_string()
+    }
+
+    #[test]
+    fn each_bench_has_help_of_its_own() {
+        for (bench, has, lacks) in [
+            ("boot", "--repetitions", "--seconds"),
+            ("serve", "--only", "--longest"),
+            ("table", "--longest", "--repetitions"),
+        ] {
+            let help = help(&format!("nom bench {bench} --help"));
+            assert!(help.contains(has) && !help.contains(lacks) && help.contains("Example"), "{help}");
+        }
+        assert!(["boot", "serve", "table"].iter().all(|name| help("nom bench --help").contains(name)));
+        let error = help("nom bench boto");
+        assert!(error.contains("boto") && error.contains("boot"), "{error}");
+    }
+}
