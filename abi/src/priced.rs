@@ -68,3 +68,35 @@ impl Report {
     /// First word of a report.
     pub const KIND: u64 = 2;
 }
+
+/// Whether what is served pays. It may follow a [`Report`] in the same message; a report without it says
+/// nothing of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Solvency {
+    /// One of the constants.
+    pub state: u64,
+    /// The latency that is promised, in nanoseconds; 0 if the contract has no such objective.
+    pub objective_ns: u64,
+    /// The 99th percentile of latency at the shortest batching delay that was tried; 0 if none was.
+    pub soonest_p99_ns: u64,
+    /// That batching delay, in microseconds.
+    pub soonest_delay_us: u64,
+    /// Most clients that each core admits; [`Solvency::NO_LIMIT`] if none is refused.
+    pub clients_max: u64,
+}
+
+impl Solvency {
+    /// There is no contract: only costs are reckoned.
+    pub const NO_CONTRACT: u64 = 0;
+    /// Nothing is amiss.
+    pub const PAYS: u64 = 1;
+    /// Each request costs more than it brings.
+    pub const COSTS_MORE: u64 = 2;
+    /// Requests would pay if they were answered in time, which they are not.
+    pub const LATE: u64 = 3;
+    /// Requests pay, but less than the cores and memory cost that are held.
+    pub const HELD_COSTS_MORE: u64 = 4;
+    /// Of [`Solvency::clients_max`].
+    pub const NO_LIMIT: u64 = u64::MAX;
+}

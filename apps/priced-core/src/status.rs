@@ -1,8 +1,8 @@
 //! Messages of applications, and what the provider is told of them.
 
 use alloc::string::String;
-use nom_abi::priced::{Announcement, Report};
-use nom_proto::status::Status;
+use nom_abi::priced::{Announcement, Report, Solvency};
+use nom_proto::status::{self, State, Status};
 use zerocopy::FromBytes;
 
 /// An announcement as a message to an application.
@@ -33,8 +33,10 @@ pub fn status(
     cores: u32,
     memory_bytes: u64,
 ) -> Result<Status, BadReport> {
-    let report = Report::read_from_bytes(message).ok().filter(|report| report.kind == Report::KIND);
-    let report = report.ok_or(BadReport::Unknown(message.len()))?;
+    let (report, rest) = Report::read_from_prefix(message)
+        .ok()
+        .filter(|(report, _)| report.kind == Report::KIND)
+        .ok_or(BadReport::Unknown(message.len()))?;
     let number = |name, bits| {
         let value = f64::from_bits(bits);
         if value.is_finite() { Ok(value) } else { Err(BadReport::NotFinite(name)) }
@@ -59,6 +61,29 @@ pub fn status(
         revenue_per_second: number("revenue_per_second", report.revenue_per_second)?,
         cost_per_second: number("cost_per_second", report.cost_per_second)?,
         profit: number("profit", report.profit)?,
+        solvency: solvency(rest).ok_or(BadReport::Unknown(message.len()))?,
+    })
+}
+
+/// What follows a report, if anything does.
+fn solvency(message: &[u8]) -> Option<status::Solvency> {
+    if message.is_empty() {
+        return Some(status::Solvency::default());
+    }
+    let told = Solvency::read_from_bytes(message).ok()?;
+    Some(status::Solvency {
+        state: match told.state {
+            Solvency::NO_CONTRACT => State::NoContract,
+            Solvency::PAYS => State::Pays,
+            Solvency::COSTS_MORE => State::CostsMore,
+            Solvency::LATE => State::Late,
+            Solvency::HELD_COSTS_MORE => State::HeldCostsMore,
+            _ => return None,
+        },
+        objective_ns: told.objective_ns,
+        soonest_p99_ns: told.soonest_p99_ns,
+        soonest_delay_us: told.soonest_delay_us,
+        clients_max: u32::try_from(told.clients_max).ok(),
     })
 }
 
@@ -78,6 +103,17 @@ mod tests {
             ("m", "a", 2, 8192)
         );
         assert_eq!((told.batching_delay_us, told.polls, told.profit), (20, true, -1.5));
+        assert_eq!(told.solvency, status::Solvency::default());
+        let told = |state: u64| {
+            let (objective_ns, soonest_p99_ns) = (750_000, 2_100_000);
+            let solvency =
+                Solvency { state, objective_ns, soonest_p99_ns, soonest_delay_us: 0, clients_max: 7 };
+            let message = [report.as_bytes(), solvency.as_bytes()].concat();
+            super::status(&message, "m", "a", 2, 8192).map(|status| status.solvency)
+        };
+        let solvency = told(Solvency::LATE).expect("a report with a solvency");
+        assert_eq!((solvency.state, solvency.clients_max), (State::Late, Some(7)));
+        assert_eq!(told(99), Err(BadReport::Unknown(168)), "a state that nobody knows");
         report.cost_per_second = f64::NAN.to_bits();
         assert_eq!(status(report.as_bytes(), "m", "a", 2, 0), Err(BadReport::NotFinite("cost_per_second")));
         report.kind = Announcement::KIND;

@@ -103,12 +103,22 @@ impl Utility {
         floor: Option<f64>,
         terms: impl IntoIterator<Item = Result<Term, BadTerm>>,
     ) -> Result<Self, BadUtility> {
+        let Self { unit, floor, terms } = Self::of_good_numbers(unit, floor, terms)?;
+        Self::new(unit, floor, terms).map_err(BadUtility::Axiom)
+    }
+
+    /// The same of what has been seen to keep the axiom.
+    pub(super) fn of_good_numbers(
+        unit: Unit,
+        floor: Option<f64>,
+        terms: impl IntoIterator<Item = Result<Term, BadTerm>>,
+    ) -> Result<Self, BadUtility> {
         if let Some(floor) = floor {
             at_least_zero("floor", floor).map_err(BadUtility::Parameter)?;
         }
         let named =
             |(term, result): (usize, Result<_, _>)| result.map_err(|error| BadUtility::Term { term, error });
         let terms = terms.into_iter().enumerate().map(named).collect::<Result<_, _>>()?;
-        Self::new(unit, floor, terms).map_err(BadUtility::Axiom)
+        Ok(Self::unchecked(unit, floor, terms))
     }
 }

@@ -232,15 +232,31 @@ impl State {
 /// ([`Prices::cost`]), and no part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Utility {
-    unit: Unit,
-    floor: Option<f64>,
-    terms: Vec<Term>,
+    pub(super) unit: Unit,
+    pub(super) floor: Option<f64>,
+    pub(super) terms: Vec<Term>,
 }
 
 impl Utility {
     /// One that may break the axiom: [`Self::new`] looks.
     pub(super) fn unchecked(unit: Unit, floor: Option<f64>, terms: Vec<Term>) -> Self {
         Self { unit, floor, terms }
+    }
+
+    /// That of a server without a contract: nobody pays for anything.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::unchecked(Unit::Gbit, None, Vec::new())
+    }
+
+    /// The shortest latency that a penalty promises, if any does.
+    #[must_use]
+    pub fn objective(&self) -> Option<Seconds> {
+        let objective = |term: &Term| match term {
+            Term::Penalty { penalty, .. } => Some(penalty.objective()),
+            _ => None,
+        };
+        self.terms.iter().filter_map(objective).min_by(|a, b| a.get().total_cmp(&b.get()))
     }
 
     /// What is paid for.

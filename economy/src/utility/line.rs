@@ -95,6 +95,32 @@ impl FromStr for Utility {
     type Err = BadLine;
 
     fn from_str(line: &str) -> Result<Self, BadLine> {
+        let Parts { unit, floor, terms } = Parts::read(line)?;
+        Ok(Self::checked(unit, floor, terms)?)
+    }
+}
+
+impl Utility {
+    /// From a line that was made of a utility function. Its numbers are checked, the axiom is not again: that
+    /// was done when the manifest was loaded, and a guest has no room to do it twice.
+    ///
+    /// # Errors
+    /// As [`Utility::from_str`], but for the axiom.
+    pub fn from_checked_line(line: &str) -> Result<Self, BadLine> {
+        let Parts { unit, floor, terms } = Parts::read(line)?;
+        Ok(Self::of_good_numbers(unit, floor, terms)?)
+    }
+}
+
+/// What a line says.
+struct Parts {
+    unit: Unit,
+    floor: Option<f64>,
+    terms: Vec<Result<Term, BadTerm>>,
+}
+
+impl Parts {
+    fn read(line: &str) -> Result<Parts, BadLine> {
         let mut parts = line.split(';').map(str::trim).peekable();
         let part = parts.next().unwrap_or_default();
         let unit = Unit::ALL.into_iter().find(|unit| unit.name() == part);
@@ -105,8 +131,8 @@ impl FromStr for Utility {
             floor = Some(decimal::parse(text.trim()).ok_or_else(|| bad(part, "`floor` with a number"))?);
             parts.next();
         }
-        let terms: Vec<_> = parts.map(term).collect::<Result<_, _>>()?;
-        Ok(Self::checked(unit, floor, terms)?)
+        let terms = parts.map(term).collect::<Result<_, _>>()?;
+        Ok(Parts { unit, floor, terms })
     }
 }
 

@@ -9,8 +9,10 @@ use std::net::SocketAddrV4;
 /// Name of the application that publishes prices.
 pub use nom_abi::priced::NAME as PRICED;
 
-/// Shared memory of a channel between `priced` and an application; a report has 128 bytes.
+/// Shared memory of a channel between `priced` and an application; a report has 168 bytes.
 const CHANNEL_BYTES: u64 = 64 << 10;
+/// PCI base and sub class of Ethernet controllers.
+pub const NETWORK_CLASS: u32 = 0x02_0000;
 
 /// Where `priced` gets prices, and what it calls the machine there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct PriceFeed {
 
 impl Project {
     /// The same bundle with `priced` as its last application, and a channel from it to each application that
-    /// has a utility function.
+    /// has a utility function or a network device: whoever serves reports what that costs, and brings.
     ///
     /// `priced` never ends, so the machine is made to end with the first application, unless the bundle
     /// says itself which are essential.
@@ -40,6 +42,11 @@ impl Project {
     }
 }
 
+/// Whether an application may have something to report.
+fn serves(application: &Application) -> bool {
+    application.utility.is_some() || application.devices.iter().any(|device| device.class == NETWORK_CLASS)
+}
+
 fn add(mut bundle: BundleManifest, mut priced: Application, feed: &PriceFeed) -> Result<BundleManifest> {
     let applications = &mut bundle.applications;
     if applications.iter().any(|application| application.name == priced.name) {
@@ -48,8 +55,8 @@ fn add(mut bundle: BundleManifest, mut priced: Application, feed: &PriceFeed) ->
     if applications.len() == APPLICATIONS_MAX {
         bail!("no room for `{PRICED}`: the bundle has {APPLICATIONS_MAX} applications already");
     }
-    let earning = applications.iter().enumerate().filter(|(_, application)| application.utility.is_some());
-    priced.peers.extend(earning.map(|(number, _)| Peer { application: number, bytes: CHANNEL_BYTES }));
+    let serving = applications.iter().enumerate().filter(|(_, application)| serves(application));
+    priced.peers.extend(serving.map(|(number, _)| Peer { application: number, bytes: CHANNEL_BYTES }));
     let channels: usize = applications.iter().map(|application| application.peers.len()).sum();
     if channels + priced.peers.len() > CHANNELS_MAX {
         bail!("no room for the channels of `{PRICED}`: a bundle has {CHANNELS_MAX} at most");
@@ -97,10 +104,11 @@ mod tests {
         { name = 'log', program = 'log' },
         { name = 'web', program = 'web', utility = UTILITY },
         { name = 'db', program = 'db', utility = UTILITY },
+        { name = 'cache', program = 'cache', devices = [{ class = 'network' }] },
     ]";
 
     #[test]
-    fn priced_is_told_of_the_provider_and_talks_to_whoever_earns() {
+    fn priced_is_told_of_the_provider_and_talks_to_whoever_earns_or_serves() {
         let made = add(bundle(SHOP), priced(), &feed()).expect("there is room");
         let [.., priced] = made.applications.as_slice() else { panic!("{made:?}") };
         let environment: Vec<(&str, &str)> =
@@ -110,7 +118,7 @@ mod tests {
             [("log", "x"), ("machine", "shop-1"), ("network", "1"), ("provider", "10.0.2.2:8080")]
         );
         let peers: Vec<usize> = priced.peers.iter().map(|peer| peer.application).collect();
-        assert_eq!(peers, [1, 2]);
+        assert_eq!(peers, [1, 2, 3], "who earns, and who serves");
     }
 
     #[test]
@@ -119,10 +127,10 @@ mod tests {
             made.applications.iter().map(|application| application.essential).collect()
         };
         let made = add(bundle(SHOP), priced(), &feed()).expect("there is room");
-        assert_eq!(essential(made), [true, false, false, false]);
+        assert_eq!(essential(made), [true, false, false, false, false]);
         let said = SHOP.replace("'db', program", "'db', essential = true, program");
         let made = add(bundle(&said), priced(), &feed()).expect("there is room");
-        assert_eq!(essential(made), [false, false, true, false], "the bundle said which");
+        assert_eq!(essential(made), [false, false, true, false, false], "the bundle said which");
     }
 
     #[test]

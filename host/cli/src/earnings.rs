@@ -64,7 +64,11 @@ impl Earnings {
         self.0.get(name).copied()
     }
 
+    /// What has no contract earns nothing.
     fn add(&mut self, Reported { status, age_seconds }: &Reported) {
+        if !status.has_contract() {
+            return;
+        }
         let nothing = Earned { profit: 0.0, profit_per_second: 0.0, age_seconds: 0.0 };
         let earned = self.0.entry(status.machine.clone()).or_insert(nothing);
         earned.profit += status.profit;
@@ -85,7 +89,7 @@ fn ask(provider: &str) -> Vec<Reported> {
 mod tests {
     use super::*;
     use crate::watch::model::tests::status;
-    use nom_proto::status::Status;
+    use nom_proto::status::{Solvency, State, Status};
 
     #[test]
     fn applications_of_a_machine_earn_together() {
@@ -104,6 +108,9 @@ mod tests {
         assert_eq!(earned, Earned { profit: 20.0, profit_per_second: 4.0, age_seconds: 0.5 });
         assert_eq!(earned.to_string(), "20.0 $, 4.00 $/s");
         assert_eq!(Earned { age_seconds: 9.0, ..earned }.to_string(), "20.0 $, silent for 9 s");
+        let solvency = Solvency { state: State::NoContract, ..Solvency::default() };
+        let unpaid = Status { machine: "another".into(), solvency, ..status(1) };
+        earnings.add(&Reported { status: unpaid, age_seconds: 0.0 });
         assert_eq!(earnings.of_machine("another"), None);
     }
 

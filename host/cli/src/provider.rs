@@ -9,6 +9,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Where it listens if nobody says.
 const LISTEN: &str = "127.0.0.1:7070";
@@ -43,6 +44,9 @@ pub struct Options {
     /// The operator's token, which is made if it is absent [default: in the directory of nom's state].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Forget what has not reported for so many seconds [default: 600].
+    #[arg(long, value_name = "SECONDS")]
+    forget_after: Option<u64>,
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, String> {
@@ -81,6 +85,9 @@ fn configuration(options: &Options) -> Result<(Config, String)> {
     config.log = |line| eprintln!("nom: {line}");
     if let Some(listen) = options.listen {
         config.listen = listen;
+    }
+    if let Some(seconds) = options.forget_after {
+        config.forget_after = Duration::from_secs(seconds);
     }
     if let Some(ledger) = &options.ledger {
         config.ledger = Some(ledger.clone());

@@ -44,6 +44,64 @@ pub struct Status {
     pub cost_per_second: f64,
     /// Revenue less cost since the application began, in dollars.
     pub profit: f64,
+    /// Whether what is served pays; of who does not say, nothing is known to be amiss.
+    #[serde(default)]
+    pub solvency: Solvency,
+}
+
+/// Whether what an application serves pays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Solvency {
+    /// In a word.
+    pub state: State,
+    /// The latency that is promised, in nanoseconds; 0 if the contract has no such objective.
+    #[serde(default)]
+    pub objective_ns: u64,
+    /// The 99th percentile of latency at the shortest batching delay that was tried; 0 if none was.
+    #[serde(default)]
+    pub soonest_p99_ns: u64,
+    /// That batching delay, in microseconds.
+    #[serde(default)]
+    pub soonest_delay_us: u64,
+    /// Most clients that each core admits, if it refuses any.
+    #[serde(default)]
+    pub clients_max: Option<u32>,
+}
+
+/// What there is to say of a contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// There is none: only costs are reckoned, and the profit is their negative.
+    NoContract,
+    /// Nothing is amiss.
+    #[default]
+    Pays,
+    /// Each request costs more than it brings.
+    CostsMore,
+    /// Requests would pay if they were answered in time, which they are not.
+    Late,
+    /// Requests pay, but less than the cores and memory cost that are held.
+    HeldCostsMore,
+}
+
+impl State {
+    /// All, with their names.
+    pub const ALL: [(State, &'static str); 5] = [
+        (State::NoContract, "no_contract"),
+        (State::Pays, "pays"),
+        (State::CostsMore, "costs_more"),
+        (State::Late, "late"),
+        (State::HeldCostsMore, "held_costs_more"),
+    ];
+}
+
+impl Status {
+    /// Whether users pay for what it serves.
+    #[must_use]
+    pub fn has_contract(&self) -> bool {
+        self.solvency.state != State::NoContract
+    }
 }
 
 /// A status as the provider passes it on.
@@ -54,6 +112,17 @@ pub struct Reported {
     pub status: Status,
     /// How long ago it was, in seconds. An application that lives reports at least every second.
     pub age_seconds: f64,
+}
+
+impl Reported {
+    /// A report may be this late before its application is taken to be stuck or gone.
+    pub const SILENCE_SECONDS: f64 = 5.0;
+
+    /// Whether the application is taken to live.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.age_seconds <= Self::SILENCE_SECONDS
+    }
 }
 
 #[cfg(test)]
@@ -82,6 +151,7 @@ mod tests {
             revenue_per_second: 7.0,
             cost_per_second: 3.5,
             profit: -1.25,
+            solvency: Solvency { state: State::Late, clients_max: Some(4), ..Solvency::default() },
         };
         let json = serde_json::to_string(&status).expect("plain data");
         assert_eq!(serde_json::from_str::<Status>(&json).expect("the same"), status);
@@ -89,5 +159,15 @@ mod tests {
         let json = serde_json::to_string(&reported).expect("plain data");
         assert_eq!(serde_json::from_str::<Reported>(&json).expect("the same"), reported);
         assert_eq!(serde_json::from_str::<Status>(&json).expect("a status with more"), status);
+    }
+
+    #[test]
+    fn a_status_that_says_nothing_of_its_solvency_has_nothing_amiss() {
+        let solvency: Solvency = serde_json::from_str(r#"{"state":"held_costs_more"}"#).expect("a state");
+        assert_eq!(solvency, Solvency { state: State::HeldCostsMore, ..Solvency::default() });
+        assert_eq!(Solvency::default().state, State::Pays);
+        for (state, name) in State::ALL {
+            assert_eq!(serde_json::to_string(&state).expect("a name"), format!("\"{name}\""));
+        }
     }
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +19,7 @@ struct File {
     #[serde(default)]
     sources: Vec<String>,
     schedule: Option<String>,
+    forget_after_seconds: Option<u64>,
 }
 
 impl Config {
@@ -35,6 +37,9 @@ impl Config {
             Config { token: token.transpose()?, ledger: file.ledger.map(beside), ..Config::default() };
         if let Some(listen) = file.listen {
             config.listen = listen;
+        }
+        if let Some(seconds) = file.forget_after_seconds {
+            config.forget_after = Duration::from_secs(seconds);
         }
         for source in file.source.iter().chain(&file.sources) {
             config.sources.push(source.parse().with_context(named)?);
@@ -62,10 +67,11 @@ mod tests {
         let config = read(
             "listen = '127.0.0.1:7070'\nledger = 'ledger.db'\ntoken_file = 'token'\n\
              source = 'energy-charts:DE-LU,dollars_per_euro=1.1'\n\
-             schedule = 'network_out=1@0s,10@60s; core=0.01'\n",
+             schedule = 'network_out=1@0s,10@60s; core=0.01'\nforget_after_seconds = 60\n",
         )
         .expect("good");
         assert_eq!(config.listen.port(), 7070);
+        assert_eq!(config.forget_after, Duration::from_secs(60));
         assert!(config.ledger.expect("named").ends_with("ledger.db") && config.token.is_some());
         let names: Vec<&str> = config.sources.iter().map(Source::name).collect();
         assert_eq!(names, ["energy-charts DE-LU", "schedule"]);

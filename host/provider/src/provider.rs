@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// What a provider is to be.
@@ -27,8 +28,16 @@ pub struct Config {
     pub ledger: Option<PathBuf>,
     /// Where prices come from, besides the operator; no two of the same resource.
     pub sources: Vec<Source>,
+    /// What has not reported for longer is forgotten: it is gone from the list, the metrics and the page.
+    pub forget_after: Duration,
     /// Where messages for people go: what is wrong with a source.
     pub log: fn(&str),
+}
+
+impl Config {
+    /// After how long a silent application is forgotten if nobody says: as long as Prometheus at its default
+    /// looks back for a value, twice.
+    pub const FORGET_AFTER: Duration = Duration::from_secs(600);
 }
 
 impl Default for Config {
@@ -39,6 +48,7 @@ impl Default for Config {
             token: None,
             ledger: None,
             sources: Vec::new(),
+            forget_after: Config::FORGET_AFTER,
             log: |_| {},
         }
     }
@@ -68,7 +78,7 @@ impl Provider {
         let token = config.token.map_or_else(Token::random, Ok)?;
         let shared = Arc::new(Shared {
             prices: PriceBook::new(name(&config.sources)),
-            statuses: StatusBook::new(),
+            statuses: StatusBook::new(config.forget_after),
             ledger: Ledger::open(config.ledger.as_deref())?,
             tally: Arc::default(),
             journal: Journal::new(&config.sources),
@@ -118,7 +128,8 @@ impl Provider {
     /// The last status of each application.
     #[must_use]
     pub fn statuses(&self) -> Vec<Status> {
-        self.shared.statuses.all()
+        let reported = self.shared.statuses.reported(Moment::now());
+        reported.into_iter().map(|reported| reported.status).collect()
     }
 
     /// Ends it; every connection is closed. Dropping it does the same.

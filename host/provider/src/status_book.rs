@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use nom_proto::status::{Reported, Status};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::broadcast;
 
 /// Applications that are remembered at most.
@@ -16,6 +17,8 @@ const BACKLOG: usize = 1024;
 pub(crate) struct StatusBook {
     /// By machine and application.
     last: Mutex<BTreeMap<(String, String), Heard>>,
+    /// Who has not reported for longer is forgotten.
+    forget_after: Duration,
     news: broadcast::Sender<Status>,
 }
 
@@ -27,9 +30,12 @@ struct Heard {
 }
 
 impl Heard {
+    fn age(&self, now: Moment) -> Duration {
+        Duration::from_nanos(now.steady_ns.saturating_sub(self.at.steady_ns))
+    }
+
     fn reported(&self, now: Moment) -> Reported {
-        let age_ns = now.steady_ns.saturating_sub(self.at.steady_ns);
-        Reported { status: self.status.clone(), age_seconds: age_ns as f64 / 1e9 }
+        Reported { status: self.status.clone(), age_seconds: self.age(now).as_secs_f64() }
     }
 }
 
@@ -38,9 +44,9 @@ impl Heard {
 pub(crate) struct Full;
 
 impl StatusBook {
-    /// An empty one.
-    pub fn new() -> StatusBook {
-        StatusBook { last: Mutex::default(), news: broadcast::Sender::new(BACKLOG) }
+    /// An empty one, which forgets who has not reported for so long.
+    pub fn new(forget_after: Duration) -> StatusBook {
+        StatusBook { last: Mutex::default(), forget_after, news: broadcast::Sender::new(BACKLOG) }
     }
 
     /// Takes in a status that came just now.
@@ -49,7 +55,7 @@ impl StatusBook {
     /// If it is of one application too many.
     pub fn report(&self, status: Status, now: Moment) -> Result<(), Full> {
         let key = (status.machine.clone(), status.application.clone());
-        let mut last = self.lock();
+        let mut last = self.present(now);
         if last.len() >= APPLICATIONS_MAX && !last.contains_key(&key) {
             return Err(Full);
         }
@@ -59,24 +65,22 @@ impl StatusBook {
         Ok(())
     }
 
-    /// The last status of each application, by machine and name.
-    pub fn all(&self) -> Vec<Status> {
-        self.lock().values().map(|heard| heard.status.clone()).collect()
-    }
-
-    /// The same, each with its age.
+    /// The last status of each application with its age, by machine and name.
     pub fn reported(&self, now: Moment) -> Vec<Reported> {
-        self.lock().values().map(|heard| heard.reported(now)).collect()
+        self.present(now).values().map(|heard| heard.reported(now)).collect()
     }
 
     /// The present statuses, and what comes after them.
     pub fn follow(&self, now: Moment) -> (Vec<Reported>, broadcast::Receiver<Status>) {
-        let last = self.lock();
+        let last = self.present(now);
         (last.values().map(|heard| heard.reported(now)).collect(), self.news.subscribe())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Heard>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    /// All that are not forgotten by now. Time does nothing by itself here: whoever looks finds what is left.
+    fn present(&self, now: Moment) -> MutexGuard<'_, BTreeMap<(String, String), Heard>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.retain(|_, heard| heard.age(now) <= self.forget_after);
+        last
     }
 }
 
@@ -98,12 +102,43 @@ mod tests {
 
     #[test]
     fn statuses_grow_old_and_are_young_again_with_the_next() {
-        let book = StatusBook::new();
+        let book = StatusBook::new(Duration::from_secs(600));
         let ages = |now| book.reported(at(now)).iter().map(|one| one.age_seconds).collect::<Vec<_>>();
         book.report(status(), at(10)).expect("room");
         assert_eq!((ages(10), ages(17)), (vec![0.0], vec![7.0]));
         assert_eq!(book.follow(at(12)).0[0].age_seconds, 2.0);
         book.report(status(), at(20)).expect("room");
         assert_eq!((ages(21), ages(19)), (vec![1.0], vec![0.0]));
+    }
+
+    #[test]
+    fn who_does_not_report_any_more_is_down_and_then_forgotten() {
+        let book = StatusBook::new(Duration::from_secs(60));
+        let named = |name: &str| Status { application: name.to_owned(), ..status() };
+        let up = |seconds| -> Vec<(String, bool)> {
+            let reported = book.reported(at(seconds));
+            reported.into_iter().map(|one| (one.status.application.clone(), one.is_up())).collect()
+        };
+        let is = |name: &str, up| (name.to_owned(), up);
+        book.report(named("dies"), at(0)).expect("room");
+        book.report(named("lives"), at(0)).expect("room");
+        assert_eq!(up(5), [is("dies", true), is("lives", true)]);
+        book.report(named("lives"), at(50)).expect("room");
+        assert_eq!(up(55), [is("dies", false), is("lives", true)]);
+        assert_eq!(up(60), [is("dies", false), is("lives", false)]);
+        assert_eq!(up(61), [is("lives", false)], "forgotten after a minute");
+        assert_eq!(book.follow(at(61)).0.len(), 1);
+        assert_eq!(up(111), []);
+        book.report(named("dies"), at(200)).expect("room");
+        assert_eq!(up(200), [is("dies", true)], "and welcome again");
+    }
+
+    #[test]
+    fn the_dead_leave_their_places_to_the_living() {
+        let book = StatusBook::new(Duration::from_secs(60));
+        let named = |number: usize| Status { machine: number.to_string(), ..status() };
+        (0..APPLICATIONS_MAX).for_each(|number| book.report(named(number), at(0)).expect("room"));
+        assert_eq!(book.report(named(APPLICATIONS_MAX), at(60)), Err(Full));
+        assert_eq!(book.report(named(APPLICATIONS_MAX), at(61)), Ok(()));
     }
 }

@@ -42,6 +42,8 @@ pub enum ServeError {
     Setting(BadSetting),
     /// The contract, or what else is said about earning, is not what it must be.
     Earning(nom_earn::BadSetting),
+    /// An application on sockets has knobs that it cannot turn.
+    Sockets,
 }
 
 impl fmt::Display for ServeError {
@@ -50,6 +52,10 @@ impl fmt::Display for ServeError {
             ServeError::Interface(why) => why.fmt(out),
             ServeError::Setting(why) => why.fmt(out),
             ServeError::Earning(why) => why.fmt(out),
+            ServeError::Sockets => out.write_str(
+                "an application on sockets refuses nobody, and stays on its core with its memory: expected \
+                 no `refuse` in its environment, and of `knobs` at most `batching_delay` and `notice`",
+            ),
         }
     }
 }
@@ -74,20 +80,29 @@ type Governed = Member<RawLock, market::Board, market::Voice>;
 /// What a core of a server begins with.
 struct Part<C> {
     peers: Peers<DmaBuffer, C>,
-    /// If the owner has a contract.
+    /// If the owner has a contract, or somebody hears what is served.
     governor: Option<Governed>,
     /// On one core, who hears of new prices, if anybody says them.
     ear: Option<market::Ear>,
 }
 
+/// Governors for so many cores, and who hears of new prices. Nothing without a contract, unless `priced` runs
+/// in this machine: then it hears what is served and what that costs.
+pub(crate) fn governors(
+    contract: Option<Settings>,
+    cores: usize,
+) -> Option<(impl Iterator<Item = Governed>, Option<market::Ear>)> {
+    let (voice, ear) = market::priced();
+    let settings = contract.or_else(|| ear.is_some().then(Settings::watched))?;
+    let earner = Earner::new(settings, market::board(), voice, market::held);
+    Some((Team::assemble(earner, market::board(), cores), ear))
+}
+
 /// The parts of all cores.
 fn parts<C>(peers: Vec<Peers<DmaBuffer, C>>, contract: Option<Settings>) -> Vec<Part<C>> {
-    let Some(contract) = contract else {
+    let Some((governors, ear)) = governors(contract, peers.len()) else {
         return peers.into_iter().map(|peers| Part { peers, governor: None, ear: None }).collect();
     };
-    let (voice, ear) = market::priced();
-    let earner = Earner::new(contract, market::board(), voice, market::held);
-    let governors = Team::assemble(earner, market::board(), peers.len());
     let ears = core::iter::once(ear).chain(core::iter::repeat_with(|| None));
     let parts = peers.into_iter().zip(governors).zip(ears);
     parts.map(|((peers, governor), ear)| Part { peers, governor: Some(governor), ear }).collect()

@@ -2,39 +2,65 @@
 
 use crate::net::{self, QueuePair};
 use crate::port::{Clock, Idle};
-use crate::serve::{Core, ServeError, settings};
+use crate::serve::{Core, ServeError, governors, settings};
 use crate::world::ThreadStack;
+use alloc::boxed::Box;
+use nom_earn::Settings as Earning;
 use nom_net::Stack;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::handle::Handle;
+use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::threads::policy::Settings;
 pub use nom_rt::threads::{NoStack, Thread};
+use nom_serve::{Metered, Steered};
 pub use nom_socket::{Blocking, Error, Event, PollId, Ready, Shutdown, SocketId};
 
+/// The network device of sockets, under measurement.
+type Device = Metered<QueuePair, Clock>;
 /// The sockets of the running core.
-pub type Network = nom_socket::Network<QueuePair>;
+pub type Network = nom_socket::Network<Device>;
 /// A TCP port on which connections are accepted.
-pub type TcpListener = nom_socket::TcpListener<QueuePair>;
+pub type TcpListener = nom_socket::TcpListener<Device>;
 /// A TCP connection.
-pub type TcpStream = nom_socket::TcpStream<QueuePair>;
+pub type TcpStream = nom_socket::TcpStream<Device>;
 /// A UDP port.
-pub type UdpSocket = nom_socket::UdpSocket<QueuePair>;
+pub type UdpSocket = nom_socket::UdpSocket<Device>;
 /// Threads that may block.
 pub type Threads = nom_rt::threads::Threads<ThreadStack>;
 
 /// The running core's event loop, with sockets on the program's network interface. The environment says the
-/// rest, as for [`crate::serve`].
+/// rest, as for [`crate::serve`]: with a contract the application earns. A request is what a connection
+/// received until it answers, or a datagram that is answered.
 ///
 /// # Errors
-/// If there is no network device, or no valid address.
+/// If there is no network device, or no valid address; or if the contract asks for what sockets do not do.
 pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     let config = settings::network().map_err(ServeError::Setting)?;
-    let delay = settings::batching_delay().map_err(ServeError::Setting)?;
+    let contract = Earning::from_environment(crate::var).map_err(ServeError::Earning)?;
+    let is_beyond = |earning: &Earning| earning.refuses || earning.knobs.cores || earning.knobs.memory;
+    if contract.as_ref().is_some_and(is_beyond) {
+        return Err(ServeError::Sockets);
+    }
+    let delay = match &contract {
+        Some(contract) => contract.first_delay(),
+        None => settings::batching_delay().map_err(ServeError::Setting)?,
+    };
     let Core { index, pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
-    let mut stack = Stack::new(pair, config);
+    let mut stack = Stack::new(Metered::new(pair, Clock), config);
     stack.set_delay(delay).expect("a delay that was checked");
     let event_loop = EventLoop::new(index, Clock, idle, doorbell);
-    let network = Network::start(event_loop.handle(), stack);
+    let handle = event_loop.handle();
+    let network = match governors(contract, 1) {
+        None => Network::start(handle, stack),
+        Some((mut governors, ear)) => {
+            let governor = Box::new(governors.next().expect("one core has one governor"));
+            let mut steered = Steered::new(&mut stack, governor, handle);
+            if let Some(ear) = ear {
+                handle.add_poller(INFRASTRUCTURE, ear);
+            }
+            Network::start_steered(handle, stack, move |stack, now_ns| steered.steer(stack, now_ns))
+        }
+    };
     Ok((event_loop, network))
 }
 

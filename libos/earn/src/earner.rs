@@ -5,6 +5,7 @@ use crate::keeping::Keeping;
 use crate::market::{Market, PriceBoard, Tariff};
 use crate::report::{Audience, Stretch, blank, repeat};
 use crate::settings::Settings;
+use crate::solvency::{Judge, Terms};
 use crate::steering::Steering;
 use crate::window;
 use nom_abi::priced::Report;
@@ -50,6 +51,7 @@ pub struct Earner<B, A> {
     steering: Steering,
     /// If memory is a knob.
     keeping: Option<Keeping>,
+    judge: Judge,
     window_ns: u64,
     stretch: Stretch,
     /// Sums at the last report, and the report.
@@ -64,6 +66,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         let steering = Steering::new(&settings, 1);
         let last = blank(0, steering.setting());
         let keeping = settings.knobs.memory.then(Keeping::new);
+        let judge = Judge::new(settings.has_contract, settings.refuses, &settings.utility);
         Self {
             settings,
             board,
@@ -73,6 +76,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             books: Books::new(),
             steering,
             keeping,
+            judge,
             window_ns: *WINDOW_NS.start(),
             stretch: Stretch::default(),
             reported: (Money::ZERO, Money::ZERO),
@@ -125,7 +129,9 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         let keeping = self.keeping.as_mut();
         let memory =
             keeping.and_then(|keeping| keeping.choose(now_ns, &settings.utility, &tariff.prices, &held));
-        let keeps = self.steering.keep(memory);
+        let (utility, prices) = (&settings.utility, &tariff.prices);
+        self.judge.reconsider(&Terms { utility, prices, held: &held });
+        let keeps = self.steering.keep(memory) | self.steering.admit(self.judge.clients_max());
         self.steering.reconsider(&|cores, response| profit(settings, tariff, &with(&held, cores), response))
             || keeps
     }
@@ -148,18 +154,27 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         report.price_revision = tariff.revision;
         report.price_network_out = tariff.price(Resource::NetworkOut).to_bits();
         report.profit = account.profit().dollars().to_bits();
-        self.audience.report(&report);
+        self.audience.report(&report, &self.judge.solvency());
         (self.reported, self.last, self.stretch) = (sums, report, Stretch::default());
     }
 
     /// So long that enough requests come, as far as one window tells.
     fn set_window(&mut self, window: &Window) {
+        if !self.governs() {
+            self.window_ns = REPORT_NS;
+            return;
+        }
         let enough_ns = window.length_ns().saturating_mul(REQUESTS) / window.requests.max(1);
         self.window_ns = enough_ns.clamp(*WINDOW_NS.start(), *WINDOW_NS.end());
     }
 }
 
 impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
+    /// With a contract.
+    fn governs(&self) -> bool {
+        self.settings.has_contract
+    }
+
     fn window_ns(&self) -> u64 {
         self.window_ns
     }
@@ -180,6 +195,9 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         // Prices that came within the window count in it, though nobody had looked.
         let has_turned = self.trade(window.to_ns);
         let (held, asked_ns) = (usage((self.held)()), self.window_ns);
+        if !self.governs() {
+            self.steering.follow(window.setting);
+        }
         if window.length_ns() > 0 {
             self.books.close(window, &self.settings.utility, &held);
             self.stretch.add(window);
@@ -196,6 +214,9 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
                 keeping.and_then(|keeping| keeping.observe(window, &settings.utility, &tariff.prices, &held));
             self.steering.keep(memory);
         }
+        let (utility, prices) = (&settings.utility, &tariff.prices);
+        self.judge.observe(window, &Terms { utility, prices, held: &held });
+        self.steering.admit(self.judge.clients_max());
         // A clock that went back must not silence it.
         let is_due = window.to_ns < self.last.at_ns || window.to_ns - self.last.at_ns >= REPORT_NS;
         if is_due || has_turned {

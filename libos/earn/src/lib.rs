@@ -3,7 +3,8 @@
 //! An [`Earner`] is the governor of a server. At the end of each window it hears what was served, books what
 //! that brought and cost, and sets the working point from which its controller expects the most; at a new
 //! price it does so at once. [`Settings`] are read from the environment, prices from a [`PriceBoard`], and an
-//! [`Audience`] hears what is earned. A server on several cores has a [`Team`] of governors.
+//! [`Audience`] hears what is earned. A server on several cores has a [`Team`] of governors. Without a
+//! contract it only watches: what is served and what that costs is reported, and nothing is set.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod keeping;
 mod market;
 mod report;
 mod settings;
+mod solvency;
 mod staffing;
 mod steering;
 mod team;
@@ -22,7 +24,7 @@ mod window;
 
 pub use earner::{Earner, Held};
 pub use market::{PriceBoard, Tariff};
-pub use nom_abi::priced::Report;
+pub use nom_abi::priced::{Report, Solvency};
 pub use nom_abi::prices::PriceList;
 pub use report::Audience;
 pub use settings::{BadSetting, Batching, Knobs, Settings};

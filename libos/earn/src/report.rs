@@ -1,14 +1,14 @@
 //! What an application says of itself, to `priced` and whoever else listens.
 
-use nom_abi::priced::Report;
+use nom_abi::priced::{Report, Solvency};
 use nom_economy::prices::Refusal;
 use nom_serve::governor::Latency;
 use nom_serve::{Setting, Window};
 
 /// Whom an application reports to.
 pub trait Audience {
-    /// Says what was served and earned. May be lost: sums are in every report.
-    fn report(&mut self, report: &Report);
+    /// Says what was served and earned, and whether that pays. May be lost: sums are in every report.
+    fn report(&mut self, report: &Report, solvency: &Solvency);
 
     /// Says that a posted price is not believed.
     fn refused(&mut self, refusal: &Refusal) {
@@ -27,6 +27,8 @@ pub(crate) struct Stretch {
     latency: f64,
     latency_squared: f64,
     p99: f64,
+    /// The most of any window.
+    clients: u32,
 }
 
 impl Stretch {
@@ -41,6 +43,7 @@ impl Stretch {
             latency: requests * mean,
             latency_squared: requests * (mean * mean + jitter * jitter),
             p99: requests * window.latency.p99_ns as f64,
+            clients: window.clients,
         };
         self.join(&other, 1.0);
     }
@@ -54,6 +57,7 @@ impl Stretch {
         self.latency += times * other.latency;
         self.latency_squared += times * other.latency_squared;
         self.p99 += times * other.p99;
+        self.clients = self.clients.max(other.clients);
     }
 
     /// All as one window. Its 99th percentile is the mean of those of its windows, weighted by their
@@ -74,6 +78,7 @@ impl Stretch {
             requests: whole(self.requests),
             sent_bytes: whole(self.sent_bytes),
             received_bytes: whole(self.received_bytes),
+            clients: self.clients,
             latency,
             setting,
             ..Window::default()
@@ -129,8 +134,13 @@ mod tests {
     use super::*;
     use core::time::Duration;
 
-    const SETTING: Setting =
-        Setting { batching_delay: Duration::from_micros(3), polls: true, cores: 0, memory_mib: 0 };
+    const SETTING: Setting = Setting {
+        batching_delay: Duration::from_micros(3),
+        polls: true,
+        cores: 0,
+        memory_mib: 0,
+        clients_max: None,
+    };
 
     fn window(requests: u64, mean: u64, jitter: u64, p99: u64) -> Window {
         Window {
@@ -139,6 +149,7 @@ mod tests {
             requests,
             sent_bytes: 10 * requests,
             received_bytes: requests,
+            clients: 0,
             latency: Latency { mean_ns: mean, jitter_ns: jitter, p99_ns: p99 },
             service: Latency::default(),
             setting: SETTING,

@@ -21,6 +21,10 @@ pub struct Settings {
     pub knobs: Knobs,
     /// Responses that were measured beforehand; none, if it learns by itself.
     pub responses: Table,
+    /// Whether there is a contract at all. Without one nothing is set, and only costs are reckoned.
+    pub has_contract: bool,
+    /// Whether clients are refused as long as what is served costs more than it brings.
+    pub refuses: bool,
 }
 
 /// Knobs that are turned besides the batching delay.
@@ -102,7 +106,8 @@ impl Settings {
     /// The first variable that is not what it must be.
     pub fn from_environment<'v>(var: impl Fn(&str) -> Option<&'v str>) -> Result<Option<Self>, BadSetting> {
         let Some(line) = var("utility") else { return Ok(None) };
-        let utility = line.parse().map_err(|error| BadSetting::Utility { line: line.to_string(), error })?;
+        let utility = Utility::from_checked_line(line)
+            .map_err(|error| BadSetting::Utility { line: line.to_string(), error })?;
         let names = var("knobs").unwrap_or_default();
         let knobs = if names.is_empty() { Some(Knobs::default()) } else { Knobs::parse(names) };
         let knobs = knobs.ok_or_else(|| bad("knobs", names, KNOBS))?;
@@ -117,7 +122,25 @@ impl Settings {
             }
         };
         let responses = var("responses").map(str::parse).transpose()?.unwrap_or_default();
-        Ok(Some(Self { utility, batching, knobs, responses }))
+        let refuses = match var("refuse") {
+            None => false,
+            Some("loss") => true,
+            Some(other) => return Err(bad("refuse", other, "`loss`")),
+        };
+        Ok(Some(Self { utility, batching, knobs, responses, has_contract: true, refuses }))
+    }
+
+    /// Those of a server without a contract, of which only what it serves is to be known.
+    #[must_use]
+    pub fn watched() -> Self {
+        Self {
+            utility: Utility::none(),
+            batching: Batching::Fixed { micros: 0 },
+            knobs: Knobs::default(),
+            responses: Table::default(),
+            has_contract: false,
+            refuses: false,
+        }
     }
 }
 
@@ -218,6 +241,7 @@ mod tests {
             ("batching_delay_max", "10001"),
             ("knobs", "core"),
             ("knobs", "cores,,memory"),
+            ("refuse", "everybody"),
         ] {
             let text = refusal((name, value));
             assert!(

@@ -89,6 +89,16 @@ impl Steering {
         self.setting != before
     }
 
+    /// Has each core admit so many clients, or all, from now on. Returns whether it is another setting.
+    pub fn admit(&mut self, clients_max: Option<u32>) -> bool {
+        core::mem::replace(&mut self.setting.clients_max, clients_max) != clients_max
+    }
+
+    /// Takes over what others have set.
+    pub fn follow(&mut self, setting: Setting) {
+        self.setting = setting;
+    }
+
     fn is_settling(&self) -> bool {
         self.staffing.as_ref().is_some_and(Staffing::is_settling)
     }

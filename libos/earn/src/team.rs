@@ -22,6 +22,8 @@ use nom_serve::{Governor, Setting, Window};
 const PART_NS: u64 = 5_000_000;
 /// That of a core by itself, whose window is the whole.
 const WHOLE_NS: u64 = 20_000_000;
+/// That of a core whose working point nobody sets.
+const WATCHED_NS: u64 = 100_000_000;
 /// A core whose windows make up this share of the whole's, or its inverse, was there all the time, and its
 /// rates are taken as such; otherwise it slept, and what it counted is all there was.
 const THROUGHOUT: f64 = 0.5;
@@ -30,6 +32,8 @@ const CORES_AT: u32 = 15;
 const MEMORY_AT: u32 = 31;
 /// Bit of a setting that says that cores poll.
 const POLLS: u64 = 1 << 63;
+/// No limit of clients.
+const ALL: u32 = u32::MAX;
 
 /// What the cores have in common.
 pub struct Team<L: RawMutex, B, A> {
@@ -38,7 +42,10 @@ pub struct Team<L: RawMutex, B, A> {
     seen: AtomicU32,
     /// What is set, as [`word`] has it.
     setting: AtomicU64,
+    /// Most clients of each core, or [`ALL`].
+    clients_max: AtomicU32,
     wants_demand: bool,
+    governs: bool,
     council: Mutex<L, Council<B, A>>,
 }
 
@@ -57,31 +64,45 @@ pub struct Member<L: RawMutex, B, A> {
     window_ns: u64,
     /// What it served since it last had the floor.
     part: Stretch,
-    set: u64,
+    set: (u64, u32),
 }
 
 impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
     /// Governors for so many cores, which share `earner`; prices are posted on `board`.
     pub fn assemble(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Member<L, B, A>> {
         let earner = earner.on(cores);
-        let set = word(earner.setting());
+        let set = (word(earner.setting()), ALL);
         let team = Arc::new(Team {
             seen: AtomicU32::new(board.sequence().wrapping_sub(1)),
             board,
-            setting: AtomicU64::new(set),
+            setting: AtomicU64::new(set.0),
+            clients_max: AtomicU32::new(set.1),
             wants_demand: earner.wants_demand(),
+            governs: earner.governs(),
             council: Mutex::new(Council { earner, parts: vec![Stretch::default(); cores], began_ns: 0 }),
         });
-        let window_ns = if cores == 1 { WHOLE_NS } else { PART_NS };
+        let window_ns = match cores {
+            _ if !team.governs => WATCHED_NS,
+            1 => WHOLE_NS,
+            _ => PART_NS,
+        };
         let member =
             move |index| Member { team: team.clone(), index, window_ns, part: Stretch::default(), set };
         (0..cores).map(member)
     }
 }
 
+impl<L: RawMutex, B, A> Team<L, B, A> {
+    fn set(&self, setting: Setting) {
+        self.setting.store(word(setting), Relaxed);
+        self.clients_max.store(setting.clients_max.unwrap_or(ALL), Relaxed);
+    }
+}
+
 impl<B: PriceBoard, A: Audience> Council<B, A> {
-    /// Takes a core's part, and decides if the window is over. Returns the setting.
-    fn hear(&mut self, index: usize, part: &mut Stretch, now_ns: u64) -> Setting {
+    /// Takes a core's part, and decides if the window is over; `in_force` is what the core has set. Returns
+    /// the setting.
+    fn hear(&mut self, index: usize, part: &mut Stretch, now_ns: u64, in_force: Setting) -> Setting {
         self.parts[index].join(&core::mem::take(part), 1.0);
         let length_ns = now_ns.saturating_sub(self.began_ns);
         if now_ns >= self.began_ns && length_ns < self.earner.window_ns() {
@@ -93,7 +114,8 @@ impl<B: PriceBoard, A: Audience> Council<B, A> {
             let was_there = (THROUGHOUT..=1.0 / THROUGHOUT).contains(&share);
             whole.join(&part, if was_there { 1.0 / share } else { 1.0 });
         }
-        let window = whole.window(self.began_ns, now_ns, self.earner.setting());
+        let setting = if self.earner.governs() { self.earner.setting() } else { in_force };
+        let window = whole.window(self.began_ns, now_ns, setting);
         self.began_ns = now_ns;
         self.earner.observe(&window)
     }
@@ -102,13 +124,18 @@ impl<B: PriceBoard, A: Audience> Council<B, A> {
 impl<L: RawMutex, B: PriceBoard, A: Audience> Member<L, B, A> {
     /// What all are to set, and whether this core does not yet.
     fn setting(&mut self) -> (Setting, bool) {
-        let word = self.team.setting.load(Relaxed);
-        let is_new = core::mem::replace(&mut self.set, word) != word;
-        (setting(word), is_new)
+        let (word, limit) = (self.team.setting.load(Relaxed), self.team.clients_max.load(Relaxed));
+        let is_new = core::mem::replace(&mut self.set, (word, limit)) != (word, limit);
+        let clients_max = Some(limit).filter(|limit| *limit != ALL);
+        (Setting { clients_max, ..setting(word) }, is_new && self.team.governs)
     }
 }
 
 impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
+    fn governs(&self) -> bool {
+        self.team.governs
+    }
+
     fn window_ns(&self) -> u64 {
         self.window_ns
     }
@@ -133,8 +160,8 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
         self.part.add(window);
         // Whoever does not get the floor says it with its next window.
         if let Some(mut council) = self.team.council.try_lock() {
-            let setting = council.hear(self.index, &mut self.part, window.to_ns);
-            self.team.setting.store(word(setting), Relaxed);
+            let setting = council.hear(self.index, &mut self.part, window.to_ns, window.setting);
+            self.team.set(setting);
         }
         self.setting().0
     }
@@ -145,7 +172,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
             && let Some(mut council) = team.council.try_lock()
         {
             if let Some(setting) = council.earner.look(now_ns) {
-                team.setting.store(word(setting), Relaxed);
+                team.set(setting);
             }
             if let Some(seen) = council.earner.seen() {
                 team.seen.store(seen, Relaxed);
@@ -171,6 +198,7 @@ fn setting(word: u64) -> Setting {
         polls: word & POLLS != 0,
         cores: bits(CORES_AT, MEMORY_AT) as u16,
         memory_mib: bits(MEMORY_AT, 63) as u32,
+        clients_max: None,
     }
 }
 
@@ -183,7 +211,8 @@ mod tests {
         for (micros, polls, cores, memory_mib) in
             [(0, false, 0, 0), (10_000, true, u16::MAX, u32::MAX), (17, false, 2, 64), (0, true, 0, 1)]
         {
-            let whole = Setting { batching_delay: Duration::from_micros(micros), polls, cores, memory_mib };
+            let batching_delay = Duration::from_micros(micros);
+            let whole = Setting { batching_delay, polls, cores, memory_mib, ..Setting::default() };
             assert_eq!(setting(word(whole)), whole);
         }
     }

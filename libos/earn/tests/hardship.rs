@@ -113,6 +113,7 @@ fn window_at(from_ns: u64, to_ns: u64, setting: Setting) -> Window {
         requests: 400,
         sent_bytes: 400_000,
         received_bytes: 40_000,
+        clients: 4,
         latency: Latency {
             mean_ns: 100_000 + delay_ns,
             jitter_ns: 10_000 + delay_ns / 4,
@@ -151,6 +152,7 @@ proptest! {
                 requests,
                 sent_bytes,
                 received_bytes,
+                clients: requests as u32,
                 latency: Latency { mean_ns, jitter_ns, p99_ns },
                 service: Latency::default(),
                 setting: earner.setting(),

@@ -188,6 +188,12 @@ pub trait Nic {
     /// Tells the device about everything queued, unless it is looking anyway.
     fn kick(&mut self);
 
+    /// Bytes of a connection came, or the end of its handshake, in a frame that was first seen at `at_ns`:
+    /// for who measures paths. A driver does not.
+    fn arrived(&mut self, flow: u32, at_ns: u64) {
+        let _ = (flow, at_ns);
+    }
+
     /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
 

@@ -80,13 +80,29 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     /// Kept for its memory.
     slices: VecDeque<Slice<B>>,
     receive_window: u32,
+    /// Clients with a connection, and how many there may be.
+    open: u32,
+    limit: Option<u32>,
+    /// How many are to be closed once they are answered.
+    excess: u32,
 }
 
 impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// Clients that may each send `receive_window` bytes ahead.
     pub fn new(service: S, receive_window: u32) -> Clients<B, S> {
         let (clients, reply, slices) = (Vec::new(), Reply::default(), VecDeque::new());
-        Clients { service, clients, reply, slices, receive_window }
+        Clients { service, clients, reply, slices, receive_window, open: 0, limit: None, excess: 0 }
+    }
+
+    /// How many clients have a connection.
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Lets so many clients stay, or all.
+    pub fn set_limit(&mut self, limit: Option<u32>) {
+        self.limit = limit;
+        self.excess = limit.map_or(0, |limit| self.open.saturating_sub(limit));
     }
 
     fn client(&mut self, flow: FlowId) -> Option<&mut Client<B, S::Connection>> {
@@ -110,7 +126,10 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// Takes a client out that goes to another core: nothing is said of it to the service, which both share.
     pub fn take_out(&mut self, flow: FlowId) -> Option<Client<B, S::Connection>> {
         self.client(flow)?;
-        self.clients[flow.index()].take()
+        let client = self.clients[flow.index()].take()?;
+        self.open -= 1;
+        self.excess = self.excess.saturating_sub(u32::from(!client.is_closing));
+        Some(client)
     }
 
     /// Takes a client in that came from another core, and whose flow has a new name.
@@ -118,7 +137,8 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if self.clients.len() <= flow.index() {
             self.clients.resize_with(flow.index() + 1, || None);
         }
-        self.clients[flow.index()] = Some(Client { flow, ..client });
+        let before = self.clients[flow.index()].replace(Client { flow, ..client });
+        self.open += u32::from(before.is_none());
     }
 
     /// Has no place for a client.
@@ -168,8 +188,11 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if client.flow != flow || client.is_closing {
             return false;
         }
-        if self.service.received(&mut client.connection, bytes, &mut self.reply) == Flow::Close {
+        let is_over = self.service.received(&mut client.connection, bytes, &mut self.reply) == Flow::Close;
+        let is_too_many = self.excess > 0 && !self.reply.is_empty();
+        if is_over || is_too_many {
             client.is_closing = true;
+            self.excess = self.excess.saturating_sub(1);
         }
         let requests = self.reply.take_requests();
         if S::IS_TIMED && !self.reply.is_empty() {
@@ -246,16 +269,16 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         stack: &mut Measured<N, C>,
         frame: Received<N::Buffer>,
     ) -> Option<Received<N::Buffer>> {
-        let Some(port) = self.service.packet_port() else { return Some(frame) };
+        let port = self.service.packet_port().filter(|_| self.limit != Some(0));
+        let Some(port) = port else { return Some(frame) };
         stack.answer_in_place(frame, port, |datagram, room| self.service.packet(datagram, room))
     }
 
     fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         let arrived_ns = stack.arrived_ns();
-        if let Some(stopwatch) = stack.nic().stopwatch() {
-            stopwatch.arrive(flow.index(), arrived_ns);
-        }
-        let peer = stack.addresses(flow).map(|addresses| addresses.remote);
+        stack.nic().arrived(flow.index() as u32, arrived_ns);
+        let has_room = self.limit.is_none_or(|limit| self.open < limit);
+        let peer = stack.addresses(flow).map(|addresses| addresses.remote).filter(|_| has_room);
         let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {
             return stack.abort(flow);
         };
@@ -265,9 +288,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
 
     fn received(&mut self, stack: &mut Measured<N, C>, flow: FlowId, bytes: Slice<N::Buffer>) {
         let arrived_ns = stack.arrived_ns();
-        if let Some(stopwatch) = stack.nic().stopwatch() {
-            stopwatch.arrive(flow.index(), arrived_ns);
-        }
+        stack.nic().arrived(flow.index() as u32, arrived_ns);
         match self.client(flow) {
             Some(client) if client.is_stopped => client.waiting.push_back((arrived_ns, bytes)),
             Some(_) => {
@@ -305,6 +326,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         from: SocketAddr,
         bytes: Chain<N::Buffer>,
     ) {
+        if self.limit == Some(0) {
+            return;
+        }
         let Some(bytes) = whole(stack, bytes) else { return };
         self.service.datagram(bytes, &mut self.reply);
         let taken = self.reply.take(stack.nic(), &mut self.slices);

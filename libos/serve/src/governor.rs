@@ -14,6 +14,10 @@ pub struct Setting {
     pub cores: u16,
     /// What the service may take for what it keeps, in MiB; 0 for as much as it was told at its start.
     pub memory_mib: u32,
+    /// Most clients that each core has; all that come, if there is no number. Who is one too many is
+    /// answered once more, and the connection closed; who comes then is not let in. With 0, datagrams are not
+    /// answered.
+    pub clients_max: Option<u32>,
 }
 
 /// Latencies of the requests of a window, in nanoseconds; all 0 if there was none.
@@ -40,6 +44,8 @@ pub struct Window {
     pub sent_bytes: u64,
     /// Bytes of the frames that came.
     pub received_bytes: u64,
+    /// Clients with a connection at its end; of several cores, those of the one that has most.
+    pub clients: u32,
     /// Latency in the machine: from when the driver saw the request's frame to when the device was told of
     /// the reply's.
     pub service: Latency,
@@ -60,6 +66,12 @@ impl Window {
 
 /// Sets a server's working point while it runs.
 pub trait Governor {
+    /// Whether what [`Governor::observe`] returns is to be set. One that only watches leaves the working point
+    /// to others.
+    fn governs(&self) -> bool {
+        true
+    }
+
     /// How long the next window is to be; asked when one begins. A window without a request may last longer:
     /// nobody wakes an idle core to look at nothing, unless it is asked for by [`Governor::idle_ns`].
     fn window_ns(&self) -> u64 {

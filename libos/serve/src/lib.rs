@@ -21,6 +21,7 @@ mod reply;
 mod roster;
 mod server;
 mod service;
+mod steered;
 mod stopwatch;
 
 pub use control::Control;
@@ -32,3 +33,4 @@ pub use peers::{Passing, Peers};
 pub use reply::Reply;
 pub use server::{Closing, Ports, Server};
 pub use service::{Flow, Service};
+pub use steered::Steered;

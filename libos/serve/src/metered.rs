@@ -126,6 +126,13 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
         self.nic.kick();
     }
 
+    #[inline]
+    fn arrived(&mut self, flow: u32, at_ns: u64) {
+        if let Some(stopwatch) = &mut self.stopwatch {
+            stopwatch.arrive(flow as usize, at_ns);
+        }
+    }
+
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
         self.nic.buffer(bytes)
     }

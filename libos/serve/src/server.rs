@@ -6,7 +6,7 @@ mod membership;
 use crate::clients::{Clients, Measured};
 use crate::control::{Control, Desk, Order};
 use crate::front::Front;
-use crate::governor::{Governor, Setting};
+use crate::governor::{Governor, Setting, Window};
 use crate::metered::Metered;
 use crate::peers::{Passing, Peers};
 use crate::service::Service;
@@ -202,7 +202,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     fn end_window(&mut self, steering: &mut Steering, now_ns: u64) {
         let (traffic, setting) = (self.stack.nic().traffic(), self.in_force());
         let Some(stopwatch) = self.stack.nic().stopwatch() else { return };
-        let window = stopwatch.close(now_ns, traffic, setting);
+        let clients = self.front.clients.open();
+        let window = Window { clients, ..stopwatch.close(now_ns, traffic, setting) };
         if let Some(governor) = &mut steering.governor {
             if governor.wants_demand() && now_ns >= steering.demand_ns {
                 steering.demand_ns = now_ns + DEMAND_NS;
@@ -210,7 +211,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
             steering.window_ns = governor.window_ns();
-            self.set(setting, &steering.handle);
+            if governor.governs() {
+                self.set(setting, &steering.handle);
+            }
         }
         self.front.report(&mut self.stack, window);
     }
@@ -233,6 +236,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         if core::mem::replace(&mut self.setting.memory_mib, setting.memory_mib) != setting.memory_mib {
             let bytes = (setting.memory_mib > 0).then(|| u64::from(setting.memory_mib) << 20);
             self.front.clients.service.set_memory(bytes);
+        }
+        if core::mem::replace(&mut self.setting.clients_max, setting.clients_max) != setting.clients_max {
+            self.front.clients.set_limit(setting.clients_max);
         }
         self.setting.cores = setting.cores;
         if let Some(membership) = &mut self.membership {

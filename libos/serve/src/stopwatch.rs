@@ -172,6 +172,7 @@ impl Stopwatch {
             requests: self.requests - requests,
             sent_bytes: traffic.sent_bytes - before.sent_bytes,
             received_bytes: traffic.received_bytes - before.received_bytes,
+            clients: 0,
             service: self.service.close(now_ns),
             latency: self.latency.close(now_ns),
             setting,

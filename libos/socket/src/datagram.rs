@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 use nom_net::{Chain, DatagramError, Nic};
 use nom_port::buffer::{Buffer, Slice};
+use nom_port::nic::Answer;
 
 /// Ports that are given out to those who name none (RFC 6335 section 6).
 const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
@@ -14,7 +15,10 @@ const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
 #[derive(Debug)]
 pub(crate) struct Datagrams<B> {
     pub port: u16,
-    queue: VecDeque<(SocketAddr, Chain<B>)>,
+    /// Each with when it was seen.
+    queue: VecDeque<(SocketAddr, Chain<B>, u64)>,
+    /// Whose was read last, as long as it is not answered, and when it was seen.
+    asked: Option<(SocketAddr, u64)>,
     /// Bytes of memory that the queue holds.
     held: usize,
     held_max: usize,
@@ -29,14 +33,14 @@ impl<B: Buffer> Datagrams<B> {
     }
 
     /// Takes what came, or drops and counts it if nobody has read enough of what came before.
-    pub fn push(&mut self, from: SocketAddr, bytes: Chain<B>) {
+    pub fn push(&mut self, from: SocketAddr, bytes: Chain<B>, at_ns: u64) {
         let pinned: usize = bytes.iter().map(Slice::pinned).sum();
         if self.held + pinned > self.held_max && !self.queue.is_empty() {
             self.dropped += 1;
             return;
         }
         self.held += pinned;
-        self.queue.push_back((from, bytes));
+        self.queue.push_back((from, bytes, at_ns));
     }
 }
 
@@ -52,7 +56,7 @@ impl<N: Nic> Sockets<N> {
         }
         let held_max = self.table.receive_max;
         let (queue, held, dropped, is_blocked) = (VecDeque::new(), 0, 0, false);
-        let datagrams = Datagrams { port, queue, held, held_max, dropped, is_blocked };
+        let datagrams = Datagrams { port, queue, asked: None, held, held_max, dropped, is_blocked };
         let id = self.table.insert(Kind::Datagrams(datagrams));
         self.table.datagrams.insert(port, id);
         self.stack.bind(port);
@@ -103,10 +107,15 @@ impl<N: Nic> Sockets<N> {
         let from = self.stack.config().source_for(to.ip()).ok_or(Error::Unreachable)?;
         let slice = self.stack.buffer(bytes).ok_or(Error::NoMemory)?;
         let payload = Chain::from_iter([slice]);
-        let sent = self.stack.send_datagram(SocketAddr::new(from, port), to, payload);
+        let asked = self.datagrams(id)?.asked.filter(|(whose, _)| *whose == to);
+        let answers = asked.map(|(_, at_ns)| Answer::to_datagram(at_ns));
+        let sent = self.stack.send_in_answer(SocketAddr::new(from, port), to, payload, answers);
+        let datagrams = self.datagrams(id)?;
         if sent == Err(DatagramError::Full) {
-            self.datagrams(id)?.is_blocked = true;
+            datagrams.is_blocked = true;
             self.table.blocked.push(id);
+        } else if asked.is_some() {
+            datagrams.asked = None;
         }
         Ok(sent?)
     }
@@ -118,7 +127,8 @@ impl<N: Nic> Sockets<N> {
     /// [`Error::WouldBlock`] if there is none.
     pub fn receive_from(&mut self, id: SocketId, target: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
         let datagrams = self.datagrams(id)?;
-        let (from, chain) = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
+        let (from, chain, at_ns) = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
+        datagrams.asked = Some((from, at_ns));
         datagrams.held -= chain.iter().map(Slice::pinned).sum::<usize>();
         let mut filled = 0;
         for slice in &chain {

@@ -8,6 +8,8 @@ use nom_net::{Application, Chain, Closed, FlowId, Nic, Slice, Stack};
 
 impl<N: Nic> Application<N> for Table<N::Buffer> {
     fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        let at_ns = stack.arrived_ns();
+        stack.nic().arrived(flow.index() as u32, at_ns);
         let Some(tuple) = stack.addresses(flow).copied() else { return };
         if let Some(id) = self.of_flow(flow) {
             if let Ok(stream) = self.stream(id) {
@@ -24,6 +26,8 @@ impl<N: Nic> Application<N> for Table<N::Buffer> {
     }
 
     fn received(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<N::Buffer>) {
+        let at_ns = stack.arrived_ns();
+        stack.nic().arrived(flow.index() as u32, at_ns);
         let Some(id) = self.of_flow(flow) else {
             // Nobody will ever read it: the peer is told so.
             return stack.abort(flow);
@@ -32,6 +36,7 @@ impl<N: Nic> Application<N> for Table<N::Buffer> {
         if stream.is_receive_shut {
             return;
         }
+        stream.ask(at_ns);
         stream.inbox.push(bytes);
         stream.advertise(stack);
         self.rise(id, Ready::READABLE);
@@ -61,12 +66,12 @@ impl<N: Nic> Application<N> for Table<N::Buffer> {
         self.rise(id, Ready::READABLE | Ready::WRITABLE | Ready::FINISHED | Ready::ERROR);
     }
 
-    fn datagram(&mut self, _: &mut Stack<N>, to: SocketAddr, from: SocketAddr, bytes: Chain<N::Buffer>) {
+    fn datagram(&mut self, stack: &mut Stack<N>, to: SocketAddr, from: SocketAddr, bytes: Chain<N::Buffer>) {
         let Some(&id) = self.datagrams.get(&to.port()) else { return };
         if let Some(socket) = self.sockets.get_mut(id)
             && let Kind::Datagrams(datagrams) = &mut socket.kind
         {
-            datagrams.push(from, bytes);
+            datagrams.push(from, bytes, stack.arrived_ns());
         }
         self.rise(id, Ready::READABLE);
     }

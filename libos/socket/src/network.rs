@@ -36,8 +36,18 @@ impl<N: Nic> fmt::Debug for Network<N> {
 impl<N: Nic + 'static> Network<N> {
     /// The sockets of the loop of `handle`, which polls `stack` from now on.
     pub fn start(handle: &Handle, stack: Stack<N>) -> Network<N> {
+        Network::start_steered(handle, stack, |_, _| None)
+    }
+
+    /// The same. Before each poll `steer` sees the stack and the time, and says when it is to see them again
+    /// though nothing comes.
+    pub fn start_steered(
+        handle: &Handle,
+        stack: Stack<N>,
+        steer: impl FnMut(&mut Stack<N>, u64) -> Option<u64> + 'static,
+    ) -> Network<N> {
         let network = Network { sockets: Rc::new(RefCell::new(Sockets::new(stack))) };
-        handle.add_poller(INFRASTRUCTURE, Polled { network: network.clone(), frames: 0 });
+        handle.add_poller(INFRASTRUCTURE, Polled { network: network.clone(), frames: 0, steer });
         network
     }
 
@@ -103,19 +113,22 @@ impl<N: Nic + 'static> Network<N> {
 }
 
 /// The stack, as the event loop polls it.
-struct Polled<N: Nic> {
+struct Polled<N: Nic, F> {
     network: Network<N>,
     frames: u64,
+    steer: F,
 }
 
-impl<N: Nic + 'static> Poller for Polled<N> {
+impl<N: Nic + 'static, F: FnMut(&mut Stack<N>, u64) -> Option<u64>> Poller for Polled<N, F> {
     fn poll(&mut self, now_ns: u64) -> Progress {
-        let (due, frames) = self.network.with(|sockets| {
+        let steer = &mut self.steer;
+        let (steer_ns, due, frames) = self.network.with(|sockets| {
+            let steer_ns = steer(sockets.stack(), now_ns);
             let due = sockets.poll(Instant::from_nanos(now_ns));
-            (due, sockets.stack().counters().frames_received)
+            (steer_ns, due, sockets.stack().counters().frames_received)
         });
         let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
-        Progress { worked, deadline_ns: due.map(Instant::nanos) }
+        Progress { worked, deadline_ns: due.map(Instant::nanos).into_iter().chain(steer_ns).min() }
     }
 
     fn arm(&mut self) -> bool {

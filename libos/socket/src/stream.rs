@@ -31,6 +31,11 @@ pub(crate) struct Stream<B> {
     is_told: bool,
     is_send_shut: bool,
     pub is_receive_shut: bool,
+    /// Whether its peer opened it, and so asks.
+    is_served: bool,
+    /// When what the peer has sent since the last answer began to come: one request, as far as sockets can
+    /// tell.
+    asked_ns: Option<u64>,
 }
 
 impl<B: Buffer> Stream<B> {
@@ -47,6 +52,15 @@ impl<B: Buffer> Stream<B> {
             is_told: false,
             is_send_shut: false,
             is_receive_shut: false,
+            is_served: is_open,
+            asked_ns: None,
+        }
+    }
+
+    /// Something came in a frame that was seen at `at_ns`.
+    pub fn ask(&mut self, at_ns: u64) {
+        if self.is_served {
+            self.asked_ns.get_or_insert(at_ns);
         }
     }
 
@@ -149,12 +163,21 @@ impl<N: Nic> Sockets<N> {
         for chunk in bytes.chunks(CHUNK) {
             match self.send_chunk(flow, chunk) {
                 Ok(()) => sent += chunk.len(),
-                Err(_) if sent > 0 => return Ok(sent),
+                Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
             }
         }
         self.ask_for_room(flow);
+        self.note_answer(id);
         Ok(sent)
+    }
+
+    /// What was sent last answers all that the peer has asked.
+    fn note_answer(&mut self, id: SocketId) {
+        let Ok(stream) = self.table.stream(id) else { return };
+        if let Some(asked_ns) = stream.asked_ns.take() {
+            self.stack.note_answer(stream.flow, asked_ns, 1, 0);
+        }
     }
 
     fn send_chunk(&mut self, flow: FlowId, bytes: &[u8]) -> Result<(), Error> {

@@ -171,6 +171,7 @@ pub(super) mod tests {
             revenue_per_second: 1.0,
             cost_per_second: 1.0,
             profit: 1.0,
+            solvency: Default::default(),
         };
         Heard { at_s, status }
     }

@@ -39,11 +39,22 @@ pub fn draw(frame: &mut Frame<'_>, view: &View, console: impl Fn(usize) -> Vec<S
 fn headline(view: &View) -> Line<'static> {
     let name = Span::from(format!(" {} ", view.machine)).bold();
     let Some([sum, rate]) = view.profit else {
-        return Line::from(vec![name, Span::from(" nothing earned yet").dim()]);
+        return Line::from(vec![name, no_profit(view)]);
     };
     let style = if rate < 0.0 { Style::new().red().bold() } else { Style::new().green().bold() };
     let earned = format!(" profit {} $/s, {} $ so far", text::number(rate), text::number(sum));
     Line::from(vec![name, Span::styled(earned, style)])
+}
+
+/// What the headline says where nobody earns.
+fn no_profit(view: &View) -> Span<'static> {
+    match view.cost {
+        None => Span::from(" nothing reported yet").dim(),
+        Some([sum, rate]) => {
+            let cost = format!(" costs {} $/s, {} $ so far", text::number(rate), text::number(sum));
+            Span::from(cost).bold()
+        }
+    }
 }
 
 fn draw_body(frame: &mut Frame<'_>, area: Rect, view: &View, console: impl Fn(usize) -> Vec<String>) {

@@ -1,4 +1,4 @@
-//! `nom run --watch`: what a machine earns, while it runs.
+//! `nom run --watch`: what a machine serves, what that costs and earns, while it runs.
 //!
 //! ```text
 //! provider --feed--> Update --Model::apply--> Model --view--> View --draw--> screen, or plain lines
@@ -10,6 +10,7 @@ mod feed;
 mod history;
 pub(crate) mod model;
 mod screen;
+mod solvency;
 pub(crate) mod text;
 
 use crate::attend::Audience;

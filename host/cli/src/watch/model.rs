@@ -4,6 +4,7 @@
 
 use super::console::Console;
 use super::history::{History, SECONDS};
+use super::solvency;
 use super::text;
 use nom_proto::prices::{Prices, Resource};
 use nom_proto::status::{Reported, Status};
@@ -14,7 +15,7 @@ use std::time::Duration;
 const STALE: Duration = Duration::from_secs(60);
 /// A report may be this late before it is said, and then it says nothing of the present: applications report
 /// at least every second.
-pub const SILENCE: Duration = Duration::from_secs(5);
+pub const SILENCE: Duration = Duration::from_secs(Reported::SILENCE_SECONDS as u64);
 
 /// Something to take in.
 #[derive(Clone, Debug)]
@@ -56,6 +57,7 @@ struct Earner {
     throughput: History,
     latency: History,
     jitter: History,
+    /// Or cost, without a contract.
     profit: History,
 }
 
@@ -64,8 +66,11 @@ struct Earner {
 pub struct View {
     /// The machine.
     pub machine: String,
-    /// What its applications earned so far and earn each second, in dollars, once one reported.
+    /// What its applications earned so far and earn each second, in dollars, once one with a contract
+    /// reported.
     pub profit: Option<[f64; 2]>,
+    /// What those without a contract cost, once one reported.
+    pub cost: Option<[f64; 2]>,
     /// What is amiss, or still to come.
     pub notices: Vec<String>,
     /// Where the prices come from, and how long ago they were confirmed.
@@ -160,7 +165,8 @@ impl Model {
         let stale = age.is_some_and(|age| age > STALE.as_secs_f64());
         View {
             machine: self.machine.clone(),
-            profit: self.profit(),
+            profit: self.profit(true),
+            cost: self.profit(false).map(|sums| sums.map(|profit| -profit)),
             notices: self.notices(now),
             source: self.source(age, stale),
             stale,
@@ -169,12 +175,13 @@ impl Model {
         }
     }
 
-    fn profit(&self) -> Option<[f64; 2]> {
-        let add = |[sum, rate]: [f64; 2], earner: &Earner| {
-            let status = &earner.status.what;
-            [sum + status.profit, rate + profit_rate(status)]
-        };
-        (!self.earners.is_empty()).then(|| self.earners.values().fold([0.0; 2], add))
+    /// The sum over the applications with a contract, or over those without.
+    fn profit(&self, has_contract: bool) -> Option<[f64; 2]> {
+        let statuses = self.earners.values().map(|earner| &earner.status.what);
+        let profits = statuses
+            .filter(|status| status.has_contract() == has_contract)
+            .map(|status| [status.profit, profit_rate(status)]);
+        profits.reduce(|[sum, rate], [more, more_rate]| [sum + more, rate + more_rate])
     }
 
     fn notices(&self, now: Duration) -> Vec<String> {
@@ -185,7 +192,7 @@ impl Model {
             notices.push("no prices yet".to_owned());
         }
         if self.expected.is_empty() && self.earners.is_empty() {
-            notices.push("no application has a [utility]: prices are published, nobody earns".to_owned());
+            notices.push("no application has a [utility], so that nobody earns".to_owned());
         }
         for name in &self.expected {
             match self.earners.get(name).map(|earner| now - earner.status.at) {
@@ -199,6 +206,9 @@ impl Model {
                 Some(_) => {}
             }
         }
+        let statuses = self.earners.values().map(|earner| &earner.status.what);
+        let amiss = statuses.filter_map(|status| Some((status, solvency::sentence(status)?)));
+        notices.extend(amiss.map(|(status, why)| format!("{}: {why}", status.application)));
         notices
     }
 
@@ -230,18 +240,22 @@ impl Model {
         let status = &earner.status.what;
         let recent = |history: &History| history.last(now, SECONDS);
         let figure = |label, value, history| Figure { label, value, history };
-        Panel {
-            name: status.application.clone(),
-            figures: vec![
-                figure("working point", working_point(status), Vec::new()),
-                figure("price used", self.price_used(status), Vec::new()),
-                figure("throughput", throughput(status), recent(&earner.throughput)),
-                figure("latency", latency(status), recent(&earner.latency)),
-                figure("jitter", or_dash(status, status.latency_jitter_ns), recent(&earner.jitter)),
-                figure("profit", profit(status), recent(&earner.profit)),
-                figure("so far", format!("{} $", text::number(status.profit)), Vec::new()),
-            ],
+        let mut figures = vec![
+            figure("working point", working_point(status), Vec::new()),
+            figure("price used", self.price_used(status), Vec::new()),
+            figure("throughput", throughput(status), recent(&earner.throughput)),
+            figure("latency", latency(status), recent(&earner.latency)),
+            figure("jitter", or_dash(status, status.latency_jitter_ns), recent(&earner.jitter)),
+        ];
+        if status.has_contract() {
+            figures.push(figure("profit", profit(status), recent(&earner.profit)));
+            figures.push(figure("so far", dollars(status.profit), Vec::new()));
+        } else {
+            let cost = format!("{}/s, no contract: nobody pays", dollars(status.cost_per_second));
+            figures.push(figure("cost", cost, recent(&earner.profit)));
+            figures.push(figure("so far", dollars(-status.profit), Vec::new()));
         }
+        Panel { name: status.application.clone(), figures }
     }
 
     fn price_used(&self, status: &Status) -> String {
@@ -268,7 +282,8 @@ impl Earner {
             self.latency.push(heard.at, status.latency_mean_ns as f64);
             self.jitter.push(heard.at, status.latency_jitter_ns as f64);
         }
-        self.profit.push(heard.at, profit_rate(status));
+        let rate = if status.has_contract() { profit_rate(status) } else { status.cost_per_second };
+        self.profit.push(heard.at, rate);
         self.status = heard;
     }
 }
@@ -322,6 +337,10 @@ fn latency(status: &Status) -> String {
 
 fn or_dash(status: &Status, nanoseconds: u64) -> String {
     if status.requests == 0 { "-".to_owned() } else { text::latency(nanoseconds) }
+}
+
+fn dollars(amount: f64) -> String {
+    format!("{} $", text::number(amount))
 }
 
 fn profit(status: &Status) -> String {

@@ -8,12 +8,13 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use nom_proto::ledger::Sum;
 use nom_proto::prices::Resource;
-use nom_proto::status::Status;
+use nom_proto::status::{self, Reported, Status};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -34,7 +35,7 @@ pub async fn metrics(State(shared): State<Arc<Shared>>) -> Result<impl IntoRespo
     let mut registry = Registry::with_prefix("nom");
     prices(&mut registry, &shared);
     sources(&mut registry, &shared);
-    statuses(&mut registry, &shared.statuses.all());
+    statuses(&mut registry, &shared.statuses.reported(Moment::now()));
     ledger(&mut registry, &sums);
     let mut text = String::new();
     encode(&mut text, &registry).map_err(|error| {
@@ -82,7 +83,7 @@ fn sources(registry: &mut Registry, shared: &Shared) {
 /// A figure of a status: name, help, and how it is found.
 type Figure = (&'static str, &'static str, fn(&Status) -> f64);
 
-const FIGURES: [Figure; 12] = [
+const FIGURES: [Figure; 10] = [
     ("app_requests_per_second", "Requests answered", |s| per_second(s, s.requests)),
     ("app_sent_bytes_per_second", "Bytes that left the machine", |s| per_second(s, s.sent_bytes)),
     ("app_received_bytes_per_second", "Bytes that came", |s| per_second(s, s.received_bytes)),
@@ -92,21 +93,64 @@ const FIGURES: [Figure; 12] = [
     ("app_batching_delay_seconds", "Batching delay W", |s| f64::from(s.batching_delay_us) / 1e6),
     ("app_cores", "Cores held", |s| f64::from(s.cores)),
     ("app_memory_bytes", "Memory held", |s| s.memory_bytes as f64),
-    ("app_revenue_dollars_per_second", "What users pay", |s| s.revenue_per_second),
     ("app_cost_dollars_per_second", "What is owed to the provider", |s| s.cost_per_second),
-    ("app_profit_dollars", "Revenue less cost since the application began", |s| s.profit),
 ];
 
-fn statuses(registry: &mut Registry, statuses: &[Status]) {
+fn labels(status: &Status) -> Labels {
+    vec![("machine", status.machine.clone()), ("application", status.application.clone())]
+}
+
+fn statuses(registry: &mut Registry, reported: &[Reported]) {
+    presence(registry, reported);
+    // What a machine did that is gone says nothing of the present.
+    let present: Vec<&Status> = reported.iter().filter(|one| one.is_up()).map(|one| &one.status).collect();
     for (name, help, figure) in FIGURES {
         let gauges = Gauges::default();
-        for status in statuses {
-            let labels =
-                vec![("machine", status.machine.clone()), ("application", status.application.clone())];
-            gauges.get_or_create(&labels).set(figure(status));
+        for status in &present {
+            gauges.get_or_create(&labels(status)).set(figure(status));
         }
         registry.register(name, help, gauges);
     }
+    money(registry, &present);
+}
+
+/// Who lives.
+fn presence(registry: &mut Registry, reported: &[Reported]) {
+    let (up, machines, ages) = (Gauges::default(), Gauges::default(), Gauges::default());
+    let mut machines_up: BTreeMap<&str, bool> = BTreeMap::new();
+    for one in reported {
+        up.get_or_create(&labels(&one.status)).set(truth(one.is_up()));
+        ages.get_or_create(&labels(&one.status)).set(one.age_seconds);
+        *machines_up.entry(&one.status.machine).or_default() |= one.is_up();
+    }
+    for (machine, is_up) in machines_up {
+        machines.get_or_create(&vec![("machine", machine.to_owned())]).set(truth(is_up));
+    }
+    registry.register("app_up", "Whether an application has reported lately", up);
+    registry.register("machine_up", "Whether any application of a machine has", machines);
+    registry.register("app_report_age_seconds", "Time since the last report", ages);
+}
+
+fn truth(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+/// What users pay, where they do, and whether that pays.
+fn money(registry: &mut Registry, present: &[&Status]) {
+    let (revenue, profit, states) = (Gauges::default(), Gauges::default(), Gauges::default());
+    for status in present {
+        for (state, name) in status::State::ALL {
+            let labels = [labels(status), vec![("state", name.to_owned())]].concat();
+            states.get_or_create(&labels).set(truth(status.solvency.state == state));
+        }
+        if status.has_contract() {
+            revenue.get_or_create(&labels(status)).set(status.revenue_per_second);
+            profit.get_or_create(&labels(status)).set(status.profit);
+        }
+    }
+    registry.register("app_state", "1 for what there is to say of an application's contract", states);
+    registry.register("app_revenue_dollars_per_second", "What users pay", revenue);
+    registry.register("app_profit_dollars", "Revenue less cost since the application began", profit);
 }
 
 fn per_second(status: &Status, count: u64) -> f64 {
@@ -133,4 +177,55 @@ fn ledger(registry: &mut Registry, sums: &[Sum]) {
     registry.register("ledger_cost_dollars", "What is owed", cost);
     registry.register("ledger_quantity", "What was consumed", quantity);
     registry.register("ledger_records", "Records in the ledger", records);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nom_proto::status::{Solvency, State as Contract};
+
+    fn reported(machine: &str, age_seconds: f64, state: Contract) -> Reported {
+        let json = r#"{"machine":"m","application":"a","at_ns":1,"window_ns":1000000000,
+            "batching_delay_us":0,"polls":false,"cores":1,"memory_bytes":1,"requests":7,"sent_bytes":0,
+            "received_bytes":0,"latency_mean_ns":0,"latency_jitter_ns":0,"latency_p99_ns":0,
+            "price_revision":1,"price_network_out":1.0,"revenue_per_second":2.0,"cost_per_second":3.0,
+            "profit":1.0}"#;
+        let mut status: Status = serde_json::from_str(json).expect("a status");
+        status.machine = machine.to_owned();
+        status.solvency = Solvency { state, ..Solvency::default() };
+        Reported { status, age_seconds }
+    }
+
+    fn page(reported: &[Reported]) -> String {
+        let mut registry = Registry::with_prefix("nom");
+        statuses(&mut registry, reported);
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("written");
+        text
+    }
+
+    #[test]
+    fn a_machine_that_is_gone_has_an_age_and_no_figures() {
+        let text =
+            page(&[reported("lives", 0.5, Contract::CostsMore), reported("dies", 90.0, Contract::CostsMore)]);
+        for line in [
+            "nom_machine_up{machine=\"lives\"} 1.0",
+            "nom_machine_up{machine=\"dies\"} 0.0",
+            "nom_app_up{machine=\"dies\",application=\"a\"} 0.0",
+            "nom_app_report_age_seconds{machine=\"dies\",application=\"a\"} 90.0",
+            "nom_app_requests_per_second{machine=\"lives\",application=\"a\"} 7.0",
+            "nom_app_state{machine=\"lives\",application=\"a\",state=\"costs_more\"} 1.0",
+            "nom_app_state{machine=\"lives\",application=\"a\",state=\"pays\"} 0.0",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("requests_per_second{machine=\"dies\""), "{text}");
+    }
+
+    #[test]
+    fn without_a_contract_there_is_a_cost_and_no_profit() {
+        let text = page(&[reported("m", 0.0, Contract::NoContract)]);
+        assert!(text.contains("nom_app_cost_dollars_per_second{"), "{text}");
+        assert!(!text.contains("nom_app_profit_dollars{") && !text.contains("revenue_dollars_per_second{"));
+    }
 }

@@ -3,7 +3,7 @@
 
 pub mod list;
 
-use nom_proto::status::Status;
+use nom_proto::status::{Solvency, Status};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
@@ -115,5 +115,6 @@ pub fn status(application: &str, requests: u64) -> Status {
         revenue_per_second: 7.0,
         cost_per_second: 3.5,
         profit: -1.25,
+        solvency: Solvency::default(),
     }
 }

@@ -149,7 +149,7 @@ pub mod net {
 
 /// What a server that earns needs to know: a process has no bulletin board, and nobody to report to.
 pub(crate) mod market {
-    use nom_earn::{Audience, Held, PriceBoard, PriceList, Report};
+    use nom_earn::{Audience, Held, PriceBoard, PriceList, Report, Solvency};
     use nom_rt::poller::{Poller, Progress};
 
     /// A board on which nothing is ever posted.
@@ -177,7 +177,7 @@ pub(crate) mod market {
     pub(crate) struct Voice;
 
     impl Audience for Voice {
-        fn report(&mut self, _: &Report) {}
+        fn report(&mut self, _: &Report, _: &Solvency) {}
     }
 
     /// There is none.

@@ -2,7 +2,7 @@
 //! responds as `nom_economy::simulate` says, and a board posts prices. Not every test uses everything.
 #![allow(dead_code)]
 
-use nom_abi::priced::Report;
+use nom_abi::priced::{Report, Solvency};
 use nom_abi::prices::{PriceEntry, PriceList, PriceSource, PricedResource};
 use nom_earn::{Audience, Earner, Held, PriceBoard, Settings};
 use nom_economy::prices::Refusal;
@@ -41,11 +41,16 @@ impl PriceBoard for Board {
 
 /// Whatever was said.
 #[derive(Clone, Default)]
-pub struct Heard(Rc<RefCell<(Vec<Report>, Vec<Refusal>)>>);
+pub struct Heard(Rc<RefCell<(Vec<Report>, Vec<Refusal>, Vec<Solvency>)>>);
 
 impl Heard {
     pub fn reports(&self) -> Vec<Report> {
         self.0.borrow().0.clone()
+    }
+
+    /// What was said last of whether it pays.
+    pub fn solvency(&self) -> Solvency {
+        *self.0.borrow().2.last().expect("it has reported")
     }
 
     pub fn refusals(&self) -> usize {
@@ -54,8 +59,10 @@ impl Heard {
 }
 
 impl Audience for Heard {
-    fn report(&mut self, report: &Report) {
-        self.0.borrow_mut().0.push(*report);
+    fn report(&mut self, report: &Report, solvency: &Solvency) {
+        let mut heard = self.0.borrow_mut();
+        heard.0.push(*report);
+        heard.2.push(*solvency);
     }
 
     fn refused(&mut self, refusal: &Refusal) {
@@ -119,9 +126,13 @@ impl World {
         }
     }
 
-    /// One window with so many clients; returns how the server truly responded.
+    /// One window with so many clients, as far as they are admitted; returns how the server truly responded.
     pub fn window(&mut self, clients: f64) -> Response {
         let (setting, length_ns) = (self.earner.setting(), self.earner.window_ns());
+        let clients = clients.min(setting.clients_max.map_or(f64::INFINITY, f64::from));
+        if clients == 0.0 {
+            return self.idle(setting);
+        }
         let truth = World::truth(clients, setting);
         let seconds = length_ns as f64 / 1e9;
         let measured = self.noise.observe(&truth, seconds, &mut self.random);
@@ -133,6 +144,7 @@ impl World {
             requests: (response.throughput.get() * seconds) as u64,
             sent_bytes: bytes(response.sent.get()),
             received_bytes: bytes(response.received.get()),
+            clients: clients as u32,
             latency: Latency {
                 mean_ns: nanoseconds(response.latency.mean().get()),
                 jitter_ns: nanoseconds(response.latency.jitter().get()),
@@ -144,5 +156,13 @@ impl World {
         self.now_ns += length_ns;
         self.earner.observe(&window);
         truth
+    }
+
+    /// A second in which nobody was admitted.
+    fn idle(&mut self, setting: Setting) -> Response {
+        let (from_ns, to_ns) = (self.now_ns, self.now_ns + 1_000_000_000);
+        self.now_ns = to_ns;
+        self.earner.observe(&Window { from_ns, to_ns, setting, ..Window::default() });
+        World::truth(1.0, setting)
     }
 }

@@ -77,7 +77,11 @@ impl<N: Nic> Stack<N> {
         self.send_in_answer(from, to, payload, Some(answer))
     }
 
-    fn send_in_answer(
+    /// The same as the answer that `answers` says, if it is one.
+    ///
+    /// # Errors
+    /// [`DatagramError`]; nothing was sent.
+    pub fn send_in_answer(
         &mut self,
         from: SocketAddr,
         to: SocketAddr,

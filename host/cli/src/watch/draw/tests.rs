@@ -66,12 +66,65 @@ fn before_anything_is_heard_the_screen_says_so() {
     check(
         &screen(&model, 0, 60, 8),
         &expect![[r#"
-            | shop-1  nothing earned yet
+            | shop-1  nothing reported yet
             | no prices yet
             | memcached: no report yet
             | console ───────────────────────────────────────────────────
             |
             |
+            |
+            | q: end the machine
+        "#]],
+    );
+}
+
+#[test]
+fn without_a_contract_what_is_served_and_its_cost_are_shown() {
+    use nom_proto::status::{Solvency, State, Status};
+    let mut model = Model::new("shop-1", Vec::new());
+    model.apply(Update::Prices(prices(3, 1.0, 0.0)), Duration::from_secs(0));
+    let solvency = Solvency { state: State::NoContract, ..Solvency::default() };
+    let served = Status { solvency, revenue_per_second: 0.0, profit: -7.0, ..status(2) };
+    model.apply(fresh(served), Duration::from_secs(2));
+    check(
+        &screen(&model, 2, 80, 12),
+        &expect![[r#"
+            | shop-1  costs 3.50 $/s, 7.00 $ so far
+            | memcached ─────────────────────────────────────────────────────────────────────
+            | working point W 40 us, polls, 1 core, 12.0 MiB
+            | price used    10 $/Gbit out
+            | throughput    42,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in               █
+            | latency       399 us mean, 800 us p99                                         █
+            | jitter        121 us                                                          █
+            | cost          3.50 $/s, no contract: nobody pays                              █
+            | so far        7.00 $
+            | console ───────────────────────────────────────────────────────────────────────
+            |
+            | q: end the machine
+        "#]],
+    );
+}
+
+#[test]
+fn a_contract_that_cannot_pay_is_said_to() {
+    use nom_proto::status::{Solvency, State, Status};
+    let mut model = shop();
+    let solvency = Solvency { state: State::CostsMore, ..Solvency::default() };
+    let loss = Status { solvency, revenue_per_second: 1.0, profit: -20.0, ..status(30) };
+    model.apply(fresh(loss), Duration::from_secs(13));
+    check(
+        &screen(&model, 13, 100, 12),
+        &expect![[r#"
+            | shop-1  profit -2.50 $/s, -20.0 $ so far
+            | memcached: each request costs more than it brings; `environment = { refuse = "loss" }` in the manif
+            | memcached ─────────────────────────────────────────────────────────────────────────────────────────
+            | working point W 40 us, polls, 1 core, 12.0 MiB
+            | price used    10 $/Gbit out (revision 3 of 4)
+            | throughput    70,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in                       ▄▅▅▅▅▅▆▆▆▆▇▇█
+            | latency       399 us mean, 800 us p99                                                 █████████████
+            | jitter        121 us                                                                  █████████████
+            | profit        -2.50 $/s: 1.00 paid, 3.50 owed                                         ████████████▅
+            | so far        -20.0 $
             |
             | q: end the machine
         "#]],

@@ -1,5 +1,6 @@
 use super::*;
 use nom_proto::prices::Price;
+use nom_proto::status::{Solvency, State};
 
 pub(crate) fn prices(revision: u64, network_out: f64, age_seconds: f64) -> Prices {
     let price = |resource, dollars| Price { resource, dollars, since_unix_ns: 0 };
@@ -32,6 +33,7 @@ pub(crate) fn status(second: u64) -> Status {
         revenue_per_second: 7.0,
         cost_per_second: 3.5,
         profit: 3.5 * second as f64,
+        solvency: Solvency::default(),
     }
 }
 
@@ -84,6 +86,35 @@ fn a_report_becomes_figures() {
           32.0 Mbit/s in; latency 399 us mean, 800 us p99; jitter 121 us; profit 3.50 $/s: 7.00 paid, 3.50 \
           owed; so far 7.00 $"]
     );
+}
+
+#[test]
+fn without_a_contract_there_is_a_cost_and_no_profit() {
+    let mut model = Model::new("shop-1", Vec::new());
+    let solvency = Solvency { state: State::NoContract, ..Solvency::default() };
+    let served = Status { solvency, revenue_per_second: 0.0, profit: -7.0, ..status(2) };
+    model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(1));
+    model.apply(fresh(served), at(2));
+    let view = model.view(at(2));
+    assert_eq!((view.profit, view.cost, view.notices.as_slice()), (None, Some([7.0, 3.5]), &[][..]));
+    assert_eq!(value(&view, "cost"), "3.50 $/s, no contract: nobody pays");
+    assert_eq!(value(&view, "so far"), "7.00 $");
+    let [line] = &view.lines(at(2))[..] else { panic!("one line") };
+    assert!(line.contains("42,000 requests/s") && line.contains("cost 3.50 $/s"), "{line}");
+    assert!(!line.contains("profit"), "{line}");
+}
+
+#[test]
+fn a_contract_that_cannot_pay_is_said_to_in_every_line() {
+    let mut model = shop();
+    let (state, objective_ns, soonest_p99_ns) = (State::Late, 750_000, 2_100_000);
+    let solvency = Solvency { state, objective_ns, soonest_p99_ns, ..Solvency::default() };
+    model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(1));
+    model.apply(fresh(Status { solvency, ..status(2) }), at(2));
+    let view = model.view(at(2));
+    let said = "memcached: the promise of 750 us is missed: p99 is 2.10 ms at W = 0";
+    assert!(view.notices[0].starts_with(said), "{:?}", view.notices);
+    assert!(view.lines(at(2))[0].contains(said), "{:?}", view.lines(at(2)));
 }
 
 #[test]
