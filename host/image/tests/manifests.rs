@@ -3,6 +3,10 @@
 mod common;
 
 use expect_test::{expect, expect_file};
+use nom_economy::prices::Prices;
+use nom_economy::response::Response;
+use nom_economy::units::{GbitPerSecond, OperationsPerSecond, Seconds};
+use nom_economy::utility::{Latency, Utility};
 use nom_image::manifest::{self, BundleManifest, Port, Program, Protocol, parse_size};
 use std::path::Path;
 
@@ -154,6 +158,42 @@ fn the_papers_contracts_are_there() {
             assert_eq!(application.environment["utility"], line);
         }
     }
+}
+
+/// 0.09 $/GB in $/Gbit, over the paper's 1 $/Gbit.
+const CLOUD: f64 = 0.01125;
+
+#[test]
+fn a_clouds_contracts_are_the_papers_at_a_clouds_price() {
+    let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps");
+    for (name, contract) in ["memcached", "nhttpd", "netpipe"]
+        .into_iter()
+        .flat_map(|name| ["penalty", "refund", "bonus"].map(|contract| (name, contract)))
+    {
+        let [paper, cloud] = ["", "-cloud"].map(|place| {
+            let path = apps.join(name).join(format!("{contract}{place}.toml"));
+            let mut bundle = manifest::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            bundle.applications.remove(0).utility.expect("a contract")
+        });
+        for (mean, jitter) in [(100e-6, 20e-6), (700e-6, 30e-6), (2e-3, 1e-3)] {
+            let [paper, cloud] = [&paper, &cloud].map(|utility| revenue(utility, mean, jitter));
+            assert!((cloud - CLOUD * paper).abs() <= 1e-12 * paper, "{name} {contract}: {paper} {cloud}");
+        }
+        let on_time = revenue(&cloud, 100e-6, 20e-6);
+        assert!(on_time > 10.0 * CLOUD, "{name} {contract}: on time, a Gbit pays for its way: {on_time}");
+    }
+}
+
+/// What a Gbit in a second brings at this latency.
+fn revenue(utility: &Utility, mean: f64, jitter: f64) -> f64 {
+    let [mean, jitter] = [mean, jitter].map(|value| Seconds::new(value).expect("a time"));
+    let response = Response {
+        throughput: OperationsPerSecond::new(1e5).expect("a rate"),
+        sent: GbitPerSecond::new(1.0).expect("a rate"),
+        received: GbitPerSecond::new(0.1).expect("a rate"),
+        latency: Latency::new(mean, jitter, mean).expect("a latency"),
+    };
+    utility.revenue(&response, &Prices::default()).get()
 }
 
 #[test]

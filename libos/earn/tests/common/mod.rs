@@ -41,32 +41,39 @@ impl PriceBoard for Board {
 
 /// Whatever was said.
 #[derive(Clone, Default)]
-pub struct Heard(Rc<RefCell<(Vec<Report>, Vec<Refusal>, Vec<Solvency>)>>);
+pub struct Heard(Rc<RefCell<Said>>);
+
+#[derive(Default)]
+struct Said {
+    reports: Vec<Report>,
+    refusals: Vec<Refusal>,
+    solvency: Option<Solvency>,
+}
 
 impl Heard {
     pub fn reports(&self) -> Vec<Report> {
-        self.0.borrow().0.clone()
+        self.0.borrow().reports.clone()
     }
 
     /// What was said last of whether it pays.
     pub fn solvency(&self) -> Solvency {
-        *self.0.borrow().2.last().expect("it has reported")
+        self.0.borrow().solvency.expect("it has reported")
     }
 
     pub fn refusals(&self) -> usize {
-        self.0.borrow().1.len()
+        self.0.borrow().refusals.len()
     }
 }
 
 impl Audience for Heard {
     fn report(&mut self, report: &Report, solvency: &Solvency) {
         let mut heard = self.0.borrow_mut();
-        heard.0.push(*report);
-        heard.2.push(*solvency);
+        heard.reports.push(*report);
+        heard.solvency = Some(*solvency);
     }
 
     fn refused(&mut self, refusal: &Refusal) {
-        self.0.borrow_mut().1.push(*refusal);
+        self.0.borrow_mut().refusals.push(*refusal);
     }
 }
 

@@ -68,8 +68,22 @@ pub fn start(pair: PairSetup, bit: u8) -> Result<QueuePair, Error> {
 pub enum NoInterface {
     /// The machine has no network device for this application.
     NoDevice(nom_sys::Error),
+    /// The manifest does not allow any device of the kind.
+    NotGranted,
     /// The device cannot be used.
     Device(Error),
+}
+
+impl NoInterface {
+    /// The kernel answers for the manifest: whoever may not have a device forgot to ask for it there.
+    fn of(error: Error) -> NoInterface {
+        match error {
+            Error::World(refused) if refused.0 == nom_sys::Error::NotPermitted.name() => {
+                NoInterface::NotGranted
+            }
+            other => NoInterface::Device(other),
+        }
+    }
 }
 
 impl fmt::Display for NoInterface {
@@ -83,6 +97,9 @@ impl fmt::Display for NoInterface {
                 )?;
                 out.write_str("`network` is not the number of one, counted from 0")
             }
+            NoInterface::NotGranted => out.write_str(
+                "the manifest grants no network device: add `devices = [{ class = \"network\" }]`",
+            ),
             NoInterface::Device(error) => write!(out, "the network device: {error}"),
         }
     }
@@ -122,8 +139,8 @@ impl Network {
         let team = Team::acquire(cores.saturating_sub(1));
         let pairs = u16::try_from(1 + team.len()).unwrap_or(u16::MAX);
         let memory_bytes = buffer_bytes(super::memory_max(), pairs);
-        let Opened { device, pairs } = open(index, &Options { pairs, memory_bytes, ..Options::default() })
-            .map_err(NoInterface::Device)?;
+        let Opened { device, pairs } =
+            open(index, &Options { pairs, memory_bytes, ..Options::default() }).map_err(NoInterface::of)?;
         let doorbells = Arc::new(Doorbells::new(pairs.len()));
         Ok(Network { device, pairs, team, doorbells })
     }
@@ -170,7 +187,7 @@ impl Network {
 /// The first queue pair of the program's network device, on the running core.
 pub(super) fn pair(options: &Options) -> Result<QueuePair, NoInterface> {
     let index = find().map_err(NoInterface::NoDevice)?;
-    let mut opened = open(index, options).map_err(NoInterface::Device)?;
+    let mut opened = open(index, options).map_err(NoInterface::of)?;
     start(opened.pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)
 }
 

@@ -1,0 +1,167 @@
+//! Who is one client too many is answered once more and then closed; who comes then is not let in.
+
+mod common;
+
+use common::{Deaf, Still};
+use nom_net::{Application, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
+use nom_port::buffer::Sink;
+use nom_port::nic::Offloads;
+use nom_rt::EventLoop;
+use nom_rt::poller::Poller as _;
+use nom_serve::{Flow, Governor, Ports, Reply, Server, Service, Setting, Window};
+use nom_wire::{Device, Memory};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const PORT: u16 = 7;
+const STEP_NS: u64 = 1_000_000;
+
+/// Sends everything back.
+struct Echo;
+
+impl Service<Memory> for Echo {
+    type Connection = ();
+
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply<Memory>) -> Option<()> {
+        Some(())
+    }
+
+    fn received(&mut self, (): &mut (), bytes: Slice<Memory>, reply: &mut Reply<Memory>) -> Flow {
+        reply.share(bytes);
+        Flow::Open
+    }
+}
+
+/// Sets the limit that a test says, and tells how many clients it heard of.
+struct Limit {
+    limit: Rc<Cell<Option<u32>>>,
+    clients: Rc<Cell<u32>>,
+}
+
+impl Governor for Limit {
+    fn observe(&mut self, window: &Window) -> Setting {
+        self.clients.set(window.clients);
+        Setting { clients_max: self.limit.get(), ..Setting::default() }
+    }
+
+    fn look(&mut self, _: u64) -> Option<Setting> {
+        Some(Setting { clients_max: self.limit.get(), ..Setting::default() })
+    }
+}
+
+/// What clients have heard, and how they ended.
+#[derive(Default)]
+struct Clients {
+    heard: BTreeMap<usize, usize>,
+    /// The server will say no more, politely.
+    finished: Vec<usize>,
+    closed: Vec<(usize, Closed)>,
+}
+
+impl Application<Device> for Clients {
+    fn received(&mut self, _: &mut Stack<Device>, flow: FlowId, bytes: Slice<Memory>) {
+        *self.heard.entry(flow.index()).or_default() += bytes.len();
+    }
+
+    fn finished(&mut self, stack: &mut Stack<Device>, flow: FlowId) {
+        self.finished.push(flow.index());
+        stack.close(flow);
+    }
+
+    fn closed(&mut self, _: &mut Stack<Device>, flow: FlowId, why: Closed) {
+        self.closed.push((flow.index(), why));
+    }
+}
+
+struct World {
+    server: Server<Device, Still, Echo>,
+    stack: Stack<Device>,
+    devices: [Device; 2],
+    clients: RefCell<Clients>,
+    now_ns: u64,
+    limit: Rc<Cell<Option<u32>>>,
+    heard_of: Rc<Cell<u32>>,
+}
+
+impl World {
+    fn new() -> World {
+        let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
+        let config = |number: u8| {
+            let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
+            Config { addresses: vec![address], secret: [u64::from(number); 4], ..Config::default() }
+        };
+        let ports = Ports { tcp: vec![PORT], udp: Vec::new() };
+        let mut server = Server::new(devices[1].clone(), Still, config(2), &ports, Echo);
+        let (limit, heard_of) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
+        let core = EventLoop::new(0, Still, Still, Arc::new(Deaf));
+        server.govern(Box::new(Limit { limit: limit.clone(), clients: heard_of.clone() }), core.handle());
+        let stack = Stack::new(devices[0].clone(), config(1));
+        let clients = RefCell::default();
+        World { server, stack, devices, clients, now_ns: 1_000_000_000, limit, heard_of }
+    }
+
+    /// Lets a tenth of a second pass.
+    fn pass(&mut self) {
+        for _ in 0..100 {
+            self.now_ns += STEP_NS;
+            self.stack.poll(Instant::from_nanos(self.now_ns), &mut *self.clients.borrow_mut());
+            self.server.poll(self.now_ns);
+            for (from, to) in [(0, 1), (1, 0)] {
+                for frame in self.devices[from].take_sent() {
+                    self.devices[to].deliver(self.now_ns, frame);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, count: usize) -> Vec<FlowId> {
+        let to = SocketAddr::from(([10, 0, 0, 2], PORT));
+        let flows = (0..count).map(|_| self.stack.connect(to).expect("a way")).collect();
+        self.pass();
+        flows
+    }
+
+    fn ask(&mut self, flows: &[FlowId]) {
+        for flow in flows {
+            let slice = self.stack.buffer(b"hello").expect("memory");
+            // Who was closed is not heard.
+            let _ = self.stack.send(*flow, slice);
+        }
+        self.pass();
+    }
+}
+
+#[test]
+fn who_is_one_too_many_is_answered_once_more_and_closed() {
+    let mut world = World::new();
+    let flows = world.connect(6);
+    world.ask(&flows);
+    assert_eq!(world.heard_of.get(), 6);
+    world.limit.set(Some(2));
+    world.pass();
+    assert!(world.clients.borrow().finished.is_empty(), "nobody is closed in the middle of nothing");
+    world.ask(&flows);
+    world.pass();
+    assert_eq!(world.heard_of.get(), 2);
+    let clients = world.clients.borrow();
+    assert!(flows.iter().all(|flow| clients.heard[&flow.index()] == 10), "all were answered");
+    assert_eq!((clients.finished.len(), clients.closed.len()), (4, 0), "politely");
+}
+
+#[test]
+fn who_comes_when_all_places_are_taken_is_not_let_in() {
+    let mut world = World::new();
+    world.limit.set(Some(1));
+    let flows = world.connect(3);
+    world.ask(&flows);
+    assert_eq!(world.heard_of.get(), 1);
+    assert_eq!(world.clients.borrow().heard.len(), 1);
+    assert_eq!(world.clients.borrow().closed.len(), 2);
+    world.limit.set(None);
+    let more = world.connect(3);
+    world.ask(&more);
+    assert_eq!(world.heard_of.get(), 4, "all are let in again");
+}
