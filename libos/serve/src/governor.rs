@@ -66,8 +66,8 @@ impl Window {
 
 /// Sets a server's working point while it runs.
 pub trait Governor {
-    /// Whether what [`Governor::observe`] returns is to be set. One that only watches leaves the working point
-    /// to others.
+    /// Whether what [`Governor::observe`] returns is to be set. One that only watches leaves the working
+    /// point to others.
     fn governs(&self) -> bool {
         true
     }

@@ -113,21 +113,21 @@ fn a_contract_that_cannot_pay_is_said_to() {
     let loss = Status { solvency, revenue_per_second: 1.0, profit: -20.0, ..status(30) };
     model.apply(fresh(loss), Duration::from_secs(13));
     check(
-        &screen(&model, 13, 100, 12),
+        &screen(&model, 13, 80, 12),
         &expect![[r#"
-            | shop-1  profit -2.50 $/s, -20.0 $ so far
-            | memcached: each request costs more than it brings; `environment = { refuse = "loss" }` in the manif
-            | memcached ─────────────────────────────────────────────────────────────────────────────────────────
-            | working point W 40 us, polls, 1 core, 12.0 MiB
-            | price used    10 $/Gbit out (revision 3 of 4)
-            | throughput    70,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in                       ▄▅▅▅▅▅▆▆▆▆▇▇█
-            | latency       399 us mean, 800 us p99                                                 █████████████
-            | jitter        121 us                                                                  █████████████
-            | profit        -2.50 $/s: 1.00 paid, 3.50 owed                                         ████████████▅
-            | so far        -20.0 $
-            |
-            | q: end the machine
-        "#]],
+        | shop-1  profit -2.50 $/s, -20.0 $ so far
+        | memcached: each request costs more than it brings; docs/earn.md: `refuse`
+        | memcached ─────────────────────────────────────────────────────────────────────
+        | working point W 40 us, polls, 1 core, 12.0 MiB
+        | price used    10 $/Gbit out (revision 3 of 4)
+        | throughput    70,000 requests/s, 352 Mbit/s out, 32.0 Mbit/s in   ▄▅▅▅▅▅▆▆▆▆▇▇█
+        | latency       399 us mean, 800 us p99                             █████████████
+        | jitter        121 us                                              █████████████
+        | profit        -2.50 $/s: 1.00 paid, 3.50 owed                     ████████████▅
+        | so far        -20.0 $
+        |
+        | q: end the machine
+    "#]],
     );
 }
 
