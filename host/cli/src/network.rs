@@ -3,13 +3,12 @@
 use crate::arguments::{NetworkChoice, Run};
 use crate::ports::{self, Forwards};
 use anyhow::{Context, Result, bail, ensure};
+use nom_build::prices::NETWORK_CLASS;
 use nom_image::manifest::{Application, BundleManifest};
 use nom_vmm::bridge::{self, Port, Subnet};
 use nom_vmm::{Forward, Namespace, Network, namespace, relay, relay_datagrams};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
-/// PCI base and sub class of Ethernet controllers.
-const NETWORK_CLASS: u32 = 0x02_0000;
 /// Variable of this command's environment: the bridge's addresses, if others than the usual ones.
 const BRIDGE: &str = "NOM_BRIDGE";
 

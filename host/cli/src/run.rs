@@ -16,7 +16,7 @@ use crate::times::Timed;
 use crate::watch::Watch;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use nom_build::prices::{NETWORK_CLASS, PRICED};
+use nom_build::prices::PRICED;
 use nom_build::{PriceFeed, Project};
 use nom_image::Symbols;
 use nom_image::manifest::BundleManifest;

@@ -91,7 +91,7 @@ impl World {
         let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
         let config = |number: u8| {
             let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
-            Config { addresses: vec![address], secret: [u64::from(number); 4], ..Config::default() }
+            Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) }
         };
         let ports = Ports { tcp: vec![PORT], udp: Vec::new() };
         let mut server = Server::new(devices[1].clone(), Still, config(2), &ports, Echo);
