@@ -187,8 +187,9 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
     /// Tells the control port of a window, which has ended.
     pub fn report<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, window: Window) {
         let passing = self.passing();
+        let service = &self.clients.service;
         if let Some(desk) = &mut self.desk {
-            desk.service.report(window, || Snapshot::of(stack, passing));
+            desk.service.report(window, || Snapshot::of(stack, passing, service));
         }
     }
 
@@ -196,7 +197,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
     pub fn report_away<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
         let passing = self.passing();
         if let Some(desk) = &mut self.desk {
-            desk.service.leave(Snapshot::of(stack, passing));
+            desk.service.leave(Snapshot::of(stack, passing, &self.clients.service));
         }
     }
 
@@ -265,7 +266,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         }
         let passing = self.passing();
         let Some(desk) = &mut self.desk else { return };
-        desk.service.refresh(Snapshot::of(stack, passing));
+        desk.service.refresh(Snapshot::of(stack, passing, &self.clients.service));
         desk.received(stack, flow, bytes);
     }
 

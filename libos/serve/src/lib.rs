@@ -8,12 +8,14 @@
 
 extern crate alloc;
 
+mod budget;
 mod clients;
 pub mod control;
 mod crew;
 mod front;
 pub mod governor;
 mod metered;
+mod metrics;
 pub mod path;
 mod peers;
 mod plan;
@@ -24,10 +26,12 @@ mod service;
 mod steered;
 mod stopwatch;
 
+pub use budget::Budget;
 pub use control::Control;
 pub use crew::Crew;
 pub use governor::{Governor, Setting, Window};
 pub use metered::{Metered, Traffic};
+pub use metrics::Metrics;
 pub use nom_economy::memory::{Curve, Demand};
 pub use peers::{Passing, Peers};
 pub use reply::Reply;

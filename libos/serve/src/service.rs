@@ -1,5 +1,6 @@
 //! What a protocol is to a server.
 
+use crate::metrics::Metrics;
 use crate::reply::Reply;
 use core::net::SocketAddr;
 use nom_economy::memory::Demand;
@@ -84,6 +85,11 @@ pub trait Service<B: Buffer> {
     fn tend<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
         let _ = (now_ns, nic);
         None
+    }
+
+    /// Adds what it counts to what the control port tells as `/metrics`.
+    fn metrics(&self, out: &mut Metrics) {
+        let _ = out;
     }
 
     /// Time passes; said before whatever happens at `now_ns` of the world's clock.

@@ -130,6 +130,7 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     page.counters("nom_stack_total", "What the stack did.", "event", done.into_iter());
     page.counters("nom_driver_total", "What the driver did.", "event", snapshot.driver.iter().copied());
     page.counters("nom_loop_total", "What the event loop did.", "event", snapshot.event_loop.iter().copied());
+    snapshot.own.iter().for_each(|own| page.one(own.name, own.kind, own.help, own.value));
     page.0
 }
 

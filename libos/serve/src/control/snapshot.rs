@@ -3,7 +3,9 @@
 use crate::clients::Measured;
 use crate::governor::Window;
 use crate::metered::Traffic;
+use crate::metrics::Metrics;
 use crate::peers::Passing;
+use crate::service::Service;
 use crate::stopwatch::Latencies;
 use alloc::vec::Vec;
 use nom_net::batch::Tallies;
@@ -44,11 +46,19 @@ pub(crate) struct Snapshot {
     pub window: Option<Window>,
     pub requests_per_second: u64,
     pub sent_bits_per_second: u64,
+    /// What the service counts by itself.
+    pub own: Metrics,
 }
 
 impl Snapshot {
     /// Of one server.
-    pub fn of<N: Nic, C: Clock>(stack: &mut Measured<N, C>, passing: Passing) -> Snapshot {
+    pub fn of<N: Nic, C: Clock>(
+        stack: &mut Measured<N, C>,
+        passing: Passing,
+        service: &impl Service<N::Buffer>,
+    ) -> Snapshot {
+        let mut own = Metrics::default();
+        service.metrics(&mut own);
         let (received, sent) = stack.tallies();
         let mut driver = Vec::new();
         stack.nic().nic().counters(&mut |name, count| driver.push((name, count)));
@@ -69,6 +79,7 @@ impl Snapshot {
             connections: stack.flow_count() as u64,
             latencies,
             delay_ns: stack.delay().as_nanos() as u64,
+            own,
             ..Snapshot::default()
         }
     }
@@ -139,6 +150,7 @@ impl Snapshot {
         self.polling += other.polling;
         self.requests_per_second += other.requests_per_second;
         self.sent_bits_per_second += other.sent_bits_per_second;
+        self.own.merge(&other.own);
         let slowest = |window: &Window| window.latency.mean_ns;
         self.window = self.window.into_iter().chain(other.window).max_by_key(slowest);
     }

@@ -59,6 +59,21 @@ fn request(desk: &mut Desk, method: &str, path: &str, body: &str) -> String {
 }
 
 #[test]
+fn what_services_count_by_themselves_is_told_as_their_sum() {
+    let control = Control::new(9999, 2);
+    let mut desks = [desk(&control, 0), desk(&control, 1)];
+    for (desk, count) in desks.iter_mut().zip([3, 4]) {
+        let mut snapshot = Snapshot { servers: 1, ..Snapshot::default() };
+        snapshot.own.counter("kv_puts_total", "Values stored.", count);
+        snapshot.own.gauge("kv_bytes", "Bytes kept.", 10 * count);
+        desk.refresh(snapshot);
+    }
+    let page = request(&mut desks[1], "GET", "/metrics", "");
+    let counter = "# HELP kv_puts_total Values stored.\n# TYPE kv_puts_total counter\nkv_puts_total 7\n";
+    assert!(page.contains(counter) && page.contains("# TYPE kv_bytes gauge\nkv_bytes 70\n"), "{page}");
+}
+
+#[test]
 fn the_delay_is_read_and_set() {
     let control = Control::new(9999, 2);
     let (mut one, mut other) = (desk(&control, 0), desk(&control, 1));
