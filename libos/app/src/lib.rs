@@ -17,8 +17,9 @@
 //!
 //! The same source is a program for nom's kernel and a program for Linux. What both worlds have is
 //! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`files()`], [`exit`], [`memory_free`],
-//! [`port`], [`serve`], [`service`], [`shutdown`], [`sockets`], `RawLock` and `Mutex` of [`sync`], `unix` and
-//! `now_ns` of [`time`], and the types `QueuePair` and `DmaBuffer` of [`net`]; the rest is there only on nom.
+//! [`port`], [`logs`], [`serve`], [`service`], [`shutdown`], [`sockets`], `RawLock` and `Mutex` of [`sync`],
+//! `unix`, `unix_ns` and `now_ns` of [`time`], and the types `QueuePair` and `DmaBuffer` of [`net`]; the rest
+//! is there only on nom.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -36,7 +37,7 @@ pub use files::{File, files};
 pub use world::*;
 
 mod files;
-
+pub mod logs;
 pub mod serve;
 pub mod service;
 pub mod sockets;

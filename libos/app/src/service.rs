@@ -2,4 +2,5 @@
 //! simulator run, too. [`crate::serve`] runs one on the program's own network interface.
 
 pub use nom_port::buffer::{Buffer, Sink, Slice};
-pub use nom_serve::{Flow, Reply, Service};
+pub use nom_port::nic::Nic;
+pub use nom_serve::{Budget, Flow, Metrics, Reply, Service};

@@ -6,14 +6,14 @@ use crate::serve::{Core, ServeError, governors, settings};
 use crate::world::ThreadStack;
 use alloc::boxed::Box;
 use nom_earn::Settings as Earning;
-use nom_net::Stack;
+use nom_net::{Config, Stack};
 use nom_rt::event_loop::EventLoop;
 use nom_rt::handle::Handle;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::threads::policy::Settings;
 pub use nom_rt::threads::{NoStack, Thread};
 use nom_serve::{Metered, Steered};
-pub use nom_socket::{Blocking, Error, Event, PollId, Ready, Shutdown, SocketId};
+pub use nom_socket::{Blocking, Error, Event, Family, PollId, Ready, ResolveError, Shutdown, SocketId};
 
 /// The network device of sockets, under measurement.
 type Device = Metered<QueuePair, Clock>;
@@ -35,7 +35,8 @@ pub type Threads = nom_rt::threads::Threads<ThreadStack>;
 /// # Errors
 /// If there is no network device, or no valid address; or if the contract asks for what sockets do not do.
 pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
-    let config = settings::network().map_err(ServeError::Setting)?;
+    let nameservers = settings::nameservers().map_err(ServeError::Setting)?;
+    let config = Config { nameservers, ..settings::network().map_err(ServeError::Setting)? };
     let contract = Earning::from_environment(crate::var).map_err(ServeError::Earning)?;
     let is_beyond = |earning: &Earning| earning.refuses || earning.knobs.cores || earning.knobs.memory;
     if contract.as_ref().is_some_and(is_beyond) {

@@ -8,7 +8,12 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Seconds since 1970, UTC.
 pub fn unix() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_ns() / 1_000_000_000
+}
+
+/// The same in nanoseconds.
+pub fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC` since the program first asked.

@@ -1,10 +1,11 @@
 //! What the stack tells, as it changes sockets.
 
+use crate::names::Answer;
 use crate::readiness::Ready;
 use crate::sockets::{Kind, SocketId, Table};
 use crate::stream::Stream;
 use core::net::SocketAddr;
-use nom_net::{Application, Chain, Closed, FlowId, Nic, Slice, Stack};
+use nom_net::{Application, Chain, Closed, FlowId, Nic, QueryId, Slice, Stack};
 
 impl<N: Nic> Application<N> for Table<N::Buffer> {
     fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
@@ -74,6 +75,11 @@ impl<N: Nic> Application<N> for Table<N::Buffer> {
             datagrams.push(from, bytes, stack.arrived_ns());
         }
         self.rise(id, Ready::READABLE);
+    }
+
+    fn resolved(&mut self, _: &mut Stack<N>, query: QueryId, answer: Answer) {
+        let waiting = self.questions.answer(query, answer);
+        self.polls.wake_all(waiting);
     }
 }
 

@@ -242,6 +242,11 @@ impl Polls {
         self.sets.get(poll).map_or(0, |set| set.examined)
     }
 
+    /// Has these woken, who wait for something else than a socket.
+    pub fn wake_all(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        self.woken.extend(wakers);
+    }
+
     /// Takes those who are to be woken.
     pub fn take_woken(&mut self) -> Vec<Waker> {
         core::mem::take(&mut self.woken)

@@ -3,6 +3,7 @@
 use crate::datagram::Datagrams;
 use crate::error::Error;
 use crate::listener::Listener;
+use crate::names::Questions;
 use crate::readiness::{Event, PollId, Polls, Ready, Watchers};
 use crate::stream::Stream;
 use alloc::collections::BTreeMap;
@@ -55,6 +56,7 @@ pub(crate) struct Table<B> {
     /// Sockets whose datagram found the ring full.
     pub blocked: Vec<SocketId>,
     pub polls: Polls,
+    pub questions: Questions,
     /// Bytes that a new stream, or a socket of datagrams, may hold unread.
     pub receive_max: usize,
 }
@@ -126,6 +128,7 @@ impl<N: Nic> Sockets<N> {
             datagrams: BTreeMap::new(),
             blocked: Vec::new(),
             polls: Polls::default(),
+            questions: Questions::default(),
             receive_max,
         };
         Sockets { stack, table, next_port: 0 }

@@ -8,7 +8,9 @@ use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::EventLoop;
 use nom_rt::threads::policy::Settings;
 use nom_rt::threads::{Thread, Threads};
-use nom_socket::{Blocking, Error, Event, Network, Ready, Shutdown, TcpStream};
+use nom_socket::{
+    Blocking, Error, Event, Family, Network, Ready, ResolveError, Shutdown, TcpStream, UdpSocket,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -226,4 +228,46 @@ fn datagrams_wake_who_waits_for_them() {
     threads.spawn(NonZeroU32::MIN, asks).expect("there is a stack");
     world.run(|| threads.is_empty());
     assert_eq!(*answers.borrow(), ["one", "two"]);
+}
+
+/// Answers questions for addresses of names that begin with `w` by 10.0.0.77; there are no others.
+async fn name_names(socket: UdpSocket<Device>) {
+    let mut message = [0; 512];
+    while let Ok((len, from)) = socket.receive_from(&mut message).await {
+        let mut answer = message[..len].to_vec();
+        answer[2] |= 0x80;
+        match message[13] {
+            b'w' => {
+                answer[7] = 1;
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 10, 0, 0, 77]);
+            }
+            _ => answer[3] |= 3,
+        }
+        let _ = socket.send_to(&answer, from).await;
+    }
+}
+
+#[test]
+fn a_name_is_resolved_while_others_wait() {
+    let mut world = World::new(10);
+    let [server, client] = world.networks.clone();
+    world.loops[0].handle().spawn(name_names(server.bind(53).expect("it is free")));
+    let found = Rc::new(RefCell::new(Vec::new()));
+    for name in ["www.example.org", "absent.example.org", "w.example.org", "a..b"] {
+        let (client, found) = (client.clone(), found.clone());
+        world.loops[1].handle().spawn(async move {
+            let answer = client.resolve(name, Family::V4).await;
+            found.borrow_mut().push((name, answer));
+        });
+    }
+    world.run(|| found.borrow().len() == 4);
+    let known = vec![[10, 0, 0, 77].into()];
+    for (name, answer) in found.take() {
+        let expected = match name {
+            "absent.example.org" => Err(ResolveError::NoSuchName),
+            "a..b" => Err(ResolveError::BadName),
+            _ => Ok(known.clone()),
+        };
+        assert_eq!(answer, expected, "{name}");
+    }
 }

@@ -11,8 +11,17 @@ pub fn cycles() -> u64 {
 
 /// Seconds since 1970, UTC; since the machine started, if it has no calendar.
 pub fn unix() -> u64 {
-    let start = crate::start::board().clock.unix_start.load(core::sync::atomic::Ordering::Relaxed);
-    start + now_ns() / 1_000_000_000
+    unix_start() + now_ns() / 1_000_000_000
+}
+
+/// The same in nanoseconds.
+pub fn unix_ns() -> u64 {
+    unix_start() * 1_000_000_000 + now_ns()
+}
+
+/// When the machine started, as [`unix`] has it.
+fn unix_start() -> u64 {
+    crate::start::board().clock.unix_start.load(core::sync::atomic::Ordering::Relaxed)
 }
 
 /// Nanoseconds since the machine started.

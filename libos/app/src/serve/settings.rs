@@ -2,6 +2,7 @@
 
 use crate::port::Entropy;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -13,6 +14,9 @@ use nom_rt::rest::Thresholds;
 
 /// The address in QEMU's user-mode network, and in the namespaces that `nom run` makes.
 const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
+
+/// QEMU's user-mode network passes questions on from here.
+const DEFAULT_NAMESERVER: &str = "10.0.2.3";
 
 /// A variable of the environment that is not what it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +48,17 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     let flows_max = flows_max(crate::world::memory_max());
     let tcp = Settings { keep_alive: keep_alive(crate::var("keep_alive"))?, ..Settings::default() };
     Ok(Config { tcp, addresses: [address].into(), gateway4, flows_max, ..Config::new(secret) })
+}
+
+/// Who is asked for the addresses of names: `dns`, addresses with commas between them.
+pub(crate) fn nameservers() -> Result<Vec<IpAddr>, BadSetting> {
+    let text = crate::var("dns").unwrap_or(DEFAULT_NAMESERVER);
+    let addresses = text.split(',').filter(|address| !address.is_empty());
+    addresses.map(|address| address.trim().parse()).collect::<Result<_, _>>().map_err(|_| BadSetting {
+        name: "dns",
+        value: text.into(),
+        expected: "addresses of name servers, such as 10.0.2.3 or 9.9.9.9,1.1.1.1",
+    })
 }
 
 /// Whom a server asks whether he is still there: `keep_alive`, in seconds of silence before the first
@@ -100,6 +115,16 @@ pub(super) fn waiting() -> Result<Thresholds, BadSetting> {
 
 /// Whoever polls on for longer need not sleep at all.
 const PATIENCE_MAX_US: u64 = 1_000_000;
+
+/// The least important level that is heard: `log`.
+pub(crate) fn log_level() -> Result<log::LevelFilter, BadSetting> {
+    let text = crate::var("log").unwrap_or("info");
+    text.parse().map_err(|_| BadSetting {
+        name: "log",
+        value: text.into(),
+        expected: "off, error, warn, info, debug or trace",
+    })
+}
 
 /// The TCP port of the control port: `control`; nothing if there is to be none.
 pub(super) fn control() -> Result<Option<u16>, BadSetting> {

@@ -18,7 +18,7 @@ const TRIES_MAX: u32 = 4;
 const WAIT: Duration = Duration::from_secs(2);
 
 /// A question's name, to tell its answer from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueryId(u32);
 
 #[derive(Debug)]

@@ -16,7 +16,9 @@ pub fn stack(device: &Device) -> Stack<Device> {
     let number = device.properties.mac[5];
     let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
     let secret = [u64::from(number); 4];
-    Stack::new(device.clone(), Config { addresses: vec![address], ..Config::new(secret) })
+    let nameservers = vec![[10, 0, 0, NUMBERS[0]].into()];
+    let config = Config { addresses: vec![address], nameservers, ..Config::new(secret) };
+    Stack::new(device.clone(), config)
 }
 
 pub fn address(number: u8, port: u16) -> SocketAddr {
