@@ -9,6 +9,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 const SCRIPT: &str = "nom.gdb";
+/// The kernel's way into an application, for the first time on a core.
+const ENTRY: &str = "enter_application";
 const APPLICATIONS: &str = "applications.gdb";
 
 /// A port of the loopback interface that nobody listens at.
@@ -45,7 +47,10 @@ fn script(directory: &Path, name: &str, port: u16, kernel: Option<&Path>, nom: &
         text,
         "define nom-applications\n  shell '{nom}' symbols {name}\n  source {applications}\nend\n\
          document nom-applications\nLoads the symbols of all applications that were started.\nend\n\
-         echo Type `nom-applications` once applications run, to load their symbols.\\n\n"
+         define nom-start\n  thbreak {ENTRY}\n  continue\n  nom-applications\nend\n\
+         document nom-start\nBoots until the first application begins, and loads its symbols.\nend\n\
+         echo Type `nom-start` to go to where the first application begins, with its symbols loaded;\\n\n\
+         echo `nom-applications` loads the symbols of those that were started since.\\n\n"
     );
     text
 }

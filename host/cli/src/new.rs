@@ -34,7 +34,11 @@ pub enum Template {
 
 macro_rules! files {
     ($template:literal: $($path:literal)+) => {
-        &[$(($path, include_str!(concat!("../templates/", $template, "/", $path)))),+]
+        &[
+            // Not called `Cargo.toml` there, where it would be a package of this workspace.
+            ("Cargo.toml", include_str!(concat!("../templates/", $template, "/package.toml"))),
+            $(($path, include_str!(concat!("../templates/", $template, "/", $path)))),+
+        ]
     };
 }
 
@@ -43,10 +47,10 @@ impl Template {
     fn files(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Template::Hello => {
-                files!("hello": "Cargo.toml" "app.toml" "src/lib.rs" "src/main.rs" "tests/greeting.rs")
+                files!("hello": "app.toml" "src/lib.rs" "src/main.rs" "tests/greeting.rs")
             }
             Template::Service => {
-                files!("service": "Cargo.toml" "app.toml" "src/lib.rs" "src/main.rs" "tests/simulated.rs")
+                files!("service": "app.toml" "src/lib.rs" "src/main.rs" "tests/simulated.rs")
             }
         }
     }
@@ -58,66 +62,11 @@ const NAME_IN_RUST: &str = "application_name";
 const CHECKOUT: &str = "/path/of/nom";
 
 /// Words that are no names of packages: Rust's, and packages that every application is made of.
-const RESERVED: &[&str] = &[
-    "abstract",
-    "alloc",
-    "as",
-    "async",
-    "await",
-    "become",
-    "box",
-    "break",
-    "const",
-    "continue",
-    "core",
-    "crate",
-    "do",
-    "dyn",
-    "else",
-    "enum",
-    "extern",
-    "false",
-    "final",
-    "fn",
-    "for",
-    "gen",
-    "if",
-    "impl",
-    "in",
-    "let",
-    "loop",
-    "macro",
-    "match",
-    "mod",
-    "move",
-    "mut",
-    "nom-app",
-    "nom-sim",
-    "override",
-    "priv",
-    "proc-macro",
-    "pub",
-    "ref",
-    "return",
-    "self",
-    "static",
-    "std",
-    "struct",
-    "super",
-    "test",
-    "trait",
-    "true",
-    "try",
-    "type",
-    "typeof",
-    "unsafe",
-    "unsized",
-    "use",
-    "virtual",
-    "where",
-    "while",
-    "yield",
-];
+const RESERVED: &str = "\
+     abstract alloc as async await become box break const continue core crate do dyn else enum \
+     extern false final fn for gen if impl in let loop macro match mod move mut nom-app nom-sim \
+     override priv proc-macro pub ref return self static std struct super test trait true try type \
+     typeof unsafe unsized use virtual where while yield";
 
 /// Most bytes of a name, as manifests have it.
 const NAME_MAX: usize = 31;
@@ -174,7 +123,7 @@ fn check_name(name: &str) -> Result<()> {
     if !is_name || name.len() > NAME_MAX {
         bail!("`{name}`: expected 1 to {NAME_MAX} of a-z, 0-9, `-` and `_`, a letter first");
     }
-    if RESERVED.contains(&name) {
+    if RESERVED.split(' ').any(|word| word == name) {
         bail!("`{name}`: a reserved word, expected another name");
     }
     Ok(())

@@ -12,8 +12,8 @@ use log::{Log, Metadata, Record};
 
 pub use log::{Level, LevelFilter, debug, error, info, log_enabled, trace, warn};
 
-/// Lets everything be heard from the level on that the environment's `log` says: `error`, `warn`, `info`, `debug`
-/// or `trace`; `off` for nothing, `info` if it says nothing.
+/// Lets everything be heard from the level on that the environment's `log` says: `error`, `warn`, `info`,
+/// `debug` or `trace`; `off` for nothing, `info` if it says nothing.
 ///
 /// # Errors
 /// If it is none of these.
