@@ -47,6 +47,16 @@ impl Home {
         machines[0]["ending"].as_str().unwrap_or("running").to_owned()
     }
 
+    /// Waits until the machine's log has a line.
+    fn wait_for_log(&self, line: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let has = |output: &[u8]| String::from_utf8_lossy(output).lines().any(|other| other == line);
+        while !has(&self.nom("logs it").output().expect("nom runs").stdout) {
+            assert!(Instant::now() < deadline, "no `{line}` in the log");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     fn succeeds(&self, words: &str) {
         assert!(self.nom(words).status().expect("nom runs").success(), "{words}");
     }
@@ -130,6 +140,7 @@ fn nom_stop_asks_first_and_then_kills() {
         home.succeeds("stop --time 5 it");
         assert_eq!((running.status(), home.ending().as_str()), (Some(status), ending), "{bundle}");
         home.succeeds(&format!("run -d --name it {}", image(bundle).display()));
+        home.wait_for_log("ready");
         let output = home.nom("stop --time 5 it").output().expect("nom runs");
         assert_eq!(String::from_utf8_lossy(&output.stderr).contains("killed"), ending == "killed");
         assert_eq!(home.ending(), ending, "{bundle} in the background");
