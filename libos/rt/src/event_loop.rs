@@ -281,8 +281,11 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         drop(left);
     }
 
-    /// There was nothing to do: polls on, or sleeps until something happens.
+    /// There was nothing to do: polls on, or sleeps until something happens; not if a poller stopped the loop.
     fn rest(&mut self, now_ns: u64, choice: &Choice) {
+        if self.shared().status.get().is_some() {
+            return;
+        }
         self.shared().statistics.borrow_mut().vain_turns += 1;
         let mode = self.shared().policy.borrow_mut().idle(now_ns);
         if mode == Mode::Polling {

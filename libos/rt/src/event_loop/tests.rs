@@ -55,6 +55,35 @@ fn events_run_to_completion_in_order_and_inherit_who_pays() {
     );
 }
 
+/// Stops its loop when it is polled after the first sleep, and has found no work.
+struct Stopper(Handle);
+
+impl Poller for Stopper {
+    fn poll(&mut self, _: u64) -> Progress {
+        if self.0.statistics().sleeps == 1 {
+            self.0.stop(3);
+        }
+        Progress::default()
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+#[test]
+fn a_poller_that_stops_an_idle_loop_keeps_it_from_sleeping_again() {
+    let (world, mut core) = event_loop();
+    let stopper = Stopper(core.handle().clone());
+    core.handle().add_poller(INFRASTRUCTURE, stopper);
+    let timer = core.handle().after(1_000_000, |_| ());
+    run_until_asleep(&mut core, 1);
+    core.handle().cancel(timer);
+    assert_eq!((core.run(), world.slept_until.borrow().len()), (3, 1));
+}
+
 #[test]
 fn stop_ends_the_loop_with_its_status() {
     let (_, mut core) = event_loop();
