@@ -279,8 +279,8 @@ impl Application {
     /// The name's bytes; the part before the first zero is the name.
     pub fn name_bytes(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
-        for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
-            chunk.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        for (chunk, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&self.name) {
+            *chunk = word.load(Relaxed).to_le_bytes();
         }
         bytes
     }

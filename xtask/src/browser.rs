@@ -2,42 +2,23 @@
 
 use anyhow::{Context, Result, ensure};
 use nom_build::Project;
-use std::ffi::OsStr;
+use nom_build::debian::{self, Tool};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Why the tests cannot run, where [`set_up`] may not install anything.
-pub const MISSING: &str =
-    "no Chromium or no Python with venv: as root, apt-get install chromium python3-venv";
+/// What the system brings.
+pub const TOOLS: [Tool; 2] = [
+    Tool::new("chromium", &["chromium", "--version"]),
+    Tool::new("python3-venv", &["python3", "-c", "import ensurepip, venv"]),
+];
 
-/// Debian's packages, without what they only recommend.
-const PACKAGES: [&str; 2] = ["chromium", "python3-venv"];
-
-/// Installs what is missing, as root; returns the Python that has Playwright. None without root.
+/// Installs what is missing, as root; returns the Python that has Playwright.
 ///
 /// # Errors
 /// If something cannot be installed.
-pub fn set_up(project: &Project) -> Result<Option<PathBuf>> {
-    if !is_there() {
-        if !is_root() || !runs("apt-get", &["--version"]) {
-            return Ok(None);
-        }
-        eprintln!("nom: apt-get install {}", PACKAGES.join(" "));
-        apt_get(&["update"])?;
-        apt_get(&[&["install", "-y", "--no-install-recommends"][..], &PACKAGES].concat())?;
-        ensure!(is_there(), "{}, even now", MISSING);
-    }
+pub fn set_up(project: &Project) -> Result<PathBuf> {
+    debian::set_up(&TOOLS)?;
     playwright(&project.root().join("tests/browser/requirements.txt"), &project.target().join("browser"))
-        .map(Some)
-}
-
-fn is_there() -> bool {
-    runs("chromium", &["--version"]) && runs("python3", &["-c", "import ensurepip, venv"])
-}
-
-/// Whether this process may install packages.
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 /// The Python of an environment with what is required; it is made anew when that changes.
@@ -57,17 +38,6 @@ fn playwright(requirements: &Path, environment: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-fn apt_get<S: AsRef<OsStr>>(arguments: &[S]) -> Result<()> {
-    run(Command::new("apt-get").arg("-qq").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
-}
-
-/// Whether a program can be run at all.
-fn runs(program: &str, arguments: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
 /// Runs a command whose output is of no interest unless it fails.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
@@ -84,7 +54,6 @@ mod tests {
     fn a_command_that_fails_is_named_with_its_reason() {
         let error = run(Command::new("sh").args(["-c", "echo no room >&2; exit 1"])).expect_err("it fails");
         assert!(error.to_string().contains("no room"), "{error}");
-        assert!(!runs("no-such-program", &[]) && runs("true", &[]));
     }
 
     #[test]

@@ -21,14 +21,16 @@ pub fn run(project: &Project, target: &str, seconds: u32) -> Result<bool> {
     if !known.iter().any(|name| name == target) {
         bail!("no fuzzer `{target}`: there are {}", known.join(", "));
     }
-    let has_tool = Command::new("cargo").args(["+nightly", "fuzz", "--version"]).output();
+    // By rustup, for the cargo of the search path may be no proxy of its.
+    let nightly = ["run", "nightly", "cargo", "fuzz"];
+    let has_tool = Command::new("rustup").args(nightly).arg("--version").output();
     if !has_tool.is_ok_and(|output| output.status.success()) {
         bail!("no cargo-fuzz: `rustup toolchain install nightly` and `cargo install cargo-fuzz` install it");
     }
     let new = directory.join("fuzz/new").join(target);
     std::fs::create_dir_all(&new).with_context(|| format!("cannot create {}", new.display()))?;
-    let mut fuzzer = Command::new("cargo");
-    fuzzer.current_dir(&directory).args(["+nightly", "fuzz", "run", target]).arg(&new);
+    let mut fuzzer = Command::new("rustup");
+    fuzzer.current_dir(&directory).args(nightly).args(["run", target]).arg(&new);
     fuzzer.arg(directory.join("corpus").join(target)).arg("--");
     fuzzer.args([
         format!("-max_total_time={seconds}"),

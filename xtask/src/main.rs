@@ -4,7 +4,9 @@
 mod abi_doc;
 mod browser;
 mod counts;
+mod fresh;
 mod fuzz;
+mod newest;
 mod package;
 mod suites;
 mod tidy;
@@ -47,7 +49,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Test {
-    /// Suites; all if none is named.
+    /// Suites; all but newest and fresh if none is named.
     #[arg(value_enum, value_name = "SUITE")]
     suites: Vec<suites::Suite>,
     /// Stop at the first suite that fails.

@@ -1,10 +1,11 @@
 //! The suites of `nom test`.
 
-use crate::browser;
 use crate::counts::Counts;
-use crate::tidy;
+use crate::{browser, fresh, newest, tidy};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use nom_build::debian::{self, Tool};
+use nom_build::toolchain::MIRI_ADVICE;
 use nom_build::{Catalogue, Project, World};
 use std::io::BufReader;
 use std::process::{Command, Stdio};
@@ -31,12 +32,20 @@ pub enum Suite {
     Sim,
     /// The kernel's decisions under Miri, where a nightly with Miri is there.
     Miri,
+    /// Lints and guests with the newest stable Rust, which is fetched: tells, and never fails. Only by name.
+    Newest,
+    /// Two commands in a fresh Debian 12, from nothing, as root; takes half an hour. Only by name.
+    Fresh,
 }
 
 /// What came of a suite.
-enum Verdict {
+pub enum Verdict {
+    /// So many passed and failed.
     Ran(Counts),
-    Skipped(&'static str),
+    /// It could not run, and why.
+    Skipped(String),
+    /// It tells something, and passes whatever that is.
+    Told(String),
 }
 
 /// A suite that is over.
@@ -52,7 +61,10 @@ struct Report {
 /// # Errors
 /// If something other than a test fails: a tool that is missing, for example.
 pub fn run(project: &Project, suites: &[Suite], fail_fast: bool) -> Result<bool> {
-    let suites = if suites.is_empty() { Suite::value_variants() } else { suites };
+    let usual: Vec<Suite> =
+        Suite::value_variants().iter().copied().filter(|suite| suite.is_usual()).collect();
+    let suites = if suites.is_empty() { &usual } else { suites };
+    suites.iter().for_each(|suite| suite.set_up());
     let mut reports = Vec::new();
     for &suite in suites {
         println!("\n==== {}", suite.name());
@@ -74,6 +86,7 @@ fn summarise(reports: &[Report]) -> bool {
         let (name, seconds) = (suite.name(), time.as_secs());
         match verdict {
             Verdict::Skipped(reason) => println!("{name:8} skipped: {reason}"),
+            Verdict::Told(what) => println!("{name:8} {what} ({seconds} s)"),
             Verdict::Ran(counts) => {
                 println!("{name:8} {} passed, {} failed ({seconds} s)", counts.passed, counts.failed);
                 total += *counts;
@@ -89,6 +102,28 @@ impl Suite {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// Whether it runs if none is named.
+    fn is_usual(self) -> bool {
+        !matches!(self, Suite::Newest | Suite::Fresh)
+    }
+
+    /// What it needs beside the compiler; tests that lack something are skipped, or fail.
+    fn tools(self) -> &'static [Tool] {
+        match self {
+            Suite::Unit | Suite::System => &debian::CLIENTS,
+            Suite::Browser => &browser::TOOLS,
+            Suite::Fresh => &fresh::TOOLS,
+            _ => &[],
+        }
+    }
+
+    /// Installs that, now rather than after half an hour.
+    fn set_up(self) {
+        if let Err(error) = debian::set_up(self.tools()) {
+            eprintln!("nom: suite {} lacks something: {error:#}", self.name());
+        }
+    }
+
     fn run(self, project: &Project) -> Result<Verdict> {
         match self {
             Suite::Tidy => tidy::run(project.root()).map(|passed| Verdict::Ran(Counts::one(passed))),
@@ -102,6 +137,8 @@ impl Suite {
             Suite::Browser => browser(project),
             Suite::Sim => sim(project),
             Suite::Miri => miri(project),
+            Suite::Newest => newest::run(project),
+            Suite::Fresh => fresh::run(project),
         }
     }
 }
@@ -125,7 +162,7 @@ fn clippy(project: &Project) -> Result<Verdict> {
     for scope in scopes {
         match check(project, &[&start[..], scope, &end].concat())? {
             Verdict::Ran(more) => counts += more,
-            skipped => return Ok(skipped),
+            other => return Ok(other),
         }
     }
     Ok(Verdict::Ran(counts))
@@ -136,7 +173,7 @@ fn check(project: &Project, arguments: &[&str]) -> Result<Verdict> {
     let present =
         Command::new("cargo").args([arguments[0], "--version"]).output().is_ok_and(|o| o.status.success());
     if !present {
-        return Ok(Verdict::Skipped("this toolchain does not have it"));
+        return Ok(Verdict::Skipped("this toolchain does not have it".to_owned()));
     }
     let status = Command::new("cargo").current_dir(project.root()).args(arguments).status();
     Ok(Verdict::Ran(Counts::one(status.context("cannot run cargo")?.success())))
@@ -176,8 +213,9 @@ fn passes<T>(package: &str, outcome: Result<T>) -> bool {
 
 /// Chromium, and what drives it, which is installed where it is missing.
 fn browser(project: &Project) -> Result<Verdict> {
-    let Some(python) = browser::set_up(project)? else {
-        return Ok(Verdict::Skipped(browser::MISSING));
+    let python = match browser::set_up(project) {
+        Ok(python) => python,
+        Err(error) => return Ok(Verdict::Skipped(format!("{error:#}"))),
     };
     let mut tests = Command::new("cargo");
     tests.args(TEST).args(["--package", "nom-browser-tests"]).env("NOM_BROWSER_PYTHON", python);
@@ -201,14 +239,22 @@ fn sim(project: &Project) -> Result<Verdict> {
 /// on a clock; the crate forbids `unsafe`, so it is their arithmetic and the layouts in `abi` that Miri sees.
 const QUICK_UNDER_MIRI: &[&str] = &["bundle::", "clock::", "paging::", "space::", "symbols::", "wfq::"];
 
+/// A cargo command of a nightly toolchain. By rustup, for the cargo of the search path may be no proxy of
+/// its.
+fn nightly() -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo"]).env_remove("RUSTC").env_remove("CARGO");
+    command
+}
+
 fn miri(project: &Project) -> Result<Verdict> {
-    let mut probe = Command::new("cargo");
-    if !probe.args(["+nightly", "miri", "--version"]).output().is_ok_and(|output| output.status.success()) {
-        return Ok(Verdict::Skipped("no nightly toolchain with Miri"));
+    let succeeds =
+        |words: &[&str]| nightly().args(words).output().is_ok_and(|output| output.status.success());
+    if !succeeds(&["miri", "--version"]) {
+        return Ok(Verdict::Skipped(format!("no nightly toolchain with Miri: {MIRI_ADVICE}")));
     }
-    let setup = Command::new("cargo").args(["+nightly", "miri", "setup"]).output();
-    if !setup.is_ok_and(|output| output.status.success()) {
-        return Ok(Verdict::Skipped("`cargo +nightly miri setup` cannot build its library here"));
+    if !succeeds(&["miri", "setup"]) {
+        return Ok(Verdict::Skipped(format!("Miri cannot build its library here: {MIRI_ADVICE}")));
     }
     let mut counts = Counts::default();
     let packages =
@@ -222,9 +268,9 @@ fn miri(project: &Project) -> Result<Verdict> {
 }
 
 fn miri_command(project: &Project, package: &str, filters: &[&str]) -> Command {
-    let mut command = Command::new("cargo");
+    let mut command = nightly();
     command
-        .args(["+nightly", "miri", "test", "--quiet", "--lib", "--package", package, "--target-dir"])
+        .args(["miri", "test", "--quiet", "--lib", "--package", package, "--target-dir"])
         .arg(project.target().join("miri"))
         .arg("--")
         .args(filters)
@@ -232,7 +278,6 @@ fn miri_command(project: &Project, package: &str, filters: &[&str]) -> Command {
         .env("PROPTEST_CASES", "4")
         .env("PROPTEST_FAILURE_PERSISTENCE", "off")
         // Drivers leak their places on purpose: handles may outlive whatever made them.
-        .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks")
-        .env_remove("RUSTC");
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks");
     command
 }

@@ -114,7 +114,7 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     pub fn connected(&mut self) -> bool {
         let (connections, most) = (&self.shared.connections, self.shared.options.connections);
         let one_more = |count| (count < most).then_some(count + 1);
-        let admitted = connections.fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        let admitted = connections.try_update(Relaxed, Relaxed, one_more).is_ok();
         let count = if admitted { &self.counts.total_connections } else { &self.counts.rejected_connections };
         count.add(1);
         admitted

@@ -44,7 +44,7 @@ pub use target::Target;
 
 /// The directory in which what is fetched or made once lies; it is made if it is not there.
 fn cache(project: &Project) -> Result<PathBuf> {
-    let cache = project.root().join(".nom/bench");
+    let cache = project.cache().join("bench");
     make_directory(&cache)?;
     Ok(cache)
 }

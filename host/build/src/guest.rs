@@ -3,7 +3,9 @@
 use crate::freshness::Stamp;
 use crate::toolchain::Toolchain;
 use crate::traces::Traces;
-use anyhow::{Context, Result, bail};
+use crate::{Listener, Project};
+use anyhow::{Context, Result, ensure};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -77,34 +79,77 @@ pub(crate) fn cargo(toolchain: &Toolchain, root: &Path, target_directory: &Path,
 /// Builds `package` unless nothing that it is made of changed, and returns the directory of its programs.
 ///
 /// # Errors
-/// If there is no toolchain for it, or cargo fails; what cargo said is on standard error.
-pub fn build(
-    root: &Path,
-    target_directory: &Path,
-    world: World,
-    package: &str,
-    traces: Traces,
-) -> Result<PathBuf> {
+/// If there is no toolchain for it, or cargo fails; what cargo said is on standard error, or in the error.
+pub(crate) fn build(project: &Project, world: World, package: &str) -> Result<PathBuf> {
+    let (root, target_directory) = (project.root(), project.guest_target());
     let output = target_directory.join(world.output());
-    let toolchain = Toolchain::find()?;
-    let stamp = Stamp::new(target_directory.join(format!("{package}.stamp")), toolchain.key());
+    let toolchain = Toolchain::find(root)?;
+    let stamp = Stamp::new(stamp_path(project, package), toolchain.key());
     if stamp.is_fresh(&world.sources(root)) {
         return Ok(output);
     }
     let started = SystemTime::now();
-    let mut cargo = cargo(&toolchain, root, target_directory, world);
-    cargo.current_dir(root).args(["--package", package, "--bins"]);
-    if traces == Traces::Removed {
+    let mut cargo = cargo(&toolchain, root, &target_directory, world);
+    cargo.current_dir(root).args(["--package", package, "--bins"]).stdin(Stdio::null());
+    if project.traces() == Traces::Removed {
         cargo.args(TRACELESS);
     }
-    if stamp.exists() {
-        cargo.arg("--quiet");
-    }
-    let status =
-        cargo.status().with_context(|| format!("cannot run {}", toolchain.bin.join("cargo").display()))?;
-    if !status.success() {
-        bail!("{package} does not build for the guest: cargo ended with {status}");
-    }
+    run(cargo, &project.listener, stamp.exists())
+        .with_context(|| format!("{package} does not build for the guest"))?;
     stamp.mark(started).context("cannot write the build stamp")?;
     Ok(output)
+}
+
+/// Where it is noted when a package was built.
+pub(crate) fn stamp_path(project: &Project, package: &str) -> PathBuf {
+    project.guest_target().join(format!("{package}.stamp"))
+}
+
+/// Runs cargo, which talks to the terminal, if at all, or to `listener`.
+fn run(mut cargo: Command, listener: &Listener, quiet: bool) -> Result<()> {
+    let name = cargo.get_program().display().to_string();
+    let Some(listener) = &listener.0 else {
+        if quiet {
+            cargo.arg("--quiet");
+        }
+        let status = cargo.status().with_context(|| format!("cannot run {name}"))?;
+        ensure!(status.success(), "cargo ended with {status}");
+        return Ok(());
+    };
+    let mut child = cargo.stderr(Stdio::piped()).spawn().with_context(|| format!("cannot run {name}"))?;
+    let said = child.stderr.take().context("cargo has a standard error")?;
+    let mut all = String::new();
+    for line in BufReader::new(said).lines().map_while(Result::ok) {
+        listener(line.trim());
+        all += &line;
+        all.push('\n');
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "cargo ended with {status}:\n{all}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// Says two lines to standard error, and ends with this status.
+    fn talker(status: u8) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("printf '  Compiling a\n  no room\n' >&2; exit {status}")]);
+        command
+    }
+
+    #[test]
+    fn whoever_listens_hears_each_line_and_the_terminal_none() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ear = heard.clone();
+        let listener =
+            Listener(Some(Arc::new(move |line: &str| ear.lock().expect("unshared").push(line.to_owned()))));
+        run(talker(0), &listener, false).expect("it succeeds");
+        assert_eq!(*heard.lock().expect("unshared"), ["Compiling a", "no room"]);
+        let error = run(talker(3), &listener, false).expect_err("it fails").to_string();
+        assert!(error.contains("3") && error.contains("no room"), "{error}");
+    }
 }

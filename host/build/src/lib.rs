@@ -5,6 +5,7 @@
 //! guest.
 #![forbid(unsafe_code)]
 
+pub mod debian;
 mod freshness;
 mod guest;
 mod image;
@@ -19,6 +20,7 @@ pub mod traces;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use guest::World;
 pub use image::Built;
@@ -35,6 +37,7 @@ use traces::Traces;
 pub struct Project {
     root: PathBuf,
     source: Source,
+    listener: Listener,
 }
 
 /// Where programs come from.
@@ -44,6 +47,16 @@ enum Source {
     Checkout { target: PathBuf, traces: Traces },
     /// An installed release.
     Release(Release),
+}
+
+/// Who hears what cargo says while it builds for the guest; the terminal if nobody does.
+#[derive(Clone, Default)]
+struct Listener(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Listener" } else { "terminal" })
+    }
 }
 
 impl Project {
@@ -82,12 +95,24 @@ impl Project {
             bail!("{} is not a checkout of nom: it has no kernel/Cargo.toml", root.display());
         }
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        Ok(Project { source: Source::Checkout { target: root.join(target), traces: Traces::Kept }, root })
+        let source = Source::Checkout { target: root.join(target), traces: Traces::Kept };
+        Ok(Project { source, root, listener: Listener::default() })
+    }
+
+    /// The same checkout, where each line that cargo says while it builds for the guest goes to `listener`,
+    /// for those who have a display of their own. What cargo complained about is in the error of a build that
+    /// fails.
+    pub fn with_listener(&self, listener: impl Fn(&str) + Send + Sync + 'static) -> Project {
+        Project { listener: Listener(Some(Arc::new(listener))), ..self.clone() }
     }
 
     /// An installed release.
     pub fn of_release(release: Release) -> Project {
-        Project { root: release.root().to_owned(), source: Source::Release(release) }
+        Project {
+            root: release.root().to_owned(),
+            source: Source::Release(release),
+            listener: Listener::default(),
+        }
     }
 
     /// A checkout, for what a release cannot do.
@@ -123,7 +148,7 @@ impl Project {
     pub fn for_release(&self) -> Result<Project> {
         let target = self.require_checkout("making a release")?.join("release-parts");
         let source = Source::Checkout { target, traces: Traces::Removed };
-        Ok(Project { root: self.root.clone(), source })
+        Ok(Project { root: self.root.clone(), source, listener: self.listener.clone() })
     }
 
     pub(crate) fn traces(&self) -> Traces {
@@ -160,6 +185,14 @@ impl Project {
         Catalogue::read(&self.root)
     }
 
+    /// Where what was fetched or made once is kept: in the checkout, or, if that is somebody else's, beside
+    /// the programs.
+    pub fn cache(&self) -> PathBuf {
+        let own = self.root.join(".nom");
+        let is_writable = std::fs::create_dir_all(&own).is_ok() && tempfile::tempfile_in(&own).is_ok();
+        if is_writable { own } else { self.target().join("nom") }
+    }
+
     /// Target directory of everything that runs in a VM.
     pub fn guest_target(&self) -> PathBuf {
         self.target().join("guest")
@@ -187,6 +220,11 @@ impl Project {
         Ok(self.build(World::Loader, "nom-loader")?.join("nom-loader"))
     }
 
+    /// Whether a package was built for the guest before, in whatever state.
+    pub fn is_built(&self, package: &str) -> bool {
+        guest::stamp_path(self, package).is_file()
+    }
+
     /// Builds a package of one world unless nothing that it is made of changed; returns the directory of
     /// its programs, ELF files with symbols.
     ///
@@ -194,7 +232,7 @@ impl Project {
     /// If this is a release, there is no toolchain, or cargo fails; what cargo said is on standard error.
     pub fn build(&self, world: World, package: &str) -> Result<PathBuf> {
         self.require_checkout(&format!("building `{package}`"))?;
-        guest::build(&self.root, &self.guest_target(), world, package, self.traces())
+        guest::build(self, world, package)
     }
 }
 

@@ -57,7 +57,7 @@ impl Project {
     /// # Errors
     /// If there is no toolchain for it, or cargo fails; what cargo said is on standard error.
     pub(crate) fn build_own(&self, program: &OwnProgram) -> Result<PathBuf> {
-        let toolchain = Toolchain::find()?;
+        let toolchain = Toolchain::find(self.root())?;
         let target = program.directory.join(TARGET).join("guest");
         let mut cargo = guest::cargo(&toolchain, self.root(), &target, World::Application);
         cargo.args(self.profile_settings()?.iter().flat_map(|setting| ["--config", setting]));
@@ -72,7 +72,7 @@ impl Project {
     /// As [`Project::build_own`].
     pub(crate) fn build_own_process(&self, program: &OwnProgram) -> Result<PathBuf> {
         let target = program.directory.join(TARGET).join("process");
-        let mut cargo = host_cargo()?;
+        let mut cargo = host_cargo(self.root())?;
         cargo.args(["build", "--release", "--config", "profile.release.debug='line-tables-only'"]);
         cargo.arg("--target-dir").arg(&target).stdout(Stdio::null());
         let output = target.join("release").join(&program.binary);
@@ -86,7 +86,7 @@ impl Project {
     /// If `directory` has no package, or cargo cannot be run.
     pub fn test_own(&self, directory: &Path, arguments: &[String]) -> Result<bool> {
         Package::read(directory)?;
-        let mut cargo = host_cargo()?;
+        let mut cargo = host_cargo(self.root())?;
         let status = cargo.current_dir(directory).arg("test").args(arguments).status();
         Ok(status.context("cannot run cargo")?.success())
     }
@@ -121,8 +121,8 @@ impl OwnProgram {
 }
 
 /// Cargo of the same toolchain as for guests, but for programs of this computer.
-fn host_cargo() -> Result<Command> {
-    let mut cargo = Toolchain::find()?.cargo();
+fn host_cargo(root: &Path) -> Result<Command> {
+    let mut cargo = Toolchain::find(root)?.cargo();
     cargo.env_remove("RUSTC_BOOTSTRAP");
     Ok(cargo)
 }

@@ -71,6 +71,22 @@ impl Project {
         }
     }
 
+    /// Builds a program of the project's own with one of cargo's profiles; returns its file.
+    ///
+    /// # Errors
+    /// If it does not build; what cargo said is on standard error.
+    pub fn tool(&self, package: &str, profile: &str) -> Result<PathBuf> {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(self.root()).args(["build", "--quiet", "--profile", profile, "--package", package]);
+        let status = cargo.arg("--target-dir").arg(self.target()).status().context("cannot run cargo")?;
+        if !status.success() {
+            bail!("{package} does not build: cargo ended with {status}");
+        }
+        // Cargo's own name for the directory of this one profile.
+        let directory = if profile == "dev" { "debug" } else { profile };
+        Ok(self.target().join(directory).join(package))
+    }
+
     /// Builds a binary for this computer, optimised; cargo sees to it that nothing is built twice.
     fn build_process(&self, package: &str, binary: &str) -> Result<PathBuf> {
         let target = self.target().join("process");

@@ -80,6 +80,8 @@ pub enum Command {
     Tidy(Delegated),
     /// Run a fuzzer on what strangers can send: `nom fuzz tcp 60`.
     Fuzz(Delegated),
+    /// Remove what no build needs any more.
+    Clean(crate::clean::Options),
     /// Say what this computer can do, and what to do about the rest.
     Doctor(Doctor),
     /// Print a completion script for a shell.

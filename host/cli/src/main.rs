@@ -6,6 +6,7 @@ mod arguments;
 mod attend;
 mod background;
 mod bench;
+mod clean;
 mod debugger;
 mod demo;
 mod doctor;
@@ -83,6 +84,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Tidy(options) => xtask("tidy", &options.arguments),
         Command::Package(options) => xtask("package", &options.arguments),
         Command::Fuzz(options) => xtask("fuzz", &options.arguments),
+        Command::Clean(options) => clean::clean(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Completions(options) => {
             clap_complete::generate(options.shell, &mut Arguments::command(), "nom", &mut std::io::stdout());
@@ -93,23 +95,21 @@ fn execute(command: &Command) -> Result<u8> {
     }
 }
 
-/// The simulator, as cargo runs it.
-const SIM: &[&str] = &["--profile", "sim", "--package", "nom-sim", "--"];
+/// The simulator: its package, and the profile that it is built with.
+const SIM: (&str, &str) = ("nom-sim", "sim");
 
 /// Runs a command of the development tool.
 fn xtask(command: &str, arguments: &[String]) -> Result<u8> {
-    tool(command, &["--package", "nom-xtask", "--", command], arguments)
+    let words = std::iter::once(command.to_owned()).chain(arguments.iter().cloned());
+    tool(command, ("nom-xtask", "dev"), &words.collect::<Vec<_>>())
 }
 
-/// Runs a program of the project that is no part of this one, for `nom COMMAND`.
-fn tool(command: &str, program: &[&str], arguments: &[String]) -> Result<u8> {
+/// Builds a program of the project that is no part of this one, and runs it in the caller's directory, for
+/// `nom COMMAND`.
+fn tool(command: &str, (package, profile): (&str, &str), arguments: &[String]) -> Result<u8> {
     let project = Project::find_checkout(&format!("`nom {command}`"))?;
-    let status = std::process::Command::new("cargo")
-        .current_dir(project.root())
-        .args(["run", "--quiet"])
-        .args(program)
-        .args(arguments)
-        .status()
-        .context("cannot run cargo")?;
+    let program = project.tool(package, profile)?;
+    let status = std::process::Command::new(&program).args(arguments).status();
+    let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     Ok(status.code().map_or(nom_vmm::STATUS_FAILED, |code| code as u8))
 }

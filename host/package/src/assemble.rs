@@ -123,7 +123,7 @@ fn add_manual(tree: &mut Tree, command: &Path) -> Result<()> {
 const PAGE_END: char = '\u{c}';
 
 fn add_documents(tree: &mut Tree, project: &Project) -> Result<()> {
-    let compiler = Toolchain::find()?.version;
+    let compiler = Toolchain::find(project.root())?.version;
     tree.add(format!("{DOCUMENTS}/copyright"), licences::page(project, &compiler)?);
     for name in ["README.md", "CHANGELOG.md"] {
         tree.add(format!("{DOCUMENTS}/{name}"), read(&project.root().join(name))?);

@@ -223,8 +223,8 @@ impl<M: Machine> Kernel<'_, M> {
         page.arguments = Strings { offset: header, bytes: arguments.len() as u32 };
         page.environment =
             Strings { offset: header + arguments.len() as u32, bytes: environment.len() as u32 };
-        for word in page.seed.chunks_exact_mut(8) {
-            word.copy_from_slice(&self.machine.random().to_le_bytes());
+        for word in page.seed.as_chunks_mut::<8>().0 {
+            *word = self.machine.random().to_le_bytes();
         }
         for (channel, entry) in self.channels_of(application).zip(&mut page.channel) {
             *entry = start::Channel {

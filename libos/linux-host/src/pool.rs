@@ -75,7 +75,7 @@ impl Pool {
 
     fn allocate(&self, bytes: usize) -> Option<Arc<Block>> {
         let take = |left: usize| left.checked_sub(bytes);
-        self.shared.allowance.fetch_update(Relaxed, Relaxed, take).ok()?;
+        self.shared.allowance.try_update(Relaxed, Relaxed, take).ok()?;
         let pool = Arc::downgrade(&self.shared);
         Some(Arc::new(Block { bytes: vec![0; bytes].into_boxed_slice(), filled: 0, pool }))
     }

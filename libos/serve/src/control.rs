@@ -60,7 +60,7 @@ impl Ordered {
     fn set(&self, value: u32) {
         let next = |order: u64| ((order >> VALUE_BITS) + 1) << VALUE_BITS | u64::from(value);
         // Nothing else is published by it.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |order| Some(next(order)));
+        self.0.update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
     /// The number, if it was ordered after the order `seen`, which it becomes.

@@ -6,6 +6,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+use core::ffi::c_void;
 
 /// From here on, processors with fast string operations are faster by themselves.
 const SHORT_MAX: usize = 512;
@@ -15,7 +16,9 @@ const SHORT_MAX: usize = 512;
 /// # Safety
 /// `from` is valid for reads and `to` for writes of `length` bytes, and the two do not overlap.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
+pub unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, length: usize) -> *mut c_void {
+    let (destination, from) = (to, from.cast::<u8>());
+    let to = destination.cast::<u8>();
     // SAFETY: each piece lies inside `length` bytes of both sides: those from the start stop before the end,
     // and the last ends with it, overlapping the one before if it must.
     unsafe {
@@ -47,7 +50,7 @@ pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> 
             ),
         }
     }
-    to
+    destination
 }
 
 /// Copies the first and the last `T` of `length` bytes.

@@ -58,7 +58,7 @@ impl Pause {
             CALLED | RETURNING => None,
             _ => Some(RETURNING),
         };
-        match self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take) {
+        match self.0.try_update(Ordering::AcqRel, Ordering::Relaxed, take) {
             Err(_) | Ok(AT_WORK) => Ok(None),
             Ok(stack_top) => {
                 start(stack_top).map(Some).inspect_err(|_| self.0.store(stack_top, Ordering::Release))

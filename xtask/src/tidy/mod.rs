@@ -6,6 +6,7 @@ mod documents;
 mod functions;
 mod size;
 mod text;
+mod toolchain;
 mod tree;
 mod unsafety;
 
@@ -59,6 +60,7 @@ const RULES: &[Rule] = &[
     text::lines_are_short,
     text::no_leftovers,
     text::whitespace_is_plain,
+    toolchain::one_release_is_named,
     unsafety::declared_crates_say_so,
     unsafety::other_crates_forbid_it,
     unsafety::unsafe_code_is_argued,

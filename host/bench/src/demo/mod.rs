@@ -32,12 +32,11 @@ use crate::Outcome;
 use crate::environment::Environment;
 use crate::linux::serve::Servers;
 use crate::report::{Notes, Report};
-use crate::serve::tools;
 use agreement::Agreement;
 use anyhow::{Context, Result, ensure};
 use contract::{Contract, Function, Slowness};
 use findings::Findings;
-use nom_build::Project;
+use nom_build::{Project, debian};
 use nom_vmm::{Accelerator, Namespace};
 use progress::Progress;
 use runner::{Adaptation, Application, Runner};
@@ -79,6 +78,12 @@ pub struct Options {
 const QUICK: Schedule = Schedule { phase: Duration::from_secs(12), runs: 1 };
 /// Phases of the paper, and its repetitions.
 const FULL: Schedule = Schedule { phase: Duration::from_secs(60), runs: 5 };
+/// About how long it takes to fetch the other system and its servers, for the progress bar.
+const FETCHING: Duration = Duration::from_secs(20);
+/// About how long the kernel and a first application take to build, with the library.
+const FIRST_BUILD: Duration = Duration::from_secs(60);
+/// About how long one more application takes, or one that was built before.
+const BUILD: Duration = Duration::from_secs(2);
 /// How many batching delays are tried.
 const DELAYS: usize = 6;
 
@@ -133,6 +138,7 @@ impl Stage {
         applications: &[Application],
         accelerator: Accelerator,
         cache: &Path,
+        progress: &mut Progress,
         notes: &mut Notes,
     ) -> Result<Stage> {
         let tap = Namespace::create("demo", 1)
@@ -147,9 +153,14 @@ impl Stage {
             tempfile::tempdir_in(cache).with_context(|| format!("cannot write to {}", cache.display()))?;
         for application in applications {
             // Built once before anything is timed; nobody runs this one. What is up to date takes no time.
-            eprintln!("building nom's {}", application.label());
+            let what = format!("building nom's {}", application.label());
+            progress.step(&what, building(project))?;
+            let project = project.with_listener(progress.teller(&what));
             let setup = guests::Setup::Fixed(0, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-            guests::nom(project, application.service, setup, images.path())?;
+            let built = guests::nom(&project, application.service, setup, images.path());
+            // Who interrupts ends cargo, too.
+            progress.tick()?;
+            built?;
         }
         Ok(Stage { accelerator, servers: None, tap, images })
     }
@@ -180,20 +191,28 @@ impl Stage {
     }
 }
 
+/// About how long the next application takes to build.
+fn building(project: &Project) -> Duration {
+    if project.is_built("nom-kernel") { BUILD } else { FIRST_BUILD }
+}
+
 /// Runs the demo and writes everything to `options.out`. What one system lacks is a note.
 ///
 /// # Errors
 /// If a client, QEMU or a directory is missing, nothing is served, or somebody interrupts ([`Interrupted`]).
 pub fn run(options: &Options) -> Result<Outcome> {
     let (functions, applications) = (options.functions()?, options.applications()?);
-    tools::check()?;
+    debian::set_up(&debian::CLIENTS)?;
     let cache = crate::cache(&options.project)?;
     crate::make_directory(&options.out)?;
     let choice = nom_vmm::accelerator::choose(&cache);
     let environment = Environment::capture(&choice.to_string())?;
     let mut notes = Notes::default();
-    let stage = prepare(options, &applications, choice.accelerator, &cache, &mut notes)?;
-    let (findings, adaptations) = perform(options, &applications, &functions, &stage, &mut notes)?;
+    let mut progress = begin(options, &applications, &functions);
+    let stage = prepare(options, &applications, choice.accelerator, &cache, &mut progress, &mut notes)?;
+    let (findings, adaptations) =
+        perform(options, &applications, &functions, &stage, &mut progress, &mut notes)?;
+    progress.finish();
     let records = summary::records(&findings)?;
     let served = findings.iter().any(|findings| !findings.accounts.is_empty());
     let mut drawn: Vec<_> = findings.iter().flat_map(figures::figures).collect();
@@ -214,18 +233,32 @@ pub fn run(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Fetches and builds what takes long, before any progress is promised.
+/// Says what is to come, and how long it will take with all that is to be fetched and built before.
+fn begin(options: &Options, applications: &[Application], functions: &[Function]) -> Progress {
+    let schedule = options.schedule();
+    let mut planned = schedule.length(functions.len(), DELAYS) * applications.len() as u32;
+    if options.linux {
+        planned += FETCHING;
+    }
+    planned += building(&options.project) + BUILD * applications.len() as u32;
+    say(applications, functions, &schedule, planned);
+    Progress::new(planned, options.signal.clone())
+}
+
+/// Fetches and builds what takes long.
 fn prepare(
     options: &Options,
     applications: &[Application],
     accelerator: Accelerator,
     cache: &Path,
+    progress: &mut Progress,
     notes: &mut Notes,
 ) -> Result<Stage> {
     // memcached tells how slow this machine is.
     let needed: Vec<_> = std::iter::once(&runner::MEMCACHED).chain(applications).copied().collect();
     let wanted: Vec<_> = needed.iter().map(|application| application.service.linux).collect();
     let servers = if options.linux {
+        progress.step("fetching Linux and its servers", FETCHING)?;
         Servers::prepare(cache, &wanted)
     } else {
         Err(anyhow::anyhow!("it was not asked for"))
@@ -234,7 +267,7 @@ fn prepare(
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
-    let stage = Stage::build(&options.project, &needed, accelerator, cache, notes)?;
+    let stage = Stage::build(&options.project, &needed, accelerator, cache, progress, notes)?;
     Ok(Stage { servers: servers.ok(), ..stage })
 }
 
@@ -244,19 +277,17 @@ fn perform(
     applications: &[Application],
     functions: &[Function],
     stage: &Stage,
+    progress: &mut Progress,
     notes: &mut Notes,
 ) -> Result<(Vec<Findings>, Vec<Vec<Adaptation>>)> {
     let schedule = options.schedule();
-    let planned = schedule.length(functions.len(), DELAYS) * applications.len() as u32;
-    say(applications, functions, &schedule, planned);
-    let mut progress = Progress::new(planned, options.signal.clone());
     let asked = Asked { project: &options.project, schedule, functions };
     let (mut findings, mut adaptations, mut slowness) = (Vec::new(), Vec::new(), None);
     for &application in applications {
         if slowness.is_none() && application.label() != runner::MEMCACHED.label() {
-            slowness = Some(stage.runner(&asked, runner::MEMCACHED, &mut progress, notes).slowness()?);
+            slowness = Some(stage.runner(&asked, runner::MEMCACHED, progress, notes).slowness()?);
         }
-        let mut runner = stage.runner(&asked, application, &mut progress, notes);
+        let mut runner = stage.runner(&asked, application, progress, notes);
         let found = runner.run(slowness)?;
         slowness = Some(found);
         let (accounts, adapted) = (runner.accounts, runner.adaptations);

@@ -10,9 +10,8 @@ use super::runner;
 use super::schedule::Schedule;
 use super::{Asked, Stage};
 use crate::report::Notes;
-use crate::serve::tools;
 use anyhow::{Context, Result};
-use nom_build::Project;
+use nom_build::{Project, debian};
 use nom_economy::controller::{BatchingDelays, WorkingPoints};
 use nom_economy::table::{Load, Row, Table};
 use std::path::PathBuf;
@@ -47,20 +46,21 @@ pub struct TableOptions {
 /// written, or somebody interrupts ([`super::Interrupted`]).
 pub fn table(options: &TableOptions) -> Result<Vec<String>> {
     let application = runner::named(&options.application)?;
-    tools::check()?;
+    debian::set_up(&debian::CLIENTS)?;
     let cache = crate::cache(&options.project)?;
     let accelerator = nom_vmm::accelerator::choose(&cache).accelerator;
     let mut notes = Notes::default();
-    let stage = Stage::build(&options.project, &[application], accelerator, &cache, &mut notes)?;
     let points = BatchingDelays::up_to(options.longest_us);
     let mut delays: Vec<u32> = (0..points.count()).map(|point| points.micros(point)).collect();
     // The longest may be the one before, rounded.
     delays.dedup();
     let schedule = Schedule { phase: options.phase, runs: 1 };
-    let planned = schedule.run() * delays.len() as u32;
+    let planned = super::building(&options.project) + schedule.run() * delays.len() as u32;
     let about = humantime::format_duration(Duration::from_secs(planned.as_secs()));
     eprintln!("{} with {} batching delays: about {about}", application.label(), delays.len());
     let mut progress = Progress::new(planned, options.signal.clone());
+    let stage =
+        Stage::build(&options.project, &[application], accelerator, &cache, &mut progress, &mut notes)?;
     let asked = Asked { project: &options.project, schedule, functions: &[] };
     let mut loads = vec![Load::default(); 2];
     for us in delays {

@@ -36,6 +36,7 @@ impl Progress {
     pub fn new(planned: Duration, signal: Arc<AtomicUsize>) -> Progress {
         let style = ProgressStyle::with_template(TEMPLATE).expect("a well-formed template");
         let bar = ProgressBar::new(planned.as_millis() as u64).with_style(style.progress_chars("=> "));
+        bar.enable_steady_tick(Duration::from_millis(200));
         Progress { bar, signal, over: Duration::ZERO, step: Duration::ZERO, began: Instant::now() }
     }
 
@@ -47,7 +48,20 @@ impl Progress {
         self.over += self.step;
         (self.step, self.began) = (planned, Instant::now());
         self.bar.set_message(what.to_owned());
+        if self.bar.is_hidden() {
+            eprintln!("{what}");
+        }
         self.tick()
+    }
+
+    /// Shows the present step while somebody else is busy with it, and each line that they say.
+    pub fn teller(&self, what: &str) -> impl Fn(&str) + Send + Sync + use<> {
+        let (bar, what) = (self.bar.clone(), what.to_owned());
+        let (over, step, began) = (self.over, self.step, self.began);
+        move |line| {
+            bar.set_message(format!("{what}: {line}"));
+            bar.set_position((over + began.elapsed().min(step)).as_millis() as u64);
+        }
     }
 
     /// Shows how far the present step is; to be called while waiting.
@@ -88,6 +102,8 @@ mod tests {
         assert_eq!(progress.step("first", Duration::from_secs(4)), Ok(()));
         assert_eq!(progress.step("second", Duration::from_secs(6)), Ok(()));
         assert!((4000..6000).contains(&progress.bar.position()));
+        progress.teller("second")("Compiling a");
+        assert_eq!(progress.bar.message(), "second: Compiling a");
         signal.store(2, Ordering::Relaxed);
         assert_eq!(progress.tick(), Err(Interrupted(2)));
     }

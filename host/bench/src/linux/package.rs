@@ -1,6 +1,7 @@
 //! Gets Debian's packages, above all its cloud kernel, without installing them.
 
 use anyhow::{Context, Result, bail, ensure};
+use nom_build::debian;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -24,6 +25,7 @@ pub fn fetch(cache: &Path) -> Result<Kernel> {
     if let Some(kernel) = find(cache) {
         return Ok(kernel);
     }
+    renew_lists()?;
     let package = kernel_package(&run(Command::new("apt-cache").args(["show", "--no-all-versions", META]))?)?;
     std::fs::create_dir_all(cache).with_context(|| format!("cannot create directory {}", cache.display()))?;
     // Made beside its final place and renamed, so that an interrupted run leaves no half of a kernel.
@@ -37,6 +39,14 @@ pub fn fetch(cache: &Path) -> Result<Kernel> {
     std::fs::create_dir(&home)?;
     std::fs::rename(&bzimage, home.join("bzImage"))?;
     find(cache).with_context(|| format!("{} vanished", home.display()))
+}
+
+/// Has apt read its lists anew, where it may: a fresh computer has none, and old ones name what is gone.
+///
+/// # Errors
+/// If apt fails.
+pub fn renew_lists() -> Result<()> {
+    if debian::may_install() { debian::refresh() } else { Ok(()) }
 }
 
 /// The newest kernel that was fetched before.

@@ -63,6 +63,7 @@ impl Servers {
         };
         if !complete(&tree) {
             let roots: Vec<&str> = servers.iter().map(|server| server.package).collect();
+            package::renew_lists()?;
             fetch(cache, &tree, &[&roots[..], &["busybox-static", &package]].concat())?;
         }
         ensure!(complete(&tree), "{} lacks a program: remove it to fetch it anew", tree.display());

@@ -121,7 +121,7 @@ fn sums(file: &[u8]) -> [u64; 2] {
     let number = |slot: &[u8], index: usize| {
         slot[8 * index..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     };
-    [0, 1].map(|index| file.chunks_exact(SLOT_BYTES).map(|slot| number(slot, index)).sum())
+    [0, 1].map(|index| file.as_chunks::<SLOT_BYTES>().0.iter().map(|slot| number(slot, index)).sum())
 }
 
 impl Traced {

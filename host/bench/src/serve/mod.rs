@@ -22,7 +22,7 @@ use crate::linux::serve::Servers;
 use crate::report::{Notes, Report};
 use anyhow::{Result, ensure};
 use guests::Provider;
-use nom_build::Project;
+use nom_build::{Project, debian};
 use runs::Runs;
 use service::Service;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ const WIDE: u32 = 2;
 /// If this is not root, a client, QEMU or a directory is missing, or neither system serves anything.
 pub fn run(options: &Options) -> Result<Outcome> {
     let services = service::named(&options.services)?;
-    tools::check()?;
+    debian::set_up(&debian::CLIENTS)?;
     let cache = crate::cache(&options.project)?;
     crate::make_directory(&options.out)?;
     // Now, not after minutes of building: whoever may not make one is told.

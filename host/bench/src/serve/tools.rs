@@ -1,7 +1,7 @@
 //! Clients that others wrote: memcaslap, wrk and NPtcp; what they print is read here.
 
 use super::load::Transport;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nom_vmm::Namespace;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,10 +10,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-
-/// Every client, and the Debian package that it comes from.
-const PACKAGES: [(&str, &str); 3] =
-    [("memcaslap", "libmemcached-tools"), ("wrk", "wrk"), ("NPtcp", "netpipe-tcp")];
 
 /// wrk prints its figures rounded; this has it print all of them, in microseconds, in one line.
 const WRK_SCRIPT: &str = r#"
@@ -30,24 +26,6 @@ end
 
 /// Seconds after which a client is ended: a server that is stuck must not stop the bench.
 const TIMEOUT_S: u64 = 90;
-
-/// Checks that every client is installed.
-///
-/// # Errors
-/// Names those that are not, and the command that installs them.
-pub fn check() -> Result<()> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let missing = missing(|name| std::env::split_paths(&paths).any(|path| path.join(name).is_file()));
-    if !missing.is_empty() {
-        bail!("clients are missing: expected what `apt-get install {}` installs", missing.join(" "));
-    }
-    Ok(())
-}
-
-/// Packages of the clients that are not `there`.
-fn missing(there: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    PACKAGES.iter().filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect()
-}
 
 /// How often NetPIPE sends each message in a trial; by itself it would take seconds for each size.
 const MESSAGES: u64 = 200;
@@ -316,12 +294,6 @@ fn output(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn missing_clients_are_named_by_their_packages() {
-        assert_eq!(missing(|name| name == "wrk"), ["libmemcached-tools", "netpipe-tcp"]);
-        assert!(missing(|_| true).is_empty());
-    }
 
     #[test]
     fn wrk_figures_are_read_exactly() {

@@ -58,7 +58,7 @@ fn drive(run: &[u8]) {
     let any = nom_abi::memory::ANY_COLOUR;
     let frame = world.call(0, Syscall::MemoryGrant, &[0, 1, any]).unwrap().unwrap();
     world.call(0, Syscall::MemoryMap, &[PAGE, frame, 0, 1, 3]).unwrap().unwrap();
-    for call in run.chunks_exact(CALL_BYTES) {
+    for call in run.as_chunks::<CALL_BYTES>().0 {
         make(&mut world, call);
         if world.kernel.applications[0].space.is_none() {
             return; // It ended itself.
