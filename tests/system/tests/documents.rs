@@ -14,8 +14,14 @@ const DOCUMENTS: [(&str, &str); 4] = [
     ("docs/priced.md", "."),
 ];
 /// What a program says once it has begun.
-const BEGINNINGS: [(&str, &str); 3] =
-    [("nom-hello", "Hello from nom!"), ("nom-memcached", "serves at"), ("nom-priced", "priced: ")];
+const BEGINNINGS: [(&str, &str); 4] = [
+    ("nom-hello", "Hello from nom!"),
+    ("nom-memcached", "serves at"),
+    ("nom-nhttpd", "serves at"),
+    ("nom-priced", "priced: "),
+];
+/// The directory that a manifest's `files` names.
+const SITE: &str = "site";
 
 /// A part of a document between fences.
 struct Block {
@@ -108,6 +114,8 @@ fn every_manifest_of_the_documents_boots() {
         let (manifests, tables): (Vec<Block>, Vec<Block>) =
             blocks(document).into_iter().partition(|block| Kind::of(block) == Kind::Manifest);
         let place = |name: &str| -> PathBuf { copy.path().join(directory).join(name) };
+        std::fs::create_dir_all(place(SITE)).expect("a directory");
+        std::fs::write(place(SITE).join("index.html"), "<p>hello</p>").expect("written");
         for table in tables {
             std::fs::write(place("responses.toml"), table.text).expect("written");
         }
