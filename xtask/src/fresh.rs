@@ -100,14 +100,14 @@ fn make(root: &Path) -> Result<()> {
 }
 
 /// Whether a line of `apt-config dump` says how packages are reached, and what is believed of them.
-fn is_of_the_network(line: &str) -> bool {
+pub fn is_of_the_network(line: &str) -> bool {
     ["Acquire::http", "Acquire::Check-", "Acquire::Retries"].iter().any(|start| line.starts_with(start))
         && !line.ends_with(" \"\";")
 }
 
 /// This computer's file of Debian's archives, if it is a Debian of that release; elsewhere mmdebstrap knows
 /// one.
-fn sources() -> Option<PathBuf> {
+pub fn sources() -> Option<PathBuf> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let files = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"].map(PathBuf::from);
     files.into_iter().find(|file| release.contains(RELEASE) && file.is_file())

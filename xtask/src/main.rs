@@ -8,6 +8,7 @@ mod fresh;
 mod fuzz;
 mod newest;
 mod package;
+mod release;
 mod suites;
 mod tidy;
 

@@ -1,7 +1,7 @@
 //! The suites of `nom test`.
 
 use crate::counts::Counts;
-use crate::{browser, fresh, newest, tidy};
+use crate::{browser, fresh, newest, release, tidy};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use nom_build::debian::{self, Tool};
@@ -36,6 +36,8 @@ pub enum Suite {
     Newest,
     /// Two commands in a fresh Debian 12, from nothing, as root; takes half an hour. Only by name.
     Fresh,
+    /// A release in a clean Debian 12 without compiler and network, as root. Only by name.
+    Release,
 }
 
 /// What came of a suite.
@@ -104,7 +106,7 @@ impl Suite {
 
     /// Whether it runs if none is named.
     fn is_usual(self) -> bool {
-        !matches!(self, Suite::Newest | Suite::Fresh)
+        !matches!(self, Suite::Newest | Suite::Fresh | Suite::Release)
     }
 
     /// What it needs beside the compiler; tests that lack something are skipped, or fail.
@@ -112,7 +114,7 @@ impl Suite {
         match self {
             Suite::Unit | Suite::System => &debian::CLIENTS,
             Suite::Browser => &browser::TOOLS,
-            Suite::Fresh => &fresh::TOOLS,
+            Suite::Fresh | Suite::Release => &fresh::TOOLS,
             _ => &[],
         }
     }
@@ -139,6 +141,7 @@ impl Suite {
             Suite::Miri => miri(project),
             Suite::Newest => newest::run(project),
             Suite::Fresh => fresh::run(project),
+            Suite::Release => release::run(project).map(Verdict::Ran),
         }
     }
 }

@@ -94,7 +94,8 @@ impl Release {
         let file = format!("{directory}/{name}");
         if !self.checksums.contains_key(&file) {
             let known: Vec<&str> = self.names(directory).collect();
-            bail!("{}; a release cannot build others", nearest::unknown("this release has no", name, &known));
+            let lead = "this release, which cannot build others, has no";
+            bail!("{}", nearest::unknown(lead, name, &known));
         }
         self.file(&file)
     }

@@ -4,6 +4,7 @@ use nom_build::Project;
 use nom_package::{Made, Options, Programs};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
@@ -210,6 +211,46 @@ fn a_damaged_release_names_the_file() {
     std::fs::remove_file(release.join("lib/nom/kernel")).expect("removed");
     let said = INSTALLED.fails(&release, &["run", "hello"]);
     assert!(said.contains("cannot read") && said.contains("lib/nom/kernel"), "{said}");
+}
+
+/// What a disk does that is full, without one: no file may grow beyond 4 KiB.
+const FULL: &str = r#"trap "" XFSZ; ulimit -f 8; exec "$@""#;
+
+#[test]
+fn an_image_that_cannot_be_written_leaves_the_old_one() {
+    let directory = INSTALLED.path("full");
+    std::fs::create_dir(&directory).expect("made");
+    let image = directory.join("hello.img");
+    std::fs::write(&image, "the old one").expect("written");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", FULL, "sh"]).arg(INSTALLED.release().join("bin/nom")).args(["build", "hello", "-o"]);
+    let output = shell.arg(&image).env_remove("NOM_ROOT").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("cannot write") && said.contains("full/hello.img"), "{said}");
+    assert_eq!(std::fs::read_to_string(&image).expect("there"), "the old one");
+    assert_eq!(std::fs::read_dir(&directory).expect("read").count(), 1, "nothing else is left");
+}
+
+/// A program that is damaged stands for one that would have to be built: root is asked for before.
+#[test]
+fn a_process_asks_for_root_before_it_is_built() {
+    let release = INSTALLED.path("of-others");
+    let copied = Command::new("cp").arg("-a").arg(INSTALLED.release()).arg(&release).status();
+    assert!(copied.expect("cp runs").success());
+    std::fs::write(release.join("lib/nom/processes/nom-memcached"), "damaged").expect("written");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(INSTALLED.directory.path(), open).expect("everybody may read");
+    let is_root = std::fs::metadata("/proc/self").expect("it is there").uid() == 0;
+    let mut nom = Command::new(if is_root { "setpriv" } else { "env" });
+    if is_root {
+        nom.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    }
+    nom.arg(release.join("bin/nom")).args(["run", "--host", "memcached"]).env_remove("NOM_ROOT");
+    let output = nom.env("HOME", "/nonexistent").current_dir("/").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("--host") && said.contains("needs root") && !said.contains("damaged"), "{said}");
 }
 
 #[test]
