@@ -53,7 +53,8 @@ fn memcached_on_two_cores_answers_what_was_asked_and_ends() {
         idle.read_to_end(&mut nothing).expect("the server closes in order");
         assert_eq!(nothing, b"");
         let late = TcpStream::connect(server.address).and_then(|mut late| late.read(&mut [0; 1]));
-        assert!(late.is_err(), "nobody is accepted any more");
+        // The other core may accept one more before it hears of the end.
+        assert_eq!(late.unwrap_or(0), 0, "nobody is refused half-way");
         let mut answers = Vec::new();
         client.read_to_end(&mut answers).expect("the rest, and an end in order");
         let answer = format!("VALUE k 0 {VALUE}\r\n{value}\r\nEND\r\n");
