@@ -2,7 +2,7 @@
 
 use crate::freshness::Stamp;
 use crate::toolchain::Toolchain;
-use crate::traces::Traces;
+use crate::traces::{self, Traces};
 use crate::{Listener, Project};
 use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader};
@@ -16,10 +16,6 @@ const STD_FEATURES: &str = "-Zbuild-std-features=compiler-builtins-mem,optimize_
 
 /// The profile of everything that runs in a machine; `Cargo.toml` says what is in it.
 pub(crate) const PROFILE: &str = "guest";
-/// Removes what tells where a program was built: paths from messages of panics, and line tables.
-const TRACELESS: [&str; 5] =
-    ["-Ztrim-paths", "--config", "profile.guest.trim-paths=\"all\"", "--config", "profile.guest.debug=false"];
-
 /// One world of guest code: its target and what it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
@@ -42,13 +38,18 @@ impl World {
         vec!["--target".to_owned(), target, "-Zjson-target-spec".to_owned()]
     }
 
-    /// Directory of the target's outputs below the target directory.
-    pub(crate) fn output(self) -> &'static str {
+    /// What cargo calls the target.
+    fn triple(self) -> &'static str {
         match self {
-            World::Loader => "i686-nom-loader/guest",
-            World::Kernel => "x86_64-unknown-none/guest",
-            World::Application => "x86_64-nom/guest",
+            World::Loader => "i686-nom-loader",
+            World::Kernel => "x86_64-unknown-none",
+            World::Application => "x86_64-nom",
         }
+    }
+
+    /// Directory of the target's outputs below the target directory.
+    pub(crate) fn output(self) -> PathBuf {
+        Path::new(self.triple()).join(PROFILE)
     }
 
     /// Everything its programs are made of; what is absent counts as never changed.
@@ -92,7 +93,8 @@ pub(crate) fn build(project: &Project, world: World, package: &str) -> Result<Pa
     let mut cargo = cargo(&toolchain, root, &target_directory, world);
     cargo.current_dir(root).args(["--package", package, "--bins"]).stdin(Stdio::null());
     if project.traces() == Traces::Removed {
-        cargo.args(TRACELESS);
+        cargo.args(["--config", "profile.guest.debug=false", "--config"]);
+        cargo.arg(format!("target.{}.rustflags={:?}", world.triple(), traces::flags(project)?));
     }
     run(cargo, &project.listener, stamp.exists())
         .with_context(|| format!("{package} does not build for the guest"))?;

@@ -26,19 +26,25 @@ pub enum Traces {
 /// # Errors
 /// If the compiler cannot be asked where its library is.
 pub fn remove(cargo: &mut Command, project: &Project) -> Result<()> {
-    let mappings = mappings(project)?;
     // Flags are separated by a byte that no path has.
-    let flags: Vec<String> =
-        mappings.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
-    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
+    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags(project)?.join("\u{1f}"));
     // Those of the C compiler by blanks: a path with one is left as it is.
-    let flags: Vec<String> = mappings
+    let flags: Vec<String> = mappings(project)?
         .iter()
         .map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()))
         .filter(|flag| !flag.contains(' '))
         .collect();
     cargo.env("CFLAGS", flags.join(" "));
     Ok(())
+}
+
+/// Flags of the compiler for that.
+///
+/// # Errors
+/// As [`remove`].
+pub fn flags(project: &Project) -> Result<Vec<String>> {
+    let flag = |(from, to): (PathBuf, &str)| format!("--remap-path-prefix={}={to}", from.display());
+    Ok(mappings(project)?.into_iter().map(flag).collect())
 }
 
 /// Directories of this computer and what is to be read in their places; the last that fits holds.
