@@ -281,7 +281,8 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         drop(left);
     }
 
-    /// There was nothing to do: polls on, or sleeps until something happens; not if a poller stopped the loop.
+    /// There was nothing to do: polls on, or sleeps until something happens; not if a poller stopped the
+    /// loop.
     fn rest(&mut self, now_ns: u64, choice: &Choice) {
         if self.shared().status.get().is_some() {
             return;
