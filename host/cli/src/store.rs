@@ -1,7 +1,7 @@
 //! What is known of machines, running and ended: one directory for each.
 
 use crate::restart::Policy;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nom_vmm::command::file;
 use nom_vmm::control::parse_log;
 use nom_vmm::qemu::{DetachedMachine, ProcessIdentity};
@@ -23,6 +23,8 @@ const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(10);
 /// How long it takes from a directory to its being held, unless the computer hangs: enough to take a name
 /// that somebody asks for.
 const HOLD_MAX: Duration = Duration::from_secs(1);
+/// How long one waits for a start of the same name to be done or given up.
+const STARTED_PATIENCE: Duration = Duration::from_secs(5);
 const RECORD: &str = "machine.json";
 /// Present if somebody asked the machine to end: a [`Request`].
 const REQUEST: &str = "request";
@@ -206,17 +208,24 @@ impl Store {
         std::fs::create_dir_all(self.machines())
             .with_context(|| format!("cannot make {}", self.machines().display()))?;
         match name {
-            Some(name) => {
-                check_name(name)?;
-                self.vacate(name)?;
-                self.clear(name)?;
-                let made = self.try_create(name)?;
-                Ok((
-                    name.to_owned(),
-                    made.with_context(|| format!("a machine `{name}` is just being started"))?,
-                ))
-            }
+            Some(name) => Ok((name.to_owned(), self.create_named(name)?)),
             None => self.create_numbered(&base_name(app)),
+        }
+    }
+
+    /// Makes the directory of a name that was asked for; waits a little where one is just being started, which
+    /// may have been interrupted.
+    fn create_named(&self, name: &str) -> Result<PathBuf> {
+        check_name(name)?;
+        let end = Instant::now() + STARTED_PATIENCE;
+        loop {
+            self.vacate(name)?;
+            self.clear(name)?;
+            if let Some(directory) = self.try_create(name)? {
+                return Ok(directory);
+            }
+            ensure!(Instant::now() < end, "a machine `{name}` is just being started");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

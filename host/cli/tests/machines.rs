@@ -4,6 +4,7 @@ mod common;
 
 use common::{Site, free_port, is_echoed, kill, said};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 /// What `echo` writes once it serves.
@@ -180,6 +181,26 @@ fn a_file_of_machines_is_followed_and_only_changes_are_made() {
     let removed = site.run("down");
     assert_eq!(removed.lines().collect::<Vec<_>>(), ["removed s-hello", "removed s-echo"]);
     assert_eq!(site.run("ps -a --json"), "[]\n");
+}
+
+#[test]
+fn what_was_interrupted_is_mended_by_the_next_call() {
+    let site = Site::new();
+    let text = |name: &str| format!("[machines.{name}]\napp = \"echo\"\n");
+    site.write("nom.toml", &format!("name = \"s\"\n{}{}{}", text("a"), text("b"), text("c")));
+    let mut up = site.nom("up -d").stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut first = String::new();
+    BufReader::new(up.stdout.take().expect("piped")).read_line(&mut first).expect("its first line");
+    assert_eq!(first, "started s-a\n");
+    // Somewhere in the start of the second.
+    up.kill().expect("killed");
+    up.wait().expect("waited for");
+    let said = site.run("up -d");
+    assert_eq!(said.lines().filter(|line| line.ends_with("s-a")).collect::<Vec<_>>(), ["runs    s-a"]);
+    for name in ["s-a", "s-b", "s-c"] {
+        assert_eq!(site.inspect(name)["running"], json!(true), "{name} after {said}");
+    }
+    assert_eq!(site.run("up -d"), "runs    s-a\nruns    s-b\nruns    s-c\n");
 }
 
 #[test]

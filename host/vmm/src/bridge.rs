@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::str::FromStr;
 use survey::{Alias, Survey};
 
@@ -187,8 +188,8 @@ impl Drop for Port {
 /// # Errors
 /// If the network devices of this computer cannot be listed.
 pub fn remove_stale() -> Result<()> {
-    // Whoever may not administer the network has left nothing there.
-    if !rustix::process::geteuid().is_root() || !survey::take()?.has(NAME) {
+    // Whoever may not administer the network, or never has since the computer was started, left nothing.
+    if !rustix::process::geteuid().is_root() || !Path::new(LOCK).exists() || !survey::take()?.has(NAME) {
         return Ok(());
     }
     let _lock = lock()?;

@@ -132,3 +132,16 @@ fn what_a_crash_left_is_removed_and_what_is_still_set_up_is_not() {
     store.prune().expect("pruned");
     assert!(!slow.exists());
 }
+
+#[test]
+fn a_name_is_free_again_soon_after_an_interrupted_start() {
+    let (_directory, store) = store();
+    let (_, left) = store.create(Some("web"), "hello").expect("created");
+    let before = left.metadata().and_then(|left| left.modified()).expect("known");
+    let (_, again) = store.create(Some("web"), "hello").expect("nobody holds it");
+    assert_eq!(left, again);
+    assert!(again.metadata().and_then(|again| again.modified()).expect("known") > before, "made anew");
+    let _held = hold(&again).expect("held");
+    let refusal = store.create(Some("web"), "hello").expect_err("held").to_string();
+    assert!(refusal.contains("just being started"), "{refusal}");
+}

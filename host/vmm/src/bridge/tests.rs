@@ -1,6 +1,5 @@
 use super::*;
 use crate::Namespace;
-use std::path::Path;
 
 /// As `ip -details -json address show` writes it, with less of what nobody reads.
 const LIST: &str = r#"[
