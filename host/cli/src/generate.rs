@@ -120,7 +120,7 @@ fn of_machine(machine: &Machine, surroundings: &Surroundings) -> String {
         }
         _ => String::new(),
     };
-    // 143 and 130 are the statuses of a machine that somebody ended.
+    // Statuses of a machine that somebody ended: by `nom stop` or SIGTERM, by Ctrl-C.
     let service = format!(
         "Restart={restart}\nRestartSec=1\nRestartPreventExitStatus=143 130\nSuccessExitStatus=143 130\n"
     );

@@ -12,6 +12,7 @@ use crate::supervise::{Supervised, Supervision};
 use crate::times::Timed;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use nom_vmm::STATUS_SHUT_DOWN;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -110,5 +111,6 @@ fn attend(machine: &Machine, supervisor: bool) -> Result<u8> {
     let supervision = Supervision { launch: &launch, directory, record, policy, background: supervisor };
     let console: Box<dyn Audience> = Box::new(Console);
     let Supervised { status, .. } = supervision.run(&mut Timed::new(console, directory)?, &signal)?;
-    Ok(status)
+    // However well it ended: systemd is to know that it was stopped, and not to start it again.
+    Ok(if machine.was_stopped() { STATUS_SHUT_DOWN } else { status })
 }

@@ -316,8 +316,7 @@ impl Store {
 
     fn load(&self, name: &str) -> Option<Machine> {
         let directory = self.machines().join(name);
-        let record = std::fs::read(directory.join(RECORD)).ok()?;
-        Some(Machine { record: serde_json::from_slice(&record).ok()?, directory })
+        Some(Machine { record: load(&directory)?, directory })
     }
 
     /// Forgets the oldest ended machines, and what crashes left.
@@ -363,6 +362,11 @@ fn base_name(app: &str) -> String {
     let legal: String =
         stem.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).take(48).collect();
     if check_name(&legal).is_ok() { legal } else { "machine".to_owned() }
+}
+
+/// What was written down in a directory.
+fn load(directory: &Path) -> Option<Record> {
+    serde_json::from_slice(&std::fs::read(directory.join(RECORD)).ok()?).ok()
 }
 
 /// Writes down a machine that has been started.
@@ -441,21 +445,21 @@ impl Machine {
         note(&self.directory, Request::Stopped)?;
         std::fs::write(self.stopped_file(), "")
             .with_context(|| format!("cannot write to {}", self.directory.display()))?;
+        let end = Instant::now() + patience + SUPERVISOR_PATIENCE;
         let mut orderly = true;
-        if self.record.process.is_running() {
-            orderly = DetachedMachine::new(self.directory.clone(), self.record.process).stop(patience)?;
-        }
-        if !orderly {
-            note(&self.directory, Request::Killed)?;
-        }
-        self.wait_for_supervisor();
-        Ok(orderly)
-    }
-
-    /// Waits until nobody attends to it any more, who has ended it or has seen that it ended.
-    fn wait_for_supervisor(&self) {
-        let end = Instant::now() + SUPERVISOR_PATIENCE;
-        while self.record.supervisor.is_some_and(|process| process.is_running()) && Instant::now() < end {
+        loop {
+            // It may just have been started again, by a supervisor that had not seen the request yet.
+            let process = load(&self.directory).map_or(self.record.process, |record| record.process);
+            if process.is_running() {
+                orderly &= DetachedMachine::new(self.directory.clone(), process).stop(patience)?;
+            }
+            if !orderly {
+                note(&self.directory, Request::Killed)?;
+            }
+            // Whoever attends to it tidies up after it.
+            if !self.record.supervisor.is_some_and(|process| process.is_running()) || Instant::now() > end {
+                return Ok(orderly);
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -117,6 +117,20 @@ fn a_machine_ends_with_its_supervisor() {
 }
 
 #[test]
+fn whoever_starts_a_machine_in_the_foreground_is_told_that_it_was_stopped() {
+    let site = Site::new();
+    site.run("run -d --name e --restart always echo");
+    site.run("stop e");
+    let attached = site.nom("start --attach e").stdout(Stdio::piped()).spawn().expect("it starts");
+    site.wait_for_log("e", SERVES, 1);
+    site.wait_for("e", "its start", |known| known["running"] == json!(true));
+    site.run("stop e");
+    let output = attached.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(143), "as `nom generate systemd` has it: {}", said(&output));
+    assert_eq!(site.inspect("e")["restart"], "always", "for the next unit");
+}
+
+#[test]
 fn what_cannot_be_started_says_why_and_leaves_nothing() {
     let site = Site::new();
     for (words, expected) in [
