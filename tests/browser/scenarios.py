@@ -1,4 +1,4 @@
-"""Scenarios of the provider's page, in Chromium driven by Playwright: `scenarios.py NAME URL`.
+"""Scenarios of the provider's page, in Chromium driven by Playwright: `scenarios.py NAME URL#key=KEY`.
 
 Standard output asks for what only the other side can do, a request a line; each is answered by a line.
 """
@@ -46,16 +46,18 @@ def ask(request):
     return answer
 
 
-def post(url, body, **headers):
-    headers["Content-Type"] = "application/json"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+def post(url, path, body):
+    """Posts with the key that the URL has for the page."""
+    base, key = url.split("/#key=")
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    request = urllib.request.Request(base + path, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request) as answer:
         assert answer.status < 300
 
 
 def report(url, **fields):
     """Reports a status as a machine does."""
-    post(f"{url}/v1/status", STATUS | fields)
+    post(url, "/v1/status", STATUS | fields)
 
 
 def enter(url, **fields):
@@ -71,8 +73,7 @@ def enter(url, **fields):
         "from_unix_ns": 1_000_000_000,
         "to_unix_ns": 2_000_000_000,
     }
-    authorization = f"Bearer {ask('token')}"
-    post(f"{url}/v1/ledger/records", {"records": [record | fields]}, Authorization=authorization)
+    post(url, "/v1/ledger/records", {"records": [record | fields]})
 
 
 @contextmanager

@@ -101,6 +101,7 @@ mod tests {
             source: "test".into(),
             age_seconds: 2.0,
             prices: named.iter().map(price).collect(),
+            next: Vec::new(),
         }
     }
 

@@ -58,13 +58,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Prices from `source`. `seed` decides what is left to chance.
-    pub fn new(source: Source, seed: u64) -> Daemon {
+    /// Prices from `source`, where the machine has this key. `seed` decides what is left to chance.
+    pub fn new(source: Source, key: Option<&str>, seed: u64) -> Daemon {
         let (origin, from) = match source {
             Source::Provider(address) => {
                 let name = address.to_string();
                 let feed = Box::new(Feed::new(&name, seed));
-                let reporter = Box::new(Reporter::new(&name, !seed));
+                let reporter = Box::new(Reporter::new(&name, key, !seed));
                 (Origin::Provider { feed, reporter, name }, PriceSource::Provider)
             }
             Source::Fixed(schedule) => (Origin::Fixed(schedule), PriceSource::Fixed),
@@ -270,7 +270,7 @@ mod tests {
         fn whatever_a_provider_does_prices_can_be_and_lines_are_few(
             acts in prop::collection::vec((act(), any::<bool>()), 0..80),
         ) {
-            let mut daemon = Daemon::new(Source::Provider(([10, 0, 2, 2], 80).into()), 1);
+            let mut daemon = Daemon::new(Source::Provider(([10, 0, 2, 2], 80).into()), None, 1);
             let (mut now_ns, mut lines) = (0, 0);
             for (act, is_first) in acts {
                 let link = Link::ALL[usize::from(!is_first)];
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_schedule_is_published_step_by_step() {
         let source = Source::parse("fixed:core=1,2@1s").expect("a schedule");
-        let mut daemon = Daemon::new(source, 1);
+        let mut daemon = Daemon::new(source, None, 1);
         daemon.tick(5);
         let first = daemon.publication().expect("the first step");
         assert_eq!(first.announcement.map(|announcement| announcement.revision), Some(1));

@@ -55,6 +55,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct Reporter {
     host: String,
+    /// Header of each request that says who reports, with its line's end; or nothing.
+    authorization: String,
     phase: Phase,
     /// The newest of each application, in the order in which they will be sent.
     waiting: VecDeque<Status>,
@@ -67,10 +69,11 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Reports to `host`.
-    pub fn new(host: &str, seed: u64) -> Reporter {
+    /// Reports to `host`, with the machine's key there.
+    pub fn new(host: &str, key: Option<&str>, seed: u64) -> Reporter {
         Reporter {
             host: host.to_string(),
+            authorization: key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default(),
             phase: Phase::Closed,
             waiting: VecDeque::new(),
             next_ns: 0,
@@ -142,10 +145,11 @@ impl Reporter {
         let Some(status) = self.waiting.pop_front() else { return };
         let body = serde_json::to_string(&status).expect("numbers and text");
         let request = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+            "POST {} HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             path::STATUS,
             self.host,
+            self.authorization,
             body.len()
         );
         self.commands.push_back(Command::Send(request.into_bytes()));
@@ -227,7 +231,7 @@ mod tests {
 
     fn report(application: &str, requests: u64) -> Status {
         let report = Report { kind: Report::KIND, requests, ..Report::new_zeroed() };
-        crate::status(report.as_bytes(), "m", application, 1, 4096).expect("a report")
+        crate::status(report.as_bytes(), "m", application, crate::Held::default()).expect("a report")
     }
 
     /// The requests sent, as their bodies; `+` for a connection, `-` for its end.
@@ -240,7 +244,12 @@ mod tests {
                 Command::Send(bytes) => {
                     let text = String::from_utf8(bytes).expect("a request");
                     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-                    assert!(head.starts_with("POST /v1/status HTTP/1.1\r\nHost: h\r\n"), "{head}");
+                    assert!(
+                        head.starts_with(
+                            "POST /v1/status HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\n"
+                        ),
+                        "{head}"
+                    );
                     assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
                     let status: Status = serde_json::from_str(body).expect("a status");
                     said.push_str(&format!("{}{}", status.application, status.requests));
@@ -254,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_newest_report_of_each_application_is_sent_one_after_the_other() {
-        let mut reporter = Reporter::new("h", 1);
+        let mut reporter = Reporter::new("h", Some("k"), 1);
         assert_eq!(reporter.due_ns(), None);
         [("a", 1), ("b", 1), ("a", 2)]
             .into_iter()
@@ -276,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_grew_too_old_is_no_trouble() {
-        let mut reporter = Reporter::new("h", 1);
+        let mut reporter = Reporter::new("h", Some("k"), 1);
         reporter.put(report("a", 1));
         reporter.tick(0);
         reporter.happened(0, Happening::Connected);
@@ -292,7 +301,7 @@ mod tests {
 
     #[test]
     fn trouble_is_told_once_and_tried_again_with_the_newest_report() {
-        let mut reporter = Reporter::new("h", 1);
+        let mut reporter = Reporter::new("h", Some("k"), 1);
         reporter.put(report("a", 1));
         let mut told = Vec::new();
         let mut now_ns = 0;
@@ -320,7 +329,7 @@ mod tests {
             (Some(Happening::Received(b"no\r\n")), Some(Trouble::Http(HttpError::NotHttp))),
             (None, Some(Trouble::NotAnswered)),
         ] {
-            let mut reporter = Reporter::new("h", 1);
+            let mut reporter = Reporter::new("h", Some("k"), 1);
             reporter.put(report("a", 1));
             reporter.tick(0);
             reporter.happened(0, Happening::Connected);

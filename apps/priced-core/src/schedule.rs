@@ -94,7 +94,13 @@ impl Schedule {
             Some(Price { resource, dollars: *dollars, since_unix_ns: 0 })
         };
         let prices = Resource::ALL.into_iter().filter_map(price).collect();
-        Prices { revision: self.revision, source: "schedule".to_owned(), age_seconds: 0.0, prices }
+        Prices {
+            revision: self.revision,
+            source: "schedule".to_owned(),
+            age_seconds: 0.0,
+            prices,
+            next: Vec::new(),
+        }
     }
 }
 

@@ -21,18 +21,24 @@ pub enum BadReport {
     NotFinite(&'static str),
 }
 
-/// What the provider is told about `application` in `machine`, which holds so many `cores` and so much memory
-/// now, and reports `message`.
+/// What an application and its machine hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Cores that the application holds.
+    pub cores: u32,
+    /// Bytes of memory that it holds.
+    pub memory_bytes: u64,
+    /// Cores that anybody in the machine holds.
+    pub machine_cores: u32,
+    /// Bytes that anybody in the machine holds, its kernel included.
+    pub machine_memory_bytes: u64,
+}
+
+/// What the provider is told about `application` in `machine`, which hold so much now, and reports `message`.
 ///
 /// # Errors
 /// [`BadReport`].
-pub fn status(
-    message: &[u8],
-    machine: &str,
-    application: &str,
-    cores: u32,
-    memory_bytes: u64,
-) -> Result<Status, BadReport> {
+pub fn status(message: &[u8], machine: &str, application: &str, held: Held) -> Result<Status, BadReport> {
     let (report, rest) = Report::read_from_prefix(message)
         .ok()
         .filter(|(report, _)| report.kind == Report::KIND)
@@ -48,8 +54,10 @@ pub fn status(
         window_ns: report.window_ns,
         batching_delay_us: u32::try_from(report.batching_delay_us).unwrap_or(u32::MAX),
         polls: report.polls != 0,
-        cores,
-        memory_bytes,
+        cores: held.cores,
+        memory_bytes: held.memory_bytes,
+        machine_cores: held.machine_cores,
+        machine_memory_bytes: held.machine_memory_bytes,
         requests: report.requests,
         sent_bytes: report.sent_bytes,
         received_bytes: report.received_bytes,
@@ -97,7 +105,9 @@ mod tests {
         let mut report =
             Report { kind: Report::KIND, batching_delay_us: 20, polls: 1, ..Report::new_zeroed() };
         report.profit = (-1.5_f64).to_bits();
-        let told = status(report.as_bytes(), "m", "a", 2, 8192).expect("a report");
+        let held = Held { cores: 2, memory_bytes: 8192, machine_cores: 3, machine_memory_bytes: 1 << 20 };
+        let told = status(report.as_bytes(), "m", "a", held).expect("a report");
+        assert_eq!((told.machine_cores, told.machine_memory_bytes), (3, 1 << 20));
         assert_eq!(
             (told.machine.as_str(), told.application.as_str(), told.cores, told.memory_bytes),
             ("m", "a", 2, 8192)
@@ -109,15 +119,15 @@ mod tests {
             let solvency =
                 Solvency { state, objective_ns, soonest_p99_ns, soonest_delay_us: 0, clients_max: 7 };
             let message = [report.as_bytes(), solvency.as_bytes()].concat();
-            super::status(&message, "m", "a", 2, 8192).map(|status| status.solvency)
+            super::status(&message, "m", "a", held).map(|status| status.solvency)
         };
         let solvency = told(Solvency::LATE).expect("a report with a solvency");
         assert_eq!((solvency.state, solvency.clients_max), (State::Late, Some(7)));
         assert_eq!(told(99), Err(BadReport::Unknown(168)), "a state that nobody knows");
         report.cost_per_second = f64::NAN.to_bits();
-        assert_eq!(status(report.as_bytes(), "m", "a", 2, 0), Err(BadReport::NotFinite("cost_per_second")));
+        assert_eq!(status(report.as_bytes(), "m", "a", held), Err(BadReport::NotFinite("cost_per_second")));
         report.kind = Announcement::KIND;
-        assert_eq!(status(report.as_bytes(), "m", "a", 2, 0), Err(BadReport::Unknown(128)));
-        assert_eq!(status(b"", "m", "a", 2, 0), Err(BadReport::Unknown(0)));
+        assert_eq!(status(report.as_bytes(), "m", "a", held), Err(BadReport::Unknown(128)));
+        assert_eq!(status(b"", "m", "a", held), Err(BadReport::Unknown(0)));
     }
 }

@@ -31,14 +31,20 @@ fn the_real_provider_is_understood() {
     let provider = Provider::start(Config::default()).expect("it starts");
     provider.set_prices(&[(Resource::NetworkOut, 1.0), (Resource::Core, 1e-5)]).expect("good prices");
     let address = provider.address();
-    let mut machine = Machine::new(address);
+    let keys = provider.register("machine", None).expect("registered");
+    let mut machine = Machine::with_key(address, Some(&keys.machine_key));
     machine.until_price(1.0);
     provider.set_prices(&[(Resource::NetworkOut, 10.0)]).expect("a good price");
     machine.until_price(10.0);
     assert_eq!((machine.board.revision, machine.announcements), (2, 2));
 
     let report = Report { kind: Report::KIND, requests: 7, ..Report::new_zeroed() };
-    let status = nom_priced_core::status(report.as_bytes(), "machine", "application", 1, 4096);
+    let status = nom_priced_core::status(
+        report.as_bytes(),
+        "machine",
+        "application",
+        nom_priced_core::Held::default(),
+    );
     machine.daemon.report(status.expect("a report"));
     machine.until("the report", |_| !provider.statuses().is_empty());
     assert_eq!(provider.statuses()[0].requests, 7);

@@ -31,9 +31,13 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
             format!("the environment's machine={machine}: expected 1 to {NAME_MAX} characters").into()
         );
     }
+    let key = var("key");
+    if key.is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err("the environment's key has characters that no key has".into());
+    }
     let mut wires = Wires::new(&source)?;
     let (chance, _) = seed().split_first_chunk().expect("32 bytes");
-    let mut daemon = Daemon::new(source, u64::from_le_bytes(*chance));
+    let mut daemon = Daemon::new(source, key, u64::from_le_bytes(*chance));
     let mut peers = Peers::open(machine, &mut daemon);
     println!("priced: prices for {} applications from {text}", peers.len());
     loop {

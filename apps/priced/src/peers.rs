@@ -7,7 +7,7 @@ use nom_app::alloc::vec::Vec;
 use nom_app::channels::{self, Channel};
 use nom_app::ipc::{self, Consumer, Producer, RingError};
 use nom_app::{applications, time};
-use nom_priced_core::{Announcement, BadReport, Daemon, Status, status};
+use nom_priced_core::{Announcement, BadReport, Daemon, Held, Status, status};
 
 /// Bytes of a frame of memory.
 const FRAME_BYTES: u64 = 4096;
@@ -95,7 +95,14 @@ impl Peer {
     fn status(&self, message: &[u8], machine: &str) -> Result<Status, BadReport> {
         let entry = applications::entry(self.channel.peer);
         let (cores, frames) = (entry.cores.load(Relaxed), entry.frames.load(Relaxed));
-        status(message, machine, &self.name, cores, frames * FRAME_BYTES)
+        let (machine_cores, machine_frames) = applications::held_by_all();
+        let held = Held {
+            cores,
+            memory_bytes: frames * FRAME_BYTES,
+            machine_cores,
+            machine_memory_bytes: machine_frames * FRAME_BYTES,
+        };
+        status(message, machine, &self.name, held)
     }
 }
 

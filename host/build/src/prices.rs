@@ -21,6 +21,8 @@ pub struct PriceFeed {
     pub provider: SocketAddrV4,
     /// The machine's name.
     pub machine: String,
+    /// The machine's key there, with which it reports.
+    pub key: Option<String>,
     /// Which of the machine's network devices is for `priced` alone, counted from 0.
     pub network: usize,
 }
@@ -69,6 +71,7 @@ fn add(mut bundle: BundleManifest, mut priced: Application, feed: &PriceFeed) ->
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
+    priced.environment.extend(feed.key.iter().map(|key| ("key".to_owned(), key.clone())));
     if applications.iter().all(|application| !application.essential) {
         applications[0].essential = true;
     }
@@ -97,7 +100,7 @@ mod tests {
 
     fn feed() -> PriceFeed {
         let provider = "10.0.2.2:8080".parse().expect("an address");
-        PriceFeed { provider, machine: "shop-1".into(), network: 1 }
+        PriceFeed { provider, machine: "shop-1".into(), key: Some("secret".into()), network: 1 }
     }
 
     const SHOP: &str = "applications = [
@@ -115,7 +118,13 @@ mod tests {
             priced.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(
             environment,
-            [("log", "x"), ("machine", "shop-1"), ("network", "1"), ("provider", "10.0.2.2:8080")]
+            [
+                ("key", "secret"),
+                ("log", "x"),
+                ("machine", "shop-1"),
+                ("network", "1"),
+                ("provider", "10.0.2.2:8080")
+            ]
         );
         let peers: Vec<usize> = priced.peers.iter().map(|peer| peer.application).collect();
         assert_eq!(peers, [1, 2, 3], "who earns, and who serves");

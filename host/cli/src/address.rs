@@ -10,25 +10,24 @@ use std::str::FromStr;
 pub struct ProviderAddress {
     host: String,
     port: u16,
+    tls: bool,
 }
 
 impl FromStr for ProviderAddress {
     type Err = String;
 
-    /// Reads `HOST:PORT` or `http://HOST:PORT`.
+    /// Reads `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
     fn from_str(text: &str) -> Result<ProviderAddress, String> {
-        let expected = || "expected HOST:PORT or http://HOST:PORT, as `nom provider` prints it".to_owned();
-        if text.starts_with("https:") {
-            return Err("machines ask by plain HTTP: expected http://HOST:PORT".to_owned());
-        }
-        let place = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let expected = || "expected HOST:PORT or http[s]://HOST:PORT, as `nom provider` prints it".to_owned();
+        let secure = text.strip_prefix("https://");
+        let place = secure.or(text.strip_prefix("http://")).unwrap_or(text).trim_end_matches('/');
         let (host, port) = place.rsplit_once(':').ok_or_else(expected)?;
         let legal = |character: char| character.is_ascii_alphanumeric() || "-._".contains(character);
         if host.is_empty() || !host.chars().all(legal) {
             return Err(expected());
         }
         let port = port.parse().ok().filter(|&port| port != 0).ok_or_else(expected)?;
-        Ok(ProviderAddress { host: host.to_owned(), port })
+        Ok(ProviderAddress { host: host.to_owned(), port, tls: secure.is_some() })
     }
 }
 
@@ -39,6 +38,16 @@ impl fmt::Display for ProviderAddress {
 }
 
 impl ProviderAddress {
+    /// Its name, or its address as text.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    }
+
     /// Its IPv4 address: QEMU's user-mode network leads nowhere else.
     ///
     /// # Errors
@@ -62,12 +71,13 @@ mod tests {
     fn a_provider_is_an_address_or_a_url() {
         for text in ["localhost:8080", "http://localhost:8080", "http://localhost:8080/"] {
             let address: ProviderAddress = text.parse().expect(text);
-            assert_eq!(address.to_string(), "localhost:8080");
+            assert_eq!((address.to_string().as_str(), address.is_tls()), ("localhost:8080", false));
         }
+        let secure: ProviderAddress = "https://bills.example:80/".parse().expect("TLS");
+        assert_eq!((secure.host(), secure.is_tls()), ("bills.example", true));
         for text in ["", ":80", "localhost", "localhost:0", "localhost:x", "http://a b:80", "http://a/b:80"] {
             let error = text.parse::<ProviderAddress>().expect_err(text);
             assert!(error.contains("HOST:PORT"), "{error}");
         }
-        assert!("https://a:80".parse::<ProviderAddress>().expect_err("refused").contains("plain HTTP"));
     }
 }

@@ -94,6 +94,14 @@ pub enum Command {
     Symbols(Symbols),
 }
 
+impl Command {
+    /// Whether others connect to this process: one that leaves must not end it by SIGPIPE, which a gathered
+    /// write to its connection raises.
+    pub fn has_connections(&self) -> bool {
+        matches!(self, Command::Run(_) | Command::Start(_) | Command::Demo(_) | Command::Provider(_))
+    }
+}
+
 /// `nom run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Ctrl-C asks the applications to end, as SIGTERM does, and again, ends them at once.
@@ -176,6 +184,7 @@ pub struct Run {
     #[arg(long, conflicts_with_all = [
         "publish", "memory", "preallocate", "detach", "name", "gdb", "machine", "accel", "log", "network",
         "iommu", "devices", "json", "provider", "prices", "watch", "restart", "environment", "address",
+        "charge_by",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
@@ -185,6 +194,9 @@ pub struct Run {
     /// Take prices from this provider, and report what is earned to it.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "prices")]
     pub provider: Option<ProviderAddress>,
+    /// Who the machine is there.
+    #[command(flatten)]
+    pub credentials: crate::credentials::Options,
     /// Be the provider itself: prices by resource, and when they begin to hold, such as
     /// `network_out=1@0s,10@60s; core=0.01`.
     #[arg(long, value_name = "SCHEDULE", conflicts_with = "detach", value_parser = Source::schedule)]

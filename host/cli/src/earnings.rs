@@ -1,12 +1,13 @@
 //! What machines earn, as the providers that they report to know it.
 
+use crate::credentials;
 use crate::store::Machine;
 use crate::watch::model::SILENCE;
 use crate::watch::text;
 use nom_proto::path;
 use nom_proto::status::Reported;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 use ureq::Agent;
@@ -40,21 +41,17 @@ impl fmt::Display for Earned {
 pub struct Earnings(BTreeMap<String, Earned>);
 
 impl Earnings {
-    /// Of those of `machines` that run; asks each of their providers once. One that does not answer knows
-    /// nothing.
+    /// Of those of `machines` that run; asks the provider of each. One that does not answer knows nothing.
     pub fn of(machines: &[Machine]) -> Earnings {
         let running = || machines.iter().filter(|machine| machine.is_running());
-        let providers: BTreeSet<&String> = running().filter_map(|one| one.record.provider.as_ref()).collect();
         let mut earnings = Earnings::default();
-        for provider in providers {
-            let is_own = |machine: &&Machine| machine.record.provider.as_ref() == Some(provider);
-            let names: BTreeSet<&str> =
-                running().filter(is_own).map(|one| one.record.name.as_str()).collect();
-            for report in ask(provider) {
-                if names.contains(report.status.machine.as_str()) {
-                    earnings.add(&report);
-                }
-            }
+        for machine in running() {
+            let (Some(provider), Some(key)) = (&machine.record.provider, credentials::of(&machine.directory))
+            else {
+                continue;
+            };
+            // Each by its own key, with which it sees itself alone.
+            ask(provider, &key).iter().for_each(|report| earnings.add(report));
         }
         earnings
     }
@@ -77,10 +74,11 @@ impl Earnings {
     }
 }
 
-/// The last report of each application that the provider knows.
-fn ask(provider: &str) -> Vec<Reported> {
+/// The last report of each application that the owner of the key may see.
+fn ask(provider: &str, key: &str) -> Vec<Reported> {
     let agent: Agent = Agent::config_builder().timeout_global(Some(ANSWER)).build().into();
-    let answer = agent.get(format!("{provider}{}", path::STATUS)).call();
+    let answer = agent.get(format!("{provider}{}", path::STATUS));
+    let answer = answer.header("Authorization", format!("Bearer {key}")).call();
     let text = answer.ok().and_then(|mut answer| answer.body_mut().read_to_string().ok());
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
@@ -119,6 +117,6 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it has one");
         drop(listener);
-        assert!(ask(&format!("http://{address}")).is_empty());
+        assert!(ask(&format!("http://{address}"), "key").is_empty());
     }
 }

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod administer;
 mod arguments;
 mod attend;
 mod background;
 mod bench;
 mod clean;
+mod credentials;
 mod debugger;
 mod demo;
 mod doctor;
@@ -17,6 +19,7 @@ mod launch;
 mod logs;
 mod machines;
 mod manual;
+mod metering;
 mod mounts;
 mod network;
 mod new;
@@ -27,6 +30,7 @@ mod prices;
 mod process;
 mod produce;
 mod provider;
+mod reach;
 mod replace;
 mod restart;
 mod run;
@@ -35,6 +39,7 @@ mod stats;
 mod stop;
 mod store;
 mod supervise;
+mod supply;
 mod times;
 mod up;
 mod watch;
@@ -47,8 +52,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    sigpipe::reset(); // `nom logs web | head` ends quietly.
-    match execute(&Arguments::parse().command) {
+    let command = Arguments::parse().command;
+    if !command.has_connections() {
+        sigpipe::reset(); // `nom logs web | head` ends quietly.
+    }
+    match execute(&command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // Not `eprintln`, which panics where the terminal was closed.

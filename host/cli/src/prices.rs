@@ -1,15 +1,16 @@
 //! Where a machine's prices come from, and how it gets there.
 
 use crate::arguments::{NetworkChoice, Run};
-use crate::network::Attachment;
+use crate::credentials::Registration;
+use crate::reach;
 use anyhow::{Result, bail};
 use nom_build::PriceFeed;
 use nom_image::manifest::BundleManifest;
-use nom_provider::meter::{Charge, Meter};
+use nom_proto::account::MachineKeys;
+use nom_provider::meter::Charge;
 use nom_provider::{Config, Provider, Source};
-use nom_vmm::{MachineConfig, Namespace, namespace, relay};
+use nom_vmm::{Namespace, namespace, relay};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::Path;
 
 /// The computer that runs the machine, in QEMU's user-mode network.
 const HOST: Ipv4Addr = namespace::HOST;
@@ -50,15 +51,19 @@ pub fn wanted(options: &Run, bundle: Option<&BundleManifest>) -> Result<bool> {
 }
 
 impl Prices {
-    /// The provider that is asked for, or else a new one.
+    /// The provider that is asked for, or else a new one. To one that speaks TLS the way leads through this
+    /// process.
     ///
     /// # Errors
-    /// If it has no address, or cannot be started.
+    /// If it has no address or not the certificate that is expected, or cannot be started.
     pub fn open(options: &Run) -> Result<Prices> {
-        match &options.provider {
-            None => Prices::start(options.prices.clone()),
-            Some(provider) => Ok(Prices { address: provider.resolve()?, own: None }),
-        }
+        let Some(provider) = &options.provider else { return Prices::start(options.prices.clone()) };
+        let address = provider.resolve()?;
+        let address = match provider.is_tls() {
+            false => address,
+            true => reach::open(address, provider.host(), &options.credentials.pin()?)?,
+        };
+        Ok(Prices { address, own: None })
     }
 
     fn start(source: Option<Source>) -> Result<Prices> {
@@ -76,46 +81,43 @@ impl Prices {
         format!("http://{}", self.address)
     }
 
-    /// Meters the first network device of the machine `name`, which is for `activity`, into the ledger of
-    /// this process's own provider. Whoever runs another meters by itself: it has the operator's token.
+    /// The keys of the machine `name`: those that are given, or new ones of a machine that is registered for
+    /// as long as it runs.
     ///
     /// # Errors
-    /// If the device cannot be watched.
-    pub fn meter(
-        &self,
-        name: &str,
-        activity: &str,
-        attachment: &Attachment,
-        directory: &Path,
-        config: &mut MachineConfig,
-    ) -> Result<Option<Meter>> {
-        let Some(own) = &self.own else {
-            return Ok(None);
-        };
-        let charge = Charge {
-            provider: self.url(),
-            token: own.token().to_owned(),
-            machine: name.to_owned(),
-            activity: activity.to_owned(),
-        };
-        let meter = match attachment {
-            Attachment::Namespace(namespace) => Meter::tap(namespace, namespace::DEVICE, charge)?,
-            Attachment::Bridge(port) => Meter::device(port.device(), charge)?,
-            Attachment::User => {
-                let (meter, tapped) = Meter::user(directory, "network0", charge)?;
-                config.extra_arguments.extend(tapped.arguments());
-                meter
-            }
-        };
-        Ok(Some(meter))
+    /// If the provider refuses the machine, or who may register it is not known.
+    pub fn keys(&self, options: &Run, name: &str) -> Result<(MachineKeys, Option<Registration>)> {
+        if let Some(own) = &self.own {
+            return Ok((own.register(name, None)?, None));
+        }
+        if let Some(keys) = options.credentials.given()? {
+            return Ok((keys, None));
+        }
+        let (keys, registration) = options.credentials.register(&self.url(), name)?;
+        Ok((keys, Some(registration)))
     }
 
-    /// What `priced` is to know in the machine `name`, whose network device number `network` is for it alone.
-    /// From a `namespace` a relay leads to the provider, as long as this process lives.
+    /// Whom the meter of a machine charges, which is for `activity`.
+    pub fn charge(&self, keys: &MachineKeys, activity: &str) -> Charge {
+        Charge {
+            provider: self.url(),
+            key: keys.meter_key.clone(),
+            machine: keys.name.clone(),
+            activity: activity.to_owned(),
+        }
+    }
+
+    /// What `priced` is to know in the machine of these keys, whose network device number `network` is for it
+    /// alone. From a `namespace` a relay leads to the provider, as long as this process lives.
     ///
     /// # Errors
     /// If there can be no relay.
-    pub fn feed(&self, name: &str, network: usize, namespace: Option<&Namespace>) -> Result<PriceFeed> {
+    pub fn feed(
+        &self,
+        keys: &MachineKeys,
+        network: usize,
+        namespace: Option<&Namespace>,
+    ) -> Result<PriceFeed> {
         let provider = match namespace {
             Some(namespace) => {
                 let entrance = namespace.listen()?;
@@ -125,7 +127,8 @@ impl Prices {
             }
             None => from_the_machine(self.address),
         };
-        Ok(PriceFeed { provider, machine: name.to_owned(), network })
+        let (machine, key) = (keys.name.clone(), Some(keys.machine_key.clone()));
+        Ok(PriceFeed { provider, machine, key, network })
     }
 }
 

@@ -1,10 +1,12 @@
 //! `nom provider`: prices, the ledger and what machines report, over REST.
 
+use crate::administer::{Command as Administer, administer, certificate_path, exposes_keys};
 use crate::attend::{SIGNAL_POLL, watch_signals};
 use crate::store::Store;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use nom_provider::{Config, Provider, Source, Token};
+use nom_provider::tls::Identity;
+use nom_provider::{Config, Pace, Provider, Source};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,9 @@ const LISTEN: &str = "127.0.0.1:7070";
 
 /// `nom provider`.
 #[derive(Debug, Args)]
-#[command(after_help = "Sources, with the options of docs/provider.md: schedule:PRICES, trace:FILE.csv,
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Sources, with the options of docs/provider.md: schedule:PRICES, trace:FILE.csv,
 nom:URL, cloudsigma:LOCATION, azure:REGION, azure-egress:REGION, aws-spot:REGION, aws-spot-list:REGION,
 aws-egress:REGION, energy-charts:ZONE.
 
@@ -24,8 +28,12 @@ Examples:
   nom provider --prices 'network_out=1@0s,10@60s; core=0.01'
   nom provider --source trace:prices.csv,speed=60
   nom provider --source azure:westeurope,sku=Standard_D4s_v5,cores=4
-  nom provider --config provider.toml --listen 127.0.0.1:8000")]
+  nom provider --config provider.toml --listen 127.0.0.1:8000"
+)]
 pub struct Options {
+    /// What to do with its files, instead of running it.
+    #[command(subcommand)]
+    command: Option<Administer>,
     /// Take what is not said here from this file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -47,6 +55,26 @@ pub struct Options {
     /// Forget what has not reported for so many seconds [default: 600].
     #[arg(long, value_name = "SECONDS")]
     forget_after: Option<u64>,
+    /// Speak TLS, with a certificate that is made at the first start.
+    #[arg(long)]
+    tls: bool,
+    /// The certificate and its key, which are made if the file is absent [default: in the directory of nom's
+    /// state].
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    certificate: Option<PathBuf>,
+    /// A name by which it may be asked, beside addresses and localhost; may be repeated.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Listen at an address that others reach without TLS, as behind a proxy that has it.
+    #[arg(long, conflicts_with = "tls")]
+    plain: bool,
+    /// Most that a price may change at once, as a factor: one that a source names beyond is reached step by
+    /// step.
+    #[arg(long, value_name = "FACTOR")]
+    price_step: Option<f64>,
+    /// Most that a price may change within a minute, as a factor.
+    #[arg(long, value_name = "FACTOR")]
+    price_minute: Option<f64>,
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, String> {
@@ -58,16 +86,25 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// If something that was asked for is wrong, or the address is taken.
 pub fn provider(options: &Options) -> Result<u8> {
+    if let Some(command) = &options.command {
+        return administer(command);
+    }
     let signal = watch_signals()?;
     let (config, token_file) = configuration(options)?;
-    let reach = config.listen;
+    if exposes_keys(config.listen, config.tls.is_some()) && !options.plain {
+        bail!(
+            "--listen {}: keys would pass the network in the clear: expected --tls, or --plain behind a \
+             proxy that has TLS",
+            config.listen
+        );
+    }
     let ledger = config.ledger.as_deref().unwrap_or(Path::new("in memory")).display().to_string();
     let provider = Provider::start(config)?;
     println!("{}", provider.url());
     std::io::stdout().flush()?;
     eprintln!("prices: {}; ledger: {ledger}; {token_file}", provider.prices().source);
-    if !reach.ip().is_loopback() {
-        eprintln!("everybody who reaches {reach} can read the ledger and report statuses");
+    if let Some(fingerprint) = provider.fingerprint() {
+        eprintln!("certificate: --pin {fingerprint}");
     }
     while signal.load(Ordering::Relaxed) == 0 {
         std::thread::sleep(SIGNAL_POLL);
@@ -101,19 +138,26 @@ fn configuration(options: &Options) -> Result<(Config, String)> {
     if config.ledger.is_none() {
         config.ledger = Some(state_file("ledger.db")?);
     }
-    let described = match &options.token_file {
-        None if config.token.is_some() => "token: from the configuration".to_owned(),
-        chosen => {
-            let path = chosen.clone().map_or_else(|| state_file("token"), Ok)?;
-            config.token = Some(Token::from_file(&path)?);
-            format!("operator's token: {}", path.display())
-        }
-    };
+    if let Some(path) = &options.token_file {
+        config.token_file = Some(path.clone());
+    }
+    let token_file = config.token_file.take().map_or_else(|| state_file("token"), Ok)?;
+    let described = format!("operator's token: {}", token_file.display());
+    config.token_file = Some(token_file);
+    if options.price_step.is_some() || options.price_minute.is_some() {
+        config.pace =
+            Pace::new(options.price_step, options.price_minute).map_err(|error| anyhow!("--{error}"))?;
+    }
+    config.hosts.extend(options.hosts.iter().cloned());
+    if options.tls {
+        let path = certificate_path(options.certificate.as_deref())?;
+        config.tls = Some(Identity::from_file(&path, &config.hosts)?);
+    }
     Ok((config, described))
 }
 
 /// A file of the provider among nom's own, whose directory is made.
-fn state_file(name: &str) -> Result<PathBuf> {
+pub fn state_file(name: &str) -> Result<PathBuf> {
     let directory = Store::open()?.root().join("provider");
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     Ok(directory.join(name))

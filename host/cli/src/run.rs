@@ -5,15 +5,16 @@ use crate::attend::{self, Audience, Console};
 use crate::background;
 use crate::debugger;
 use crate::launch::Launch;
+use crate::metering::Device;
 use crate::mounts::given_files;
 use crate::network::{self, Attachment};
 use crate::port_holder;
 use crate::ports;
-use crate::prices::{self, Prices};
+use crate::prices;
 use crate::store::{self, Record, Store};
 use crate::supervise::{Supervised, Supervision};
+use crate::supply::Supply;
 use crate::times::Timed;
-use crate::watch::Watch;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use nom_build::prices::PRICED;
@@ -23,7 +24,9 @@ use nom_image::manifest::BundleManifest;
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
 use nom_vmm::{Accelerator, Allocation, Forward, MachineConfig, Network};
-use std::io::Read;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// SeaBIOS works in the last 400 KiB of memory before it starts the kernel, which is loaded by then.
@@ -52,19 +55,28 @@ pub fn run(options: &Run) -> Result<u8> {
         return background::announce(background::spawn("run", arguments)?, options.json);
     }
     let subject = Subject::read(options)?;
-    let prices = if prices::wanted(options, subject.bundle())? {
+    let priced = prices::wanted(options, subject.bundle())?;
+    if priced {
         // A schedule of prices begins with the machine, not with its build.
         subject.prepare_with_priced()?;
-        Some(Prices::open(options)?)
-    } else {
-        None
-    };
-    let (name, directory) = store.create(options.name.as_deref(), &options.app)?;
+    }
+    let (name, directory) = store.create(chosen_name(options)?.as_deref(), &options.app)?;
     let _held = store::hold(&directory)?;
     let place = Place { store: &store, name: &name, directory: &directory };
-    let status = run_at(options, subject, prices.as_ref(), &place);
+    let status = run_at(options, subject, priced, &place);
     store::abandon(&directory);
     status
+}
+
+/// The name that is asked for: the machine's keys may have it.
+fn chosen_name(options: &Run) -> Result<Option<String>> {
+    let known = options.credentials.given()?.map(|keys| keys.name);
+    match (&options.name, known) {
+        (Some(name), Some(known)) if *name != known => {
+            bail!("--name {name}: the keys are of machine `{known}`, expected that name or none")
+        }
+        (name, known) => Ok(name.clone().or(known)),
+    }
 }
 
 /// Where a machine is written down.
@@ -74,7 +86,7 @@ struct Place<'s> {
     directory: &'s Path,
 }
 
-fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &Place<'_>) -> Result<u8> {
+fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) -> Result<u8> {
     let Place { store, name, directory } = *place;
     if options.network != NetworkChoice::User {
         // What takes long is done before signals are only looked at now and then.
@@ -87,24 +99,25 @@ fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &
     subject.furnish(options, &attachment)?;
     let (mut networks, published) = attachment.networks(options, subject.bundle());
     let earning = subject.earning();
-    let server = subject.server();
-    if let Some(prices) = prices {
-        subject = subject.with_priced(&prices.feed(name, networks.len(), attachment.namespace())?)?;
+    let activity = subject.activity();
+    let is_metered = !networks.is_empty();
+    let mut supply = priced.then(|| Supply::open(options, name, directory)).transpose()?;
+    if let Some(supply) = &supply {
+        let feed = supply.prices.feed(&supply.keys, networks.len(), attachment.namespace())?;
+        subject = subject.with_priced(&feed)?;
         networks.push(Network::default());
     }
     let boot = subject.pack()?;
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
-    std::fs::write(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
+    write_private(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
     let mut config = MachineConfig { networks, ..configure(options, &boot, accelerator, image)? };
     // For the next start, which has no debugger and no meter of this process.
     Launch { config: MachineConfig { debugger: None, ..config.clone() }, published: published.clone() }
         .save(directory)?;
-    // Until the machine has ended.
-    let _meter = match (prices, server) {
-        (Some(prices), Some(server)) => prices.meter(name, &server, &attachment, directory, &mut config)?,
-        _ => None,
-    };
+    let device = if is_metered { Device::Of(&attachment, directory) } else { Device::None };
+    let metering = supply.as_mut().map(|supply| supply.meter(options, &activity, device, &mut config));
+    let metering = metering.transpose()?;
     if let Some(port) = config.debugger {
         debugger::write_script(directory, name, port, boot.kernel.as_deref())?;
     }
@@ -113,10 +126,10 @@ fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &
     }
     let launch = Launch { config, published };
     attachment.publish(&launch.published)?;
-    let record =
-        Record { provider: prices.map(Prices::url), ..record(options, name, &launch, boot.programs)? };
-    let audience: Box<dyn Audience> = match prices {
-        Some(prices) if options.watch => Box::new(Watch::new(name, earning, &prices.url())?),
+    let provider = supply.as_ref().map(|supply| supply.prices.url());
+    let record = Record { provider, ..record(options, name, &launch, boot.programs)? };
+    let audience: Box<dyn Audience> = match &supply {
+        Some(supply) if options.watch => Box::new(supply.watch(name, earning)?),
         _ => Box::new(Console),
     };
     let supervision = Supervision {
@@ -125,15 +138,25 @@ fn run_at(options: &Run, mut subject: Subject, prices: Option<&Prices>, place: &
         record,
         policy: options.restart,
         background: options.detach,
+        begun: &|process| metering.iter().for_each(|metering| metering.begin(process)),
     };
     let Supervised { status, was_set_up } =
         supervision.run(&mut Timed::new(audience, directory)?, &signal)?;
+    if let Some(metering) = metering {
+        metering.conclude(|line| eprintln!("nom: {name}: {line}"));
+    }
     if options.detach && !was_set_up {
         // Nobody was told of it, and there is nothing to see.
         std::fs::remove_dir_all(directory)
             .with_context(|| format!("cannot remove {}", directory.display()))?;
     }
     Ok(status)
+}
+
+/// A file for its owner alone: keys are in the environment of `priced`.
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
 impl Subject {
@@ -184,12 +207,11 @@ impl Subject {
         }
     }
 
-    /// The application that the first network device is for.
-    fn server(&self) -> Option<String> {
-        let mut applications = self.bundle().into_iter().flat_map(|bundle| &bundle.applications);
-        applications
-            .find(|application| network::wants_network(application))
-            .map(|application| application.name.clone())
+    /// What the machine is charged for: the application that the first network device is for, or the first.
+    fn activity(&self) -> String {
+        let applications = || self.bundle().into_iter().flat_map(|bundle| &bundle.applications);
+        let server = applications().find(|application| network::wants_network(application));
+        server.or(applications().next()).map(|application| application.name.clone()).unwrap_or_default()
     }
 
     /// Names of the applications that earn.

@@ -108,7 +108,8 @@ fn attend(machine: &Machine, supervisor: bool) -> Result<u8> {
     (record.restarts, record.detached) = (0, supervisor);
     // Whoever started it in the foreground decides what follows.
     let policy = if supervisor { record.restart } else { Policy::No };
-    let supervision = Supervision { launch: &launch, directory, record, policy, background: supervisor };
+    let supervision =
+        Supervision { launch: &launch, directory, record, policy, background: supervisor, begun: &|_| {} };
     let console: Box<dyn Audience> = Box::new(Console);
     let Supervised { status, .. } = supervision.run(&mut Timed::new(console, directory)?, &signal)?;
     // However well it ended: systemd is to know that it was stopped, and not to start it again.

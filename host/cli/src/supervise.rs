@@ -28,6 +28,8 @@ pub struct Supervision<'s> {
     pub record: Record,
     /// When it is started again.
     pub policy: Policy,
+    /// Is told of each process that runs it.
+    pub begun: &'s dyn Fn(ProcessIdentity),
     /// Whether somebody waits to be told that it is set up ([`background`]).
     pub background: bool,
 }
@@ -85,6 +87,7 @@ impl Supervision<'_> {
             self.record.started_ms = store::now_ms();
             self.record.finished_ms = None;
             store::save(self.directory, &self.record)?;
+            (self.begun)(process);
         }
         Ok(machine)
     }

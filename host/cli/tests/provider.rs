@@ -26,7 +26,11 @@ struct Running {
 impl Running {
     fn start(directory: &Path, arguments: &[&str]) -> Running {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nom"));
-        command.current_dir(directory).args(["provider", "--listen", "127.0.0.1:0"]).args(arguments);
+        command
+            .current_dir(directory)
+            .env("XDG_STATE_HOME", directory)
+            .args(["provider", "--listen", "127.0.0.1:0"])
+            .args(arguments);
         command.args(["--ledger", "ledger.db", "--token-file", "token"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
         let mut url = String::new();
@@ -36,7 +40,9 @@ impl Running {
     }
 
     fn get(&self, path: &str) -> Value {
-        let mut answer = agent().get(format!("{}{path}", self.url)).call().expect("an answer");
+        let request = agent().get(format!("{}{path}", self.url));
+        let mut answer =
+            request.header("Authorization", format!("Bearer {TOKEN}")).call().expect("an answer");
         let text = answer.body_mut().with_config().limit(1 << 30).read_to_string().expect("a body");
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
@@ -166,6 +172,133 @@ fn what_was_acknowledged_survives_two_hundred_kills_exactly_once() {
     assert!(found.is_empty(), "nobody entered {found:?}");
     assert!(acknowledged as u64 > KILLS, "{acknowledged} records say little");
     eprintln!("{acknowledged} acknowledged records survived {KILLS} kills");
+}
+
+/// Lines of the shell in a document that begin with one of these.
+fn lines_of_document<'d>(document: &'d str, beginnings: &[&str]) -> Vec<&'d str> {
+    let blocks = document.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let begins = |line: &&str| beginnings.iter().any(|beginning| line.starts_with(beginning));
+    blocks.flat_map(str::lines).filter(begins).collect()
+}
+
+#[test]
+fn the_examples_of_the_document_work() {
+    let directory = directory();
+    let home = directory.path();
+    let bin = Path::new(env!("CARGO_BIN_EXE_nom")).parent().expect("a directory").display().to_string();
+    let command = |program: &str| {
+        let mut command = Command::new(program);
+        let path = format!("{bin}:{}", std::env::var("PATH").expect("a path"));
+        command.current_dir(home).env("HOME", home).env_remove("XDG_STATE_HOME").env("PATH", path);
+        command
+    };
+    let mut provider = command("nom");
+    provider.args(["provider", "--listen", "127.0.0.1:0", "--prices", "core=0.01; network_out=1"]);
+    let mut child = provider.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut url = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut url).expect("its first line");
+    let running = Running { child, url: url.trim().to_owned() };
+    let document = include_str!("../../../docs/provider.md");
+    let examples = lines_of_document(
+        document,
+        &[
+            "nom provider account",
+            "nom provider backup",
+            "nom provider bill",
+            "nom provider rotate-token",
+            "TOKEN=",
+            "curl ",
+        ],
+    );
+    assert!(examples.len() >= 14, "{examples:?}");
+    let mut script = examples.join("\n").replace("http://127.0.0.1:7070", &running.url);
+    // A status that says no is a failure here.
+    script = script.replace("curl -s", "curl -sS --fail-with-body");
+    let output = command("sh").args(["-exc", &script]).output().expect("sh runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    for part in ["nom_tenant_", "\"dollars\":0.02", "machine_key", "BilledCost", "nom_price_dollars", "# EOF"]
+    {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    assert!(home.join("ledger-copy.db").exists());
+    let keys = std::fs::read_to_string(home.join("web-1.keys")).expect("written");
+    assert!(keys.contains("meter_key"), "{keys}");
+}
+
+#[test]
+fn the_board_asks_for_metrics_that_there_are() {
+    let directory = directory();
+    let provider = Running::start(directory.path(), &["--prices", "core=0.01"]);
+    // Metrics of machines are there with machines.
+    let post = |path: &str, body: Value| {
+        let request =
+            agent().post(format!("{}{path}", provider.url)).header("Content-Type", "application/json");
+        request.header("Authorization", format!("Bearer {TOKEN}")).send(body.to_string()).expect("taken");
+    };
+    post("/v1/ledger/records", json!({ "records": [record("a", 1)] }));
+    post(
+        "/v1/meters",
+        json!({
+            "machine": "web-1", "cores_configured": 1, "cores_claimed": 1.0, "cores_busy": 0.5,
+            "memory_configured": 1, "memory_claimed": 1, "disagreements": 0,
+        }),
+    );
+    post(
+        "/v1/status",
+        json!({
+            "machine": "web-1", "application": "a", "at_ns": 1, "window_ns": 1, "batching_delay_us": 0,
+            "polls": false, "cores": 1, "memory_bytes": 1, "requests": 0, "sent_bytes": 0,
+            "received_bytes": 0,
+            "latency_mean_ns": 0, "latency_jitter_ns": 0, "latency_p99_ns": 0, "price_revision": 1,
+            "price_network_out": 1.0, "revenue_per_second": 0.0, "cost_per_second": 0.0, "profit": 1.0,
+        }),
+    );
+    let own = include_str!("../../../docs/grafana.json");
+    let board: Value = serde_json::from_str(own).expect("JSON");
+    let expressions: Vec<&str> = board["panels"]
+        .as_array()
+        .expect("panels")
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().expect("targets"))
+        .map(|target| target["expr"].as_str().expect("an expression"))
+        .collect();
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let names: Vec<&str> = expressions
+        .iter()
+        .flat_map(|text| text.split(|c| !is_name(c)))
+        .filter(|word| word.starts_with("nom_"))
+        .collect();
+    let metrics = provider.get("/metrics").as_str().expect("text").to_owned();
+    assert!(names.len() >= 8, "{names:?}");
+    for name in names {
+        let family = name.trim_end_matches("_total");
+        assert!(metrics.contains(&format!("# TYPE {family} ")), "no {name} in {metrics}");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_early_does_not_end_the_provider() {
+    let directory = directory();
+    let provider = Running::start(directory.path(), &["--tls"]);
+    let pin = nom_provider::tls::fingerprint_of(&directory.path().join("nom/provider/certificate.pem"));
+    let address = provider.url.strip_prefix("https://").expect("TLS").parse().expect("an address");
+    // Each leaves right after the handshake, when the provider has something to say to it yet.
+    for _ in 0..20 {
+        nom_provider::tls::try_out(address, "localhost", pin.as_ref().expect("made")).expect("it lives");
+    }
+}
+
+#[test]
+fn beyond_this_computer_keys_do_not_pass_in_the_clear() {
+    let directory = directory();
+    let output = Command::new(env!("CARGO_BIN_EXE_nom"))
+        .env("XDG_STATE_HOME", directory.path())
+        .args(["provider", "--listen", "0.0.0.0:0", "--prices", "core=1"])
+        .output()
+        .expect("it runs");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && complaint.contains("--tls"), "{complaint}");
 }
 
 #[test]

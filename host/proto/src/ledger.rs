@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Records to enter: all of them, or none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewRecords {
     /// In any order.
@@ -15,6 +16,7 @@ pub struct NewRecords {
 
 /// What an activity consumed of a resource over a time in which its price did not change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewRecord {
     /// Chosen by who enters it, once and for all: a record that is entered again is known by it.
@@ -24,6 +26,7 @@ pub struct NewRecord {
     /// What it is charged to.
     pub activity: String,
     /// What was consumed.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::prices::describe))]
     pub resource: Resource,
     /// How much, in [`Resource::counted_in`].
     pub quantity: u64,
@@ -39,6 +42,7 @@ pub struct NewRecord {
 
 /// What came of entering records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Entered {
     /// How many are new. All survive whatever happens to the provider from now on.
     pub recorded: u64,
@@ -48,18 +52,23 @@ pub struct Entered {
 
 /// A record of the ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Record {
     /// Its place in the ledger, from 1.
     pub sequence: u64,
     /// What was entered.
     #[serde(flatten)]
     pub entered: NewRecord,
+    /// Who paid for the machine when it was entered, if anybody was known to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// Quantity times price, rounded once to whole nano-dollars.
     pub cost_nanos: i64,
 }
 
 /// Some of the records, in their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page {
     /// At most as many as were asked for.
     pub records: Vec<Record>,
@@ -69,8 +78,9 @@ pub struct Page {
 
 /// Sums over records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summary {
-    /// One for each machine, activity and resource.
+    /// One for each tenant, machine, activity and resource.
     pub sums: Vec<Sum>,
     /// What is owed for all, in nano-dollars.
     pub cost_nanos: i64,
@@ -78,12 +88,17 @@ pub struct Summary {
 
 /// What an activity of a machine consumed of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sum {
+    /// Who pays for it, if anybody is known to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The machine.
     pub machine: String,
     /// The activity.
     pub activity: String,
     /// What was consumed.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::prices::describe))]
     pub resource: Resource,
     /// How much, in `unit`.
     pub quantity: u64,
@@ -119,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_record_is_one_object() {
-        let record = Record { sequence: 7, entered: record(), cost_nanos: 10_000_000_000 };
+        let record = Record { sequence: 7, entered: record(), tenant: None, cost_nanos: 10_000_000_000 };
         let json = serde_json::to_value(&record).expect("plain data");
         assert_eq!((&json["sequence"], &json["resource"]), (&7.into(), &"network_out".into()));
         assert_eq!(serde_json::from_value::<Record>(json).expect("the same"), record);

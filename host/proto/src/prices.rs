@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Present prices of all resources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Prices {
     /// Grows with every change, and never otherwise.
     pub revision: u64,
@@ -16,12 +17,18 @@ pub struct Prices {
     pub age_seconds: f64,
     /// At most one for each resource.
     pub prices: Vec<Price>,
+    /// Prices that the source announces: each holds from its `since_unix_ns` on, if nothing changes until
+    /// then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<Price>,
 }
 
 /// The price of a resource, in dollars for one of its units.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Price {
     /// What it is for.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::prices::describe))]
     pub resource: Resource,
     /// Dollars for one [`Resource::unit`].
     pub dollars: f64,
@@ -31,10 +38,12 @@ pub struct Price {
 
 /// Where prices come from, and how it fares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Source {
     /// For people: `schedule`, `azure westeurope`.
     pub name: String,
     /// What it names prices of.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub resources: Vec<Resource>,
     /// How often it was asked in vain.
     pub failures: u64,
@@ -46,6 +55,7 @@ pub struct Source {
 
 /// Prices to set; those of other resources stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewPrices {
     /// At most one for each resource.
@@ -54,12 +64,24 @@ pub struct NewPrices {
 
 /// A price to set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewPrice {
     /// What it is for.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::prices::describe))]
     pub resource: Resource,
     /// Dollars for one [`Resource::unit`].
     pub dollars: f64,
+}
+
+/// What a resource is in JSON: one of the names.
+#[cfg(feature = "openapi")]
+pub fn describe() -> utoipa::openapi::schema::Object {
+    let names = Resource::ALL.map(Resource::name);
+    utoipa::openapi::schema::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .enum_values(Some(names))
+        .build()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Body of every answer that refuses a request (RFC 9457, problem details), with the field at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// What kind of problem it is: the same words for all of a kind.
     pub title: String,

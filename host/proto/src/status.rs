@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// An application's state over the last stretch of time, and its sums so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Status {
     /// The machine, as the provider knows it.
     pub machine: String,
@@ -22,6 +23,12 @@ pub struct Status {
     pub cores: u32,
     /// Bytes of memory held.
     pub memory_bytes: u64,
+    /// Cores that all applications of the machine hold together; 0 if it does not say.
+    #[serde(default)]
+    pub machine_cores: u32,
+    /// Bytes of memory that the machine's applications and its kernel hold; 0 if it does not say.
+    #[serde(default)]
+    pub machine_memory_bytes: u64,
     /// Requests answered in the stretch.
     pub requests: u64,
     /// Bytes that left the machine in it, with their headers.
@@ -51,6 +58,7 @@ pub struct Status {
 
 /// Whether what an application serves pays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Solvency {
     /// In a word.
     pub state: State,
@@ -70,6 +78,7 @@ pub struct Solvency {
 
 /// What there is to say of a contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// There is none: only costs are reckoned, and the profit is their negative.
@@ -106,6 +115,7 @@ impl Status {
 
 /// A status as the provider passes it on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reported {
     /// What was reported.
     #[serde(flatten)]
@@ -140,6 +150,8 @@ mod tests {
             polls: true,
             cores: 1,
             memory_bytes: 1 << 20,
+            machine_cores: 1,
+            machine_memory_bytes: 1 << 20,
             requests: 40_000,
             sent_bytes: 44_000_000,
             received_bytes: 4_000_000,

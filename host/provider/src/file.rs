@@ -1,11 +1,13 @@
 //! `provider.toml`: what a provider is to be, in a file.
 
+use crate::pace::Pace;
 use crate::provider::Config;
 use crate::source::Source;
-use crate::token::Token;
-use anyhow::{Context, Result};
+use crate::tls::Identity;
+use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +18,14 @@ struct File {
     token_file: Option<PathBuf>,
     ledger: Option<PathBuf>,
     source: Option<String>,
+    #[serde(default)]
+    hosts: Vec<String>,
+    requests_per_second: Option<NonZeroU32>,
+    #[serde(default)]
+    tls: bool,
+    certificate: Option<PathBuf>,
+    price_step: Option<f64>,
+    price_minute: Option<f64>,
     #[serde(default)]
     sources: Vec<String>,
     schedule: Option<String>,
@@ -32,9 +42,22 @@ impl Config {
         let text = std::fs::read_to_string(path).with_context(named)?;
         let file: File = toml::from_str(&text).with_context(named)?;
         let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
-        let token = file.token_file.map(|token| Token::from_file(&beside(token)));
-        let mut config =
-            Config { token: token.transpose()?, ledger: file.ledger.map(beside), ..Config::default() };
+        let mut config = Config {
+            token_file: file.token_file.map(beside),
+            ledger: file.ledger.map(beside),
+            hosts: file.hosts,
+            ..Config::default()
+        };
+        config.pace = Pace::new(file.price_step, file.price_minute)
+            .map_err(|error| anyhow!(error))
+            .with_context(named)?;
+        if file.tls {
+            let path = beside(file.certificate.unwrap_or_else(|| PathBuf::from("certificate.pem")));
+            config.tls = Some(Identity::from_file(&path, &config.hosts)?);
+        }
+        if let Some(rate) = file.requests_per_second {
+            config.requests_per_second = rate;
+        }
         if let Some(listen) = file.listen {
             config.listen = listen;
         }
@@ -65,14 +88,16 @@ mod tests {
     #[test]
     fn a_file_says_everything() {
         let config = read(
-            "listen = '127.0.0.1:7070'\nledger = 'ledger.db'\ntoken_file = 'token'\n\
+            "listen = '127.0.0.1:7070'\nledger = 'ledger.db'\ntoken_file = 'token'\ntls = true\n\
+             hosts = ['bills.example']\nrequests_per_second = 50\nprice_step = 2\nprice_minute = 10.0\n\
              source = 'energy-charts:DE-LU,dollars_per_euro=1.1'\n\
              schedule = 'network_out=1@0s,10@60s; core=0.01'\nforget_after_seconds = 60\n",
         )
         .expect("good");
         assert_eq!(config.listen.port(), 7070);
         assert_eq!(config.forget_after, Duration::from_secs(60));
-        assert!(config.ledger.expect("named").ends_with("ledger.db") && config.token.is_some());
+        assert!(config.ledger.expect("named").ends_with("ledger.db") && config.token_file.is_some());
+        assert!(config.tls.is_some() && config.pace == Pace { step: 2.0, minute: 10.0 });
         let names: Vec<&str> = config.sources.iter().map(Source::name).collect();
         assert_eq!(names, ["energy-charts DE-LU", "schedule"]);
     }
@@ -83,6 +108,7 @@ mod tests {
             ("lisen = 'x'", "lisen"),
             ("listen = '127.0.0.1'", "listen"),
             ("source = 'gold:x'", "`gold`"),
+            ("price_step = 0.5", "price_step"),
             ("schedule = 'core=free'", "`free`"),
         ] {
             let error = format!("{:#}", read(text).expect_err(expected));

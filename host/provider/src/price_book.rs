@@ -1,6 +1,7 @@
 //! The present prices, who named them, and everybody who wants to hear of changes.
 
 use crate::clock::Moment;
+use crate::pace::{Course, Pace};
 use nom_economy::prices as economy;
 use nom_proto::prices::{Price, Prices, Resource};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,11 @@ struct State {
     since_unix_ns: [u64; RESOURCES],
     lasting: [bool; RESOURCES],
     revision: u64,
+    courses: [Course; RESOURCES],
+    /// What a price is on its way to, if it may not go there at once.
+    wanted: [Option<f64>; RESOURCES],
+    /// What is announced.
+    next: Vec<Price>,
 }
 
 impl State {
@@ -52,18 +58,46 @@ impl State {
         dollars: f64,
         standing: Standing,
         now: Moment,
+        pace: Pace,
     ) -> Result<bool, economy::Refusal> {
         let age_ns = match standing {
             Standing::Lasting => 0,
             Standing::Observed { age_ns } => age_ns,
         };
         let confirmed_ns = now.steady_ns.saturating_sub(age_ns);
-        let differs = self.good.offer(resource, dollars, confirmed_ns)?;
+        // What is absurd is so by itself, and not by what becomes of it.
+        self.good.clone().offer(resource, dollars, confirmed_ns)?;
+        let near = self.courses[resource as usize].limit(pace, dollars, now.steady_ns);
+        self.wanted[resource as usize] = (near != dollars).then_some(dollars);
+        let differs = self.good.offer(resource, near, confirmed_ns)?;
         if differs {
-            self.since_unix_ns[resource as usize] = now.unix_ns;
+            self.moved(resource, near, now);
         }
         self.lasting[resource as usize] = standing == Standing::Lasting;
         Ok(differs)
+    }
+
+    fn moved(&mut self, resource: Resource, dollars: f64, now: Moment) {
+        self.since_unix_ns[resource as usize] = now.unix_ns;
+        self.courses[resource as usize].note(dollars, now.steady_ns);
+    }
+
+    /// Goes on toward what is wanted; whether anything moved.
+    fn approach(&mut self, now: Moment, pace: Pace) -> bool {
+        let mut differs = false;
+        for resource in Resource::ALL {
+            let Some(wanted) = self.wanted[resource as usize] else { continue };
+            let near = self.courses[resource as usize].limit(pace, wanted, now.steady_ns);
+            // A price that moves is as old as before: nobody has confirmed it anew.
+            let confirmed_ns = self.good.quote(resource).map_or(now.steady_ns, |quote| quote.confirmed_ns);
+            if self.good.offer(resource, near, confirmed_ns) == Ok(true) {
+                self.moved(resource, near, now);
+                differs = true;
+            }
+            self.wanted[resource as usize] = (near != wanted).then_some(wanted);
+        }
+        self.revision += u64::from(differs);
+        differs
     }
 
     fn age_ns(&self, resource: Resource, now: Moment) -> Option<u64> {
@@ -81,14 +115,15 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct PriceBook {
     source: String,
+    pace: Pace,
     state: watch::Sender<State>,
     refused: [AtomicU64; RESOURCES],
 }
 
 impl PriceBook {
-    /// An empty one, whose prices come from `source` (for people).
-    pub fn new(source: String) -> PriceBook {
-        PriceBook { source, state: watch::Sender::new(State::default()), refused: Default::default() }
+    /// An empty one, whose prices come from `source` (for people), and move at that pace.
+    pub fn new(source: String, pace: Pace) -> PriceBook {
+        PriceBook { source, pace, state: watch::Sender::new(State::default()), refused: Default::default() }
     }
 
     /// Takes prices; however many change, it is one revision. Returns the revision in force, and what was
@@ -106,7 +141,7 @@ impl PriceBook {
             let mut next = state.clone();
             let mut differs = false;
             for (index, &(resource, dollars)) in offers.iter().enumerate() {
-                match next.offer(resource, dollars, standing, now) {
+                match next.offer(resource, dollars, standing, now, self.pace) {
                     Ok(changed) => differs |= changed,
                     Err(refusal) => refused.push(Refused { index, refusal }),
                 }
@@ -124,6 +159,27 @@ impl PriceBook {
             self.refused[resource as usize].fetch_add(1, Ordering::Relaxed);
         }
         (revision, refused)
+    }
+
+    /// Whether prices may move at a certain pace only, so that [`PriceBook::approach`] has something to do.
+    pub fn is_paced(&self) -> bool {
+        self.pace.is_limited()
+    }
+
+    /// Lets prices go on toward what their sources want; to be called every second or so.
+    pub fn approach(&self, now: Moment) {
+        self.state.send_if_modified(|state| state.approach(now, self.pace));
+    }
+
+    /// Takes what a source announces, in place of all that it announced of the same resources.
+    pub fn announce(&self, next: &[Price]) {
+        self.state.send_if_modified(|state| {
+            let others = state.next.iter().filter(|old| next.iter().all(|new| new.resource != old.resource));
+            let all: Vec<Price> = others.chain(next).copied().collect();
+            let differs = all != state.next;
+            state.next = all;
+            differs
+        });
     }
 
     /// The present prices.
@@ -158,6 +214,7 @@ impl PriceBook {
             source: self.source.clone(),
             age_seconds: oldest_ns.unwrap_or(0) as f64 / 1e9,
             prices: Resource::ALL.iter().filter_map(|&resource| state.price(resource)).collect(),
+            next: state.next.iter().filter(|next| next.since_unix_ns > now.unix_ns).copied().collect(),
         }
     }
 }
@@ -185,7 +242,7 @@ mod tests {
     }
 
     fn book() -> PriceBook {
-        PriceBook::new("test".into())
+        PriceBook::new("test".into(), Pace::default())
     }
 
     #[test]
@@ -198,6 +255,36 @@ mod tests {
         assert_eq!((prices.revision, prices.age_seconds), (2, 2.0), "refused prices confirm nothing");
         assert_eq!(prices.prices, [Price { resource: OUT, dollars: 10.0, since_unix_ns: 3_000_000_000 }]);
         assert_eq!(book.refused(OUT), 1);
+    }
+
+    #[test]
+    fn a_price_goes_on_toward_what_is_wanted_and_no_faster_than_it_may() {
+        let pace = Pace::new(Some(2.0), None).expect("a factor");
+        let book = PriceBook::new("test".into(), pace);
+        let price = |seconds| book.prices(at(seconds)).prices[0].dollars;
+        book.offer(&[(OUT, 1.0)], OBSERVED, Taking::Each, at(1));
+        book.offer(&[(OUT, 5.0)], OBSERVED, Taking::Each, at(2));
+        let mut seen = vec![price(2)];
+        for seconds in 3..6 {
+            book.approach(at(seconds));
+            seen.push(price(seconds));
+        }
+        assert_eq!(seen, [2.0, 4.0, 5.0, 5.0]);
+        assert_eq!((book.prices(at(6)).revision, book.prices(at(6)).age_seconds), (4, 4.0));
+        let (_, refused) = book.offer(&[(OUT, f64::NAN)], OBSERVED, Taking::Each, at(7));
+        assert_eq!((refused.len(), price(7)), (1, 5.0));
+    }
+
+    #[test]
+    fn what_is_announced_is_told_until_it_is_due() {
+        let book = book();
+        let next = |seconds| book.prices(at(seconds)).next.len();
+        let announced = Price { resource: OUT, dollars: 2.0, since_unix_ns: at(10).unix_ns };
+        book.announce(&[announced]);
+        book.announce(&[Price { resource: Resource::Core, ..announced }]);
+        assert_eq!((next(1), next(9), next(10)), (2, 2, 0));
+        book.announce(&[Price { since_unix_ns: at(20).unix_ns, ..announced }]);
+        assert_eq!(next(15), 1);
     }
 
     #[test]

@@ -1,35 +1,53 @@
 //! A running provider, and the hands of the program around it.
 
+use crate::accounts::{Accounts, Key};
 use crate::clock::Moment;
-use crate::http::{self, Shared};
+use crate::http::{self, Hosts, Meters, Rates, Shared};
 use crate::ledger::Ledger;
+use crate::pace::Pace;
 use crate::price_book::{PriceBook, Refused, Standing, Taking};
 use crate::source::{self, Journal, Source};
 use crate::status_book::StatusBook;
-use crate::token::Token;
+use crate::tls::{Fingerprint, Identity};
+use crate::token::{OperatorToken, Token};
 use anyhow::{Context, Result, anyhow};
+use nom_proto::account::{MachineKeys, NewMachine, Role};
 use nom_proto::prices::{Prices, Resource};
 use nom_proto::status::Status;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Far more than a machine, a meter and a page need.
+const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(200).expect("not 0");
+
 /// What a provider is to be.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where it listens; port 0 is any free one.
     pub listen: SocketAddr,
-    /// The operator's token; none makes a fresh one.
+    /// The operator's token; none takes the one of the file, or makes a fresh one.
     pub token: Option<Token>,
+    /// File of the operator's token, which is made if it is absent; a new token in it holds at once.
+    pub token_file: Option<PathBuf>,
+    /// Names by which it may be asked, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Requests a second that each account, and each address without a key, may make.
+    pub requests_per_second: NonZeroU32,
+    /// The certificate with which it speaks TLS; without one it speaks plain HTTP.
+    pub tls: Option<Identity>,
     /// File of the ledger; without one it is lost with the provider.
     pub ledger: Option<PathBuf>,
     /// Where prices come from, besides the operator; no two of the same resource.
     pub sources: Vec<Source>,
     /// What has not reported for longer is forgotten: it is gone from the list, the metrics and the page.
     pub forget_after: Duration,
+    /// How fast prices may move.
+    pub pace: Pace,
     /// Where messages for people go: what is wrong with a source.
     pub log: fn(&str),
 }
@@ -46,9 +64,14 @@ impl Default for Config {
         Config {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             token: None,
+            token_file: None,
+            tls: None,
+            hosts: Vec::new(),
+            requests_per_second: REQUESTS_PER_SECOND,
             ledger: None,
             sources: Vec::new(),
             forget_after: Config::FORGET_AFTER,
+            pace: Pace::default(),
             log: |_| {},
         }
     }
@@ -58,6 +81,8 @@ impl Default for Config {
 #[derive(Debug)]
 pub struct Provider {
     address: SocketAddr,
+    fingerprint: Option<Fingerprint>,
+    token: Token,
     shared: Arc<Shared>,
     _sources: source::Running,
     stop: Option<oneshot::Sender<()>>,
@@ -75,20 +100,40 @@ impl Provider {
         let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen at {listen}"))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let token = config.token.map_or_else(Token::random, Ok)?;
+        let (token, token_file) = match (config.token, config.token_file) {
+            (Some(token), _) => (token, None),
+            (None, Some(file)) => (Token::from_file(&file)?, Some(file)),
+            (None, None) => (Token::random()?, None),
+        };
+        let ledger = config.ledger.as_deref();
         let shared = Arc::new(Shared {
-            prices: PriceBook::new(name(&config.sources)),
+            prices: PriceBook::new(name(&config.sources), config.pace),
             statuses: StatusBook::new(config.forget_after),
-            ledger: Ledger::open(config.ledger.as_deref())?,
+            ledger: Ledger::open(ledger)?,
             tally: Arc::default(),
             journal: Journal::new(&config.sources),
-            token,
+            meters: Meters::default(),
+            accounts: Accounts::open(ledger)?,
+            token: OperatorToken::new(token.clone(), token_file),
+            hosts: Hosts::new(&config.hosts),
+            rates: Rates::new(config.requests_per_second),
         });
         let sources =
             source::start(config.sources, &shared, config.log).context("cannot start a price source")?;
+        let fingerprint = config.tls.as_ref().map(Identity::fingerprint);
+        let tls = config.tls.map(Identity::server).transpose()?;
         let (stop, stopped) = oneshot::channel();
-        let thread = http::spawn(listener, shared.clone(), stopped).context("cannot start the provider")?;
-        Ok(Provider { address, shared, _sources: sources, stop: Some(stop), thread: Some(thread) })
+        let thread =
+            http::spawn(listener, tls, shared.clone(), stopped).context("cannot start the provider")?;
+        Ok(Provider {
+            address,
+            fingerprint,
+            token,
+            shared,
+            _sources: sources,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     /// Where it listens.
@@ -100,13 +145,38 @@ impl Provider {
     /// The same as a URL.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.fingerprint.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
-    /// The operator's token.
+    /// By which clients know its certificate, if it speaks TLS.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.fingerprint
+    }
+
+    /// The operator's token with which it was started.
     #[must_use]
     pub fn token(&self) -> &str {
-        self.shared.token.reveal()
+        self.token.reveal()
+    }
+
+    /// Registers a machine, as an operator does.
+    ///
+    /// # Errors
+    /// If its name is none, or taken.
+    pub fn register(&self, machine: &str, tenant: Option<&str>) -> Result<MachineKeys> {
+        let tenant = tenant.map(str::to_owned);
+        let new = NewMachine { name: machine.to_owned(), tenant, holder: String::new() };
+        self.shared.accounts.register(&new, Moment::now().unix_ns)
+    }
+
+    /// Makes a key for an account, as an operator does; a machine has to be registered before.
+    ///
+    /// # Errors
+    /// If the name is none.
+    pub fn add_account(&self, role: Role, name: &str) -> Result<Key> {
+        self.shared.accounts.add(role, name, Moment::now().unix_ns)
     }
 
     /// Sets prices, as their operator: all, or none if one is absurd. Returns the revision in force.

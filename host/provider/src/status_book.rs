@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Applications that are remembered at most.
-pub(crate) const APPLICATIONS_MAX: usize = 10_000;
+/// Applications of one machine that are remembered at most: more do not fit into a bundle.
+pub(crate) const APPLICATIONS_MAX: usize = nom_abi::layout::APPLICATIONS_MAX;
 /// Statuses that a slow listener may be behind before it is told the present ones instead.
 const BACKLOG: usize = 1024;
 
@@ -39,7 +39,7 @@ impl Heard {
     }
 }
 
-/// There is no room for one more application.
+/// There is no room for one more application of the machine.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -56,7 +56,10 @@ impl StatusBook {
     pub fn report(&self, status: Status, now: Moment) -> Result<(), Full> {
         let key = (status.machine.clone(), status.application.clone());
         let mut last = self.present(now);
-        if last.len() >= APPLICATIONS_MAX && !last.contains_key(&key) {
+        // Names begin with the machine's, so that its applications stand together.
+        let own =
+            last.range((key.0.clone(), String::new())..).take_while(|((machine, _), _)| *machine == key.0);
+        if own.count() >= APPLICATIONS_MAX && !last.contains_key(&key) {
             return Err(Full);
         }
         last.insert(key, Heard { status: status.clone(), at: now });
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn the_dead_leave_their_places_to_the_living() {
         let book = StatusBook::new(Duration::from_secs(60));
-        let named = |number: usize| Status { machine: number.to_string(), ..status() };
+        let named = |number: usize| Status { application: number.to_string(), ..status() };
         (0..APPLICATIONS_MAX).for_each(|number| book.report(named(number), at(0)).expect("room"));
         assert_eq!(book.report(named(APPLICATIONS_MAX), at(60)), Err(Full));
         assert_eq!(book.report(named(APPLICATIONS_MAX), at(61)), Ok(()));

@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Events, PATIENCE, agent, answer, get, post, put, status};
+use common::{Events, PATIENCE, agent, answer, get, get_as, post, put, status};
 use nom_proto::prices::Resource;
+use nom_provider::tls::{self, Identity};
 use nom_provider::{Config, Provider};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 
 fn provider() -> Provider {
     Provider::start(Config::default()).expect("it starts")
@@ -66,11 +67,13 @@ fn what_is_no_request_gets_a_problem() {
     let (status, problem) = get(&url("/v2"));
     assert_eq!((status, &problem["title"]), (404, &json!("Not Found")));
     assert_eq!(answer(agent().delete(url("/v1/prices")).call()).0, 405);
-    let (status, problem) = answer(agent().post(url("/v1/status")).send("{}"));
+    let operator = format!("Bearer {}", provider.token());
+    let unmarked = agent().post(url("/v1/status")).header("Authorization", operator);
+    let (status, problem) = answer(unmarked.send("{}"));
     assert_eq!((status, &problem["field"]), (415, &json!("Content-Type")));
     // It may say so before it has read the body, and close: only the head is sent.
     let mut stream = TcpStream::connect(provider.address()).expect("a listener");
-    let head = "POST /v1/status HTTP/1.1\r\nHost: provider\r\nContent-Type: application/json\r\n";
+    let head = "POST /v1/status HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     write!(stream, "{head}Content-Length: {}\r\n\r\n", 2 << 20).expect("sent");
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).expect("an answer");
@@ -98,10 +101,11 @@ fn price_events_begin_with_the_present_prices() {
 fn statuses_are_kept_and_passed_on() {
     let provider = provider();
     let url = format!("{}/v1/status", provider.url());
-    let report = |status| post(&url, None, &serde_json::to_value(&status).expect("plain data"));
+    let key = provider.register("web-1", None).expect("registered").machine_key;
+    let report = |status| post(&url, Some(&key), &serde_json::to_value(&status).expect("plain data"));
     assert_eq!(report(status("memcached", 1)).0, 204);
     assert_eq!(report(status("nhttpd", 2)).0, 204);
-    let mut events = Events::of(&format!("{url}/events"));
+    let mut events = Events::of_as(provider.token(), &format!("{url}/events"));
     for expected in [1, 2] {
         assert_eq!(events.next().data["requests"], expected);
     }
@@ -110,7 +114,7 @@ fn statuses_are_kept_and_passed_on() {
     assert_eq!((event.name.as_str(), &event.data["requests"]), ("status", &json!(3)));
     let requests: Vec<u64> = provider.statuses().iter().map(|status| status.requests).collect();
     assert_eq!(requests, [3, 2]);
-    assert_eq!(get(&url).1.as_array().map(Vec::len), Some(2));
+    assert_eq!(get_as(&key, &url).1.as_array().map(Vec::len), Some(2));
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn a_status_without_a_name_is_refused() {
     for name in [String::new(), "a\nb".to_owned(), "x".repeat(129)] {
         let mut status = serde_json::to_value(status("x", 1)).expect("plain data");
         status["machine"] = name.into();
-        let (status, problem) = post(&url, None, &status);
+        let (status, problem) = post(&url, Some(provider.token()), &status);
         assert_eq!((status, &problem["field"]), (422, &json!("machine")));
     }
     assert!(provider.statuses().is_empty());
@@ -135,7 +139,7 @@ fn record(id: &str, quantity: u64) -> Value {
 }
 
 #[test]
-fn the_ledger_is_written_by_the_operator_and_read_by_everybody() {
+fn the_ledger_is_written_and_read_by_the_operator() {
     let provider = provider();
     let url = |path: &str| format!("{}/v1/ledger/{path}", provider.url());
     let records = json!({ "records": [record("a", 125_000_000), record("b", 250_000_000)] });
@@ -143,6 +147,7 @@ fn the_ledger_is_written_by_the_operator_and_read_by_everybody() {
     let entered = post(&url("records"), Some(provider.token()), &records);
     assert_eq!(entered, (200, json!({ "recorded": 2, "known": 0 })));
     assert_eq!(post(&url("records"), Some(provider.token()), &records).1["known"], 2);
+    let get = |url: &str| get_as(provider.token(), url);
     let page = get(&url("records?machine=web-1&limit=1")).1;
     assert_eq!((&page["records"][0]["cost_nanos"], &page["next"]), (&json!(10_000_000_000_u64), &json!(1)));
     let page = get(&url("records?after=1&resource=network_out")).1;
@@ -167,7 +172,7 @@ fn bad_records_and_questions_are_refused_by_field() {
     let (status, problem) = enter(wrong);
     assert_eq!((status, &problem["field"]), (422, &json!("records[0].unit")));
     assert!(problem["expected"].as_str().is_some_and(|expected| expected.contains("byte")), "{problem}");
-    let (status, problem) = get(&url("records?machin=web-1"));
+    let (status, problem) = get_as(provider.token(), &url("records?machin=web-1"));
     assert_eq!((status, &problem["field"]), (400, &json!("parameters")));
     assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("machin")), "{problem}");
 }
@@ -192,14 +197,14 @@ fn prometheus_can_read_everything() {
     provider.set_prices(&[(Resource::NetworkOut, 10.0)]).expect("good");
     provider.set_prices(&[(Resource::NetworkOut, -1.0)]).expect_err("absurd");
     let report = serde_json::to_value(status("mem\"cached", 40_000)).expect("plain data");
-    post(&format!("{}/v1/status", provider.url()), None, &report);
+    post(&format!("{}/v1/status", provider.url()), Some(provider.token()), &report);
     for id in ["a", "b"] {
         let records = json!({ "records": [record(id, 125_000_000)] });
         post(&format!("{}/v1/ledger/records", provider.url()), Some(provider.token()), &records);
         // Between the two, so that the sums go on from where they were.
-        get(&format!("{}/metrics", provider.url()));
+        get_as(provider.token(), &format!("{}/metrics", provider.url()));
     }
-    let text = get(&format!("{}/metrics", provider.url())).1;
+    let text = get_as(provider.token(), &format!("{}/metrics", provider.url())).1;
     let lines = text.as_str().expect("text").lines().map(|line| Ok(line.to_owned()));
     let scrape = prometheus_parse::Scrape::parse(lines).expect("readable");
     let out = ("resource", "network_out");
@@ -224,10 +229,10 @@ fn slow_clients_disturb_nobody() {
             let start: &[u8] = match number % 3 {
                 0 => b"GET /v1/pri",
                 1 => {
-                    b"POST /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\
+                    b"POST /v1/status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\
                        Content-Type: application/json\r\n\r\n{"
                 }
-                _ => b"GET /v1/prices/events HTTP/1.1\r\nHost: x\r\n\r\n",
+                _ => b"GET /v1/prices/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
             };
             stream.write_all(start).expect("sent");
             stream
@@ -245,9 +250,9 @@ fn a_body_that_never_comes_is_given_up() {
     let provider = provider();
     let mut stream = TcpStream::connect(provider.address()).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    let start = b"POST /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nConnection: close\r\n\
-                  Content-Type: application/json\r\n\r\n{";
-    stream.write_all(start).expect("sent");
+    let start = "POST /v1/status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\n";
+    write!(stream, "{start}Authorization: Bearer {}\r\n\r\n{{", provider.token()).expect("sent");
     let mut reply = String::new();
     stream.read_to_string(&mut reply).expect("a reply, then the end");
     assert!(reply.starts_with("HTTP/1.1 408"), "{reply}");
@@ -258,7 +263,7 @@ fn an_ended_provider_answers_no_more() {
     let provider = provider();
     let (url, address) = (provider.url(), provider.address());
     let mut events = TcpStream::connect(address).expect("connected");
-    events.write_all(b"GET /v1/prices/events HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+    events.write_all(b"GET /v1/prices/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     provider.shutdown();
     assert!(agent().get(format!("{url}/v1/prices")).call().is_err());
     let mut rest = Vec::new();
@@ -269,4 +274,61 @@ fn an_ended_provider_answers_no_more() {
     let taken =
         Provider::start(Config { listen: "192.0.2.1:1".parse().expect("an address"), ..Config::default() });
     assert!(taken.expect_err("not ours").to_string().contains("192.0.2.1:1"));
+}
+
+#[test]
+fn over_tls_a_provider_is_known_by_its_certificate() {
+    let identity = Identity::make(&[]).expect("made");
+    let pin = identity.fingerprint();
+    let provider = Provider::start(Config { tls: Some(identity), ..Config::default() }).expect("it starts");
+    assert!(provider.url().starts_with("https://") && provider.fingerprint() == Some(pin));
+    let address = provider.address();
+    tls::try_out(address, "localhost", &pin).expect("that is it");
+    let other = Identity::make(&[]).expect("made").fingerprint();
+    let error = tls::try_out(address, "localhost", &other).expect_err("another").to_string();
+    assert!(error.contains("its certificate is another"), "{error}");
+    let relay = |pin| {
+        let entrance = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", entrance.local_addr().expect("bound"));
+        tls::relay(entrance, address, "localhost", pin).expect("it relays");
+        url
+    };
+    let url = relay(&pin);
+    provider.set_prices(&[(Resource::Core, 2.0)]).expect("good");
+    assert_eq!(get(&format!("{url}/v1/prices")).1["prices"][0]["dollars"], 2.0);
+    let mut events = Events::of(&format!("{url}/v1/prices/events"));
+    assert_eq!(events.next().data["revision"], 1);
+    assert_eq!(get_as(provider.token(), &format!("{url}/v1/status")).0, 200);
+    assert!(agent().get(format!("{}/v1/prices", relay(&other))).call().is_err(), "not by another's");
+    assert!(agent().get(format!("http://{address}/v1/prices")).call().is_err(), "not in the clear");
+    let plain = Provider::start(Config::default()).expect("it starts");
+    let error = format!("{:#}", tls::try_out(plain.address(), "localhost", &pin).expect_err("no TLS"));
+    assert!(error.contains("does not speak TLS"), "{error}");
+}
+
+#[test]
+fn the_description_is_served_and_names_every_path() {
+    let provider = provider();
+    let (status, description) = get(&format!("{}/v1/openapi.json", provider.url()));
+    assert_eq!((status, description["openapi"].as_str()), (200, Some("3.1.0")));
+    let committed = include_str!("../../../docs/openapi.json");
+    let committed: Value = serde_json::from_str(committed).expect("JSON");
+    if description != committed {
+        let path = std::env::temp_dir().join("nom-openapi.json");
+        std::fs::write(&path, serde_json::to_string_pretty(&description).expect("JSON") + "\n")
+            .expect("written");
+        panic!("docs/openapi.json is not what is served: {} is", path.display());
+    }
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        let url = format!("{}{}", provider.url(), path.replace("{name}", "nobody"));
+        for method in methods.as_object().expect("methods").keys() {
+            let status = match method.as_str() {
+                "get" => answer(agent().get(&url).call()).0,
+                "put" => put(&url, "wrong", "{}").0,
+                "post" => post(&url, None, &json!({})).0,
+                _ => answer(agent().delete(&url).call()).0,
+            };
+            assert!([200, 401].contains(&status), "{method} {path}: {status}");
+        }
+    }
 }

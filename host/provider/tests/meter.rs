@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, get};
+use common::{PATIENCE, get_as};
 use nom_proto::prices::Resource;
 use nom_provider::meter::{Bytes, Charge, Counter, Meter};
 use nom_provider::{Config, Provider, Token};
@@ -46,13 +46,14 @@ fn provider(directory: &Path, listen: &str) -> Provider {
 }
 
 fn charge(provider: &Provider) -> Charge {
-    let (machine, activity) = ("web-1".to_owned(), "memcached".to_owned());
-    Charge { provider: provider.url(), token: provider.token().to_owned(), machine, activity }
+    let keys = provider.register("web-1", None).expect("registered");
+    Charge { provider: provider.url(), key: keys.meter_key, machine: keys.name, activity: "memcached".into() }
 }
 
 /// Bytes sent that the ledger has.
 fn entered(provider: &Provider) -> u64 {
-    let summary = get(&format!("{}/v1/ledger/summary?resource=network_out", provider.url())).1;
+    let url = format!("{}/v1/ledger/summary?resource=network_out", provider.url());
+    let summary = get_as(provider.token(), &url).1;
     summary["sums"][0]["quantity"].as_u64().unwrap_or(0)
 }
 
@@ -103,7 +104,8 @@ fn a_price_change_ends_a_record_at_once() {
         wait("a record", || entered(&provider) == 100 * (u64::try_from(round).expect("few") + 1));
     }
     assert_eq!(meter.finish(PATIENCE).lost, 0);
-    let records = get(&format!("{}/v1/ledger/records?resource=network_out", provider.url())).1;
+    let url = format!("{}/v1/ledger/records?resource=network_out", provider.url());
+    let records = get_as(provider.token(), &url).1;
     let prices: Vec<_> = records["records"].as_array().expect("records").iter().collect();
     assert_eq!(prices.iter().map(|record| record["quantity"].as_u64().unwrap_or(0)).sum::<u64>(), 500);
     assert!(prices.len() >= 5, "{records}");
@@ -113,7 +115,7 @@ fn a_price_change_ends_a_record_at_once() {
 fn a_meter_does_not_begin_without_its_provider() {
     let directory = tempfile::tempdir().expect("a directory");
     let provider = provider(directory.path(), "127.0.0.1:0");
-    let wrong = Charge { token: "another word, which is wrong".into(), ..charge(&provider) };
+    let wrong = Charge { key: "another word, which is wrong".into(), ..charge(&provider) };
     let refusal = format!("{:#}", Meter::start(Box::<Traffic>::default(), wrong).expect_err("refused"));
     assert!(refusal.contains("cannot enter records") && refusal.contains("401"), "{refusal}");
     let nobody = Charge { provider: "http://127.0.0.1:1".into(), ..charge(&provider) };

@@ -273,6 +273,74 @@ fn a_provider_follows_another_one() {
     }
 }
 
+/// The price of outgoing data at a provider whose ledger has so much of this month and of the year before.
+fn egress_after(line: &str, fixture: &'static str, gb_this_month: u64) -> f64 {
+    let list = List::start(move |_| Answer::Whole(200, fixture.into()));
+    let directory = tempfile::tempdir().expect("a directory");
+    let ledger = directory.path().join("ledger.db");
+    let bare =
+        Provider::start(Config { ledger: Some(ledger.clone()), ..Config::default() }).expect("it starts");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    let record = |id: &str, gb: u64, at: u64| {
+        serde_json::json!({
+            "id": id, "machine": "web-1", "activity": "x", "resource": "network_out", "unit": "byte",
+            "quantity": gb * 1_000_000_000, "unit_price": 1.0, "from_unix_ns": at, "to_unix_ns": at + 1,
+        })
+    };
+    let year_ns = 366 * 86_400 * 1_000_000_000;
+    let records = [record("old", 1_000_000, now - year_ns), record("new", gb_this_month, now)];
+    let body = serde_json::json!({ "records": records });
+    let entered = common::post(&format!("{}/v1/ledger/records", bare.url()), Some(bare.token()), &body);
+    assert_eq!(entered.0, 200, "{}", entered.1);
+    drop(bare);
+    let line = format!("{line},url={},every=0.02", list.url());
+    let sources = vec![line.parse().expect("good")];
+    let config = Config { ledger: Some(ledger), sources, ..Config::default() };
+    let provider = Provider::start(config).expect("it starts");
+    wait(&line, || !provider.prices().prices.is_empty());
+    provider.prices().prices[0].dollars
+}
+
+#[test]
+fn tiers_follow_what_the_ledger_has_of_this_month() {
+    let azure =
+        |gb| egress_after("azure-egress:westeurope", include_str!("fixtures/azure_egress.json"), gb) * 8.0;
+    let close =
+        |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found}, {expected}");
+    close(azure(1), 0.08);
+    close(azure(200), 0.08);
+    close(azure(11_000), 0.05);
+    let aws = |gb| {
+        egress_after("aws-egress:eu-test-1", include_str!("fixtures/aws_egress.json"), gb) * 8.589_934_592
+    };
+    close(aws(20_000), 0.042_949_673);
+    assert!(aws(1) > 0.05, "the first tier is dearer");
+}
+
+#[test]
+fn what_a_source_announces_is_told_and_told_on() {
+    let list = List::start(|_| {
+        let text = include_str!("fixtures/cloudsigma.json");
+        let dearer = text.replace("\"level\": 0,", "\"level\": 8,");
+        Answer::Whole(200, dearer)
+    });
+    let line = format!("cloudsigma:zrh,core_mhz=2000,every=0.02,url={}", list.url());
+    let start = |line: &str| {
+        let config = Config { sources: vec![line.parse().expect("good")], ..Config::default() };
+        Provider::start(config).expect("it starts")
+    };
+    let first = start(&line);
+    let second = start(&format!("nom:{},every=0.02", first.url()));
+    for provider in [&first, &second] {
+        wait("an announcement", || provider.prices().next.len() == 3);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+        let next = provider.prices().next;
+        let core = next.iter().find(|price| price.resource == Core).expect("level 8 is for cores");
+        assert!((core.dollars / (8.8 / 3600.0 * 2.0) - 1.0).abs() < 1e-12, "{}", core.dollars);
+        assert!((now..now + 301_000_000_000).contains(&core.since_unix_ns));
+    }
+}
+
 #[test]
 fn a_schedule_and_a_trace_play() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -28,6 +28,8 @@ pub mod file {
 pub fn arguments(config: &MachineConfig, streams: Streams) -> Vec<String> {
     let mut line = CommandLine::default();
     line.words("-display none -nodefaults -no-user-config -no-reboot");
+    // Names QEMU's threads, by which a meter knows those that are virtual processors.
+    line.words("-name nom,debug-threads=on");
     line.option("-machine", format!("{},memory-backend=memory", machine(config)));
     line.option("-cpu", if config.accelerator == Accelerator::Kvm { "host" } else { "max" });
     line.option("-smp", processors(config.cores));

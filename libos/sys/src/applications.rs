@@ -22,6 +22,15 @@ pub fn find(name: &str) -> Result<usize> {
     crate::start::board().applications.iter().position(named).ok_or(Error::NoApplication)
 }
 
+/// Cores that anybody holds, and frames of memory that anybody does, the kernel included.
+pub fn held_by_all() -> (u32, u64) {
+    let board = crate::start::board();
+    let cores = board.cores.iter().filter(|core| core.holders.load(Relaxed) != 0).count();
+    let machine = &board.machine;
+    let frames = machine.frames_total.load(Relaxed).saturating_sub(machine.frames_free.load(Relaxed));
+    (cores as u32, frames)
+}
+
 /// Whether it runs, as the board shows.
 pub fn is_running(application: usize) -> bool {
     entry(application).state.load(Relaxed) == ApplicationState::Running as u32

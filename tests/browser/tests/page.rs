@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 use nom_proto::prices::Resource;
-use nom_provider::{Config, Provider};
+use nom_provider::{Config, Provider, Token};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
+/// The operator's token.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// Python with what `requirements.txt` names; `nom test browser` sets it.
 const PYTHON: &str = "NOM_BROWSER_PYTHON";
 
@@ -17,13 +19,18 @@ struct Stage {
     provider: Option<Provider>,
 }
 
+/// The same operator's token for every provider of a scenario, as if it were in a file.
+fn config() -> Config {
+    Config { token: Some(Token::new(TOKEN).expect("long enough")), ..Config::default() }
+}
+
 impl Stage {
     fn new() -> Stage {
-        let provider = Provider::start(Config::default()).expect("a provider");
+        let provider = Provider::start(config()).expect("a provider");
         Stage { address: provider.address(), provider: Some(provider) }
     }
 
-    /// Does what a scenario asks for, `price NETWORK_OUT`, `token`, `stop` or `start`, and answers.
+    /// Does what a scenario asks for, `price NETWORK_OUT`, `stop` or `start`, and answers.
     fn obey(&mut self, request: &str) -> String {
         match request.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["price", dollars] => {
@@ -31,10 +38,9 @@ impl Stage {
                 let provider = self.provider.as_ref().expect("it runs");
                 provider.set_prices(&[(Resource::NetworkOut, dollars)]).expect("a price that is taken");
             }
-            ["token"] => return self.provider.as_ref().expect("it runs").token().to_owned(),
             ["stop"] => self.provider = None,
             ["start"] => {
-                let config = Config { listen: self.address, ..Config::default() };
+                let config = Config { listen: self.address, ..config() };
                 self.provider = Some(Provider::start(config).expect("its port is free again"));
             }
             other => panic!("a scenario asks for {other:?}"),
@@ -49,7 +55,7 @@ fn play(scenario: &str) {
     let mut stage = Stage::new();
     let mut browser = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios.py"))
-        .args([scenario, &format!("http://{}", stage.address)])
+        .args([scenario, &format!("http://{}/#key={TOKEN}", stage.address)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -39,8 +39,9 @@ impl Shop {
             format!(
                 "[[applications]]\nfile = \"app.toml\"\npeers = [{{ name = \"priced\" }}]\n\n\
                  [[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
-                 environment = {{ provider = \"10.0.2.2:{}\", network = \"1\" }}\n",
-                provider.address().port()
+                 environment = {{ provider = \"10.0.2.2:{}\", network = \"1\", key = \"{}\" }}\n",
+                provider.address().port(),
+                provider.register("nom", None).expect("a fresh provider").machine_key,
             ),
         );
         let path = bundle.path().join("bundle.toml");

@@ -51,9 +51,10 @@ impl Market {
             "bundle.toml",
             format!(
                 "[[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
-                 environment = {{ provider = \"10.0.2.2:{}\", network = \"1\" }}\n\n\
+                 environment = {{ provider = \"10.0.2.2:{}\", network = \"1\", key = \"{}\" }}\n\n\
                  [[applications]]\nfile = \"app.toml\"\npeers = [{{ name = \"priced\" }}]\n",
-                provider.address().port()
+                provider.address().port(),
+                provider.register("nom", None).expect("a fresh provider").machine_key,
             ),
         );
         let bundle = directory.path().join("bundle.toml");

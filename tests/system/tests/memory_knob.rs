@@ -134,8 +134,9 @@ fn bundle(directory: &Path, provider: &Provider) -> PathBuf {
          utility = {{ unit = \"Gbit\", term = [{{ function = \"value\", alpha = 20.0 }}] }}\n\
          environment = {{ knobs = \"memory\", batching_delay = \"0\" }}\n\n\
          [[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
-         environment = {{ provider = \"10.0.2.2:{}\", network = \"1\" }}\n",
-        provider.address().port()
+         environment = {{ provider = \"10.0.2.2:{}\", network = \"1\", key = \"{}\" }}\n",
+        provider.address().port(),
+        provider.register("nom", None).expect("a fresh provider").machine_key,
     );
     let path = directory.join("bundle.toml");
     std::fs::write(&path, text).expect("the bundle is written");

@@ -27,8 +27,8 @@ fn provider() -> Provider {
 }
 
 fn charge(provider: &Provider) -> Charge {
-    let (machine, activity) = ("metered".to_owned(), "memcached".to_owned());
-    Charge { provider: provider.url(), token: provider.token().to_owned(), machine, activity }
+    let keys = provider.register("metered", None).expect("a fresh provider");
+    Charge { provider: provider.url(), key: keys.meter_key, machine: keys.name, activity: "memcached".into() }
 }
 
 fn connect(address: SocketAddr) -> BufReader<TcpStream> {
@@ -120,7 +120,9 @@ fn conclude(provider: &Provider, meter: Meter, vm: Vm) {
     assert_eq!(metered.lost, 0);
     let get = |path: &str| -> serde_json::Value {
         let mut stream = TcpStream::connect(provider.address()).expect("connected");
-        write!(stream, "GET /v1/ledger/{path} HTTP/1.0\r\nHost: x\r\n\r\n").expect("sent");
+        let key = provider.token();
+        let head = format!("Host: localhost\r\nAuthorization: Bearer {key}");
+        write!(stream, "GET /v1/ledger/{path} HTTP/1.0\r\n{head}\r\n\r\n").expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");

@@ -44,6 +44,11 @@ fn provider(port: u16, network_out: f64) -> Provider {
     provider
 }
 
+/// The key of a machine that is registered now.
+fn key(provider: &Provider, machine: &str) -> String {
+    provider.register(machine, None).expect("a fresh provider").machine_key
+}
+
 /// Answers every connection at an address with the same bytes, and then says nothing more.
 struct Liar {
     address: SocketAddr,
@@ -97,7 +102,11 @@ fn await_report(provider: &Provider, price: f64) -> Duration {
 fn prices_come_change_and_stay_whatever_the_provider_does() {
     let honest = provider(0, 1.0);
     let address = honest.address();
-    let environment = format!("provider = \"10.0.2.2:{}\"\nmachine = \"test-machine\"", address.port());
+    let environment = format!(
+        "provider = \"10.0.2.2:{}\"\nmachine = \"test-machine\"\nkey = \"{}\"",
+        address.port(),
+        key(&honest, "test-machine")
+    );
     let (_directory, path) = bundle(&environment, &watch(99));
     let mut vm = Guest::bundle(&path).qemu(NETWORK).device(DEVICE).boot();
     vm.wait_for("watch revision=1 network_out=1 of 2 prices");
@@ -194,10 +203,11 @@ fn every_price_wakes_a_server_that_sleeps_on_two_cores() {
     let path = directory.path().join("bundle.toml");
     let text = format!(
         "[[applications]]\nfile = \"{ROOT}/apps/priced/app.toml\"\n\
-         environment = {{ provider = \"10.0.2.2:{}\", network = \"1\" }}\n\n\
+         environment = {{ provider = \"10.0.2.2:{}\", network = \"1\", key = \"{}\" }}\n\n\
          [[applications]]\nfile = \"{ROOT}/apps/memcached/penalty.toml\"\n\
          peers = [{{ name = \"priced\" }}]\n",
-        honest.address().port()
+        honest.address().port(),
+        key(&honest, "nom")
     );
     std::fs::write(&path, text).expect("the bundle is written");
     let path = path.to_str().expect("UTF-8").to_owned();

@@ -60,7 +60,7 @@ impl Rig {
 }
 
 fn prices(revision: u64) -> News {
-    News::Prices(Prices { revision, source: "test".into(), age_seconds: 0.0, prices: vec![] })
+    News::Prices(Prices { revision, source: "test".into(), age_seconds: 0.0, prices: vec![], next: vec![] })
 }
 
 fn trouble(trouble: Trouble) -> Vec<News> {

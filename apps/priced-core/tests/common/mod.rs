@@ -28,8 +28,12 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(provider: SocketAddr) -> Machine {
+        Machine::with_key(provider, None)
+    }
+
+    pub fn with_key(provider: SocketAddr, key: Option<&str>) -> Machine {
         Machine {
-            daemon: Daemon::new(Source::Provider(provider), 7),
+            daemon: Daemon::new(Source::Provider(provider), key, 7),
             lines: Vec::new(),
             board: PriceList::default(),
             announcements: 0,

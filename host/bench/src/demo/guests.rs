@@ -8,39 +8,33 @@ use crate::serve::service::Service;
 use anyhow::{Context, Result};
 use nom_build::{PriceFeed, Project};
 use nom_image::Symbols;
-use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-
-/// Name of the machine at its provider.
-const MACHINE: &str = "demo";
 
 /// How an application of nom is set up.
 #[derive(Clone, Copy, Debug)]
 pub enum Setup {
-    /// With one batching delay, in microseconds; it reports what that brings to a provider there.
-    Fixed(u32, SocketAddrV4),
-    /// To earn most under a contract, at the prices that a provider there names.
-    Adaptive(Function, Slowness, SocketAddrV4),
+    /// With one batching delay, in microseconds; it reports what that brings to a provider.
+    Fixed(u32),
+    /// To earn most under a contract, at the prices that a provider names.
+    Adaptive(Function, Slowness),
 }
 
-impl Setup {
-    fn prices(self) -> PriceFeed {
-        let (Setup::Fixed(_, provider) | Setup::Adaptive(_, _, provider)) = self;
-        // Device 0 is the application's.
-        PriceFeed { provider, machine: MACHINE.into(), network: 1 }
-    }
-}
-
-/// Makes the image of nom's application for `service` in `directory`.
+/// Makes the image of nom's application for `service` in `directory`, with its prices from `feed`.
 ///
 /// # Errors
 /// If there is no such application, or it does not build.
-pub fn nom(project: &Project, service: &Service, setup: Setup, directory: &Path) -> Result<Guest> {
+pub fn nom(
+    project: &Project,
+    service: &Service,
+    setup: Setup,
+    feed: &PriceFeed,
+    directory: &Path,
+) -> Result<Guest> {
     let inherited = project.manifest_path(service.application)?;
     let inherited = std::path::absolute(inherited.join("app.toml"))?;
     let manifest = directory.join("app.toml");
     save(&manifest, manifest_text(&inherited, service.arguments, setup)?.as_bytes())?;
-    let bundle = project.with_priced(project.bundle(&manifest, None)?, &setup.prices())?;
+    let bundle = project.with_priced(project.bundle(&manifest, None)?, feed)?;
     let built = project.pack(bundle, Symbols::Keep)?;
     let kernel = directory.join("image");
     save(&kernel, &built.image.elf)?;
@@ -67,11 +61,11 @@ fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<S
     }
     Ok(match setup {
         // Who reports has a contract; whichever, for nothing follows from it.
-        Setup::Fixed(us, _) => {
+        Setup::Fixed(us) => {
             text += &format!("environment = {{ batching_delay = \"{us}\" }}\n\n");
             text + &contract::manifest(Function::Refund, Slowness::PAPER)
         }
-        Setup::Adaptive(function, slowness, _) => {
+        Setup::Adaptive(function, slowness) => {
             let longest = slowness.delay_max_us();
             let control = governing::PORT;
             text += &format!(
@@ -91,12 +85,11 @@ mod tests {
         let slowness = Slowness::of(820e-6).unwrap();
         let text =
             |arguments: &[&str], setup| manifest_text(Path::new("/a/app.toml"), arguments, setup).unwrap();
-        let provider = SocketAddrV4::new([10, 0, 2, 2].into(), 8000);
-        let fixed = text(&["-v"], Setup::Fixed(20, provider));
+        let fixed = text(&["-v"], Setup::Fixed(20));
         let begin =
             "inherit = [\"/a/app.toml\"]\narguments = [\"-v\"]\nenvironment = { batching_delay = \"20\" }\n";
         assert!(fixed.starts_with(begin) && fixed.contains("function = \"refund\""), "{fixed}");
-        let adaptive = text(&[], Setup::Adaptive(Function::Bonus, slowness, provider));
+        let adaptive = text(&[], Setup::Adaptive(Function::Bonus, slowness));
         assert!(adaptive.contains("batching_delay_max = \"400\""), "{adaptive}");
         assert!(adaptive.contains("function = \"bonus\"") && adaptive.contains("extent = 0.1"), "{adaptive}");
         assert!(!adaptive.contains("arguments"));

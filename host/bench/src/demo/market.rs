@@ -3,6 +3,7 @@
 use super::place::Place;
 use super::progress::Progress;
 use anyhow::{Context, Result, bail};
+use nom_build::PriceFeed;
 use nom_proto::prices::Resource;
 use nom_proto::status::Status;
 use nom_provider::{Config, Provider};
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Name of the machine at its provider.
+const MACHINE: &str = "demo";
 /// How often it is looked whether the application has said something new.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long a machine may take until it reckons with the first price.
@@ -58,9 +61,13 @@ impl Market {
         Ok(Market { provider, origin, set: Vec::new(), over, listener: Some(listener) })
     }
 
-    /// Where a machine finds it by a user-mode network.
-    pub fn address(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, 2), self.provider.address().port())
+    /// How a machine finds it by a user-mode network, and reports there.
+    ///
+    /// # Errors
+    /// If it cannot be given a key.
+    pub fn feed(&self) -> Result<PriceFeed> {
+        let address = SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, 2), self.provider.address().port());
+        Ok(feed(address, Some(self.provider.register(MACHINE, None)?.machine_key)))
     }
 
     /// Sets the price of outgoing data, in dollars for a Gbit; one that is in force already is no news.
@@ -119,6 +126,12 @@ impl Drop for Market {
     }
 }
 
+/// Prices of the provider there, for the machine of a run.
+pub fn feed(provider: SocketAddrV4, key: Option<String>) -> PriceFeed {
+    // Device 0 is the application's.
+    PriceFeed { provider, machine: MACHINE.into(), key, network: 1 }
+}
+
 /// Collects statuses until `over`.
 fn listen(provider: &Provider, origin: Instant, over: &AtomicBool) -> Vec<Heard> {
     let mut heard: Vec<Heard> = Vec::new();
@@ -160,6 +173,8 @@ pub(super) mod tests {
             polls: true,
             cores: 1,
             memory_bytes: 0,
+            machine_cores: 1,
+            machine_memory_bytes: 0,
             requests: 1,
             sent_bytes: 1,
             received_bytes: 1,

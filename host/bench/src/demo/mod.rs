@@ -156,8 +156,9 @@ impl Stage {
             let what = format!("building nom's {}", application.label());
             progress.step(&what, building(project))?;
             let project = project.with_listener(progress.teller(&what));
-            let setup = guests::Setup::Fixed(0, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-            let built = guests::nom(&project, application.service, setup, images.path());
+            let feed = market::feed(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), None);
+            let setup = guests::Setup::Fixed(0);
+            let built = guests::nom(&project, application.service, setup, &feed, images.path());
             // Who interrupts ends cargo, too.
             progress.tick()?;
             built?;

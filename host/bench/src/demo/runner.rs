@@ -18,7 +18,6 @@ use crate::serve::service::{self, Service};
 use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_vmm::{Accelerator, Allocation};
-use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -229,13 +228,13 @@ impl Runner<'_> {
     /// A run with a fixed batching delay on the machine that adapts otherwise: it, too, hears of prices and
     /// reports what it earns, so that nothing but the choice differs.
     fn fixed(&mut self, us: u32, phase: Duration) -> Result<Halves> {
-        let (what, setup) = (format!("nom, W = {us} \u{b5}s"), |provider| Setup::Fixed(us, provider));
-        Ok(self.trade(&what, setup, phase, Market::set_price)?.halves)
+        let what = format!("nom, W = {us} \u{b5}s");
+        Ok(self.trade(&what, Setup::Fixed(us), phase, Market::set_price)?.halves)
     }
 
     fn adaptive(&mut self, function: Function, slowness: Slowness) -> Result<Halves> {
         let what = format!("nom, adaptive ({})", function.name());
-        let setup = |provider| Setup::Adaptive(function, slowness, provider);
+        let setup = Setup::Adaptive(function, slowness);
         let Traded { halves, set, heard, governing_share } =
             self.trade(&what, setup, self.schedule.phase, Market::set_price)?;
         self.adaptations.push(Adaptation { function, halves: halves.clone(), set, heard, governing_share });
@@ -248,9 +247,8 @@ impl Runner<'_> {
     /// If anything fails.
     pub fn reporting(&mut self, us: u32) -> Result<(Vec<Set>, Vec<Heard>)> {
         let phase = self.schedule.phase;
-        let setup = |provider| Setup::Fixed(us, provider);
         let Traded { set, heard, .. } =
-            self.trade(&format!("W = {us} \u{b5}s"), setup, phase, Market::begin)?;
+            self.trade(&format!("W = {us} \u{b5}s"), Setup::Fixed(us), phase, Market::begin)?;
         Ok((set, heard))
     }
 
@@ -258,7 +256,7 @@ impl Runner<'_> {
     fn trade(
         &mut self,
         what: &str,
-        setup: impl FnOnce(SocketAddrV4) -> Setup,
+        setup: Setup,
         phase: Duration,
         begin: fn(&mut Market, f64) -> Result<()>,
     ) -> Result<Traded> {
@@ -268,8 +266,7 @@ impl Runner<'_> {
         let (place, origin) = (Place::new(self.tap)?, Instant::now());
         let mut market = Market::open(&place, origin)?;
         market.set_price(experiment::PHASES[0].price)?;
-        let setup = setup(market.address());
-        let guest = guests::nom(self.project, service, setup, self.images)?;
+        let guest = guests::nom(self.project, service, setup, &market.feed()?, self.images)?;
         let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
         market.wait_until_known(self.progress)?;
         let before = self.governing(&machine, setup);

@@ -19,10 +19,13 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Longest line of a stream.
 const LINE_BYTES: u64 = 1 << 20;
 
-/// Follows the provider at `base`, such as `http://127.0.0.1:8080`, as long as somebody receives.
-pub fn follow(base: &str, updates: &Sender<Update>) {
+/// Follows the provider at `base`, such as `http://127.0.0.1:8080`, as long as somebody receives, by `key`
+/// what not everybody may read.
+pub fn follow(base: &str, key: Option<&str>, updates: &Sender<Update>) {
+    let authorization = key.map(|key| format!("Bearer {key}"));
     let spawn = |work: fn(&Feed) -> Result<()>| {
-        let feed = Feed { base: base.to_owned(), updates: updates.clone() };
+        let feed =
+            Feed { base: base.to_owned(), authorization: authorization.clone(), updates: updates.clone() };
         std::thread::spawn(move || feed.repeat(work));
     };
     spawn(|feed| feed.stream(path::PRICE_EVENTS, "prices", Update::Prices));
@@ -32,6 +35,7 @@ pub fn follow(base: &str, updates: &Sender<Update>) {
 
 struct Feed {
     base: String,
+    authorization: Option<String>,
     updates: Sender<Update>,
 }
 
@@ -52,7 +56,11 @@ impl Feed {
     fn stream<T: DeserializeOwned>(&self, path: &str, kind: &str, update: fn(T) -> Update) -> Result<()> {
         let url = format!("{}{path}", self.base);
         let agent: Agent = Agent::config_builder().timeout_connect(Some(ANSWER)).build().into();
-        let body = agent.get(&url).call().with_context(|| url.clone())?.into_body();
+        let mut request = agent.get(&url);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let body = request.call().with_context(|| url.clone())?.into_body();
         let mut events = Events::new(body.into_reader());
         while let Some(event) = events.next().with_context(|| url.clone())? {
             if event.kind == kind {
@@ -167,7 +175,7 @@ mod tests {
 
     fn first(answer: &'static str, is_it: impl Fn(&Update) -> bool) -> Update {
         let (sender, updates) = channel();
-        follow(&provider(answer), &sender);
+        follow(&provider(answer), None, &sender);
         loop {
             let update = updates.recv_timeout(Duration::from_secs(60)).expect("an update");
             if is_it(&update) {

@@ -43,13 +43,13 @@ enum Output {
 
 impl Watch {
     /// Begins to watch `machine`, of whose applications those `earning` are to report, by the provider at
-    /// `base`.
+    /// `base`, where the owner of `key` may read them.
     ///
     /// # Errors
     /// If the terminal refuses.
-    pub fn new(machine: &str, earning: Vec<String>, base: &str) -> Result<Watch> {
+    pub fn new(machine: &str, earning: Vec<String>, base: &str, key: Option<&str>) -> Result<Watch> {
         let (sender, updates) = channel();
-        feed::follow(base, &sender);
+        feed::follow(base, key, &sender);
         let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
         let output = if terminal { Output::Screen(Screen::open()?) } else { Output::Lines(None) };
         Ok(Watch { model: Model::new(machine, earning), updates, start: Instant::now(), output })

@@ -1,6 +1,7 @@
 //! `/metrics`: everything for Prometheus, in the OpenMetrics text format.
 
 use super::Shared;
+use super::access::{Caller, Sight};
 use super::problem::Refusal;
 use crate::clock::Moment;
 use axum::extract::State;
@@ -24,18 +25,26 @@ type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Counters = Family<Labels, Counter<f64, AtomicU64>>;
 
-pub async fn metrics(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, Refusal> {
+pub async fn metrics(
+    caller: Caller,
+    State(shared): State<Arc<Shared>>,
+) -> Result<impl IntoResponse + use<>, Refusal> {
+    let (sight, tenant) = (caller.sight(), caller.bills()?.map(str::to_owned));
     let tally = shared.tally.clone();
     let sums = shared.ledger.ask(move |connection| {
         let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         tally.advance(connection)?;
-        Ok(tally.sums().cloned().collect::<Vec<_>>())
+        let is_his = |sum: &&Sum| tenant.is_none() || sum.tenant == tenant;
+        Ok(tally.sums().filter(is_his).cloned().collect::<Vec<_>>())
     });
     let sums = sums.await?;
     let mut registry = Registry::with_prefix("nom");
     prices(&mut registry, &shared);
     sources(&mut registry, &shared);
-    statuses(&mut registry, &shared.statuses.reported(Moment::now()));
+    let mut all = shared.statuses.reported(Moment::now());
+    all.retain(|reported| sight.has(&reported.status.machine, &shared));
+    statuses(&mut registry, &all);
+    meters(&mut registry, &shared, &sight);
     ledger(&mut registry, &sums);
     let mut text = String::new();
     encode(&mut text, &registry).map_err(|error| {
@@ -151,6 +160,21 @@ fn money(registry: &mut Registry, present: &[&Status]) {
     registry.register("app_state", "1 for what there is to say of an application's contract", states);
     registry.register("app_revenue_dollars_per_second", "What users pay", revenue);
     registry.register("app_profit_dollars", "Revenue less cost since the application began", profit);
+}
+
+/// What meters measured, beside what machines say.
+fn meters(registry: &mut Registry, shared: &Shared, sight: &Sight) {
+    let (busy, configured, disagreements) = (Gauges::default(), Gauges::default(), Counters::default());
+    for report in shared.meters.all().into_iter().filter(|report| sight.has(&report.machine, shared)) {
+        let labels = vec![("machine", report.machine.clone())];
+        busy.get_or_create(&labels).set(report.cores_busy);
+        configured.get_or_create(&labels).set(report.memory_configured as f64);
+        disagreements.get_or_create(&labels).inc_by(report.disagreements as f64);
+    }
+    registry.register("meter_busy_cores", "Processor time of a machine, over time", busy);
+    registry.register("meter_memory_configured_bytes", "Memory that a machine may have", configured);
+    let help = "Stretches in which a machine's word and what was measured could not both be true";
+    registry.register("meter_disagreements", help, disagreements);
 }
 
 fn per_second(status: &Status, count: u64) -> f64 {

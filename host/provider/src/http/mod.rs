@@ -1,23 +1,35 @@
 //! The REST API.
 
+mod access;
 mod connections;
+mod hosts;
 mod ledger;
+mod machines;
+mod meters;
 mod metrics;
+mod openapi;
 mod prices;
 mod problem;
+mod rates;
 mod status;
 
+pub(crate) use hosts::Hosts;
+pub(crate) use meters::Meters;
+pub(crate) use rates::Rates;
+
+use crate::accounts::Accounts;
+use crate::clock::Moment;
 use crate::ledger::{Ledger, Tally};
 use crate::price_book::PriceBook;
 use crate::source::Journal;
 use crate::status_book::StatusBook;
-use crate::token::Token;
+use crate::token::OperatorToken;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{delete, get, post};
 use nom_proto::path;
 use problem::Refusal;
 use std::net::TcpListener;
@@ -30,6 +42,8 @@ use tokio::sync::oneshot;
 const BODY_MAX: usize = 1 << 20;
 /// How long a request may take to come in and be answered; events may follow for as long as they like.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+/// From one step of a price to the next.
+const PACE_STEP: Duration = Duration::from_secs(1);
 /// The web page for people.
 const PAGE: &str = include_str!("../../web/index.html");
 
@@ -41,12 +55,17 @@ pub(crate) struct Shared {
     pub ledger: Ledger,
     pub tally: Arc<Mutex<Tally>>,
     pub journal: Journal,
-    pub token: Token,
+    pub meters: Meters,
+    pub accounts: Accounts,
+    pub token: OperatorToken,
+    pub hosts: Hosts,
+    pub rates: Rates,
 }
 
-/// Serves at `listener` on a thread of its own until `stopped`.
+/// Serves at `listener`, by TLS if there is a certificate, on a thread of its own until `stopped`.
 pub(crate) fn spawn(
     listener: TcpListener,
+    tls: Option<Arc<rustls::ServerConfig>>,
     shared: Arc<Shared>,
     stopped: oneshot::Receiver<()>,
 ) -> std::io::Result<JoinHandle<()>> {
@@ -56,9 +75,21 @@ pub(crate) fn spawn(
         tokio::net::TcpListener::from_std(listener)?
     };
     std::thread::Builder::new().name("provider".to_owned()).spawn(move || {
-        runtime.block_on(connections::serve(listener, router(shared), stopped));
+        if shared.prices.is_paced() {
+            drop(runtime.spawn(keep_pace(shared.clone())));
+        }
+        runtime.block_on(connections::serve(listener, tls.map(Into::into), router(shared), stopped));
         runtime.shutdown_background();
     })
+}
+
+/// Lets prices go on, a step a second, toward what their sources want.
+async fn keep_pace(shared: Arc<Shared>) {
+    let mut step = tokio::time::interval(PACE_STEP);
+    loop {
+        step.tick().await;
+        shared.prices.approach(Moment::now());
+    }
 }
 
 fn router(shared: Arc<Shared>) -> Router {
@@ -72,9 +103,14 @@ fn router(shared: Arc<Shared>) -> Router {
         .route(path::LEDGER_RECORDS, get(ledger::records).post(ledger::enter))
         .route(path::LEDGER_SUMMARY, get(ledger::sums))
         .route(path::LEDGER_FOCUS, get(ledger::focus))
+        .route(path::MACHINES, post(machines::register))
+        .route(&format!("{}/{{name}}", path::MACHINES), delete(machines::give_up))
+        .route(path::METERS, get(meters::all).post(meters::report))
+        .route(path::OPENAPI, get(openapi::describe))
         .route(path::METRICS, get(metrics::metrics))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(shared.clone(), access::guard))
         .layer(middleware::from_fn(within_patience))
         .layer(middleware::from_fn(within_size))
         .layer(DefaultBodyLimit::max(BODY_MAX))

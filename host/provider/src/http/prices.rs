@@ -1,7 +1,8 @@
 //! `/v1/prices`.
 
 use super::Shared;
-use super::problem::{Body, Operator, Refusal};
+use super::access::Operator;
+use super::problem::{Body, Refusal};
 use crate::clock::Moment;
 use crate::price_book::{Follower, Standing, Taking};
 use axum::Json;

@@ -1,30 +1,51 @@
 //! Refusals as problem bodies, and the extractors that make them.
 
-use super::Shared;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use nom_proto::problem::Problem;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
 
 /// A request that is refused.
 #[derive(Debug)]
-pub struct Refusal(Problem);
+pub struct Refusal {
+    problem: Problem,
+    /// One more header, if the kind of refusal has one.
+    header: Option<(header::HeaderName, HeaderValue)>,
+}
 
 impl Refusal {
     /// One about the request as a whole.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Refusal {
-        Refusal(Problem {
+        let problem = Problem {
             title: status.canonical_reason().unwrap_or("Refused").to_owned(),
             status: status.as_u16(),
             detail: detail.into(),
             field: None,
             expected: None,
-        })
+        };
+        Refusal { problem, header: None }
+    }
+
+    /// One of somebody who is not known.
+    pub fn unauthorized(detail: &str) -> Refusal {
+        let refusal = Refusal::new(StatusCode::UNAUTHORIZED, detail).about("Authorization", "Bearer KEY");
+        Refusal { header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..refusal }
+    }
+
+    /// One of somebody who may ask again after so many `seconds`.
+    pub fn too_often(seconds: u64, per_second: u32) -> Refusal {
+        let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "that is too many requests");
+        let refusal = refusal.about("the rate of requests", format!("at most {per_second} a second"));
+        Refusal { header: Some((header::RETRY_AFTER, seconds.into())), ..refusal }
+    }
+
+    /// One for which the provider is to blame.
+    pub fn broken(error: impl std::fmt::Display) -> Refusal {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
     /// One about a field of it whose value cannot be processed.
@@ -38,16 +59,19 @@ impl Refusal {
 
     /// The same, about a field.
     pub fn about(mut self, field: impl Into<String>, expected: impl Into<String>) -> Refusal {
-        self.0.field = Some(field.into());
-        self.0.expected = Some(expected.into());
+        self.problem.field = Some(field.into());
+        self.problem.expected = Some(expected.into());
         self
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, [(header::CONTENT_TYPE, Problem::MEDIA_TYPE)], Json(self.0)).into_response()
+        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let kind = [(header::CONTENT_TYPE, Problem::MEDIA_TYPE)];
+        let mut response = (status, kind, Json(self.problem)).into_response();
+        response.headers_mut().extend(self.header);
+        response
     }
 }
 
@@ -104,26 +128,4 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> 
         };
         query.map(|Query(parameters)| Parameters(parameters)).map_err(refusal)
     }
-}
-
-/// Somebody who knows the operator's token.
-#[derive(Debug)]
-pub struct Operator;
-
-impl FromRequestParts<Arc<Shared>> for Operator {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Refusal> {
-        let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let word = header.and_then(|value| value.strip_prefix("Bearer "));
-        match word {
-            Some(word) if shared.token.is(word) => Ok(Operator),
-            Some(_) => Err(unauthorized("this is not the operator's token")),
-            None => Err(unauthorized("this needs the operator's token")),
-        }
-    }
-}
-
-fn unauthorized(detail: &str) -> Refusal {
-    Refusal::new(StatusCode::UNAUTHORIZED, detail).about("Authorization", "Bearer TOKEN")
 }

@@ -1,7 +1,7 @@
 //! The bill in the columns of FOCUS, the FinOps Open Cost and Usage Specification, version 1.2.
 //!
-//! A row is what one activity of one machine consumed of one resource at one price within one hour; a record
-//! belongs to the hour in which it begins.
+//! The billing account is the tenant. A row is what one activity of one machine consumed of one resource at
+//! one price within one hour; a record belongs to the hour in which it begins.
 
 use super::query::{self, Filter};
 use nom_proto::prices::Resource;
@@ -11,6 +11,7 @@ use time::{Duration, OffsetDateTime, Time};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const PROVIDER: &str = "nom";
+/// The billing account of machines that nobody is known to pay for.
 const ACCOUNT: &str = "default";
 
 /// All mandatory columns and those that there is something to say in, in the order of [`Line::fields`].
@@ -87,6 +88,7 @@ const fn terms(resource: Resource) -> Terms {
 
 struct Line {
     hour: u64,
+    tenant: Option<String>,
     machine: String,
     activity: String,
     resource: Resource,
@@ -107,9 +109,9 @@ impl Bill {
         let (clause, values) = filter.clause();
         let mut statement = connection.prepare_cached(&format!(
             "SELECT from_unix_ns / {HOUR_NS} AS hour, machine, activity, resource, unit_price, \
-             sum(quantity), sum(cost_nanos) FROM record {clause} \
-             GROUP BY hour, machine, activity, resource, unit_price \
-             ORDER BY hour, machine, activity, resource, unit_price"
+             sum(quantity), sum(cost_nanos), tenant FROM record {clause} \
+             GROUP BY hour, tenant, machine, activity, resource, unit_price \
+             ORDER BY hour, machine, activity, resource, unit_price, tenant"
         ))?;
         let line = |row: &Row<'_>| {
             Ok(Line {
@@ -120,6 +122,7 @@ impl Bill {
                 unit_price: row.get(4)?,
                 quantity: row.get(5)?,
                 cost_nanos: row.get(6)?,
+                tenant: row.get(7)?,
             })
         };
         let lines = statement.query_map(params_from_iter(values), line)?.collect::<Result<_, _>>()?;
@@ -148,12 +151,13 @@ impl Line {
         let price = self.unit_price.to_string();
         let sku = self.resource.name();
         let (consumed_unit, counts) = terms.consumed;
+        let account = self.tenant.as_deref().unwrap_or(ACCOUNT);
         let tags = serde_json::json!({ "nom/activity": self.activity }).to_string();
         let description = format!("{} of {} on {}", terms.meter, self.activity, self.machine);
         let fields: [&str; COLUMNS.len()] = [
             &cost,
-            ACCOUNT,
-            ACCOUNT,
+            account,
+            account,
             "USD",
             &month.1,
             &month.0,

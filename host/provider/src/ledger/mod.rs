@@ -6,11 +6,11 @@
 mod focus;
 mod query;
 mod record;
-mod schema;
+pub(crate) mod schema;
 mod tally;
 
 pub(crate) use focus::Bill;
-pub(crate) use query::{Filter, page, summary};
+pub(crate) use query::{Filter, consumed_since, page, summary};
 pub(crate) use record::BadRecord;
 pub(crate) use tally::Tally;
 
@@ -45,8 +45,11 @@ impl From<rusqlite::Error> for LedgerError {
     }
 }
 
+/// A record, and who pays for its machine, if anybody is known to.
+pub(crate) type Charged = (NewRecord, Option<String>);
+
 struct Batch {
-    records: Vec<NewRecord>,
+    records: Vec<Charged>,
     answer: oneshot::Sender<Result<Entered, LedgerError>>,
 }
 
@@ -78,10 +81,24 @@ impl Ledger {
     }
 
     /// Enters records: all, or none. They are on the disk when this returns.
-    pub async fn enter(&self, records: Vec<NewRecord>) -> Result<Entered, LedgerError> {
+    pub async fn enter(&self, records: Vec<Charged>) -> Result<Entered, LedgerError> {
         let (answer, answered) = oneshot::channel();
         self.jobs.send(Job::Enter(Batch { records, answer })).map_err(|_| LedgerError::Closed)?;
         answered.await.map_err(|_| LedgerError::Closed)?
+    }
+
+    /// Asks the database, on a thread that may wait for it.
+    pub fn ask_and_wait<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let (answer, answered) = oneshot::channel();
+        let job = Job::Ask(Box::new(move |connection| {
+            // Who asked may have gone.
+            let _ = answer.send(question(connection));
+        }));
+        self.jobs.send(job).map_err(|_| LedgerError::Closed)?;
+        Ok(answered.blocking_recv().map_err(|_| LedgerError::Closed)??)
     }
 
     /// Asks the database.
@@ -141,7 +158,7 @@ fn enter(connection: &mut Connection, batches: Vec<Batch>) {
 
 fn enter_all(
     connection: &mut Connection,
-    batches: &[Vec<NewRecord>],
+    batches: &[Vec<Charged>],
 ) -> Result<Vec<Result<Entered, LedgerError>>, LedgerError> {
     let mut transaction = connection.transaction()?;
     let mut outcomes = Vec::with_capacity(batches.len());

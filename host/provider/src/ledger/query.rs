@@ -15,6 +15,8 @@ const LIMIT_MAX: u32 = 10_000;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
+    /// Paid for by this tenant.
+    pub tenant: Option<String>,
     /// Of this machine.
     pub machine: Option<String>,
     /// Of this activity.
@@ -36,6 +38,7 @@ impl Filter {
     pub fn clause(&self) -> (String, Vec<Value>) {
         let time = |ns: u64| Value::Integer(i64::try_from(ns).unwrap_or(i64::MAX));
         let conditions = [
+            ("tenant =", self.tenant.clone().map(Value::Text)),
             ("machine =", self.machine.clone().map(Value::Text)),
             ("activity =", self.activity.clone().map(Value::Text)),
             ("resource =", self.resource.map(|resource| Value::Text(resource.name().to_owned()))),
@@ -66,10 +69,15 @@ pub fn page(connection: &Connection, filter: &Filter) -> rusqlite::Result<Page> 
     values.push(Value::Integer(limit as i64 + 1));
     let mut statement = connection.prepare_cached(&format!(
         "SELECT id, machine, activity, resource, quantity, unit, unit_price, from_unix_ns, to_unix_ns, \
-         sequence, cost_nanos FROM record {clause} ORDER BY sequence LIMIT ?"
+         sequence, cost_nanos, tenant FROM record {clause} ORDER BY sequence LIMIT ?"
     ))?;
     let read = |row: &Row<'_>| {
-        Ok(Record { entered: record::read(row)?, sequence: row.get(9)?, cost_nanos: row.get(10)? })
+        Ok(Record {
+            entered: record::read(row)?,
+            sequence: row.get(9)?,
+            cost_nanos: row.get(10)?,
+            tenant: row.get(11)?,
+        })
     };
     let mut records: Vec<Record> =
         statement.query_map(params_from_iter(values), read)?.collect::<Result<_, _>>()?;
@@ -87,8 +95,8 @@ pub fn summary(connection: &Connection, filter: &Filter) -> rusqlite::Result<Sum
     let (clause, values) = filter.clause();
     let mut statement = connection.prepare_cached(&format!(
         "SELECT machine, activity, resource, sum(quantity), unit, count(*), min(from_unix_ns), \
-         max(to_unix_ns), sum(cost_nanos) FROM record {clause} \
-         GROUP BY machine, activity, resource ORDER BY machine, activity, resource"
+         max(to_unix_ns), sum(cost_nanos), tenant FROM record {clause} \
+         GROUP BY tenant, machine, activity, resource ORDER BY machine, activity, resource, tenant"
     ))?;
     let sum = |row: &Row<'_>| {
         Ok(Sum {
@@ -101,11 +109,23 @@ pub fn summary(connection: &Connection, filter: &Filter) -> rusqlite::Result<Sum
             from_unix_ns: row.get(6)?,
             to_unix_ns: row.get(7)?,
             cost_nanos: row.get(8)?,
+            tenant: row.get(9)?,
         })
     };
     let sums: Vec<Sum> = statement.query_map(params_from_iter(values), sum)?.collect::<Result<_, _>>()?;
     let cost_nanos = sums.iter().map(|sum| sum.cost_nanos).sum();
     Ok(Summary { sums, cost_nanos })
+}
+
+/// How much of a resource was consumed by everybody since a time.
+///
+/// # Errors
+/// If the database fails, or the sum does not fit.
+pub fn consumed_since(connection: &Connection, resource: Resource, unix_ns: u64) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached(
+        "SELECT coalesce(sum(quantity), 0) FROM record WHERE resource = ?1 AND from_unix_ns >= ?2",
+    )?;
+    statement.query_row(rusqlite::params![resource.name(), unix_ns], |row| row.get(0))
 }
 
 /// The resource that a column names.

@@ -1,6 +1,6 @@
 //! Entering records.
 
-use super::LedgerError;
+use super::{Charged, LedgerError};
 use nom_economy::ledger::Money;
 use nom_economy::units::Dollars;
 use nom_proto::ledger::{Entered, NewRecord};
@@ -31,16 +31,16 @@ type Fault = (&'static str, String, String);
 ///
 /// # Errors
 /// The first record that cannot be entered. The transaction is to be given up then.
-pub fn enter(transaction: &Connection, batch: &[NewRecord]) -> Result<Entered, LedgerError> {
+pub fn enter(transaction: &Connection, batch: &[Charged]) -> Result<Entered, LedgerError> {
     let mut entered = Entered { recorded: 0, known: 0 };
-    for (index, record) in batch.iter().enumerate() {
+    for (index, (record, tenant)) in batch.iter().enumerate() {
         let bad = |contradicts| {
             move |(field, detail, expected)| BadRecord { index, field, detail, expected, contradicts }
         };
         let cost = check(record).map_err(bad(false))?;
         match find(transaction, &record.id)? {
             None => {
-                insert(transaction, record, cost)?;
+                insert(transaction, record, tenant.as_deref(), cost)?;
                 entered.recorded += 1;
             }
             Some(known) if known == *record => entered.known += 1,
@@ -96,10 +96,15 @@ fn cost_nanos(record: &NewRecord) -> Result<i64, Fault> {
     })
 }
 
-fn insert(transaction: &Connection, record: &NewRecord, cost_nanos: i64) -> rusqlite::Result<()> {
+fn insert(
+    transaction: &Connection,
+    record: &NewRecord,
+    tenant: Option<&str>,
+    cost_nanos: i64,
+) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached(
         "INSERT INTO record (id, machine, activity, resource, quantity, unit, unit_price, from_unix_ns, \
-         to_unix_ns, cost_nanos) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+         to_unix_ns, cost_nanos, tenant) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?;
     statement.execute(params![
         record.id,
@@ -112,6 +117,7 @@ fn insert(transaction: &Connection, record: &NewRecord, cost_nanos: i64) -> rusq
         record.from_unix_ns,
         record.to_unix_ns,
         cost_nanos,
+        tenant,
     ])?;
     Ok(())
 }

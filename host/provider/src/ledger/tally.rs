@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     through: u64,
-    sums: BTreeMap<(String, String, Resource), Sum>,
+    sums: BTreeMap<(Option<String>, String, String, Resource), Sum>,
 }
 
 impl Tally {
@@ -23,14 +23,14 @@ impl Tally {
         let through = connection.query_row(last, [], |row| row.get(0))?;
         let filter = Filter { after: Some(self.through), ..Filter::default() };
         for new in query::summary(connection, &filter)?.sums {
-            let key = (new.machine.clone(), new.activity.clone(), new.resource);
+            let key = (new.tenant.clone(), new.machine.clone(), new.activity.clone(), new.resource);
             self.sums.entry(key).and_modify(|sum| add(sum, &new)).or_insert(new);
         }
         self.through = through;
         Ok(())
     }
 
-    /// One sum for each machine, activity and resource.
+    /// One sum for each tenant, machine, activity and resource.
     pub fn sums(&self) -> impl Iterator<Item = &Sum> {
         self.sums.values()
     }

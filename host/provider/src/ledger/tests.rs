@@ -20,6 +20,11 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
 }
 
+/// Enters records of machines that nobody pays for.
+fn enter(ledger: &Ledger, records: Vec<NewRecord>) -> impl Future<Output = Result<Entered, LedgerError>> {
+    ledger.enter(records.into_iter().map(|record| (record, None)).collect())
+}
+
 fn ledger() -> Ledger {
     Ledger::open(None).expect("in memory")
 }
@@ -32,8 +37,8 @@ fn page(ledger: &Ledger, filter: Filter) -> nom_proto::ledger::Page {
 fn a_record_is_entered_once_however_often_it_is_sent() {
     let ledger = ledger();
     let two = vec![record("a", 125_000_000, 10.0), record("b", 1, 10.0)];
-    assert_eq!(block_on(ledger.enter(two.clone())).expect("good"), Entered { recorded: 2, known: 0 });
-    assert_eq!(block_on(ledger.enter(two)).expect("good"), Entered { recorded: 0, known: 2 });
+    assert_eq!(block_on(enter(&ledger, two.clone())).expect("good"), Entered { recorded: 2, known: 0 });
+    assert_eq!(block_on(enter(&ledger, two)).expect("good"), Entered { recorded: 0, known: 2 });
     let page = page(&ledger, Filter::default());
     let costs: Vec<i64> = page.records.iter().map(|record| record.cost_nanos).collect();
     assert_eq!((costs, page.next), (vec![10_000_000_000, 80], None));
@@ -42,7 +47,7 @@ fn a_record_is_entered_once_however_often_it_is_sent() {
 #[test]
 fn a_batch_with_a_bad_record_is_not_entered_at_all() {
     let ledger = ledger();
-    block_on(ledger.enter(vec![record("a", 1, 1.0)])).expect("good");
+    block_on(enter(&ledger, vec![record("a", 1, 1.0)])).expect("good");
     let change = |change: fn(&mut NewRecord)| {
         let mut bad = record("c", 1, 1.0);
         change(&mut bad);
@@ -62,7 +67,7 @@ fn a_batch_with_a_bad_record_is_not_entered_at_all() {
         (change(|record| record.to_unix_ns = u64::MAX), "to_unix_ns", false),
     ];
     for (bad, field, contradicts) in rows {
-        let error = block_on(ledger.enter(vec![record("b", 1, 1.0), bad])).expect_err(field);
+        let error = block_on(enter(&ledger, vec![record("b", 1, 1.0), bad])).expect_err(field);
         let LedgerError::Bad(error) = error else { panic!("{error}") };
         assert_eq!((error.index, error.field, error.contradicts), (1, field, contradicts), "{error}");
     }
@@ -74,14 +79,14 @@ fn nothing_in_the_file_can_be_changed() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("ledger");
     let ledger = Ledger::open(Some(&path)).expect("made");
-    block_on(ledger.enter(vec![record("a", 1, 1.0)])).expect("good");
+    block_on(enter(&ledger, vec![record("a", 1, 1.0)])).expect("good");
     let other = Connection::open(&path).expect("a second connection");
     for statement in [
         "UPDATE record SET cost_nanos = 0",
         "DELETE FROM record",
         "INSERT OR REPLACE INTO record SELECT * FROM record",
         "REPLACE INTO record SELECT sequence + 1, id, machine, activity, resource, 0, unit, 0, \
-         from_unix_ns, to_unix_ns, 0 FROM record",
+         from_unix_ns, to_unix_ns, 0, tenant FROM record",
     ] {
         let error = other.execute(statement, []).expect_err(statement).to_string();
         assert!(error.contains("the ledger only grows"), "{statement}: {error}");
@@ -112,7 +117,7 @@ fn pages_follow_one_another_and_filters_hold() {
         record.machine = format!("web-{}", n % 2);
         record.from_unix_ns += n as u64;
     }
-    block_on(ledger.enter(records)).expect("good");
+    block_on(enter(&ledger, records)).expect("good");
     let mut filter = Filter { limit: Some(10), ..Filter::default() };
     let mut seen = Vec::new();
     loop {
@@ -144,7 +149,7 @@ fn the_bill_has_every_mandatory_column_and_adds_up() {
     let mut core = record("d", 1_500_000_000, 0.5);
     (core.resource, core.unit) = (Resource::Core, "core-nanosecond".into());
     records.push(core);
-    block_on(ledger.enter(records)).expect("good");
+    block_on(enter(&ledger, records)).expect("good");
     let bill = block_on(ledger.ask(|connection| Bill::of(connection, &Filter::default()))).expect("answered");
     let text = bill.to_csv().expect("written");
     let mut reader = csv::Reader::from_reader(&text[..]);
@@ -202,7 +207,7 @@ proptest! {
             .enumerate()
             .map(|(n, &(quantity, price))| record(&n.to_string(), quantity, price))
             .collect();
-        block_on(ledger.enter(records)).expect("good");
+        block_on(enter(&ledger, records)).expect("good");
         let all = page(&ledger, Filter::default());
         let summary = block_on(ledger.ask(|connection| query::summary(connection, &Filter::default())))
             .expect("answered");

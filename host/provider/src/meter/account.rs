@@ -1,76 +1,79 @@
 //! From counts and prices to records.
 
-use super::{Bytes, Charge};
+use super::Charge;
+use super::totals::Totals;
 use crate::clock::Moment;
 use nom_proto::ledger::NewRecord;
 use nom_proto::prices::{Prices, Resource};
 
-/// What a machine's network is charged for.
+/// What a machine is charged for.
 #[derive(Debug)]
 pub struct Account {
     machine: String,
     activity: String,
-    /// Distinguishes the records of this meter from those of others of the same machine.
-    started_unix_ns: u64,
+    /// Distinguishes the records of this account from those of others of the same machine.
+    mark: String,
     next: u64,
     /// Since when and from which counts on the open records are.
     since_unix_ns: u64,
-    since: Bytes,
-    /// Prices of what is sent and received; 0 where there is none.
-    prices: [f64; 2],
+    since: Totals,
+    /// Price of each resource; 0 where there is none.
+    prices: [f64; Resource::COUNT],
     closed: Vec<NewRecord>,
 }
 
-const RESOURCES: [Resource; 2] = [Resource::NetworkOut, Resource::NetworkIn];
-
-fn network_prices(prices: &Prices) -> [f64; 2] {
-    RESOURCES.map(|resource| {
+fn by_resource(prices: &Prices) -> [f64; Resource::COUNT] {
+    Resource::ALL.map(|resource| {
         let price = prices.prices.iter().find(|price| price.resource == resource);
         price.map_or(0.0, |price| price.dollars)
     })
 }
 
 impl Account {
-    /// One that begins now.
-    pub fn new(charge: &Charge, bytes: Bytes, prices: &Prices, now: Moment) -> Account {
+    /// One that begins now; `kind` tells it from the other accounts of the same meter.
+    pub fn new(charge: &Charge, kind: &str, totals: Totals, prices: &Prices, now: Moment) -> Account {
         Account {
             machine: charge.machine.clone(),
             activity: charge.activity.clone(),
-            started_unix_ns: now.unix_ns,
+            mark: format!("{}/{kind}", now.unix_ns),
             next: 0,
             since_unix_ns: now.unix_ns,
-            since: bytes,
-            prices: network_prices(prices),
+            since: totals,
+            prices: by_resource(prices),
             closed: Vec::new(),
         }
     }
 
     /// Goes on at other prices; what was consumed until now is charged at the old ones.
-    pub fn change(&mut self, bytes: Bytes, prices: &Prices, now: Moment) {
-        let prices = network_prices(prices);
+    pub fn change(&mut self, totals: Totals, prices: &Prices, now: Moment) {
+        let prices = by_resource(prices);
         if prices != self.prices {
-            self.close(bytes, now);
+            self.close(totals, now);
             self.prices = prices;
         }
     }
 
     /// Ends the open records and begins the next. Where nothing was consumed there is no record, and where
     /// no time has passed, as after the clock was set back, the open ones go on.
-    pub fn close(&mut self, bytes: Bytes, now: Moment) {
+    pub fn close(&mut self, totals: Totals, now: Moment) {
         if now.unix_ns <= self.since_unix_ns {
             return;
         }
-        let consumed = bytes.since(self.since);
-        for ((resource, price), quantity) in
-            RESOURCES.into_iter().zip(self.prices).zip([consumed.sent, consumed.received])
-        {
+        let consumed = totals.since(self.since);
+        for (resource, price) in Resource::ALL.into_iter().zip(self.prices) {
+            let quantity = consumed.of(resource);
             if quantity > 0 {
                 let record = self.record(resource, price, quantity, now);
                 self.closed.push(record);
             }
         }
         self.since_unix_ns = now.unix_ns;
-        self.since = bytes;
+        self.since = totals;
+    }
+
+    /// Whether a resource has a price now.
+    pub fn has_price(&self, resource: Resource) -> bool {
+        self.prices[resource as usize] > 0.0
     }
 
     /// Takes the records that have ended.
@@ -79,7 +82,8 @@ impl Account {
     }
 
     fn record(&mut self, resource: Resource, unit_price: f64, quantity: u64, now: Moment) -> NewRecord {
-        let id = format!("{}/{}/{}", self.machine, self.started_unix_ns, self.next);
+        // The machine's name first: its meter may enter no others.
+        let id = format!("{}/{}/{}", self.machine, self.mark, self.next);
         self.next += 1;
         NewRecord {
             id,
@@ -106,17 +110,17 @@ mod tests {
 
     fn prices(out: f64) -> Prices {
         let price = Price { resource: Resource::NetworkOut, dollars: out, since_unix_ns: 0 };
-        Prices { revision: 1, source: String::new(), age_seconds: 0.0, prices: vec![price] }
+        Prices { revision: 1, source: String::new(), age_seconds: 0.0, prices: vec![price], next: Vec::new() }
     }
 
-    fn bytes(sent: u64, received: u64) -> Bytes {
-        Bytes { sent, received }
+    fn bytes(sent: u64, received: u64) -> Totals {
+        Totals::default().with(Resource::NetworkOut, sent).with(Resource::NetworkIn, received)
     }
 
     fn account() -> Account {
         let (machine, activity) = ("web-1".to_owned(), "memcached".to_owned());
-        let charge = Charge { provider: String::new(), token: String::new(), machine, activity };
-        Account::new(&charge, bytes(1000, 500), &prices(1.0), at(10))
+        let charge = Charge { provider: String::new(), key: String::new(), machine, activity };
+        Account::new(&charge, "n", bytes(1000, 500), &prices(1.0), at(10))
     }
 
     #[test]

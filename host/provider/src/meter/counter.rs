@@ -25,3 +25,13 @@ pub trait Counter: Send {
     /// All that passed so far; the last count if the device is gone.
     fn read(&mut self) -> Bytes;
 }
+
+/// The counter of a machine without a network.
+#[derive(Debug)]
+pub(super) struct Nothing;
+
+impl Counter for Nothing {
+    fn read(&mut self) -> Bytes {
+        Bytes::default()
+    }
+}

@@ -1,47 +1,62 @@
-//! The meter: counts the bytes that pass a machine's network device, and enters in the provider's ledger what
-//! they cost.
+//! The meter: counts the bytes that pass a machine's network device and what the machine holds, and enters in
+//! the provider's ledger what that costs.
 //!
 //! ```text
 //! device ──counter──▶ account ──records──▶ poster ──▶ provider's ledger
-//!                        ▲ prices, as they change ──────┘
+//! monitor ──probe──▶ holdings ─▲ ▲ prices, as they change ──────┤
+//!                        ▲ what the machine says ──────────────┘
 //! ```
 //!
-//! A record ends each second, and whenever a price changes. While the provider does not answer, records grow
-//! longer rather than more, and wait; nothing that was counted is forgotten.
+//! A record of bytes ends each second, one of what is held every ten, and all whenever a price changes. While
+//! the provider does not answer, records grow longer rather than more, and wait; nothing that was counted is
+//! forgotten.
 
 mod account;
 mod counter;
+mod energy;
 mod follow;
+mod holdings;
 mod poster;
+mod process;
 mod tap;
+mod totals;
 mod user;
+mod words;
 
 pub use counter::{Bytes, Counter};
+pub use holdings::{Basis, Probe, Sample, Terms};
+pub use process::Process;
 pub use user::Tapped;
 
 use crate::clock::Moment;
 use account::Account;
 use anyhow::{Context, Result};
+use holdings::{Holdings, Word};
 use nom_proto::ledger::NewRecord;
 use nom_proto::path;
-use nom_proto::prices::Prices;
+use nom_proto::prices::{Prices, Resource};
 use nom_vmm::Namespace;
 use poster::Poster;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use totals::Totals;
+use words::Words;
 
-/// Length of a record at one price.
+/// Length of a record of bytes at one price.
 const PERIOD: Duration = Duration::from_secs(1);
+/// So many of them make one of what is held, which changes less.
+const HOLDINGS_PERIODS: u32 = 10;
 
 /// Whom a meter charges, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// URL of the provider, `http://HOST:PORT`.
     pub provider: String,
-    /// Its operator's token.
-    pub token: String,
+    /// The key of the machine's meter there.
+    pub key: String,
     /// The machine, as the provider knows it.
     pub machine: String,
     /// The activity.
@@ -49,7 +64,7 @@ pub struct Charge {
 }
 
 /// What a meter did in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metered {
     /// All bytes that it saw.
     pub bytes: Bytes,
@@ -57,6 +72,10 @@ pub struct Metered {
     pub entered: u64,
     /// Records that it has not, and never will.
     pub lost: u64,
+    /// What the machine said that cannot be true, the last time that it did.
+    pub disagreement: Option<String>,
+    /// Why energy was not metered, if it has a price.
+    pub energy_refused: Option<String>,
 }
 
 /// What happens to a meter.
@@ -65,6 +84,10 @@ enum Happening {
     Prices(Prices),
     /// The provider has acknowledged so many records.
     Entered(u64),
+    /// The machine runs: what it holds is charged from now on.
+    Begin(Terms, Box<dyn Probe>),
+    /// The machine says what it holds.
+    Word(Word),
     /// Somebody wants to know what has passed so far.
     Count(Sender<Bytes>),
     /// The machine has ended; records that wait may take so long to be entered.
@@ -106,6 +129,14 @@ impl Meter {
         Ok((Meter::start(Box::new(counter), charge)?, tapped))
     }
 
+    /// Meters a machine that has no network device to count at.
+    ///
+    /// # Errors
+    /// If the provider does not answer.
+    pub fn without_network(charge: Charge) -> Result<Meter> {
+        Meter::start(Box::new(counter::Nothing), charge)
+    }
+
     /// Meters whatever can be counted.
     ///
     /// # Errors
@@ -117,11 +148,35 @@ impl Meter {
         follow::spawn(&charge.provider, happenings.clone()).context("cannot follow the prices")?;
         let poster = Poster::spawn(&charge, happenings.clone())
             .with_context(|| format!("cannot enter records at {}", charge.provider))?;
-        let (now, bytes) = (Moment::now(), counter.read());
-        let account = Account::new(&charge, bytes, &prices, now);
-        let running = Running { counter, account, poster, received, begin: bytes, waiting: 0, entered: 0 };
+        let words = Words::spawn(&charge.provider, &charge.key, happenings.clone())?;
+        let (now, begin) = (Moment::now(), counter.read());
+        let traffic = Account::new(&charge, "n", Totals::default(), &prices, now);
+        let held = Account::new(&charge, "h", Totals::default(), &prices, now);
+        let machine = charge.machine;
+        let running = Running {
+            machine,
+            counter,
+            begin,
+            holdings: None,
+            before: Totals::default(),
+            traffic,
+            held,
+            periods: 0,
+            poster,
+            words,
+            received,
+            waiting: 0,
+            entered: 0,
+        };
         let thread = std::thread::Builder::new().name("meter".to_owned()).spawn(|| running.run())?;
         Ok(Meter { happenings, thread: Some(thread) })
+    }
+
+    /// Charges what the machine holds, too, from now on: by what it says, and by what `probe` measures. Is
+    /// said anew when it has been started again.
+    pub fn hold(&self, terms: Terms, probe: Box<dyn Probe>) {
+        // It ends only when it is told to.
+        let _ = self.happenings.send(Happening::Begin(terms, probe));
     }
 
     /// What has passed since the meter began.
@@ -153,11 +208,20 @@ impl Drop for Meter {
 }
 
 struct Running {
+    machine: String,
     counter: Box<dyn Counter>,
-    account: Account,
-    poster: Poster,
-    received: Receiver<Happening>,
     begin: Bytes,
+    /// Nothing until the machine runs.
+    holdings: Option<Holdings>,
+    /// What it held before it was started again.
+    before: Totals,
+    traffic: Account,
+    held: Account,
+    /// Periods since a record of what is held ended.
+    periods: u32,
+    poster: Poster,
+    words: Words,
+    received: Receiver<Happening>,
     /// Records that the poster has and the provider has not acknowledged.
     waiting: u64,
     entered: u64,
@@ -169,10 +233,22 @@ impl Running {
         loop {
             match self.received.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Happening::Prices(prices)) => {
-                    let bytes = self.counter.read();
-                    self.account.change(bytes, &prices, Moment::now());
+                    let now = Moment::now();
+                    let (traffic, held) = (self.passed(), self.consumed(now));
+                    self.traffic.change(traffic, &prices, now);
+                    self.held.change(held, &prices, now);
                 }
                 Ok(Happening::Entered(count)) => self.acknowledged(count),
+                Ok(Happening::Begin(terms, probe)) => {
+                    let now = Moment::now();
+                    self.before = self.consumed(now);
+                    self.holdings = Some(Holdings::new(&self.machine, terms, probe, now));
+                }
+                Ok(Happening::Word(word)) => {
+                    // What was held until now was so by the word before.
+                    self.consumed(Moment::now());
+                    self.holdings.iter_mut().for_each(|holdings| holdings.hear(word));
+                }
                 Ok(Happening::Count(answer)) => {
                     // Who asked may have gone.
                     let _ = answer.send(self.counter.read().since(self.begin));
@@ -180,16 +256,50 @@ impl Running {
                 Ok(Happening::Finish(patience)) => return self.finish(patience),
                 Err(RecvTimeoutError::Timeout) => {
                     next = Instant::now() + PERIOD;
-                    // While the poster is busy the record goes on: there are no more of them than prices.
-                    if self.waiting == 0 {
-                        let bytes = self.counter.read();
-                        self.account.close(bytes, Moment::now());
-                    }
+                    self.period();
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.finish(Duration::ZERO),
             }
             self.post();
         }
+    }
+
+    /// A period has passed.
+    fn period(&mut self) {
+        let now = Moment::now();
+        let held = self.consumed(now);
+        self.periods += 1;
+        if self.periods % HOLDINGS_PERIODS == 1
+            && let Some(holdings) = &self.holdings
+        {
+            self.words.tell(holdings.report(now));
+        }
+        // While the poster is busy the records go on: there are no more of them than prices.
+        if self.waiting > 0 {
+            return;
+        }
+        let traffic = self.passed();
+        self.traffic.close(traffic, now);
+        if self.periods >= HOLDINGS_PERIODS {
+            self.periods = 0;
+            self.held.close(held, now);
+        }
+    }
+
+    /// Bytes that passed.
+    fn passed(&mut self) -> Totals {
+        let bytes = self.counter.read().since(self.begin);
+        Totals::default().with(Resource::NetworkOut, bytes.sent).with(Resource::NetworkIn, bytes.received)
+    }
+
+    /// What was held.
+    fn consumed(&mut self, now: Moment) -> Totals {
+        let held = self.holdings.as_mut().map(|holdings| holdings.advance(now)).unwrap_or_default();
+        let held = Totals::default()
+            .with(Resource::Core, held.core_ns)
+            .with(Resource::Memory, held.byte_seconds())
+            .with(Resource::Energy, held.energy_uj);
+        self.before.and(held)
     }
 
     fn acknowledged(&mut self, count: u64) {
@@ -202,7 +312,7 @@ impl Running {
         if self.waiting > 0 {
             return;
         }
-        let records: Vec<NewRecord> = self.account.take();
+        let records: Vec<NewRecord> = [self.traffic.take(), self.held.take()].concat();
         self.waiting = records.len() as u64;
         if !records.is_empty() {
             self.poster.post(records);
@@ -211,8 +321,10 @@ impl Running {
 
     fn finish(mut self, patience: Duration) -> Metered {
         let deadline = Instant::now() + patience;
-        let bytes = self.counter.read();
-        self.account.close(bytes, Moment::now());
+        let now = Moment::now();
+        let (traffic, held) = (self.passed(), self.consumed(now));
+        self.traffic.close(traffic, now);
+        self.held.close(held, now);
         self.post();
         while self.waiting > 0 {
             let rest = deadline.saturating_duration_since(Instant::now());
@@ -225,7 +337,16 @@ impl Running {
                 Err(_) => break,
             }
         }
-        let lost = self.waiting + self.account.take().len() as u64;
-        Metered { bytes: bytes.since(self.begin), entered: self.entered, lost }
+        let lost = self.waiting + (self.traffic.take().len() + self.held.take().len()) as u64;
+        let report = self.holdings.as_ref().map(|holdings| holdings.report(now));
+        Metered {
+            bytes: self.counter.read().since(self.begin),
+            entered: self.entered,
+            lost,
+            disagreement: report.as_ref().and_then(|report| report.disagreement.clone()),
+            energy_refused: report
+                .and_then(|report| report.energy_refused)
+                .filter(|_| self.held.has_price(Resource::Energy)),
+        }
     }
 }

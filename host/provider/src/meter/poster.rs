@@ -28,7 +28,7 @@ impl Poster {
     pub fn spawn(charge: &Charge, happenings: Sender<Happening>) -> Result<Poster> {
         let (batches, received) = channel();
         let url = format!("{}{}", charge.provider.trim_end_matches('/'), path::LEDGER_RECORDS);
-        let authorization = format!("Bearer {}", charge.token);
+        let authorization = format!("Bearer {}", charge.key);
         // No record at all, to see whether the provider would take one.
         let nothing = serde_json::to_string(&NewRecords { records: Vec::new() })?;
         enter(&agent(), &url, &authorization, &nothing)?;

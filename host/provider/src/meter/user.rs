@@ -57,18 +57,27 @@ pub struct User {
 struct Pipe {
     total: Arc<AtomicU64>,
     /// The pipe's other end: held until QEMU writes, so that its reader does not see an end before that.
-    other_end: Arc<Mutex<Option<OwnedFd>>>,
+    other_end: Arc<Mutex<OtherEnd>>,
+}
+
+#[derive(Debug)]
+struct OtherEnd {
+    held: Option<OwnedFd>,
+    /// Nobody counts any more.
+    is_over: bool,
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
+        let mut other_end = self.other_end.lock().unwrap_or_else(PoisonError::into_inner);
+        other_end.is_over = true;
         // If QEMU never came, this lets the reader go.
-        release(&self.other_end);
+        other_end.held = None;
     }
 }
 
-fn release(end: &Mutex<Option<OwnedFd>>) {
-    end.lock().unwrap_or_else(PoisonError::into_inner).take();
+fn release(end: &Mutex<OtherEnd>) {
+    end.lock().unwrap_or_else(PoisonError::into_inner).held = None;
 }
 
 impl User {
@@ -104,12 +113,23 @@ impl Pipe {
         // A smaller pipe works as well.
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE_BYTES);
         let pipe = File::from(pipe);
-        let counted = Pipe { total: Arc::default(), other_end: Arc::new(Mutex::new(Some(other_end))) };
-        let (total, other_end) = (counted.total.clone(), counted.other_end.clone());
-        let work = move || {
-            let mut reader = BufReader::with_capacity(64 << 10, pipe);
-            // A trace that breaks off has nothing more to count.
+        let counted = Pipe {
+            total: Arc::default(),
+            other_end: Arc::new(Mutex::new(OtherEnd { held: Some(other_end), is_over: false })),
+        };
+        let (total, other_end, path) = (counted.total.clone(), counted.other_end.clone(), path.to_owned());
+        let work = move || loop {
+            let mut reader = BufReader::with_capacity(64 << 10, &pipe);
+            // A trace that breaks off has nothing more to count; a machine that is started again begins
+            // another.
             let _ = add_up(&mut reader, &total, || release(&other_end));
+            let mut other_end = other_end.lock().unwrap_or_else(PoisonError::into_inner);
+            if other_end.is_over {
+                return;
+            }
+            let again = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+            let Ok(again) = again else { return };
+            other_end.held = Some(again);
         };
         std::thread::Builder::new().name("meter's pipe".to_owned()).spawn(work)?;
         Ok(counted)

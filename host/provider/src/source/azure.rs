@@ -9,6 +9,7 @@ use super::{Adapter, Quote};
 use nom_proto::prices::Resource;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pages of an answer that are read at most.
 const PAGES_MAX: usize = 20;
@@ -51,7 +52,7 @@ struct Item {
 impl Item {
     fn candidate(&self, index: usize) -> Candidate {
         Candidate {
-            rank: (self.tier_minimum_units as u64, self.effective_start_date.clone()),
+            rank: (self.tier_minimum_units as i64, self.effective_start_date.clone()),
             per_unit: self.retail_price,
             field: format!("Items[{index}].retailPrice"),
         }
@@ -113,8 +114,9 @@ struct Candidate {
     field: String,
 }
 
-/// Units from which on a price holds, and since when (RFC 3339, UTC).
-type Rank = (u64, String);
+/// Units from which on a price holds, or, of a tier that is not reached, how far off it is, below 0; and
+/// since when it holds (RFC 3339, UTC).
+type Rank = (i64, String);
 
 impl Adapter for Azure {
     fn resources(&self) -> Vec<Resource> {
@@ -156,18 +158,21 @@ fn search(
     Err(SourceError::Field { url, field, detail })
 }
 
-/// `azure-egress:REGION[,gb_per_month=N]`: what data costs that leaves a region, after so many GB in a month,
-/// by default 1000: the first are free. GB of 10^9 bytes.
+/// `azure-egress:REGION[,gb_per_month=N]`: what data costs that leaves a region, after so many GB in a month:
+/// by default as many as the ledger has of this month. GB of 10^9 bytes. Of what is free at first the price
+/// is that of the first tier that costs something: a price is above 0.
 #[derive(Debug)]
 pub struct Egress {
     base: String,
     filter: String,
-    gb_per_month: f64,
+    gb_per_month: Option<f64>,
+    /// Bytes sent in this month.
+    used: AtomicU64,
 }
 
 const EGRESS_METER: &str = "Standard Data Transfer Out";
 const EGRESS_UNIT: &str = "1 GB";
-const GB_PER_MONTH: f64 = 1000.0;
+const GB: f64 = 1e9;
 
 impl Egress {
     /// From its line.
@@ -183,25 +188,39 @@ impl Egress {
             "serviceName eq 'Bandwidth' and armRegionName eq '{region}' and meterName eq '{EGRESS_METER}' \
              and priceType eq 'Consumption'"
         );
-        let gb_per_month = spec.number("gb_per_month")?.unwrap_or(GB_PER_MONTH);
-        Ok(Egress { base: spec.base_url("https://prices.azure.com"), filter, gb_per_month })
+        let gb_per_month = spec.number("gb_per_month")?;
+        let base = spec.base_url("https://prices.azure.com");
+        Ok(Egress { base, filter, gb_per_month, used: AtomicU64::new(0) })
     }
 
     /// The tier of a page that so much data reaches.
     fn tier(&self, answer: &Answer, page: &Page) -> Result<Option<Candidate>, SourceError> {
         let mut tiers = Vec::new();
-        let reached =
-            |item: &Item| item.meter_name == EGRESS_METER && item.tier_minimum_units <= self.gb_per_month;
-        for (index, item) in page.items.iter().enumerate().filter(|(_, item)| reached(item)) {
+        let amount = self.gb_per_month.unwrap_or_else(|| self.used.load(Ordering::Relaxed) as f64 / GB);
+        let is_free = |item: &Item| item.tier_minimum_units == 0.0 && item.retail_price == 0.0;
+        let costs = |item: &Item| item.meter_name == EGRESS_METER && !is_free(item);
+        for (index, item) in page.items.iter().enumerate().filter(|(_, item)| costs(item)) {
             check(answer, index, "currencyCode", &item.currency_code, "USD")?;
             check(answer, index, "unitOfMeasure", &item.unit_of_measure, EGRESS_UNIT)?;
-            tiers.push(item.candidate(index));
+            let mut tier = item.candidate(index);
+            if item.tier_minimum_units > amount {
+                tier.rank.0 = -tier.rank.0;
+            }
+            tiers.push(tier);
         }
         Ok(tiers.into_iter().max_by(|a, b| a.rank.cmp(&b.rank)))
     }
 }
 
 impl Adapter for Egress {
+    fn counts_usage(&self) -> bool {
+        self.gb_per_month.is_none()
+    }
+
+    fn used(&self, sent_bytes: u64) {
+        self.used.store(sent_bytes, Ordering::Relaxed);
+    }
+
     fn resources(&self) -> Vec<Resource> {
         vec![Resource::NetworkOut]
     }

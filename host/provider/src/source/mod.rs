@@ -55,6 +55,14 @@ struct Polled {
 
 /// What knows how to ask one kind of price list.
 trait Adapter: fmt::Debug + Send + Sync {
+    /// Whether its prices depend on what was sent in this month, so that it wants to know.
+    fn counts_usage(&self) -> bool {
+        false
+    }
+
+    /// Tells how many bytes the ledger says were sent in this month.
+    fn used(&self, _sent_bytes: u64) {}
+
     /// What it names prices of.
     fn resources(&self) -> Vec<Resource>;
 
@@ -74,12 +82,14 @@ struct Quote {
     age: Duration,
     /// The field of the answer that it comes from.
     field: String,
+    /// What the price will be, and when, in nanoseconds since 1970, if the source says so.
+    next: Option<(f64, u64)>,
 }
 
 impl Quote {
     /// A price of this moment.
     fn fresh(resource: Resource, dollars: f64, field: impl Into<String>) -> Quote {
-        Quote { resource, dollars, age: Duration::ZERO, field: field.into() }
+        Quote { resource, dollars, age: Duration::ZERO, field: field.into(), next: None }
     }
 }
 
@@ -109,6 +119,8 @@ impl Source {
     }
 }
 
+/// From one question to the next of a source whose prices depend on usage, in seconds.
+const USAGE_SECONDS: u64 = 3600;
 /// Kinds of sources, and what comes behind the colon.
 const KINDS: &str = "schedule:PRICES, trace:FILE, nom:URL, cloudsigma:LOCATION, azure:REGION, \
                      azure-egress:REGION, aws-spot:REGION, aws-spot-list:REGION, aws-egress:REGION, \
@@ -139,6 +151,8 @@ impl FromStr for Source {
             "energy-charts" => (Arc::new(energy_charts::EnergyCharts::new(&mut spec)?), 300),
             _ => return Err(spec.bad("kind", &spec.kind, KINDS)),
         };
+        // Tiers are reached in the midst of a day.
+        let every = if adapter.counts_usage() { USAGE_SECONDS } else { every };
         let every = spec.seconds("every", every as f64)?;
         let timeout = spec.seconds("timeout", 30.0)?;
         spec.finish()?;

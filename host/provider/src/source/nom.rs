@@ -37,11 +37,16 @@ impl Adapter for Upstream {
         let prices: Prices = answer.json()?;
         let age = Duration::try_from_secs_f64(prices.age_seconds)
             .map_err(|_| answer.wrong("age_seconds", "expected seconds, at least 0"))?;
+        let next = |resource| {
+            let announced = prices.next.iter().find(|next| next.resource == resource);
+            announced.map(|next| (next.dollars, next.since_unix_ns))
+        };
         let quote = |(index, price): (usize, &nom_proto::prices::Price)| Quote {
             resource: price.resource,
             dollars: price.dollars,
             age,
             field: format!("prices[{index}].dollars"),
+            next: next(price.resource),
         };
         Ok(prices.prices.iter().enumerate().map(quote).collect())
     }

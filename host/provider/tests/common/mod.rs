@@ -30,6 +30,16 @@ pub fn get(url: &str) -> (u16, Value) {
     answer(agent().get(url).call())
 }
 
+/// GET with a key.
+pub fn get_as(key: &str, url: &str) -> (u16, Value) {
+    answer(agent().get(url).header("Authorization", format!("Bearer {key}")).call())
+}
+
+/// DELETE with a key.
+pub fn delete_as(key: &str, url: &str) -> (u16, Value) {
+    answer(agent().delete(url).header("Authorization", format!("Bearer {key}")).call())
+}
+
 /// POST of JSON, with a token if there is one.
 pub fn post(url: &str, token: Option<&str>, body: &Value) -> (u16, Value) {
     let request = agent().post(url).header("Content-Type", "application/json");
@@ -60,7 +70,16 @@ pub struct Event {
 
 impl Events {
     pub fn of(url: &str) -> Events {
-        let response = agent().get(url).call().expect("an answer");
+        Events::asked(agent().get(url))
+    }
+
+    /// Those that the owner of a key may see.
+    pub fn of_as(key: &str, url: &str) -> Events {
+        Events::asked(agent().get(url).header("Authorization", format!("Bearer {key}")))
+    }
+
+    fn asked(request: ureq::RequestBuilder<ureq::typestate::WithoutBody>) -> Events {
+        let response = request.call().expect("an answer");
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Events(Box::new(BufReader::new(response.into_body().into_reader())))
     }
@@ -104,6 +123,8 @@ pub fn status(application: &str, requests: u64) -> Status {
         polls: true,
         cores: 1,
         memory_bytes: 1 << 20,
+        machine_cores: 1,
+        machine_memory_bytes: 1 << 20,
         requests,
         sent_bytes: 44_000_000,
         received_bytes: 4_000_000,

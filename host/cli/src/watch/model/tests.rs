@@ -9,6 +9,7 @@ pub(crate) fn prices(revision: u64, network_out: f64, age_seconds: f64) -> Price
         source: "schedule".into(),
         age_seconds,
         prices: vec![price(Resource::NetworkOut, network_out), price(Resource::Core, 0.0125)],
+        next: Vec::new(),
     }
 }
 
@@ -22,6 +23,8 @@ pub(crate) fn status(second: u64) -> Status {
         polls: true,
         cores: 1,
         memory_bytes: 12 << 20,
+        machine_cores: 1,
+        machine_memory_bytes: 12 << 20,
         requests: 20_000 + 500 * second,
         sent_bytes: 22_000_000,
         received_bytes: 2_000_000,

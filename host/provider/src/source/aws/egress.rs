@@ -7,15 +7,20 @@ use crate::source::{Adapter, Quote};
 use nom_proto::prices::Resource;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `aws-egress:REGION[,gb_per_month=N]`: the price that holds after so many GB in a month, by default after
-/// none; GB of 2^30 bytes, as AWS counts them.
+/// as many as the ledger has of this month; GB of 2^30 bytes, as AWS counts them.
 #[derive(Debug)]
 pub struct Egress {
     url: String,
     region: String,
-    gb_per_month: f64,
+    gb_per_month: Option<f64>,
+    /// Bytes sent in this month.
+    used: AtomicU64,
 }
+
+const GB: f64 = 1_073_741_824.0;
 
 #[derive(Deserialize)]
 struct Offer {
@@ -72,7 +77,7 @@ impl Egress {
         let region = spec.argument.clone();
         let base = spec.base_url("https://pricing.us-east-1.amazonaws.com");
         let url = format!("{base}/offers/v1.0/aws/AWSDataTransfer/current/{region}/index.json");
-        Ok(Egress { url, region, gb_per_month: spec.number("gb_per_month")?.unwrap_or(0.0) })
+        Ok(Egress { url, region, gb_per_month: spec.number("gb_per_month")?, used: AtomicU64::new(0) })
     }
 
     fn goes_out(&self, product: &Product) -> bool {
@@ -88,7 +93,8 @@ impl Egress {
         })?;
         let terms = offer.terms.on_demand.get(sku).into_iter().flat_map(BTreeMap::values);
         let tiers = terms.flat_map(|term| &term.price_dimensions);
-        let reached = tiers.filter(|(_, tier)| tier.begin_range.0 <= self.gb_per_month);
+        let amount = self.gb_per_month.unwrap_or_else(|| self.used.load(Ordering::Relaxed) as f64 / GB);
+        let reached = tiers.filter(|(_, tier)| tier.begin_range.0 <= amount);
         let last = reached.max_by(|(_, a), (_, b)| a.begin_range.0.total_cmp(&b.begin_range.0));
         let field = format!("terms.OnDemand.{sku}");
         let (code, tier) = last.ok_or_else(|| answer.wrong(&field, "no price of the amount"))?;
@@ -97,6 +103,14 @@ impl Egress {
 }
 
 impl Adapter for Egress {
+    fn counts_usage(&self) -> bool {
+        self.gb_per_month.is_none()
+    }
+
+    fn used(&self, sent_bytes: u64) {
+        self.used.store(sent_bytes, Ordering::Relaxed);
+    }
+
     fn resources(&self) -> Vec<Resource> {
         vec![Resource::NetworkOut]
     }
