@@ -107,7 +107,8 @@ impl Accounts {
         check_free(&transaction, new, now_unix_ns)?;
         end(&transaction, &[Role::Machine, Role::Meter], &new.name, now_unix_ns)?;
         transaction.execute(
-            "INSERT OR REPLACE INTO machine (name, tenant, holder, registered_unix_ns) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT OR REPLACE INTO machine (name, tenant, holder, registered_unix_ns) \
+             VALUES (?1, ?2, ?3, ?4)",
             params![new.name, new.tenant, new.holder, now_unix_ns],
         )?;
         insert(&transaction, &machine, Role::Machine, &new.name, now_unix_ns)?;
