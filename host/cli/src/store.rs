@@ -213,8 +213,8 @@ impl Store {
         }
     }
 
-    /// Makes the directory of a name that was asked for; waits a little where one is just being started, which
-    /// may have been interrupted.
+    /// Makes the directory of a name that was asked for; waits a little where one is just being started,
+    /// which may have been interrupted.
     fn create_named(&self, name: &str) -> Result<PathBuf> {
         check_name(name)?;
         let end = Instant::now() + STARTED_PATIENCE;
