@@ -7,6 +7,8 @@
 //! continues from the later of its own and the queue's: it cannot hoard a claim while it sleeps and starve
 //! the others, and it is next in line (Linux's CFS places sleepers at `min_vruntime` for the same reason).
 //!
+//! Nothing but running moves a member's own time: it survives sleep, leaving and coming back.
+//!
 //! The one that runs stays ready. Charge it for what it ran *before* waking others: the queue cannot
 //! know of cycles that it was not told.
 
@@ -49,7 +51,9 @@ impl Queue {
         }
     }
 
-    /// Adds a member, asleep, with `weight` (brought into 1 to [`WEIGHT_MAX`]).
+    /// Adds a member, asleep, with `weight` (brought into 1 to [`WEIGHT_MAX`]). One that was a member before
+    /// goes on from its own virtual time: whoever leaves in the middle of a turn, or is started anew, has
+    /// still used what it used.
     ///
     /// # Panics
     /// If it is a member already.
@@ -57,7 +61,7 @@ impl Queue {
         assert!(!self.contains(id), "application {id} is in the queue already");
         self.members |= 1 << id;
         self.weights[id] = weight.clamp(1, WEIGHT_MAX) as u16;
-        self.virtual_times[id] = self.now;
+        self.virtual_times[id] = self.virtual_times[id].max(self.now);
     }
 
     /// Removes a member, ready or asleep; nothing happens if it is none.

@@ -53,3 +53,16 @@ fn deadlines_are_kept_and_an_idle_machine_takes_no_interrupts() {
         all_ok(Guest::bundle("tests/guest/bundles/waits.toml").cpus(processors)).expect("ok tickless-idle");
     }
 }
+
+/// A deadline beyond all time is none in the past, whoever names it.
+#[test]
+fn no_deadline_makes_a_storm_of_timer_interrupts() {
+    all_ok(Guest::bundle("tests/guest/bundles/storm.toml").cpus(2)).expect("ok tickless-idle");
+}
+
+/// Time is counted in instructions, so that no turn is longer than it should be because the host paused it.
+#[test]
+fn weights_hold_against_one_that_leaves_before_its_turns_end() {
+    let guest = Guest::bundle("tests/guest/bundles/evade.toml").cpus(2);
+    all_ok(guest.emulated().qemu("-icount shift=5")).expect("ok weights-cannot-be-evaded");
+}

@@ -229,6 +229,50 @@ proptest! {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Ruse {
+    None,
+    Sleep,
+    Leave,
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// One member sleeps or leaves at any moment of its turns, and is back at once: however cunningly, it gets
+    /// no more than its share and a turn.
+    #[test]
+    fn coming_and_going_gains_nothing(
+        weights in (1..=100_u32, 1..=100_u32),
+        ruses in prop::collection::vec(
+            (1..=SLICE, prop::sample::select(vec![Ruse::None, Ruse::Sleep, Ruse::Leave])),
+            1..effort(400, 60),
+        ),
+    ) {
+        let mut queue = ready(&[weights.0, weights.1]);
+        let mut used = [0_u64; 2];
+        for (turn, ruse) in ruses {
+            let running = queue.pick().unwrap();
+            // The honest one runs as long as it may.
+            let turn = if running == 0 { queue.cycles_left(0, SLICE).unwrap().max(1) } else { turn };
+            queue.charge(running, turn);
+            used[running] += turn;
+            match ruse {
+                Ruse::None => {}
+                Ruse::Sleep => queue.sleep(1),
+                Ruse::Leave => {
+                    queue.remove(1);
+                    queue.insert(1, weights.1);
+                }
+            }
+            queue.wake(1);
+            let service = |id: usize| used[id] as f64 / f64::from([weights.0, weights.1][id]);
+            let bound = SLICE as f64 / f64::from(weights.0) + SLICE as f64 / f64::from(weights.1);
+            prop_assert!(service(1) - service(0) <= bound * 1.001, "{used:?} cycles");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(30))]
 
