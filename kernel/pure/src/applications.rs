@@ -124,7 +124,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn place(&mut self, record: &ApplicationRecord) -> Placement {
         let mut at = |window: u64, bytes: u64| {
             let room = WINDOW_BYTES - bytes.next_multiple_of(PLACEMENT_ALIGN) - 2 * PLACEMENT_ALIGN;
-            window + PLACEMENT_ALIGN + self.machine.random() % (room / PLACEMENT_ALIGN) * PLACEMENT_ALIGN
+            window + PLACEMENT_ALIGN + self.machine.random() % (room / PLACEMENT_ALIGN + 1) * PLACEMENT_ALIGN
         };
         Placement {
             image: at(IMAGE_WINDOW, record.image_bytes),
