@@ -72,8 +72,7 @@ impl Rate {
     /// Fewest cycles after which [`Rate::nanoseconds`] is at least `nanoseconds`; `u64::MAX` if there are
     /// none. So a timer set for them never fires early.
     pub fn cycles(self, nanoseconds: u64) -> u64 {
-        let cycles = (u128::from(nanoseconds) << 32).div_ceil(self.multiplier.into());
-        u64::try_from(cycles).unwrap_or(u64::MAX)
+        cycles(self.multiplier, nanoseconds)
     }
 
     /// `numerator / denominator` cycles a second, rounded, if that is plausible.
@@ -82,6 +81,38 @@ impl Rate {
         let hz = u64::try_from(quotient).ok().filter(|hz| Self::PLAUSIBLE_HZ.contains(hz))?;
         let multiplier = ((NANOSECONDS << 32) + u128::from(hz / 2)) / u128::from(hz);
         Some(Rate { hz, multiplier: multiplier as u64 })
+    }
+}
+
+/// [`Rate::cycles`] by the rate's multiplier; a multiplier of 0, that of no rate, counts as 1.
+pub fn cycles(multiplier: u64, nanoseconds: u64) -> u64 {
+    let cycles = (u128::from(nanoseconds) << 32).div_ceil(multiplier.max(1).into());
+    u64::try_from(cycles).unwrap_or(u64::MAX)
+}
+
+/// How fast a one-shot timer counts, against the time-stamp counter: ticks in 2^32 cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickRate(pub u64);
+
+impl TickRate {
+    /// `ticks` passed in `cycles`.
+    pub fn measured(ticks: u64, cycles: u64) -> TickRate {
+        let rate = (u128::from(ticks) << 32) / u128::from(cycles.max(1));
+        TickRate(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+
+    /// Ticks after which at least `cycles` have passed; as many as the counter can hold if that is not
+    /// enough. So, but for a wait beyond its range, a timer set for them never fires early.
+    pub fn ticks(self, cycles: u64) -> u32 {
+        let ticks = (u128::from(cycles) * u128::from(self.0)).div_ceil(1 << 32);
+        ticks.clamp(1, u32::MAX.into()) as u32
+    }
+
+    /// What is known after a timer set for `ticks` has fired, `cycles` later: interrupts are late, but never
+    /// early, so it counts at least as fast as that. One that was measured too slow (the host may have
+    /// stopped the processor between two readings) would otherwise fire early again and again.
+    pub fn corrected(self, ticks: u32, cycles: u64) -> TickRate {
+        TickRate(self.0.max(TickRate::measured(ticks.into(), cycles).0))
     }
 }
 
@@ -146,6 +177,35 @@ mod tests {
             let cycles = rate.cycles(nanoseconds);
             prop_assert!(rate.nanoseconds(cycles) >= nanoseconds);
             prop_assert!(rate.nanoseconds(cycles - 1) < nanoseconds);
+        }
+
+        #[test]
+        fn no_deadline_is_taken_for_one_in_the_past(hz in Rate::PLAUSIBLE_HZ, nanoseconds: u64) {
+            let rate = Rate::from_hz(hz).unwrap();
+            let cycles = rate.cycles(nanoseconds);
+            prop_assert!(cycles == u64::MAX || rate.nanoseconds(cycles) >= nanoseconds);
+            prop_assert!(rate.cycles(nanoseconds.saturating_add(1)) >= cycles);
+            prop_assert_eq!(rate.cycles(u64::MAX) == u64::MAX, rate.multiplier() <= 1 << 32);
+        }
+
+        /// However badly the timer was measured, one deadline takes a handful of interrupts.
+        #[test]
+        fn a_timer_that_was_measured_wrong_is_right_after_it_fired_once(
+            real in 1..1_u64 << 36, error in 1..1_000_u64, cycles in 1_000..1_u64 << 40, late in 0..10_000_u64,
+        ) {
+            let mut rate = TickRate((real / error).max(1));
+            let (mut left, mut interrupts) = (cycles, 0);
+            while left > 0 {
+                let ticks = rate.ticks(left);
+                // The timer fires when it has counted, and that is noticed some time later.
+                let passed = ((u128::from(ticks) << 32).div_ceil(real.into()) as u64).saturating_add(late);
+                rate = rate.corrected(ticks, passed);
+                prop_assert!(rate.0 <= real, "never taken for faster than it is");
+                left = left.saturating_sub(passed);
+                interrupts += 1;
+                let beyond_range = cycles as u128 * u128::from(real) >> 64;
+                prop_assert!(interrupts <= 16 + 2 * beyond_range as u64, "{left} of {cycles} cycles left");
+            }
         }
 
         #[test]

@@ -234,7 +234,8 @@ impl<M: Machine> Kernel<'_, M> {
         let turn = self.cores[core].current.and_then(|current| {
             let slice = self.machine.span_cycles(SLICE_NS);
             let left = self.cores[core].queue.cycles_left(current, slice)?;
-            Some(self.cores[core].revoke_at_ns.unwrap_or(now + self.machine.span_ns(left) + 1))
+            let turn_ns = self.machine.span_ns(left).saturating_add(1);
+            Some(self.cores[core].revoke_at_ns.unwrap_or(now.saturating_add(turn_ns)))
         });
         let waits = (0..self.applications.len()).filter_map(|application| {
             match self.contexts[core * self.applications.len() + application].state {

@@ -3,11 +3,13 @@
 //!
 //! x2APIC where the processor has it, else the memory-mapped xAPIC, whose identifiers have eight bits.
 
+use crate::area::CoreArea;
 use crate::clock;
 use crate::cpu::{self, msr};
 use crate::mapping;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use nom_abi::layout::DEVICE_MAP;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use nom_abi::layout::{CORES_MAX, DEVICE_MAP};
+use nom_kernel_pure::clock::TickRate;
 
 /// Vector by which a core is asked into the kernel.
 pub const KICK: u8 = 0xfe;
@@ -24,17 +26,22 @@ const COMMAND: u32 = 0x30;
 const COMMAND_HIGH: u32 = 0x31;
 const TIMER_ENTRY: u32 = 0x32;
 const LOCAL_INTERRUPT_0: u32 = 0x35;
+const LOCAL_INTERRUPT_1: u32 = 0x36;
 const TIMER_INITIAL: u32 = 0x38;
 const TIMER_CURRENT: u32 = 0x39;
 const TIMER_DIVIDE: u32 = 0x3e;
 
 const MASKED: u32 = 1 << 16;
+const NON_MASKABLE: u32 = 4 << 8;
 const TSC_DEADLINE_MODE: u32 = 1 << 18;
 
 static X2APIC: AtomicBool = AtomicBool::new(false);
 static DEADLINE: AtomicBool = AtomicBool::new(false);
-/// Timer ticks in 2^32 cycles of the time-stamp counter, where there is no TSC-deadline mode.
+/// A [`TickRate`], where there is no TSC-deadline mode.
 static TICKS: AtomicU64 = AtomicU64::new(0);
+/// When each core's timer was armed last, by the time-stamp counter, and for how many ticks.
+static ARMED: [(AtomicU64, AtomicU32); CORES_MAX] =
+    [const { (AtomicU64::new(0), AtomicU32::new(0)) }; CORES_MAX];
 
 fn read(register: u32) -> u32 {
     if X2APIC.load(Relaxed) {
@@ -76,6 +83,7 @@ pub fn init() {
     unsafe { cpu::wrmsr(msr::APIC_BASE, cpu::rdmsr(msr::APIC_BASE) | enable) };
     write(SPURIOUS_VECTOR, 0x100 | u32::from(SPURIOUS));
     write(LOCAL_INTERRUPT_0, MASKED);
+    write(LOCAL_INTERRUPT_1, NON_MASKABLE);
     let mode = if DEADLINE.load(Relaxed) { TSC_DEADLINE_MODE } else { 0 };
     write(TIMER_DIVIDE, 0b1011);
     write(TIMER_ENTRY, mode | u32::from(TIMER));
@@ -88,14 +96,12 @@ pub fn calibrate() {
     }
     write(TIMER_ENTRY, MASKED);
     write(TIMER_INITIAL, u32::MAX);
-    let (tsc, from) = (cpu::rdtsc(), read(TIMER_CURRENT));
-    let wait = clock::cycles_in(200_000);
-    while cpu::rdtsc() - tsc < wait {
-        core::hint::spin_loop();
-    }
-    let (cycles, to) = (cpu::rdtsc() - tsc, read(TIMER_CURRENT));
+    let counted = || u64::from(u32::MAX - read(TIMER_CURRENT));
+    let from = clock::bracket(counted);
+    clock::wait_ns(200_000);
+    let to = clock::bracket(counted);
     write(TIMER_INITIAL, 0);
-    TICKS.store(((u128::from(from - to) << 32) / u128::from(cycles)) as u64, Relaxed);
+    TICKS.store(TickRate::measured(to.1 - from.1, to.0 - from.0).0, Relaxed);
     write(TIMER_ENTRY, TIMER.into());
 }
 
@@ -115,13 +121,22 @@ pub fn set_timer(tsc: Option<u64>) {
         // SAFETY: the register only decides when the timer interrupt comes.
         return unsafe { cpu::wrmsr(msr::TSC_DEADLINE, tsc.map_or(0, |tsc| tsc.max(1))) };
     }
-    let ticks = tsc.map_or(0, |tsc| {
-        let cycles = tsc.saturating_sub(cpu::rdtsc());
-        let ticks = (u128::from(cycles) * u128::from(TICKS.load(Relaxed))) >> 32;
-        // Too far away for the counter: it fires early, and the kernel arms it again.
-        ticks.clamp(1, u32::MAX.into()) as u32
-    });
+    let now = cpu::rdtsc();
+    let ticks = tsc.map_or(0, |tsc| TickRate(TICKS.load(Relaxed)).ticks(tsc.saturating_sub(now)));
+    let armed = &ARMED[CoreArea::core()];
+    armed.0.store(now, Relaxed);
+    armed.1.store(ticks, Relaxed);
     write(TIMER_INITIAL, ticks);
+}
+
+/// Learns from this core's timer, which fired, how fast it counts; unless it has been armed again since.
+pub fn timer_fired() {
+    if DEADLINE.load(Relaxed) || read(TIMER_CURRENT) != 0 {
+        return;
+    }
+    let armed = &ARMED[CoreArea::core()];
+    let (ticks, cycles) = (armed.1.swap(0, Relaxed), cpu::rdtsc() - armed.0.load(Relaxed));
+    TICKS.fetch_max(TickRate(0).corrected(ticks, cycles).0, Relaxed);
 }
 
 fn command(destination: u32, low: u32) {

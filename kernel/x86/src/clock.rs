@@ -29,14 +29,15 @@ pub fn now_ns() -> u64 {
     span_ns(cpu::rdtsc().wrapping_sub(BASE.load(Relaxed)))
 }
 
-/// Cycles in a number of nanoseconds.
+/// Cycles in a number of nanoseconds, rounded up; `u64::MAX` if they are more.
 pub fn cycles_in(nanoseconds: u64) -> u64 {
-    ((u128::from(nanoseconds) << 32) / u128::from(MULTIPLIER.load(Relaxed).max(1))) as u64
+    nom_kernel_pure::clock::cycles(MULTIPLIER.load(Relaxed), nanoseconds)
 }
 
-/// Nanoseconds in a number of cycles.
+/// Nanoseconds in a number of cycles; `u64::MAX` if they are more.
 pub fn span_ns(cycles: u64) -> u64 {
-    ((u128::from(cycles) * u128::from(MULTIPLIER.load(Relaxed))) >> 32) as u64
+    let span = (u128::from(cycles) * u128::from(MULTIPLIER.load(Relaxed))) >> 32;
+    u64::try_from(span).unwrap_or(u64::MAX)
 }
 
 /// Spins.
@@ -91,7 +92,7 @@ fn cpuid_rate() -> Option<Rate> {
 }
 
 /// One reading of a reference, with the time-stamp counter half-way through it; the tightest of a few.
-fn bracket(mut read: impl FnMut() -> u64) -> (u64, u64) {
+pub fn bracket(mut read: impl FnMut() -> u64) -> (u64, u64) {
     let attempts = (0..5).map(|_| {
         let before = cpu::rdtsc();
         let reference = read();
@@ -147,5 +148,5 @@ fn pit_count() -> u64 {
 
 /// The time-stamp counter at a board time, not before it.
 pub fn tsc_at(nanoseconds: u64) -> u64 {
-    BASE.load(Relaxed).saturating_add(cycles_in(nanoseconds).saturating_add(1))
+    BASE.load(Relaxed).saturating_add(cycles_in(nanoseconds))
 }
