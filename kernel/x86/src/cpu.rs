@@ -6,10 +6,12 @@ use core::arch::x86_64::{__cpuid_count, CpuidResult};
 /// Model-specific registers by name (Intel SDM vol. 4).
 pub mod msr {
     pub const APIC_BASE: u32 = 0x1b;
+    pub const SYSENTER_CS: u32 = 0x174;
     pub const TSC_DEADLINE: u32 = 0x6e0;
     pub const X2APIC: u32 = 0x800;
     pub const STAR: u32 = 0xc000_0081;
     pub const LSTAR: u32 = 0xc000_0082;
+    pub const CSTAR: u32 = 0xc000_0083;
     pub const SFMASK: u32 = 0xc000_0084;
     pub const FS_BASE: u32 = 0xc000_0100;
     pub const GS_BASE: u32 = 0xc000_0101;
@@ -20,6 +22,7 @@ pub mod msr {
 
 /// Bits of CR4 that the kernel may turn on (Intel SDM vol. 3A, 2.5).
 pub mod cr4 {
+    pub const MCE: u64 = 1 << 6;
     pub const PGE: u64 = 1 << 7;
     pub const UMIP: u64 = 1 << 11;
     pub const FSGSBASE: u64 = 1 << 16;
@@ -129,6 +132,16 @@ pub fn cr4_set(bits: u64) {
     };
 }
 
+/// Forgets why the last debug exception came, and every breakpoint (Intel SDM vol. 3B, 17.2): the kernel sets
+/// none, and an application cannot.
+pub fn no_breakpoints() {
+    // SAFETY: the debug registers change no memory.
+    unsafe {
+        asm!("mov dr7, {}", "mov dr6, {}", in(reg) 0x400_u64, in(reg) 0xffff_0ff0_u64,
+            options(nomem, nostack, preserves_flags))
+    };
+}
+
 pub fn xsetbv(mask: u64) {
     // SAFETY: called after CR4.OSXSAVE with a subset of the mask CPUID reports.
     unsafe {
@@ -174,6 +187,7 @@ pub struct Features {
     pub smep: bool,
     pub smap: bool,
     pub umip: bool,
+    pub machine_check: bool,
     pub huge_pages: bool,
 }
 
@@ -189,6 +203,7 @@ impl Features {
             smep: seven.0 & 1 << 7 != 0,
             smap: seven.0 & 1 << 20 != 0,
             umip: seven.1 & 1 << 2 != 0,
+            machine_check: one.edx & 1 << 7 != 0,
             huge_pages: cpuid(0x8000_0001, 0).edx & 1 << 26 != 0,
         }
     }
@@ -199,6 +214,7 @@ impl Features {
         bits |= if self.smep { cr4::SMEP } else { 0 };
         bits |= if self.smap { cr4::SMAP } else { 0 };
         bits |= if self.umip { cr4::UMIP } else { 0 };
+        bits |= if self.machine_check { cr4::MCE } else { 0 };
         bits |= if self.fsgsbase { cr4::FSGSBASE } else { 0 };
         bits |= if self.xsave { cr4::OSXSAVE } else { 0 };
         cr4_set(bits);

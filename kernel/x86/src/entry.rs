@@ -9,7 +9,7 @@ use crate::serial::log;
 use crate::{apic, backtrace, clock, cpu, power, shootdown, tables};
 use core::arch::global_asm;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use nom_kernel_pure::events::{Fault, PAGE_FAULT};
 use nom_kernel_pure::kernel::{Kernel, Next, PLATFORM_VECTOR};
 use nom_kernel_pure::machine::{Level, Machine};
@@ -19,6 +19,12 @@ static KERNEL: Lock<Option<&'static mut Kernel<'static, Platform>>> = Lock::new(
 
 /// Exceptions have the vectors below this one.
 const EXCEPTIONS: u64 = 32;
+const DEBUG: u64 = 1;
+const NON_MASKABLE: u64 = 2;
+
+/// Interruptions of the kernel that nobody asked for, and how many of them have been reported.
+static STRAYS: AtomicU64 = AtomicU64::new(0);
+static STRAYS_REPORTED: AtomicU64 = AtomicU64::new(0);
 
 global_asm!(
     include_str!("asm/trap.S"),
@@ -41,6 +47,7 @@ global_asm!(
     rip = const offset_of!(CoreArea, registers.rip),
     rflags = const offset_of!(CoreArea, registers.rflags),
     stack_top = const area::STACK_TOP,
+    flags_allowed = const tables::FLAGS_ALLOWED,
     user_code = const tables::USER_CODE,
     user_data = const tables::USER_DATA,
     user_syscall = sym user_syscall,
@@ -82,6 +89,7 @@ extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
     let address = if vector == PAGE_FAULT { cpu::cr2() } else { 0 };
     shootdown::answer();
     let mut inside = Inside::enter();
+    report_strays();
     if vector < EXCEPTIONS {
         let fault = Fault { vector, code, address };
         CoreArea::with(|area| inside.kernel().fault(area.core as usize, &mut area.registers, fault));
@@ -99,7 +107,10 @@ fn interrupt(kernel: &mut Kernel<'static, Platform>, vector: u8) {
     apic::end_of_interrupt();
     match vector {
         apic::KICK => {}
-        apic::TIMER => kernel.timer(CoreArea::core()),
+        apic::TIMER => {
+            apic::timer_fired();
+            kernel.timer(CoreArea::core());
+        }
         PLATFORM_VECTOR if power::is_pressed(kernel.machine()) => kernel.shut_down(),
         vector => kernel.interrupt(CoreArea::core(), vector),
     }
@@ -129,6 +140,7 @@ fn halt(inside: Inside) -> Inside {
     cpu::halt_until_interrupt();
     shootdown::answer();
     let mut inside = Inside::enter();
+    report_strays();
     let pending = CoreArea::with(|area| core::mem::take(&mut area.pending));
     for (word, mut bits) in pending.into_iter().enumerate() {
         while bits != 0 {
@@ -159,8 +171,23 @@ fn first_entry(kernel: &mut Kernel<'static, Platform>) {
         .control(format_args!("boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma}"));
 }
 
-/// An interrupt or exception in the kernel itself.
+/// Says, under the kernel's lock, that strays came; seldom, however many they are.
+fn report_strays() {
+    let strays = STRAYS.load(Relaxed);
+    if strays >= 2 * STRAYS_REPORTED.load(Relaxed) && strays > 0 {
+        STRAYS_REPORTED.store(strays, Relaxed);
+        log(Level::Warn, format_args!("{strays} non-maskable interrupts or late debug exceptions, ignored"));
+    }
+}
+
+/// An interrupt or exception in the kernel itself, and from anywhere those with a stack of their own. Until
+/// it is known which, GS may be the application's.
 extern "C" fn kernel_trap(vector: u64, code: u64, rip: u64, frame: u64) {
+    if vector == DEBUG || vector == NON_MASKABLE {
+        cpu::no_breakpoints();
+        STRAYS.fetch_add(1, Relaxed);
+        return;
+    }
     if vector >= EXCEPTIONS {
         return CoreArea::with(|area| area.pending[vector as usize / 64] |= 1 << (vector % 64));
     }

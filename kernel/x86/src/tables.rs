@@ -7,15 +7,22 @@ use core::cell::UnsafeCell;
 use nom_abi::layout::CORES_MAX;
 
 pub const KERNEL_CODE: u16 = 0x08;
-pub const USER_DATA: u16 = 0x20 | 3;
-pub const USER_CODE: u16 = 0x28 | 3;
-const TASK_STATE: u16 = 0x30;
-/// SYSRET loads SS from this selector plus 8 and CS from it plus 16.
-const SYSRET_BASE: u64 = 0x18 | 3;
+pub const USER_DATA: u16 = 0x18 | 3;
+pub const USER_CODE: u16 = 0x20 | 3;
+const TASK_STATE: u16 = 0x28;
+/// SYSRET loads SS from this selector plus 8 and CS from it plus 16, the privilege of ring 3 in both. (It
+/// would load CS from the selector itself for 32-bit code, which the kernel never returns to: there is no
+/// segment for it, and so no way into compatibility mode.)
+const SYSRET_BASE: u64 = 0x10 | 3;
+/// Flags that SYSCALL clears: all that have a meaning but the one that is always set.
+const FLAGS_CLEARED: u64 = 0x25_7fd5;
+/// Flags that ring 3 may have: all but I/O privilege, nested task and virtual-8086 mode.
+pub const FLAGS_ALLOWED: u64 = 0x25_0fd7;
 
-/// Exceptions that get a stack of their own, because the interrupted stack may be the trouble: double fault,
-/// non-maskable interrupt, machine check.
-pub const OWN_STACK: [u8; 3] = [8, 2, 18];
+/// Exceptions that get a stack of their own, because they come in places where the stack is still the
+/// application's or itself the trouble, and the number of that stack. Double fault and machine check share
+/// one: neither returns.
+pub const OWN_STACK: [(usize, u64); 4] = [(8, 1), (18, 1), (2, 2), (1, 3)];
 
 #[repr(C, packed(4))]
 struct TaskState {
@@ -30,7 +37,7 @@ struct TaskState {
 
 #[repr(C, align(64))]
 struct CoreTables {
-    segments: [u64; 8],
+    segments: [u64; 7],
     task_state: TaskState,
 }
 
@@ -65,12 +72,13 @@ const NO_TASK: TaskState = TaskState {
     io_bitmap: 0,
 };
 static TABLES: PerCore =
-    PerCore(UnsafeCell::new([const { CoreTables { segments: [0; 8], task_state: NO_TASK } }; CORES_MAX]));
+    PerCore(UnsafeCell::new([const { CoreTables { segments: [0; 7], task_state: NO_TASK } }; CORES_MAX]));
 static GATES: Gates = Gates(UnsafeCell::new([Gate { low: 0, high: 0 }; 256]));
 
 unsafe extern "C" {
     static trap_stubs: u8;
     fn syscall_entry();
+    fn compatibility_entry();
 }
 
 /// Fills the interrupt descriptor table: 256 interrupt gates, which turn interrupts off.
@@ -79,8 +87,7 @@ pub fn init_gates() {
     let gates = unsafe { &mut *GATES.0.get() };
     for (vector, gate) in gates.iter_mut().enumerate() {
         let stub = &raw const trap_stubs as u64 + 16 * vector as u64;
-        let stack =
-            OWN_STACK.iter().position(|own| usize::from(*own) == vector).map_or(0, |index| index as u64 + 1);
+        let stack = OWN_STACK.iter().find(|(own, _)| *own == vector).map_or(0, |(_, stack)| *stack);
         gate.low = stub & 0xffff
             | u64::from(KERNEL_CODE) << 16
             | stack << 32
@@ -107,7 +114,6 @@ pub fn load(core: usize, stack_top: u64, own_stack_tops: [u64; 3]) {
             0,
             0x00af_9a00_0000_ffff,
             0x00cf_9200_0000_ffff,
-            0x00cf_fa00_0000_ffff,
             0x00cf_f200_0000_ffff,
             0x00af_fa00_0000_ffff,
             (size_of::<TaskState>() as u64 - 1)
@@ -116,19 +122,25 @@ pub fn load(core: usize, stack_top: u64, own_stack_tops: [u64; 3]) {
                 | (base >> 24 & 0xff) << 56,
             base >> 32,
         ];
-        let pointer = TablePointer { limit: 63, base: tables.segments.as_ptr() as u64 };
+        let pointer = TablePointer {
+            limit: size_of_val(&tables.segments) as u16 - 1,
+            base: tables.segments.as_ptr() as u64,
+        };
         asm!("lgdt [{}]", in(reg) &raw const pointer, options(nostack));
         asm!("push {code}", "lea {t}, [rip + 2f]", "push {t}", "retfq", "2:",
             code = in(reg) u64::from(KERNEL_CODE), t = out(reg) _);
         asm!("mov ds, {d:x}", "mov es, {d:x}", "mov ss, {d:x}", "ltr {t:x}", d = in(reg) 0x10u32,
             t = in(reg) u32::from(TASK_STATE), options(nostack));
         let pointer = TablePointer { limit: 4095, base: GATES.0.get() as u64 };
-        asm!("lidt [{}]", in(reg) &raw const pointer, options(nostack));
+        asm!("lidt [{}]", "lldt {:x}", in(reg) &raw const pointer, in(reg) 0, options(nostack));
         cpu::wrmsr(msr::STAR, SYSRET_BASE << 48 | u64::from(KERNEL_CODE) << 32);
         cpu::wrmsr(msr::LSTAR, syscall_entry as *const () as u64);
-        // Cleared on entry: TF, IF, DF, NT, AC.
-        cpu::wrmsr(msr::SFMASK, 0x4_4700);
+        cpu::wrmsr(msr::CSTAR, compatibility_entry as *const () as u64);
+        // No code segment: SYSENTER is a general protection fault.
+        cpu::wrmsr(msr::SYSENTER_CS, 0);
+        cpu::wrmsr(msr::SFMASK, FLAGS_CLEARED);
     }
+    cpu::no_breakpoints();
 }
 
 /// Resets the machine, by a fault that cannot be delivered.

@@ -15,5 +15,6 @@ pub mod line;
 pub mod misdeeds;
 pub mod processors;
 pub mod report;
+pub mod workshop;
 
 pub use report::{Check, Failure, accounted_frames, expect, expect_that, run};

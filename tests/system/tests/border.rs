@@ -1,6 +1,7 @@
 //! The border between the rings, against programs that mean no good.
 
-use nom_system_tests::Guest;
+use nom_system_tests::{Guest, MachineKind};
+use nom_vmm::qmp::Monitor;
 
 #[test]
 fn the_kernel_minds_no_state_of_the_processor() {
@@ -14,4 +15,30 @@ fn random_system_calls_end_at_most_their_application() {
         let life = guest.device("virtio-rng-pci").log("error").run();
         life.expect_status(0).expect_no("FAILED").expect("ok lifecycle").expect("ok neighbour-undisturbed");
     }
+}
+
+#[test]
+fn every_way_into_the_kernel_ends_where_it_began() {
+    for kind in [MachineKind::Q35, MachineKind::Microvm] {
+        let guest = Guest::bundle("tests/guest/bundles/rings.toml").machine(kind).cpus(2);
+        guest.run().expect_status(0).expect_no("FAILED").expect("ok neighbour-undisturbed");
+    }
+}
+
+/// They come at any instruction of applications and kernel, and are nobody's exception.
+#[test]
+fn non_maskable_interrupts_are_no_applications_exceptions() {
+    const MONITOR: &str = "second.sock";
+    let guest = Guest::bundle("tests/guest/bundles/rings.toml").cpus(2).arguments(&["10"]);
+    let mut vm = guest.qemu(&format!("-qmp unix:{MONITOR},server=on,wait=off")).boot();
+    vm.wait_for("ok segments");
+    let mut monitor = Monitor::connect(vm.directory(), MONITOR).expect("a second monitor");
+    for _ in 0..2_000 {
+        if monitor.execute("inject-nmi", serde_json::json!({})).is_err() {
+            break; // The machine has ended.
+        }
+    }
+    let life = vm.finish().expect_status(0).expect_no("FAILED").expect("ok neighbour-undisturbed");
+    let reports = life.serial.matches("non-maskable interrupts or late debug exceptions").count();
+    assert!((1..20).contains(&reports), "{reports} reports of 2,000 are seldom, but not none");
 }

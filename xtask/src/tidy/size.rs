@@ -6,7 +6,8 @@ use syn::spanned::Spanned;
 
 const LINES_MAX: usize = 8300;
 
-/// The kernel has at most 8,300 lines of code: tests, comments and empty lines do not count.
+/// The kernel has at most 8,300 lines of code: tests, comments and empty lines do not count. A line has at
+/// most 110 columns, as everywhere.
 pub fn kernel_is_small(tree: &Tree) -> Vec<Violation> {
     let kernel: Vec<&File> = tree.files.iter().filter(|file| file.path.starts_with("kernel/")).collect();
     let test_modules: Vec<String> = kernel.iter().flat_map(|file| test_modules(file)).collect();
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn tests_do_not_count() {
-        let lines = "const A: u8 = 0;\n".repeat(8000);
+        let lines = "const A: u8 = 0;\n".repeat(8300);
         let tested =
             format!("{lines}\n// A comment.\n#[cfg(test)]\nmod tests {{\n}}\n#[cfg(test)] mod fake;");
         let fine = [
@@ -78,7 +79,7 @@ mod tests {
         let large = [("kernel/src/a.rs", tested.as_str()), ("kernel/x86/src/boot.S", "hlt\n\n")];
         assert_eq!(
             judge(kernel_is_small, &large),
-            ["kernel:1: kernel-size: the kernel has 8001 lines of code, at most 8000"]
+            ["kernel:1: kernel-size: the kernel has 8301 lines of code, at most 8300"]
         );
     }
 }

@@ -57,8 +57,8 @@ enter_long_mode_32:
     orl $0x901, %eax
     wrmsr
     movl %cr0, %eax
-    andl $0xfffffff3, %eax      /* EM and TS off: vector instructions belong to applications */
-    orl $0x80010002, %eax       /* PG, WP, MP */
+    andl $0x9ffffff3, %eax      /* caches on; EM and TS off: vector instructions belong to applications */
+    orl $0x80010022, %eax       /* PG, WP, NE, MP */
     movl %eax, %cr0
     lgdtl (boot_gdt_pointer - {kernel_image})
     ret

@@ -1,4 +1,5 @@
-/* Every way into the kernel from an application, and the one way back.
+/* Every way into the kernel from an application, and the one way back: docs/safety/kernel-x86.md goes
+ * through all that the architecture has.
  *
  * A core's registers at the border live in its `CoreArea` (found by GS while in the kernel): entry stores the
  * application's general registers there, Rust works on them, and `resume` loads whatever they then hold.
@@ -20,10 +21,7 @@
     movq %r15, %gs:{r15}
     .endm
 
-    .balign 16
-    .global syscall_entry
-    .type syscall_entry, @function
-syscall_entry:
+    .macro ENTER_BY_SYSCALL
     swapgs
     movq %rsp, %gs:{rsp}
     movq %gs:{stack_top}, %rsp
@@ -34,6 +32,13 @@ syscall_entry:
     movq %r11, %gs:{rflags}
     SAVE_GENERAL
     xorl %ebp, %ebp
+    .endm
+
+    .balign 16
+    .global syscall_entry
+    .type syscall_entry, @function
+syscall_entry:
+    ENTER_BY_SYSCALL
     call {user_syscall}
     /* fall through */
 
@@ -57,11 +62,13 @@ resume:
     jz 1f
     movq %gs:{rip}, %rcx
     movq %gs:{rflags}, %r11
+    andl ${flags_allowed}, %r11d    /* whatever may have gone wrong: never IOPL, NT, VM */
     movq %gs:{rax}, %rax
     movq %gs:{rsp}, %rsp
     swapgs
     sysretq
-1:  pushq ${user_data}
+1:  andq ${flags_allowed}, %gs:{rflags}
+    pushq ${user_data}
     pushq %gs:{rsp}
     pushq %gs:{rflags}
     pushq ${user_code}
@@ -72,6 +79,19 @@ resume:
     swapgs
     iretq
     .size syscall_entry, . - syscall_entry
+
+    /* SYSCALL of 32-bit code. No descriptor leads there; if a processor comes all the same, the application
+     * has raised an undefined opcode. */
+    .balign 16
+    .global compatibility_entry
+    .type compatibility_entry, @function
+compatibility_entry:
+    ENTER_BY_SYSCALL
+    movl $6, %edi
+    xorl %esi, %esi
+    call {user_trap}
+    jmp resume
+    .size compatibility_entry, . - compatibility_entry
 
     /* One stub a vector, 16 bytes apart: `push error code or 0; push vector; jmp trap`. */
     .balign 16
@@ -84,13 +104,18 @@ trap_stubs:
     pushq $0
     .endif
     pushq $vector
+    .if vector == 2 || vector == 8 || vector == 18
+    jmp trap_from_kernel
+    .else
     jmp trap
+    .endif
     .set vector, vector + 1
     .endr
 
     .type trap, @function
 trap:
-    cld
+    pushq $2                    /* an interrupt gate leaves AC and DF as the application had them */
+    popfq
     testb $3, 24(%rsp)          /* CS of the interrupted code: vector, error, RIP, CS */
     jz trap_from_kernel
     swapgs
@@ -109,8 +134,12 @@ trap:
     call {user_trap}
     jmp resume
 
-    /* In the kernel: an interrupt that ended `hlt` (it returns), or a bug of ours (it does not). */
+    /* In the kernel: an interrupt that ended `hlt` or a late debug exception (they return), or a bug of ours
+     * (it does not). And wherever it hit, also between an entry's first instruction and `swapgs`: NMI, double
+     * fault, machine check, on stacks of their own. So GS is not used here. */
 trap_from_kernel:
+    pushq $2
+    popfq
     pushq %rax
     pushq %rcx
     pushq %rdx
@@ -122,6 +151,10 @@ trap_from_kernel:
     pushq %r11
     pushq %rbp
     movq 80(%rsp), %rdi         /* vector */
+    cmpl $1, %edi
+    jne 1f
+    btrq $8, 112(%rsp)          /* a debug exception: no single steps in the kernel */
+1:
     movq 88(%rsp), %rsi         /* error code */
     movq 96(%rsp), %rdx         /* RIP */
     movq %rbp, %rcx
