@@ -69,7 +69,7 @@ errors! {
     15 LastCore,
     /// There is no device with that index on the board, or it has left.
     16 NoDevice,
-    /// Another application owns the device, or the manifest does not give it to this one.
+    /// Another application owns the device, or the manifest does not give this one the device or the right.
     17 NotPermitted,
     /// The device has no such base address register, or the range is outside it or holds the MSI-X table.
     18 NoSuchRegion,

@@ -120,8 +120,10 @@ pub mod flag {
     /// It publishes prices: the board's prices are mapped writable for it, and for it alone. At most one
     /// application of a bundle has this.
     pub const PUBLISHES_PRICES: u32 = 4;
+    /// It makes code: it may map and protect its memory executable. Others run what their image has.
+    pub const MAKES_CODE: u32 = 8;
     /// All that there are.
-    pub const ALL: u32 = AUTOSTART | ESSENTIAL | PUBLISHES_PRICES;
+    pub const ALL: u32 = AUTOSTART | ESSENTIAL | PUBLISHES_PRICES | MAKES_CODE;
 }
 
 /// One loadable part of a program.

@@ -26,13 +26,13 @@ macro_rules! for_each_syscall {
             /// Misaligned, Overflow, NotGranted, StillMapped.
             3 MemoryRelease memory_release(frame, page_size, count)
             /// Maps `count` pages of `page_size` of granted memory, from `frame` on, at `address`.
-            /// `protection`: bit 0 read, bit 1 write, bit 2 execute. Errors: InvalidArgument, Misaligned,
-            /// Overflow, OutsideUserSpace, NotGranted, AlreadyMapped, WriteExecute, OutOfMemory,
-            /// OverMemoryCap.
+            /// `protection`: bit 0 read, bit 1 write, bit 2 execute; the last only for an application whose
+            /// manifest says `makes_code`. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace,
+            /// NotGranted, AlreadyMapped, WriteExecute, NotPermitted, OutOfMemory, OverMemoryCap.
             4 MemoryMap memory_map(address, frame, page_size, count, protection)
             /// Changes the protection of every page in `[address, address + length)`; all must be mapped and
-            /// wholly inside. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped,
-            /// WriteExecute.
+            /// wholly inside. `protection` is as for `memory_map`. Errors: InvalidArgument, Misaligned,
+            /// Overflow, OutsideUserSpace, NotMapped, WriteExecute, NotPermitted.
             5 MemoryProtect memory_protect(address, length, protection)
             /// Unmaps every page in `[address, address + length)`; all must be mapped and wholly inside. The
             /// grants stay. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped.

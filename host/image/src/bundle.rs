@@ -192,7 +192,8 @@ fn limits(app: &LoweredApplication) -> ApplicationRecord {
         weight: manifest.weight,
         flags: flag_if(manifest.autostart, flag::AUTOSTART)
             | flag_if(manifest.essential, flag::ESSENTIAL)
-            | flag_if(manifest.publishes_prices, flag::PUBLISHES_PRICES),
+            | flag_if(manifest.publishes_prices, flag::PUBLISHES_PRICES)
+            | flag_if(manifest.makes_code, flag::MAKES_CODE),
         reserved: 0,
         segments: Run::default(),
         devices: Run::default(),

@@ -122,10 +122,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn place(&mut self, record: &ApplicationRecord) -> Placement {
-        let mut at = |window: u64, bytes: u64| {
-            let room = WINDOW_BYTES - bytes.next_multiple_of(PLACEMENT_ALIGN) - 2 * PLACEMENT_ALIGN;
-            window + PLACEMENT_ALIGN + self.machine.random() % (room / PLACEMENT_ALIGN + 1) * PLACEMENT_ALIGN
-        };
+        let mut at = |window: u64, bytes: u64| window + placed(bytes, self.machine.random());
         Placement {
             image: at(IMAGE_WINDOW, record.image_bytes),
             stack: at(STACK_WINDOW, record.stack_bytes),
@@ -203,19 +200,14 @@ impl<M: Machine> Kernel<'_, M> {
         )
     }
 
-    fn build_start_page(
-        &mut self,
-        application: usize,
-        record: &ApplicationRecord,
-        place: &Placement,
-    ) -> Result<()> {
+    fn build_start_page(&mut self, app: usize, record: &ApplicationRecord, place: &Placement) -> Result<()> {
         let arguments = self.bundle.run(record.arguments);
         let environment = self.bundle.run(record.environment);
         let header = size_of::<Start>() as u32;
         let mut page = Start::new_zeroed();
         page.magic = start::MAGIC;
         page.version = nom_abi::VERSION;
-        page.application = application as u32;
+        page.application = app as u32;
         page.board = place.board;
         (page.image_base, page.image_bytes) = (place.image, record.image_bytes);
         (page.stack_base, page.stack_bytes) = (place.stack, record.stack_bytes);
@@ -226,7 +218,7 @@ impl<M: Machine> Kernel<'_, M> {
         for word in page.seed.as_chunks_mut::<8>().0 {
             *word = self.machine.random().to_le_bytes();
         }
-        for (channel, entry) in self.channels_of(application).zip(&mut page.channel) {
+        for (channel, entry) in self.channels_of(app).zip(&mut page.channel) {
             *entry = start::Channel {
                 address: place.channels + CHANNEL_STRIDE * u64::from(page.channels),
                 bytes: channel.bytes,
@@ -237,7 +229,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let parts = [page.as_bytes(), arguments, environment];
         let total: usize = parts.iter().map(|part| part.len()).sum();
-        self.fill(application, place.start, total as u64, Protection::Read, |machine, to, offset| {
+        self.fill(app, place.start, total as u64, Protection::Read, |machine, to, offset| {
             let mut start = 0;
             for part in parts {
                 copy_overlap(machine, to, offset, start, part);
@@ -246,25 +238,20 @@ impl<M: Machine> Kernel<'_, M> {
         })
     }
 
-    fn build_shared(
-        &mut self,
-        application: usize,
-        record: &ApplicationRecord,
-        place: &Placement,
-    ) -> Result<()> {
+    fn build_shared(&mut self, app: usize, record: &ApplicationRecord, place: &Placement) -> Result<()> {
         let (frame, prices) = (self.board_frame, PRICES_OFFSET as u64);
         let publishes = record.flags & flag::PUBLISHES_PRICES != 0;
         let protection = if publishes { Protection::ReadWrite } else { Protection::Read };
         let bytes = BOARD_BYTES as u64 - prices;
-        self.show(application, place.board, frame, prices, Protection::Read)?;
-        self.show(application, place.board + prices, frame + prices / FRAME_BYTES, bytes, protection)?;
+        self.show(app, place.board, frame, prices, Protection::Read)?;
+        self.show(app, place.board + prices, frame + prices / FRAME_BYTES, bytes, protection)?;
         for (number, index) in (0..nom_abi::layout::CHANNELS_MAX).enumerate() {
-            let Some(channel) = self.channels_of(application).nth(index) else {
+            let Some(channel) = self.channels_of(app).nth(index) else {
                 break;
             };
             let frame = self.channel_frames[channel.index];
             let address = place.channels + CHANNEL_STRIDE * number as u64;
-            self.show(application, address, frame, channel.bytes, Protection::ReadWrite)?;
+            self.show(app, address, frame, channel.bytes, Protection::ReadWrite)?;
         }
         Ok(())
     }
@@ -391,6 +378,12 @@ impl<M: Machine> Kernel<'_, M> {
             self.tell(channel.peer, Upcall::PeerChanged, |_| {});
         }
     }
+}
+
+/// Where `bytes`, at most a window without its guards, begin in their window.
+pub(crate) fn placed(bytes: u64, random: u64) -> u64 {
+    let room = WINDOW_BYTES - bytes.next_multiple_of(PLACEMENT_ALIGN) - 2 * PLACEMENT_ALIGN;
+    PLACEMENT_ALIGN + random % (room / PLACEMENT_ALIGN + 1) * PLACEMENT_ALIGN
 }
 
 /// Copies to the page at `to`, which holds bytes from `offset` on, the part of `bytes` (which start at

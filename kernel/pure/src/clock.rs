@@ -191,7 +191,8 @@ mod tests {
         /// However badly the timer was measured, one deadline takes a handful of interrupts.
         #[test]
         fn a_timer_that_was_measured_wrong_is_right_after_it_fired_once(
-            real in 1..1_u64 << 36, error in 1..1_000_u64, cycles in 1_000..1_u64 << 40, late in 0..10_000_u64,
+            real in 1..1_u64 << 36, error in 1..1_000_u64,
+            cycles in 1_000..1_u64 << 40, late in 0..10_000_u64,
         ) {
             let mut rate = TickRate((real / error).max(1));
             let (mut left, mut interrupts) = (cycles, 0);

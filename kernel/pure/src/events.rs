@@ -84,19 +84,13 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(true)
     }
 
-    pub(crate) fn upcall_register(
-        &mut self,
-        core: usize,
-        app: usize,
-        entry: u64,
-        stack_top: u64,
-    ) -> Result<u64> {
+    pub(crate) fn upcall_register(&mut self, core: usize, app: usize, entry: u64, top: u64) -> Result<u64> {
         if entry != 0 {
             check_code(entry)?;
-            check_stack(stack_top)?;
+            check_stack(top)?;
         }
         let context = self.context(core, app);
-        (context.upcall_entry, context.upcall_stack) = (entry, stack_top);
+        (context.upcall_entry, context.upcall_stack) = (entry, top);
         context.upcalls_wait = false;
         self.disturb(core);
         Ok(0)

@@ -10,6 +10,7 @@ use crate::space::{Bounds, Mapping};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
+use nom_abi::image::flag;
 use nom_abi::memory::ANY_COLOUR;
 use nom_abi::syscall::{Call, EXIT_BACKTRACE};
 use nom_abi::upcall::Registers;
@@ -71,7 +72,7 @@ impl<M: Machine> Kernel<'_, M> {
                 return Ok(Reply::Elsewhere);
             }
             Call::CoreAcquire { entry, stack_top, argument, hint } => {
-                self.core_acquire(app, entry, stack_top, argument, hint)
+                self.core_acquire(app, [entry, stack_top, argument, hint])
             }
             Call::CoreRelease {} => return self.core_release(core, app),
             Call::CoreWait { deadline_ns, events } => {
@@ -177,13 +178,21 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
+    /// What an application asks to be allowed: code that it made only if its manifest says so. Without, what
+    /// is executable is its image, which nobody can write by any other address either.
+    fn protection(&self, application: usize, code: u64) -> Result<Protection> {
+        let protection = Protection::from_code(code)?;
+        let makes_code = self.record(application)?.flags & flag::MAKES_CODE != 0;
+        if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
+    }
+
     fn memory_map(
         &mut self,
         application: usize,
         [address, frame, page_size, count, protection]: [u64; 5],
     ) -> Result<u64> {
         let size = PageSize::from_code(page_size)?;
-        let protection = Protection::from_code(protection)?;
+        let protection = self.protection(application, protection)?;
         let mapping = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
         Bounds::APPLICATION.pages(address, size, count)?;
         self.frames.reference(Owner::grants(application), frame, size, count)?;
@@ -195,15 +204,9 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(0)
     }
 
-    fn memory_protect(
-        &mut self,
-        application: usize,
-        address: u64,
-        length: u64,
-        protection: u64,
-    ) -> Result<u64> {
-        let protection = Protection::from_code(protection)?;
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+    fn memory_protect(&mut self, app: usize, address: u64, length: u64, protection: u64) -> Result<u64> {
+        let protection = self.protection(app, protection)?;
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         space.protect(&mut self.machine, Bounds::APPLICATION, address, length, protection)?;
         self.machine.flush_space(space.root());
         Ok(0)
@@ -223,14 +226,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(0)
     }
 
-    fn core_acquire(
-        &mut self,
-        app: usize,
-        entry: u64,
-        stack_top: u64,
-        argument: u64,
-        hint: u64,
-    ) -> Result<u64> {
+    fn core_acquire(&mut self, app: usize, [entry, stack_top, argument, hint]: [u64; 4]) -> Result<u64> {
         check_code(entry)?;
         check_stack(stack_top)?;
         let held = self.applications[app].cores;

@@ -54,7 +54,7 @@ fields! {
         /// Most cores that it may hold at a time.
         cores: Cores, Cores::EXPECTED, "64: all";
         /// Most memory that it may hold: program, stack, page tables and all that it is granted.
-        memory: Size, Size::EXPECTED, "64 TiB: all";
+        memory: Size, Size::EXPECTED, "`\"64MiB\"`";
         /// Size of its stack, on each core that it runs on.
         stack: RegionSize, RegionSize::EXPECTED, "`\"256KiB\"`";
         /// Its share of a core that others want too: twice the weight, twice the time.
@@ -71,6 +71,9 @@ fields! {
         files: PathBuf, "a path relative to the manifest that says so", "none";
         /// Whether it is the one application of its bundle that puts prices on the bulletin board.
         publishes_prices: bool, "`true` or `false`", "`false`";
+        /// Whether it may make code: map memory that it writes, or another way, as executable. Without, only
+        /// its program can be executed.
+        makes_code: bool, "`true` or `false`", "`false`";
         /// PCI devices that it may acquire, see below.
         devices: Vec<RawDevice>, "a list of tables", "`[]`";
         /// Channels to other applications of the bundle, see below.

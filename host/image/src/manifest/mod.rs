@@ -50,6 +50,8 @@ pub struct Application {
     pub essential: bool,
     /// Puts prices on the board; no other of the bundle does.
     pub publishes_prices: bool,
+    /// May map its memory executable.
+    pub makes_code: bool,
     /// Arguments; the name is not one of them.
     pub arguments: Vec<String>,
     /// Environment; variable `utility` is the utility function, if there is one.

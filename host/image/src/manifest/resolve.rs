@@ -5,7 +5,7 @@ use super::fields::{RawDevice, RawPeer};
 use super::layers::{Given, Layers};
 use super::source::Source;
 use super::utility;
-use super::values::{Class, MEMORY_BYTES_MAX, Name, Text, Variable};
+use super::values::{Class, Name, Text, Variable};
 use super::{Application, BundleManifest, Files, Mount, Peer, Places, Program};
 use crate::error::{Error, Result};
 use nom_abi::image::DeviceSelector;
@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
 const STACK_BYTES: u64 = 256 << 10;
+/// Memory cap of an application that names none: the size of a machine that names none.
+const MEMORY_BYTES: u64 = 64 << 20;
 const CHANNEL_BYTES: u64 = 64 << 10;
 const WEIGHT: u32 = 100;
 /// Matches every PCI vendor or device, and every class.
@@ -67,12 +69,13 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
         name: name.0.clone(),
         program: program(layers)?,
         cores: layers.find(|raw| &raw.cores).map_or(CORES_MAX as u32, |cores| cores.value().0),
-        memory: layers.find(|raw| &raw.memory).map_or(MEMORY_BYTES_MAX, |size| size.value().0),
+        memory: layers.find(|raw| &raw.memory).map_or(MEMORY_BYTES, |size| size.value().0),
         stack: layers.find(|raw| &raw.stack).map_or(STACK_BYTES, |size| size.value().0),
         weight: layers.find(|raw| &raw.weight).map_or(WEIGHT, |weight| weight.value().0),
         autostart: layers.find(|raw| &raw.autostart).is_none_or(|flag| *flag.value()),
         essential: layers.find(|raw| &raw.essential).is_some_and(|flag| *flag.value()),
         publishes_prices: layers.find(|raw| &raw.publishes_prices).is_some_and(|flag| *flag.value()),
+        makes_code: layers.find(|raw| &raw.makes_code).is_some_and(|flag| *flag.value()),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
         environment: environment(layers, utility.as_ref(), responses.as_ref()),
         utility,

@@ -242,7 +242,7 @@ fn applications_are_checked() {
             ("cores_max", |p| p.applications[1].cores_max = 0),
             ("cores_max", |p| p.applications[1].cores_max = 65),
             ("weight", |p| p.applications[1].weight = 0),
-            ("flags", |p| p.applications[1].flags = 8),
+            ("flags", |p| p.applications[1].flags = flag::ALL + 1),
             ("reserved", |p| p.applications[1].reserved = 1),
             ("segments", |p| p.applications[1].segments.offset += 4),
             ("segments", |p| p.applications[1].segments.count = u32::MAX),

@@ -341,3 +341,34 @@ fn an_unknown_number_is_an_error() {
     world.settle(0, true);
     assert_eq!(world.next[0], RUN);
 }
+
+/// One frame, writable by one address and executable by another, or first the one and then the other: only
+/// for those whose manifest says that they make code.
+#[test]
+fn what_can_be_written_can_be_executed_only_by_those_that_make_code() {
+    for makes_code in [false, true] {
+        let flags = flag::AUTOSTART | if makes_code { flag::MAKES_CODE } else { 0 };
+        let mut world = World::boot(1, &[Program { flags, ..Program::named("compiler") }], &[]);
+        let frame = map_page(&mut world, 0x10_0000);
+        let expected = if makes_code { Ok(0) } else { Err(Error::NotPermitted) };
+        let alias = world.call(0, Syscall::MemoryMap, &[0x20_0000, frame, 0, 1, 5]);
+        assert_eq!(alias, Some(expected));
+        assert_eq!(world.call(0, Syscall::MemoryProtect, &[0x10_0000, 0x1000, 5]), Some(expected));
+        assert_eq!(
+            world.call(0, Syscall::MemoryProtect, &[0x10_0000, 0x1000, 7]),
+            Some(Err(Error::WriteExecute))
+        );
+    }
+}
+
+#[test]
+fn whatever_the_bundle_may_ask_for_has_a_place_between_guards() {
+    use nom_abi::layout::{PLACEMENT_ALIGN, WINDOW_BYTES};
+    let most = WINDOW_BYTES - 2 * PLACEMENT_ALIGN;
+    for bytes in [4096, PLACEMENT_ALIGN, most - PLACEMENT_ALIGN, most - 4096, most] {
+        for random in [0, 1, u64::MAX] {
+            let at = crate::applications::placed(bytes, random);
+            assert!(at >= PLACEMENT_ALIGN && at + bytes <= WINDOW_BYTES - PLACEMENT_ALIGN, "{bytes} at {at}");
+        }
+    }
+}

@@ -239,8 +239,8 @@ enum Ruse {
 proptest! {
     #![proptest_config(cases(300))]
 
-    /// One member sleeps or leaves at any moment of its turns, and is back at once: however cunningly, it gets
-    /// no more than its share and a turn.
+    /// One member sleeps or leaves at any moment of its turns, and is back at once: however cunningly, it
+    /// gets no more than its share and a turn.
     #[test]
     fn coming_and_going_gains_nothing(
         weights in (1..=100_u32, 1..=100_u32),

@@ -7,6 +7,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 /// Sizes are multiples of it, and so are the addresses.
 const GRANULE: usize = 16;
@@ -55,13 +56,14 @@ struct List {
 #[derive(Debug)]
 pub(crate) struct Cache {
     lists: [List; CLASSES],
-    /// Whether an operation is under way.
-    is_busy: Cell<bool>,
+    /// Whether an operation is under way. An upcall handler looks at it between any two instructions, so the
+    /// compiler must not move what the lists go through beyond it.
+    is_busy: AtomicBool,
 }
 
 impl Cache {
     pub const fn new() -> Cache {
-        Cache { lists: [const { List::new() }; CLASSES], is_busy: Cell::new(false) }
+        Cache { lists: [const { List::new() }; CLASSES], is_busy: AtomicBool::new(false) }
     }
 
     /// A block of `class`; null if `shared` has no more memory.
@@ -76,7 +78,7 @@ impl Cache {
             list.fill(class, shared);
         }
         let block = list.pop();
-        self.is_busy.set(false);
+        self.leave();
         block.cast()
     }
 
@@ -98,7 +100,7 @@ impl Cache {
         if list.count.get() > 2 * batch {
             list.empty(batch, class, shared);
         }
-        self.is_busy.set(false);
+        self.leave();
     }
 
     /// Gives everything back, because the core leaves.
@@ -107,12 +109,21 @@ impl Cache {
         for (index, list) in self.lists.iter().enumerate() {
             list.empty(list.count.get(), Class(index), shared);
         }
-        self.is_busy.set(false);
+        self.leave();
     }
 
     #[inline]
     fn enter(&self) {
-        assert!(!self.is_busy.replace(true), "an upcall handler allocates while what it interrupted does");
+        // One core alone looks at it, so that no atomic exchange is needed.
+        assert!(!self.is_busy.load(Relaxed), "an upcall handler allocates while what it interrupted does");
+        self.is_busy.store(true, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    #[inline]
+    fn leave(&self) {
+        compiler_fence(SeqCst);
+        self.is_busy.store(false, Relaxed);
     }
 }
 

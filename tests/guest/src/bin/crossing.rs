@@ -24,6 +24,7 @@ fn main() -> u8 {
         ("exception-upcall", exception_upcall),
         ("single-step", single_step),
         ("vectors-kept", vectors_kept),
+        ("no-code", no_code),
     ])
 }
 
@@ -98,4 +99,16 @@ fn vectors_kept() -> Check {
     let address = region.address();
     *DEMAND.lock() = Some((region, grant));
     expect_that("every vector register is as before", border::vectors_survive_fault(address))
+}
+
+/// Memory that was written cannot be executed, neither where it was written nor by another address: the
+/// manifest does not say that this program makes code.
+fn no_code() -> Check {
+    let grant = Grant::new(PageSize::Small, 1)?;
+    let region = Region::reserve(2 * grant.bytes(), PageSize::Small)?;
+    region.map(0, &grant, Protection::ReadWrite)?;
+    let alias = region.map(grant.bytes(), &grant, Protection::ReadExecute);
+    expect("the answer to an alias", alias, Err(Error::NotPermitted))?;
+    let same = region.protect(0, grant.bytes(), Protection::ReadExecute);
+    expect("the answer to a change of protection", same, Err(Error::NotPermitted))
 }

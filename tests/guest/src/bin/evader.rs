@@ -1,5 +1,5 @@
-//! Uses another application's core in turns that never end: it leaves each before it is over, and comes back as
-//! a newcomer.
+//! Uses another application's core in turns that never end: it leaves each before it is over, and comes back
+//! as a newcomer.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
