@@ -25,7 +25,7 @@ const IDLE_PERCENT: u64 = 95;
 fn main() -> u8 {
     if args().next() == Some("idle") {
         // Until the others, who share the processor, sleep too; of that the first events tell.
-        let settled = time::now_ns() + IDLE_NS / 2;
+        let settled = time::now_ns() + 4 * IDLE_NS;
         while time::now_ns() < settled {
             events::wait(Some(settled));
         }
