@@ -49,9 +49,12 @@ enum Source {
     Release(Release),
 }
 
+/// What is done with a line of cargo's.
+type Hear = dyn Fn(&str) + Send + Sync;
+
 /// Who hears what cargo says while it builds for the guest; the terminal if nobody does.
 #[derive(Clone, Default)]
-struct Listener(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+struct Listener(Option<Arc<Hear>>);
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

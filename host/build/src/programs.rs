@@ -66,9 +66,10 @@ impl Catalogue {
         bail!("{}", nearest::unknown("there is no", name, &all))
     }
 
-    /// Names of all packages.
+    /// Names of all packages that make programs.
     pub fn packages(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|package| package.name.as_str())
+        let makers = self.0.iter().filter(|package| !package.binaries.is_empty());
+        makers.map(|package| package.name.as_str())
     }
 }
 

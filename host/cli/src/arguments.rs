@@ -69,7 +69,7 @@ pub enum Command {
     #[command(subcommand)]
     Bench(crate::bench::Bench),
     /// Name prices, keep the ledger, and show what machines report.
-    Provider(crate::provider::Options),
+    Provider(Box<crate::provider::Options>),
     /// Run tests: all, one suite, or those of your own application: `nom test DIR`.
     Test(Delegated),
     /// Run the servers on a simulated network, from a seed.

@@ -177,7 +177,7 @@ mod tests {
         build(&profile, "abi-11", 1, 9);
         build(&profile, "net-12", 1, 5);
         build(&profile, "abi-21", 2, 1);
-        assert_eq!(profiles(target.path(), DEPTH), [profile.clone()]);
+        assert_eq!(profiles(target.path(), DEPTH), std::slice::from_ref(&profile));
         let mut stale = stale_units(&profile);
         stale.retain(|path| path.exists());
         stale.sort();

@@ -8,7 +8,7 @@ const COMMANDS_MAX: usize = 20;
 
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
-    let mut daemon = Daemon::new(Source::Provider(([10, 0, 2, 2], 7007).into()), 7);
+    let mut daemon = Daemon::new(Source::Provider(([10, 0, 2, 2], 7007).into()), Some("key"), 7);
     let mut now_ns = 1_000;
     daemon.tick(now_ns);
     follow(&mut daemon);

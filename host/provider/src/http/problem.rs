@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 /// A request that is refused.
 #[derive(Debug)]
 pub struct Refusal {
-    problem: Problem,
+    /// In a box: it stands in every result.
+    problem: Box<Problem>,
     /// One more header, if the kind of refusal has one.
     header: Option<(header::HeaderName, HeaderValue)>,
 }
@@ -27,7 +28,7 @@ impl Refusal {
             field: None,
             expected: None,
         };
-        Refusal { problem, header: None }
+        Refusal { problem: Box::new(problem), header: None }
     }
 
     /// One of somebody who is not known.
