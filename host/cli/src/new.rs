@@ -129,9 +129,12 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the words behind `nom test` name a package of one's own rather than suites.
+/// Whether the words behind `nom test` name a package of one's own rather than suites, which may be called as
+/// directories of the checkout are.
 pub fn is_own(arguments: &[String]) -> bool {
-    arguments.first().is_some_and(|first| Path::new(first).join("Cargo.toml").is_file())
+    let first = arguments.first().map(Path::new).filter(|first| first.join("Cargo.toml").is_file());
+    let Some(Ok(directory)) = first.map(Path::canonicalize) else { return false };
+    !Project::find().is_ok_and(|project| directory.starts_with(project.root()))
 }
 
 /// `nom test DIR`: runs the tests of the package there; what follows goes to `cargo test`.
@@ -157,6 +160,16 @@ mod tests {
             let error = check_name(name).expect_err(name).to_string();
             assert!(error.contains(&format!("`{name}`")) && error.contains("expected"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_suite_is_no_package_of_ones_own() {
+        let project = Project::find().expect("a checkout");
+        let own = tempfile::tempdir().expect("a temporary directory");
+        fs::write(own.path().join("Cargo.toml"), "").expect("written");
+        let is_own = |path: &Path| is_own(&[path.display().to_string()]);
+        assert!(is_own(own.path()) && !is_own(&own.path().join("absent")));
+        assert!(!is_own(&project.root().join("sim")), "`nom test sim` in the checkout is a suite");
     }
 
     #[test]

@@ -188,8 +188,10 @@ impl Drop for Port {
 /// # Errors
 /// If the network devices of this computer cannot be listed.
 pub fn remove_stale() -> Result<()> {
-    // Whoever may not administer the network, or never has since the computer was started, left nothing.
-    if !rustix::process::geteuid().is_root() || !Path::new(LOCK).exists() || !survey::take()?.has(NAME) {
+    // Whoever may not administer the network, or never has since the computer was started, left nothing. The
+    // kernel is asked rather than `ip`, which need not be installed where nobody makes networks.
+    let device = Path::new("/sys/class/net").join(NAME);
+    if !rustix::process::geteuid().is_root() || !Path::new(LOCK).exists() || !device.exists() {
         return Ok(());
     }
     let _lock = lock()?;

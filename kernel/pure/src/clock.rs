@@ -204,7 +204,7 @@ mod tests {
                 prop_assert!(rate.0 <= real, "never taken for faster than it is");
                 left = left.saturating_sub(passed);
                 interrupts += 1;
-                let beyond_range = cycles as u128 * u128::from(real) >> 64;
+                let beyond_range = (cycles as u128 * u128::from(real)) >> 64;
                 prop_assert!(interrupts <= 16 + 2 * beyond_range as u64, "{left} of {cycles} cycles left");
             }
         }
