@@ -196,11 +196,14 @@ impl Reader {
             return println!("skipped: a process on a TAP device needs root and /dev/net/tun");
         }
         let said = self.start(command).stderr.take().expect("it is piped");
-        let way = BufReader::new(said).lines().map_while(Result::ok).find_map(|line| {
+        let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+        let way = lines.find_map(|line| {
             let (_, way) = line.split_once("from `")?;
             Some(way.split_once(" COMMAND`")?.0.to_owned())
         });
         let way = way.expect("it says how to reach it");
+        // Whoever writes to a pipe that nobody reads is ended.
+        std::thread::spawn(move || lines.for_each(|line| eprintln!("{line}")));
         let url = "http://10.0.2.15:8080/numbers";
         let put = format!("{way} curl -sS --retry 30 --retry-all-errors -X PUT -d '{{\"value\": 7}}' {url}");
         let said = self.run(&format!("{put}\n{way} curl -sS {url}"));
