@@ -12,6 +12,8 @@
 
 mod survey;
 
+use crate::accelerator::find_program;
+use crate::accelerator::find_program;
 use crate::config::Network;
 use crate::ip::ip;
 use crate::qemu::ProcessIdentity;
@@ -188,10 +190,9 @@ impl Drop for Port {
 /// # Errors
 /// If the network devices of this computer cannot be listed.
 pub fn remove_stale() -> Result<()> {
-    // Whoever may not administer the network, or never has since the computer was started, left nothing. The
-    // kernel is asked rather than `ip`, which need not be installed where nobody makes networks.
-    let device = Path::new("/sys/class/net").join(NAME);
-    if !rustix::process::geteuid().is_root() || !Path::new(LOCK).exists() || !device.exists() {
+    // Whoever may not administer the network, cannot, or never has since the computer was started, left nothing.
+    let may = rustix::process::geteuid().is_root() && find_program("ip").is_some();
+    if !may || !Path::new(LOCK).exists() || !survey::take()?.has(NAME) {
         return Ok(());
     }
     let _lock = lock()?;
