@@ -190,7 +190,8 @@ impl Drop for Port {
 /// # Errors
 /// If the network devices of this computer cannot be listed.
 pub fn remove_stale() -> Result<()> {
-    // Whoever may not administer the network, cannot, or never has since the computer was started, left nothing.
+    // Whoever may not administer the network, cannot, or never has since the computer was started, left
+    // nothing.
     let may = rustix::process::geteuid().is_root() && find_program("ip").is_some();
     if !may || !Path::new(LOCK).exists() || !survey::take()?.has(NAME) {
         return Ok(());
