@@ -13,7 +13,6 @@
 mod survey;
 
 use crate::accelerator::find_program;
-use crate::accelerator::find_program;
 use crate::config::Network;
 use crate::ip::ip;
 use crate::qemu::ProcessIdentity;
