@@ -87,17 +87,26 @@ impl Ledger {
         answered.await.map_err(|_| LedgerError::Closed)?
     }
 
-    /// Asks the database, on a thread that may wait for it.
-    pub fn ask_and_wait<T: Send + 'static>(
+    /// Hands a question to the database's thread; where its answer will be.
+    fn put<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
+    ) -> Result<oneshot::Receiver<rusqlite::Result<T>>, LedgerError> {
         let (answer, answered) = oneshot::channel();
         let job = Job::Ask(Box::new(move |connection| {
             // Who asked may have gone.
             let _ = answer.send(question(connection));
         }));
         self.jobs.send(job).map_err(|_| LedgerError::Closed)?;
+        Ok(answered)
+    }
+
+    /// Asks the database, on a thread that may wait for it.
+    pub fn ask_and_wait<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let answered = self.put(question)?;
         Ok(answered.blocking_recv().map_err(|_| LedgerError::Closed)??)
     }
 
@@ -106,12 +115,7 @@ impl Ledger {
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        let (answer, answered) = oneshot::channel();
-        let job = Job::Ask(Box::new(move |connection| {
-            // Who asked may have gone.
-            let _ = answer.send(question(connection));
-        }));
-        self.jobs.send(job).map_err(|_| LedgerError::Closed)?;
+        let answered = self.put(question)?;
         Ok(answered.await.map_err(|_| LedgerError::Closed)??)
     }
 }
