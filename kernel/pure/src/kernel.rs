@@ -9,6 +9,8 @@ pub(crate) mod fake;
 mod fuzz;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wiring;
 
 use crate::applications::Application;
 use crate::bundle::BundleView;

@@ -1,20 +1,28 @@
-//! A machine for tests: memory in a vector, time that moves when told, everything said kept as text.
+//! A machine for tests: hardware that remembers, time that moves when told, everything said kept as text.
 
-use super::{Kernel, Next, Parts};
+mod processor;
+
+use super::{Kernel, KernelFrames, Next, Parts};
+use crate::acpi::Tables;
 use crate::applications::Application;
 use crate::bundle::BundleView;
 use crate::contexts::Context;
 use crate::cores::Core;
+use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::iommu::Iommu;
 use crate::machine::{Level, Machine, PhysicalMemory, Registers};
 use crate::pci::Pci;
 use core::fmt;
 use nom_abi::board::{BOARD_BYTES, Board};
-use nom_abi::image::{self, ApplicationRecord, Bundle, ChannelRecord, Run, SegmentRecord, flag};
+use nom_abi::image::{
+    self, ApplicationRecord, Bundle, ChannelRecord, DeviceSelector, Run, SegmentRecord, flag,
+};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::syscall::Syscall;
 use nom_abi::upcall::Registers as UserRegisters;
+use processor::Processor;
+use std::collections::BTreeSet;
 use std::string::String;
 use std::vec::Vec;
 use zerocopy::{FromZeros, IntoBytes};
@@ -29,7 +37,14 @@ const BUNDLE_FRAME: u64 = 64;
 
 /// The machine.
 pub struct FakeMachine {
-    memory: Vec<u64>,
+    /// Memory full of rubbish, PCI functions, and at most one remapping unit.
+    pub hardware: Hardware,
+    /// What each core remembers.
+    pub processors: Vec<Processor>,
+    /// The core that is in the kernel.
+    pub core: usize,
+    /// Cores that were asked into the kernel.
+    pub kicked: BTreeSet<usize>,
     /// Board time.
     pub now_ns: u64,
     seed: u64,
@@ -40,44 +55,59 @@ pub struct FakeMachine {
 }
 
 impl FakeMachine {
+    fn new(hardware: Hardware, cores: usize) -> FakeMachine {
+        FakeMachine {
+            hardware,
+            processors: (0..cores).map(|_| Processor::default()).collect(),
+            core: 0,
+            kicked: BTreeSet::new(),
+            now_ns: 1_000,
+            seed: 7,
+            timer: None,
+            said: String::new(),
+        }
+    }
+
     /// A word of physical memory.
     pub fn memory_word(&self, address: u64) -> u64 {
         self.read(address)
+    }
+
+    fn processor(&mut self) -> &mut Processor {
+        &mut self.processors[self.core]
     }
 }
 
 impl PhysicalMemory for FakeMachine {
     fn read(&self, address: u64) -> u64 {
-        self.memory[(address / 8) as usize]
+        self.hardware.read(address)
     }
     fn write(&mut self, address: u64, value: u64) {
-        self.memory[(address / 8) as usize] = value;
+        self.hardware.write(address, value);
     }
     fn read_bytes(&self, address: u64, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.memory.as_bytes()[address as usize..][..bytes.len()]);
+        self.hardware.read_bytes(address, bytes);
     }
     fn write_bytes(&mut self, address: u64, bytes: &[u8]) {
-        self.memory.as_mut_bytes()[address as usize..][..bytes.len()].copy_from_slice(bytes);
+        self.hardware.write_bytes(address, bytes);
     }
     fn copy(&mut self, from: u64, to: u64, length: u64) {
-        let from = from as usize;
-        self.memory.as_mut_bytes().copy_within(from..from + length as usize, to as usize);
+        self.hardware.copy(from, to, length);
     }
     fn zero_frames(&mut self, frame: u64, count: u64) {
-        self.memory.as_mut_bytes()[(frame * FRAME_BYTES) as usize..][..(count * FRAME_BYTES) as usize]
-            .fill(0);
+        self.hardware.zero_frames(frame, count);
     }
 }
 
-macro_rules! no_registers {
+macro_rules! forward_registers {
     ($($read:ident $write:ident $type:ty;)+) => {
         impl Registers for FakeMachine {
             $(
                 fn $read(&mut self, address: u64) -> $type {
-                    panic!("this machine has no devices: read of {address:#x}")
+                    self.hardware.$read(address)
                 }
-                fn $write(&mut self, address: u64, _: $type) {
-                    panic!("this machine has no devices: write to {address:#x}")
+                fn $write(&mut self, address: u64, value: $type) {
+                    self.hardware.$write(address, value);
                 }
             )+
             fn now_ns(&self) -> u64 {
@@ -86,7 +116,7 @@ macro_rules! no_registers {
         }
     };
 }
-no_registers! { read8 write8 u8; read16 write16 u16; read32 write32 u32; read64 write64 u64; }
+forward_registers! { read8 write8 u8; read16 write16 u16; read32 write32 u32; read64 write64 u64; }
 
 impl Machine for FakeMachine {
     fn cycles(&self) -> u64 {
@@ -105,17 +135,38 @@ impl Machine for FakeMachine {
     fn apic_id(&self, core: usize) -> u32 {
         core as u32
     }
-    fn kick(&mut self, _: usize) {}
+    fn kick(&mut self, core: usize) {
+        self.kicked.insert(core);
+    }
     fn set_timer(&mut self, deadline_ns: Option<u64>) {
         self.timer = deadline_ns;
     }
-    fn load_space(&mut self, _: Option<u64>) {}
-    fn flush_space(&mut self, _: u64) {}
-    fn leave_space(&mut self, _: u64) {}
-    fn reset_state(&mut self, _: u64) {}
-    fn save_state(&mut self, _: u64) {}
-    fn load_state(&mut self, _: u64) {}
-    fn set_thread_pointer(&mut self, _: u64) {}
+    fn load_space(&mut self, root: Option<u64>) {
+        self.processor().load(root);
+    }
+    fn flush_space(&mut self, root: u64) {
+        self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(Processor::forget);
+    }
+    fn leave_space(&mut self, root: u64) {
+        self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(|it| it.load(None));
+    }
+    fn reset_state(&mut self, frame: u64) {
+        self.write(frame * FRAME_BYTES, 0);
+        self.write(frame * FRAME_BYTES + 8, 0);
+    }
+    fn save_state(&mut self, frame: u64) {
+        let Processor { vector, thread_pointer, .. } = *self.processor();
+        self.write(frame * FRAME_BYTES, vector);
+        self.write(frame * FRAME_BYTES + 8, thread_pointer);
+    }
+    fn load_state(&mut self, frame: u64) {
+        let words = [0, 8].map(|offset| self.read(frame * FRAME_BYTES + offset));
+        let processor = self.processor();
+        [processor.vector, processor.thread_pointer] = words;
+    }
+    fn set_thread_pointer(&mut self, address: u64) {
+        self.processor().thread_pointer = address;
+    }
     fn write_console(&mut self, bytes: &[u8]) {
         self.said.push_str(&String::from_utf8_lossy(bytes));
     }
@@ -136,19 +187,22 @@ pub struct Program {
     pub frames_max: u64,
     pub manages: u64,
     pub flags: u32,
+    /// PCI device identifier of what it may acquire, or 0.
+    pub drives: u16,
 }
 
 impl Program {
     /// One that is started at boot, with one core and 256 frames.
     pub fn named(name: &'static str) -> Program {
-        Program { name, weight: 100, cores_max: 1, frames_max: 256, manages: 0, flags: flag::AUTOSTART }
+        let flags = flag::AUTOSTART;
+        Program { name, weight: 100, cores_max: 1, frames_max: 256, manages: 0, flags, drives: 0 }
     }
 }
 
 /// A bundle with one code page and one data page for each program, and a channel between each pair in
 /// `channels`.
 fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
-    let tables = size_of::<Bundle>() + programs.len() * (128 + 2 * 32) + channels.len() * 16;
+    let tables = size_of::<Bundle>() + programs.len() * (128 + 2 * 32 + 8) + channels.len() * 16;
     let contents = tables.next_multiple_of(4096) as u32;
     let mut header = Bundle::new_zeroed();
     header.magic = image::MAGIC;
@@ -168,6 +222,7 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
         (record.frames_max, record.manages) = (program.frames_max, program.manages);
         (record.cores_max, record.weight, record.flags) = (program.cores_max, program.weight, program.flags);
         record.segments = run(after_channels + index * 64, 2);
+        record.devices = run(after_channels + programs.len() * 64 + index * 8, (program.drives != 0).into());
         bytes.extend_from_slice(record.as_bytes());
     }
     for ends in channels {
@@ -187,6 +242,10 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
             bytes.extend_from_slice(segment.as_bytes());
         }
     }
+    for program in programs {
+        let selector = DeviceSelector { vendor: 0x1af4, device: program.drives, class: 0xff_ffff };
+        bytes.extend_from_slice(selector.as_bytes());
+    }
     bytes.resize(header.bytes as usize, 0xcc);
     bytes
 }
@@ -202,6 +261,17 @@ pub struct World {
 impl World {
     /// Boots. Everything is leaked: tests are short.
     pub fn boot(cores: usize, programs: &[Program], channels: &[[u32; 2]]) -> World {
+        World::boot_on(Hardware::new(), &Tables::none(), cores, programs, channels)
+    }
+
+    /// As [`World::boot`], on a machine with devices, of which firmware says `tables`.
+    pub fn boot_on(
+        hardware: Hardware,
+        tables: &Tables,
+        cores: usize,
+        programs: &[Program],
+        channels: &[[u32; 2]],
+    ) -> World {
         let bytes: &'static [u8] = Vec::leak(bundle(programs, channels));
         let bundle = BundleView::parse(bytes).expect("a valid bundle");
         let blocks = Vec::leak(std::vec![BlockInfo::RESERVED; Frames::blocks_for(FRAMES) as usize]);
@@ -209,13 +279,10 @@ impl World {
             Vec::leak((0..blocks.len() * 512).map(|_| FrameInfo::default()).collect());
         let mut frames = Frames::new(blocks, metadata);
         frames.add_free(BUNDLE_FRAME + bytes.len() as u64 / FRAME_BYTES + 1..FRAMES);
-        let machine = FakeMachine {
-            memory: std::vec![0; (FRAMES * FRAME_BYTES / 8) as usize],
-            now_ns: 1_000,
-            seed: 7,
-            timer: None,
-            said: String::new(),
-        };
+        let mut machine = FakeMachine::new(hardware, cores);
+        let pci = std::boxed::Box::leak(std::boxed::Box::new(Pci::none()));
+        pci.enumerate(&mut machine, ECAM, FRAMES * FRAME_BYTES);
+        let iommu = Iommu::start(&mut machine, &mut KernelFrames(&mut frames), tables, pci);
         let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
         assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= BUNDLE_FRAME);
         board.machine.colours.store(16, core::sync::atomic::Ordering::Relaxed);
@@ -229,8 +296,8 @@ impl World {
             applications: Vec::leak(std::vec![Application::default(); programs.len()]),
             cores: Vec::leak(std::vec![Core::new(); cores]),
             contexts: Vec::leak(std::vec![Context::default(); cores * programs.len()]),
-            pci: std::boxed::Box::leak(std::boxed::Box::new(Pci::none())),
-            iommu: Iommu::None,
+            pci,
+            iommu: iommu.expect("the remapping unit starts"),
             kernel_root: KERNEL_ROOT,
         });
         kernel.start_applications();
@@ -245,6 +312,7 @@ impl World {
 
     /// Lets a core leave the kernel.
     pub fn settle(&mut self, core: usize, after_syscall: bool) {
+        self.kernel.machine.core = core;
         self.next[core] = self.kernel.next(core, &mut self.borders[core], after_syscall);
     }
 
@@ -257,6 +325,7 @@ impl World {
     ) -> Option<nom_abi::error::Result<u64>> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
+        self.kernel.machine.core = core;
         let registers = &mut self.borders[core];
         registers.rax = call as u64;
         [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = all;
@@ -264,6 +333,12 @@ impl World {
         let answer = nom_abi::error::decode(registers.rax, registers.rdx);
         self.settle(core, answered);
         answered.then_some(answer)
+    }
+
+    /// What the application that a core runs reaches at an address: the physical address.
+    pub fn touch(&mut self, core: usize, address: u64, write: bool) -> Option<u64> {
+        let machine = &mut self.kernel.machine;
+        machine.processors[core].touch(&machine.hardware.memory, address, write)
     }
 
     /// Time passes; the timer fires on every core at its deadline.
