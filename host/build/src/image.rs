@@ -96,7 +96,20 @@ impl Project {
     /// # Errors
     /// If something does not build.
     pub fn pack(&self, manifest: BundleManifest, packing: impl Into<Packing>) -> Result<Built> {
-        let (loader, kernel) = (self.loader()?, self.kernel()?);
+        self.pack_behind(self.kernel()?, manifest, packing)
+    }
+
+    /// As [`Project::pack`], behind a kernel of the caller's: the ELF file of one that tests itself, say.
+    ///
+    /// # Errors
+    /// As [`Project::pack`].
+    pub fn pack_behind(
+        &self,
+        kernel: PathBuf,
+        manifest: BundleManifest,
+        packing: impl Into<Packing>,
+    ) -> Result<Built> {
+        let loader = self.loader()?;
         let built = self.programs(&manifest)?;
         let resolve = |program: &Program| match built.get(program) {
             Some(file) => Ok(file.clone()),

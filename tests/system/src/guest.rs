@@ -1,7 +1,7 @@
 //! What a test boots.
 
 use crate::vm::{Life, Vm};
-use nom_build::Project;
+use nom_build::{Project, World};
 use nom_image::Symbols;
 use nom_image::manifest::Mount;
 use nom_vmm::{Accelerator, Iommu, MachineConfig, MachineKind, Namespace, Network, Qemu, Session, Vmm};
@@ -16,11 +16,15 @@ pub struct Guest {
     arguments: Option<Vec<String>>,
     symbols: Symbols,
     files: Vec<Mount>,
+    kernel: &'static str,
     config: MachineConfig,
 }
 
-/// Images that this process has built, by manifest, arguments and whether they have symbols.
-type Images = HashMap<(PathBuf, Option<Vec<String>>, bool), Arc<[u8]>>;
+/// Package and program of the kernel that ships.
+const KERNEL: &str = "nom-kernel";
+
+/// Images that this process has built, by manifest, arguments, whether they have symbols, and kernel.
+type Images = HashMap<(PathBuf, Option<Vec<String>>, bool, &'static str), Arc<[u8]>>;
 
 static IMAGES: LazyLock<Mutex<Images>> = LazyLock::new(Mutex::default);
 static PROJECT: LazyLock<Project> =
@@ -38,6 +42,7 @@ impl Guest {
             arguments: None,
             symbols: Symbols::Keep,
             files: Vec::new(),
+            kernel: KERNEL,
             config,
         }
     }
@@ -56,6 +61,12 @@ impl Guest {
     /// The files of a directory, in place of those in its manifest.
     pub fn files(mut self, directory: &Path) -> Guest {
         self.files.push(Mount { directory: directory.to_owned(), at: "/".to_owned() });
+        self
+    }
+
+    /// Behind the kernel that looks at itself before applications run.
+    pub fn selfcheck(mut self) -> Guest {
+        self.kernel = "nom-kernel-selfcheck";
         self
     }
 
@@ -163,7 +174,7 @@ impl Guest {
             // They may have changed.
             return self.build().into();
         }
-        let key = (self.manifest.clone(), self.arguments.clone(), self.symbols == Symbols::Keep);
+        let key = (self.manifest.clone(), self.arguments.clone(), self.symbols == Symbols::Keep, self.kernel);
         // A build that failed in another test leaves the table as it was.
         let mut images = IMAGES.lock().unwrap_or_else(PoisonError::into_inner);
         images.entry(key).or_insert_with(|| self.build().into()).clone()
@@ -173,7 +184,8 @@ impl Guest {
         let bundle = PROJECT.bundle(&self.manifest, self.arguments.as_deref());
         let built = bundle.and_then(|bundle| {
             let bundle = bundle.with_files(&self.files).expect("an application with files");
-            PROJECT.pack(bundle, self.symbols)
+            let kernel = PROJECT.build(World::Kernel, self.kernel)?.join(self.kernel);
+            PROJECT.pack_behind(kernel, bundle, self.symbols)
         });
         built.unwrap_or_else(|error| panic!("{}: {error:#}", self.manifest.display())).image.elf
     }
