@@ -41,7 +41,8 @@
 //! - **Names and addresses**: [`Stack::start_dhcp`], [`Stack::resolve`].
 //! - **Packet API**: [`Application::filter`] sees each frame first and may answer with [`Stack::transmit`];
 //!   [`Stack::answer_in_place`] and [`packet::Datagram`] help with UDP.
-//! - **Several cores**: a stack for each; [`Stack::detach`] and [`Stack::adopt`] move a flow.
+//! - **Several cores**: a stack for each, which know of each other by [`Stack::share`]; [`Stack::detach`] and
+//!   [`Stack::adopt`] move a flow.
 //! - **Batching delay W**: [`Stack::set_delay`] at any time; [`Stack::tallies`] says what each flush carried
 //!   and why.
 //! - **What happened**: [`Stack::counters`], by name; every dropped frame raises exactly one.
@@ -71,6 +72,7 @@ pub mod frame;
 pub mod link;
 pub mod neighbour;
 pub mod packet;
+pub mod presence;
 pub mod stack;
 pub mod table;
 pub mod tcp;
@@ -82,6 +84,7 @@ pub use dns::{Family, ResolveError};
 pub use nom_port::buffer;
 pub use nom_port::buffer::{Buffer, Chain, Slice};
 pub use nom_port::nic::Nic;
+pub use presence::Presence;
 pub use stack::{AdoptError, Application, ConnectError, DatagramError, Detached, QueryId, Stack};
 pub use table::{FlowId, FourTuple};
 pub use tcp::close::SendError;

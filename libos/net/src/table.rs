@@ -1,5 +1,7 @@
 //! From the addresses of a segment to its flow, at a cost that does not grow with the number of flows.
 
+use crate::presence::{Presence, Transit};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
@@ -45,13 +47,38 @@ pub struct Table<T> {
     /// Keys of the hash: without them, peers could choose ports that all collide.
     secret: [u64; 2],
     capacity: usize,
+    /// The tables of this host's other stacks, if there are any.
+    presence: Option<Arc<Presence>>,
 }
 
 impl<T> Table<T> {
     /// An empty table for at most `capacity` flows, whose hash nobody without `secret` can foretell.
     pub fn new(capacity: usize, secret: [u64; 2]) -> Table<T> {
         let capacity = capacity.min(u32::MAX as usize);
-        Table { slots: Vec::new(), free: Vec::new(), by_tuple: HashTable::new(), secret, capacity }
+        let (slots, free, by_tuple) = (Vec::new(), Vec::new(), HashTable::new());
+        Table { slots, free, by_tuple, secret, capacity, presence: None }
+    }
+
+    /// Counts its flows among those of other tables from now on.
+    pub fn share(&mut self, presence: Arc<Presence>) {
+        let flows = self.slots.iter().filter_map(|slot| slot.flow.as_ref());
+        flows.for_each(|(tuple, _)| presence.add(self.hash(tuple)));
+        self.presence = Some(presence);
+    }
+
+    /// What it shares with other tables.
+    pub fn presence(&self) -> Option<&Arc<Presence>> {
+        self.presence.as_ref()
+    }
+
+    /// Whether another table may have a flow of these addresses, or one is on its way.
+    pub fn may_be_elsewhere(&self, tuple: &FourTuple) -> bool {
+        self.presence.as_ref().is_some_and(|presence| presence.may_have(self.hash(tuple)))
+    }
+
+    /// Counts a flow that is about to leave until it is somewhere else.
+    pub(crate) fn see_off(&self, tuple: &FourTuple) -> Option<Transit> {
+        Some(Transit::new(self.presence.clone()?, self.hash(tuple)))
     }
 
     /// Flows in the table.
@@ -98,7 +125,9 @@ impl<T> Table<T> {
         let id = FlowId { index, generation: slot.generation };
         let (slots, secret) = (&self.slots, self.secret);
         let rehash = |&index: &u32| slots[index as usize].flow.as_ref().map_or(0, |(t, _)| digest(secret, t));
-        self.by_tuple.insert_unique(digest(secret, &tuple), index, rehash);
+        let hash = digest(secret, &tuple);
+        self.by_tuple.insert_unique(hash, index, rehash);
+        self.presence.iter().for_each(|presence| presence.add(hash));
         Some(id)
     }
 
@@ -110,6 +139,7 @@ impl<T> Table<T> {
         let hash = self.hash(&tuple);
         if let Ok(entry) = self.by_tuple.find_entry(hash, |&index| index == id.index) {
             entry.remove();
+            self.presence.iter().for_each(|presence| presence.remove(hash));
         }
         self.free.push(id.index);
         Some(flow)

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crossbeam_queue::SegQueue;
+use nom_net::Presence;
 use nom_port::buffer::Buffer;
 use nom_port::nic::Received;
 use nom_rt::{INFRASTRUCTURE, Remote};
@@ -52,6 +53,7 @@ struct Peer<B, C> {
 struct Group<B, C> {
     plan: AtomicU64,
     cores: Box<[Peer<B, C>]>,
+    presence: Arc<Presence>,
 }
 
 /// What went from core to core, as one of them counts it.
@@ -100,9 +102,14 @@ impl<B: Buffer, C> Peers<B, C> {
         let peer = |remote| Peer { remote, waiting: SegQueue::new(), done: AtomicU32::new(0) };
         let cores: Box<[Peer<B, C>]> = remotes.into_iter().map(peer).collect();
         let plan = Plan::of(cores.len());
-        let group = Arc::new(Group { plan: AtomicU64::new(plan.word()), cores });
+        let group = Arc::new(Group { plan: AtomicU64::new(plan.word()), cores, presence: Presence::new() });
         let view = |own| Peers { group: group.clone(), own, plan, passing: Passing::default() };
         (0..group.cores.len()).map(view).collect()
+    }
+
+    /// What the stacks of all cores share.
+    pub(crate) fn presence(&self) -> Arc<Presence> {
+        self.group.presence.clone()
     }
 
     /// The way to this core.
@@ -191,14 +198,13 @@ impl<B: Buffer, C> Peers<B, C> {
         range.all(|index| self.group.cores[index].done.load(Ordering::Acquire) != AWAY)
     }
 
-    /// Passes a frame that is not this core's on to the next core; gives it back if it is nobody's.
+    /// Passes a frame that is not this core's on to the next core; gives it back if it is nobody's: on the
+    /// core where it came in, which may have given out the cookie that it brings.
     pub(crate) fn pass_on(&mut self, frame: Received<B>, way: Way) -> Option<Received<B>> {
         // What this core follows may be older than the frame's way.
         let plan = self.newest();
         let left = match way {
             Way::Round { version, left } if version == plan.version => left,
-            // Since it follows this plan it has taken all that came before; so it need not hear of it again.
-            Way::Device if plan == self.plan && plan.has(self.own) => plan.hops() - 1,
             _ => plan.hops(),
         };
         let Some(left) = left.checked_sub(1) else { return Some(frame) };

@@ -77,9 +77,10 @@ impl Plan {
         if index + 1 < usize::from(self.ring) { index + 1 } else { 0 }
     }
 
-    /// How often a frame is passed on before it is nobody's. A flow that moves may be missed once: the frame
-    /// came to its new core before it and to the old one after it. In the second round its new core has it,
-    /// since a flow is in the queue of its new core before any frame that its old core passes on.
+    /// How often a frame is passed on before it is nobody's, and is back where it came in. A flow that
+    /// moves may be missed once: the frame came to its new core before it and to the old one after it. In
+    /// the second round its new core has it, since a flow is in the queue of its new core before any frame
+    /// that its old core passes on.
     pub fn hops(&self) -> usize {
         let rounds = if self.is_moving { 2 } else { 1 };
         rounds * usize::from(self.ring)

@@ -104,6 +104,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     /// Makes it one of several, each on a core of its own: what arrives here for another is passed on.
     pub fn set_peers(&mut self, peers: Peers<N::Buffer, S::Connection>) {
+        self.stack.share(peers.presence());
         self.front.peers = Some(peers);
     }
 

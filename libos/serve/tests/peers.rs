@@ -8,7 +8,7 @@ use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
 use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Closing, Flow, Passing, Peers, Ports, Reply, Server, Service};
+use nom_serve::{Closing, Flow, Peers, Ports, Reply, Server, Service};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -113,21 +113,23 @@ fn remotes() -> Vec<Remote> {
 }
 
 /// The server on cores that receive from `wires`.
-fn cores(wires: &[Wire; 2], back: &Steer) -> Vec<Server<Card, Still, Echo>> {
+fn cores(wires: &[Wire; 2], back: &Steer, half_open_max: [usize; 2]) -> Vec<Server<Card, Still, Echo>> {
     let ports = Ports { tcp: vec![7], udp: Vec::new() };
-    let core = |(peers, wire): (Peers<Bytes, ()>, &Wire)| {
+    let core = |((peers, wire), half_open_max): ((Peers<Bytes, ()>, &Wire), usize)| {
         let card = card(2, wire.clone(), back.clone());
-        let mut server = Server::new(card, Still, config([10, 0, 0, 2]), &ports, Echo);
+        let config = Config { half_open_max, ..config([10, 0, 0, 2]) };
+        let mut server = Server::new(card, Still, config, &ports, Echo);
         server.set_peers(peers);
         server
     };
-    Peers::group(remotes()).into_iter().zip(wires).map(core).collect()
+    Peers::group(remotes()).into_iter().zip(wires).zip(half_open_max).map(core).collect()
 }
 
 struct World {
     client: Stack<Card>,
     /// To the cores, and from them.
     wires: [Wire; 2],
+    near: Wire,
     back: Steer,
     heard: Client,
     cores: Vec<Server<Card, Still, Echo>>,
@@ -137,13 +139,19 @@ struct World {
 impl World {
     /// `core` says to which core the device sends a frame of the client's.
     fn new(core: impl Fn(&[u8]) -> usize + 'static) -> World {
+        World::remembering([1024; 2], core)
+    }
+
+    /// Cores that remember so many handshakes, and answer more of them by cookies.
+    fn remembering(half_open_max: [usize; 2], core: impl Fn(&[u8]) -> usize + 'static) -> World {
         let near = Wire::default();
         let wires: [Wire; 2] = Default::default();
         let (far, to_client) = (wires.clone(), near.clone());
-        let client = card(1, near, Rc::new(move |frame| far[core(frame)].clone()));
+        let client = card(1, near.clone(), Rc::new(move |frame| far[core(frame)].clone()));
         let back: Steer = Rc::new(move |_| to_client.clone());
         let client = Stack::new(client, config([10, 0, 0, 1]));
-        World { client, heard: Client::default(), cores: cores(&wires, &back), wires, back, now_ns: 0 }
+        let cores = cores(&wires, &back, half_open_max);
+        World { client, heard: Client::default(), cores, wires, near, back, now_ns: 0 }
     }
 
     fn pass(&mut self) {
@@ -216,19 +224,91 @@ fn answers_to_neighbours_reach_the_core_that_asked() {
 }
 
 #[test]
-fn a_segment_that_is_nobodys_goes_round_once_and_is_refused() {
+fn a_segment_that_is_nobodys_is_refused_where_it_comes_in() {
     let mut world = World::new(|frame| usize::from(is_segment(frame)));
     let flow = world.client.connect("10.0.0.2:7".parse().expect("an address")).expect("a route");
     world.pass();
     // The server starts again, and knows nothing.
-    world.cores = cores(&world.wires, &world.back);
+    world.cores = cores(&world.wires, &world.back, [1024; 2]);
     world.client.send(flow, Slice::new(b"anybody?"[..].into())).expect("room");
     world.pass();
-    assert_eq!(world.cores[1].passing().passed, 1);
-    let Passing { passed, taken, .. } = world.cores[0].passing();
-    assert_eq!((passed, taken), (0, 1));
-    assert_eq!(world.cores[0].stack().counters().dropped_tcp_port, 1);
+    assert_eq!(world.cores[1].passing().passed, 0, "no other core has to look at it");
+    assert_eq!(world.cores[1].stack().counters().dropped_tcp_port, 1);
     assert!(world.heard.is_closed, "the reset reached the client");
+}
+
+/// An acknowledgement of ours for which there is no flow.
+fn stray(number: u16) -> Bytes {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    frame.extend([0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([number.to_be_bytes(), [0, 7]].concat());
+    frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 4, 0, 0, 0, 0, 0]);
+    let sum = |bytes: &[u8], start: u32| {
+        let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+        let sum = words.fold(start, |sum, word| sum + word);
+        (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+    };
+    let (header, segment) = (sum(&frame[14..34], 0), sum(&frame[26..], 6 + 20));
+    frame[24..26].copy_from_slice(&header);
+    frame[50..52].copy_from_slice(&segment);
+    frame.into()
+}
+
+#[test]
+fn a_flood_of_strays_costs_one_core() {
+    const STRAYS: u16 = 1000;
+    let mut world = World::new(|frame| usize::from(is_segment(frame)));
+    world.talk();
+    let passed = world.cores[1].passing().passed;
+    (0..STRAYS).for_each(|number| world.wires[1].borrow_mut().push_back(stray(20_000 + number)));
+    world.pass();
+    assert_eq!(world.cores[1].stack().counters().dropped_tcp_port, u64::from(STRAYS));
+    assert_eq!((world.cores[1].passing().passed - passed, world.cores[0].passing().taken), (0, 0));
+}
+
+#[test]
+fn a_cookie_that_comes_back_to_its_core_opens_the_flow_there() {
+    let mut world = World::remembering([0; 2], |frame| usize::from(is_segment(frame)));
+    world.talk();
+    assert_eq!(world.cores[1].stack().counters().cookies_accepted, 1);
+    assert_eq!(world.cores[1].passing().passed, 0);
+}
+
+#[test]
+fn a_cookie_that_comes_back_to_another_core_is_taken_there() {
+    let mut world = World::remembering([0; 2], |frame| usize::from(is_segment(frame) && !is_syn(frame)));
+    world.talk();
+    assert_eq!(world.cores[0].stack().counters().cookies_sent, 1);
+    assert_eq!(world.cores[1].stack().counters().cookies_accepted, 1);
+    assert_eq!(world.cores[1].passing().passed, 0);
+}
+
+/// The peer's SYN came twice: one core remembers it, another gave out a cookie, and the peer takes that.
+#[test]
+fn a_cookie_is_taken_although_another_core_remembers_the_handshake() {
+    let syns = Cell::new(0);
+    let mut world = World::remembering([1024, 0], move |frame| {
+        syns.set(syns.get() + usize::from(is_syn(frame)));
+        usize::from(syns.get() > 1)
+    });
+    let flow = world.client.connect("10.0.0.2:7".parse().expect("an address")).expect("a route");
+    // The answer to the first SYN is lost.
+    while !world.near.borrow().iter().any(|frame| is_segment(frame)) {
+        world.client.poll(Instant::from_nanos(world.now_ns), &mut world.heard);
+        world.cores.iter_mut().for_each(|core| _ = core.poll(world.now_ns));
+    }
+    world.near.borrow_mut().retain(|frame| !is_segment(frame));
+    // The answer to the second comes before the first core answers the first again.
+    world.now_ns += 1_100_000_000;
+    for _ in 0..4 {
+        world.client.poll(Instant::from_nanos(world.now_ns), &mut world.heard);
+        world.cores[1].poll(world.now_ns);
+    }
+    world.pass();
+    world.client.send(flow, Slice::new(b"hello"[..].into())).expect("room");
+    world.pass();
+    assert_eq!(world.cores[1].stack().counters().cookies_accepted, 1);
+    assert_eq!(String::from_utf8_lossy(&world.heard.heard), "hello");
 }
 
 std::thread_local! {

@@ -30,6 +30,7 @@ impl<N: Nic> Stack<N> {
             answer.options.scale = cookie.scale.map(|_| connection.receive.scale);
         }
         self.cookies_until = self.now + LIFE;
+        self.flows.presence().iter().for_each(|presence| presence.expect_cookies(self.cookies_until));
         self.link.counters.cookies_sent += 1;
         self.reply(tuple, &answer);
     }
@@ -37,7 +38,7 @@ impl<N: Nic> Stack<N> {
     /// The connection whose cookie `segment` brings back, if it is one.
     pub(super) fn redeem(&mut self, tuple: &FourTuple, segment: &Segment) -> Option<FlowId> {
         let flags = segment.flags;
-        if self.now >= self.cookies_until || !flags.any(Flags::ACK) || flags.any(Flags::SYN | Flags::RST) {
+        if !self.expects_cookies() || !flags.any(Flags::ACK) || flags.any(Flags::SYN | Flags::RST) {
             return None;
         }
         let (iss, irs) = (segment.ack - 1, segment.seq - 1);
@@ -58,6 +59,12 @@ impl<N: Nic> Stack<N> {
         let id = self.add(*tuple, connection, false)?;
         self.link.counters.cookies_accepted += 1;
         Some(id)
+    }
+
+    /// Whether a cookie may come back, of this stack or of another of this host.
+    fn expects_cookies(&self) -> bool {
+        let elsewhere = self.flows.presence().map(|presence| presence.cookies_until());
+        self.now < elsewhere.map_or(self.cookies_until, |until| until.max(self.cookies_until))
     }
 
     fn cookie_key(&self) -> [u64; 2] {

@@ -310,9 +310,13 @@ impl<N: Nic> Stack<N> {
             }
             self.apply(application, id, effects);
         }
-        while self.waiting.front().is_some_and(|(until, _)| *until <= self.now) {
-            if let Some((_, id)) = self.waiting.pop_front() {
-                self.flows.remove(id);
+        while let Some((_, id)) = self.waiting.pop_front_if(|(until, _)| *until <= self.now) {
+            match self.flows.get(id) {
+                // It began anew meanwhile.
+                Some((_, Flow::Waiting(wait))) if wait.until > self.now => {
+                    self.waiting.push_back((wait.until, id))
+                }
+                _ => _ = self.flows.remove(id),
             }
         }
     }

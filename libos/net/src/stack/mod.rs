@@ -57,16 +57,16 @@ pub trait Application<N: Nic> {
         Some(frame)
     }
 
-    /// A segment came for a flow that this stack does not have, and begins none, or that answers another
-    /// handshake than the one here: it may be another core's.
+    /// A segment came for a flow that this stack does not have, but another of this host may
+    /// ([`Stack::share`]), or that answers another handshake than the one here.
     /// What is not given back is taken; what is, is answered as a stray.
     fn stranger(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)
     }
 
-    /// Somebody asks for a connection while none is to begin here ([`Stack::set_admitting`]). What is not
-    /// given back is taken; what is, begins here all the same.
+    /// Somebody asks for a connection, or says something about one that no stack has, while none is to begin
+    /// here ([`Stack::set_admitting`]). What is not given back is taken; what is, begins here all the same.
     fn newcomer(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)

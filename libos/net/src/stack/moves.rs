@@ -6,9 +6,11 @@
 use super::Stack;
 use super::flows::{Flow, Open};
 use crate::frame::Mac;
+use crate::presence::{Presence, Transit};
 use crate::table::{FlowId, FourTuple};
 use crate::tcp::connection::State;
 use crate::time::Instant;
+use alloc::sync::Arc;
 use core::net::IpAddr;
 use nom_port::nic::Nic;
 
@@ -21,6 +23,8 @@ pub struct Detached<B> {
     now: Instant,
     /// The neighbour through which its peer is reached, if that was known.
     neighbour: Option<(IpAddr, Mac)>,
+    /// So that all stacks of the host know that there is such a flow.
+    transit: Option<Transit>,
 }
 
 impl<B> Detached<B> {
@@ -56,14 +60,22 @@ impl core::fmt::Display for AdoptError {
 impl core::error::Error for AdoptError {}
 
 impl<N: Nic> Stack<N> {
+    /// Makes it one of several stacks of a host with the same addresses and keys. From now on
+    /// [`super::Application::stranger`] hears only of segments that may be for a flow of another, and a
+    /// cookie that another gave out is taken here, too.
+    pub fn share(&mut self, presence: Arc<Presence>) {
+        self.flows.share(presence);
+    }
+
     /// Takes a flow out, in whatever state it is, for another stack of this host to [adopt](Stack::adopt).
     /// Its name means nothing from now on; nothing is said of it to the application.
     pub fn detach(&mut self, flow: FlowId) -> Option<Detached<N::Buffer>> {
         let tuple = *self.flows.get(flow)?.0;
         let next = self.config.next_hop(tuple.remote.ip());
         let neighbour = next.and_then(|next| Some((next, self.neighbours.mac(next)?)));
+        let transit = self.flows.see_off(&tuple);
         let flow = self.take_out(flow)?;
-        Some(Detached { tuple, flow, now: self.now, neighbour })
+        Some(Detached { tuple, flow, now: self.now, neighbour, transit })
     }
 
     /// Takes a flow over that another stack had, and goes on with it as it was; what it has to send goes with
@@ -90,13 +102,14 @@ impl<N: Nic> Stack<N> {
         if self.flows.len() >= self.config.flows_max {
             return Err((AdoptError::Full, detached));
         }
-        let Detached { tuple, flow, now, neighbour } = detached;
+        let Detached { tuple, flow, now, neighbour, transit } = detached;
         self.now = self.now.max(now);
         if let Some((address, mac)) = neighbour {
             self.neighbours.suppose(self.now, address, mac);
         }
         let until = if let Flow::Waiting(waiting) = &flow { Some(waiting.until) } else { None };
         let id = self.flows.insert(tuple, flow).expect("there is room, and no such flow");
+        drop(transit);
         match until {
             // Behind those that were here, though its time may come before theirs.
             Some(until) => self.waiting.push_back((until, id)),

@@ -31,7 +31,9 @@ impl<N: Nic> Stack<N> {
         let (found, probes) = self.flows.find_counted(&tuple);
         self.probes += u64::from(probes);
         let kept = match found {
-            None if !flags.any(Flags::SYN) => application.stranger(self, received),
+            None if !flags.any(Flags::SYN) && self.flows.may_be_elsewhere(&tuple) => {
+                application.stranger(self, received)
+            }
             None if !self.is_admitting => application.newcomer(self, received),
             // Nearly always no handshake is under way.
             Some(id) if self.half_open > 0 && self.is_of_another(id, &received, packet.start) => {
@@ -91,8 +93,10 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// A segment for a connection in TIME-WAIT (RFC 9293 section 3.10.7.4; RFC 1337: a reset does not end it;
-    /// RFC 6191: a SYN that is surely new does).
+    /// A segment for a connection in TIME-WAIT (RFC 9293 section 3.10.7.4; RFC 1337: a reset does not end
+    /// it; RFC 6191: a SYN that is surely new does). A FIN begins the wait anew, since its sender has not
+    /// heard our acknowledgement: that which came before, and one behind it, which is acknowledged no
+    /// further, for there is nothing behind a FIN.
     fn stray(
         &mut self,
         application: &mut impl Application<N>,
@@ -108,6 +112,11 @@ impl<N: Nic> Stack<N> {
         if segment.flags.any(Flags::SYN) && !segment.flags.any(Flags::ACK) && is_new(&waiting, &segment) {
             self.remove(id);
             return self.unknown(application, tuple, segment, payload);
+        }
+        if is_fin_again(&waiting, &segment)
+            && let Some((_, Flow::Waiting(waiting))) = self.flows.get_mut(id)
+        {
+            waiting.until = self.now + self.config.time_wait;
         }
         if segment.sequence_len() > 0 {
             let value = self.now.millis_wrapping().wrapping_add(waiting.stamp_offset);
@@ -164,6 +173,16 @@ impl<N: Nic> Stack<N> {
             None => Err(|counters| &mut counters.dropped_tcp_table_full),
         }
     }
+}
+
+/// Whether the peer of a connection in TIME-WAIT says once more that it has ended, and is no stranger who
+/// guesses.
+fn is_fin_again(waiting: &TimeWait, segment: &Segment) -> bool {
+    let is_at_end = segment.end() == waiting.receive_next || segment.end() == waiting.receive_next + 1;
+    segment.flags.any(Flags::FIN)
+        && segment.flags.any(Flags::ACK)
+        && segment.ack == waiting.send_next
+        && is_at_end
 }
 
 fn is_new(waiting: &TimeWait, segment: &Segment) -> bool {

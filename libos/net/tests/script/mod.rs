@@ -140,7 +140,13 @@ impl Script {
     }
 
     fn collect(&mut self) {
-        for frame in self.machine.take_sent() {
+        let mut frames = self.machine.take_sent();
+        if frames.iter().any(|frame| frame[12..14] == [8, 6]) {
+            // It asks for the peer's Ethernet address again; what waits for it goes with the answer.
+            self.machine.take(self.now, greeting());
+            frames.append(&mut self.machine.take_sent());
+        }
+        for frame in frames {
             let Some((ports, _, mut segment)) = parse_frame(&frame) else { continue };
             self.ports = Ports { from: ports.to, to: ports.from };
             if segment.flags.any(Flags::SYN) {

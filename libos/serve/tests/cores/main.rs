@@ -95,6 +95,14 @@ fn a_device_may_steer_at_random() {
     }
 }
 
+#[test]
+fn no_client_notices_that_handshakes_are_not_remembered() {
+    for seed in 2000..2100 {
+        let steering = if seed % 2 == 0 { Steering::Random } else { Steering::Learning };
+        run(Case { steering, loss: 0, half_open_max: (seed % 3) as usize, ..Case::from_seed(seed) });
+    }
+}
+
 /// A frame comes to a flow's new core before the flow, and to its old core after the flow has gone: in its
 /// second round it finds it.
 #[test]

@@ -46,6 +46,8 @@ pub struct Case {
     pub reorder: u64,
     pub clients: usize,
     pub requests: u32,
+    /// Handshakes that a core remembers; the others are answered by cookies.
+    pub half_open_max: usize,
 }
 
 impl Case {
@@ -61,6 +63,7 @@ impl Case {
             reorder: 0,
             clients: 12,
             requests: 30,
+            half_open_max: 1024,
         }
     }
 
@@ -374,7 +377,8 @@ impl World {
             let event_loop = EventLoop::reached_by(peers.remote(), Still, Still);
             let card = card(2, peers.index(), &far);
             let ports = Ports { tcp: vec![7], udp: Vec::new() };
-            let config = config([10, 0, 0, 2], !case.seed);
+            let half_open_max = case.half_open_max;
+            let config = Config { half_open_max, ..config([10, 0, 0, 2], !case.seed) };
             let mut server = Server::new(card, Still, config, &ports, Numbers { open: open.clone() });
             server.set_peers(peers);
             server.set_crew(Arc::new(Lender(lent.clone())));
