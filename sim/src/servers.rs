@@ -44,8 +44,12 @@ impl Memcached {
 impl Service<Memory> for Memcached {
     type Connection = memcached::Connection<Memory>;
 
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Self::Connection> {
-        self.0.connected().then(memcached::Connection::new)
+    fn connected(&mut self, _: SocketAddr, reply: &mut Reply) -> Option<Self::Connection> {
+        self.0.connected(reply)
+    }
+
+    fn refused(&mut self) {
+        self.0.refused();
     }
 
     fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {

@@ -4,6 +4,7 @@
 //! of its own: a command holds one lock, for as long as it takes to look a key up and to write the answer.
 //! One core has one shard, and no hash to compute for it.
 
+use crate::connection::Connection;
 use crate::options::Options;
 use crate::shard::{self, Shard};
 use crate::stats::{Counts, Stats};
@@ -18,7 +19,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use lock_api::{Mutex, MutexGuard, RawMutex};
-use nom_port::buffer::Buffer;
+use nom_port::buffer::{Buffer, Sink};
+
+/// What a client is told that is one too many.
+const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 
 /// Shards for each core, so that two cores seldom want the same.
 const SHARDS_PER_CORE: usize = 4;
@@ -109,15 +113,24 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         self.shared.free.store(bytes, Relaxed);
     }
 
-    /// A client wants to connect: whether it may (`-c`). If so, [`disconnected`](Server::disconnected)
-    /// follows.
-    pub fn connected(&mut self) -> bool {
+    /// A client wants to connect, and is told if it is one too many (`-c`). If not,
+    /// [`disconnected`](Server::disconnected) follows.
+    pub fn connected(&mut self, sink: &mut impl Sink<B>) -> Option<Connection<B>> {
         let (connections, most) = (&self.shared.connections, self.shared.options.connections);
         let one_more = |count| (count < most).then_some(count + 1);
         let admitted = connections.try_update(Relaxed, Relaxed, one_more).is_ok();
-        let count = if admitted { &self.counts.total_connections } else { &self.counts.rejected_connections };
-        count.add(1);
-        admitted
+        if !admitted {
+            self.refused();
+            sink.copy(TOO_MANY);
+            return None;
+        }
+        self.counts.total_connections.add(1);
+        Some(Connection::new())
+    }
+
+    /// A client could not connect: there was no place for it.
+    pub fn refused(&mut self) {
+        self.counts.rejected_connections.add(1);
     }
 
     /// A connection ended.

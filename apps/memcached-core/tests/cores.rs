@@ -52,7 +52,7 @@ fn what_one_core_stores_the_others_have() {
 #[test]
 fn statistics_add_up_over_cores() {
     let mut cores = cores(3);
-    assert!(cores.iter_mut().all(|core| core.connected()));
+    assert!(cores.iter_mut().all(|core| core.connected(&mut Vec::new()).is_some()));
     for (index, core) in cores.iter_mut().enumerate() {
         talk(core, &format!("set a{index} 0 0 1\r\nx\r\nget a{index} b\r\n"));
         core.sent(100);
@@ -85,10 +85,18 @@ fn the_limit_of_connections_is_that_of_all_cores() {
     let options = Options { threads: 2, connections: 3, ..Options::default() };
     let mut first = Core::new(options, UNIX, 7);
     let mut second = first.for_another_core();
-    assert!(first.connected() && second.connected() && second.connected());
-    assert!(!first.connected() && !second.connected());
+    let connect = |core: &mut Core| {
+        let mut told = Vec::new();
+        core.connected(&mut told).ok_or(String::from_utf8(told).expect("text"))
+    };
+    let is_let_in = |core: &mut Core| connect(core).is_ok();
+    assert!(is_let_in(&mut first) && is_let_in(&mut second) && is_let_in(&mut second));
+    for core in [&mut first, &mut second] {
+        let told = connect(core).expect_err("one too many");
+        assert_eq!(told, "ERROR Too many open connections\r\n");
+    }
     second.disconnected();
-    assert!(first.connected());
+    assert!(is_let_in(&mut first));
     assert_eq!(second.stats().rejected_connections, 2);
 }
 

@@ -59,8 +59,12 @@ struct Memcached {
 impl Service<DmaBuffer> for Memcached {
     type Connection = Connection<DmaBuffer>;
 
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Connection<DmaBuffer>> {
-        self.server.connected().then(Connection::new)
+    fn connected(&mut self, _: SocketAddr, reply: &mut Reply) -> Option<Connection<DmaBuffer>> {
+        self.server.connected(reply)
+    }
+
+    fn refused(&mut self) {
+        self.server.refused();
     }
 
     fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {

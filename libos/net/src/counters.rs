@@ -49,7 +49,7 @@ counters! {
     dropped_tcp_port,
     /// RST segments for no connection.
     dropped_tcp_stray_reset,
-    /// Connections refused because the table of connections is full.
+    /// Connections refused, by RST, because the table of connections is full, or their peer's share of it.
     dropped_tcp_table_full,
     /// Segments outside the receive window.
     dropped_tcp_window,

@@ -73,6 +73,7 @@ pub mod link;
 pub mod neighbour;
 pub mod packet;
 pub mod presence;
+mod shares;
 pub mod stack;
 pub mod table;
 pub mod tcp;

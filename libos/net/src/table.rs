@@ -194,6 +194,11 @@ fn digest(secret: [u64; 2], tuple: &FourTuple) -> u64 {
     fold(fold(a ^ secret[0], ports ^ secret[1]) ^ secret[0], b ^ secret[1].rotate_left(32))
 }
 
+/// A hash of an address, which nobody without `secret` can foretell.
+pub(crate) fn address_hash(secret: [u64; 2], address: IpAddr) -> u64 {
+    fold(fold_address(secret, address) ^ secret[1], secret[0])
+}
+
 fn fold_address(secret: [u64; 2], address: IpAddr) -> u64 {
     let bits = match address {
         IpAddr::V4(address) => u128::from(address.to_bits()),

@@ -13,11 +13,17 @@ use std::time::Duration;
 #[derive(Default)]
 struct Echo {
     open: usize,
+    refused: usize,
 }
 
 impl Application<Device> for Echo {
     fn connected(&mut self, _: &mut Stack<Device>, _: FlowId) {
         self.open += 1;
+    }
+
+    fn refused(&mut self, _: &mut Stack<Device>, port: u16) {
+        assert_eq!(port, OURS.port());
+        self.refused += 1;
     }
 
     fn received(&mut self, stack: &mut Stack<Device>, flow: FlowId, bytes: Slice<Memory>) {
@@ -133,8 +139,9 @@ fn a_full_table_refuses_and_then_forgets_time_wait() {
     let mut server = server(|config| config.flows_max = 2);
     let (seq, ack) = open(&mut server, peer(1));
     open(&mut server, peer(2));
-    assert!(ask(&mut server, peer(3), &syn(), &[]).is_empty());
-    assert_eq!(server.stack.counters().dropped_tcp_table_full, 1);
+    let answers = ask(&mut server, peer(3), &syn(), &[]);
+    assert!(answers.len() == 1 && answers[0].flags.any(Flags::RST), "at once: {answers:?}");
+    assert_eq!((server.application.refused, server.stack.counters().dropped_tcp_table_full), (1, 1));
     // The peer closes, the server does, and waits: the next SYN takes its place.
     let fin = Segment { seq, ack, flags: Flags::ACK | Flags::FIN, window: 65_535, ..Segment::default() };
     let answers = ask(&mut server, peer(1), &fin, &[]);
@@ -143,6 +150,27 @@ fn a_full_table_refuses_and_then_forgets_time_wait() {
         Segment { seq: seq + 1, ack: ack + 1, flags: Flags::ACK, window: 65_535, ..Segment::default() };
     ask(&mut server, peer(1), &last, &[]);
     assert_eq!(ask(&mut server, peer(3), &syn(), &[]).len(), 1);
+}
+
+#[test]
+fn one_address_cannot_take_the_table() {
+    const PLACES: usize = 1000;
+    // The friends' addresses must not share a place with the flood's, as one in a thousand does.
+    let mut server = server(|config| (config.flows_max, config.secret) = (PLACES, [1, 2, 3, 4]));
+    let friend = |number: u8| SocketAddr::from(([10, 1, number, 1], 5000));
+    let old = open(&mut server, friend(0));
+    for number in 0..2000 {
+        let answers = ask(&mut server, peer(number), &syn(), &[]);
+        let is_open = answers[0].flags == Flags::SYN | Flags::ACK;
+        assert_eq!(is_open, number + 1 < PLACES as u32 / 2, "{number}: {answers:?}");
+    }
+    assert_eq!((server.stack.flow_count(), server.application.refused), (PLACES / 2, 1501));
+    talk(&mut server, friend(0), old);
+    for number in 1..=100 {
+        let next = open(&mut server, friend(number));
+        talk(&mut server, friend(number), next);
+    }
+    assert_eq!(server.stack.flow_count(), PLACES / 2 + 100);
 }
 
 #[test]

@@ -176,6 +176,19 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
     }
 
+    /// Turns a client away behind what the service has to tell it; without a word when places are short,
+    /// since whoever is told something may take a minute to go.
+    fn see_off<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
+        let has_place = stack.flow_count() <= stack.config().flows_max / 2;
+        let is_taken = self.reply.take(stack.nic(), &mut self.slices).is_some() && !self.slices.is_empty();
+        if is_taken && has_place && send_all(stack, flow, &mut self.slices) {
+            stack.close(flow);
+        } else {
+            self.slices.clear();
+            stack.abort(flow);
+        }
+    }
+
     /// Gives a piece that arrived at a time to the service and sends what it answers. Returns as
     /// [`Clients::send`].
     fn handle<N: Nic<Buffer = B>, C: Clock>(
@@ -280,7 +293,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         let has_room = self.limit.is_none_or(|limit| self.open < limit);
         let peer = stack.addresses(flow).map(|addresses| addresses.remote).filter(|_| has_room);
         let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {
-            return stack.abort(flow);
+            return self.see_off(stack, flow);
         };
         self.take_in(flow, Client::new(flow, connection));
         self.answer(stack, flow);

@@ -252,6 +252,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         }
     }
 
+    fn refused(&mut self, _: &mut Measured<N, C>, port: u16) {
+        if self.desk.as_ref().is_none_or(|desk| desk.service.port() != port) {
+            self.clients.service.refused();
+        }
+    }
+
     fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         let port = stack.addresses(flow).map(|addresses| addresses.local.port());
         match &mut self.desk {

@@ -25,8 +25,11 @@ pub trait Service<B: Buffer> {
     /// Whether its requests count as the server's: those of the control port do not.
     const IS_TIMED: bool = true;
 
-    /// A client has connected, and may be greeted; `None` turns it away.
+    /// A client has connected, and may be greeted; `None` turns it away, after what it is told.
     fn connected(&mut self, peer: SocketAddr, reply: &mut Reply<B>) -> Option<Self::Connection>;
+
+    /// A client could not even connect: the stack has no place for it.
+    fn refused(&mut self) {}
 
     /// Bytes came, as a piece of the memory that the device filled: they can be kept and sent again.
     fn received(&mut self, connection: &mut Self::Connection, bytes: Slice<B>, reply: &mut Reply<B>) -> Flow;

@@ -19,14 +19,32 @@ use std::sync::Arc;
 const PORT: u16 = 7;
 const STEP_NS: u64 = 1_000_000;
 
-/// Sends everything back.
-struct Echo;
+/// Sends everything back, and lets so many in.
+#[derive(Default)]
+struct Echo {
+    most: Option<u32>,
+    refused: Rc<Cell<u32>>,
+}
+
+const FULL: &[u8] = b"full\r\n";
 
 impl Service<Memory> for Echo {
     type Connection = ();
 
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply<Memory>) -> Option<()> {
+    fn connected(&mut self, _: SocketAddr, reply: &mut Reply<Memory>) -> Option<()> {
+        match &mut self.most {
+            Some(0) => {
+                reply.copy(FULL);
+                return None;
+            }
+            Some(most) => *most -= 1,
+            None => {}
+        }
         Some(())
+    }
+
+    fn refused(&mut self) {
+        self.refused.set(self.refused.get() + 1);
     }
 
     fn received(&mut self, (): &mut (), bytes: Slice<Memory>, reply: &mut Reply<Memory>) -> Flow {
@@ -88,13 +106,19 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::of(Echo::default(), |_| {})
+    }
+
+    fn of(echo: Echo, change: impl FnOnce(&mut Config)) -> World {
         let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
         let config = |number: u8| {
             let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
             Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) }
         };
         let ports = Ports { tcp: vec![PORT], udp: Vec::new() };
-        let mut server = Server::new(devices[1].clone(), Still, config(2), &ports, Echo);
+        let mut its_config = config(2);
+        change(&mut its_config);
+        let mut server = Server::new(devices[1].clone(), Still, its_config, &ports, echo);
         let (limit, heard_of) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
         let core = EventLoop::new(0, Still, Still, Arc::new(Deaf));
         server.govern(Box::new(Limit { limit: limit.clone(), clients: heard_of.clone() }), core.handle());
@@ -165,4 +189,33 @@ fn who_comes_when_all_places_are_taken_is_not_let_in() {
     let more = world.connect(3);
     world.ask(&more);
     assert_eq!(world.heard_of.get(), 4, "all are let in again");
+}
+
+#[test]
+fn whom_the_service_turns_away_is_told_why() {
+    let mut world = World::of(Echo { most: Some(2), ..Echo::default() }, |_| {});
+    let flows = world.connect(5);
+    world.ask(&flows[..2]);
+    let clients = world.clients.borrow();
+    let heard: Vec<usize> = flows.iter().map(|flow| clients.heard[&flow.index()]).collect();
+    assert_eq!(heard, [5, 5, FULL.len(), FULL.len(), FULL.len()]);
+    assert_eq!(clients.finished.len(), 3, "and then closed: {:?}", clients.closed);
+    assert_eq!(world.heard_of.get(), 2);
+}
+
+/// In a table of eight, one address may have four; who is refused without a place is told nothing.
+#[test]
+fn whom_the_stack_has_no_place_for_is_refused_and_counted() {
+    let refused = Rc::new(Cell::new(0));
+    let echo = Echo { most: Some(3), refused: refused.clone() };
+    let mut world = World::of(echo, |config| config.flows_max = 8);
+    let first = world.connect(3);
+    let more = world.connect(5);
+    world.ask(&first);
+    let clients = world.clients.borrow();
+    assert_eq!(first.iter().map(|flow| clients.heard[&flow.index()]).collect::<Vec<_>>(), [5, 5, 5]);
+    let why =
+        |flow: &FlowId| clients.closed.iter().find(|(index, _)| *index == flow.index()).map(|end| end.1);
+    assert!(more.iter().all(|flow| why(flow).is_some()), "nobody waits: {:?}", clients.closed);
+    assert!((1..5).contains(&refused.get()), "{}", refused.get());
 }

@@ -41,6 +41,9 @@ impl<N: Nic> Stack<N> {
         if !self.expects_cookies() || !flags.any(Flags::ACK) || flags.any(Flags::SYN | Flags::RST) {
             return None;
         }
+        if !self.has_place_for(tuple.remote.ip()) {
+            return None;
+        }
         let (iss, irs) = (segment.ack - 1, segment.seq - 1);
         let cookie = Cookie::open(self.cookie_key(), tuple, irs, iss, self.now)?;
         let cookie = cookie.with_stamp(segment.options.timestamps.map(|stamps| stamps.echo));

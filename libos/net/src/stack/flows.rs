@@ -151,8 +151,14 @@ impl<N: Nic> Stack<N> {
         let open = Open { connection, hop: None, is_dirty: false, is_known };
         self.make_room();
         let id = self.flows.insert(tuple, Flow::Open(Box::new(open)))?;
+        self.shares.add(tuple.remote.ip());
         self.mark(id);
         Some(id)
+    }
+
+    /// Whether somebody at `address` may have another flow here.
+    pub(super) fn has_place_for(&self, address: IpAddr) -> bool {
+        self.shares.allow(address, self.config.flows_max)
     }
 
     /// A full table forgets those who only wait for strays.
@@ -289,8 +295,10 @@ impl<N: Nic> Stack<N> {
     /// Takes a flow out of all lists and counts.
     pub(super) fn take_out(&mut self, id: FlowId) -> Option<Flow<N::Buffer>> {
         self.timers.remove(id);
+        let remote = self.flows.get(id)?.0.remote.ip();
         let flow = self.flows.remove(id)?;
         if let Flow::Open(open) = &flow {
+            self.shares.remove(remote);
             self.half_open -= usize::from(open.connection.is_half_open);
             self.early -= open.connection.receive.reassembly.len();
         }
@@ -364,12 +372,13 @@ impl<N: Nic> Stack<N> {
     fn over(&mut self, id: FlowId) {
         self.emit_flow(id);
         let until = self.now + self.config.time_wait;
-        let Some((_, flow)) = self.flows.get_mut(id) else { return };
+        let Some((tuple, flow)) = self.flows.get_mut(id) else { return };
         let Flow::Open(open) = flow else { return };
         let connection = &open.connection;
         if connection.state != State::TimeWait {
             return self.remove(id);
         }
+        self.shares.remove(tuple.remote.ip());
         let early = connection.receive.reassembly.len();
         let window = (connection.receive.window >> connection.receive.scale).min(0xffff) as u16;
         *flow = Flow::Waiting(TimeWait {

@@ -24,6 +24,7 @@ use crate::fragments::Fragments;
 use crate::frame::{Drop, Ethernet, Packet, protocol};
 use crate::link::Link;
 use crate::neighbour::Neighbours;
+use crate::shares::Shares;
 use crate::table::{FlowId, Table};
 use crate::tcp::connection::{Closed, Effects};
 use crate::time::{Instant, earliest};
@@ -70,6 +71,11 @@ pub trait Application<N: Nic> {
     fn newcomer(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)
+    }
+
+    /// Somebody asked for a connection to port `port`, and is refused: there is no place for it.
+    fn refused(&mut self, stack: &mut Stack<N>, port: u16) {
+        let _ = (stack, port);
     }
 
     /// A flow is open: somebody connected to a port that we listen on, or somebody accepted our connection.
@@ -123,6 +129,7 @@ pub struct Stack<N: Nic> {
     config: Config,
     neighbours: Neighbours<N::Buffer>,
     flows: Table<Flow<N::Buffer>>,
+    shares: Shares,
     /// TCP ports on which connections are accepted.
     listeners: BTreeSet<u16>,
     /// Whether connections that peers ask for begin here.
@@ -167,6 +174,7 @@ impl<N: Nic> Stack<N> {
             link,
             neighbours: Neighbours::new(),
             flows: Table::new(config.flows_max, [a, b]),
+            shares: Shares::new([a, b]),
             listeners: BTreeSet::new(),
             is_admitting: true,
             bound: BTreeSet::new(),

@@ -108,12 +108,16 @@ impl<N: Nic> Stack<N> {
             self.neighbours.suppose(self.now, address, mac);
         }
         let until = if let Flow::Waiting(waiting) = &flow { Some(waiting.until) } else { None };
+        let remote = tuple.remote.ip();
         let id = self.flows.insert(tuple, flow).expect("there is room, and no such flow");
         drop(transit);
         match until {
             // Behind those that were here, though its time may come before theirs.
             Some(until) => self.waiting.push_back((until, id)),
-            None => self.settle_in(id),
+            None => {
+                self.shares.add(remote);
+                self.settle_in(id);
+            }
         }
         Ok(id)
     }

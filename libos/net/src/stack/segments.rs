@@ -142,7 +142,7 @@ impl<N: Nic> Stack<N> {
             segment.flags.any(Flags::SYN) && !segment.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
         if self.listeners.contains(&tuple.local.port()) {
             if is_syn {
-                return self.begin(tuple, &segment);
+                return self.begin(application, tuple, &segment);
             }
             if let Some(id) = self.redeem(&tuple, &segment) {
                 return self.known(application, id, tuple, segment, payload);
@@ -156,7 +156,18 @@ impl<N: Nic> Stack<N> {
     }
 
     /// A connection is asked for.
-    fn begin(&mut self, tuple: FourTuple, segment: &Segment) -> Result<(), Drop> {
+    fn begin(
+        &mut self,
+        application: &mut impl Application<N>,
+        tuple: FourTuple,
+        segment: &Segment,
+    ) -> Result<(), Drop> {
+        if !self.has_place_for(tuple.remote.ip()) {
+            // At once, so that nobody waits for what will not come.
+            segment.refusal().iter().for_each(|refusal| self.reply(&tuple, refusal));
+            application.refused(self, tuple.local.port());
+            return Err(|counters| &mut counters.dropped_tcp_table_full);
+        }
         if self.half_open >= self.config.half_open_max {
             self.bake(&tuple, segment);
             return Ok(());
