@@ -20,22 +20,25 @@ macro_rules! for_each_syscall {
             /// Grants `count` physically contiguous pages of `page_size` (0: 4 KiB, 1: 2 MiB, 2: 1 GiB) and
             /// returns their first frame number (physical address / 4096). `colour` restricts a single 4 KiB
             /// page to one cache colour (frame number modulo the board's `colours`); all ones is any. The
-            /// memory is zeroed. Errors: InvalidArgument, OutOfMemory, OverMemoryCap.
+            /// memory is zeroed, piece by piece: others may have the core in between. At most 512 pages and
+            /// 1 GiB a call. Errors: InvalidArgument, OutOfMemory, OverMemoryCap.
             2 MemoryGrant memory_grant(page_size, count, colour)
-            /// Gives back `count` units of `page_size`, as granted, from `frame` on. Errors: InvalidArgument,
-            /// Misaligned, Overflow, NotGranted, StillMapped.
+            /// Gives back `count` units of `page_size`, as granted, from `frame` on; at most 512 and 1 GiB a
+            /// call. Errors: InvalidArgument, Misaligned, Overflow, NotGranted, StillMapped.
             3 MemoryRelease memory_release(frame, page_size, count)
-            /// Maps `count` pages of `page_size` of granted memory, from `frame` on, at `address`.
-            /// `protection`: bit 0 read, bit 1 write, bit 2 execute; the last only for an application whose
-            /// manifest says `makes_code`. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace,
-            /// NotGranted, AlreadyMapped, WriteExecute, NotPermitted, OutOfMemory, OverMemoryCap.
+            /// Maps `count` pages (at most 512) of `page_size` of granted memory, from `frame` on, at
+            /// `address`. `protection`: bit 0 read, bit 1 write, bit 2 execute; the last only for an
+            /// application whose manifest says `makes_code`. Errors: InvalidArgument, Misaligned, Overflow,
+            /// OutsideUserSpace, NotGranted, AlreadyMapped, WriteExecute, NotPermitted, OutOfMemory,
+            /// OverMemoryCap.
             4 MemoryMap memory_map(address, frame, page_size, count, protection)
-            /// Changes the protection of every page in `[address, address + length)`; all must be mapped and
-            /// wholly inside. `protection` is as for `memory_map`. Errors: InvalidArgument, Misaligned,
-            /// Overflow, OutsideUserSpace, NotMapped, WriteExecute, NotPermitted.
+            /// Changes the protection of every page in `[address, address + length)`, at most 512; all must
+            /// be mapped and wholly inside. `protection` is as for `memory_map`. Errors: InvalidArgument,
+            /// Misaligned, Overflow, OutsideUserSpace, NotMapped, WriteExecute, NotPermitted.
             5 MemoryProtect memory_protect(address, length, protection)
-            /// Unmaps every page in `[address, address + length)`; all must be mapped and wholly inside. The
-            /// grants stay. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped.
+            /// Unmaps every page in `[address, address + length)`, at most 512; all must be mapped and wholly
+            /// inside. The grants stay. Errors: InvalidArgument, Misaligned, Overflow, OutsideUserSpace,
+            /// NotMapped.
             6 MemoryUnmap memory_unmap(address, length)
             /// Registers this core's upcall handler: entered at `entry` with `rdi` pointing to an
             /// `UpcallFrame` just below `stack_top`. `entry` 0 removes it. Registering ends the state in

@@ -1,5 +1,6 @@
 //! A context: one application on one core. What it was doing, and what it has yet to be told.
 
+use nom_abi::PageSize;
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
@@ -19,6 +20,19 @@ pub enum State {
     },
 }
 
+/// Memory on its way to an application, which the program holds and cannot name before all is zeroed.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// First frame.
+    pub frame: u64,
+    /// Size of its pages.
+    pub size: PageSize,
+    /// Number of its pages.
+    pub count: u64,
+    /// Frames that are zeroed.
+    pub zeroed: u64,
+}
+
 /// An application on a core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context {
@@ -36,6 +50,8 @@ pub struct Context {
     pub upcalls_wait: bool,
     /// What it has yet to be told.
     pub events: Events,
+    /// What `memory_grant` goes on with, which is called again until it is done.
+    pub unfinished: Option<Grant>,
 }
 
 impl Context {
@@ -46,7 +62,7 @@ impl Context {
 
     /// Whether an upcall can be delivered to it now.
     pub fn takes_upcalls(&self) -> bool {
-        self.upcall_entry != 0 && !self.upcalls_wait
+        self.upcall_entry != 0 && !self.upcalls_wait && self.unfinished.is_none()
     }
 
     /// Makes an upcall pending.

@@ -168,6 +168,13 @@ impl<'m> Frames<'m> {
         Ok(())
     }
 
+    /// Gives what `release` would take back from one owner to another. Errors: as of `release`.
+    pub fn pass_on(&mut self, from: Owner, to: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
+        self.release(from, frame, size, count)?;
+        self.take(to, frame..frame + count * size.frames(), size);
+        Ok(())
+    }
+
     /// Takes back everything that `owner` holds, mapped or not, and returns the number of frames: for an
     /// application whose page tables are gone with it.
     pub fn release_all(&mut self, owner: Owner) -> u64 {

@@ -20,6 +20,9 @@ use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
 use tables::{Installer, Remover, entry_address};
 
+/// Most pages that one call concerns, so that it does not keep others waiting.
+pub const PAGES_MAX: u64 = 512;
+
 /// A part of user space in which a caller may map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -185,8 +188,8 @@ impl Space {
     }
 
     /// Changes what user code may do with every page in `length` bytes at `address`. Errors:
-    /// InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped (a page is not mapped, or only a
-    /// part of it is in the range).
+    /// InvalidArgument (no or more than [`PAGES_MAX`] pages), Misaligned, Overflow, OutsideUserSpace,
+    /// NotMapped (a page is not mapped, or only a part of it is in the range).
     pub fn protect(
         self,
         memory: &mut impl PhysicalMemory,
@@ -196,7 +199,7 @@ impl Space {
         protection: Protection,
     ) -> Result<()> {
         let range = bounds.bytes(address, length)?;
-        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone())?;
+        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone(), 0)?;
         tables::protect(memory, self.root, ROOT_LEVEL, range, protection);
         Ok(())
     }
@@ -216,7 +219,7 @@ impl Space {
         on_leaf: impl FnMut(&mut Frames<'_>, Leaf),
     ) -> Result<()> {
         let range = bounds.bytes(address, length)?;
-        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone())?;
+        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone(), 0)?;
         Remover { memory, frames, owner, on_leaf }.remove(self.root, ROOT_LEVEL, range);
         Ok(())
     }

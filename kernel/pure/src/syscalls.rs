@@ -1,12 +1,13 @@
 //! System calls: one line each, then what memory and cores need.
 
+use crate::contexts::Grant;
 use crate::cores::FLAGS_INITIAL;
 use crate::events::{check_code, check_stack};
 use crate::frames::{Colour, Owner};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::paging::Caching;
-use crate::space::{Bounds, Mapping};
+use crate::space::{Bounds, Mapping, PAGES_MAX};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
@@ -18,6 +19,10 @@ use nom_abi::{PageSize, Protection};
 
 /// Most bytes that one `console_write` takes.
 const CONSOLE_BYTES_MAX: u64 = 4096;
+/// Frames that are zeroed at a time: nobody waits longer for the kernel's lock.
+const ZEROED_AT_ONCE: u64 = 16;
+/// Bytes of the instruction `syscall`.
+const SYSCALL_BYTES: u64 = 2;
 /// Status of an application that its manager ended: as a shell shows SIGKILL.
 const KILLED_STATUS: u8 = 137;
 
@@ -25,6 +30,8 @@ const KILLED_STATUS: u8 = 137;
 enum Reply {
     /// With a value, in the registers at the border.
     Value(u64),
+    /// Not yet: the application makes the call again, so that others may have lock and core in between.
+    Unfinished,
     /// Not through these registers: they are another computation's now, or nobody's.
     Elsewhere,
 }
@@ -42,6 +49,10 @@ impl<M: Machine> Kernel<'_, M> {
             .and_then(|call| self.dispatch(core, application, call, registers));
         let result = match reply {
             Ok(Reply::Elsewhere) => return false,
+            Ok(Reply::Unfinished) => {
+                registers.rip -= SYSCALL_BYTES;
+                return true;
+            }
             Ok(Reply::Value(value)) => Ok(value),
             Err(error) => Err(error),
         };
@@ -54,7 +65,7 @@ impl<M: Machine> Kernel<'_, M> {
             Call::Exit { status } => return Ok(self.exit(app, status, registers)),
             Call::ConsoleWrite { address, length } => self.console_write(app, address, length),
             Call::MemoryGrant { page_size, count, colour } => {
-                self.memory_grant(app, page_size, count, colour)
+                return self.memory_grant(core, app, [page_size, count, colour]);
             }
             Call::MemoryRelease { frame, page_size, count } => {
                 self.memory_release(app, frame, page_size, count)
@@ -140,26 +151,51 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(length)
     }
 
-    fn memory_grant(&mut self, application: usize, page_size: u64, count: u64, colour: u64) -> Result<u64> {
+    fn memory_grant(
+        &mut self,
+        core: usize,
+        application: usize,
+        [page_size, count, colour]: [u64; 3],
+    ) -> Result<Reply> {
+        if let Some(grant) = self.context(core, application).unfinished {
+            return self.zero(core, application, grant);
+        }
         let size = PageSize::from_code(page_size)?;
         let count_of_colours = u64::from(self.board.machine.colours.load(Relaxed));
         let colour = (colour != ANY_COLOUR).then_some(Colour { index: colour, count: count_of_colours });
-        let frames = count.checked_mul(size.frames()).ok_or(Error::InvalidArgument)?;
-        if frames > self.allowance(application)? {
+        if frames_of(size, count)? > self.allowance(application)? {
             return Err(Error::OverMemoryCap);
         }
-        let frame = self.frames.allocate(Owner::grants(application), size, count, colour)?;
-        self.machine.zero_frames(frame, frames);
+        let frame = self.frames.allocate(Owner::program(application), size, count, colour)?;
+        self.zero(core, application, Grant { frame, size, count, zeroed: 0 })
+    }
+
+    /// Zeroes the next piece of a grant, and behind the last one lets the application have it.
+    fn zero(&mut self, core: usize, application: usize, grant: Grant) -> Result<Reply> {
+        let Grant { frame, size, count, zeroed } = grant;
+        let piece = ZEROED_AT_ONCE.min(count * size.frames() - zeroed);
+        self.machine.zero_frames(frame + zeroed, piece);
+        let context = self.context(core, application);
+        if zeroed + piece < count * size.frames() {
+            context.unfinished = Some(Grant { zeroed: zeroed + piece, ..grant });
+            return Ok(Reply::Unfinished);
+        }
+        if context.unfinished.take().is_some() {
+            self.disturb(core); // It can be told again what came meanwhile.
+        }
+        let (program, grants) = (Owner::program(application), Owner::grants(application));
+        self.frames.pass_on(program, grants, frame, size, count)?;
         if self.dma_map(application, frame, size, count).is_err() {
             self.release_grant(application, frame, size, count)?;
             return Err(Error::OutOfMemory);
         }
         self.publish_memory(application);
-        Ok(frame)
+        Ok(Reply::Value(frame))
     }
 
     fn memory_release(&mut self, application: usize, frame: u64, page_size: u64, count: u64) -> Result<u64> {
         let size = PageSize::from_code(page_size)?;
+        frames_of(size, count)?;
         self.release_grant(application, frame, size, count)?;
         self.publish_memory(application);
         Ok(0)
@@ -195,6 +231,9 @@ impl<M: Machine> Kernel<'_, M> {
         let protection = self.protection(application, protection)?;
         let mapping = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
         Bounds::APPLICATION.pages(address, size, count)?;
+        if count > PAGES_MAX {
+            return Err(Error::InvalidArgument);
+        }
         self.frames.reference(Owner::grants(application), frame, size, count)?;
         if let Err(error) = self.map_pages(application, Bounds::APPLICATION, &mapping) {
             self.frames.dereference(frame, size, count);
@@ -291,4 +330,10 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.set_thread_pointer(address);
         Ok(0)
     }
+}
+
+/// The frames of so many pages. Errors: InvalidArgument (more than one call may concern).
+fn frames_of(size: PageSize, count: u64) -> Result<u64> {
+    let frames = (count <= PAGES_MAX).then(|| count * size.frames());
+    frames.filter(|frames| *frames <= PageSize::Huge.frames()).ok_or(Error::InvalidArgument)
 }

@@ -1,18 +1,27 @@
 //! The kernel's one lock.
 //!
 //! The kernel is off the data path, so one lock is enough, and it leaves nothing to reason about but itself.
-//! Whoever comes first when it is free gets it. A lock that is handed on in order of arrival would be handed
-//! to processors that the host is not running, and everyone would wait for the host. A core that waits goes
-//! on answering TLB shootdowns, because the core that asks for one holds the lock.
+//! It goes round: of the cores that wait, the next after the one that had it last is to take it. But a
+//! processor that the host does not run just then cannot: if it lets the free lock lie, whoever else waits
+//! takes it ([`PATIENCE`]), so that nobody waits for the host but for the one that holds the lock. A core
+//! that waits goes on answering TLB shootdowns, because the core that asks for one holds the lock.
 
+use crate::area::CoreArea;
 use crate::shootdown;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-/// A test-and-set lock around `T`.
+/// How often a core sees the lock free before it takes it out of turn.
+const PATIENCE: u32 = 64;
+
+/// A lock around `T`.
 pub struct Lock<T> {
     held: AtomicBool,
+    /// Who had it last.
+    last: AtomicU32,
+    /// Cores that wait, one bit each.
+    waiting: AtomicU64,
     value: UnsafeCell<T>,
 }
 
@@ -21,19 +30,46 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Lock<T> {
-        Lock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Lock {
+            held: AtomicBool::new(false),
+            last: AtomicU32::new(0),
+            waiting: AtomicU64::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits for the lock. Interrupts are off in the kernel, so the holder is never interrupted.
     pub fn lock(&self) -> Guard<'_, T> {
-        while self.held.swap(true, Acquire) {
-            // Only reads until it is free, so that the holder keeps the cache line.
-            while self.held.load(Relaxed) {
-                shootdown::answer();
-                core::hint::spin_loop();
-            }
+        if self.waiting.load(Relaxed) != 0 || self.held.swap(true, Acquire) {
+            self.wait(CoreArea::core() as u32);
         }
         Guard { lock: self }
+    }
+
+    #[cold]
+    fn wait(&self, core: u32) {
+        self.waiting.fetch_or(1 << core, SeqCst);
+        let mut free = 0;
+        loop {
+            // Only reads until it is free, so that the holder keeps the cache line.
+            if !self.held.load(Relaxed) {
+                free += 1;
+                if (self.is_next(core) || free > PATIENCE) && !self.held.swap(true, Acquire) {
+                    break;
+                }
+            }
+            shootdown::answer();
+            core::hint::spin_loop();
+        }
+        self.waiting.fetch_and(!(1 << core), Relaxed);
+        self.last.store(core, Relaxed);
+    }
+
+    /// Whether no other core that waits comes before this one, going round from the last.
+    fn is_next(&self, core: u32) -> bool {
+        let first = self.last.load(Relaxed) + 1;
+        let order = self.waiting.load(Relaxed).rotate_right(first);
+        order.trailing_zeros() == core.wrapping_sub(first) % u64::BITS
     }
 }
 

@@ -108,11 +108,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Asks for `count` contiguous pages and maps them at a new address, readable and writable.
+    /// Asks for `count` contiguous pages and maps them at a new address, readable and writable. More small
+    /// pages than a call takes become large ones, rounded up.
     ///
     /// # Errors
     /// As `memory_grant` and `memory_map` say.
     pub fn new(page_size: PageSize, count: u64) -> Result<Shared> {
+        let (page_size, count) = in_one_call(page_size, count);
         let grant = Grant::new(page_size, count)?;
         let region = Region::reserve(grant.bytes(), page_size)?;
         region.map(0, &grant, Protection::ReadWrite)?;
@@ -135,8 +137,18 @@ impl Shared {
     }
 }
 
-/// Unmaps and gives back small pages that a [`Shared`] held which was forgotten: `bytes` at `address`, and
-/// from `physical_address` on.
+/// Pages for at least as many bytes, of which one call takes so many.
+fn in_one_call(page_size: PageSize, count: u64) -> (PageSize, u64) {
+    let most = PageSize::Large.frames();
+    if page_size == PageSize::Small && count > most {
+        (PageSize::Large, count.div_ceil(most))
+    } else {
+        (page_size, count)
+    }
+}
+
+/// Unmaps and gives back what was asked for as small pages for a [`Shared`] which was forgotten: `bytes` at
+/// `address`, and from `physical_address` on.
 ///
 /// # Errors
 /// NotMapped, NotGranted and their like if it was something else.
@@ -146,9 +158,9 @@ impl Shared {
 pub(crate) unsafe fn release(address: u64, physical_address: u64, bytes: u64) -> Result<()> {
     // SAFETY: nothing refers to what is unmapped, as the caller says; its addresses are never used again.
     unsafe { raw::memory_unmap(address, bytes) }?;
-    let (frame, count) = (physical_address / FRAME_BYTES, bytes / FRAME_BYTES);
+    let (size, count) = in_one_call(PageSize::Small, bytes / FRAME_BYTES);
     // SAFETY: the kernel refuses what is mapped, so nothing can refer to what it takes.
-    unsafe { raw::memory_release(frame, PageSize::Small as u64, count) }?;
+    unsafe { raw::memory_release(physical_address / FRAME_BYTES, size as u64, count) }?;
     Ok(())
 }
 

@@ -42,3 +42,10 @@ fn non_maskable_interrupts_are_no_applications_exceptions() {
     let reports = life.serial.matches("non-maskable interrupts or late debug exceptions").count();
     assert!((1..20).contains(&reports), "{reports} reports of 2,000 are seldom, but not none");
 }
+
+/// Each thing that the greedy one does is done in many pieces, and between two of them others come in.
+#[test]
+fn nobody_is_kept_out_of_the_kernel() {
+    let guest = Guest::bundle("tests/guest/bundles/starved-grants.toml").cpus(2).memory("256M");
+    guest.run().expect_status(0).expect("ok not-starved");
+}

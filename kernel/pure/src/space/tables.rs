@@ -2,7 +2,7 @@
 //!
 //! Each walk recurses once for each level. A range is never empty and never leaves the table it is asked of.
 
-use super::{Leaf, Mapping};
+use super::{Leaf, Mapping, PAGES_MAX};
 use crate::frames::{Frames, Owner};
 use crate::machine::PhysicalMemory;
 use crate::paging::{ENTRIES, Entry, Meaning, Privilege, entry_bytes, leaf_level, leaf_size};
@@ -76,16 +76,19 @@ fn tables_between(leaf: u32, level: u32, range: &Range<u64>) -> u64 {
     (leaf..level).map(|below| touched(entry_bytes(below + 1))).sum()
 }
 
-/// Whether `range` consists of whole mapped pages. Errors: NotMapped.
+/// Whether `range` consists of whole mapped pages: their number, after `pages` before. Errors: NotMapped,
+/// InvalidArgument (more than [`PAGES_MAX`]).
 pub(super) fn check_mapped(
     memory: &impl PhysicalMemory,
     table: u64,
     level: u32,
     range: Range<u64>,
-) -> Result<()> {
-    slots(table, level, range).try_for_each(|slot| match slot.meaning(memory) {
-        Meaning::Table(next) => check_mapped(memory, next, level - 1, slot.range()),
-        Meaning::Leaf { .. } if slot.is_whole() => Ok(()),
+    pages: u64,
+) -> Result<u64> {
+    slots(table, level, range).try_fold(pages, |pages, slot| match slot.meaning(memory) {
+        Meaning::Table(next) => check_mapped(memory, next, level - 1, slot.range(), pages),
+        Meaning::Leaf { .. } if slot.is_whole() && pages < PAGES_MAX => Ok(pages + 1),
+        Meaning::Leaf { .. } if slot.is_whole() => Err(Error::InvalidArgument),
         _ => Err(Error::NotMapped),
     })
 }
