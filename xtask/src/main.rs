@@ -6,6 +6,7 @@ mod browser;
 mod counts;
 mod fresh;
 mod fuzz;
+mod mutants;
 mod newest;
 mod package;
 mod release;
@@ -50,12 +51,14 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Test {
-    /// Suites; all but newest and fresh if none is named.
+    /// Suites; all but newest, fresh and release if none is named.
     #[arg(value_enum, value_name = "SUITE")]
     suites: Vec<suites::Suite>,
     /// Stop at the first suite that fails.
     #[arg(long)]
     fail_fast: bool,
+    #[command(flatten)]
+    mutants: mutants::Options,
 }
 
 fn main() -> ExitCode {
@@ -73,7 +76,7 @@ fn main() -> ExitCode {
 fn execute(project: &Project, command: Command) -> Result<bool> {
     match command {
         Command::Build => build(project),
-        Command::Test(options) => suites::run(project, &options.suites, options.fail_fast),
+        Command::Test(options) => suites::run(project, &options.suites, options.fail_fast, &options.mutants),
         Command::Tidy => tidy::run(project.root()),
         Command::Fuzz { target, seconds } => fuzz::run(project, &target, seconds),
         Command::Package(options) => package::run(project, &options),

@@ -1,6 +1,7 @@
 //! The suites of `nom test`.
 
 use crate::counts::Counts;
+use crate::mutants::{self, Part};
 use crate::{browser, fresh, newest, release, tidy};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -30,6 +31,8 @@ pub enum Suite {
     Browser,
     /// The servers on a simulated network: fixed seeds, each twice, and some fresh ones.
     Sim,
+    /// The kernel broken in many places, each of which a test must notice; a few of them unless named.
+    Mutants,
     /// The kernel's decisions under Miri, where a nightly with Miri is there.
     Miri,
     /// Lints and guests with the newest stable Rust, which is fetched: tells, and never fails. Only by name.
@@ -62,7 +65,8 @@ struct Report {
 ///
 /// # Errors
 /// If something other than a test fails: a tool that is missing, for example.
-pub fn run(project: &Project, suites: &[Suite], fail_fast: bool) -> Result<bool> {
+pub fn run(project: &Project, suites: &[Suite], fail_fast: bool, mutants: &mutants::Options) -> Result<bool> {
+    let part = if suites.is_empty() { Part::Cheap } else { Part::Asked(mutants) };
     let usual: Vec<Suite> =
         Suite::value_variants().iter().copied().filter(|suite| suite.is_usual()).collect();
     let suites = if suites.is_empty() { &usual } else { suites };
@@ -71,7 +75,7 @@ pub fn run(project: &Project, suites: &[Suite], fail_fast: bool) -> Result<bool>
     for &suite in suites {
         println!("\n==== {}", suite.name());
         let start = Instant::now();
-        let verdict = suite.run(project)?;
+        let verdict = suite.run(project, part)?;
         let failed = matches!(&verdict, Verdict::Ran(counts) if counts.failed > 0);
         reports.push(Report { suite, verdict, time: start.elapsed() });
         if failed && fail_fast {
@@ -126,7 +130,7 @@ impl Suite {
         }
     }
 
-    fn run(self, project: &Project) -> Result<Verdict> {
+    fn run(self, project: &Project, mutants: Part<'_>) -> Result<Verdict> {
         match self {
             Suite::Tidy => tidy::run(project.root()).map(|passed| Verdict::Ran(Counts::one(passed))),
             Suite::Fmt => check(project, &["fmt", "--all", "--check", "--message-format", "short"]),
@@ -138,6 +142,7 @@ impl Suite {
             }
             Suite::Browser => browser(project),
             Suite::Sim => sim(project),
+            Suite::Mutants => mutants::run(project, mutants).map(Verdict::Ran),
             Suite::Miri => miri(project),
             Suite::Newest => newest::run(project),
             Suite::Fresh => fresh::run(project),

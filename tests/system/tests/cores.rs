@@ -66,3 +66,10 @@ fn weights_hold_against_one_that_leaves_before_its_turns_end() {
     let guest = Guest::bundle("tests/guest/bundles/evade.toml").cpus(2);
     all_ok(guest.emulated().qemu("-icount shift=5")).expect("ok weights-cannot-be-evaded");
 }
+
+#[test]
+fn translations_are_forgotten_on_every_processor() {
+    for processors in [1, 3] {
+        all_ok(Guest::bundle("tests/guest/bundles/translations.toml").cpus(processors));
+    }
+}

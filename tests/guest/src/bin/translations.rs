@@ -1,0 +1,66 @@
+//! Another frame is mapped where every processor has read one before: none reads the old one afterwards.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use nom_app::alloc::{boxed::Box, vec::Vec};
+use nom_app::memory::{Grant, Region};
+use nom_app::{PageSize, Protection, cores};
+use nom_guest_tests::processors::{processors, wait_until};
+use nom_guest_tests::{Check, expect, run};
+
+nom_app::main!(main);
+
+const ROUNDS: u64 = 100;
+const PAGE: u64 = 4096;
+/// How long one step may take.
+const TIMEOUT_NS: u64 = 20_000_000_000;
+
+/// What the processors do: in odd turns they read the first frame, in even ones the second.
+static TURN: AtomicU64 = AtomicU64::new(0);
+/// Readings that were made, and those that were wrong.
+static READ: AtomicU64 = AtomicU64::new(0);
+static WRONG: AtomicU64 = AtomicU64::new(0);
+
+fn main() -> u8 {
+    run(&[("translations-forgotten", translations)])
+}
+
+/// Reads in every turn, and does not enter the kernel between the two of a round.
+fn reader(region: &Region) {
+    for turn in 1..=2 * ROUNDS {
+        while TURN.load(SeqCst) < turn {
+            core::hint::spin_loop();
+        }
+        look(region, turn);
+        READ.fetch_add(1, SeqCst);
+    }
+}
+
+fn look(region: &Region, turn: u64) {
+    if region.words()[0].load(SeqCst) != turn % 2 {
+        WRONG.fetch_add(1, SeqCst);
+    }
+}
+
+fn translations() -> Check {
+    let region: &'static Region = Box::leak(Box::new(Region::reserve(3 * PAGE, PageSize::Small)?));
+    let grants = [Grant::new(PageSize::Small, 1)?, Grant::new(PageSize::Small, 1)?];
+    for (number, grant) in (0..).zip(&grants) {
+        region.map(PAGE * (1 + number), grant, Protection::ReadWrite)?;
+        region.words()[(PAGE / 8 * (1 + number)) as usize].store(number, SeqCst);
+    }
+    let others = (1..processors()).map(|_| cores::acquire(|| reader(region)));
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    for turn in 1..=2 * ROUNDS {
+        region.map(0, &grants[(turn % 2) as usize], Protection::Read)?;
+        TURN.store(turn, SeqCst);
+        look(region, turn);
+        let all = turn * others.len() as u64;
+        wait_until(TIMEOUT_NS, "all have read", || READ.load(SeqCst) == all)?;
+        region.unmap(0, PAGE)?;
+    }
+    others.into_iter().for_each(cores::Core::join);
+    expect("readings of a frame that was no longer mapped", WRONG.load(SeqCst), 0)
+}
