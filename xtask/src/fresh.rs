@@ -34,9 +34,10 @@ const COMMANDS: [&str; 6] = [
      env HOME=/srv/hers nom run hello && test -d .cache/nom",
 ];
 
-/// Runs in the new root: mounts what a computer has, then becomes a shell there with an environment of its
-/// own.
+/// Runs in the new root, which is a mount point as a computer's is (`ip netns` wants that): mounts what a
+/// computer has, then becomes a shell there with an environment of its own.
 const ENTER: &str = r#"
+    mount --bind "$0" "$0" &&
     mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev" &&
     mount -t tmpfs tmpfs "$0/run" &&
     exec env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

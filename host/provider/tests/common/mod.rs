@@ -6,6 +6,7 @@ pub mod list;
 use nom_proto::status::{Solvency, Status};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::sync::LazyLock;
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -13,9 +14,12 @@ use ureq::{Agent, Body};
 /// Far longer than anything takes, on however loaded a machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client that takes every status for an answer.
+/// A client that takes every status for an answer, and keeps its connections.
 pub fn agent() -> Agent {
-    Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build().into()
+    static AGENT: LazyLock<Agent> = LazyLock::new(|| {
+        Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build().into()
+    });
+    AGENT.clone()
 }
 
 /// Status and JSON body of an answer.
