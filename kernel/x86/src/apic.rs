@@ -22,6 +22,7 @@ const XAPIC: u64 = 0xfee0_0000;
 const ID: u32 = 0x02;
 const EOI: u32 = 0x0b;
 const SPURIOUS_VECTOR: u32 = 0x0f;
+const IN_SERVICE: u32 = 0x10;
 const COMMAND: u32 = 0x30;
 const COMMAND_HIGH: u32 = 0x31;
 const TIMER_ENTRY: u32 = 0x32;
@@ -113,6 +114,12 @@ pub fn id() -> u32 {
 /// Ends the interrupt being handled.
 pub fn end_of_interrupt() {
     write(EOI, 0);
+}
+
+/// Whether an interrupt with this vector is being handled. Exceptions are not interrupts, nor are those that
+/// were withdrawn.
+pub fn is_in_service(vector: u8) -> bool {
+    read(IN_SERVICE + u32::from(vector) / 32) & 1 << (vector % 32) != 0
 }
 
 /// Arms the timer for when the time-stamp counter reaches `tsc`, or stops it.

@@ -90,7 +90,9 @@ extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
     shootdown::answer();
     let mut inside = Inside::enter();
     report_strays();
-    if vector < EXCEPTIONS {
+    // A device can send the vector of an exception. An error code, which page faults of ring 3 always have,
+    // comes with exceptions only.
+    if vector < EXCEPTIONS && !(code == 0 && apic::is_in_service(vector as u8)) {
         let fault = Fault { vector, code, address };
         CoreArea::with(|area| inside.kernel().fault(area.core as usize, &mut area.registers, fault));
     } else {
@@ -99,9 +101,9 @@ extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
     leave(inside, false)
 }
 
-/// Tells the pure kernel of an interrupt that this core took.
+/// Tells the pure kernel of an interrupt that this core took. It passes over vectors that it gave nobody.
 fn interrupt(kernel: &mut Kernel<'static, Platform>, vector: u8) {
-    if vector == apic::SPURIOUS {
+    if vector == apic::SPURIOUS && !apic::is_in_service(vector) {
         return;
     }
     apic::end_of_interrupt();
@@ -176,13 +178,19 @@ fn report_strays() {
     let strays = STRAYS.load(Relaxed);
     if strays >= 2 * STRAYS_REPORTED.load(Relaxed) && strays > 0 {
         STRAYS_REPORTED.store(strays, Relaxed);
-        log(Level::Warn, format_args!("{strays} non-maskable interrupts or late debug exceptions, ignored"));
+        let what = "non-maskable interrupts or late debug exceptions";
+        log(Level::Warn, format_args!("{strays} {what}, or interrupts in their place, ignored"));
     }
 }
 
 /// An interrupt or exception in the kernel itself, and from anywhere those with a stack of their own. Until
 /// it is known which, GS may be the application's.
 extern "C" fn kernel_trap(vector: u64, code: u64, rip: u64, frame: u64) {
+    if vector < EXCEPTIONS && apic::is_in_service(vector as u8) {
+        apic::end_of_interrupt();
+        STRAYS.fetch_add(1, Relaxed);
+        return;
+    }
     if vector == DEBUG || vector == NON_MASKABLE {
         cpu::no_breakpoints();
         STRAYS.fetch_add(1, Relaxed);

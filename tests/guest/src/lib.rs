@@ -4,12 +4,13 @@
 //! bundles beside this crate say which of them run together; `tests/system` boots those and judges.
 //!
 //! This crate may be unsafe: it does on purpose what a program must not do ([`misdeeds`], [`border`]),
-//! calls the kernel with arguments that no safe type would let through, and drives a device ([`entropy`]).
+//! calls the kernel with arguments that no safe type would let through, and drives devices ([`entropy`], [`educational`]).
 #![no_std]
 
 extern crate alloc;
 
 pub mod border;
+pub mod educational;
 pub mod entropy;
 pub mod line;
 pub mod misdeeds;

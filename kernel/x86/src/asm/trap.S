@@ -93,16 +93,21 @@ compatibility_entry:
     jmp resume
     .size compatibility_entry, . - compatibility_entry
 
-    /* One stub a vector, 16 bytes apart: `push error code or 0; push vector; jmp trap`. */
+    /* One stub a vector, 16 bytes apart: `push error code or 0; push vector; jmp trap`. A device can send any
+     * vector as an interrupt, which has no error code. The processor aligns the stack to 16 bytes and pushes
+     * five words, or six with an error code: so bit 3 of the stack pointer tells. */
     .balign 16
     .global trap_stubs
 trap_stubs:
     .set vector, 0
     .rept 256
     .balign 16
-    .if vector > 30 || ((0x60227d00 >> vector) & 1) == 0     /* bits: vectors that push an error code */
-    pushq $0
+    .if vector <= 30 && ((0x60227d00 >> vector) & 1)         /* bits: exceptions that push an error code */
+    testb $8, %spl
+    jz 1f
     .endif
+    pushq $0
+1:
     pushq $vector
     .if vector == 2 || vector == 8 || vector == 18
     jmp trap_from_kernel
