@@ -97,7 +97,7 @@ impl ClockSource {
     }
 }
 
-/// Who stops a device from reaching foreign memory.
+/// Who stops a device from reaching foreign memory, and from forging interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DmaProtection {
@@ -105,8 +105,10 @@ pub enum DmaProtection {
     Trusted = 0,
     /// A virtio-iommu.
     VirtioIommu = 1,
-    /// An Intel VT-d remapping unit.
+    /// An Intel VT-d remapping unit, which stops devices from forging interrupts, too.
     IntelVtd = 2,
+    /// An Intel VT-d remapping unit that lets every interrupt message pass.
+    IntelVtdMemory = 3,
 }
 
 impl DmaProtection {
@@ -114,9 +116,15 @@ impl DmaProtection {
     pub const fn name(code: u32) -> &'static str {
         match code {
             1 => "virtio-iommu",
-            2 => "intel-iommu",
+            2 | 3 => "intel-iommu",
             _ => "trusted",
         }
+    }
+
+    /// What keeps a device from forging interrupts, for people: "remapped", or "trusted" if nothing does.
+    /// Then who owns a device can have any processor take any interrupt, also resets and the firmware's.
+    pub const fn interrupts(code: u32) -> &'static str {
+        if code == DmaProtection::IntelVtd as u32 { "remapped" } else { "trusted" }
     }
 }
 

@@ -124,7 +124,7 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
     match config.iommu {
         Iommu::None => {}
         Iommu::Virtio => line.option("-device", "virtio-iommu-pci,disable-legacy=on"),
-        Iommu::Intel => line.option("-device", "intel-iommu,intremap=off"),
+        Iommu::Intel => line.option("-device", "intel-iommu,intremap=on"),
     }
     if config.hotplug_slots > 0 && config.kind == MachineKind::Q35 {
         // Plugging by the slots' own registers, as PCIe says, rather than by ACPI's bytecode.

@@ -9,7 +9,7 @@ mod tests;
 
 use crate::list::List;
 use crate::machine::PhysicalMemory;
-use crate::pci::Ecam;
+use crate::pci::{Address, Ecam};
 use nom_abi::layout::CORES_MAX;
 
 /// Most DMA remapping units (DMAR) that are kept.
@@ -32,6 +32,8 @@ pub struct Tables {
     pub hpet: Option<u64>,
     /// Physical addresses of the registers of VT-d remapping units of segment 0 (DMAR).
     pub remapping_units: List<u64, REMAPPING_UNITS_MAX>,
+    /// As which function the I/O APIC signals, `bus << 8 | device << 3 | function` (DMAR).
+    pub io_apic_source: u16,
     /// The paravirtual DMA remapping unit (VIOT).
     pub viot: Option<Viot>,
     /// How to hear of the power button (FADT, DSDT).
@@ -107,6 +109,7 @@ impl Tables {
             ecam: None,
             hpet: None,
             remapping_units: List::new(0),
+            io_apic_source: 0,
             viot: None,
             power_button: None,
             power_off: None,
@@ -180,9 +183,17 @@ impl Tables {
     /// DMA remapping reporting (Intel VT-d specification 3.3, chapter 8).
     fn add_remapping_units<M: PhysicalMemory>(&mut self, table: &Table<M>) {
         const UNIT: u64 = 0;
+        const IO_APIC: u64 = 3;
         for (at, kind) in table.structures(48, Width::Words) {
             if let (UNIT, Some(0), Some(base)) = (kind, table.u16(at + 6), table.u64(at + 8)) {
                 self.remapping_units.push(base);
+                let end = at + table.u16(at + 2).map_or(0, u64::from);
+                let mut scopes = table.structures(at + 16, Width::Bytes).take_while(|(at, _)| *at < end);
+                if let Some((scope, _)) = scopes.find(|(_, kind)| *kind == IO_APIC) {
+                    // Bus, then device and function of the one step from there.
+                    let [bus, device, function] = table.bytes(scope + 5).unwrap_or_default();
+                    self.io_apic_source = Address::new(bus, device & 31, function & 7).0;
+                }
             }
         }
     }

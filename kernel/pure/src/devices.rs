@@ -3,7 +3,7 @@
 use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
-use crate::iommu::{DmaFault, Iommu};
+use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, KernelFrames, PLATFORM_VECTOR};
 use crate::list::List;
 use crate::machine::{Level, Machine};
@@ -82,14 +82,14 @@ impl<'m> Devices<'m> {
 impl<M: Machine> Kernel<'_, M> {
     /// Has core 0 told of hot-plug events and of blocked DMA.
     pub(crate) fn start_platform_interrupts(&mut self) {
-        let Ok(apic_id) = u8::try_from(self.machine.apic_id(0)) else {
-            return;
-        };
-        let message = Message::new(apic_id, PLATFORM_VECTOR);
-        if self.devices.pci.has_slots() {
-            self.devices.pci.enable_hotplug(&mut self.machine, message);
+        let apic_id = self.machine.apic_id(0);
+        let Devices { pci, iommu, .. } = &mut self.devices;
+        pci.enable_hotplug(&mut self.machine, |machine, port, source| {
+            iommu.bind(machine, PORTS_PLACE + port, source, apic_id, PLATFORM_VECTOR, false)
+        });
+        if let Ok(apic_id) = u8::try_from(apic_id) {
+            iommu.enable_interrupt(&mut self.machine, pci, Message::new(apic_id, PLATFORM_VECTOR));
         }
-        self.devices.iommu.enable_interrupt(&mut self.machine, self.devices.pci, message);
         self.poll_platform();
     }
 
@@ -175,7 +175,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn device_release(&mut self, application: usize, device: u64) -> Result<u64> {
         let (index, function) = self.devices.owned(application, device)?;
         let address = function.address;
-        self.unbind_vectors(index, 0..self.cores.len());
+        self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
         self.devices.pci.switch_off(&mut self.machine, index);
         self.detach(application, address);
         self.let_go(index, application);
@@ -206,17 +206,18 @@ impl<M: Machine> Kernel<'_, M> {
     /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
     /// send meanwhile, and sends it when the vector is bound again.
     pub(crate) fn unbind_core(&mut self, core: usize, application: usize) {
-        for index in 0..DEVICES_MAX {
-            if self.devices.owner(index) == Some(application) {
-                self.unbind_vectors(index, core..core + 1);
-            }
-        }
+        let owners = self.devices.holdings.map(|holding| holding.owner);
+        self.unbind_vectors(core..core + 1, |binding| {
+            owners[usize::from(binding.device)] == Some(application as u8)
+        });
     }
 
-    fn unbind_vectors(&mut self, index: usize, cores: Range<usize>) {
-        for slot in self.cores[cores].iter_mut().flat_map(|core| &mut core.vectors) {
-            if let Some(binding) = slot.take_if(|binding| usize::from(binding.device) == index) {
-                self.devices.pci.mask_vector(&mut self.machine, index, binding.entry, true);
+    fn unbind_vectors(&mut self, cores: Range<usize>, which: impl Fn(&mut Binding) -> bool) {
+        for (core, slot) in cores.flat_map(|core| (0..VECTORS).map(move |slot| (core, slot))) {
+            if let Some(binding) = self.cores[core].vectors[slot].take_if(&which) {
+                let Devices { pci, iommu, .. } = &mut self.devices;
+                pci.mask_vector(&mut self.machine, binding.device.into(), binding.entry, true);
+                iommu.unbind(&mut self.machine, place_of(core, slot));
             }
         }
     }
@@ -296,7 +297,7 @@ impl<M: Machine> Kernel<'_, M> {
         if !function.has_vector(entry) {
             return Err(Error::NoSuchInterrupt);
         }
-        let apic_id = u8::try_from(self.machine.apic_id(core)).map_err(|_| Error::NoSuchInterrupt)?;
+        let (apic_id, source) = (self.machine.apic_id(core), function.address);
         let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16 };
         let same = |slot: &Option<Binding>| {
             slot.is_some_and(|b| b.device == binding.device && b.entry == binding.entry)
@@ -304,12 +305,13 @@ impl<M: Machine> Kernel<'_, M> {
         let slots = &self.cores[core].vectors;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
-        for other in self.cores.iter_mut() {
-            other.vectors.iter_mut().filter(|slot| same(slot)).for_each(|slot| *slot = None);
-        }
+        self.unbind_vectors(0..self.cores.len(), |other| same(&Some(*other)));
+        let vector = FIRST_DEVICE_VECTOR + slot as u8;
+        let Devices { pci, iommu, .. } = &mut self.devices;
+        let message = iommu.bind(&mut self.machine, place_of(core, slot), source, apic_id, vector, false);
+        let message = message.ok_or(Error::NoSuchInterrupt)?;
         self.cores[core].vectors[slot] = Some(binding);
-        let message = Message::new(apic_id, FIRST_DEVICE_VECTOR + slot as u8);
-        self.devices.pci.bind_vector(&mut self.machine, index, binding.entry, message);
+        pci.bind_vector(&mut self.machine, index, binding.entry, message);
         Ok(0)
     }
 
@@ -405,7 +407,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn left(&mut self, index: usize) {
         if let Some((owner, function)) = self.devices.owner(index).zip(self.devices.pci.device(index)) {
             let address = function.address;
-            self.unbind_vectors(index, 0..self.cores.len());
+            self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
             self.detach(owner, address);
             self.devices.holdings[index].leaving = false;
             self.let_go(index, owner);

@@ -72,7 +72,7 @@ impl FakeMachine {
             return self.pci.write_config(address - ECAM.base, bytes, value);
         }
         if let Some(vtd) = self.vtd.as_mut().filter(|vtd| vtd.decodes(address)) {
-            return vtd.write(address, bytes, value);
+            return vtd.write(&mut self.memory, address, bytes, value);
         }
         match address {
             IO_APIC => self.io_apic.1 = value as u32,
@@ -153,11 +153,12 @@ impl FakeFrames {
 }
 
 impl FrameSource for FakeFrames {
-    fn take(&mut self) -> Option<u64> {
-        self.left = self.left.checked_sub(1)?;
-        self.next += 1;
-        self.taken.insert(self.next);
-        Some(self.next)
+    fn take(&mut self, count: u64) -> Option<u64> {
+        self.left = self.left.checked_sub(count)?;
+        let first = self.next + 1;
+        self.next += count;
+        self.taken.extend(first..first + count);
+        Some(first)
     }
 
     fn give_back(&mut self, frame: u64) {

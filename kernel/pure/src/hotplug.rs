@@ -21,7 +21,7 @@ mod tests;
 use crate::bars::Window;
 use crate::machine::Registers;
 use crate::msix::Message;
-use crate::pci::{Bus, Config, Pci, Port};
+use crate::pci::{Address, Bus, Config, Pci, Port};
 
 /// What happened behind a port. `devices` has one bit for each index on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,10 +176,16 @@ impl Pci {
         self.ports.iter().any(|port| !port.slot.is_fixed())
     }
 
-    /// Makes every port with a slot send `message` when something happens there. Call
-    /// [`Pci::next_event`] afterwards, and at each such interrupt, until it returns `None`.
-    pub fn enable_hotplug(&mut self, registers: &mut impl Registers, message: Message) {
-        for port in self.ports.iter().filter(|port| !port.slot.is_fixed()) {
+    /// Makes every port with a slot send what `message` says for its number and address, when something
+    /// happens there. Call [`Pci::next_event`] afterwards, and at each such interrupt, until it returns
+    /// `None`.
+    pub fn enable_hotplug<R: Registers>(
+        &mut self,
+        registers: &mut R,
+        mut message: impl FnMut(&mut R, usize, Address) -> Option<Message>,
+    ) {
+        for (number, port) in self.ports.iter().enumerate().filter(|(_, port)| !port.slot.is_fixed()) {
+            let Some(message) = message(registers, number, port.function.address) else { continue };
             let express = port.function.express;
             let config = &mut self.ecam.config(registers, port.function.address);
             // The port's interrupt message number (7.5.3.2).

@@ -15,17 +15,33 @@ const PCI_LINES: core::ops::Range<u32> = 16..24;
 /// Lets every PCI interrupt line deliver what `message` says, level triggered. Which line a function has
 /// only AML tells; this needs not know, for no function but the kernel's own may raise one.
 pub(crate) fn route_pci_lines(registers: &mut impl Registers, base: u64, message: Message) {
-    PCI_LINES.for_each(|line| route(registers, base, line, message, true));
+    PCI_LINES.for_each(|line| route(registers, base, line, message, message.data as u8, true));
 }
 
-/// Lets one input deliver what `message` says, level or edge triggered.
-pub fn route(registers: &mut impl Registers, base: u64, line: u32, message: Message, is_level: bool) {
+/// Lets one input deliver `vector` by `message`, level or edge triggered. The vector is not the message's if
+/// interrupts are remapped, but says what the end of which interrupt ends this one (VT-d specification 3.3,
+/// 5.1.5.1).
+pub fn route(
+    registers: &mut impl Registers,
+    base: u64,
+    line: u32,
+    message: Message,
+    vector: u8,
+    is_level: bool,
+) {
     const LEVEL_SHIFT: u32 = 15;
-    const DESTINATION_SHIFT: u32 = 24;
-    let destination = (message.address >> 12) as u32 & 0xff;
+    /// Destination, or place in the table of interrupts and that there is one: as in the address.
+    const DESTINATION_SHIFT: u32 = 16;
+    let destination = (message.address >> 4) as u32 & 0xffff;
     let entry = 0x10 + 2 * line;
     write(registers, base, entry + 1, destination << DESTINATION_SHIFT);
-    write(registers, base, entry, u32::from(is_level) << LEVEL_SHIFT | message.data & 0xff);
+    write(registers, base, entry, u32::from(is_level) << LEVEL_SHIFT | u32::from(vector));
+}
+
+/// Closes one input.
+pub fn mask(registers: &mut impl Registers, base: u64, line: u32) {
+    const MASKED: u32 = 1 << 16;
+    write(registers, base, 0x10 + 2 * line, MASKED);
 }
 
 fn write(registers: &mut impl Registers, base: u64, register: u32, value: u32) {

@@ -164,8 +164,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
 pub struct KernelFrames<'a, 'm>(pub &'a mut Frames<'m>);
 
 impl FrameSource for KernelFrames<'_, '_> {
-    fn take(&mut self) -> Option<u64> {
-        self.0.allocate(Owner::KERNEL, PageSize::Small, 1, None).ok()
+    fn take(&mut self, count: u64) -> Option<u64> {
+        self.0.allocate(Owner::KERNEL, PageSize::Small, count, None).ok()
     }
 
     fn give_back(&mut self, frame: u64) {

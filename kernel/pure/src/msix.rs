@@ -18,9 +18,16 @@ pub struct Message {
 
 impl Message {
     /// Fixed delivery of `vector` to the one processor with this local APIC identifier, edge triggered,
-    /// physical destination. Wider identifiers than 8 bits need interrupt remapping.
+    /// physical destination.
     pub const fn new(apic_id: u8, vector: u8) -> Message {
         Message { address: 0xfee0_0000 | (apic_id as u64) << 12, data: vector as u32 }
+    }
+
+    /// What the entry at `place` of a remapping unit's table says (VT-d specification 3.3, 5.1.2.2).
+    pub const fn remapped(place: usize) -> Message {
+        const REMAPPED: u64 = 1 << 4;
+        let place = place as u64;
+        Message { address: 0xfee0_0000 | (place & 0x7fff) << 5 | REMAPPED | (place >> 15 & 1) << 2, data: 0 }
     }
 }
 

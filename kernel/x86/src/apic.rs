@@ -23,6 +23,7 @@ const ID: u32 = 0x02;
 const EOI: u32 = 0x0b;
 const SPURIOUS_VECTOR: u32 = 0x0f;
 const IN_SERVICE: u32 = 0x10;
+const REQUESTED: u32 = 0x20;
 const COMMAND: u32 = 0x30;
 const COMMAND_HIGH: u32 = 0x31;
 const TIMER_ENTRY: u32 = 0x32;
@@ -120,6 +121,11 @@ pub fn end_of_interrupt() {
 /// were withdrawn.
 pub fn is_in_service(vector: u8) -> bool {
     read(IN_SERVICE + u32::from(vector) / 32) & 1 << (vector % 32) != 0
+}
+
+/// Whether an interrupt with this vector has come and waits to be handled.
+pub fn is_requested(vector: u8) -> bool {
+    read(REQUESTED + u32::from(vector) / 32) & 1 << (vector % 32) != 0
 }
 
 /// Arms the timer for when the time-stamp counter reaches `tsc`, or stops it.

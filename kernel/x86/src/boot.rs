@@ -13,7 +13,7 @@ use crate::{
 };
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::board::{BOARD_BYTES, Board, ClockSource};
+use nom_abi::board::{BOARD_BYTES, Board, ClockSource, DmaProtection};
 use nom_abi::layout::{CORES_MAX, KERNEL_IMAGE, KERNEL_LOAD};
 use nom_abi::memory::FRAME_BYTES;
 use nom_kernel_pure::acpi::Tables;
@@ -191,9 +191,15 @@ impl Boot {
         self.publish_clock(board);
         let mut frames = Frames::new(block_table, frame_table);
         self.give_memory(&mut frames);
-        let iommu = Iommu::start(&mut self.memory, &mut KernelFrames(&mut frames), &self.firmware, pci)
+        let mut iommu = Iommu::start(&mut self.memory, &mut KernelFrames(&mut frames), &self.firmware, pci)
             .unwrap_or_else(|error| panic!("the IOMMU cannot be used: {error:?}"));
-        power::init(&mut self.memory, &self.firmware, apic::id());
+        power::init(&mut self.memory, &self.firmware, &mut iommu, apic::id());
+        if power::forged_interrupts_pass(&mut self.memory, &self.firmware, apic::id()) {
+            iommu.trust_interrupts();
+        }
+        if matches!(iommu.protection(), DmaProtection::VirtioIommu | DmaProtection::IntelVtdMemory) {
+            log(Level::Warn, format_args!("devices: confined memory, trusted interrupts"));
+        }
         let kernel = Kernel::new(Parts {
             machine: Platform::new(self.memory),
             frames,

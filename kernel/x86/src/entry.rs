@@ -10,6 +10,7 @@ use crate::{apic, backtrace, clock, cpu, power, shootdown, tables};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use nom_abi::board::DmaProtection;
 use nom_kernel_pure::events::{Fault, PAGE_FAULT};
 use nom_kernel_pure::kernel::{Kernel, Next, PLATFORM_VECTOR};
 use nom_kernel_pure::machine::{Level, Machine};
@@ -162,15 +163,16 @@ fn first_entry(kernel: &mut Kernel<'static, Platform>) {
     DONE.store(true, Relaxed);
     let board = kernel.board();
     let clock = &board.clock;
-    let dma = nom_abi::board::DmaProtection::name(board.machine.dma_protection.load(Relaxed));
+    let protection = board.machine.dma_protection.load(Relaxed);
+    let (dma, interrupts) = (DmaProtection::name(protection), DmaProtection::interrupts(protection));
     let source = nom_abi::board::ClockSource::name(clock.source.load(Relaxed));
     let hz = clock.tsc_hz.load(Relaxed);
     let tsc = cpu::rdtsc();
     clock.first_user_tsc.store(tsc, Relaxed);
     let boot = clock::boot();
-    kernel
-        .machine()
-        .control(format_args!("boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma}"));
+    kernel.machine().control(format_args!(
+        "boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma} interrupts={interrupts}"
+    ));
 }
 
 /// Says, under the kernel's lock, that strays came; seldom, however many they are.

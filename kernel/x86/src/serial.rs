@@ -32,6 +32,12 @@ pub fn set_level(name: &str) {
     LEVEL.store(level as u8, Relaxed);
 }
 
+/// Lets the port interrupt, as it does while its FIFO is empty, or not.
+pub fn let_interrupt(on: bool) {
+    // SAFETY: COM1's interrupt enable register; the port does no DMA.
+    unsafe { out8(COM1 + 1, u8::from(on) << 1) };
+}
+
 /// Writes bytes as they are; waits for the FIFO, not for the wire.
 pub fn write(bytes: &[u8]) {
     for chunk in bytes.chunks(FIFO_BYTES) {

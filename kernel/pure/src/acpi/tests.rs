@@ -109,11 +109,15 @@ fn devices_and_timer_are_found() {
     let hpet = fields!(0_u32, 0_u32, 0xfed0_0000_u64, 0_u32);
     let mut dmar = fields!(38_u8, 0_u8, 0_u16, 0_u64);
     dmar.extend(fields!(2_u16, 8_u16, 0_u32)); // not a unit
-    dmar.extend(fields!(0_u16, 16_u16, 1_u16, 0_u16, 0xfed9_0000_u64));
+    // A unit with two devices in its scope: one behind the root, and the I/O APIC.
+    dmar.extend(fields!(0_u16, 32_u16, 1_u16, 0_u16, 0xfed9_0000_u64));
+    dmar.extend(fields!(1_u8, 8_u8, 0_u16, 0_u8, 3_u8, 1_u8, 2_u8));
+    dmar.extend(fields!(3_u8, 8_u8, 0_u16, 0_u8, 0xf0_u8, 0x1f_u8, 7_u8));
     let tables = Firmware::new().with(b"MCFG", &mcfg).with(b"HPET", &hpet).with(b"DMAR", &dmar).read(2);
     assert_eq!(tables.ecam, Some(Ecam { base: 0xb000_0000, first_bus: 0, last_bus: 255 }));
     assert_eq!(tables.hpet, Some(0xfed0_0000));
     assert_eq!(&tables.remapping_units[..], &[0xfed9_0000]);
+    assert_eq!(tables.io_apic_source, 0xf0ff);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! A VT-d unit that caches as much as it may: whatever it has seen stays true for it until invalidated.
 
 use crate::machine::PhysicalMemory;
+use crate::msix::Message;
 use crate::pci::Address;
 use crate::testing::FakeMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const BASE: u64 = 0xfed9_0000;
-const IOTLB: u64 = 0xf0;
 const FAULTS: u64 = 0x220;
 
 /// What a context entry says: domain, root frame of the page tables, levels.
@@ -19,6 +19,15 @@ pub struct FakeVtd {
     root: u64,
     contexts: BTreeMap<u16, Context>,
     translations: BTreeSet<(u16, u64)>,
+    /// Table of interrupts and its entries, while they are remapped; and what is cached of it.
+    interrupts: Option<(u64, u64)>,
+    routes: BTreeMap<u64, [u64; 2]>,
+    /// The queue, once it is on: how many entries it has taken.
+    queue: Option<u64>,
+    /// It can remap interrupts.
+    pub can_remap: bool,
+    /// It takes invalidations and never does them.
+    pub is_dead: bool,
     /// Faults since the last one was taken that found no room.
     pub lost: u32,
 }
@@ -34,6 +43,11 @@ impl FakeVtd {
             root: 0,
             contexts: BTreeMap::new(),
             translations: BTreeSet::new(),
+            interrupts: None,
+            routes: BTreeMap::new(),
+            queue: None,
+            can_remap: true,
+            is_dead: false,
             lost: 0,
         }
     }
@@ -51,23 +65,33 @@ impl FakeVtd {
         match offset {
             0x08 => self.capability as u32,
             0x0c => (self.capability >> 32) as u32,
-            0x10 => ((IOTLB / 16) << 8) as u32,
-            0x1c => u32::from(self.translating) << 31 | u32::from(self.root != 0) << 30,
+            0x10 => 1 << 1 | u32::from(self.can_remap) << 3,
+            0x1c => {
+                let (queue, remap) = (self.queue.is_some(), self.interrupts.is_some());
+                let has_table = self.registers.contains_key(&0xb8);
+                u32::from(self.translating) << 31
+                    | u32::from(self.root != 0) << 30
+                    | u32::from(queue) << 26
+                    | u32::from(remap) << 25
+                    | u32::from(has_table) << 24
+            }
             _ => self.registers.get(&offset).copied().unwrap_or(0),
         }
     }
 
-    pub fn write(&mut self, address: u64, bytes: u64, value: u64) {
+    pub fn write(&mut self, memory: &mut FakeMemory, address: u64, bytes: u64, value: u64) {
         let offset = address - BASE;
         match (offset, bytes) {
             (0x18, 4) => {
                 self.translating = value & 1 << 31 != 0;
+                self.queue = (value & 1 << 26 != 0).then_some(self.queue.unwrap_or(0));
+                let (table, size) = (self.read(BASE + 0xb8, 8) & !0xfff, 2 << (self.read32(0xb8) & 0xf));
+                self.interrupts = (value & 1 << 25 != 0).then_some((table, size));
                 if value & 1 << 30 != 0 {
                     self.root = u64::from(self.read32(0x20)) | u64::from(self.read32(0x24)) << 32;
                 }
             }
-            (0x28, 8) => self.invalidate_contexts(value),
-            (0xf8, 8) => self.invalidate_translations(value),
+            (0x88, 8) if self.queue.is_some() => self.invalidate(memory, value),
             (0x34, 4) => {}
             (_, 4) if offset == FAULTS + 12 && value & 1 << 31 != 0 => {
                 self.registers.insert(offset, 0);
@@ -82,22 +106,40 @@ impl FakeVtd {
         }
     }
 
-    fn invalidate_contexts(&mut self, command: u64) {
-        match command >> 61 & 3 {
-            1 => self.contexts.clear(),
-            3 => {
-                self.contexts.remove(&((command >> 16) as u16));
+    /// Takes what is in the queue before `tail`.
+    fn invalidate(&mut self, memory: &mut FakeMemory, tail: u64) {
+        while let Some(head) = self.queue.filter(|head| head * 16 != tail && !self.is_dead) {
+            let at = (self.read(BASE + 0x90, 8) & !0xfff) + head * 16;
+            self.queue = Some((head + 1) % 256);
+            let (low, high) = (memory.read(at), memory.read(at + 8));
+            match (low & 0xf, low >> 4 & 3) {
+                (1, 1) => self.contexts.clear(),
+                (1, 3) => _ = self.contexts.remove(&((low >> 32) as u16)),
+                (2, 1) => self.translations.clear(),
+                (2, 2) => self.translations.retain(|(domain, _)| *domain != (low >> 16) as u16),
+                (4, 0) => self.routes.clear(),
+                (5, 2) => memory.write_bytes(high, &low.to_le_bytes()[4..]),
+                other => panic!("invalidation of kind {other:?}"),
             }
-            other => panic!("context invalidation of kind {other}"),
         }
     }
 
-    fn invalidate_translations(&mut self, command: u64) {
-        match command >> 60 & 3 {
-            1 => self.translations.clear(),
-            2 => self.translations.retain(|(domain, _)| *domain != (command >> 32) as u16),
-            other => panic!("translation invalidation of kind {other}"),
+    /// What becomes of a message that a function writes: processor and vector, if it passes.
+    pub fn deliver(&mut self, memory: &FakeMemory, from: Address, message: Message) -> Option<(u64, u8)> {
+        let Some((table, size)) = self.interrupts else {
+            return Some((message.address >> 12 & 0xff, message.data as u8));
+        };
+        if message.address & 1 << 4 == 0 {
+            return None;
         }
+        let place = message.address >> 5 & 0x7fff | (message.address >> 2 & 1) << 15;
+        if place >= size {
+            return None;
+        }
+        let read = |place| [0, 8].map(|word| memory.read(table + 16 * place + word));
+        let [low, high] = *self.routes.entry(place).or_insert_with(|| read(place));
+        let is_sent_by_whom_it_serves = high >> 18 & 3 == 1 && high as u16 == from.0;
+        (low & 1 != 0 && is_sent_by_whom_it_serves).then_some((low >> 40 & 0xff, (low >> 16) as u8))
     }
 
     /// Whether DMA gets through; blocked DMA is recorded.

@@ -18,7 +18,7 @@ fn machine() -> (FakeMachine, Pci, usize) {
 fn start(machine: &mut FakeMachine) -> Pci {
     let mut pci = Pci::none();
     pci.enumerate(machine, ECAM, 0);
-    pci.enable_hotplug(machine, Message::new(0, 0x50));
+    pci.enable_hotplug(machine, |_, _, _| Some(Message::new(0, 0x50)));
     pci
 }
 

@@ -3,7 +3,10 @@
 //! Each application that owns a device has a *domain*, numbered as the application is. A domain lives
 //! from the first device attached to it until the last one is detached, and maps bus addresses to the
 //! same physical addresses: drivers use physical addresses with and without a remapping unit. A device
-//! that is attached to no domain reaches nothing. Interrupt messages pass in every case.
+//! that is attached to no domain reaches nothing.
+//!
+//! Interrupts are messages, which a device can forge by DMA. Only a VT-d unit that remaps them stops that:
+//! then each message names an entry of the kernel's table, which says who may send it, and what it does.
 
 mod queue;
 mod request;
@@ -14,17 +17,18 @@ pub mod virtio;
 pub mod vtd;
 
 use crate::acpi::Tables;
+use crate::devices::VECTORS;
 use crate::machine::{PhysicalMemory, Registers};
 use crate::msix::Message;
-use crate::pci::{Address, Pci};
+use crate::pci::{Address, PORTS_MAX, Pci};
 use core::ops::Range;
 use nom_abi::PageSize;
 use nom_abi::board::DmaProtection;
 
 /// Where frames for page tables and queues come from and go back to. They belong to the kernel.
 pub trait FrameSource {
-    /// One frame, contents arbitrary; `None` if memory is exhausted.
-    fn take(&mut self) -> Option<u64>;
+    /// The first of `count` frames in a row, contents arbitrary; `None` if memory is exhausted.
+    fn take(&mut self, count: u64) -> Option<u64>;
     /// Takes a frame back.
     fn give_back(&mut self, frame: u64);
 }
@@ -85,7 +89,9 @@ impl Iommu {
             }
             (None, [], Some(_)) => Err(Error::Refused("there is a virtio-iommu but no VIOT table")),
             (None, [], None) => Ok(Iommu::None),
-            (None, [unit], _) => vtd::Vtd::start(machine, frames, *unit).map(Iommu::Vtd),
+            (None, [unit], _) => {
+                vtd::Vtd::start(machine, frames, *unit, tables.processors.len()).map(Iommu::Vtd)
+            }
             (None, ..) => Err(Error::Refused("there is more than one VT-d unit")),
         }
     }
@@ -95,7 +101,44 @@ impl Iommu {
         match self {
             Iommu::None => DmaProtection::Trusted,
             Iommu::Virtio(_) => DmaProtection::VirtioIommu,
-            Iommu::Vtd(_) => DmaProtection::IntelVtd,
+            Iommu::Vtd(unit) if unit.confines_interrupts() => DmaProtection::IntelVtd,
+            Iommu::Vtd(_) => DmaProtection::IntelVtdMemory,
+        }
+    }
+
+    /// Notes that interrupt messages pass that are not in the unit's table.
+    pub fn trust_interrupts(&mut self) {
+        if let Iommu::Vtd(unit) = self {
+            unit.trust_interrupts();
+        }
+    }
+
+    /// The message by which the function at `source`, and no other, signals `vector` to the processor with
+    /// this local APIC identifier. A unit that remaps interrupts enters it at `place` of its table. `None` if
+    /// no message gets there.
+    pub fn bind(
+        &mut self,
+        machine: &mut (impl PhysicalMemory + Registers),
+        place: usize,
+        source: Address,
+        apic_id: u32,
+        vector: u8,
+        is_level: bool,
+    ) -> Option<Message> {
+        let apic_id = u8::try_from(apic_id).ok()?;
+        match self {
+            Iommu::Vtd(unit) if unit.remaps_interrupts() => {
+                unit.bind(machine, place, source, apic_id, vector, is_level)
+            }
+            _ => Some(Message::new(apic_id, vector)),
+        }
+    }
+
+    /// Ends what [`Iommu::bind`] entered at `place`. (If the unit does not answer it is about to be noticed
+    /// when the device is detached.)
+    pub fn unbind(&mut self, machine: &mut (impl PhysicalMemory + Registers), place: usize) {
+        if let Iommu::Vtd(unit) = self {
+            let _ = unit.unbind(machine, place);
         }
     }
 
@@ -196,6 +239,17 @@ impl Iommu {
             Iommu::Vtd(unit) => unit.take_fault(machine),
         }
     }
+}
+
+/// Place of the power button's interrupt in a unit's table of interrupts, before those of hot-plug ports.
+pub const BUTTON_PLACE: usize = 0;
+/// Place of the first hot-plug port's interrupt.
+pub(crate) const PORTS_PLACE: usize = 1;
+
+/// Place of the interrupt that is bound to a slot of a core.
+pub(crate) fn place_of(core: usize, slot: usize) -> usize {
+    const _: () = assert!(PORTS_PLACE + PORTS_MAX <= VECTORS);
+    (core + 1) * VECTORS + slot
 }
 
 /// The frames of `count` pages.

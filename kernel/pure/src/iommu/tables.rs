@@ -121,7 +121,7 @@ fn new_table(
     source: &mut impl FrameSource,
     entry: u64,
 ) -> Result<u64, Error> {
-    let frame = source.take().ok_or(Error::OutOfMemory)?;
+    let frame = source.take(1).ok_or(Error::OutOfMemory)?;
     memory.zero_frames(frame, 1);
     memory.write(entry, frame << FRAME_SHIFT | READ_WRITE);
     Ok(frame)

@@ -124,14 +124,70 @@ fn a_device_reaches_its_domain_and_nothing_else() {
 }
 
 #[test]
-fn interrupt_messages_pass_in_every_domain() {
-    for mut rig in rigs() {
+fn a_virtio_iommu_lets_interrupt_messages_pass_and_is_not_said_to_confine_them() {
+    for mut rig in [Messages::Pass, Messages::Unmentioned].map(|it| Rig::virtio(it).expect("it starts")) {
         assert_eq!(rig.attach(NET, 5), Ok(true));
-        // VT-d takes these for interrupts before it translates.
-        assert!(rig.machine.vtd.is_some() || rig.machine.reaches(NET, MESSAGE_ADDRESS));
+        assert!(rig.machine.reaches(NET, MESSAGE_ADDRESS));
+        assert_eq!(rig.iommu.protection(), DmaProtection::VirtioIommu);
+        assert_eq!(DmaProtection::interrupts(rig.iommu.protection() as u32), "trusted");
     }
     let blocked = Rig::virtio(Messages::Blocked).map(|_| ());
     assert_eq!(blocked, Err(Error::Refused("the virtio-iommu blocks interrupt messages")));
+}
+
+impl Rig {
+    fn bind(&mut self, place: usize, source: Address, vector: u8) -> Option<Message> {
+        self.iommu.bind(&mut self.machine, place, source, 2, vector, false)
+    }
+
+    /// Where a message ends up that a function of a VT-d machine writes.
+    fn deliver(&mut self, from: Address, message: Message) -> Option<(u64, u8)> {
+        let unit = self.machine.vtd.as_mut().expect("it is there");
+        unit.deliver(&self.machine.memory, from, message)
+    }
+}
+
+#[test]
+fn a_device_sends_the_interrupts_that_were_bound_for_it_and_no_others() {
+    let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
+    assert_eq!(DmaProtection::interrupts(rig.iommu.protection() as u32), "remapped");
+    for place in [0, 64, 127, 128, 255] {
+        assert_eq!(rig.deliver(NET, Message::remapped(place)), None, "nothing is bound");
+        let message = rig.bind(place, NET, 0x31).expect("it is bound");
+        assert_eq!(rig.deliver(NET, message), Some((2, 0x31)));
+        assert_eq!(rig.deliver(DISK, message), None, "another device's");
+        assert_eq!(rig.deliver(NET, Message::new(2, 0x31)), None, "the old format");
+        rig.iommu.unbind(&mut rig.machine, place);
+        assert_eq!(rig.deliver(NET, message), None, "what is unbound is forgotten");
+        assert_eq!(rig.bind(place, DISK, 0x32), Some(message));
+        assert_eq!((rig.deliver(DISK, message), rig.deliver(NET, message)), (Some((2, 0x32)), None));
+    }
+    rig.iommu.trust_interrupts();
+    assert_eq!(DmaProtection::interrupts(rig.iommu.protection() as u32), "trusted");
+}
+
+#[test]
+fn the_table_of_interrupts_has_room_for_every_core() {
+    for cores in [1, 3, 4, 64] {
+        let mut machine = FakeMachine::new();
+        machine.vtd = Some(FakeVtd::new(true, true, 3));
+        let mut tables = Tables::none();
+        tables.remapping_units.push(vtd::BASE);
+        (0..cores).for_each(|id| assert!(tables.processors.push(id)));
+        let mut rig = Rig::start(machine, tables).expect("it starts");
+        let last = rig.bind(place_of(cores as usize - 1, VECTORS - 1), NET, 0x70).expect("it is bound");
+        assert_eq!(rig.deliver(NET, last), Some((2, 0x70)));
+    }
+}
+
+#[test]
+fn a_unit_that_cannot_remap_interrupts_confines_memory() {
+    let mut unit = FakeVtd::new(true, true, 3);
+    unit.can_remap = false;
+    let mut rig = Rig::vtd(unit);
+    assert_eq!(rig.iommu.protection(), DmaProtection::IntelVtdMemory);
+    assert_eq!(rig.bind(64, NET, 0x31), Some(Message::new(2, 0x31)));
+    assert_eq!(rig.deliver(DISK, Message::new(0, 20)), Some((0, 20)));
 }
 
 #[test]
@@ -220,6 +276,14 @@ fn a_device_that_the_unit_does_not_cover_is_refused() {
     let far = Address::new(0x20, 0, 0);
     assert_eq!(rig.attach(far, 0), Err(Error::NotCovered));
     assert_eq!(rig.machine.virtio_iommu.as_ref().map(FakeVirtioIommu::domains), Some(0));
+}
+
+#[test]
+fn a_vtd_unit_that_does_not_answer_is_noticed() {
+    let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
+    assert_eq!(rig.attach(NET, 0), Ok(true));
+    rig.machine.vtd.as_mut().expect("it is there").is_dead = true;
+    assert_eq!(rig.detach(NET, 0), Err(Error::Silent));
 }
 
 #[test]

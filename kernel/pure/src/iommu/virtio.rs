@@ -104,7 +104,7 @@ impl VirtioIommu {
         let at = find(machine, pci, function)
             .ok_or(Error::Refused("the virtio-iommu lacks a register structure"))?;
         let features = negotiate(machine, at.common)?;
-        let mut take = || frames.take().ok_or(Error::OutOfMemory);
+        let mut take = || frames.take(1).ok_or(Error::OutOfMemory);
         let mut unit = VirtioIommu {
             requests: start_queue(machine, &at, REQUEST_QUEUE, take()?)?,
             events: start_queue(machine, &at, EVENT_QUEUE, take()?)?,

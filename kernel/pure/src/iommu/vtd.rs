@@ -1,10 +1,12 @@
 //! Intel VT-d: tables in memory, registers to say that they changed.
 //!
-//! Legacy mode with register-based invalidation, the common part of all units. Interrupts are not
-//! remapped, and pass. Source: Intel Virtualization Technology for Directed I/O, revision 3.3.
+//! Legacy mode with queued invalidation. Units that can remap interrupts do: messages in the old format, which
+//! any device can write, are blocked, and each entry of the table serves one function. Source: Intel
+//! Virtualization Technology for Directed I/O, revision 3.3.
 
+use super::request::MESSAGE_PAGE;
 use super::tables::Shape;
-use super::{DmaFault, Error, FrameSource, wait_until};
+use super::{DmaFault, Error, FrameSource, place_of, wait_until};
 use crate::machine::{PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::Address;
@@ -20,12 +22,14 @@ mod register {
     pub const GLOBAL_COMMAND: u64 = 0x18;
     pub const GLOBAL_STATUS: u64 = 0x1c;
     pub const ROOT_TABLE: u64 = 0x20;
-    pub const CONTEXT_COMMAND: u64 = 0x28;
     pub const FAULT_STATUS: u64 = 0x34;
     pub const FAULT_CONTROL: u64 = 0x38;
     pub const FAULT_DATA: u64 = 0x3c;
     pub const FAULT_ADDRESS: u64 = 0x40;
     pub const FAULT_UPPER_ADDRESS: u64 = 0x44;
+    pub const QUEUE_TAIL: u64 = 0x88;
+    pub const QUEUE_ADDRESS: u64 = 0x90;
+    pub const INTERRUPT_TABLE: u64 = 0xb8;
 }
 
 /// Global command and status have the same bits.
@@ -35,9 +39,21 @@ mod global {
     pub const FLUSH_WRITES: u32 = 1 << 27;
     pub const QUEUE: u32 = 1 << 26;
     pub const REMAP_INTERRUPTS: u32 = 1 << 25;
+    pub const SET_INTERRUPT_TABLE: u32 = 1 << 24;
+    /// What stays until it is taken back. The old format of messages, bit 23, never passes.
+    pub const LASTING: u32 = TRANSLATE | QUEUE | REMAP_INTERRUPTS;
 }
 
-/// Entries of root and context tables.
+/// What is to be invalidated (6.5.2), each for all or for one.
+mod invalidate {
+    pub const ALL_CONTEXTS: u64 = 1 << 4 | 1;
+    pub const ONE_CONTEXT: u64 = 3 << 4 | 1;
+    pub const ALL_TRANSLATIONS: u64 = 1 << 4 | 2;
+    pub const ONE_DOMAIN: u64 = 2 << 4 | 2;
+    pub const INTERRUPTS: u64 = 4;
+}
+
+/// Entries of root and context tables, and of that of interrupts.
 const PRESENT: u64 = 1;
 /// Address of the table that an entry leads to.
 const TABLE: u64 = !0xfff;
@@ -103,52 +119,124 @@ pub struct Vtd {
     base: u64,
     capabilities: Capabilities,
     shape: Shape,
-    /// Physical address of the register that invalidates translations.
-    invalidate: u64,
+    /// Frame of the queue of invalidations, and how many there have been.
+    queue: u64,
+    queued: u64,
+    /// First byte of the table of interrupts, 16 bytes each, if they are remapped.
+    interrupts: Option<u64>,
+    /// Whether messages in the old format pass all the same.
+    trusts_interrupts: bool,
     /// Frame of the root table: one entry for each bus, leading to its context table.
     root: u64,
     domains: [Domain; APPLICATIONS_MAX],
 }
 
 impl Vtd {
-    /// Starts the unit whose registers are at `base`.
+    /// Starts the unit whose registers are at `base`, on a machine with so many processors.
     pub(super) fn start<M: PhysicalMemory + Registers>(
         machine: &mut M,
         frames: &mut impl FrameSource,
         base: u64,
+        processors: usize,
     ) -> Result<Vtd, Error> {
+        const HAS_QUEUE: u64 = 1 << 1;
+        const REMAPS_INTERRUPTS: u64 = 1 << 3;
         let capabilities = Capabilities(machine.read64(base + register::CAPABILITY));
         let extended = machine.read64(base + register::EXTENDED_CAPABILITY);
         let shape = capabilities.shape().ok_or(Error::Refused("page tables have neither 3 nor 4 levels"))?;
         if capabilities.domains() <= APPLICATIONS_MAX as u64 {
             return Err(Error::Refused("there are fewer domains than applications"));
         }
-        let root = frames.take().ok_or(Error::OutOfMemory)?;
-        machine.zero_frames(root, 1);
-        let invalidate = base + (extended >> 8 & 0x3ff) * 16 + 8;
+        if extended & HAS_QUEUE == 0 {
+            return Err(Error::Refused("the VT-d unit has no queue of invalidations"));
+        }
+        let table_frames = (place_of(processors, 0) as u64).div_ceil(ENTRIES_PER_FRAME).next_power_of_two();
+        let mut take = |count| {
+            let first = frames.take(count).ok_or(Error::OutOfMemory)?;
+            machine.zero_frames(first, count);
+            Ok(first)
+        };
+        let (root, queue) = (take(1)?, take(1)?);
+        let table =
+            if extended & REMAPS_INTERRUPTS != 0 { Some(take(table_frames)? << FRAME_SHIFT) } else { None };
         let domains = [Domain::NONE; APPLICATIONS_MAX];
-        let unit = Vtd { base, capabilities, shape, invalidate, root, domains };
-        unit.enable(machine)?;
+        let (interrupts, trusts_interrupts) = (table, table.is_none());
+        let mut unit =
+            Vtd { base, capabilities, shape, queue, queued: 0, interrupts, trusts_interrupts, root, domains };
+        unit.enable(machine, table_frames)?;
         Ok(unit)
     }
 
-    /// Turns translation on with the empty root table, and everything that firmware turned on off.
-    fn enable<M: Registers>(&self, machine: &mut M) -> Result<(), Error> {
-        const ALL_CONTEXTS: u64 = 1 << 61;
+    /// Turns translation on with the empty root table, remapping of interrupts with the empty table of so many
+    /// frames, and everything that firmware turned on off.
+    fn enable<M: PhysicalMemory + Registers>(&mut self, machine: &mut M, table: u64) -> Result<(), Error> {
         machine.write32(self.base + register::GLOBAL_COMMAND, 0);
-        self.wait_for(machine, global::TRANSLATE | global::QUEUE | global::REMAP_INTERRUPTS, false)?;
+        self.wait_for(machine, global::LASTING, false)?;
+        machine.write64(self.base + register::QUEUE_TAIL, 0);
+        machine.write64(self.base + register::QUEUE_ADDRESS, self.queue << FRAME_SHIFT);
+        self.command(machine, global::QUEUE)?;
         machine.write64(self.base + register::ROOT_TABLE, self.root << FRAME_SHIFT);
-        self.command(machine, 0, global::SET_ROOT)?;
-        self.invalidate_contexts(machine, ALL_CONTEXTS)?;
-        self.invalidate_translations(machine, None)?;
-        self.command(machine, 0, global::TRANSLATE)
+        self.command(machine, global::SET_ROOT)?;
+        self.invalidate(machine, invalidate::ALL_CONTEXTS)?;
+        self.invalidate(machine, invalidate::ALL_TRANSLATIONS)?;
+        if let Some(address) = self.interrupts {
+            // The table has two to the power of this, plus one, entries.
+            let size = u64::from((table * ENTRIES_PER_FRAME).trailing_zeros() - 1);
+            machine.write64(self.base + register::INTERRUPT_TABLE, address | size);
+            self.command(machine, global::SET_INTERRUPT_TABLE)?;
+            self.invalidate(machine, invalidate::INTERRUPTS)?;
+            self.command(machine, global::REMAP_INTERRUPTS)?;
+        }
+        self.command(machine, global::TRANSLATE)
     }
 
-    /// Gives a command while the settings in `keep` stay, and waits for it.
-    fn command<M: Registers>(&self, machine: &mut M, keep: u32, bit: u32) -> Result<(), Error> {
+    /// Gives a command, while what was commanded before lasts, and waits for it.
+    fn command<M: Registers>(&self, machine: &mut M, bit: u32) -> Result<(), Error> {
         fence(Ordering::SeqCst);
-        machine.write32(self.base + register::GLOBAL_COMMAND, keep | bit);
+        let lasting = machine.read32(self.base + register::GLOBAL_STATUS) & global::LASTING;
+        machine.write32(self.base + register::GLOBAL_COMMAND, lasting | bit);
         self.wait_for(machine, bit, bit != global::FLUSH_WRITES)
+    }
+
+    pub(super) fn remaps_interrupts(&self) -> bool {
+        self.interrupts.is_some()
+    }
+
+    pub(super) fn confines_interrupts(&self) -> bool {
+        !self.trusts_interrupts
+    }
+
+    pub(super) fn trust_interrupts(&mut self) {
+        self.trusts_interrupts = true;
+    }
+
+    /// Enters an interrupt of one function (9.10): fixed, to one processor.
+    pub(super) fn bind<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        place: usize,
+        source: Address,
+        apic_id: u8,
+        vector: u8,
+        is_level: bool,
+    ) -> Option<Message> {
+        const VERIFY_SOURCE: u64 = 1 << 18;
+        let entry = self.interrupts? + 16 * place as u64;
+        let what = u64::from(apic_id) << 40 | u64::from(vector) << 16 | u64::from(is_level) << 4;
+        machine.write(entry + 8, VERIFY_SOURCE | u64::from(source.0));
+        machine.write(entry, what | PRESENT);
+        self.invalidate(machine, invalidate::INTERRUPTS).ok()?;
+        Some(Message::remapped(place))
+    }
+
+    pub(super) fn unbind<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        place: usize,
+    ) -> Result<(), Error> {
+        let Some(table) = self.interrupts else { return Ok(()) };
+        machine.write(table + 16 * place as u64, 0);
+        self.invalidate(machine, invalidate::INTERRUPTS)
     }
 
     fn wait_for<M: Registers>(&self, machine: &mut M, bit: u32, set: bool) -> Result<(), Error> {
@@ -174,7 +262,7 @@ impl Vtd {
         let contexts = self.context_table(machine, frames, device)?;
         let is_new = self.domains[domain].devices == 0;
         if is_new {
-            let root = frames.take().ok_or(Error::OutOfMemory)?;
+            let root = frames.take(1).ok_or(Error::OutOfMemory)?;
             machine.zero_frames(root, 1);
             self.domains[domain].root = root;
         }
@@ -204,8 +292,8 @@ impl Vtd {
             return Ok(());
         }
         machine.write(entry, 0);
-        self.invalidate_contexts(machine, one_context(device, domain))?;
-        self.invalidate_translations(machine, Some(domain))?;
+        self.invalidate(machine, one_context(device, domain))?;
+        self.invalidate(machine, one_domain(domain))?;
         let held = &mut self.domains[domain];
         held.devices -= 1;
         if held.devices == 0 {
@@ -229,7 +317,7 @@ impl Vtd {
         }
         self.shape.map(machine, source, root, frames, size)?;
         if self.capabilities.has(Capabilities::CACHES_ABSENT) {
-            self.invalidate_translations(machine, Some(domain))?;
+            self.invalidate(machine, one_domain(domain))?;
         }
         self.flush_writes(machine)
     }
@@ -245,7 +333,7 @@ impl Vtd {
             return Ok(());
         }
         self.shape.unmap(machine, root, frames);
-        self.invalidate_translations(machine, Some(domain))
+        self.invalidate(machine, one_domain(domain))
     }
 
     /// The next recorded fault (7.2), which makes room for another.
@@ -253,13 +341,16 @@ impl Vtd {
         const PENDING: u64 = 1 << 63;
         const IS_READ: u64 = 1 << 62;
         const CLEAR: u32 = 1 << 31;
+        /// Reasons from here on are those of interrupts that were blocked, without an address.
+        const INTERRUPTS: u64 = 0x20;
         /// Overflow and the errors of mechanisms that are off: cleared by writing ones.
         const STICKY: u32 = 0x7d;
         let (offset, count) = self.capabilities.fault_records();
         for record in (0..count).map(|index| self.base + offset + 16 * index) {
             let high = machine.read64(record + 8);
             if high & PENDING != 0 {
-                let address = machine.read64(record) & TABLE;
+                let is_interrupt = high >> 32 & 0xff >= INTERRUPTS;
+                let address = if is_interrupt { MESSAGE_PAGE } else { machine.read64(record) & TABLE };
                 machine.write32(record + 12, CLEAR);
                 let write = Some(high & IS_READ == 0);
                 return Some(DmaFault { device: Address(high as u16), address, write });
@@ -286,18 +377,23 @@ impl Vtd {
         if entry & PRESENT != 0 {
             return Ok(entry >> FRAME_SHIFT);
         }
-        let frame = frames.take().ok_or(Error::OutOfMemory)?;
+        let frame = frames.take(1).ok_or(Error::OutOfMemory)?;
         machine.zero_frames(frame, 1);
         machine.write(at, frame << FRAME_SHIFT | PRESENT);
         Ok(frame)
     }
 
     /// Makes the unit see an entry that was absent before.
-    fn publish<M: Registers>(&self, machine: &mut M, device: Address, domain: usize) -> Result<(), Error> {
+    fn publish<M: PhysicalMemory + Registers>(
+        &mut self,
+        machine: &mut M,
+        device: Address,
+        domain: usize,
+    ) -> Result<(), Error> {
         if self.capabilities.has(Capabilities::CACHES_ABSENT) {
             // What was absent is cached under domain 0 (6.1).
-            self.invalidate_contexts(machine, one_context(device, NO_DOMAIN))?;
-            self.invalidate_translations(machine, Some(domain))?;
+            self.invalidate(machine, one_context(device, NO_DOMAIN))?;
+            self.invalidate(machine, one_domain(domain))?;
         }
         self.flush_writes(machine)
     }
@@ -305,40 +401,34 @@ impl Vtd {
     fn flush_writes<M: Registers>(&self, machine: &mut M) -> Result<(), Error> {
         fence(Ordering::SeqCst);
         if self.capabilities.has(Capabilities::NEEDS_FLUSH) {
-            self.command(machine, global::TRANSLATE, global::FLUSH_WRITES)?;
+            self.command(machine, global::FLUSH_WRITES)?;
         }
         Ok(())
     }
 
-    /// Invalidates cached context entries and waits (11.4.5); `what` says which.
-    fn invalidate_contexts<M: Registers>(&self, machine: &mut M, what: u64) -> Result<(), Error> {
-        const START: u64 = 1 << 63;
+    /// Invalidates something and waits until nothing uses it any more (6.5.2).
+    fn invalidate<M: PhysicalMemory + Registers>(&mut self, machine: &mut M, what: u64) -> Result<(), Error> {
+        const WAIT: u64 = 1 << 5 | 5;
+        const DONE: u64 = 0xffff_ffff;
+        let reads = u64::from(self.capabilities.has(Capabilities::DRAINS_READS)) << 7;
+        let writes = u64::from(self.capabilities.has(Capabilities::DRAINS_WRITES)) << 6;
+        let drains = if what & 0xf == 2 { reads | writes } else { 0 };
+        let place = self.queued * 2 % ENTRIES_PER_FRAME;
+        let at = (self.queue << FRAME_SHIFT) + place * 16;
+        self.queued += 1;
+        machine.write(at, what | drains);
+        machine.write(at + 8, 0);
+        // When the unit is through with that, it overwrites it.
+        machine.write(at + 16, DONE << 32 | WAIT);
+        machine.write(at + 24, at);
         fence(Ordering::SeqCst);
-        let command = self.base + register::CONTEXT_COMMAND;
-        machine.write64(command, START | what);
-        wait_until(machine, |machine| machine.read64(command) & START == 0)
-    }
-
-    /// Invalidates the cached translations of a domain, or all, and waits until accesses that used them
-    /// are done (11.4.8.1).
-    fn invalidate_translations<M: Registers>(
-        &self,
-        machine: &mut M,
-        domain: Option<usize>,
-    ) -> Result<(), Error> {
-        const START: u64 = 1 << 63;
-        const ALL: u64 = 1 << 60;
-        const ONE_DOMAIN: u64 = 2 << 60;
-        const DRAIN_READS: u64 = 1 << 49;
-        const DRAIN_WRITES: u64 = 1 << 48;
-        fence(Ordering::SeqCst);
-        let what = domain.map_or(ALL, |domain| ONE_DOMAIN | domain_id(domain) << 32);
-        let reads = if self.capabilities.has(Capabilities::DRAINS_READS) { DRAIN_READS } else { 0 };
-        let writes = if self.capabilities.has(Capabilities::DRAINS_WRITES) { DRAIN_WRITES } else { 0 };
-        machine.write64(self.invalidate, START | what | reads | writes);
-        wait_until(machine, |machine| machine.read64(self.invalidate) & START == 0)
+        machine.write64(self.base + register::QUEUE_TAIL, (place + 2) % ENTRIES_PER_FRAME * 16);
+        wait_until(machine, |machine| machine.read(at) & DONE == DONE)
     }
 }
+
+/// Entries of 16 bytes in a frame: interrupts, or invalidations.
+const ENTRIES_PER_FRAME: u64 = 256;
 
 /// Stands for domain identifier 0.
 const NO_DOMAIN: usize = usize::MAX;
@@ -348,10 +438,14 @@ fn domain_id(domain: usize) -> u64 {
     domain.wrapping_add(1) as u64
 }
 
-/// Names one device's context entry to [`Vtd::invalidate_contexts`].
+/// Names one device's context entry to [`Vtd::invalidate`].
 fn one_context(device: Address, domain: usize) -> u64 {
-    const ONE_DEVICE: u64 = 3 << 61;
-    ONE_DEVICE | u64::from(device.0) << 16 | domain_id(domain)
+    invalidate::ONE_CONTEXT | u64::from(device.0) << 32 | (domain_id(domain) & 0xffff) << 16
+}
+
+/// Names the translations of a domain to [`Vtd::invalidate`].
+fn one_domain(domain: usize) -> u64 {
+    invalidate::ONE_DOMAIN | domain_id(domain) << 16
 }
 
 /// Physical address of a device's entry in a context table.

@@ -62,7 +62,8 @@ fn victim_address() -> Result<u64, Failure> {
 
 fn protection() -> Check {
     let protection = board().machine.dma_protection.load(Relaxed);
-    println!("dma protection={}", DmaProtection::name(protection));
+    let (dma, interrupts) = (DmaProtection::name(protection), DmaProtection::interrupts(protection));
+    println!("dma protection={dma} interrupts={interrupts}");
     expect_that("there is an IOMMU", protection != DmaProtection::Trusted as u32)
 }
 
