@@ -4,7 +4,8 @@
 //! bundles beside this crate say which of them run together; `tests/system` boots those and judges.
 //!
 //! This crate may be unsafe: it does on purpose what a program must not do ([`misdeeds`], [`border`]),
-//! calls the kernel with arguments that no safe type would let through, and drives devices ([`entropy`], [`educational`]).
+//! calls the kernel with arguments that no safe type would let through, and drives devices ([`entropy`],
+//! [`educational`]).
 #![no_std]
 
 extern crate alloc;

@@ -101,15 +101,15 @@ impl Iommu {
         match self {
             Iommu::None => DmaProtection::Trusted,
             Iommu::Virtio(_) => DmaProtection::VirtioIommu,
-            Iommu::Vtd(unit) if unit.confines_interrupts() => DmaProtection::IntelVtd,
-            Iommu::Vtd(_) => DmaProtection::IntelVtdMemory,
+            Iommu::Vtd(unit) if unit.trusts_interrupts => DmaProtection::IntelVtdMemory,
+            Iommu::Vtd(_) => DmaProtection::IntelVtd,
         }
     }
 
     /// Notes that interrupt messages pass that are not in the unit's table.
     pub fn trust_interrupts(&mut self) {
         if let Iommu::Vtd(unit) = self {
-            unit.trust_interrupts();
+            unit.trusts_interrupts = true;
         }
     }
 
@@ -127,7 +127,7 @@ impl Iommu {
     ) -> Option<Message> {
         let apic_id = u8::try_from(apic_id).ok()?;
         match self {
-            Iommu::Vtd(unit) if unit.remaps_interrupts() => {
+            Iommu::Vtd(unit) if unit.interrupts.is_some() => {
                 unit.bind(machine, place, source, apic_id, vector, is_level)
             }
             _ => Some(Message::new(apic_id, vector)),

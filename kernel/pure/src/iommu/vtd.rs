@@ -1,7 +1,7 @@
 //! Intel VT-d: tables in memory, registers to say that they changed.
 //!
-//! Legacy mode with queued invalidation. Units that can remap interrupts do: messages in the old format, which
-//! any device can write, are blocked, and each entry of the table serves one function. Source: Intel
+//! Legacy mode with queued invalidation. Units that can remap interrupts do: messages in the old format,
+//! which any device can write, are blocked, and each entry of the table serves one function. Source: Intel
 //! Virtualization Technology for Directed I/O, revision 3.3.
 
 use super::request::MESSAGE_PAGE;
@@ -123,9 +123,9 @@ pub struct Vtd {
     queue: u64,
     queued: u64,
     /// First byte of the table of interrupts, 16 bytes each, if they are remapped.
-    interrupts: Option<u64>,
+    pub(super) interrupts: Option<u64>,
     /// Whether messages in the old format pass all the same.
-    trusts_interrupts: bool,
+    pub(super) trusts_interrupts: bool,
     /// Frame of the root table: one entry for each bus, leading to its context table.
     root: u64,
     domains: [Domain; APPLICATIONS_MAX],
@@ -167,8 +167,8 @@ impl Vtd {
         Ok(unit)
     }
 
-    /// Turns translation on with the empty root table, remapping of interrupts with the empty table of so many
-    /// frames, and everything that firmware turned on off.
+    /// Turns translation on with the empty root table, remapping of interrupts with the empty table of so
+    /// many frames, and everything that firmware turned on off.
     fn enable<M: PhysicalMemory + Registers>(&mut self, machine: &mut M, table: u64) -> Result<(), Error> {
         machine.write32(self.base + register::GLOBAL_COMMAND, 0);
         self.wait_for(machine, global::LASTING, false)?;
@@ -196,18 +196,6 @@ impl Vtd {
         let lasting = machine.read32(self.base + register::GLOBAL_STATUS) & global::LASTING;
         machine.write32(self.base + register::GLOBAL_COMMAND, lasting | bit);
         self.wait_for(machine, bit, bit != global::FLUSH_WRITES)
-    }
-
-    pub(super) fn remaps_interrupts(&self) -> bool {
-        self.interrupts.is_some()
-    }
-
-    pub(super) fn confines_interrupts(&self) -> bool {
-        !self.trusts_interrupts
-    }
-
-    pub(super) fn trust_interrupts(&mut self) {
-        self.trusts_interrupts = true;
     }
 
     /// Enters an interrupt of one function (9.10): fixed, to one processor.

@@ -1,5 +1,6 @@
-//! Has a device forge interrupts: it writes messages to the window of the local APICs by DMA, with vectors of
-//! exceptions and of the kernel's own, for every processor. Neither the machine nor a neighbour may be harmed.
+//! Has a device forge interrupts: it writes messages to the window of the local APICs by DMA, with vectors
+//! of exceptions and of the kernel's own, for every processor. Neither the machine nor a neighbour may be
+//! harmed.
 #![no_std]
 #![no_main]
 
