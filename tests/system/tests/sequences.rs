@@ -1,7 +1,7 @@
 //! A hostile application that never sleeps, for as long as a test may take.
 //!
-//! `NOM_SEQUENCES` holds other arguments for the attack: seconds, or 0 without end; the seed; the first round;
-//! how many rounds. HACKING.md has the commands.
+//! `NOM_SEQUENCES` holds other arguments for the attack: seconds, or 0 without end; the seed; the first
+//! round; how many rounds. HACKING.md has the commands.
 
 use nom_system_tests::{Guest, Life};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,7 +23,8 @@ fn all_is_well(guest: Guest, patience: Duration) -> Life {
     life.expect_status(0).expect_no("FAILED").expect("ok sequences").expect("ok neighbour-undisturbed")
 }
 
-/// For 30 seconds with another seed each time, which is on the console that a failing test shows; or as asked.
+/// For 30 seconds with another seed each time, which is on the console that a failing test shows; or as
+/// asked.
 fn attack(change: impl Fn(Guest) -> Guest) {
     let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is past 1970").as_nanos();
     let drawn = format!("30 {}", nanoseconds as u64 | 1);

@@ -189,6 +189,29 @@ fn nobody_sees_what_was_in_memory_before() {
     }
 }
 
+/// A large grant is zeroed in pieces, and the application's other core is there in between.
+#[test]
+fn a_grant_is_nobodys_to_map_before_all_of_it_is_zero() {
+    const FRAMES: u64 = 100;
+    let mut world = on_two_cores();
+    let next = grant(&mut world, 0) + 1;
+    let (mut pieces, begin) = (0, world.borders[0].rip);
+    loop {
+        let answer = world.call(0, Syscall::MemoryGrant, &[0, FRAMES, ANY]);
+        if world.borders[0].rip == begin {
+            assert_eq!(answer, Some(Ok(next)));
+            break;
+        }
+        world.borders[0].rip = begin;
+        pieces += 1;
+        let early = world.call(1, Syscall::MemoryMap, &[PAGE, next, 0, 1, READ]);
+        assert_eq!(early, Some(Err(Error::NotGranted)), "after {pieces} pieces");
+    }
+    assert!(pieces > 1, "nobody is kept from the kernel for so long");
+    assert_eq!(world.call(0, Syscall::MemoryMap, &[PAGE, next, 0, FRAMES, READ]), Some(Ok(0)));
+    assert!((0..FRAMES).all(|page| is_full_of(&mut world, PAGE + page * 4096, 0, 0)));
+}
+
 const NET: u16 = 0x1041;
 /// The registers that a driver maps, behind the base address register that has them.
 const BAR: u64 = 4;
