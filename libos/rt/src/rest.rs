@@ -9,9 +9,20 @@
 //! On interrupts a core sleeps as soon as it has nothing to do. The two thresholds are apart, and after
 //! polling in vain the average starts at the upper one, so that it takes sustained load to poll again: one
 //! packet, or one burst, does not.
+//!
+//! A core that polls may keep those from running whom it waits for: the threads of the computer that bring its
+//! packets, where they share its processor. Then work is there as soon as it lets go. Each wait that ends so
+//! halves the patience of the next ones; now and then all of it is tried again.
 
 /// Of the new gap in the moving average: 1/8, as TCP smooths round trips (RFC 6298).
 const SMOOTHING: u64 = 8;
+
+/// The least patience to which a core comes down by itself: what a sleep costs.
+const PATIENCE_LEAST_NS: u64 = Thresholds::ADAPTIVE.sleep_after_ns;
+
+/// After so many waits that ended in a sleep, but sooner than all patience would, that is tried again. Each
+/// trial that fails costs a handful of long waits; they are to stay beyond the 99th percentile.
+const MISSED_MAX: u32 = 64;
 
 /// When to change between the modes, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +70,12 @@ pub struct Policy {
     idle_since_ns: Option<u64>,
     /// The moving average of the time without work between work.
     gap_ns: u64,
+    /// How long it polls without work at present; `sleep_after_ns` at most.
+    patience_ns: u64,
+    /// When it lost patience with the present wait.
+    let_go_ns: Option<u64>,
+    /// Waits that all patience might have outlasted, since that was tried.
+    missed: u32,
     /// How late sleeps end that time ends, as far as is known.
     late_ns: u64,
     /// How often the mode became polling.
@@ -72,14 +89,26 @@ impl Policy {
     #[must_use]
     pub fn new(thresholds: Thresholds) -> Self {
         let mode = if thresholds == Thresholds::POLLING { Mode::Polling } else { Mode::Interrupts };
-        let gap_ns = thresholds.sleep_after_ns;
-        Self { thresholds, mode, idle_since_ns: None, gap_ns, late_ns: 0, to_polling: 0, to_interrupts: 0 }
+        let patience_ns = thresholds.sleep_after_ns;
+        Self {
+            thresholds,
+            mode,
+            idle_since_ns: None,
+            gap_ns: patience_ns,
+            patience_ns,
+            let_go_ns: None,
+            missed: 0,
+            late_ns: 0,
+            to_polling: 0,
+            to_interrupts: 0,
+        }
     }
 
     /// Other thresholds from now on.
     pub fn set(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
         self.gap_ns = thresholds.sleep_after_ns;
+        self.patience_ns = thresholds.sleep_after_ns;
         if thresholds == Thresholds::POLLING && self.mode == Mode::Interrupts {
             self.mode = Mode::Polling;
             self.to_polling += 1;
@@ -117,6 +146,9 @@ impl Policy {
     #[inline]
     pub fn worked(&mut self, now_ns: u64) {
         let gap_ns = self.idle_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
+        if let Some(let_go_ns) = self.let_go_ns.take() {
+            self.learn(gap_ns, now_ns.saturating_sub(let_go_ns));
+        }
         if self.mode == Mode::Interrupts {
             // Rounded up, so that it reaches every gap from below, and down to 0 from above.
             let change = gap_ns.abs_diff(self.gap_ns).div_ceil(SMOOTHING);
@@ -133,13 +165,27 @@ impl Policy {
     #[inline]
     pub fn idle(&mut self, now_ns: u64) -> Mode {
         let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
-        let has_patience = now_ns.saturating_sub(since_ns) < self.thresholds.sleep_after_ns;
+        let has_patience = now_ns.saturating_sub(since_ns) < self.patience_ns;
         if self.mode == Mode::Polling && !has_patience {
             self.mode = Mode::Interrupts;
             self.to_interrupts += 1;
             self.gap_ns = self.thresholds.sleep_after_ns;
+            self.let_go_ns = Some(now_ns);
         }
         self.mode
+    }
+
+    /// A wait of `gap_ns` ended `after_ns` after patience did.
+    #[cold]
+    fn learn(&mut self, gap_ns: u64, after_ns: u64) {
+        let most_ns = self.thresholds.sleep_after_ns;
+        if after_ns < self.patience_ns / 2 {
+            self.patience_ns = (self.patience_ns / 2).max(PATIENCE_LEAST_NS.min(most_ns));
+        }
+        self.missed += u32::from(gap_ns < most_ns);
+        if self.missed == MISSED_MAX {
+            (self.missed, self.patience_ns) = (0, most_ns);
+        }
     }
 }
 
@@ -216,6 +262,66 @@ mod tests {
         assert_eq!((policy.idle(now), policy.idle(now + 999)), (Mode::Polling, Mode::Polling));
         assert_eq!(policy.idle(now + 1000), Mode::Interrupts);
         assert_eq!(Thresholds::patient(0), Thresholds::INTERRUPTS);
+    }
+
+    /// Waits for answers that come after `answer_ns`, but one in `starved` only when the core sleeps, and a
+    /// sleep costs 60 us. Returns how long each wait was.
+    fn wait(policy: &mut Policy, answer_ns: u64, starved: u64, times: u64) -> Vec<u64> {
+        const LOOK_NS: u64 = 1_000;
+        let mut now_ns = 0;
+        let one = |number: u64| {
+            let (began_ns, mut slept_ns) = (now_ns, None);
+            loop {
+                let is_asleep = policy.idle(now_ns) == Mode::Interrupts;
+                slept_ns = slept_ns.or(is_asleep.then_some(now_ns));
+                let is_starved = number.is_multiple_of(starved);
+                let due_ns = match slept_ns {
+                    Some(slept_ns) if is_starved => slept_ns + 60_000 + answer_ns,
+                    Some(slept_ns) => (began_ns + answer_ns).max(slept_ns) + 60_000,
+                    None => {
+                        if is_starved {
+                            u64::MAX
+                        } else {
+                            began_ns + answer_ns
+                        }
+                    }
+                };
+                now_ns += LOOK_NS;
+                if now_ns >= due_ns {
+                    policy.worked(now_ns);
+                    now_ns += LOOK_NS;
+                    return now_ns - began_ns;
+                }
+            }
+        };
+        (0..times).map(one).collect()
+    }
+
+    fn percentile(waits: &[u64], percent: usize) -> u64 {
+        let mut waits = waits.to_vec();
+        waits.sort_unstable();
+        waits[waits.len() * percent / 100]
+    }
+
+    #[test]
+    fn patience_that_keeps_others_from_running_ends() {
+        let mut policy = Policy::new(Thresholds::patient(1_000_000));
+        let waits = wait(&mut policy, 40_000, 30, 20_000);
+        let (middle, rare) = (percentile(&waits, 50), percentile(&waits[1000..], 99));
+        assert!(middle < 60_000, "most answers are still polled for: {middle}");
+        assert!(rare < 400_000, "and few are kept waiting: {rare}");
+    }
+
+    #[test]
+    fn patience_that_is_worth_it_stays_and_comes_back() {
+        let mut policy = Policy::new(Thresholds::patient(1_000_000));
+        let polled = |waits: &[u64]| waits.iter().filter(|wait| **wait < 310_000).count();
+        assert!(polled(&wait(&mut policy, 300_000, u64::MAX, 1000)) > 900);
+        // Somebody else wants the processor for a while.
+        wait(&mut policy, 40_000, 4, 1000);
+        assert!(policy.patience_ns < 500_000);
+        let waits = wait(&mut policy, 300_000, u64::MAX, 3000);
+        assert!(polled(&waits[1000..]) > 1900, "{}", polled(&waits[1000..]));
     }
 
     #[test]
