@@ -16,6 +16,7 @@ mod binary;
 mod connection;
 mod curve;
 mod demand;
+mod detail;
 mod line;
 mod meta;
 mod number;

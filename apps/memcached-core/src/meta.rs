@@ -5,8 +5,7 @@ use crate::KEY_MAX;
 use crate::number;
 use crate::shard::Mode;
 use crate::text::{self, BAD_FORMAT, Refusal, Words};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64ct::{Base64, Encoding};
 
 mod execute;
 pub(crate) use execute::{admit, complete, execute};
@@ -80,8 +79,8 @@ impl Request<'_> {
     fn key(&self) -> DecodedKey {
         let mut key = DecodedKey { bytes: [0; KEY_MAX], len: self.raw_key.len() };
         if self.flags.key_binary {
-            key.len =
-                STANDARD.decode_slice(self.raw_key, &mut key.bytes).expect("parse has decoded it before");
+            let decoded = Base64::decode(self.raw_key, &mut key.bytes);
+            key.len = decoded.expect("parse has decoded it before").len();
         } else {
             key.bytes[..key.len].copy_from_slice(self.raw_key);
         }
@@ -144,7 +143,7 @@ fn parse_debug(mut request: Request<'_>) -> Result<Request<'_>, Refusal> {
 
 fn decodes(raw_key: &[u8]) -> bool {
     let mut place = [0; KEY_MAX];
-    STANDARD.decode_slice(raw_key, &mut place).is_ok_and(|len| len > 0)
+    Base64::decode(raw_key, &mut place).is_ok_and(|key| !key.is_empty())
 }
 
 impl Request<'_> {

@@ -1,5 +1,6 @@
 //! A part of the items, and what the commands of all protocols do with them.
 
+use crate::detail::{Details, Event};
 use crate::slab::Index;
 use crate::stats::Stats;
 use crate::store::{Facts, Item, Key, Marks, Room, START_LEN, Store};
@@ -24,6 +25,7 @@ pub(crate) struct Shard<B> {
     /// Second of 1970's clock at which this server's shows 0.
     epoch: u64,
     pub stats: Stats,
+    pub details: Details,
     /// Look-ups that the store's measurement knows of.
     lookups: u64,
 }
@@ -94,7 +96,15 @@ impl<B: Buffer> Shard<B> {
         let mut store = Store::new(memory, room, seed.wrapping_add(number.into()));
         store.set_now(START as u32);
         let epoch = unix.saturating_sub(START);
-        Shard { number, store, item_max, epoch, stats: Stats::default(), lookups: 0 }
+        Shard {
+            number,
+            store,
+            item_max,
+            epoch,
+            stats: Stats::default(),
+            details: Details::default(),
+            lookups: 0,
+        }
     }
 
     /// Tells the time, in seconds since 1970.
@@ -171,6 +181,10 @@ impl<B: Buffer> Shard<B> {
         let key = self.store.key(key);
         let found = self.store.find(&key);
         self.store.looked_up(&key, found);
+        self.details.note(key.bytes, Event::Get);
+        if found.is_some() {
+            self.details.note(key.bytes, Event::Hit);
+        }
         found
     }
 
@@ -192,6 +206,7 @@ impl<B: Buffer> Shard<B> {
     /// Stores a value.
     pub(crate) fn update(&mut self, update: &Update<'_>, value: Incoming<'_, B>) -> Outcome {
         self.stats.cmd_set += 1;
+        self.details.note(update.key, Event::Set);
         let key = self.store.key(update.key);
         let found = self.store.find(&key);
         match update.mode {
@@ -266,6 +281,7 @@ impl<B: Buffer> Shard<B> {
 
     /// Removes an item if it is there and has the id `cas` (0: any).
     pub(crate) fn delete(&mut self, key: &[u8], cas: u64) -> Outcome {
+        self.details.note(key, Event::Delete);
         let Some(index) = self.peek(key) else {
             self.stats.delete_misses += 1;
             return Outcome::NotFound;

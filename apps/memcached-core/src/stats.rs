@@ -1,10 +1,12 @@
 //! What is counted, and how it is told.
 
 use crate::VERSION;
+use crate::detail::Details;
 use crate::server::Server;
 use crate::store::Losses;
-use alloc::collections::BTreeMap;
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lock_api::RawMutex;
@@ -133,6 +135,9 @@ impl Sum {
     }
 }
 
+/// Bytes of a block of the driver's memory.
+const BLOCK: usize = 2 << 20;
+
 /// Takes a name and a value.
 type Emit<'a> = &'a mut dyn FnMut(&str, &str);
 
@@ -142,6 +147,7 @@ pub(crate) fn reset<B: Buffer, R: RawMutex>(server: &Server<B, R>) {
         shard.stats = Stats::default();
         shard.store.losses = Losses::default();
         shard.store.stored = 0;
+        shard.details.clear();
     }
     let counted = server.counted();
     server.shared().ledger.lock().forgotten = counted;
@@ -157,13 +163,37 @@ pub(crate) fn each<B: Buffer, R: RawMutex>(server: &Server<B, R>, group: &[u8], 
         b"sizes" => sizes(server, emit),
         b"conns" => conns(server, emit),
         b"reset" => reset(server),
+        b"detail on" | b"detail off" => set_detail(server, group == b"detail on"),
+        b"detail dump" => emit("detailed", &detail(server)),
         _ => return false,
     }
     true
 }
 
+/// Begins or ends to count commands by the prefixes of their keys.
+pub(crate) fn set_detail<B: Buffer, R: RawMutex>(server: &Server<B, R>, is_on: bool) {
+    server.shards().for_each(|mut shard| shard.details.is_on = is_on);
+}
+
+/// What was counted by prefix.
+pub(crate) fn detail<B: Buffer, R: RawMutex>(server: &Server<B, R>) -> String {
+    let mut sum = Details::default();
+    server.shards().for_each(|shard| sum.add_all(&shard.details));
+    let mut text = String::new();
+    for (prefix, [get, hit, set, delete]) in sum.iter() {
+        let prefix = String::from_utf8_lossy(prefix);
+        text += &format!("PREFIX {prefix} get {get} hit {hit} set {set} del {delete}\r\n");
+    }
+    text + "END\r\n"
+}
+
 fn tell(emit: Emit<'_>, name: &str, value: impl fmt::Display) {
-    emit(name, &value.to_string());
+    tell_any(emit, name, &value);
+}
+
+#[inline(never)]
+fn tell_any(emit: Emit<'_>, name: &str, value: &dyn fmt::Display) {
+    emit(name, &format!("{value}"));
 }
 
 fn general<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
@@ -234,6 +264,8 @@ fn items<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
 fn slabs<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     let (sum, stats) = (Sum::of(server), server.stats());
     if sum.len > 0 {
+        // Any item fits: there is one class, and the largest item is what it may hold.
+        tell(emit, "1:chunk_size", server.shared().options.item_max);
         tell(emit, "1:used_chunks", sum.len);
         tell(emit, "1:mem_requested", sum.used);
         tell(emit, "1:get_hits", stats.get_hits);
@@ -246,20 +278,25 @@ fn slabs<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
         tell(emit, "1:touch_hits", stats.touch_hits);
     }
     tell(emit, "active_slabs", u8::from(sum.len > 0));
-    tell(emit, "total_malloced", sum.used);
+    // Memory comes from the kernel in blocks of that size.
+    tell(emit, "total_malloced", sum.used.next_multiple_of(BLOCK));
 }
 
 /// Items by what they cost, in steps of 32 bytes, as memcached's `stats sizes`.
 fn sizes<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     const STEP: usize = 32;
-    let mut counts = BTreeMap::new();
+    let mut counts = Vec::<(usize, u64)>::new();
     for shard in server.shards() {
         for item in shard.store.items() {
-            *counts.entry(item.cost().next_multiple_of(STEP)).or_insert(0u64) += 1;
+            let size = item.cost().next_multiple_of(STEP);
+            match counts.binary_search_by_key(&size, |(size, _)| *size) {
+                Ok(at) => counts[at].1 += 1,
+                Err(at) => counts.insert(at, (size, 1)),
+            }
         }
     }
     for (size, count) in counts {
-        tell(emit, &size.to_string(), count);
+        tell(emit, &format!("{size}"), count);
     }
 }
 

@@ -140,6 +140,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
         b"flush_all" => flush_all(words),
         b"verbosity" => verbosity(words),
         b"cache_memlimit" => memory_limit(words),
+        b"slabs" => Err(slabs(words)),
         b"stats" => Ok(Request::Stats { words }),
         b"version" => Ok(Request::Version),
         b"quit" => Ok(Request::Quit),
@@ -147,6 +148,20 @@ pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
         [b'm', letter] => meta::parse(*letter, line, words).map(Request::Meta),
         _ => Err(unknown(command, words)),
     }
+}
+
+/// Items have no slab classes between which pages could be moved.
+fn slabs(mut words: Words<'_>) -> Refusal {
+    let line = match (words.next(), words.next(), words.next()) {
+        (Some(b"reassign"), Some(_), Some(_)) => "CLIENT_ERROR slab reassignment disabled",
+        (Some(b"automove"), Some(level), _) => match number::unsigned_32(level) {
+            None => BAD_FORMAT,
+            Some(0) => "OK",
+            Some(_) => "ERROR",
+        },
+        _ => "ERROR",
+    };
+    Refusal::new(line)
 }
 
 /// A stray HTTP request ends the connection, so that no browser can be made to store its body line by line.

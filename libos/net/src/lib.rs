@@ -72,6 +72,7 @@ pub mod frame;
 pub mod link;
 pub mod neighbour;
 pub mod packet;
+mod ports;
 pub mod presence;
 mod shares;
 pub mod stack;

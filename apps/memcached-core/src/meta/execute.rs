@@ -7,8 +7,7 @@ use crate::slab::Index;
 use crate::store::{Facts, Item, Marks};
 use crate::text::{NON_NUMERIC, OUT_OF_MEMORY, send_line};
 use crate::value::Incoming;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64ct::{Base64, Encoding};
 use core::fmt::Write;
 use lock_api::RawMutex;
 use nom_port::buffer::{Buffer, Sink};
@@ -123,8 +122,8 @@ fn send_key<B: Buffer>(key: &[u8], binary: bool, sink: &mut impl Sink<B>) {
 
 fn send_base64<B: Buffer>(key: &[u8], sink: &mut impl Sink<B>) {
     let mut place = [0; 4 * crate::KEY_MAX.div_ceil(3)];
-    let len = STANDARD.encode_slice(key, &mut place).expect("the place is for the longest key");
-    sink.copy(&place[..len]);
+    let encoded = Base64::encode(key, &mut place).expect("the place is for the longest key");
+    sink.copy(encoded.as_bytes());
 }
 
 fn send_digits<B: Buffer>(number: u64, sink: &mut impl Sink<B>) {

@@ -17,6 +17,16 @@ pub(super) fn send<B: Buffer, R: RawMutex>(
         stats::reset(server);
         return send_line(sink, "RESET");
     }
+    if name == b"detail" {
+        return match words.next() {
+            Some(b"dump") => sink.copy(stats::detail(server).as_bytes()),
+            Some(word @ (b"on" | b"off")) => {
+                stats::set_detail(server, word == b"on");
+                send_line(sink, "OK");
+            }
+            _ => send_line(sink, "CLIENT_ERROR usage: stats detail on|off|dump"),
+        };
+    }
     let known = stats::each(server, name, &mut |name, value| {
         sink.copy(b"STAT ");
         sink.copy(name.as_bytes());

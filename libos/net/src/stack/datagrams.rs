@@ -46,7 +46,7 @@ impl<N: Nic> Stack<N> {
 
     /// Takes no more datagrams to `port`.
     pub fn unbind(&mut self, port: u16) {
-        self.bound.remove(&port);
+        self.bound.remove(port);
     }
 
     /// Sends a datagram without a copy. From an address that many have, as that of everybody to whom a
@@ -137,7 +137,7 @@ impl<N: Nic> Stack<N> {
             self.take_message(application, to.port(), from, &payload);
             return Ok(());
         }
-        if !self.bound.contains(&to.port()) {
+        if !self.bound.contains(to.port()) {
             self.port_unreachable(packet, quote);
             return Err(|counters| &mut counters.dropped_udp_port);
         }

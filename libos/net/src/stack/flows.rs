@@ -89,7 +89,7 @@ impl<N: Nic> Stack<N> {
 
     /// Accepts no more connections to `port`. Those that are open stay.
     pub fn unlisten(&mut self, port: u16) {
-        self.listeners.remove(&port);
+        self.listeners.remove(port);
     }
 
     /// Accepts no more connections at all.
@@ -119,7 +119,7 @@ impl<N: Nic> Stack<N> {
             self.next_port = self.next_port.wrapping_add(1);
             let port = EPHEMERAL.start + start.wrapping_add(self.next_port) % count;
             let tuple = FourTuple { local: SocketAddr::new(from, port), remote };
-            if !self.listeners.contains(&port) && self.flows.find(&tuple).is_none() {
+            if !self.listeners.contains(port) && self.flows.find(&tuple).is_none() {
                 return Some(tuple);
             }
         }

@@ -24,12 +24,13 @@ use crate::fragments::Fragments;
 use crate::frame::{Drop, Ethernet, Packet, protocol};
 use crate::link::Link;
 use crate::neighbour::Neighbours;
+use crate::ports::Ports;
 use crate::shares::Shares;
 use crate::table::{FlowId, Table};
 use crate::tcp::connection::{Closed, Effects};
 use crate::time::{Instant, earliest};
 use crate::timers::Timers;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -131,11 +132,11 @@ pub struct Stack<N: Nic> {
     flows: Table<Flow<N::Buffer>>,
     shares: Shares,
     /// TCP ports on which connections are accepted.
-    listeners: BTreeSet<u16>,
+    listeners: Ports,
     /// Whether connections that peers ask for begin here.
     is_admitting: bool,
     /// UDP ports that are bound.
-    bound: BTreeSet<u16>,
+    bound: Ports,
     timers: Timers,
     /// Flows in TIME-WAIT with the end of it, which is nearly in order.
     waiting: VecDeque<(Instant, FlowId)>,
@@ -175,9 +176,9 @@ impl<N: Nic> Stack<N> {
             neighbours: Neighbours::new(),
             flows: Table::new(config.flows_max, [a, b]),
             shares: Shares::new([a, b]),
-            listeners: BTreeSet::new(),
+            listeners: Ports::default(),
             is_admitting: true,
-            bound: BTreeSet::new(),
+            bound: Ports::default(),
             timers: Timers::default(),
             waiting: VecDeque::new(),
             half_open: 0,

@@ -140,7 +140,7 @@ impl<N: Nic> Stack<N> {
     ) -> Result<(), Drop> {
         let is_syn =
             segment.flags.any(Flags::SYN) && !segment.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
-        if self.listeners.contains(&tuple.local.port()) {
+        if self.listeners.contains(tuple.local.port()) {
             if is_syn {
                 return self.begin(application, tuple, &segment);
             }
