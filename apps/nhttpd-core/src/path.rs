@@ -15,7 +15,7 @@ pub enum BadTarget {
 /// The path of a target in origin form or absolute form (RFC 9112 section 3.2), without its query, still
 /// encoded.
 pub fn raw_path(target: &str) -> Result<&str, BadTarget> {
-    let origin = match target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")) {
+    let origin = match after_scheme(target, "http://").or_else(|| after_scheme(target, "https://")) {
         None => target,
         Some(rest) => match rest.find(['/', '?']) {
             Some(at) if at > 0 && rest.as_bytes()[at] == b'/' => &rest[at..],
@@ -73,6 +73,12 @@ fn hexadecimal(digit: u8) -> Result<u8, BadTarget> {
     Ok(value as u8)
 }
 
+/// What follows a scheme, whose case does not matter (RFC 9110 section 4.2.3).
+fn after_scheme<'a>(target: &'a str, scheme: &str) -> Option<&'a str> {
+    let (start, rest) = target.split_at_checked(scheme.len())?;
+    start.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +93,7 @@ mod tests {
         assert_eq!(path("/a%20b%2Fc?x=%zz").unwrap(), "/a b/c");
         assert_eq!(path("/%2541").unwrap(), "/%41");
         assert_eq!(path("http://example.org/a/b?c").unwrap(), "/a/b");
+        assert_eq!(path("HTTP://example.org/a").unwrap(), "/a");
         assert_eq!(path("http://example.org").unwrap(), "/");
         assert_eq!(path("http://example.org?q").unwrap(), "/");
         assert_eq!(query("/a?b?c"), "?b?c");

@@ -100,6 +100,7 @@ pub struct Request<'a> {
 #[derive(Default)]
 struct Delimiters<'a> {
     hosts: u32,
+    is_host_bad: bool,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<&'a [u8]>,
     repeated: bool,
@@ -149,7 +150,15 @@ fn method(name: &str) -> Method {
 fn names_a_version(head: &[u8]) -> bool {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
-    matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+    // Two blanks before it, and it is no version that the client got wrong.
+    let has_one_blank = !line.strip_suffix(version).unwrap_or_default().ends_with(b"  ");
+    has_one_blank && matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+}
+
+/// Whether a byte may be in the name of a host and its port (RFC 9112 section 3.2: any other value is
+/// refused).
+fn is_of_host(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte)
 }
 
 impl<'a> Request<'a> {
@@ -157,7 +166,10 @@ impl<'a> Request<'a> {
         let value = field.value;
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         match field.name.len() {
-            4 if is("host") => delimiters.hosts += 1,
+            4 if is("host") => {
+                delimiters.hosts += 1;
+                delimiters.is_host_bad |= !value.iter().all(is_of_host);
+            }
             5 if is("range") => self.range = Some(value),
             6 if is("expect") => delimiters.expect = Some(value),
             8 if is("if-match") => self.if_match = Some(value),
@@ -177,7 +189,7 @@ impl<'a> Request<'a> {
     }
 
     fn conclude(mut self, delimiters: &Delimiters<'_>, is_1_1: bool) -> Result<Request<'a>, Status> {
-        if delimiters.hosts > 1 || (is_1_1 && delimiters.hosts == 0) {
+        if delimiters.hosts > 1 || delimiters.is_host_bad || (is_1_1 && delimiters.hosts == 0) {
             return Err(Status::BadRequest);
         }
         self.framing = delimiters.framing(is_1_1)?;

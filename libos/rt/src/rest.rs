@@ -10,9 +10,9 @@
 //! polling in vain the average starts at the upper one, so that it takes sustained load to poll again: one
 //! packet, or one burst, does not.
 //!
-//! A core that polls may keep those from running whom it waits for: the threads of the computer that bring its
-//! packets, where they share its processor. Then work is there as soon as it lets go. Each wait that ends so
-//! halves the patience of the next ones; now and then all of it is tried again.
+//! A core that polls may keep those from running whom it waits for: the threads of the computer that bring
+//! its packets, where they share its processor. Then work is there as soon as it lets go. Each wait that
+//! ends so halves the patience of the next ones; now and then all of it is tried again.
 
 /// Of the new gap in the moving average: 1/8, as TCP smooths round trips (RFC 6298).
 const SMOOTHING: u64 = 8;

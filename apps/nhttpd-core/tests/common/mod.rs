@@ -17,17 +17,21 @@ pub fn letters(len: usize) -> Vec<u8> {
     (0..len).map(|at| b'a' + (at % 26) as u8).collect()
 }
 
-pub fn server() -> Server<Bytes> {
-    let files = [
+/// The site.
+pub fn files() -> [(&'static str, Vec<u8>); 6] {
+    [
         ("/index.html", b"<h1>nom</h1>\n".to_vec()),
         ("/docs/index.html", b"<h1>docs</h1>\n".to_vec()),
         ("/docs/a b.txt", b"a blank\n".to_vec()),
         ("/letters.txt", letters(26)),
         ("/large.bin", letters(10_000)),
         ("/empty.txt", Vec::new()),
-    ];
+    ]
+}
+
+pub fn server() -> Server<Bytes> {
     let mut site = Site::new();
-    for (path, body) in files {
+    for (path, body) in files() {
         site.insert(path, content_type_of(path), MODIFIED, Slice::new(Bytes::from(body)));
     }
     Server::new(site, NOW, 0x6e6f_6d00)
