@@ -139,6 +139,8 @@ fn fetch(directory: &Path) -> Result<PathBuf, String> {
         let output = command.arg("-qq").args(arguments).current_dir(directory).output();
         output.map_err(|error| format!("no apt-get: {error}")).and_then(said)
     };
+    let perl = Command::new("perl").args(["-MTest::More", "-e1"]).output();
+    perl.map_err(|error| format!("no perl: {error}")).and_then(said)?;
     apt(&["update", "-o", "APT::Update::Error-Mode=any"])?;
     apt(&["source", "memcached"])?;
     let unpacked = at(UNPACKED);
