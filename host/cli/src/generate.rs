@@ -1,6 +1,7 @@
 //! `nom generate systemd`: units that let systemd start machines with the computer.
 
 use crate::restart::Policy;
+use crate::start::is_free;
 use crate::store::{Machine, Store};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -50,6 +51,7 @@ pub fn generate(options: &Generate) -> Result<u8> {
         let store = Store::open()?;
         let machine =
             store.find(subject).with_context(|| format!("`{subject}` is no file of `nom up` either"))?;
+        is_free(&machine)?;
         of_machine(&machine, &surroundings)
     };
     print!("{unit}");

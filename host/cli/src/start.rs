@@ -59,6 +59,7 @@ pub fn start(options: &Start) -> Result<u8> {
     if let Some(machine) = machines.iter().find(|machine| machine.is_running()) {
         bail!("machine `{}` runs already", machine.record.name);
     }
+    machines.iter().try_for_each(is_free)?;
     match machines.as_slice() {
         [machine] if options.attach || options.supervisor => attend(machine, options.supervisor),
         _ if options.attach || options.supervisor => bail!("--attach: expected one machine"),
@@ -72,6 +73,7 @@ pub fn start(options: &Start) -> Result<u8> {
 /// If there is no such machine, or it cannot be ended, or not started again.
 pub fn restart(options: &Restart) -> Result<u8> {
     let machines = Store::open()?.find_all(&options.names)?;
+    machines.iter().try_for_each(is_free)?;
     for machine in machines.iter().filter(|machine| machine.is_running()) {
         ensure!(
             machine.record.detached,
@@ -81,6 +83,22 @@ pub fn restart(options: &Restart) -> Result<u8> {
         stop::end(machine, Duration::from_secs(options.time))?;
     }
     in_background(&machines)
+}
+
+/// Refuses a machine that somebody has to be charged for: its keys ended with it, and its image knows no
+/// others.
+///
+/// # Errors
+/// Says what starts it with new keys.
+pub fn is_free(machine: &Machine) -> Result<()> {
+    if let Some(provider) = &machine.record.provider {
+        bail!(
+            "machine `{name}` is charged for by {provider}, and its keys there end with it: expected `nom rm {name}` \
+             and the `nom run` that made it, which gets new ones",
+            name = machine.record.name
+        );
+    }
+    Ok(())
 }
 
 fn in_background(machines: &[Machine]) -> Result<u8> {

@@ -143,6 +143,11 @@ fn what_a_machine_in_the_background_uses_is_metered_by_its_supervisor_and_over_t
     std::thread::sleep(Duration::from_secs(2));
     let stop = nom(place.state.path()).args(["stop", "shop-2"]).output().expect("it runs");
     assert!(stop.status.success(), "{stop:?}");
+    for verb in ["start", "restart"] {
+        let again = nom(place.state.path()).args([verb, "shop-2"]).output().expect("it runs");
+        let said = String::from_utf8_lossy(&again.stderr);
+        assert!(!again.status.success() && said.contains("`nom rm shop-2`"), "{verb}, unmetered: {said}");
+    }
     let start = Instant::now();
     let ended =
         |text: &str| text.lines().filter(|l| l.contains("shop-2") && l.contains("ended")).count() == 2;
