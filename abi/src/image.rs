@@ -167,24 +167,15 @@ pub struct ChannelRecord {
     pub bytes: u64,
 }
 
-/// A symbol table: `count` bytes made of this header, `symbols` entries sorted by address, and names.
+/// A symbol table: `count` bytes made of this header; of each function the first byte from the image's base,
+/// as 32 bits, sorted; and their demangled names in the same order, each with a zero byte behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SymbolTable {
-    /// Number of [`Symbol`]s that follow.
+    /// Number of functions.
     pub symbols: u32,
-    /// Bytes of names behind the symbols.
+    /// Bytes of names.
     pub names: u32,
-}
-
-/// One function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct Symbol {
-    /// First byte, from the image's base.
-    pub address: u32,
-    /// Offset of the demangled name in the names; it ends with a zero byte.
-    pub name: u32,
 }
 
 const _: () = {

@@ -29,7 +29,7 @@ const SEGMENTS: usize = 3;
 /// zlib's usual level; the best saves 0.2% and takes twice as long.
 const QUICK_LEVEL: u8 = 6;
 /// Zopfli's passes over the whole; more save 0.4% and take twice as long.
-const SMALL_PASSES: u64 = 1;
+const SMALL_PASSES: u64 = 2;
 /// Most memory of the kernel itself; a file that asks for more is damaged.
 const KERNEL_MAX: u64 = 64 << 20;
 

@@ -4,7 +4,7 @@ use crate::elf::{Elf, Named};
 use crate::error::Result;
 use nom_abi::image;
 use object::elf;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// Longest name, in bytes; of a longer one the end is kept, which says most.
@@ -52,20 +52,14 @@ impl SymbolTable {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let mut names = Vec::new();
-        let mut known = HashMap::new();
-        let mut symbols = Vec::new();
-        for (&address, name) in &self.0 {
-            let name = *known.entry(name).or_insert_with(|| {
-                let offset = names.len() as u32;
-                names.extend_from_slice(name.as_bytes());
-                names.push(0);
-                offset
-            });
-            symbols.extend_from_slice(image::Symbol { address, name }.as_bytes());
+        let (mut starts, mut names) = (Vec::new(), Vec::new());
+        for (address, name) in &self.0 {
+            starts.extend_from_slice(&address.to_le_bytes());
+            names.extend_from_slice(name.as_bytes());
+            names.push(0);
         }
         let header = image::SymbolTable { symbols: self.0.len() as u32, names: names.len() as u32 };
-        [header.as_bytes(), &symbols, &names].concat()
+        [header.as_bytes(), &starts, &names].concat()
     }
 }
 
@@ -207,9 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn equal_names_are_written_once() {
-        let names = [(16, "one"), (32, "two"), (48, "one")];
+    fn names_stand_in_the_order_of_addresses() {
+        let names = [(48, "one"), (32, "two"), (16, "one")];
         let table = SymbolTable(names.map(|(address, name)| (address, name.to_owned())).into());
-        assert_eq!(table.encode().len(), 8 + 3 * 8 + "one\0two\0".len());
+        let header = [3, 0, 0, 0, 12, 0, 0, 0];
+        let starts = [16, 0, 0, 0, 32, 0, 0, 0, 48, 0, 0, 0];
+        assert_eq!(table.encode(), [&header[..], &starts, b"one\0two\0one\0"].concat());
     }
 }

@@ -1,7 +1,7 @@
 //! Names for addresses, from the symbol tables in the bundle ([`nom_abi::image::SymbolTable`]).
 
 use core::ffi::CStr;
-use nom_abi::image::{Symbol, SymbolTable};
+use nom_abi::image::SymbolTable;
 use zerocopy::FromBytes;
 
 /// Where an address is.
@@ -17,22 +17,16 @@ pub struct Location<'t> {
 /// it. None if there is none or the table is damaged where the search came by.
 pub fn lookup(table: &[u8], address: u64) -> Option<Location<'_>> {
     let (header, rest) = SymbolTable::read_from_prefix(table).ok()?;
-    let (symbols, names) = rest.split_at_checked(header.symbols as usize * size_of::<Symbol>())?;
-    let symbol = last_at_or_before(symbols, address)?;
-    let names = names.get(..header.names as usize)?;
-    let name = CStr::from_bytes_until_nul(names.get(symbol.name as usize..)?).ok()?;
-    // In a table that is not sorted the search can end anywhere.
-    let offset = address.checked_sub(symbol.address.into())?;
-    Some(Location { name: name.to_str().ok()?, offset })
-}
-
-/// The last of the symbols in `bytes` that does not start after `address`.
-fn last_at_or_before(bytes: &[u8], address: u64) -> Option<Symbol> {
+    let (starts, names) = rest.split_at_checked(header.symbols as usize * size_of::<u32>())?;
     // Read one by one: the table need not be aligned.
-    let (symbols, _) = bytes.as_chunks::<{ size_of::<Symbol>() }>();
-    let read = |chunk: &[u8; size_of::<Symbol>()]| -> Symbol { zerocopy::transmute!(*chunk) };
-    let after = symbols.partition_point(|chunk| u64::from(read(chunk).address) <= address);
-    symbols.get(after.checked_sub(1)?).map(read)
+    let (starts, _) = starts.as_chunks();
+    let start = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
+    let index = starts.partition_point(|bytes| start(bytes) <= address).checked_sub(1)?;
+    let mut names = names.get(..header.names as usize)?.split_inclusive(|byte| *byte == 0);
+    let name = CStr::from_bytes_with_nul(names.nth(index)?).ok()?;
+    // In a table that is not sorted the search can end anywhere.
+    let offset = address.checked_sub(start(starts.get(index)?))?;
+    Some(Location { name: name.to_str().ok()?, offset })
 }
 
 #[cfg(test)]
@@ -43,14 +37,14 @@ mod tests {
     use zerocopy::IntoBytes;
 
     fn table(functions: &[(u32, &str)]) -> Vec<u8> {
-        let (mut symbols, mut names) = (Vec::new(), Vec::new());
+        let (mut starts, mut names) = (Vec::new(), Vec::new());
         for &(address, name) in functions {
-            symbols.extend_from_slice(Symbol { address, name: names.len() as u32 }.as_bytes());
+            starts.extend_from_slice(&address.to_le_bytes());
             names.extend_from_slice(name.as_bytes());
             names.push(0);
         }
         let header = SymbolTable { symbols: functions.len() as u32, names: names.len() as u32 };
-        [header.as_bytes(), &symbols, &names].concat()
+        [header.as_bytes(), &starts, &names].concat()
     }
 
     fn is_at(table: &[u8], address: u64, name: &str, offset: u64) -> bool {

@@ -182,7 +182,7 @@ fn symbols(view: BundleView<'_>, part: Part, run: Run) -> Check {
         return Ok(());
     }
     let length = SymbolTable::read_from_prefix(view.run(run)).ok().map(|(header, _)| {
-        let entries = u64::from(header.symbols) * size_of::<nom_abi::image::Symbol>() as u64;
+        let entries = u64::from(header.symbols) * size_of::<u32>() as u64;
         size_of::<SymbolTable>() as u64 + entries + u64::from(header.names)
     });
     let inside = length.is_some_and(|length| length <= run.count.into());
