@@ -226,7 +226,7 @@ pub struct Application {
     pub preemptions: AtomicU32,
 }
 
-/// One PCI function.
+/// One PCI function, or virtio device without PCI.
 #[derive(Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Device {
@@ -234,7 +234,8 @@ pub struct Device {
     pub sequence: Sequence,
     /// 1 if there is such a device, else 0.
     pub present: AtomicU32,
-    /// Bus, device and function: `bus << 8 | device << 3 | function`.
+    /// Bus, device and function: `bus << 8 | device << 3 | function`. Without PCI the physical address of its
+    /// registers, above 0xffff, which lie at its offset in the only page of region 0.
     pub address: AtomicU32,
     /// Vendor identifier.
     pub vendor: AtomicU32,
@@ -244,7 +245,7 @@ pub struct Device {
     pub class: AtomicU32,
     /// Owner's application index, or [`NOBODY`].
     pub owner: AtomicU32,
-    /// Vectors in its MSI-X table; 0 if it has none.
+    /// Vectors in its MSI-X table; 0 if it has none; 1 without PCI.
     pub vectors: AtomicU32,
     /// Bytes of each base address register's region; 0 if absent or not memory.
     pub bar_bytes: [AtomicU64; 6],

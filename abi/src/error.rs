@@ -79,7 +79,7 @@ errors! {
     20 NoChannel,
     /// There is no application with that index.
     21 NoApplication,
-    /// The application named is already running, or is not running.
+    /// The application named is already running, or is not running; or the device does not stop.
     22 WrongState,
     /// This kind of call is legal only while handling an upcall, or only outside of one.
     23 WrongContext,

@@ -66,18 +66,19 @@ macro_rules! for_each_syscall {
             /// Acquires the device with this `index` on the board. Errors: NoDevice, NotPermitted.
             13 DeviceAcquire device_acquire(device)
             /// Releases a device: interrupts off, registers unmapped, DMA off. Errors: NoDevice,
-            /// NotPermitted.
+            /// NotPermitted; WrongState (a device without PCI that does not come out of its reset; its owner
+            /// keeps it, and its memory beyond its end).
             14 DeviceRelease device_release(device)
             /// Maps `length` bytes from `offset` of base address register `bar` at `address`, uncached. Pages
             /// that hold the MSI-X table are refused. Errors: NoDevice, NotPermitted, NoSuchRegion,
             /// Misaligned, Overflow, OutsideUserSpace, AlreadyMapped, OutOfMemory.
             15 DeviceMap device_map(device, bar, offset, address, length)
-            /// Reads 4 bytes of the device's configuration space at `offset` (a multiple of 4, below 4096).
-            /// Errors: NoDevice, NotPermitted, Misaligned, InvalidArgument.
+            /// Reads 4 bytes of the device's configuration space at `offset` (a multiple of 4, below 4096);
+            /// all ones if it has none. Errors: NoDevice, NotPermitted, Misaligned, InvalidArgument.
             16 DeviceConfigRead device_config_read(device, offset)
             /// Binds MSI-X vector `vector` of an owned device to this core, as bit `bit` (0 to 63) of
-            /// `Events::interrupts`, unmasked. Errors: NoDevice, NotPermitted, NoSuchInterrupt,
-            /// InvalidArgument.
+            /// `Events::interrupts`, unmasked. A device without PCI has one, an edge, which is lost while it
+            /// is masked. Errors: NoDevice, NotPermitted, NoSuchInterrupt, InvalidArgument.
             17 InterruptBind interrupt_bind(device, vector, bit)
             /// Masks (`masked` 1) or unmasks (0) a bound MSI-X vector. Errors: NoDevice, NotPermitted,
             /// NoSuchInterrupt, InvalidArgument.

@@ -14,7 +14,7 @@ fn kernel_main(mut boot: Boot) -> ! {
     boot.find_bundle(); //           the applications, behind the kernel image
     boot.map_memory(); //            our own page tables: W^X, no execute, guard pages
     boot.load_tables(); //           from here on a fault is reported
-    boot.read_firmware_tables(); //  processors, PCI, HPET, remapping units
+    boot.read_firmware_tables(); //  processors, PCI, remapping units
     boot.start_clock(); //           time, and the timer
     boot.start_cores(); //           the other processors, which wait
     let kernel = boot.into_kernel(); // memory, devices, DMA protection, board, channels

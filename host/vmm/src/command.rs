@@ -1,7 +1,7 @@
 //! From a [`MachineConfig`] to QEMU's command line.
 
 use crate::config::{Accelerator, Allocation, Forward, Iommu, MachineConfig, MachineKind, Network};
-use crate::{bridge, namespace};
+use crate::{bridge, mmio, namespace};
 
 /// Where a machine's two byte streams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn arguments(config: &MachineConfig, streams: Streams) -> Vec<String> {
     let allocation = allocation(config.allocation);
     line.option("-object", format!("memory-backend-ram,id=memory,size={kilobytes}k,{allocation}"));
     line.option("-kernel", escape(&config.image.display().to_string()));
-    line.option("-append", &config.command_line);
+    line.option("-append", command_line(config));
     line.option("-qmp", format!("unix:{},server=on,wait=off", file::MONITOR));
     line.option("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
     streams_arguments(&mut line, streams);
@@ -49,6 +49,12 @@ pub fn arguments(config: &MachineConfig, streams: Streams) -> Vec<String> {
     }
     line.0.extend(config.extra_arguments.iter().cloned());
     line.0
+}
+
+/// The kernel's command line; it names the devices that no bus does.
+fn command_line(config: &MachineConfig) -> String {
+    let devices = mmio::command_line(config.mmio_devices());
+    [config.command_line.as_str(), &devices].join(" ").trim().to_owned()
 }
 
 #[derive(Default)]
@@ -134,17 +140,30 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
         line.option("-device", format!("pcie-root-port,id=hotplug{slot},chassis={},slot={slot}", slot + 1));
     }
     let guarded = if config.iommu == Iommu::None { "" } else { ",iommu_platform=on" };
+    if config.kind == MachineKind::Microvm {
+        line.option("-global", "virtio-mmio.force-legacy=false");
+    }
     // Each gets the next free slot of the bus, so that the guest finds them in this order.
     for (number, network) in config.networks.iter().enumerate() {
-        let (queues, mac) = (queues(network), ethernet_address(network));
+        let mac = ethernet_address(network);
         line.option("-netdev", backend(network, number));
-        line.option(
-            "-device",
-            format!("virtio-net-pci,netdev=network{number},romfile=,disable-legacy=on{guarded}{queues}{mac}"),
-        );
-    }
-    for device in &config.devices {
+        let device = match config.kind {
+            MachineKind::Q35 => format!(
+                "virtio-net-pci,netdev=network{number},romfile=,disable-legacy=on{guarded}{}{mac}",
+                queues(network)
+            ),
+            MachineKind::Microvm => {
+                format!("virtio-net-device,netdev=network{number}{}{mac}", mmio::bus(number))
+            }
+        };
         line.option("-device", device);
+    }
+    let mut next = config.networks.len();
+    for device in &config.devices {
+        let is_mmio = config.kind == MachineKind::Microvm && mmio::is_mmio(device);
+        let bus = if is_mmio { mmio::bus(next) } else { String::new() };
+        next += usize::from(is_mmio);
+        line.option("-device", format!("{device}{bus}"));
     }
 }
 
@@ -199,6 +218,28 @@ mod tests {
         arguments(&config, Streams::Attached).join(" ")
     }
 
+    fn on_microvm(networks: usize) -> (MachineKind, Vec<Network>) {
+        (MachineKind::Microvm, vec![Network::default(); networks])
+    }
+
+    /// A page of registers has one owner.
+    #[test]
+    fn devices_of_a_microvm_have_a_page_each() {
+        let line = line(|c| {
+            (c.kind, c.networks) = on_microvm(2);
+            c.command_line = "log=info".into();
+            c.devices = vec!["virtio-rng-pci".into(), "virtio-rng-device".into()];
+        });
+        for expected in [
+            "virtio-net-device,netdev=network1,bus=virtio-mmio-bus.9",
+            "-device virtio-rng-pci -device virtio-rng-device,bus=virtio-mmio-bus.17",
+            "-append log=info virtio_mmio.device=512@0xfeb00200:25 virtio_mmio.device=512@0xfeb01200:33 \
+             virtio_mmio.device=512@0xfeb02200:41 -qmp",
+        ] {
+            assert!(line.contains(expected), "expected `{expected}` in `{line}`");
+        }
+    }
+
     /// A row for each setting: what is changed, and what QEMU must be told then.
     #[test]
     fn every_setting_reaches_qemu() {
@@ -222,6 +263,12 @@ mod tests {
             (|c| c.debugger = Some(1234), "-S -gdb tcp:127.0.0.1:1234"),
             (|c| c.extra_arguments = vec!["-icount".into(), "1".into()], "-icount 1"),
             (|c| c.networks = vec![Network::default()], "-netdev user,id=network0 -device virtio-net-pci"),
+            (
+                |c| (c.kind, c.networks) = on_microvm(1),
+                "-device virtio-net-device,netdev=network0,bus=virtio-mmio-bus.1",
+            ),
+            (|c| (c.kind, c.networks) = on_microvm(1), "-global virtio-mmio.force-legacy=false"),
+            (|c| (c.kind, c.networks) = on_microvm(1), "-append virtio_mmio.device=512@0xfeb00200:25 -qmp"),
         ];
         for (change, expected) in rows {
             let line = line(change);

@@ -1,5 +1,6 @@
 //! What a machine is made of, independent of who runs it.
 
+use crate::mmio;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -77,7 +78,21 @@ impl MachineConfig {
         if self.kind == MachineKind::Microvm && self.iommu != Iommu::None {
             bail!("a microvm has no IOMMU: use `--machine q35` with `--iommu {}`", self.iommu.name());
         }
+        if self.mmio_devices() > mmio::DEVICES_MAX {
+            let count = self.mmio_devices();
+            bail!("{count} devices on virtio-mmio: a microvm has room for {} at most", mmio::DEVICES_MAX);
+        }
         Ok(())
+    }
+
+    /// Devices that are on no bus but virtio-mmio, network devices among them.
+    pub(crate) fn mmio_devices(&self) -> usize {
+        match self.kind {
+            MachineKind::Q35 => 0,
+            MachineKind::Microvm => {
+                self.networks.len() + self.devices.iter().filter(|device| mmio::is_mmio(device)).count()
+            }
+        }
     }
 }
 
@@ -120,7 +135,7 @@ named! {
     MachineKind {
         /// A PC with PCIe.
         Q35 = "q35",
-        /// QEMU's minimal machine, with its PCIe bus.
+        /// QEMU's minimal machine: virtio-mmio for its networks, and a PCIe bus for devices that need one.
         Microvm = "microvm",
     }
 }
@@ -325,6 +340,18 @@ mod tests {
         config.kind = MachineKind::Microvm;
         config.iommu = Iommu::Virtio;
         assert!(config.check().expect_err("refused").to_string().contains("q35"));
+    }
+
+    #[test]
+    fn a_microvm_has_room_for_few_devices() {
+        let mut config = MachineConfig::new(PathBuf::from("image"));
+        config.kind = MachineKind::Microvm;
+        config.networks = vec![Network::default(); 3];
+        assert!(config.check().is_ok());
+        config.devices = vec!["virtio-rng-device".into()];
+        assert!(config.check().expect_err("refused").to_string().contains("4 devices on virtio-mmio"));
+        config.kind = MachineKind::Q35;
+        assert!(config.check().is_ok());
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod directory;
 mod ip;
 mod machine;
 pub mod meminfo;
+mod mmio;
 pub mod namespace;
 mod placement;
 mod power_button;

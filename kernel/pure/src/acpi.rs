@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::ioapic::Input;
 use crate::list::List;
 use crate::machine::PhysicalMemory;
 use crate::pci::{Address, Ecam};
@@ -17,19 +18,22 @@ pub const REMAPPING_UNITS_MAX: usize = 4;
 /// Most endpoint ranges (VIOT) that are kept.
 pub const ENDPOINT_RANGES_MAX: usize = 8;
 
+/// Most I/O APICs (MADT) that are kept.
+pub const IO_APICS_MAX: usize = 4;
+/// Where a machine without tables has its only one.
+const IO_APIC_DEFAULT: Input = Input { registers: 0xfec0_0000, line: 0 };
+
 /// Everything that the kernel wants to know from ACPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
     /// Local APIC identifiers of the enabled processors, in table order (MADT); at most [`CORES_MAX`].
     pub processors: List<u32, CORES_MAX>,
-    /// Physical address of the local APIC's registers (MADT); the architecture's default if not said.
-    pub local_apic: u64,
     /// Physical address of the registers of the I/O APIC that has interrupts 0 to 23 (MADT).
     pub io_apic: Option<u64>,
+    /// The first input of every I/O APIC, by the number of its interrupt (MADT); at most [`IO_APICS_MAX`].
+    pub io_apics: List<Input, IO_APICS_MAX>,
     /// PCI Express configuration space of segment 0 (MCFG).
     pub ecam: Option<Ecam>,
-    /// Physical address of the high precision event timer's registers.
-    pub hpet: Option<u64>,
     /// Physical addresses of the registers of VT-d remapping units of segment 0 (DMAR).
     pub remapping_units: List<u64, REMAPPING_UNITS_MAX>,
     /// As which function the I/O APIC signals, `bus << 8 | device << 3 | function` (DMAR).
@@ -104,10 +108,9 @@ impl Tables {
     pub const fn none() -> Tables {
         Tables {
             processors: List::new(0),
-            local_apic: 0xfee0_0000,
             io_apic: None,
+            io_apics: List::new(IO_APIC_DEFAULT),
             ecam: None,
-            hpet: None,
             remapping_units: List::new(0),
             io_apic_source: 0,
             viot: None,
@@ -138,11 +141,17 @@ impl Tables {
         tables
     }
 
+    /// Where an interrupt arrives, by its number in all of the machine.
+    pub fn input(&self, interrupt: u32) -> Option<Input> {
+        let known = if self.io_apics.is_empty() { &[IO_APIC_DEFAULT] } else { &self.io_apics[..] };
+        let first = known.iter().find(|first| interrupt.wrapping_sub(first.line) < 24)?;
+        Some(Input { line: interrupt - first.line, ..*first })
+    }
+
     fn add<M: PhysicalMemory>(&mut self, table: &Table<M>) {
         match &table.signature {
             b"APIC" => self.add_processors(table),
             b"MCFG" => self.ecam = ecam(table).or(self.ecam),
-            b"HPET" => self.hpet = generic_address(table, 40).filter(|it| it.0 == MEMORY).map(|it| it.1),
             b"DMAR" => self.add_remapping_units(table),
             b"VIOT" => self.viot = viot(table),
             _ => {}
@@ -153,23 +162,20 @@ impl Tables {
     fn add_processors<M: PhysicalMemory>(&mut self, table: &Table<M>) {
         const LOCAL_APIC: u64 = 0;
         const IO_APIC: u64 = 1;
-        const LOCAL_APIC_ADDRESS: u64 = 5;
         const LOCAL_X2APIC: u64 = 9;
         const ENABLED: u32 = 1;
-        self.local_apic = table.u32(36).map_or(self.local_apic, u64::from);
         for (at, kind) in table.structures(44, Width::Bytes) {
             let (id, flags) = match kind {
                 LOCAL_APIC => (table.u8(at + 3).map(u32::from), table.u32(at + 4)),
                 IO_APIC => {
-                    let address = table.u32(at + 4).filter(|_| table.u32(at + 8) == Some(0));
-                    self.io_apic = address.map(u64::from).or(self.io_apic);
+                    let (registers, line) = (table.u32(at + 4).map(u64::from), table.u32(at + 8));
+                    self.io_apic = registers.filter(|_| line == Some(0)).or(self.io_apic);
+                    if let (Some(registers), Some(line)) = (registers, line) {
+                        self.io_apics.push(Input { registers, line });
+                    }
                     continue;
                 }
                 LOCAL_X2APIC => (table.u32(at + 4), table.u32(at + 8)),
-                LOCAL_APIC_ADDRESS => {
-                    self.local_apic = table.u64(at + 4).unwrap_or(self.local_apic);
-                    continue;
-                }
                 _ => continue,
             };
             if let (Some(id), true) = (id, flags.is_some_and(|flags| flags & ENABLED != 0))
@@ -203,8 +209,6 @@ impl Tables {
 const HEADER_BYTES: u64 = 36;
 /// No table is larger: a length beyond is garbage.
 const TABLE_BYTES_MAX: u64 = 1 << 20;
-/// Address space identifiers of generic addresses (5.2.3.2).
-const MEMORY: u8 = 0;
 /// Flag of the FADT: there is no fixed hardware (5.2.9).
 const HARDWARE_REDUCED: u32 = 1 << 20;
 
@@ -308,12 +312,6 @@ fn root_table<M: PhysicalMemory>(memory: &M, rsdp: u64, memory_end: u64) -> Opti
     Some((table, 4))
 }
 
-/// Address space and address of a generic address, if it is not null.
-fn generic_address<M: PhysicalMemory>(table: &Table<M>, offset: u64) -> Option<(u8, u64)> {
-    let (space, address) = (table.u8(offset)?, table.u64(offset + 4)?);
-    (address != 0).then_some((space, address))
-}
-
 /// Configuration space of segment 0 (PCI Firmware Specification 3.3, 4.1.2).
 fn ecam<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
     const ENTRY_BYTES: usize = 16;
@@ -379,7 +377,8 @@ fn power_off<M: PhysicalMemory>(fadt: &Table<M>, dsdt: &Table<M>) -> Option<(Reg
         let port = fadt.u16(64).filter(|port| *port != 0)?;
         return Some((Register(port.into()), kind << 10 | 1 << 13));
     }
-    let (_, register) = generic_address(fadt, 244)?;
+    // A generic address (5.2.3.2): what kind it is, then itself.
+    let register = fadt.u64(244 + 4).filter(|register| *register != 0)?;
     Some((Register(register), kind << 2 | 1 << 5))
 }
 

@@ -12,8 +12,8 @@ use nom_abi::board::{ApplicationState, BOARD_BYTES, PRICES_OFFSET};
 use nom_abi::error::{Error, Result};
 use nom_abi::image::{ApplicationRecord, SegmentRecord, flag};
 use nom_abi::layout::{
-    BOARD_WINDOW, CHANNEL_STRIDE, CHANNEL_WINDOW, IMAGE_WINDOW, PLACEMENT_ALIGN, STACK_WINDOW, START_WINDOW,
-    WINDOW_BYTES,
+    BOARD_WINDOW, CHANNEL_STRIDE, CHANNEL_WINDOW, DEVICES_MAX, IMAGE_WINDOW, PLACEMENT_ALIGN, STACK_WINDOW,
+    START_WINDOW, WINDOW_BYTES,
 };
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{self, START_BYTES_MAX, Start, Strings};
@@ -356,7 +356,10 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn free_memory(&mut self, application: usize) {
         self.applications[application] = Application::default();
-        for owner in [Owner::grants(application), Owner::program(application), Owner::tables(application)] {
+        // A device that did not stop may still write to what it was told of.
+        let is_free = !(0..DEVICES_MAX).any(|device| self.devices.owner(device) == Some(application));
+        let grants = is_free.then_some(Owner::grants(application));
+        for owner in [Owner::program(application), Owner::tables(application)].into_iter().chain(grants) {
             self.frames.release_all(owner);
         }
         self.publish_memory(application);

@@ -1,7 +1,6 @@
 //! Arithmetic of board time: from the time-stamp counter's frequency to nanoseconds and back.
 
 const NANOSECONDS: u128 = 1_000_000_000;
-const FEMTOSECONDS: u128 = 1_000_000_000_000_000;
 
 /// How fast the time-stamp counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +21,6 @@ impl Rate {
     /// `cycles` passed while a reference counter of `reference_hz` counted `ticks`.
     pub fn from_ticks(cycles: u64, ticks: u64, reference_hz: u64) -> Option<Rate> {
         Rate::from_ratio(u128::from(cycles) * u128::from(reference_hz), ticks.into())
-    }
-
-    /// `cycles` passed while a high precision event timer counted `ticks` of `period_fs` femtoseconds (its
-    /// `COUNTER_CLK_PERIOD`; IA-PC HPET specification 1.0a, section 2.3.4).
-    pub fn from_hpet(cycles: u64, ticks: u64, period_fs: u32) -> Option<Rate> {
-        let femtoseconds = u128::from(ticks) * u128::from(period_fs);
-        Rate::from_ratio(u128::from(cycles).checked_mul(FEMTOSECONDS)?, femtoseconds)
     }
 
     /// KVM's paravirtual clock: `tsc_to_system_mul` and `tsc_shift` of `struct pvclock_vcpu_time_info`
@@ -128,8 +120,6 @@ mod tests {
         assert_eq!(hz(Rate::from_hz(3_000_000_000)), Some(3_000_000_000));
         // 50 ms of an 8254 at 1,193,182 Hz.
         assert_eq!(hz(Rate::from_ticks(150_000_000, 59_659, 1_193_182)), Some(3_000_005_029));
-        // 10 ms of a timer with a period of 10 ns.
-        assert_eq!(hz(Rate::from_hpet(25_000_000, 1_000_000, 10_000_000)), Some(2_500_000_000));
         assert_eq!(hz(Rate::from_pvclock(3_435_973_837, -1)), Some(2_500_000_000));
         assert_eq!(hz(Rate::from_pvclock(2_147_483_648, 1)), Some(1_000_000_000));
         // A crystal of 24 MHz with a ratio of 250 to 2.
@@ -145,8 +135,6 @@ mod tests {
             Rate::from_hz(u64::MAX),
             Rate::from_ticks(1 << 40, 0, 1_193_182),
             Rate::from_ticks(u64::MAX, 1, u64::MAX),
-            Rate::from_hpet(u64::MAX, 1, 1),
-            Rate::from_hpet(1 << 30, 1 << 20, 0),
             Rate::from_pvclock(0, 0),
             Rate::from_pvclock(1 << 31, -128),
             Rate::from_pvclock(1 << 31, 127),
@@ -154,7 +142,7 @@ mod tests {
             Rate::from_cpuid_crystal(2, 250, 0),
             Rate::from_cpuid_hypervisor(0),
         ];
-        assert_eq!(absurd, [None; 13]);
+        assert_eq!(absurd, [None; 11]);
     }
 
     #[test]
@@ -220,7 +208,6 @@ mod tests {
             let (x, y, z) = (a as u32, b as u32, c as u32);
             let rates = [
                 Rate::from_ticks(a, b, c),
-                Rate::from_hpet(a, b, x),
                 Rate::from_pvclock(x, shift),
                 Rate::from_cpuid_crystal(x, y, z),
                 Rate::from_cpuid_hypervisor(x),

@@ -176,7 +176,10 @@ impl<M: Machine> Kernel<'_, M> {
         let (index, function) = self.devices.owned(application, device)?;
         let address = function.address;
         self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
-        self.devices.pci.switch_off(&mut self.machine, index);
+        if !self.devices.pci.switch_off(&mut self.machine, index) {
+            self.machine.log(Level::Error, format_args!("device {index} does not stop: its owner keeps it"));
+            return Err(Error::WrongState);
+        }
         self.detach(application, address);
         self.let_go(index, application);
         Ok(0)
@@ -197,7 +200,7 @@ impl<M: Machine> Kernel<'_, M> {
         for index in 0..DEVICES_MAX {
             if self.devices.owner(index) == Some(application) {
                 // It is owned, so this can only fail if the device has just left: then there is nothing to
-                // do.
+                // do; or does not stop: then nobody else is given it, nor the memory that it may write to.
                 let _ = self.device_release(application, index as u64);
             }
         }
@@ -297,7 +300,7 @@ impl<M: Machine> Kernel<'_, M> {
         if !function.has_vector(entry) {
             return Err(Error::NoSuchInterrupt);
         }
-        let (apic_id, source) = (self.machine.apic_id(core), function.address);
+        let (apic_id, function) = (self.machine.apic_id(core), *function);
         let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16 };
         let same = |slot: &Option<Binding>| {
             slot.is_some_and(|b| b.device == binding.device && b.entry == binding.entry)
@@ -307,11 +310,11 @@ impl<M: Machine> Kernel<'_, M> {
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
         self.unbind_vectors(0..self.cores.len(), |other| same(&Some(*other)));
         let vector = FIRST_DEVICE_VECTOR + slot as u8;
-        let Devices { pci, iommu, .. } = &mut self.devices;
-        let message = iommu.bind(&mut self.machine, place_of(core, slot), source, apic_id, vector, false);
+        let (place, source) = (place_of(core, slot), function.address);
+        let message = self.devices.iommu.bind(&mut self.machine, place, source, apic_id, vector, false);
         let message = message.ok_or(Error::NoSuchInterrupt)?;
         self.cores[core].vectors[slot] = Some(binding);
-        pci.bind_vector(&mut self.machine, index, binding.entry, message);
+        function.bind(&mut self.machine, binding.entry, message);
         Ok(0)
     }
 

@@ -63,12 +63,6 @@ impl<'m> Frames<'m> {
         end.div_ceil(BLOCK_FRAMES)
     }
 
-    /// Bytes that [`BlockInfo`]s and [`FrameInfo`]s take for memory that ends before frame `end`: 16 for
-    /// each block, then 4 for each of their frames.
-    pub const fn metadata_bytes(end: u64) -> u64 {
-        Self::blocks_for(end) * (size_of::<BlockInfo>() as u64 + BLOCK_FRAMES * size_of::<FrameInfo>() as u64)
-    }
-
     /// Memory with no frame to hand out yet, described in `blocks` and `frames`, which have 512 entries for
     /// each block. Whatever they contain is ignored; `frames` is not even touched before a block is split.
     ///

@@ -171,11 +171,6 @@ impl<R: Registers> SlotRegisters<'_, '_, R> {
 }
 
 impl Pci {
-    /// Whether devices can come and go behind any port.
-    pub fn has_slots(&self) -> bool {
-        self.ports.iter().any(|port| !port.slot.is_fixed())
-    }
-
     /// Makes every port with a slot send what `message` says for its number and address, when something
     /// happens there. Call [`Pci::next_event`] afterwards, and at each such interrupt, until it returns
     /// `None`.
@@ -217,9 +212,7 @@ impl Pci {
         let mask = 1_u64.checked_shl(index as u32).unwrap_or(0);
         let is_leaving =
             |port: &&mut Port| port.slot.state == State::Leaving && port.slot.leaving & mask != 0;
-        let Some(port) = self.ports.iter_mut().find(is_leaving) else {
-            return;
-        };
+        let Some(port) = self.ports.iter_mut().find(is_leaving) else { return };
         port.slot.leaving &= !mask;
         if port.slot.leaving == 0 {
             port.slot.ready_ns = registers.now_ns();

@@ -1,5 +1,5 @@
-//! The I/O APIC, for those that have no message-signalled interrupt: the power button, and QEMU's
-//! virtio-iommu.
+//! The I/O APIC, for those that have no message-signalled interrupt: the power button, QEMU's virtio-iommu,
+//! and devices without PCI.
 //!
 //! Source: Intel 82093AA I/O Advanced Programmable Interrupt Controller, section 3.
 
@@ -11,6 +11,15 @@ const SELECT: u64 = 0;
 const DATA: u64 = 0x10;
 /// Inputs that PCI interrupt lines can lead to; those below are ISA's.
 const PCI_LINES: core::ops::Range<u32> = 16..24;
+
+/// An input: registers of its I/O APIC, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Physical address.
+    pub registers: u64,
+    /// 0 to 23.
+    pub line: u32,
+}
 
 /// Lets every PCI interrupt line deliver what `message` says, level triggered. Which line a function has
 /// only AML tells; this needs not know, for no function but the kernel's own may raise one.
@@ -38,10 +47,12 @@ pub fn route(
     write(registers, base, entry, u32::from(is_level) << LEVEL_SHIFT | u32::from(vector));
 }
 
-/// Closes one input.
-pub fn mask(registers: &mut impl Registers, base: u64, line: u32) {
-    const MASKED: u32 = 1 << 16;
-    write(registers, base, 0x10 + 2 * line, MASKED);
+/// Closes or opens one input. An edge that comes while it is closed is lost.
+pub fn mask(registers: &mut impl Registers, base: u64, line: u32, masked: bool) {
+    const MASK_SHIFT: u32 = 16;
+    registers.write32(base + SELECT, 0x10 + 2 * line);
+    let others = registers.read32(base + DATA) & !(1 << MASK_SHIFT);
+    registers.write32(base + DATA, others | u32::from(masked) << MASK_SHIFT);
 }
 
 fn write(registers: &mut impl Registers, base: u64, register: u32, value: u32) {

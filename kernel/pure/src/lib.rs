@@ -26,6 +26,7 @@ pub mod iommu;
 pub mod kernel;
 pub mod list;
 pub mod machine;
+pub mod mmio;
 pub mod msix;
 pub mod paging;
 pub mod pci;

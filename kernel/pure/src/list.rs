@@ -17,9 +17,7 @@ impl<T: Copy, const N: usize> List<T, N> {
 
     /// Appends `item`, or says by `false` that the list is full.
     pub fn push(&mut self, item: T) -> bool {
-        let Some(place) = self.items.get_mut(self.length) else {
-            return false;
-        };
+        let Some(place) = self.items.get_mut(self.length) else { return false };
         *place = item;
         self.length += 1;
         true

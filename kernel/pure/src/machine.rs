@@ -1,7 +1,5 @@
 //! What the kernel asks of a machine: memory by physical address, device registers, and little else.
 
-use nom_abi::memory::FRAME_BYTES;
-
 /// Ordinary memory, by physical address. Addresses are those of frames that the kernel manages or of
 /// tables that firmware left; implementations panic on anything else, for that is a bug in the kernel.
 pub trait PhysicalMemory {
@@ -17,11 +15,6 @@ pub trait PhysicalMemory {
     fn copy(&mut self, from: u64, to: u64, length: u64);
     /// Fills `count` frames from `frame` on with zeros.
     fn zero_frames(&mut self, frame: u64, count: u64);
-
-    /// First byte of a frame.
-    fn frame_address(frame: u64) -> u64 {
-        frame * FRAME_BYTES
-    }
 }
 
 /// Device registers, by physical address: uncached, each access exactly once and in order.

@@ -3,6 +3,7 @@
 //! Source: PCI Local Bus Specification 3.0, section 6.8; message format: Intel SDM volume 3, 11.11.
 
 use crate::bars::Bar;
+use crate::ioapic::{self, Input};
 use crate::machine::Registers;
 use crate::pci::{Config, Function, MsixTable, Pci, capability};
 use nom_abi::memory::FRAME_BYTES;
@@ -43,9 +44,7 @@ const MASK_ALL: u16 = 1 << 14;
 impl MsixTable {
     /// Reads a function's capability. A table that does not lie in its region counts as none.
     pub(crate) fn read<R: Registers>(config: &mut Config<R>, bars: &[Bar; 6]) -> MsixTable {
-        let Some(at) = config.find_capability(capability::MSIX, 0) else {
-            return MsixTable::ABSENT;
-        };
+        let Some(at) = config.find_capability(capability::MSIX, 0) else { return MsixTable::ABSENT };
         let (table, pending) = (config.read32(at + 4), config.read32(at + 8));
         let found = MsixTable {
             capability: at,
@@ -114,9 +113,13 @@ impl Function {
 
     /// Writes one entry of the table and unmasks it. Returns false if there is no such entry.
     pub(crate) fn bind(&self, registers: &mut impl Registers, vector: u16, message: Message) -> bool {
-        let Some(entry) = self.entry(vector) else {
-            return false;
-        };
+        if self.is_mmio() {
+            // An edge: an owner that does not acknowledge it hears of no other, and disturbs nobody.
+            let Input { registers: base, line } = self.input;
+            ioapic::route(registers, base, line, message, message.data as u8, false);
+            return true;
+        }
+        let Some(entry) = self.entry(vector) else { return false };
         self.write_control(registers, vector, true);
         registers.write32(entry, message.address as u32);
         registers.write32(entry + 4, (message.address >> 32) as u32);
@@ -126,9 +129,11 @@ impl Function {
     }
 
     fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) -> bool {
-        let Some(entry) = self.entry(vector) else {
-            return false;
-        };
+        if self.is_mmio() {
+            ioapic::mask(registers, self.input.registers, self.input.line, masked);
+            return true;
+        }
+        let Some(entry) = self.entry(vector) else { return false };
         registers.write32(entry + ENTRY_CONTROL, u32::from(masked));
         true
     }
@@ -152,9 +157,7 @@ impl Function {
             self.enable_msix(config);
             return self.bind(config.registers, number, message);
         }
-        let Some(at) = config.find_capability(capability::MSI, 0) else {
-            return false;
-        };
+        let Some(at) = config.find_capability(capability::MSI, 0) else { return false };
         const ENABLE_ONE: u16 = 1;
         const IS_WIDE: u16 = 1 << 7;
         let is_wide = config.read16(at + 2) & IS_WIDE != 0;
@@ -169,18 +172,6 @@ impl Function {
 }
 
 impl Pci {
-    /// Writes `message` into entry `vector` of a device's MSI-X table and unmasks it; the device is
-    /// switched on. Returns false, with nothing changed, if there is no such device or vector.
-    pub fn bind_vector(
-        &self,
-        registers: &mut impl Registers,
-        index: usize,
-        vector: u16,
-        message: Message,
-    ) -> bool {
-        self.device(index).is_some_and(|function| function.bind(registers, vector, message))
-    }
-
     /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on. Returns false
     /// if there is none.
     pub fn mask_vector(

@@ -157,12 +157,6 @@ pub const fn index(address: u64, level: u32) -> usize {
     (address / entry_bytes(level)) as usize % ENTRIES
 }
 
-/// Whether the processor accepts `address`: bits 47 to 63 are all equal.
-pub const fn is_canonical(address: u64) -> bool {
-    let sign_extended = ((address << 16) as i64 >> 16) as u64;
-    sign_extended == address
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,16 +201,6 @@ mod tests {
             assert_eq!(entry_bytes(leaf_level(size)), size.bytes());
         }
         assert_eq!(leaf_size(ROOT_LEVEL), None);
-    }
-
-    #[test]
-    fn canonical_addresses_are_the_two_ends() {
-        for address in [0, 0x7fff_ffff_ffff, 0xffff_8000_0000_0000, u64::MAX] {
-            assert!(is_canonical(address), "{address:#x}");
-        }
-        for address in [0x8000_0000_0000, 0xffff_7fff_ffff_ffff, 1 << 63] {
-            assert!(!is_canonical(address), "{address:#x}");
-        }
     }
 
     proptest! {

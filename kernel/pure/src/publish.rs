@@ -32,9 +32,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn publish_manifest(&mut self, application: usize) {
-        let Ok(record) = self.record(application) else {
-            return;
-        };
+        let Ok(record) = self.record(application) else { return };
         let entry = &self.board.applications[application];
         entry.sequence.write(|| {
             for (word, bytes) in entry.name.iter().zip(record.name.as_chunks::<8>().0) {
@@ -86,7 +84,7 @@ impl<M: Machine> Kernel<'_, M> {
                 entry.owner.store(NOBODY, Relaxed);
             }
             Some(function) => {
-                entry.address.store(function.address.0.into(), Relaxed);
+                entry.address.store(u32::from(function.address.0).max(function.mmio), Relaxed);
                 entry.vendor.store(function.vendor.into(), Relaxed);
                 entry.device.store(function.device.into(), Relaxed);
                 entry.class.store(function.class, Relaxed);

@@ -16,28 +16,10 @@ const DEPTH_MAX: usize = 24;
 const PRESENT: u64 = 1;
 
 /// Names of the exceptions that applications can raise (Intel SDM vol. 3A, table 6-1).
-const EXCEPTIONS: [&str; 20] = [
-    "divide error",
-    "debug exception",
-    "non-maskable interrupt",
-    "breakpoint",
-    "overflow",
-    "bound range exceeded",
-    "invalid opcode",
-    "no coprocessor",
-    "double fault",
-    "coprocessor segment overrun",
-    "invalid task state",
-    "segment not present",
-    "stack fault",
-    "general protection",
-    "page fault",
-    "reserved exception",
-    "x87 error",
-    "alignment check",
-    "machine check",
-    "SIMD error",
-];
+const EXCEPTIONS: &str = "divide error,debug exception,non-maskable interrupt,breakpoint,overflow,\
+    bound range exceeded,invalid opcode,no coprocessor,double fault,coprocessor segment overrun,\
+    invalid task state,segment not present,stack fault,general protection,page fault,reserved exception,\
+    x87 error,alignment check,machine check,SIMD error";
 
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +32,7 @@ impl fmt::Display for Fault {
             let why = if self.code & PRESENT == 0 { "not mapped" } else { "not allowed" };
             return write!(out, "{access} {:#x}, which is {why}", self.address);
         }
-        let name = EXCEPTIONS.get(self.vector as usize).unwrap_or(&"exception");
+        let name = EXCEPTIONS.split(',').nth(self.vector as usize).unwrap_or("exception");
         write!(out, "{name} (vector {}, code {:#x})", self.vector, self.code)
     }
 }
@@ -78,9 +60,7 @@ impl<M: Machine> Kernel<'_, M> {
         registers: &Registers,
         fault: &Fault,
     ) {
-        let Ok(record) = self.record(application) else {
-            return;
-        };
+        let Ok(record) = self.record(application) else { return };
         let name = crate::bundle::name(&record);
         match fault.cure_of_overflow(registers) {
             None => self.error(format_args!("{name} faulted on core {core}: {fault}")),
@@ -115,9 +95,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Follows frame pointers through the application's own memory, which may hold anything.
     pub(crate) fn backtrace(&mut self, application: usize, registers: &Registers) {
-        let Some(space) = self.applications[application].space else {
-            return;
-        };
+        let Some(space) = self.applications[application].space else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
             self.print_call(application, depth, address);
@@ -136,9 +114,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn print_call(&mut self, application: usize, depth: usize, address: u64) {
         let base = self.applications[application].image_base;
-        let Ok(record) = self.record(application) else {
-            return;
-        };
+        let Ok(record) = self.record(application) else { return };
         let (table, offset) = (self.bundle.run(record.symbols), address.wrapping_sub(base));
         // A call that never returns can be its function's last instruction, and returns behind it.
         let behind = u64::from(depth > 0);

@@ -93,9 +93,7 @@ pub(crate) fn obeys_platform<R: Registers>(config: &mut Config<R>, function: &Fu
     if !is_virtio(function) {
         return true;
     }
-    let Some(common) = common(config, function) else {
-        return false;
-    };
+    let Some(common) = common(config, function) else { return false };
     config.registers.write32(common + common::DEVICE_FEATURE_SELECT, WORD);
     config.registers.read32(common + common::DEVICE_FEATURE) & BIT != 0
 }

@@ -113,11 +113,6 @@ impl Queue {
         bits(self.ready).min_by_key(|id| self.virtual_times[*id])
     }
 
-    /// Members that are ready, the running one among them.
-    pub fn ready_count(&self) -> u32 {
-        self.ready.count_ones()
-    }
-
     /// Whether `id` is a member.
     pub fn contains(&self, id: usize) -> bool {
         self.members & 1 << id != 0

@@ -81,7 +81,7 @@ extern "C" fn boot_entry(start_info: u64) -> ! {
 impl Boot {
     /// Obeys the kernel command line.
     pub fn read_command_line(&mut self) {
-        if let Some(level) = self.info.option("log") {
+        if let Some(level) = self.info.options("log").next() {
             serial::set_level(level);
         }
     }
@@ -140,7 +140,7 @@ impl Boot {
     /// Calibrates the time-stamp counter, then the local APIC's timer.
     pub fn start_clock(&mut self) {
         let page = self.early.take(FRAME_BYTES);
-        self.clock = Some(clock::calibrate(&mut self.memory, page, self.firmware.hpet));
+        self.clock = Some(clock::calibrate(&mut self.memory, page));
         apic::choose(&self.features);
         apic::init();
         apic::calibrate();
@@ -186,6 +186,12 @@ impl Boot {
         let pci = &mut self.table(1, Pci::none)[0];
         if let Some(ecam) = self.firmware.ecam {
             pci.enumerate(&mut self.memory, ecam, self.info.low_end());
+        }
+        for device in self.info.options("virtio_mmio.device") {
+            let added = pci.add_mmio(&mut self.memory, device, &self.firmware, self.info.low_end());
+            if let Err(error) = added {
+                log(Level::Warn, format_args!("virtio_mmio.device={device}: {error}"));
+            }
         }
         let place = self.early.take(size_of::<Kernel<'static, Platform>>() as u64);
         self.publish_clock(board);

@@ -5,12 +5,12 @@ use crate::memory::Physical;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::board::ClockSource;
 use nom_kernel_pure::clock::Rate;
-use nom_kernel_pure::machine::{PhysicalMemory, Registers};
+use nom_kernel_pure::machine::PhysicalMemory;
 
 static BASE: AtomicU64 = AtomicU64::new(0);
 static MULTIPLIER: AtomicU64 = AtomicU64::new(0);
 
-/// How long HPET and PIT are watched: 2 ms against an error of a few microseconds in one reading.
+/// How long the PIT is watched: 2 ms against an error of a few microseconds in one reading.
 const WATCH_NS: u64 = 2_000_000;
 const PIT_HZ: u64 = 1_193_182;
 
@@ -48,14 +48,13 @@ pub fn wait_ns(nanoseconds: u64) {
     }
 }
 
-/// Calibrates: kvmclock, CPUID, HPET, PIT, in that order. `page` is a frame that kvmclock may use for good.
-pub fn calibrate(memory: &mut Physical, page: u64, hpet: Option<u64>) -> (ClockSource, Rate) {
+/// Calibrates: kvmclock, CPUID, PIT, in that order. `page` is a frame that kvmclock may use for good.
+pub fn calibrate(memory: &mut Physical, page: u64) -> (ClockSource, Rate) {
     let (source, rate) = kvm_clock(memory, page)
         .map(|rate| (ClockSource::KvmClock, rate))
         .or_else(|| cpuid_rate().map(|rate| (ClockSource::Cpuid, rate)))
-        .or_else(|| Some((ClockSource::Hpet, hpet_rate(memory, hpet?)?)))
         .or_else(|| Some((ClockSource::Pit, pit_rate()?)))
-        .expect("a reference to calibrate the clock: kvmclock, CPUID, HPET or PIT");
+        .expect("a reference to calibrate the clock: kvmclock, CPUID or PIT");
     BASE.store(boot(), Relaxed);
     MULTIPLIER.store(rate.multiplier(), Relaxed);
     (source, rate)
@@ -100,21 +99,6 @@ pub fn bracket(mut read: impl FnMut() -> u64) -> (u64, u64) {
         (after - before, (before + (after - before) / 2, reference))
     });
     attempts.min_by_key(|(width, _)| *width).map(|(_, reading)| reading).unwrap_or_default()
-}
-
-/// HPET (IA-PC HPET specification 1.0a, 2.3).
-fn hpet_rate(memory: &mut Physical, base: u64) -> Option<Rate> {
-    let period_fs = (memory.read64(base) >> 32) as u32;
-    let ticks = WATCH_NS * 1_000_000 / u64::from(Some(period_fs).filter(|period| *period > 0)?);
-    let configuration = memory.read64(base + 0x10);
-    memory.write64(base + 0x10, configuration | 1);
-    let start = bracket(|| memory.read64(base + 0xf0));
-    while memory.read64(base + 0xf0).wrapping_sub(start.1) < ticks {
-        core::hint::spin_loop();
-    }
-    let end = bracket(|| memory.read64(base + 0xf0));
-    memory.write64(base + 0x10, configuration);
-    Rate::from_hpet(end.0 - start.0, end.1.wrapping_sub(start.1), period_fs)
 }
 
 /// Channel 0 of the 8254, counting down from 65,536 again and again (Intel 8254 data sheet, mode 2): the only

@@ -35,7 +35,7 @@ pub static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
 /// Frames for tables that map device registers discovered later.
 static SPARE: AtomicU64 = AtomicU64::new(0);
 static SPARE_END: AtomicU64 = AtomicU64::new(0);
-/// 2 MiB pages of device registers: three for APIC, HPET and the like, the rest for bridges and devices.
+/// 2 MiB pages of device registers: three for APIC and the like, the rest for bridges and devices.
 const SPARE_TABLES: u64 = 8;
 
 unsafe extern "C" {

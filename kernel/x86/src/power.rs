@@ -62,7 +62,7 @@ pub fn forged_interrupts_pass(registers: &mut impl Registers, firmware: &Tables,
     serial::let_interrupt(true);
     clock::wait_ns(WAIT_NS);
     serial::let_interrupt(false);
-    ioapic::mask(registers, io_apic, SERIAL_LINE);
+    ioapic::mask(registers, io_apic, SERIAL_LINE, true);
     apic::is_requested(apic::KICK)
 }
 

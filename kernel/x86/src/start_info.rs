@@ -7,7 +7,7 @@ const MAGIC: u64 = 0x336e_c578;
 /// Most entries of the memory map that are kept.
 const REGIONS_MAX: usize = 32;
 /// Longest command line that is kept.
-const COMMAND_LINE_MAX: usize = 256;
+const COMMAND_LINE_MAX: usize = 2048;
 
 /// One range of physical addresses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,10 +72,10 @@ impl StartInfo {
         &self.regions[..self.count]
     }
 
-    /// The value of `name=value` on the command line.
-    pub fn option(&self, name: &str) -> Option<&str> {
-        let line = core::str::from_utf8(&self.command_line[..self.command_line_bytes]).ok()?;
-        line.split_ascii_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    /// The values of `name=value` on the command line.
+    pub fn options(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        let line = core::str::from_utf8(&self.command_line[..self.command_line_bytes]).unwrap_or_default();
+        line.split_ascii_whitespace().filter_map(move |word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// End of the memory below 4 GiB: ordinary memory and the tables that adjoin it.

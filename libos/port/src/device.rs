@@ -36,13 +36,18 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// A PCI function that belongs to this application.
+/// A PCI function, or a virtio device without PCI, that belongs to this application.
 pub trait PciFunction {
     /// Mapped registers.
     type Registers: Registers;
 
     /// 4 bytes of configuration space at `offset`, a multiple of 4 below 4096; all ones if it has left.
     fn config(&self, offset: u16) -> u32;
+
+    /// Where in region 0 its registers begin if it is a virtio device without PCI (virtio 1.2, section 4.2).
+    fn mmio(&self) -> Option<u64> {
+        None
+    }
 
     /// Maps `bytes` from `offset` of base address register `bar`. The world maps whole pages; `offset` may be
     /// any.
@@ -51,7 +56,8 @@ pub trait PciFunction {
     /// If there is no such region, or it holds registers that are the kernel's.
     fn map(&mut self, bar: u8, offset: u64, bytes: u64) -> Result<Self::Registers, Refused>;
 
-    /// Delivers MSI-X vector `vector` to the calling core, as bit `bit` of [`crate::world::Wakeup`].
+    /// Delivers MSI-X vector `vector`, or without PCI the only interrupt, 0, to the calling core, as bit
+    /// `bit` of [`crate::world::Wakeup`].
     ///
     /// # Errors
     /// If there is no such vector, or `bit` is above 63.

@@ -109,6 +109,11 @@ impl PciFunction for Function {
         self.0.config(offset.into()).unwrap_or(u32::MAX)
     }
 
+    fn mmio(&self) -> Option<u64> {
+        let address = crate::start::board().devices[self.index()].address.load(Relaxed);
+        (address > 0xffff).then_some(u64::from(address) % PageSize::Small.bytes())
+    }
+
     fn map(&mut self, bar: u8, offset: u64, bytes: u64) -> core::result::Result<Window, Refused> {
         let page = PageSize::Small.bytes();
         let start = offset - offset % page;

@@ -1,6 +1,6 @@
 //! Drivers for virtio devices (OASIS virtio 1.2), over `nom-port`'s PCI functions and memory.
 //!
-//! [`pci`] is the modern PCI transport, [`queue`] the split and the packed virtqueue behind one type,
+//! [`transport`] is how a device is reached, [`queue`] the split and the packed virtqueue behind one type,
 //! [`net`] the network device. A driver is run by the core that owns it: nothing here waits but for the
 //! device's answer to a command, nothing locks (buffers come back from other cores by atomics), and nothing
 //! allocates for a packet but what `nom-port` says.
@@ -15,9 +15,9 @@ extern crate alloc;
 pub mod error;
 pub mod memory;
 pub mod net;
-pub mod pci;
 pub mod pool;
 pub mod queue;
+pub mod transport;
 
 pub use error::{Error, Result};
 

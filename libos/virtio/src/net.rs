@@ -16,8 +16,8 @@ pub use pair::{Interrupt, PairSetup, QueuePair};
 
 use crate::error::{Error, Result};
 use crate::memory::Carver;
-use crate::pci::{self, Doorbell, Transport};
 use crate::queue::{Layout, Queue};
+use crate::transport::{self, Doorbell, Transport};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use control::Control;
@@ -75,9 +75,9 @@ const WANTED: u64 = feature::CHECKSUM
     | feature::CONTROL_RECEIVE
     | feature::MULTIQUEUE
     | feature::CONTROL_MAC
-    | pci::feature::INDIRECT
-    | pci::feature::EVENT_INDEX
-    | pci::feature::PACKED;
+    | transport::feature::INDIRECT
+    | transport::feature::EVENT_INDEX
+    | transport::feature::PACKED;
 
 /// Each feature with those of which it needs one (section 5.1.3.1; the last two are the driver's own, which
 /// has no buffers of 64 KiB).
@@ -111,8 +111,8 @@ pub struct Options {
     /// Bytes of memory for buffers that a queue pair takes at most: those that wait, those that the
     /// application keeps, and those that are sent, for which an eighth is set apart.
     pub memory_bytes: usize,
-    /// Features that are not used though the device offers them, as [`feature`] and [`pci::feature`] name
-    /// them.
+    /// Features that are not used though the device offers them, as [`feature`] and
+    /// [`transport::feature`] name them.
     pub refused: u64,
 }
 
@@ -184,7 +184,7 @@ where
     let features = transport.negotiate(choose(transport.offered(), options.refused))?;
     let config = Config::read(&transport)?;
     let pairs_max = if features & feature::MULTIQUEUE == 0 { 1 } else { config.pairs_max.max(1) };
-    let count = options.pairs.clamp(1, pairs_max);
+    let count = options.pairs.clamp(1, pairs_max.min(transport.pairs_max()));
     let mut builder = Builder { transport: &transport, world: world.clone(), features, options };
     let queues = (0..count).map(|pair| builder.pair(pair)).collect::<Result<Vec<_>>>()?;
     let control = match features & feature::CONTROL {
@@ -263,8 +263,8 @@ impl<R: Registers, D: Dma> Builder<'_, R, D> {
         let size = size_max.min(self.options.queue_size).clamp(1, 1 << 15);
         Layout {
             size: 1 << size.ilog2(),
-            packed: self.features & pci::feature::PACKED != 0,
-            event_index: self.features & pci::feature::EVENT_INDEX != 0,
+            packed: self.features & transport::feature::PACKED != 0,
+            event_index: self.features & transport::feature::EVENT_INDEX != 0,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A driver for one request at a time to a virtio entropy device (virtio 1.2, sections 4.1 and 5.4).
+//! A driver for one request at a time to a virtio entropy device (virtio 1.2, sections 4.1, 4.2 and 5.4).
 
 use crate::Failure;
 use alloc::vec::Vec;
@@ -35,6 +35,31 @@ mod common {
     pub const QUEUE_DESCRIPTORS: u64 = 0x20;
     pub const QUEUE_AVAILABLE: u64 = 0x28;
     pub const QUEUE_USED: u64 = 0x30;
+}
+
+/// Places of registers without PCI (section 4.2.2): those in the common configuration have others, too.
+mod mmio {
+    pub const NOTIFY: u64 = 0x50;
+    pub const ACKNOWLEDGE: u64 = 0x64;
+    pub const INTERRUPTS: u32 = 3;
+
+    /// Where a register of the common configuration is.
+    pub fn place(common: u64) -> u64 {
+        match common {
+            super::common::DEVICE_FEATURE_SELECT => 0x14,
+            super::common::DEVICE_FEATURE => 0x10,
+            super::common::DRIVER_FEATURE_SELECT => 0x24,
+            super::common::DRIVER_FEATURE => 0x20,
+            super::common::STATUS => 0x70,
+            super::common::QUEUE_SELECT => 0x30,
+            super::common::QUEUE_SIZE => 0x38,
+            super::common::QUEUE_ENABLE => 0x44,
+            0x20..0x28 => common + 0x60,
+            0x28..0x30 => common + 0x68,
+            0x30..0x38 => common + 0x70,
+            other => panic!("no register {other:#x} without PCI"),
+        }
+    }
 }
 
 /// Bits of the device status (section 2.1).
@@ -74,6 +99,7 @@ pub struct Entropy {
 struct Window {
     registers: Registers,
     offset: u64,
+    is_mmio: bool,
 }
 
 /// A vendor capability: where a structure lies (section 4.1.4).
@@ -103,15 +129,23 @@ impl Entropy {
     /// Says what the kernel or the device refused.
     pub fn open(index: usize) -> Result<Entropy, Failure> {
         let device = Device::acquire(index)?;
-        let (at, _) = map(&device, KIND_COMMON)?;
-        let (mut notify, distance) = map(&device, KIND_NOTIFY)?;
+        let place = is_mmio(index).then(|| u64::from(board().devices[index].address.load(Relaxed)) % PAGE);
+        let (at, mut notify, distance) = match place {
+            None => {
+                let (notify, distance) = map(&device, KIND_NOTIFY)?;
+                (map(&device, KIND_COMMON)?.0, notify, distance)
+            }
+            Some(place) => (map_mmio(&device, place)?, map_mmio(&device, place + mmio::NOTIFY)?, 0),
+        };
         at.write8(common::STATUS, 0);
         at.write8(common::STATUS, status::ACKNOWLEDGE | status::DRIVER);
         negotiate(&at)?;
         device.bind_interrupt(0, INTERRUPT_BIT)?;
         let rings = Shared::new(PageSize::Small, 2)?;
         set_up_queue(&at, rings.grant().physical_address())?;
-        notify.offset += u64::from(at.read16(common::QUEUE_NOTIFY_OFFSET)) * u64::from(distance);
+        if !at.is_mmio {
+            notify.offset += u64::from(at.read16(common::QUEUE_NOTIFY_OFFSET)) * u64::from(distance);
+        }
         let ready = status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK | status::DRIVER_OK;
         at.write8(common::STATUS, ready);
         Ok(Entropy { device, common: at, notify, rings, requests: 0 })
@@ -136,6 +170,11 @@ impl Entropy {
         fence(SeqCst);
         words[AVAILABLE as usize / 8].store(u64::from(self.requests) << 16, Relaxed);
         fence(SeqCst);
+        if self.common.is_mmio {
+            let Window { registers, offset, .. } = &self.common;
+            registers.write32(offset + mmio::ACKNOWLEDGE, mmio::INTERRUPTS);
+            return self.notify.registers.write32(self.notify.offset, 0);
+        }
         self.notify.registers.write16(self.notify.offset, 0);
     }
 
@@ -219,12 +258,14 @@ fn negotiate(at: &Window) -> Result<(), Failure> {
 }
 
 fn set_up_queue(at: &Window, rings: u64) -> Result<(), Failure> {
-    at.write16(common::CONFIG_VECTOR, NO_VECTOR);
     at.write16(common::QUEUE_SELECT, 0);
     at.write16(common::QUEUE_SIZE, QUEUE_SIZE);
-    at.write16(common::QUEUE_VECTOR, 0);
-    if at.read16(common::QUEUE_VECTOR) != 0 {
-        return Err("the device has no interrupt vector for the queue".into());
+    if !at.is_mmio {
+        at.write16(common::CONFIG_VECTOR, NO_VECTOR);
+        at.write16(common::QUEUE_VECTOR, 0);
+        if at.read16(common::QUEUE_VECTOR) != 0 {
+            return Err("the device has no interrupt vector for the queue".into());
+        }
     }
     for (register, address) in [
         (common::QUEUE_DESCRIPTORS, rings),
@@ -246,7 +287,19 @@ fn map(device: &Device, kind: u8) -> Result<(Window, u32), Failure> {
     // SAFETY: `Entropy::request` passes on what a caller tells it, under the same condition, and the rings
     // are `Shared`.
     let registers = unsafe { device.map(capability.bar, page, PAGE) }?;
-    Ok((Window { registers, offset: capability.offset - page }, capability.extra))
+    Ok((Window { registers, offset: capability.offset - page, is_mmio: false }, capability.extra))
+}
+
+/// Whether a device of the board is not on PCI.
+pub fn is_mmio(index: usize) -> bool {
+    board().devices[index].address.load(Relaxed) > 0xffff
+}
+
+/// Maps the only page of a device that is not on PCI.
+fn map_mmio(device: &Device, offset: u64) -> Result<Window, Failure> {
+    // SAFETY: as in `map`.
+    let registers = unsafe { device.map(0, 0, PAGE) }?;
+    Ok(Window { registers, offset, is_mmio: true })
 }
 
 /// The device's vendor capabilities (PCI 3.0, section 6.7).
@@ -275,10 +328,16 @@ fn capabilities(device: &Device) -> Result<Vec<Capability>, Failure> {
 macro_rules! forward {
     ($($read:ident $write:ident $type:ty;)+) => { $(
         fn $read(&self, offset: u64) -> $type {
+            if self.is_mmio {
+                return self.registers.read32(self.offset + mmio::place(offset)) as $type;
+            }
             self.registers.$read(self.offset + offset)
         }
 
         fn $write(&self, offset: u64, value: $type) {
+            if self.is_mmio {
+                return self.registers.write32(self.offset + mmio::place(offset), value.into());
+            }
             self.registers.$write(self.offset + offset, value)
         }
     )+ };
@@ -310,9 +369,9 @@ pub fn bad_ranges(index: usize) -> Vec<(u64, u64, u64, Error)> {
     .into()
 }
 
-/// Why a range of registers cannot be mapped.
-pub fn map_error(device: &Device, bar: u64, offset: u64, bytes: u64) -> Option<Error> {
+/// Why a range of registers of the device with this index cannot be mapped.
+pub fn map_error(index: usize, bar: u64, offset: u64, bytes: u64) -> Option<Error> {
     let address = Region::reserve(1 << 30, PageSize::Small).ok()?.address();
     // SAFETY: the addresses are used for nothing else, and nothing writes the registers if it is mapped.
-    unsafe { nom_sys::raw::device_map(device.index() as u64, bar, offset, address, bytes) }.err()
+    unsafe { nom_sys::raw::device_map(index as u64, bar, offset, address, bytes) }.err()
 }

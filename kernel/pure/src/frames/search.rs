@@ -121,9 +121,7 @@ impl Frames<'_> {
 
     /// The free frames of a split block, if it is one and has any.
     fn free_frames(&self, block: usize) -> Option<impl Iterator<Item = u64>> {
-        let Block::Split { free: 1.., hint, .. } = self.blocks[block].0 else {
-            return None;
-        };
+        let Block::Split { free: 1.., hint, .. } = self.blocks[block].0 else { return None };
         let frames = first_frame(block) + u64::from(hint)..first_frame(block + 1);
         Some(frames.filter(|frame| self.frames[*frame as usize].owner() == Owner::FREE))
     }

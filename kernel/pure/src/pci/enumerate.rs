@@ -132,9 +132,7 @@ impl Pci {
         let mut function = describe(&mut config, address, 6);
         let is_remapper = (function.vendor, function.device) == VIRTIO_IOMMU;
         let free = self.devices.iter_mut().find(|place| place.vendor == 0);
-        let Some(place) = (if is_remapper { Some(&mut self.remapper) } else { free }) else {
-            return;
-        };
+        let Some(place) = (if is_remapper { Some(&mut self.remapper) } else { free }) else { return };
         bars::place(&mut function.bars, window);
         *place = function;
     }

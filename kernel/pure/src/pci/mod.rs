@@ -13,6 +13,7 @@ mod tests;
 
 use crate::bars::{Bar, Window};
 use crate::hotplug::Slot;
+use crate::ioapic::Input;
 use crate::list::List;
 use crate::machine::Registers;
 pub use config::Ecam;
@@ -66,7 +67,7 @@ pub struct MsixTable {
 /// A function. All zero (vendor 0) where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Where it is.
+    /// Where it is; that of a host bridge, which is no device, if it is not on PCI.
     pub address: Address,
     /// Vendor identifier.
     pub vendor: u16,
@@ -80,6 +81,10 @@ pub struct Function {
     pub msix: MsixTable,
     /// Offset of the PCI Express capability; 0 if the function has none.
     pub express: u16,
+    /// Physical address of its registers if it is not on PCI; else 0.
+    pub mmio: u32,
+    /// And where its interrupt arrives.
+    pub input: Input,
 }
 
 /// A bridge to another bus: a root port, a switch port or a conventional bridge.
@@ -121,6 +126,8 @@ impl Function {
         bars: [Bar::ABSENT; 6],
         msix: MsixTable::ABSENT,
         express: 0,
+        mmio: 0,
+        input: Input { registers: 0, line: 0 },
     };
 
     /// Whether every region of the function has its place: it must not decode addresses otherwise.
@@ -200,9 +207,9 @@ impl Pci {
     }
 
     /// Reads 4 bytes of a device's configuration space; `offset` is a multiple of 4 below 4096. All ones
-    /// if there is no such device or it has left.
+    /// if there is no such device, it has none, or it has left.
     pub fn config_read(&self, registers: &mut impl Registers, index: usize, offset: u16) -> u32 {
-        match self.device(index) {
+        match self.device(index).filter(|function| !function.is_mmio()) {
             Some(function) => self.ecam.config(registers, function.address).read32(offset),
             None => u32::MAX,
         }

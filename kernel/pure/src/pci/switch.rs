@@ -18,6 +18,9 @@ impl Pci {
     }
 
     pub(crate) fn switch_function_on(&self, registers: &mut impl Registers, function: &Function) -> bool {
+        if function.is_mmio() {
+            return function.reset_mmio(registers);
+        }
         let config = &mut self.ecam.config(registers, function.address);
         if !function.is_placed() || config.identity() != Some((function.vendor, function.device)) {
             return false;
@@ -31,24 +34,29 @@ impl Pci {
         true
     }
 
-    /// Quiesces a device: no DMA, no interrupts, reset, no decoding. When this returns it writes no memory.
-    pub fn switch_off(&self, registers: &mut impl Registers, index: usize) {
+    /// Quiesces a device: no DMA, no interrupts, reset, no decoding. Returns false if it goes on writing
+    /// memory, as only one that is not on PCI can.
+    pub fn switch_off(&self, registers: &mut impl Registers, index: usize) -> bool {
         let Some(function) = self.device(index) else {
-            return;
+            return true;
         };
+        if function.is_mmio() {
+            return function.reset_mmio(registers);
+        }
         let config = &mut self.ecam.config(registers, function.address);
         config.write16(offset::COMMAND, command::MEMORY | command::NO_INTX);
         function.disable_msix(config);
         // A device that does not finish its reset stays off: `switch_on` tries again.
         let _ = reset(config, function);
         config.write16(offset::COMMAND, command::NO_INTX);
+        true
     }
 
     /// Whether a remapping unit really confines this device. A virtio device without the feature
     /// `VIRTIO_F_ACCESS_PLATFORM` (QEMU: `iommu_platform=on`) reaches all memory whatever the unit says;
     /// and devices behind a conventional bridge cannot be told apart.
     pub fn is_confinable(&self, registers: &mut impl Registers, index: usize) -> bool {
-        let Some(function) = self.device(index) else {
+        let Some(function) = self.device(index).filter(|function| !function.is_mmio()) else {
             return false;
         };
         let mut above = self.ports.iter().filter(|port| port.leads_to(function.address));

@@ -1,4 +1,4 @@
-//! A virtio network device behind a PCI function (sections 4.1 and 5.1).
+//! A virtio network device behind a PCI function (sections 4.1 and 5.1), or without PCI (section 4.2).
 
 use super::{DeviceQueue, FakeMemory, Lent};
 use crate::queue::Areas;
@@ -12,6 +12,10 @@ const CONFIG: u64 = 0x2008;
 const NOTIFY: u64 = 0x3000;
 const DISTANCE: u64 = 4;
 const REGION: u8 = 4;
+/// Without PCI, where its registers lie in the page that is region 0: as with QEMU, not at its start.
+const PLACE: u64 = 0xe00;
+const MMIO_NOTIFY: u64 = PLACE + 0x50;
+const MMIO_CONFIG: u64 = PLACE + 0x100;
 
 /// What a device is like.
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ pub struct FakeOptions {
     /// Its configuration changes at each look.
     pub is_restless: bool,
     pub identifier: u32,
+    /// No PCI: version of its registers, and the kind of device.
+    pub mmio: Option<(u32, u32)>,
 }
 
 /// Features of a device that has all that the driver can use.
@@ -47,6 +53,7 @@ impl Default for FakeOptions {
             is_stubborn: false,
             is_restless: false,
             identifier: 0x1041_1af4,
+            mmio: None,
         }
     }
 }
@@ -73,6 +80,9 @@ struct Device {
     slots: Vec<Slot>,
     /// Vectors with their bits.
     bound: Vec<(u16, u8)>,
+    config_vector: u16,
+    /// Interrupt status without PCI: an edge comes when it is no longer 0.
+    pending: u32,
     interrupts: u64,
     commands: Vec<Vec<u8>>,
     resets: u64,
@@ -94,6 +104,8 @@ impl FakeFunction {
             select: 0,
             slots: Vec::new(),
             bound: Vec::new(),
+            config_vector: 0xffff,
+            pending: 0,
             interrupts: 0,
             commands: Vec::new(),
             resets: 0,
@@ -117,9 +129,7 @@ impl FakeFunction {
 
     pub fn interrupt(&self, queue: u16) {
         let device = &mut *self.0.borrow_mut();
-        let vector = device.slots[usize::from(queue)].vector;
-        let bits = device.bound.iter().filter(|(bound, _)| *bound == vector).map(|(_, bit)| 1 << bit);
-        device.interrupts |= bits.sum::<u64>();
+        device.interrupt(device.slots[usize::from(queue)].vector, 1);
     }
 
     /// Has pair `pair` receive `frame` behind `header`, whose number of buffers is put right. `false` if the
@@ -224,8 +234,13 @@ impl PciFunction for FakeFunction {
         space.get(at..at + 4).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap()))
     }
 
+    fn mmio(&self) -> Option<u64> {
+        self.0.borrow().options.mmio.map(|_| PLACE)
+    }
+
     fn map(&mut self, bar: u8, offset: u64, bytes: u64) -> Result<FakeRegisters, Refused> {
-        if bar != REGION {
+        let region = if self.mmio().is_some() { 0 } else { REGION };
+        if bar != region {
             return Err(Refused("NoSuchRegion"));
         }
         Ok(FakeRegisters { device: self.0.clone(), offset, bytes })
@@ -257,6 +272,8 @@ impl FakeRegisters {
         match self.offset {
             COMMON => device.read_common(offset, bytes),
             CONFIG => device.config(offset as usize, bytes as usize),
+            PLACE if bytes == 4 => device.read_mmio(offset),
+            MMIO_CONFIG => device.config(offset as usize, bytes as usize),
             _ => panic!("notification registers are not read"),
         }
     }
@@ -266,7 +283,12 @@ impl FakeRegisters {
         let device = &mut *self.device.borrow_mut();
         match self.offset {
             COMMON => device.write_common(offset, bytes, value),
-            NOTIFY => device.notify(offset, bytes, value as u16),
+            NOTIFY => {
+                assert_eq!((bytes, offset), (2, DISTANCE * value), "a queue's own register");
+                device.notify(value as u16);
+            }
+            PLACE if bytes == 4 => device.write_mmio(offset, value as u32),
+            MMIO_NOTIFY if bytes == 4 => device.notify(value as u16),
             _ => panic!("the configuration is not written"),
         }
     }
@@ -304,8 +326,51 @@ impl Device {
         self.slots.get_mut(usize::from(self.select))
     }
 
+    fn interrupt(&mut self, vector: u16, reason: u32) {
+        let is_mmio = self.options.mmio.is_some();
+        let is_edge = !is_mmio || self.pending == 0;
+        self.pending |= reason;
+        let vector = if is_mmio { 0 } else { vector };
+        let bits =
+            self.bound.iter().filter(|(bound, _)| *bound == vector && is_edge).map(|(_, bit)| 1 << bit);
+        self.interrupts |= bits.sum::<u64>();
+    }
+
+    fn read_mmio(&mut self, offset: u64) -> u64 {
+        let (version, kind) = self.options.mmio.expect("it is not on PCI");
+        match offset {
+            0x00 => u32::from_le_bytes(*b"virt").into(),
+            0x04 => version.into(),
+            0x08 => kind.into(),
+            0x10 => self.read_common(0x04, 4),
+            0x34 => self.read_common(0x18, 2),
+            0x70 => self.read_common(0x14, 1),
+            0xfc => self.read_common(0x15, 1),
+            _ => panic!("a read at {offset:#x}"),
+        }
+    }
+
+    fn write_mmio(&mut self, offset: u64, value: u32) {
+        let (place, bytes) = match offset {
+            0x14 => (0x00, 4),
+            0x20 => (0x0c, 4),
+            0x24 => (0x08, 4),
+            0x30 => (0x16, 2),
+            0x38 => (0x18, 2),
+            0x44 => (0x1c, 2),
+            0x64 => return self.pending &= !value,
+            0x70 => (0x14, 1),
+            0x80 | 0x84 => (offset - 0x60, 4),
+            0x90 | 0x94 => (offset - 0x68, 4),
+            0xa0 | 0xa4 => (offset - 0x70, 4),
+            _ => panic!("a write at {offset:#x}"),
+        };
+        self.write_common(place, bytes, value.into());
+    }
+
     fn read_common(&mut self, offset: u64, bytes: u64) -> u64 {
         match (offset, bytes) {
+            (0x10, 2) => self.config_vector.into(),
             (0x04, 4) => (self.options.features >> (32 * (self.feature_select[0] & 1))) & 0xffff_ffff,
             (0x14, 1) => self.status.into(),
             (0x15, 1) => {
@@ -326,7 +391,7 @@ impl Device {
             (0x08, 4) => self.feature_select[1] = value as u32,
             (0x0c, 4) if self.feature_select[1] == 0 => self.driver_features |= value,
             (0x0c, 4) => self.driver_features |= value << 32,
-            (0x10, 2) => assert_eq!(value, 0xffff, "no vector for the configuration"),
+            (0x10, 2) => self.config_vector = if value < vectors.into() { value as u16 } else { 0xffff },
             (0x14, 1) => self.write_status(value as u8),
             (0x16, 2) => self.select = value as u16,
             (0x18, 2) => self.slot().expect("a queue").size = value as u16,
@@ -382,8 +447,7 @@ impl Device {
         config[offset..offset + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    fn notify(&mut self, offset: u64, bytes: u64, queue: u16) {
-        assert_eq!((bytes, offset), (2, DISTANCE * u64::from(queue)), "a queue's own register");
+    fn notify(&mut self, queue: u16) {
         assert!(self.status & 4 != 0, "a notification before DRIVER_OK");
         let slot = &mut self.slots[usize::from(queue)];
         slot.kicks += 1;

@@ -3,8 +3,8 @@
 use super::{Config, Lane, feature};
 use crate::error::{Error, Result};
 use crate::memory::{FreeList, Slot};
-use crate::pci::Transport;
 use crate::queue::Descriptor;
+use crate::transport::Transport;
 use alloc::sync::Arc;
 use nom_port::device::{DmaBlock, Registers};
 
@@ -97,7 +97,7 @@ impl<R: Registers> NetDevice<R> {
         NetDevice { transport, features, control }
     }
 
-    /// The features that were negotiated, as [`feature`] and [`crate::pci::feature`] name them.
+    /// The features that were negotiated, as [`feature`] and [`crate::transport::feature`] name them.
     pub fn features(&self) -> u64 {
         self.features
     }

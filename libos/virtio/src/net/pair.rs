@@ -6,8 +6,8 @@ use super::transmit::Transmitter;
 use super::{LaneSetup, Options};
 use crate::error::{Error, Result};
 use crate::memory::DmaBuffer;
-use crate::pci::{self, Transport};
 use crate::pool::Pool;
+use crate::transport::{self, Transport};
 use alloc::sync::Arc;
 use nom_port::buffer::Slice;
 use nom_port::device::{Dma, PciFunction, Registers};
@@ -101,7 +101,7 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
         self.interrupt.bind(bit)?;
         let Common { transport, features, options, properties } = self.common;
         let mut pool = Pool::new(self.world, options.memory_bytes);
-        let indirect = features & pci::feature::INDIRECT != 0;
+        let indirect = features & transport::feature::INDIRECT != 0;
         let (receive, transmit) = (self.lanes.receive.lane()?, self.lanes.transmit.lane()?);
         let transmitter = Transmitter::new(transmit, indirect, properties.offloads, &mut pool);
         let mut pair = QueuePair {
@@ -222,6 +222,7 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
     }
 
     fn arm(&mut self) -> bool {
+        self.transport.acknowledge();
         self.transmitter.reclaim();
         self.refill();
         let armed = self.transmitter.arm() && self.receiver.arm(&mut self.counters);

@@ -1,5 +1,7 @@
 //! The driver against a device.
 
+mod mmio;
+
 use super::*;
 use crate::fake::{ALL_FEATURES, FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 use crate::memory::DmaBuffer;
@@ -48,10 +50,15 @@ fn bench(features: u64) -> Bench {
 
 /// Devices with split and packed rings, with all features and with none.
 fn benches() -> impl Iterator<Item = Bench> {
-    let packed = pci::feature::PACKED;
-    [ALL_FEATURES, ALL_FEATURES & !packed, pci::feature::VERSION_1, pci::feature::VERSION_1 | packed]
-        .into_iter()
-        .map(bench)
+    let packed = transport::feature::PACKED;
+    [
+        ALL_FEATURES,
+        ALL_FEATURES & !packed,
+        transport::feature::VERSION_1,
+        transport::feature::VERSION_1 | packed,
+    ]
+    .into_iter()
+    .map(bench)
 }
 
 /// A frame of `bytes`, told from others by `seed`.
@@ -97,7 +104,7 @@ fn frames_of_one_batch_are_stamped_together() {
 
 #[test]
 fn large_frames_fill_several_buffers() {
-    for features in [ALL_FEATURES, ALL_FEATURES & !pci::feature::PACKED] {
+    for features in [ALL_FEATURES, ALL_FEATURES & !transport::feature::PACKED] {
         let Bench { function, mut pair, .. } = bench(features);
         for bytes in [2036, 2037, 4096, 65535] {
             assert!(function.deliver(0, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &frame(bytes, bytes)));
@@ -277,7 +284,7 @@ fn offloads_are_in_the_header() {
 
 #[test]
 fn what_no_device_can_send_is_refused_and_counted() {
-    let Bench { function, mut pair, .. } = bench(pci::feature::VERSION_1);
+    let Bench { function, mut pair, .. } = bench(transport::feature::VERSION_1);
     assert_eq!(pair.properties().offloads, Offloads::default());
     let mut wants_checksum = outgoing(&mut pair, &frame(1, 54), &[]);
     wants_checksum.checksum = Some(PartialChecksum { start: 34, offset: 16 });
@@ -387,7 +394,7 @@ fn it_sleeps_on_interrupts_without_missing_a_frame() {
 
 #[test]
 fn malformed_frames_are_dropped_and_counted() {
-    for features in [ALL_FEATURES, ALL_FEATURES & !pci::feature::PACKED] {
+    for features in [ALL_FEATURES, ALL_FEATURES & !transport::feature::PACKED] {
         let Bench { function, mut pair, .. } = bench(features);
         let raw = |header: &[u8], written: u32| {
             let lent = function.queue(0, |queue, _| queue.take()).unwrap();
@@ -491,7 +498,7 @@ fn commands_are_answered() {
     let refusing = FakeOptions { answer: 1, ..Default::default() };
     let mut device = bench_with(refusing, Options::default(), 4 << 20).unwrap().device;
     assert_eq!(device.set_promiscuous(true), Err(Error::CommandRefused(0, 0)));
-    let mut device = bench(pci::feature::VERSION_1).device;
+    let mut device = bench(transport::feature::VERSION_1).device;
     assert_eq!(device.set_pairs(1), Err(Error::NotOffered("several queue pairs")));
 }
 
@@ -505,7 +512,7 @@ fn devices_that_cannot_be_used_are_named() {
     );
     assert_eq!(error(FakeOptions { features: 0, ..fake() }, 1 << 20), Error::NotModern);
     let stubborn = error(FakeOptions { is_stubborn: true, ..fake() }, 1 << 20);
-    assert!(matches!(stubborn, Error::FeaturesRefused(bits) if bits & pci::feature::VERSION_1 != 0));
+    assert!(matches!(stubborn, Error::FeaturesRefused(bits) if bits & transport::feature::VERSION_1 != 0));
     assert_eq!(error(FakeOptions { is_restless: true, ..fake() }, 1 << 20), Error::Unsettled);
     assert_eq!(error(FakeOptions { vectors: 0, ..fake() }, 1 << 20), Error::NoVector(0));
     assert_eq!(error(FakeOptions { queue_size: 0, ..fake() }, 1 << 20), Error::NoQueue(0));
@@ -517,10 +524,10 @@ fn devices_that_cannot_be_used_are_named() {
 
 #[test]
 fn a_device_of_few_words_has_defaults() {
-    let Bench { pair, device, function, .. } = bench(pci::feature::VERSION_1 | 1 << 33);
+    let Bench { pair, device, function, .. } = bench(transport::feature::VERSION_1 | 1 << 33);
     assert_eq!(pair.properties().mtu, 1500);
     assert_eq!(pair.properties().mac, MAC_DEFAULT);
-    assert_eq!(device.features(), pci::feature::VERSION_1 | pci::feature::ACCESS_PLATFORM);
+    assert_eq!(device.features(), transport::feature::VERSION_1 | transport::feature::ACCESS_PLATFORM);
     assert_eq!((function.driver_features(), function.status()), (device.features(), 15));
 }
 
@@ -641,7 +648,7 @@ impl Scene {
 }
 
 fn scene(packed: bool, receive_buffers: u16) -> Scene {
-    let features = if packed { ALL_FEATURES } else { ALL_FEATURES & !pci::feature::PACKED };
+    let features = if packed { ALL_FEATURES } else { ALL_FEATURES & !transport::feature::PACKED };
     let fake = FakeOptions { features, queue_size: 16, ..Default::default() };
     let options = Options { receive_buffers, memory_bytes: 1 << 20, ..Options::default() };
     let bench = bench_with(fake, options, 4 << 20).unwrap();

@@ -3,9 +3,9 @@
 use super::counters::Counters;
 use super::{Lane, header};
 use crate::memory::{DmaBuffer, Slot};
-use crate::pci::Transport;
 use crate::pool::Pool;
 use crate::queue::{Descriptor, Errors, TABLE_ENTRY};
+use crate::transport::Transport;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nom_port::buffer::{Chain, Slice};

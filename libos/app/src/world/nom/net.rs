@@ -15,7 +15,7 @@ use nom_virtio::net;
 
 pub use nom_virtio::memory::DmaBuffer;
 pub use nom_virtio::net::{Counters, Options, feature};
-pub use nom_virtio::{Error, pci::feature as ring_feature};
+pub use nom_virtio::{Error, transport::feature as ring_feature};
 
 /// The queue pair of one core; `nom_port::nic::Nic` says what it does.
 pub type QueuePair = net::QueuePair<Window, Dma, Clock>;
