@@ -20,6 +20,12 @@ pub enum Error {
     NoQueue(u16),
     /// It has no interrupt vector for the queue of this number.
     NoVector(u16),
+    /// It says that it has that many queue pairs, which no device can have (section 5.1.4.1).
+    BadPairs(u16),
+    /// It has met an error from which only a reset helps (section 2.1.2: DEVICE_NEEDS_RESET).
+    NeedsReset,
+    /// It used what it was not lent, or more than it was lent (section 2.7.8).
+    BrokeRules,
     /// Memory for devices is exhausted.
     OutOfMemory,
     /// Its configuration changed whenever it was read.
@@ -53,6 +59,11 @@ impl fmt::Display for Error {
             Error::NoReset => out.write_str("the device does not come out of its reset"),
             Error::NoQueue(queue) => write!(out, "the device has no queue {queue}"),
             Error::NoVector(queue) => write!(out, "the device has no interrupt vector for queue {queue}"),
+            Error::BadPairs(pairs) => {
+                write!(out, "the device says it has {pairs} queue pairs: expected 1 to 32767")
+            }
+            Error::NeedsReset => out.write_str("the device says that only a reset helps"),
+            Error::BrokeRules => out.write_str("the device uses buffers that it was not given"),
             Error::OutOfMemory => out.write_str("there is no memory left for the device"),
             Error::Unsettled => out.write_str("the device's configuration does not settle"),
             Error::NoAnswer(class, command) => {

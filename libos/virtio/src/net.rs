@@ -143,6 +143,8 @@ impl Config {
     }
 }
 
+/// Most queue pairs: the control queue behind them has a number, too (the specification has one pair more).
+const PAIRS_MAX: u16 = 0x7fff;
 /// Most bytes of a packet where the device does not say.
 const MTU_DEFAULT: u16 = 1500;
 /// The address of a device that has none: a local one of nom's.
@@ -183,7 +185,10 @@ where
     let transport = Transport::open(&mut function, KIND, TRANSITIONAL)?;
     let features = transport.negotiate(choose(transport.offered(), options.refused))?;
     let config = Config::read(&transport)?;
-    let pairs_max = if features & feature::MULTIQUEUE == 0 { 1 } else { config.pairs_max.max(1) };
+    let pairs_max = if features & feature::MULTIQUEUE == 0 { 1 } else { config.pairs_max };
+    if !(1..=PAIRS_MAX).contains(&pairs_max) {
+        return Err(Error::BadPairs(pairs_max));
+    }
     let count = options.pairs.clamp(1, pairs_max.min(transport.pairs_max()));
     let mut builder = Builder { transport: &transport, world: world.clone(), features, options };
     let queues = (0..count).map(|pair| builder.pair(pair)).collect::<Result<Vec<_>>>()?;

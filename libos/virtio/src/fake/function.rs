@@ -33,6 +33,8 @@ pub struct FakeOptions {
     /// Its configuration changes at each look.
     pub is_restless: bool,
     pub identifier: u32,
+    /// Queue pairs that its configuration claims, if not those that it has.
+    pub claims: Option<u16>,
     /// No PCI: version of its registers, and the kind of device.
     pub mmio: Option<(u32, u32)>,
 }
@@ -53,6 +55,7 @@ impl Default for FakeOptions {
             is_stubborn: false,
             is_restless: false,
             identifier: 0x1041_1af4,
+            claims: None,
             mmio: None,
         }
     }
@@ -130,6 +133,13 @@ impl FakeFunction {
     pub fn interrupt(&self, queue: u16) {
         let device = &mut *self.0.borrow_mut();
         device.interrupt(device.slots[usize::from(queue)].vector, 1);
+    }
+
+    /// Says that only a reset helps, by an interrupt about the configuration (section 2.1.2).
+    pub fn break_down(&self) {
+        let device = &mut *self.0.borrow_mut();
+        device.status |= 64;
+        device.interrupt(device.config_vector, 2);
     }
 
     /// Has pair `pair` receive `frame` behind `header`, whose number of buffers is put right. `false` if the
@@ -438,7 +448,8 @@ impl Device {
     }
 
     fn config(&self, offset: usize, bytes: usize) -> u64 {
-        let FakeOptions { mac, pairs, mtu, .. } = &self.options;
+        let FakeOptions { mac, pairs, mtu, claims, .. } = &self.options;
+        let pairs = claims.unwrap_or(*pairs);
         let mut config = [0; 20];
         config[..6].copy_from_slice(mac);
         config[6] = 1;

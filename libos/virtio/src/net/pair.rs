@@ -7,6 +7,7 @@ use super::{LaneSetup, Options};
 use crate::error::{Error, Result};
 use crate::memory::DmaBuffer;
 use crate::pool::Pool;
+use crate::queue::Errors;
 use crate::transport::{self, Transport};
 use alloc::sync::Arc;
 use nom_port::buffer::Slice;
@@ -113,6 +114,8 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
             properties,
             counters: Counters::default(),
             is_interrupting: false,
+            batches: 0,
+            on_failure: |_| {},
         };
         pair.refill();
         match pair.counters.refilled_buffers {
@@ -134,6 +137,9 @@ pub struct QueuePair<R: Registers, D, C> {
     counters: Counters,
     /// Whether it sleeps on interrupts rather than polls.
     is_interrupting: bool,
+    /// Batches of frames that had come when interrupts were last asked for.
+    batches: u64,
+    on_failure: fn(Error),
     transport: Arc<Transport<R>>,
 }
 
@@ -149,9 +155,22 @@ impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
         }
     }
 
-    /// Whether the device says that only a reset helps.
-    pub fn is_broken(&self) -> bool {
-        self.transport.is_broken()
+    /// Has `on_failure` told when the device has broken: no frame comes or goes any more. It is found out
+    /// before the core sleeps, each time, so `on_failure` had better not return.
+    pub fn on_failure(self, on_failure: fn(Error)) -> Self {
+        QueuePair { on_failure, ..self }
+    }
+
+    /// Looks whether the device has broken. Its status, which is slow to read, is of interest only if nothing
+    /// came since the last look: a device that breaks interrupts for that (section 2.1.2).
+    fn look_for_failure(&mut self) {
+        let before = core::mem::replace(&mut self.batches, self.counters.received_batches);
+        let errors = [self.receiver.errors(), self.transmitter.errors()];
+        if errors != [Errors::default(); 2] {
+            (self.on_failure)(Error::BrokeRules);
+        } else if before == self.batches && self.transport.is_broken() {
+            (self.on_failure)(Error::NeedsReset);
+        }
     }
 
     /// Frees what the device has read, and gives it buffers for those that it has filled.
@@ -226,6 +245,7 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
         self.transmitter.reclaim();
         self.refill();
         let armed = self.transmitter.arm() && self.receiver.arm(&mut self.counters);
+        self.look_for_failure();
         self.counters.switches_raced += u64::from(!armed);
         self.counters.switches_to_interrupts += u64::from(armed && !self.is_interrupting);
         self.is_interrupting |= armed;

@@ -1,5 +1,6 @@
 //! The driver against a device.
 
+mod broken;
 mod mmio;
 
 use super::*;

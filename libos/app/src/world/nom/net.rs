@@ -60,7 +60,17 @@ pub(super) type Interrupt = net::Interrupt<Function>;
 /// # Errors
 /// As [`PairSetup::start`].
 pub fn start(pair: PairSetup, bit: u8) -> Result<QueuePair, Error> {
-    pair.start(Clock, bit)
+    Ok(pair.start(Clock, bit)?.on_failure(end))
+}
+
+/// Status of a program whose network device broke: as sysexits.h calls an input or output error.
+const BROKEN_STATUS: u8 = 74;
+
+/// A server without its network would be silent for ever: who started it can start it again, with a device
+/// that was reset.
+fn end(error: Error) {
+    crate::println!("error: the network device broke: {error}");
+    crate::exit(BROKEN_STATUS)
 }
 
 /// Why there is no interface.
