@@ -1,0 +1,85 @@
+//! More clients than memcached lets in: they are told so at once and counted, the others are served, and a
+//! crowd that has gone leaves room for the next.
+
+use nom_system_tests::{Guest, Server};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// Sends a command, and reads the answer up to its `end`.
+fn ask(stream: &mut TcpStream, command: &str, end: &str) -> String {
+    stream.write_all(command.as_bytes()).expect("it is sent");
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(end.as_bytes()) {
+        assert_eq!(stream.read(&mut byte).expect("an answer"), 1, "{}", String::from_utf8_lossy(&answer));
+        answer.push(byte[0]);
+    }
+    String::from_utf8(answer).expect("text")
+}
+
+fn stat(stream: &mut TcpStream, name: &str) -> u64 {
+    let all = ask(stream, "stats\r\n", "END\r\n");
+    let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")).map(str::to_owned));
+    line.unwrap_or_else(|| panic!("no {name} in {all}")).parse().expect("a number")
+}
+
+/// What a client is told without asking, until the server closes.
+fn told(mut stream: TcpStream) -> String {
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("the server closes");
+    said
+}
+
+/// Waits until so many connections are open.
+fn settle(stream: &mut TcpStream, open: u64) {
+    while stat(stream, "curr_connections") != open {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn who_is_one_too_many_is_told_so_and_the_others_are_served() {
+    const MOST: usize = 100;
+    let guest = Guest::app("memcached").arguments(&["-c", "100"]).memory("128M");
+    let server = Server::boot(guest, 11211);
+    let mut old = server.connect();
+    assert_eq!(ask(&mut old, "set a 0 0 1\r\nx\r\n", "\r\n"), "STORED\r\n");
+    let crowd: Vec<TcpStream> = (1..MOST).map(|_| server.connect()).collect();
+    settle(&mut old, MOST as u64);
+    for _ in 0..30 {
+        assert_eq!(told(server.connect()), "ERROR Too many open connections\r\n");
+    }
+    assert_eq!(stat(&mut old, "rejected_connections"), 30);
+    assert_eq!(ask(&mut old, "get a\r\n", "END\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+    drop(crowd);
+    settle(&mut old, 1);
+    let mut new = server.connect();
+    assert_eq!(ask(&mut new, "get a\r\n", "END\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(stat(&mut old, "total_connections"), MOST as u64 + 1);
+}
+
+/// Free memory after each of three crowds has come and gone.
+fn free_after_crowds(server: &Server) -> Vec<u64> {
+    const CROWD: u64 = 800;
+    let mut old = server.connect();
+    let one = |_| {
+        let crowd: Vec<TcpStream> = (0..CROWD).map(|_| server.connect()).collect();
+        settle(&mut old, CROWD + 1);
+        drop(crowd);
+        settle(&mut old, 1);
+        // It is told once a second.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        stat(&mut old, "nom_free_bytes")
+    };
+    (0..3).map(one).collect()
+}
+
+#[test]
+fn a_further_crowd_takes_no_more_memory() {
+    let guest = Guest::app("memcached").arguments(&["-t", "2"]);
+    Server::on_cores("crowd", guest, 11211, 2, |server| {
+        let free = free_after_crowds(server);
+        // On which core each connection lives is the device's choice: a core may yet need a little more.
+        assert!(free[0].saturating_sub(free[2]) < 256 << 10, "free after each crowd: {free:?}");
+    });
+}
