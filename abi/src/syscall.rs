@@ -14,8 +14,10 @@ macro_rules! for_each_syscall {
             /// held is free again. With bit 8, the console shows first by which calls, named as far as the
             /// image has symbols, the application came here. Never returns.
             0 Exit exit(status)
-            /// Writes `length` (at most 4096) bytes at `address` to the serial console. Returns the number
-            /// of bytes written. Errors: InvalidArgument, BadPointer.
+            /// Writes the first 256 of `length` (at most 4096) bytes at `address` to the serial console, and
+            /// returns their number. Who has said 256 KiB, and more than 64 KiB in each second since, is not
+            /// heard: such bytes count as written, and the log tells how many they were. Errors:
+            /// InvalidArgument, BadPointer.
             1 ConsoleWrite console_write(address, length)
             /// Grants `count` physically contiguous pages of `page_size` (0: 4 KiB, 1: 2 MiB, 2: 1 GiB) and
             /// returns their first frame number (physical address / 4096). `colour` restricts a single 4 KiB

@@ -162,8 +162,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.clear_warning(core);
             return self.cores[core].queue.pick();
         }
-        let slice = self.machine.span_cycles(SLICE_NS);
-        if !self.cores[core].queue.should_preempt(current, slice) {
+        if !self.cores[core].queue.should_preempt(current, self.slice) {
             self.clear_warning(core);
             return Some(current);
         }
@@ -212,14 +211,15 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Makes a context the core's current one.
     fn unpark(&mut self, core: usize, application: usize, registers: &mut Registers) {
-        let context = *self.context(core, application);
+        let context = self.context(core, application);
         *registers = context.registers;
+        let state = context.state_frame;
         if self.cores[core].loaded != Some(application) {
             if let Some(other) = self.cores[core].loaded {
                 let frame = self.context(core, other).state_frame;
                 self.machine.save_state(frame);
             }
-            self.machine.load_state(context.state_frame);
+            self.machine.load_state(state);
         }
         let this = &mut self.cores[core];
         this.loaded = Some(application);
@@ -232,8 +232,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn arm_timer(&mut self, core: usize) {
         let now = self.machine.now_ns();
         let turn = self.cores[core].current.and_then(|current| {
-            let slice = self.machine.span_cycles(SLICE_NS);
-            let left = self.cores[core].queue.cycles_left(current, slice)?;
+            let left = self.cores[core].queue.cycles_left(current, self.slice)?;
             let turn_ns = self.machine.span_ns(left).saturating_add(1);
             Some(self.cores[core].revoke_at_ns.unwrap_or(now.saturating_add(turn_ns)))
         });

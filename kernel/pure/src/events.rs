@@ -4,11 +4,12 @@ use crate::contexts::State;
 use crate::cores::FLAGS_INITIAL;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
+use core::mem::offset_of;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::{USER_END, USER_START};
 use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// Vector of the page fault.
 pub const PAGE_FAULT: u64 = 14;
@@ -47,7 +48,8 @@ impl<M: Machine> Kernel<'_, M> {
             context.post(Upcall::Exception);
         }
         context.events.fault_code = fault.code;
-        self.disturb(core);
+        // Nothing else has changed; if its stack cannot be written, it has ended, and the core is disturbed.
+        let _ = self.deliver(core, application, registers);
     }
 
     /// Enters the handler of `core`'s current application if there is something to tell it. Returns whether
@@ -108,11 +110,12 @@ impl<M: Machine> Kernel<'_, M> {
         if context.upcall_entry == 0 || !context.upcalls_wait {
             return Err(Error::WrongContext);
         }
-        let mut resumed = UpcallFrame::new_zeroed();
+        let mut resumed = Registers::ZERO;
         let space = self.applications[application].space.ok_or(Error::WrongState)?;
-        space.read_user(&self.machine, frame, resumed.as_mut_bytes())?;
-        check_code(resumed.registers.rip)?;
-        *registers = resumed.registers;
+        let place = frame.checked_add(offset_of!(UpcallFrame, registers) as u64).ok_or(Error::BadPointer)?;
+        space.read_user(&self.machine, place, resumed.as_mut_bytes())?;
+        check_code(resumed.rip)?;
+        *registers = resumed;
         registers.rflags = Self::user_flags(registers.rflags);
         let context = self.context(core, application);
         context.upcalls_wait = false;

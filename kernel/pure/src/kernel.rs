@@ -14,8 +14,9 @@ mod wiring;
 
 use crate::applications::Application;
 use crate::bundle::BundleView;
+use crate::console::Bucket;
 use crate::contexts::Context;
-use crate::cores::Core;
+use crate::cores::{Core, SLICE_NS};
 use crate::devices::Devices;
 use crate::frames::{Frames, Owner};
 use crate::iommu::{FrameSource, Iommu};
@@ -72,6 +73,10 @@ pub struct Kernel<'m, M> {
     pub(crate) devices: Devices<'m>,
     pub(crate) channel_frames: [u64; CHANNELS_MAX],
     pub(crate) kernel_root: u64,
+    /// What each application may say, whether it runs or not.
+    pub(crate) console: [Bucket; APPLICATIONS_MAX],
+    /// [`SLICE_NS`] in cycles.
+    pub(crate) slice: u64,
     /// Status with which the machine ends, once that is decided.
     pub(crate) ending: Option<u8>,
 }
@@ -102,6 +107,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
         let applications = parts.bundle.applications().len();
         assert!((1..=APPLICATIONS_MAX).contains(&applications) && parts.applications.len() == applications);
         assert!(parts.contexts.len() == parts.cores.len() * applications);
+        let slice = parts.machine.span_cycles(SLICE_NS);
         let mut kernel = Kernel {
             machine: parts.machine,
             frames: parts.frames,
@@ -115,6 +121,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
             devices: Devices::new(parts.pci, parts.iommu),
             channel_frames: [0; CHANNELS_MAX],
             kernel_root: parts.kernel_root,
+            console: [Bucket::default(); APPLICATIONS_MAX],
+            slice,
             ending: None,
         };
         kernel.allocate_channels();

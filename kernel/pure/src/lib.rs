@@ -13,6 +13,7 @@ pub mod bundle;
 pub mod calendar;
 mod channels;
 pub mod clock;
+pub mod console;
 pub mod contexts;
 pub mod cores;
 pub mod devices;

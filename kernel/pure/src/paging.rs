@@ -3,7 +3,7 @@
 //! Source: Intel SDM volume 3A, section 4.5 (4-level paging), tables 4-14 to 4-20; AMD APM volume 2,
 //! section 5.3 agrees. Level 4 is the root (PML4); a level-1 entry maps 4 KiB, level 2 2 MiB, level 3 1 GiB.
 
-use nom_abi::memory::{FRAME_BYTES, FRAME_SHIFT};
+use nom_abi::memory::FRAME_SHIFT;
 use nom_abi::{PageSize, Protection};
 
 /// Entries in one table.
@@ -108,11 +108,18 @@ impl Entry {
         if self.0 & (Self::PRESENT | Self::GUARD) == 0 {
             return Meaning::Empty;
         }
-        let frame = (self.0 & Self::ADDRESS) >> FRAME_SHIFT;
-        if level > 1 && self.0 & Self::PAGE_SIZE == 0 {
+        if let Some(frame) = self.table_in(level) {
             return Meaning::Table(frame);
         }
+        let frame = (self.0 & Self::ADDRESS) >> FRAME_SHIFT;
         Meaning::Leaf { frame, protection: self.protection(), caching: self.caching() }
+    }
+
+    /// The table that the entry leads to, in a table of `level`.
+    #[inline]
+    pub const fn table_in(self, level: u32) -> Option<u64> {
+        let leads = level > 1 && self.0 & (Self::PRESENT | Self::PAGE_SIZE) == Self::PRESENT;
+        if leads { Some((self.0 & Self::ADDRESS) >> FRAME_SHIFT) } else { None }
     }
 
     const fn protection(self) -> Protection {
@@ -149,12 +156,12 @@ pub const fn leaf_size(level: u32) -> Option<PageSize> {
 
 /// Bytes of address space behind one entry of a table of `level` (1 to 4).
 pub const fn entry_bytes(level: u32) -> u64 {
-    FRAME_BYTES << (9 * (level - 1))
+    1 << (FRAME_SHIFT + 9 * (level - 1))
 }
 
 /// Index of the entry for `address` in its table of `level` (1 to 4).
 pub const fn index(address: u64, level: u32) -> usize {
-    (address / entry_bytes(level)) as usize % ENTRIES
+    (address >> (FRAME_SHIFT + 9 * (level - 1))) as usize % ENTRIES
 }
 
 #[cfg(test)]

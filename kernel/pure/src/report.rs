@@ -12,6 +12,9 @@ use nom_abi::upcall::Registers;
 /// Most calls that a backtrace shows.
 const DEPTH_MAX: usize = 24;
 
+/// Bytes of a report, about.
+pub(crate) const REPORT_BYTES: u64 = 2048;
+
 /// Bit of a page fault's error code: the page is mapped.
 const PRESENT: u64 = 1;
 
@@ -61,6 +64,9 @@ impl<M: Machine> Kernel<'_, M> {
         fault: &Fault,
     ) {
         let Ok(record) = self.record(application) else { return };
+        if !self.may_say(application, REPORT_BYTES) {
+            return;
+        }
         let name = crate::bundle::name(&record);
         match fault.cure_of_overflow(registers) {
             None => self.error(format_args!("{name} faulted on core {core}: {fault}")),
@@ -69,22 +75,15 @@ impl<M: Machine> Kernel<'_, M> {
             }
         }
         let r = registers;
-        self.error(format_args!(
-            "  rip {:016x}  rsp {:016x}  rbp {:016x}  flags {:x}",
-            r.rip, r.rsp, r.rbp, r.rflags
-        ));
-        self.error(format_args!(
-            "  rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}",
-            r.rax, r.rbx, r.rcx, r.rdx
-        ));
-        self.error(format_args!(
-            "  rsi {:016x}  rdi {:016x}  r8  {:016x}  r9  {:016x}",
-            r.rsi, r.rdi, r.r8, r.r9
-        ));
-        self.error(format_args!(
-            "  r10 {:016x}  r11 {:016x}  r12 {:016x}  r13 {:016x}",
-            r.r10, r.r11, r.r12, r.r13
-        ));
+        for row in [
+            [("rip", r.rip), ("rsp", r.rsp), ("rbp", r.rbp), ("flags", r.rflags)],
+            [("rax", r.rax), ("rbx", r.rbx), ("rcx", r.rcx), ("rdx", r.rdx)],
+            [("rsi", r.rsi), ("rdi", r.rdi), ("r8 ", r.r8), ("r9 ", r.r9)],
+            [("r10", r.r10), ("r11", r.r11), ("r12", r.r12), ("r13", r.r13)],
+        ] {
+            let [(a, x), (b, y), (c, z), (d, w)] = row;
+            self.error(format_args!("  {a} {x:016x}  {b} {y:016x}  {c} {z:016x}  {d} {w:016x}"));
+        }
         self.error(format_args!("  r14 {:016x}  r15 {:016x}", r.r14, r.r15));
         self.backtrace(application, registers);
     }

@@ -7,6 +7,7 @@ use crate::frames::{Colour, Owner};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::paging::Caching;
+use crate::report::REPORT_BYTES;
 use crate::space::{Bounds, Mapping, PAGES_MAX};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::ApplicationState;
@@ -17,7 +18,7 @@ use nom_abi::syscall::{Call, EXIT_BACKTRACE};
 use nom_abi::upcall::Registers;
 use nom_abi::{PageSize, Protection};
 
-/// Most bytes that one `console_write` takes.
+/// Most bytes that one `console_write` takes; it writes the first of them.
 const CONSOLE_BYTES_MAX: u64 = 4096;
 /// Frames that are zeroed at a time: nobody waits longer for the kernel's lock.
 const ZEROED_AT_ONCE: u64 = 16;
@@ -123,7 +124,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn exit(&mut self, application: usize, status: u64, registers: &Registers) -> Reply {
-        if status & EXIT_BACKTRACE != 0 {
+        if status & EXIT_BACKTRACE != 0 && self.may_say(application, REPORT_BYTES) {
             self.backtrace(application, registers);
         }
         self.end_application(application, ApplicationState::Exited, status as u8);
@@ -136,19 +137,13 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let space = self.applications[application].space.ok_or(Error::WrongState)?;
         let mut buffer = [0; 256];
-        let pieces = (0..length).step_by(buffer.len()).map(|offset| (offset, (length - offset).min(256)));
-        // All of it is checked before any of it is written.
-        for write in [false, true] {
-            for (offset, size) in pieces.clone() {
-                let piece = &mut buffer[..size as usize];
-                let from = address.checked_add(offset).ok_or(Error::BadPointer)?;
-                space.read_user(&self.machine, from, piece)?;
-                if write {
-                    self.machine.write_console(piece);
-                }
-            }
+        let count = buffer.len().min(length as usize);
+        let bytes = &mut buffer[..count];
+        space.read_user(&self.machine, address, bytes)?;
+        if self.may_say(application, count as u64) {
+            self.machine.write_console(bytes);
         }
-        Ok(length)
+        Ok(count as u64)
     }
 
     fn memory_grant(

@@ -124,8 +124,7 @@ impl Queue {
         let least = self.others(running).map(|other| self.virtual_times[other]).min()?;
         let turn_ends = least.saturating_add(self.virtual_cycles(running, slice));
         let left = turn_ends.saturating_sub(self.virtual_times[running]);
-        let cycles = u128::from(left) * u128::from(self.weights[running]);
-        Some(cycles.div_ceil(u128::from(WEIGHT_MAX)) as u64)
+        Some(scaled(left, self.weights[running].into(), WEIGHT_MAX.into()))
     }
 
     /// Whether `running` has used up its turn: it is `slice` cycles ahead of another ready member.
@@ -135,9 +134,7 @@ impl Queue {
 
     /// What `cycles` add to a member's virtual time; rounded up, so that whoever runs gets on.
     fn virtual_cycles(&self, id: usize, cycles: u64) -> u64 {
-        let scaled = u128::from(cycles) * u128::from(WEIGHT_MAX);
-        let cost = scaled.div_ceil(u128::from(self.weights[id]));
-        cost.min(u128::from(TIME_MAX)) as u64
+        scaled(cycles, WEIGHT_MAX.into(), self.weights[id].into()).min(TIME_MAX)
     }
 
     fn is_ready(&self, id: usize) -> bool {
@@ -169,6 +166,11 @@ impl Default for Queue {
     fn default() -> Queue {
         Queue::new()
     }
+}
+
+/// `value * by / of`, rounded up; where the product is no word, which is a week of cycles, a little more.
+fn scaled(value: u64, by: u64, of: u64) -> u64 {
+    value.checked_mul(by).map_or_else(|| value.div_ceil(of).saturating_mul(by), |all| all.div_ceil(of))
 }
 
 /// The indices of the bits that are set.

@@ -22,6 +22,7 @@ impl Platform {
 }
 
 impl PhysicalMemory for Platform {
+    #[inline(always)]
     fn read(&self, address: u64) -> u64 {
         self.memory.read(address)
     }

@@ -2,6 +2,9 @@
 
 use nom_system_tests::Guest;
 
+/// Instructions for which one call may have the kernel to itself.
+const LONGEST_HOLD: u64 = 250_000;
+
 #[test]
 fn every_cost_is_measured() {
     let life = Guest::bundle("tests/guest/bundles/measure.toml").cpus(2).run().expect_status(0);
@@ -10,6 +13,12 @@ fn every_cost_is_measured() {
     {
         assert!(life.number(&format!("figure name={name} cycles=")) > 0, "{name}");
     }
-    let life = Guest::bundle("tests/guest/bundles/measure-switch.toml").run().expect_status(0);
+    let switch = Guest::bundle("tests/guest/bundles/measure-switch.toml");
+    let life = switch.clone().run().expect_status(0);
     assert!(life.number("figure name=address_space_switch cycles=") > 0);
+    let counted = switch.emulated().qemu("-icount shift=0").run().expect_status(0);
+    for name in ["map", "protect", "unmap", "release", "grant_and_release_16"] {
+        let instructions = counted.number(&format!("figure name=longest_{name} cycles="));
+        assert!(instructions <= LONGEST_HOLD, "{name} keeps the kernel for {instructions} instructions");
+    }
 }

@@ -30,7 +30,7 @@ impl Space {
     /// Copies `bytes` to user memory at `address`. Errors: BadPointer, unless user code could write every
     /// byte itself and all are in memory rather than a device.
     pub fn write_user(self, memory: &mut impl PhysicalMemory, address: u64, bytes: &[u8]) -> Result<()> {
-        self.check_writable(memory, address, bytes.len() as u64)?;
+        self.check(memory, address, bytes.len() as u64, Protection::writable)?;
         let (mut address, mut rest) = (address, bytes);
         while !rest.is_empty() {
             let (physical, length) = self.piece(memory, address, rest.len() as u64, Protection::writable)?;
@@ -43,9 +43,11 @@ impl Space {
 
     /// Whether [`Space::write_user`] of `length` bytes at `address` would succeed. Errors: BadPointer.
     pub fn check_writable(self, memory: &impl PhysicalMemory, address: u64, length: u64) -> Result<()> {
+        self.piece(memory, address, length, Protection::writable)?;
         self.check(memory, address, length, Protection::writable)
     }
 
+    /// Looks at all pages before anything is done; but at none if it is one, which is looked at then.
     fn check(
         self,
         memory: &impl PhysicalMemory,
@@ -55,7 +57,7 @@ impl Space {
     ) -> Result<()> {
         let end = address.checked_add(length).filter(|end| *end <= USER_END).ok_or(Error::BadPointer)?;
         let mut next = address;
-        while next < end {
+        while next < end && address % FRAME_BYTES + length > FRAME_BYTES {
             next += self.piece(memory, next, end - next, allows)?.1;
         }
         Ok(())

@@ -9,13 +9,16 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use nom_app::alloc::vec::Vec;
-use nom_app::{applications, args, board, events, println, time, upcall};
+use nom_app::memory::{Grant, Region};
+use nom_app::{PageSize, Protection, applications, args, board, events, println, time, upcall};
 use nom_guest_tests::line::{Line, Patience};
 use nom_guest_tests::{Check, border, expect, run};
 
 nom_app::main!(main);
 
 const BATCHES: usize = 101;
+/// As many pages as a call takes.
+const PAGES: u64 = 512;
 /// Repetitions in one batch: enough to make reading the counter cheap beside them.
 const REPETITIONS: u64 = 100;
 
@@ -33,6 +36,7 @@ fn measure() -> Check {
     figure("system_call", 1, || _ = border::call_unknown());
     upcall::register(border::skip_undefined)?;
     figure("upcall_round_trip", 1, border::raise_undefined);
+    holds()?;
     figure("board_clock", 1, || _ = core::hint::black_box(time::now_ns()));
     let peer = applications::find(args().nth(1).ok_or("expected the peer's name")?)?;
     applications::start(peer)?;
@@ -52,6 +56,35 @@ fn figure(name: &str, per_call: u64, mut work: impl FnMut()) {
         .collect();
     batches.sort_unstable();
     println!("figure name={name} cycles={}", batches[BATCHES / 2] / (REPETITIONS * per_call));
+}
+
+/// What takes longest of all that is done at one go, while nobody else has the kernel.
+fn holds() -> Check {
+    let mut worst = [0; 5];
+    for _ in 0..BATCHES {
+        let region = Region::reserve(PAGES * PageSize::Small.bytes(), PageSize::Small)?;
+        let grant = Grant::new(PageSize::Small, PAGES)?;
+        let start = time::cycles();
+        region.map(0, &grant, Protection::ReadWrite)?;
+        let mapped = time::cycles();
+        region.protect(0, region.bytes(), Protection::Read)?;
+        let protected = time::cycles();
+        region.unmap(0, region.bytes())?;
+        let unmapped = time::cycles();
+        grant.release()?;
+        let released = time::cycles();
+        // As much as is zeroed at a time.
+        Grant::new(PageSize::Small, 16)?;
+        let marks = [start, mapped, protected, unmapped, released, time::cycles()];
+        worst
+            .iter_mut()
+            .zip(marks.windows(2))
+            .for_each(|(worst, mark)| *worst = (mark[1] - mark[0]).max(*worst));
+    }
+    for (name, cycles) in ["map", "protect", "unmap", "release", "grant_and_release_16"].iter().zip(worst) {
+        println!("figure name=longest_{name} cycles={cycles}");
+    }
+    Ok(())
 }
 
 /// One yield is a switch to the peer and one back.
