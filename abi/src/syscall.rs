@@ -28,8 +28,8 @@ macro_rules! for_each_syscall {
             /// Gives back `count` units of `page_size`, as granted, from `frame` on; at most 512 and 1 GiB a
             /// call. Errors: InvalidArgument, Misaligned, Overflow, NotGranted, StillMapped.
             3 MemoryRelease memory_release(frame, page_size, count)
-            /// Maps `count` pages (at most 512) of `page_size` of granted memory, from `frame` on, at
-            /// `address`. `protection`: bit 0 read, bit 1 write, bit 2 execute; the last only for an
+            /// Maps `count` pages (at most 512 and 1 GiB) of `page_size` of granted memory, from `frame` on,
+            /// at `address`. `protection`: bit 0 read, bit 1 write, bit 2 execute; the last only for an
             /// application whose manifest says `makes_code`. Errors: InvalidArgument, Misaligned, Overflow,
             /// OutsideUserSpace, NotGranted, AlreadyMapped, WriteExecute, NotPermitted, OutOfMemory,
             /// OverMemoryCap.

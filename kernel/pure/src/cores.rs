@@ -44,11 +44,11 @@ pub struct Core {
     pub vectors: [Option<Binding>; crate::devices::VECTORS],
 }
 
-impl Core {
+impl Default for Core {
     /// A core that nobody holds.
-    pub const fn new() -> Core {
+    fn default() -> Core {
         Core {
-            queue: Queue::new(),
+            queue: Queue::default(),
             current: None,
             loaded: None,
             accounted: 0,
@@ -58,12 +58,6 @@ impl Core {
             armed_ns: None,
             vectors: [None; crate::devices::VECTORS],
         }
-    }
-}
-
-impl Default for Core {
-    fn default() -> Core {
-        Core::new()
     }
 }
 

@@ -104,22 +104,16 @@ impl Entry {
     }
 
     /// What the entry means in a table of `level`.
+    #[inline(always)]
     pub const fn meaning(self, level: u32) -> Meaning {
         if self.0 & (Self::PRESENT | Self::GUARD) == 0 {
             return Meaning::Empty;
         }
-        if let Some(frame) = self.table_in(level) {
+        let frame = (self.0 & Self::ADDRESS) >> FRAME_SHIFT;
+        if level > 1 && self.0 & Self::PAGE_SIZE == 0 {
             return Meaning::Table(frame);
         }
-        let frame = (self.0 & Self::ADDRESS) >> FRAME_SHIFT;
         Meaning::Leaf { frame, protection: self.protection(), caching: self.caching() }
-    }
-
-    /// The table that the entry leads to, in a table of `level`.
-    #[inline]
-    pub const fn table_in(self, level: u32) -> Option<u64> {
-        let leads = level > 1 && self.0 & (Self::PRESENT | Self::PAGE_SIZE) == Self::PRESENT;
-        if leads { Some((self.0 & Self::ADDRESS) >> FRAME_SHIFT) } else { None }
     }
 
     const fn protection(self) -> Protection {

@@ -56,15 +56,9 @@ impl Fault {
 
 impl<M: Machine> Kernel<'_, M> {
     /// Writes the report of a fault that ends an application.
-    pub(crate) fn report_fault(
-        &mut self,
-        application: usize,
-        core: usize,
-        registers: &Registers,
-        fault: &Fault,
-    ) {
-        let Ok(record) = self.record(application) else { return };
-        if !self.may_say(application, REPORT_BYTES) {
+    pub(crate) fn report_fault(&mut self, app: usize, core: usize, registers: &Registers, fault: &Fault) {
+        let Ok(record) = self.record(app) else { return };
+        if !self.may_say(app, REPORT_BYTES) {
             return;
         }
         let name = crate::bundle::name(&record);
@@ -74,18 +68,13 @@ impl<M: Machine> Kernel<'_, M> {
                 self.error(format_args!("{name} faulted on core {core}: stack overflow: {cure} ({fault})"))
             }
         }
-        let r = registers;
-        for row in [
-            [("rip", r.rip), ("rsp", r.rsp), ("rbp", r.rbp), ("flags", r.rflags)],
-            [("rax", r.rax), ("rbx", r.rbx), ("rcx", r.rcx), ("rdx", r.rdx)],
-            [("rsi", r.rsi), ("rdi", r.rdi), ("r8 ", r.r8), ("r9 ", r.r9)],
-            [("r10", r.r10), ("r11", r.r11), ("r12", r.r12), ("r13", r.r13)],
-        ] {
-            let [(a, x), (b, y), (c, z), (d, w)] = row;
-            self.error(format_args!("  {a} {x:016x}  {b} {y:016x}  {c} {z:016x}  {d} {w:016x}"));
+        // In the order of `Registers`.
+        let names = ["rax rbx rcx rdx", "rsi rdi rbp rsp", "r8  r9  r10 r11", "r12 r13 r14 r15", "rip flags"];
+        let words: [u64; Registers::WORDS] = zerocopy::transmute!(*registers);
+        for (names, words) in names.iter().zip(words.chunks(4)) {
+            self.error(format_args!("  {names}  {words:016x?}"));
         }
-        self.error(format_args!("  r14 {:016x}  r15 {:016x}", r.r14, r.r15));
-        self.backtrace(application, registers);
+        self.backtrace(app, registers);
     }
 
     fn error(&mut self, text: fmt::Arguments<'_>) {

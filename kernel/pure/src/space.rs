@@ -232,17 +232,15 @@ impl Space {
         let (mut table, mut level) = (self.root, ROOT_LEVEL);
         loop {
             let entry = Entry(memory.read(entry_address(table, crate::paging::index(address, level))));
-            // Each pointer that an application passes comes along here, once for each level.
-            if let Some(next) = entry.table_in(level) {
-                (table, level) = (next, level - 1);
-                continue;
+            match entry.meaning(level) {
+                Meaning::Empty => return None,
+                Meaning::Table(next) => (table, level) = (next, level - 1),
+                Meaning::Leaf { frame, protection, caching } => {
+                    let size = leaf_size(level)?;
+                    let address = address - address % size.bytes();
+                    return Some(Leaf { address, frame, size, protection, caching });
+                }
             }
-            let Meaning::Leaf { frame, protection, caching } = entry.meaning(level) else {
-                return None;
-            };
-            let size = leaf_size(level)?;
-            let address = address - address % size.bytes();
-            return Some(Leaf { address, frame, size, protection, caching });
         }
     }
 }

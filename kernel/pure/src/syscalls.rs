@@ -146,23 +146,18 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(count as u64)
     }
 
-    fn memory_grant(
-        &mut self,
-        core: usize,
-        application: usize,
-        [page_size, count, colour]: [u64; 3],
-    ) -> Result<Reply> {
-        if let Some(grant) = self.context(core, application).unfinished {
-            return self.zero(core, application, grant);
+    fn memory_grant(&mut self, core: usize, app: usize, [size, count, colour]: [u64; 3]) -> Result<Reply> {
+        if let Some(grant) = self.context(core, app).unfinished {
+            return self.zero(core, app, grant);
         }
-        let size = PageSize::from_code(page_size)?;
+        let size = PageSize::from_code(size)?;
         let count_of_colours = u64::from(self.board.machine.colours.load(Relaxed));
         let colour = (colour != ANY_COLOUR).then_some(Colour { index: colour, count: count_of_colours });
-        if frames_of(size, count)? > self.allowance(application)? {
+        if frames_of(size, count)? > self.allowance(app)? {
             return Err(Error::OverMemoryCap);
         }
-        let frame = self.frames.allocate(Owner::program(application), size, count, colour)?;
-        self.zero(core, application, Grant { frame, size, count, zeroed: 0 })
+        let frame = self.frames.allocate(Owner::program(app), size, count, colour)?;
+        self.zero(core, app, Grant { frame, size, count, zeroed: 0 })
     }
 
     /// Zeroes the next piece of a grant, and behind the last one lets the application have it.
@@ -217,24 +212,18 @@ impl<M: Machine> Kernel<'_, M> {
         if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
     }
 
-    fn memory_map(
-        &mut self,
-        application: usize,
-        [address, frame, page_size, count, protection]: [u64; 5],
-    ) -> Result<u64> {
-        let size = PageSize::from_code(page_size)?;
-        let protection = self.protection(application, protection)?;
+    fn memory_map(&mut self, app: usize, [address, frame, size, count, protection]: [u64; 5]) -> Result<u64> {
+        let size = PageSize::from_code(size)?;
+        let protection = self.protection(app, protection)?;
         let mapping = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
         Bounds::APPLICATION.pages(address, size, count)?;
-        if count > PAGES_MAX {
-            return Err(Error::InvalidArgument);
-        }
-        self.frames.reference(Owner::grants(application), frame, size, count)?;
-        if let Err(error) = self.map_pages(application, Bounds::APPLICATION, &mapping) {
+        frames_of(size, count)?;
+        self.frames.reference(Owner::grants(app), frame, size, count)?;
+        if let Err(error) = self.map_pages(app, Bounds::APPLICATION, &mapping) {
             self.frames.dereference(frame, size, count);
             return Err(error);
         }
-        self.publish_memory(application);
+        self.publish_memory(app);
         Ok(0)
     }
 

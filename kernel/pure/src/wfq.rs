@@ -40,17 +40,6 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue without members.
-    pub const fn new() -> Queue {
-        Queue {
-            members: 0,
-            ready: 0,
-            weights: [1; APPLICATIONS_MAX],
-            virtual_times: [0; APPLICATIONS_MAX],
-            now: 0,
-        }
-    }
-
     /// Adds a member, asleep, with `weight` (brought into 1 to [`WEIGHT_MAX`]). One that was a member before
     /// goes on from its own virtual time: whoever leaves in the middle of a turn, or is started anew, has
     /// still used what it used.
@@ -163,8 +152,15 @@ impl Queue {
 }
 
 impl Default for Queue {
+    /// A queue without members.
     fn default() -> Queue {
-        Queue::new()
+        Queue {
+            members: 0,
+            ready: 0,
+            weights: [1; APPLICATIONS_MAX],
+            virtual_times: [0; APPLICATIONS_MAX],
+            now: 0,
+        }
     }
 }
 

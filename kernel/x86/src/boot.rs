@@ -181,7 +181,7 @@ impl Boot {
         // SAFETY: the frames are the board's for good; all zeros is an empty board.
         let board: &'static Board = unsafe { &Physical::table::<Board>(board_address, 1)[0] };
         let application_table = self.table(applications, Application::default);
-        let core_table = self.table(self.cores, Core::new);
+        let core_table = self.table(self.cores, Core::default);
         let context_table = self.table(self.cores * applications, Context::default);
         let pci = &mut self.table(1, Pci::none)[0];
         if let Some(ecam) = self.firmware.ecam {

@@ -294,7 +294,7 @@ impl World {
             bundle,
             bundle_frame: BUNDLE_FRAME,
             applications: Vec::leak(std::vec![Application::default(); programs.len()]),
-            cores: Vec::leak(std::vec![Core::new(); cores]),
+            cores: Vec::leak(std::vec![Core::default(); cores]),
             contexts: Vec::leak(std::vec![Context::default(); cores * programs.len()]),
             pci,
             iommu: iommu.expect("the remapping unit starts"),

@@ -20,7 +20,7 @@ fn run(queue: &mut Queue, total: u64) -> [u64; APPLICATIONS_MAX] {
 
 /// A queue with one ready member for each weight, numbered from 0.
 fn ready(weights: &[u32]) -> Queue {
-    let mut queue = Queue::new();
+    let mut queue = Queue::default();
     for (id, weight) in weights.iter().enumerate() {
         queue.insert(id, *weight);
         queue.wake(id);
@@ -198,7 +198,7 @@ proptest! {
     fn any_sequence_of_operations_keeps_the_queue_in_order(
         steps in prop::collection::vec(step(), 1..effort(200, 40)),
     ) {
-        let mut queue = Queue::new();
+        let mut queue = Queue::default();
         for step in steps {
             take(step, &mut queue);
             check(&queue);
