@@ -93,8 +93,8 @@ pub fn restart(options: &Restart) -> Result<u8> {
 pub fn is_free(machine: &Machine) -> Result<()> {
     if let Some(provider) = &machine.record.provider {
         bail!(
-            "machine `{name}` is charged for by {provider}, and its keys there end with it: expected `nom rm {name}` \
-             and the `nom run` that made it, which gets new ones",
+            "machine `{name}` is charged for by {provider}, and its keys there end with it: expected \
+             `nom rm {name}` and the `nom run` that made it, which gets new ones",
             name = machine.record.name
         );
     }

@@ -283,7 +283,7 @@ impl<'m, M: PhysicalMemory> Table<'m, M> {
                 Width::Words => (word(at)?, word(at + 2)?, 4),
                 Width::ByteAndWord => (byte(at)?, word(at + 2)?, 4),
             };
-            next = Some(at + length).filter(|_| length >= header)?;
+            next = (length >= header).then_some(at + length)?;
             Some((at, kind))
         })
     }
@@ -365,7 +365,7 @@ fn power_button<M: PhysicalMemory>(fadt: &Table<M>, dsdt: &Table<M>) -> Option<P
     let device = find(dsdt, HEADER_BYTES, b"ACPI0013")?;
     let interrupt = dsdt.u32(find(dsdt, device, &[0x89, 6, 0])? + 5)?;
     let events = constant(dsdt, find(dsdt, device, b"EREG\0")? + 5).filter(|at| at >> 16 != 0)?;
-    Some(PowerButton { events: Register(events), interrupt }).filter(|_| interrupt < 24)
+    (interrupt < 24).then_some(PowerButton { events: Register(events), interrupt })
 }
 
 /// State S5: the control register and its value, with the type of sleep that `_S5_` names (7.4.2.6), in fixed
