@@ -78,7 +78,7 @@ pub enum ClockSource {
     KvmClock = 1,
     /// CPUID leaves 0x15 or 0x40000010.
     Cpuid = 2,
-    /// The high precision event timer.
+    /// The high precision event timer. No kernel calibrates by it any more.
     Hpet = 3,
     /// The 8254 interval timer.
     Pit = 4,

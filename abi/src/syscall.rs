@@ -65,15 +65,18 @@ macro_rules! for_each_syscall {
             11 CoreWait core_wait(deadline_ns, events)
             /// Lets the other applications that share this core go first.
             12 CoreYield core_yield()
-            /// Acquires the device with this `index` on the board. Errors: NoDevice, NotPermitted.
+            /// Acquires the device with this `index` on the board, reset if it was anybody's before. Errors:
+            /// NoDevice, NotPermitted (also for one that cannot be reset, that shares an IOMMU group with
+            /// another owner's, or for who had 64 DMA accesses blocked), OutOfMemory (the IOMMU's tables).
             13 DeviceAcquire device_acquire(device)
             /// Releases a device: interrupts off, registers unmapped, DMA off. Errors: NoDevice,
             /// NotPermitted; WrongState (a device without PCI that does not come out of its reset; its owner
             /// keeps it, and its memory beyond its end).
             14 DeviceRelease device_release(device)
             /// Maps `length` bytes from `offset` of base address register `bar` at `address`, uncached. Pages
-            /// that hold the MSI-X table are refused. Errors: NoDevice, NotPermitted, NoSuchRegion,
-            /// Misaligned, Overflow, OutsideUserSpace, AlreadyMapped, OutOfMemory.
+            /// that hold the MSI-X table are refused. At most 8 ranges of a device are mapped at a time.
+            /// Errors: NoDevice, NotPermitted, NoSuchRegion, Misaligned, Overflow, OutsideUserSpace,
+            /// AlreadyMapped, OutOfMemory, OverMemoryCap, TableFull.
             15 DeviceMap device_map(device, bar, offset, address, length)
             /// Reads 4 bytes of the device's configuration space at `offset` (a multiple of 4, below 4096);
             /// all ones if it has none. Errors: NoDevice, NotPermitted, Misaligned, InvalidArgument.

@@ -48,7 +48,8 @@ upcalls! {
     5 CoreRevoking,
     /// A device appeared on the board.
     6 DeviceArrived,
-    /// A device is about to leave, or has left, the board; `device_release` lets it go at once.
+    /// A device is about to leave, or has left, the board; or devices of this application are silenced,
+    /// because 64 of their DMA accesses were blocked. `device_release` lets one go at once.
     7 DeviceLeft,
     /// A device of this application was stopped from reaching memory that it was not granted:
     /// `fault_address` is the bus address.

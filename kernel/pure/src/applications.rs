@@ -12,8 +12,8 @@ use nom_abi::board::{ApplicationState, BOARD_BYTES, PRICES_OFFSET};
 use nom_abi::error::{Error, Result};
 use nom_abi::image::{ApplicationRecord, SegmentRecord, flag};
 use nom_abi::layout::{
-    BOARD_WINDOW, CHANNEL_STRIDE, CHANNEL_WINDOW, DEVICES_MAX, IMAGE_WINDOW, PLACEMENT_ALIGN, STACK_WINDOW,
-    START_WINDOW, WINDOW_BYTES,
+    BOARD_WINDOW, CHANNEL_STRIDE, CHANNEL_WINDOW, IMAGE_WINDOW, PLACEMENT_ALIGN, STACK_WINDOW, START_WINDOW,
+    WINDOW_BYTES,
 };
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{self, START_BYTES_MAX, Start, Strings};
@@ -38,6 +38,8 @@ pub struct Application {
     pub image_base: u64,
     /// Whether it ends by itself when the machine is to end.
     pub handles_shutdown: bool,
+    /// DMA of its devices that was blocked since it started.
+    pub blocked: u32,
 }
 
 impl Application {
@@ -74,11 +76,12 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(self.record(application)?.frames_max.saturating_sub(self.charged(application)))
     }
 
-    /// Starts an application that is not running. Errors: NoApplication, WrongState, OutOfMemory,
-    /// OverMemoryCap; nothing of it is left then.
+    /// Starts an application that is not running. Errors: NoApplication, WrongState (it runs, or a device may
+    /// still reach what it was granted when it ran last), OutOfMemory, OverMemoryCap; nothing of it is left
+    /// then.
     pub fn start(&mut self, application: usize) -> Result<()> {
         let record = self.record(application)?;
-        if self.applications[application].space.is_some() {
+        if self.applications[application].space.is_some() || self.devices.is_reached(application) {
             return Err(Error::WrongState);
         }
         let built = self.build(application, &record);
@@ -310,9 +313,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Ends an application: nobody runs it any more when this returns, and all it held is free.
     pub(crate) fn end_application(&mut self, application: usize, state: ApplicationState, status: u8) {
         let tsc = self.machine.cycles();
-        let Some(space) = self.applications[application].space else {
-            return;
-        };
+        let Some(space) = self.applications[application].space else { return };
         self.machine.leave_space(space.root());
         for core in 0..self.cores.len() {
             if self.applications[application].cores & 1 << core != 0 {
@@ -322,9 +323,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.release_devices(application);
         self.free_memory(application);
         self.publish_application(application, state, status);
-        let Ok(record) = self.record(application) else {
-            return;
-        };
+        let Ok(record) = self.record(application) else { return };
         let name = crate::bundle::name(&record);
         let word = if state == ApplicationState::Exited { "exited" } else { "faulted" };
         self.machine.log(Level::Info, format_args!("{name} {word} with status {status}"));
@@ -356,11 +355,10 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn free_memory(&mut self, application: usize) {
         self.applications[application] = Application::default();
-        // A device that did not stop may still write to what it was told of.
-        let is_free = !(0..DEVICES_MAX).any(|device| self.devices.owner(device) == Some(application));
-        let grants = is_free.then_some(Owner::grants(application));
-        for owner in [Owner::program(application), Owner::tables(application)].into_iter().chain(grants) {
-            self.frames.release_all(owner);
+        self.frames.release_all(Owner::program(application));
+        self.frames.release_all(Owner::tables(application));
+        if !self.devices.is_reached(application) {
+            self.frames.release_all(Owner::grants(application));
         }
         self.publish_memory(application);
     }

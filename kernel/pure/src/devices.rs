@@ -6,11 +6,11 @@ use crate::hotplug::Event;
 use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, KernelFrames, PLATFORM_VECTOR};
 use crate::list::List;
-use crate::machine::{Level, Machine};
+use crate::machine::{Level, Machine, PhysicalMemory};
 use crate::msix::Message;
 use crate::paging::Caching;
 use crate::pci::{Function, Pci};
-use crate::space::{Bounds, Mapping};
+use crate::space::{Bounds, Mapping, Space};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::error::{Error, Result};
@@ -23,21 +23,30 @@ use nom_abi::{PageSize, Protection};
 pub const VECTORS: usize = 64;
 /// Most ranges of one device's registers that can be mapped at a time.
 const RANGES_MAX: usize = 8;
-/// Most blocked accesses that are reported at a time, and the pause after that many, in nanoseconds.
-const FAULTS_MAX: usize = 64;
+/// Most blocked accesses that are looked at at a time, and the pause after that many, in nanoseconds.
+const FAULTS_AT_A_TIME: usize = 64;
 const FAULTS_PAUSE_NS: u64 = 10_000_000;
+/// Blocked accesses after which the devices of an application are silenced, and it is given no other.
+pub const FAULTS_MAX: u32 = 64;
 
-/// A range of user addresses: start and length.
-type AddressRange = (u64, u64);
+/// A range of user addresses where registers were mapped: start, length, and first frame of the registers.
+type RegisterRange = (u64, u64, u64);
 
 /// What an application holds of a device.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     owner: Option<u8>,
     /// Where its registers were mapped.
-    ranges: List<AddressRange, RANGES_MAX>,
+    ranges: List<RegisterRange, RANGES_MAX>,
     /// Whether it was asked to let go.
     leaving: bool,
+    /// Whether it keeps what its last owner had it do: nobody gets it any more.
+    spent: bool,
+}
+
+impl Holding {
+    const NOBODY: Holding =
+        Holding { owner: None, ranges: List::new((0, 0, 0)), leaving: false, spent: false };
 }
 
 /// The machine's devices.
@@ -47,13 +56,21 @@ pub struct Devices<'m> {
     holdings: [Holding; DEVICES_MAX],
     /// Board time at which more blocked accesses may be waiting to be reported; all ones: none are.
     faults_ns: u64,
+    /// Applications, one bit each, whose memory a device may still reach: the unit did not detach it.
+    reached: u64,
 }
 
 impl<'m> Devices<'m> {
     /// Devices that nobody owns yet.
     pub fn new(pci: &'m mut Pci, iommu: Iommu) -> Devices<'m> {
-        let nobody = Holding { owner: None, ranges: List::new((0, 0)), leaving: false };
-        Devices { pci, iommu, holdings: [nobody; DEVICES_MAX], faults_ns: u64::MAX }
+        let holdings = [Holding::NOBODY; DEVICES_MAX];
+        Devices { pci, iommu, holdings, faults_ns: u64::MAX, reached: 0 }
+    }
+
+    /// Whether a device may still reach what an application was granted, though it gave the device back.
+    pub fn is_reached(&self, application: usize) -> bool {
+        self.reached & 1 << application != 0
+            || self.holdings.iter().any(|it| it.owner == Some(application as u8))
     }
 
     /// The device's owner, if it has one.
@@ -103,19 +120,17 @@ impl<M: Machine> Kernel<'_, M> {
                 && (selector.device == 0xffff || selector.device == id)
                 && (selector.class == 0xff_ffff || selector.class == class)
         });
-        if !permitted || self.devices.owner(index).is_some() {
+        let is_bad = self.applications[application].blocked >= FAULTS_MAX;
+        if !permitted || is_bad || self.devices.owner(index).is_some() {
             return Err(Error::NotPermitted);
         }
-        if !matches!(self.devices.iommu, Iommu::None)
-            && !self.devices.pci.is_confinable(&mut self.machine, index)
-        {
-            let text = format_args!("device {index} ignores the IOMMU (QEMU: iommu_platform=on is missing)");
-            self.machine.log(Level::Warn, text);
+        if let Some(why) = self.hindrance(application, index) {
+            self.machine.log(Level::Warn, format_args!("device {index} {why}"));
             return Err(Error::NotPermitted);
         }
         self.attach(application, index, address)?;
         if !self.devices.pci.switch_on(&mut self.machine, index) {
-            self.detach(application, address);
+            let _ = self.detach(application, address);
             return Err(Error::NoDevice);
         }
         self.devices.holdings[index].owner = Some(application as u8);
@@ -123,26 +138,50 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(0)
     }
 
+    /// Why nobody, or not this application, can be given a device without harm to others.
+    fn hindrance(&mut self, application: usize, index: usize) -> Option<&'static str> {
+        let Devices { pci, iommu, holdings, reached, .. } = &mut self.devices;
+        let is_others = |other: usize| holdings[other].owner.is_some_and(|it| usize::from(it) != application);
+        if holdings[index].spent || *reached & 1 << application != 0 {
+            return Some("keeps what its last owner had it do: it has no reset, or was not detached");
+        }
+        if matches!(iommu, Iommu::None) {
+            return None;
+        }
+        if !pci.is_confinable(&mut self.machine, index) {
+            return Some("ignores the IOMMU (QEMU: iommu_platform=on is missing)");
+        }
+        pci.group(index).any(is_others).then_some("reaches a device of another owner without the IOMMU")
+    }
+
     /// Lets a device reach its new owner's grants.
     fn attach(&mut self, application: usize, index: usize, address: crate::pci::Address) -> Result<()> {
         let mut source = KernelFrames(&mut self.frames);
         let new = self.devices.iommu.attach(&mut self.machine, &mut source, address, application);
-        let result = match new {
-            Ok(true) => self.map_grants(application),
-            other => other.map(|_| ()),
-        };
+        let mut result = new.map(|_| ());
+        if new == Ok(true) {
+            result = self.map_grants(application);
+            if result.is_err() {
+                let _ = self.detach(application, address);
+            }
+        }
         result.map_err(|error| {
             self.machine.log(Level::Warn, format_args!("device {index} cannot be confined: {error:?}"));
-            self.detach(application, address);
             Error::OutOfMemory
         })
     }
 
-    fn detach(&mut self, application: usize, address: crate::pci::Address) {
+    /// Takes a device out of its owner's domain. If the unit does not do it, neither the device nor what its
+    /// owner was granted is ever given to anybody again.
+    fn detach(&mut self, application: usize, address: crate::pci::Address) -> bool {
         let mut source = KernelFrames(&mut self.frames);
-        if let Err(error) = self.devices.iommu.detach(&mut self.machine, &mut source, address, application) {
-            self.machine.log(Level::Error, format_args!("the IOMMU cannot detach a device: {error:?}"));
+        let result = self.devices.iommu.detach(&mut self.machine, &mut source, address, application);
+        if let Err(error) = result {
+            self.devices.reached |= 1 << application;
+            let what = "stays attached by the IOMMU, and its owner's memory is lost";
+            self.machine.log(Level::Error, format_args!("{address} {what}: {error:?}"));
         }
+        result.is_ok()
     }
 
     fn map_grants(&mut self, application: usize) -> core::result::Result<(), crate::iommu::Error> {
@@ -174,13 +213,15 @@ impl<M: Machine> Kernel<'_, M> {
 
     pub(crate) fn device_release(&mut self, application: usize, device: u64) -> Result<u64> {
         let (index, function) = self.devices.owned(application, device)?;
-        let address = function.address;
+        let (address, is_mmio) = (function.address, function.is_mmio());
         self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
-        if !self.devices.pci.switch_off(&mut self.machine, index) {
+        let is_reset = self.devices.pci.switch_off(&mut self.machine, index);
+        if is_mmio && !is_reset {
             self.machine.log(Level::Error, format_args!("device {index} does not stop: its owner keeps it"));
             return Err(Error::WrongState);
         }
-        self.detach(application, address);
+        let is_detached = self.detach(application, address);
+        self.devices.holdings[index].spent = !(is_reset && is_detached);
         self.let_go(index, application);
         Ok(0)
     }
@@ -227,15 +268,13 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Takes the registers out of the owner's address space, wherever they still are in it.
     fn unmap_registers(&mut self, index: usize, application: usize) {
-        let ranges = core::mem::replace(&mut self.devices.holdings[index].ranges, List::new((0, 0)));
-        let Some(space) = self.applications[application].space else {
-            return;
-        };
+        let ranges = core::mem::replace(&mut self.devices.holdings[index].ranges, Holding::NOBODY.ranges);
+        let Some(space) = self.applications[application].space else { return };
         let tables = Owner::tables(application);
-        for (start, length) in ranges.iter().copied() {
-            for page in (start..start + length).step_by(FRAME_BYTES as usize) {
-                let leaf = space.translate(&self.machine, page);
-                if leaf.is_some_and(|leaf| leaf.caching == Caching::Uncached) {
+        for (start, length, frame) in ranges.iter().copied() {
+            for offset in (0..length).step_by(FRAME_BYTES as usize) {
+                let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
+                if is_registers(&self.machine, space, page, frame) {
                     let (memory, frames) = (&mut self.machine, &mut self.frames);
                     let bounds = Bounds::APPLICATION;
                     // It is mapped as one small page: nothing else is ever mapped uncached.
@@ -260,13 +299,23 @@ impl<M: Machine> Kernel<'_, M> {
         if length == 0 || function.is_reserved(register, offset, length) {
             return Err(Error::NoSuchRegion);
         }
-        let mut ranges = self.devices.holdings[index].ranges;
-        if !ranges.push((address, length)) {
+        let frame = physical / FRAME_BYTES;
+        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        let mut ranges = Holding::NOBODY.ranges;
+        for range in self.devices.holdings[index].ranges.iter() {
+            let (start, length, frame) = *range;
+            let is_there =
+                |page| is_registers(&self.machine, space, start + page * FRAME_BYTES, frame + page);
+            if (0..length / FRAME_BYTES).any(is_there) {
+                ranges.push(*range);
+            }
+        }
+        if !ranges.push((address, length, frame)) {
             return Err(Error::TableFull);
         }
         let mapping = Mapping {
             address,
-            frame: physical / FRAME_BYTES,
+            frame,
             size: PageSize::Small,
             count: length / FRAME_BYTES,
             protection: Protection::ReadWrite,
@@ -346,9 +395,7 @@ impl<M: Machine> Kernel<'_, M> {
             return self.poll_platform();
         }
         let slot = usize::from(vector.wrapping_sub(FIRST_DEVICE_VECTOR));
-        let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else {
-            return;
-        };
+        let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else { return };
         if let Some(owner) = self.devices.owner(binding.device.into()) {
             self.tell_on(core, owner, Upcall::Interrupt, |events| events.interrupts |= 1 << binding.bit);
         }
@@ -366,22 +413,12 @@ impl<M: Machine> Kernel<'_, M> {
         self.report_faults();
     }
 
-    /// Reports blocked accesses, so many at a time: a device can cause them faster than they are reported.
+    /// Looks at blocked accesses, so many at a time: a device can cause them faster than that.
     fn report_faults(&mut self) {
-        let mut logged = None;
-        for _ in 0..FAULTS_MAX {
+        for _ in 0..FAULTS_AT_A_TIME {
             let Some(fault) = self.devices.iommu.take_fault(&mut self.machine) else {
-                self.devices.faults_ns = u64::MAX;
-                return;
+                return self.devices.faults_ns = u64::MAX;
             };
-            // One transfer can be blocked many times.
-            let page = (fault.device, fault.address / FRAME_BYTES);
-            if logged.replace(page) != Some(page) {
-                let kind =
-                    fault.write.map_or("access to", |write| if write { "write to" } else { "read of" });
-                let text = format_args!("DMA blocked: {kind} {:#x} by {}", fault.address, fault.device);
-                self.machine.log(Level::Warn, text);
-            }
             self.dma_blocked(fault);
         }
         self.devices.faults_ns = self.machine.now_ns() + FAULTS_PAUSE_NS;
@@ -411,24 +448,41 @@ impl<M: Machine> Kernel<'_, M> {
         if let Some((owner, function)) = self.devices.owner(index).zip(self.devices.pci.device(index)) {
             let address = function.address;
             self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
-            self.detach(owner, address);
+            let _ = self.detach(owner, address);
             self.devices.holdings[index].leaving = false;
             self.let_go(index, owner);
             self.tell(owner, Upcall::DeviceLeft, |_| {});
         }
+        self.devices.holdings[index].spent = false;
         self.devices.pci.forget(1 << index);
         self.board.devices[index].changes.fetch_add(1, Relaxed);
         self.publish_device(index);
     }
 
+    /// Counts a blocked access, says so ever more seldom, and tells the device's owner, whose devices are
+    /// silenced if there have been too many: it can release them, and is given no other.
     fn dma_blocked(&mut self, fault: DmaFault) {
-        let index = self.devices.pci.index_of(fault.device);
-        let Some(index) = index else { return };
-        self.board.devices[index].dma_blocked.fetch_add(1, Relaxed);
-        if let Some(owner) = self.devices.owner(index) {
-            self.tell(owner, Upcall::DmaBlocked, |events| events.fault_address = fault.address);
+        let Some(index) = self.devices.pci.index_of(fault.device) else { return };
+        let count = self.board.devices[index].dma_blocked.fetch_add(1, Relaxed).wrapping_add(1);
+        if count.is_power_of_two() {
+            let text = format_args!("DMA blocked: {:#x} by {}, number {count}", fault.address, fault.device);
+            self.machine.log(Level::Warn, text);
+        }
+        let Some(owner) = self.devices.owner(index) else { return };
+        self.tell(owner, Upcall::DmaBlocked, |events| events.fault_address = fault.address);
+        let blocked = &mut self.applications[owner].blocked;
+        *blocked += 1;
+        if *blocked >= FAULTS_MAX {
+            self.devices.pci.silence(&mut self.machine, index);
+            self.tell(owner, Upcall::DeviceLeft, |_| {});
         }
     }
+}
+
+/// Whether these registers are mapped at a user address.
+fn is_registers(memory: &impl PhysicalMemory, space: Space, address: u64, frame: u64) -> bool {
+    let leaf = space.translate(memory, address);
+    leaf.is_some_and(|leaf| leaf.caching == Caching::Uncached && leaf.frame == frame)
 }
 
 /// Calls `f` with the number of each bit that is set.

@@ -84,6 +84,11 @@ impl Boot {
         if let Some(level) = self.info.options("log").next() {
             serial::set_level(level);
         }
+        let has_secrets = cpu::rdrand().is_some() || self.info.options("seed").any(|seed| seed == "public");
+        assert!(
+            has_secrets,
+            "no RDRAND, so no secrets: choose a processor with it, or boot with `seed=public`"
+        );
     }
 
     /// Finds the bundle behind the kernel image, and the memory behind the bundle.

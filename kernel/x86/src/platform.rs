@@ -76,7 +76,7 @@ impl Machine for Platform {
     }
 
     /// RDRAND; else xorshift64* (Vigna 2016) over the time-stamp counter, which places things apart but keeps
-    /// no secret.
+    /// no secret: only on machines that were told so (`seed=public`).
     fn random(&mut self) -> u64 {
         cpu::rdrand().unwrap_or_else(|| {
             self.random ^= cpu::rdtsc();

@@ -60,3 +60,31 @@ fn forged_interrupts_harm_nobody() {
         life.expect_status(0).expect_no("FAILED").expect("ok neighbour-undisturbed");
     }
 }
+
+#[test]
+fn a_flood_of_blocked_dma_ends_and_fills_no_log() {
+    for iommu in [Iommu::Virtio, Iommu::Intel] {
+        let guest = Guest::bundle("tests/guest/bundles/flood.toml").iommu(iommu).cpus(2);
+        let life = guest.device("virtio-rng-pci,iommu_platform=on,disable-legacy=on").run();
+        let life = life.expect_status(0).expect_no("FAILED").expect("ok neighbour-undisturbed");
+        let lines = life.serial.matches("DMA blocked").count();
+        assert!((1..=8).contains(&lines), "{lines} lines are few, but not none");
+    }
+}
+
+/// The device has neither a function-level reset nor virtio's: its second owner would drive what the first
+/// one left running.
+#[test]
+fn a_device_that_cannot_be_reset_has_one_owner() {
+    let guest = Guest::bundle("tests/guest/bundles/inherit.toml").device("edu");
+    guest.run().expect_status(0).expect_no("FAILED").expect("ok one-owner").expect("it has no reset");
+}
+
+#[test]
+fn applications_have_secrets_or_do_not_start() {
+    let guest =
+        Guest::bundle("tests/guest/bundles/board.toml").cpus(2).memory("96M").qemu("-cpu max,rdrand=off");
+    let life = guest.clone().run().expect("this processor has no RDRAND");
+    assert!(life.control.iter().all(|line| line.word != "started"), "nobody starts");
+    guest.command_line("seed=public").run().expect_status(0).expect_no("FAILED");
+}

@@ -42,6 +42,8 @@ pub struct FakeVirtioIommu {
     pub first_endpoint: u32,
     /// It takes requests and never answers.
     pub is_dead: bool,
+    /// It does not let endpoints go.
+    pub keeps: bool,
     common: [u8; 64],
     driver_features: u64,
     queues: [QueueRegisters; 2],
@@ -58,6 +60,7 @@ impl FakeVirtioIommu {
             messages: Messages::Pass,
             first_endpoint,
             is_dead: false,
+            keeps: false,
             common: [0; 64],
             driver_features: 0,
             queues: [QueueRegisters::default(); 2],
@@ -247,7 +250,7 @@ impl FakeVirtioIommu {
     }
 
     fn detach(&mut self, domain: u32, endpoint: u32) -> u8 {
-        if self.endpoints.get(&endpoint) != Some(&domain) {
+        if self.keeps || self.endpoints.get(&endpoint) != Some(&domain) {
             return INVALID;
         }
         self.endpoints.remove(&endpoint);

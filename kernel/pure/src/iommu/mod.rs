@@ -42,6 +42,8 @@ pub enum Error {
     NotCovered,
     /// The unit refused, or lacks something that is needed; the text says what.
     Refused(&'static str),
+    /// A virtio-iommu refused, with this status (VIRTIO 1.2, 5.13.6).
+    Status(u8),
     /// The unit did not answer within [`PATIENCE_NS`]. What it has in force is unknown.
     Silent,
 }
@@ -57,8 +59,6 @@ pub struct DmaFault {
     pub device: Address,
     /// Bus address that it tried to reach.
     pub address: u64,
-    /// Whether it tried to write; `None` if the unit does not say.
-    pub write: Option<bool>,
 }
 
 /// The machine's remapping unit.
@@ -90,7 +90,7 @@ impl Iommu {
             (None, [], Some(_)) => Err(Error::Refused("there is a virtio-iommu but no VIOT table")),
             (None, [], None) => Ok(Iommu::None),
             (None, [unit], _) => {
-                vtd::Vtd::start(machine, frames, *unit, tables.processors.len()).map(Iommu::Vtd)
+                vtd::Vtd::start(machine, frames, *unit, tables.processors.len(), pci).map(Iommu::Vtd)
             }
             (None, ..) => Err(Error::Refused("there is more than one VT-d unit")),
         }

@@ -1,19 +1,10 @@
 //! What is said to a virtio-iommu and what it answers. Source: VIRTIO 1.2, section 5.13.6.
 
-use super::Error;
 use crate::machine::PhysicalMemory;
 use core::ops::Range;
 
 /// Where interrupt messages are written.
 pub(super) const MESSAGE_PAGE: u64 = 0xfee0_0000;
-
-/// Rights of a mapping.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    Memory,
-    /// The page that interrupt messages are written to.
-    Messages,
-}
 
 /// A request, as the bytes that the device reads.
 pub(super) struct Request {
@@ -47,12 +38,9 @@ impl Request {
     }
 
     /// Maps the addresses `[range.start, range.end)` to themselves.
-    pub fn map(domain: u32, range: Range<u64>, access: Access) -> Request {
-        const READ: u32 = 1;
-        const WRITE: u32 = 2;
-        const MMIO: u32 = 4;
-        let flags = if access == Access::Messages { WRITE | MMIO } else { READ | WRITE };
-        Request::new(3, domain).double(range.start).double(range.end - 1).double(range.start).word(flags)
+    pub fn map(domain: u32, range: Range<u64>) -> Request {
+        const READ_WRITE: u32 = 3;
+        Request::new(3, domain).double(range.start).double(range.end - 1).double(range.start).word(READ_WRITE)
     }
 
     pub fn unmap(domain: u32, range: Range<u64>) -> Request {
@@ -60,30 +48,8 @@ impl Request {
     }
 }
 
-/// What a status that is not zero means (5.13.6).
-pub(super) fn refusal(status: u8) -> Error {
-    Error::Refused(match status {
-        1 => "virtio-iommu: input or output error",
-        2 => "virtio-iommu: request not supported",
-        3 => "virtio-iommu: device error",
-        4 => "virtio-iommu: invalid argument",
-        5 => "virtio-iommu: out of range",
-        6 => "virtio-iommu: no such endpoint or domain",
-        7 => "virtio-iommu: fault in the request",
-        8 => "virtio-iommu: out of memory",
-        _ => "virtio-iommu: unknown status",
-    })
-}
-
-/// What a unit reserves a region for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Region {
-    Reserved,
-    Messages,
-}
-
-/// Finds the reserved region that covers the page of interrupt messages among a probe's properties.
-pub(super) fn message_region(memory: &impl PhysicalMemory, properties: Range<u64>) -> Option<Region> {
+/// Whether, by a probe's properties, the page of interrupt messages is reserved for them, so that they pass.
+pub(super) fn messages_pass(memory: &impl PhysicalMemory, properties: Range<u64>) -> bool {
     const RESERVED_MEMORY: u16 = 1;
     const IS_MESSAGES: u8 = 1;
     let mut at = properties.start;
@@ -93,13 +59,13 @@ pub(super) fn message_region(memory: &impl PhysicalMemory, properties: Range<u64
         let half = |at: usize| u16::from_le_bytes([property[at], property[at + 1]]);
         let double = |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| property[at + byte]));
         let kind = half(0) & 0xfff;
-        if kind == 0 {
-            return None;
-        }
         if kind == RESERVED_MEMORY && (double(8)..=double(16)).contains(&MESSAGE_PAGE) {
-            return Some(if property[4] == IS_MESSAGES { Region::Messages } else { Region::Reserved });
+            return property[4] == IS_MESSAGES;
+        }
+        if kind == 0 {
+            break;
         }
         at += 4 + u64::from(half(2));
     }
-    None
+    false
 }

@@ -35,6 +35,10 @@ impl Rig {
     fn vtd(unit: FakeVtd) -> Rig {
         let mut machine = FakeMachine::new();
         machine.vtd = Some(unit);
+        // Bus 3 is behind the third of them.
+        for port in 8..11 {
+            machine.pci.add(None, port, 0, FakeFunction::root_port(false));
+        }
         let mut tables = Tables::none();
         tables.remapping_units.push(vtd::BASE);
         Rig::start(machine, tables).expect("it starts")
@@ -80,12 +84,11 @@ fn virtio_tables() -> Tables {
 }
 
 /// Every kind of unit.
-fn rigs() -> [Rig; 4] {
+fn rigs() -> [Rig; 3] {
     [
         Rig::vtd(FakeVtd::new(true, true, 3)),
         Rig::vtd(FakeVtd::new(false, true, 1)),
         Rig::virtio(Messages::Pass).expect("it starts"),
-        Rig::virtio(Messages::Unmentioned).expect("it starts"),
     ]
 }
 
@@ -125,14 +128,15 @@ fn a_device_reaches_its_domain_and_nothing_else() {
 
 #[test]
 fn a_virtio_iommu_lets_interrupt_messages_pass_and_is_not_said_to_confine_them() {
-    for mut rig in [Messages::Pass, Messages::Unmentioned].map(|it| Rig::virtio(it).expect("it starts")) {
-        assert_eq!(rig.attach(NET, 5), Ok(true));
-        assert!(rig.machine.reaches(NET, MESSAGE_ADDRESS));
-        assert_eq!(rig.iommu.protection(), DmaProtection::VirtioIommu);
-        assert_eq!(DmaProtection::interrupts(rig.iommu.protection() as u32), "trusted");
+    let mut rig = Rig::virtio(Messages::Pass).expect("it starts");
+    assert_eq!(rig.attach(NET, 5), Ok(true));
+    assert!(rig.machine.reaches(NET, MESSAGE_ADDRESS));
+    assert_eq!(rig.iommu.protection(), DmaProtection::VirtioIommu);
+    assert_eq!(DmaProtection::interrupts(rig.iommu.protection() as u32), "trusted");
+    for blocks in [Messages::Blocked, Messages::Unmentioned] {
+        let refused = Rig::virtio(blocks).map(|_| ());
+        assert_eq!(refused, Err(Error::Refused("the virtio-iommu does not let interrupt messages pass")));
     }
-    let blocked = Rig::virtio(Messages::Blocked).map(|_| ());
-    assert_eq!(blocked, Err(Error::Refused("the virtio-iommu blocks interrupt messages")));
 }
 
 impl Rig {
@@ -258,8 +262,6 @@ fn running_out_of_frames_changes_nothing() {
     rig.frames.left = 0;
     assert_eq!(rig.attach(DISK, 1), Err(Error::OutOfMemory));
     rig.frames.left = 1;
-    assert_eq!(rig.attach(DISK, 1), Err(Error::OutOfMemory));
-    rig.frames.left = 1;
     assert_eq!(rig.attach(DISK, 1), Ok(true));
 }
 
@@ -316,7 +318,7 @@ fn blocked_accesses_are_reported_by_vtd() {
     assert_eq!(rig.iommu.take_fault(&mut rig.machine), None);
     for device in [NET, DISK, NET] {
         assert!(!rig.reaches(device, 0x77));
-        let fault = DmaFault { device, address: 0x77000, write: Some(true) };
+        let fault = DmaFault { device, address: 0x77000 };
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), Some(fault));
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), None);
     }
@@ -332,8 +334,7 @@ fn blocked_accesses_are_reported_by_virtio_iommu() {
         // A report about an endpoint that nobody knows is passed over.
         assert!(unit.report(&mut rig.machine.memory, 1, 0, 0));
         assert!(unit.report(&mut rig.machine.memory, endpoint, round << 33, round as u32 % 4));
-        let write = [None, Some(false), Some(true), Some(true)][round as usize % 4];
-        let fault = DmaFault { device: DISK, address: round << 33, write };
+        let fault = DmaFault { device: DISK, address: round << 33 };
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), Some(fault));
         assert_eq!(rig.iommu.take_fault(&mut rig.machine), None);
     }
@@ -465,12 +466,12 @@ proptest! {
 
     #[test]
     fn devices_reach_what_their_owners_hold_after_any_sequence(
-        kind in 0_usize..4,
+        kind in 0_usize..3,
         actions in prop::collection::vec(action(), 1..60),
     ) {
-        let [first, second, third, fourth] = rigs();
-        let mut rigs = [Some(first), Some(second), Some(third), Some(fourth)];
-        let mut rig = rigs[kind].take().expect("one of four");
+        let [first, second, third] = rigs();
+        let mut rigs = [Some(first), Some(second), Some(third)];
+        let mut rig = rigs[kind].take().expect("one of three");
         let start = rig.frames.taken.clone();
         let mut model = Model::default();
         for action in actions {
@@ -481,8 +482,6 @@ proptest! {
             prop_assert_eq!(model.act(&mut rig, Action::Detach { device }), Ok(()));
         }
         model.check(&mut rig)?;
-        let contexts = if matches!(rig.iommu, Iommu::Vtd(_)) { 2 } else { 0 };
-        let kept = start.len() + contexts;
-        prop_assert!(rig.frames.taken.len() <= kept, "tables go back, one for each bus stays");
+        prop_assert_eq!(rig.frames.taken, start, "tables go back");
     }
 }

@@ -3,7 +3,7 @@
 //! Source: VIRTIO 1.2, section 5.13.
 
 use super::queue::{Buffer, Queue, SIZE};
-use super::request::{Access, MESSAGE_PAGE, Region, Request, message_region, refusal};
+use super::request::{Request, messages_pass};
 use super::{DmaFault, Error, FrameSource, wait_until};
 use crate::acpi::{Tables, Viot};
 use crate::ioapic;
@@ -20,14 +20,13 @@ mod feature {
     pub const DOMAIN_RANGE: u64 = 1 << 1;
     pub const MAP_UNMAP: u64 = 1 << 2;
     pub const PROBE: u64 = 1 << 4;
-    pub const MMIO: u64 = 1 << 5;
     pub const BYPASS_CONFIG: u64 = 1 << 6;
     pub const VERSION_1: u64 = 1 << 32;
     pub const ACCESS_PLATFORM: u64 = 1 << 33;
     /// Without these the unit cannot be used.
-    pub const NEEDED: u64 = MAP_UNMAP | VERSION_1;
+    pub const NEEDED: u64 = MAP_UNMAP | VERSION_1 | PROBE;
     /// The old bypass, under which unattached devices reach everything, is not among them.
-    pub const WANTED: u64 = NEEDED | DOMAIN_RANGE | PROBE | MMIO | BYPASS_CONFIG | ACCESS_PLATFORM;
+    pub const WANTED: u64 = NEEDED | DOMAIN_RANGE | BYPASS_CONFIG | ACCESS_PLATFORM;
 }
 
 /// Device status bits (2.1).
@@ -72,8 +71,6 @@ pub struct VirtioIommu {
     io_apic: Option<u64>,
     viot: Viot,
     first_domain: u32,
-    /// Whether interrupt messages pass only if their page is mapped, with what the unit calls MMIO.
-    maps_messages: bool,
     /// Devices attached to each domain.
     devices: [u32; APPLICATIONS_MAX],
 }
@@ -112,7 +109,6 @@ impl VirtioIommu {
             io_apic: tables.io_apic,
             viot,
             first_domain: first_domain(machine, &at, features)?,
-            maps_messages: false,
             devices: [0; APPLICATIONS_MAX],
         };
         unit.requests.disable_interrupts(machine);
@@ -122,8 +118,10 @@ impl VirtioIommu {
             machine.write8(at.config + config::BYPASS, 0);
         }
         unit.offer_events(machine);
-        unit.maps_messages = !unit.messages_pass(machine, &at, features)?;
-        Ok(unit)
+        match unit.messages_pass(machine, &at)? {
+            true => Ok(unit),
+            false => Err(Error::Refused("the virtio-iommu does not let interrupt messages pass")),
+        }
     }
 
     /// Has blocked accesses signalled: by MSI-X, else by the PCI interrupt line.
@@ -151,14 +149,6 @@ impl VirtioIommu {
         self.submit(machine, [Request::attach(id, endpoint)].into_iter())?;
         let is_new = self.devices[domain] == 0;
         self.devices[domain] += 1;
-        if is_new && self.maps_messages {
-            let page = MESSAGE_PAGE..MESSAGE_PAGE + (1 << FRAME_SHIFT);
-            let mapped = self.submit(machine, [Request::map(id, page, Access::Messages)].into_iter());
-            if mapped.is_err() {
-                let _ = self.detach(machine, device, domain);
-            }
-            mapped?;
-        }
         Ok(is_new)
     }
 
@@ -189,7 +179,7 @@ impl VirtioIommu {
             return Ok(());
         }
         let id = self.domain_id(domain);
-        self.submit(machine, units.map(|unit| Request::map(id, bytes(unit), Access::Memory)))
+        self.submit(machine, units.map(|unit| Request::map(id, bytes(unit))))
     }
 
     pub(super) fn unmap<M: PhysicalMemory + Registers>(
@@ -207,8 +197,6 @@ impl VirtioIommu {
 
     /// The next fault report (5.13.6.9).
     pub(super) fn take_fault<M: PhysicalMemory + Registers>(&mut self, machine: &mut M) -> Option<DmaFault> {
-        const IS_READ: u32 = 1;
-        const IS_WRITE: u32 = 2;
         machine.read8(self.interrupt_status);
         loop {
             let buffer = self.events.take_used(machine)? % SIZE;
@@ -219,11 +207,7 @@ impl VirtioIommu {
             let word = |at: usize| u32::from_le_bytes(core::array::from_fn(|byte| report[at + byte]));
             if let Some(function) = self.viot.function(word(8)) {
                 let address = u64::from(word(16)) | u64::from(word(20)) << 32;
-                let write = match word(4) & (IS_READ | IS_WRITE) {
-                    0 => None,
-                    access => Some(access & IS_WRITE != 0),
-                };
-                return Some(DmaFault { device: Address(function), address, write });
+                return Some(DmaFault { device: Address(function), address });
             }
         }
     }
@@ -252,7 +236,7 @@ impl VirtioIommu {
             for slot in 0..count {
                 match self.answer(machine, slot) {
                     0 => {}
-                    refused => return Err(refusal(refused)),
+                    status => return Err(Error::Status(status)),
                 }
             }
         }
@@ -316,20 +300,17 @@ impl VirtioIommu {
     }
 
     /// Asks, for one function, whether interrupt messages pass untranslated (5.13.6.8): it is the same
-    /// for all. An error if the unit blocks them for good.
+    /// for all.
     fn messages_pass<M: PhysicalMemory + Registers>(
         &mut self,
         machine: &mut M,
         at: &Structures,
-        features: u64,
     ) -> Result<bool, Error> {
         /// Bytes of the request, and where the answer starts in the buffer area.
         const REQUEST_BYTES: u32 = 72;
         const PROPERTIES: u64 = 2 * REQUEST_STRIDE;
         const PROPERTIES_MAX: u32 = 1536;
-        let Some(range) = self.viot.ranges.first().filter(|_| features & feature::PROBE != 0) else {
-            return Ok(false);
-        };
+        let Some(range) = self.viot.ranges.first() else { return Ok(true) };
         let length = machine.read32(at.config + config::PROBE_BYTES);
         if length > PROPERTIES_MAX {
             return Ok(false);
@@ -341,14 +322,7 @@ impl VirtioIommu {
         self.run(machine, 1)?;
         let mut status = [UNANSWERED];
         machine.read_bytes(properties + u64::from(length), &mut status);
-        if status[0] != 0 {
-            return Ok(false);
-        }
-        match message_region(machine, properties..properties + u64::from(length)) {
-            Some(Region::Messages) => Ok(true),
-            Some(Region::Reserved) => Err(Error::Refused("the virtio-iommu blocks interrupt messages")),
-            None => Ok(false),
-        }
+        Ok(status[0] == 0 && messages_pass(machine, properties..properties + u64::from(length)))
     }
 }
 

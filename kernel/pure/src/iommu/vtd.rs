@@ -9,7 +9,7 @@ use super::tables::Shape;
 use super::{DmaFault, Error, FrameSource, place_of, wait_until};
 use crate::machine::{PhysicalMemory, Registers};
 use crate::msix::Message;
-use crate::pci::Address;
+use crate::pci::{Address, Pci};
 use core::sync::atomic::{Ordering, fence};
 use nom_abi::PageSize;
 use nom_abi::layout::APPLICATIONS_MAX;
@@ -138,6 +138,7 @@ impl Vtd {
         frames: &mut impl FrameSource,
         base: u64,
         processors: usize,
+        pci: &Pci,
     ) -> Result<Vtd, Error> {
         const HAS_QUEUE: u64 = 1 << 1;
         const REMAPS_INTERRUPTS: u64 = 1 << 3;
@@ -151,14 +152,22 @@ impl Vtd {
             return Err(Error::Refused("the VT-d unit has no queue of invalidations"));
         }
         let table_frames = (place_of(processors, 0) as u64).div_ceil(ENTRIES_PER_FRAME).next_power_of_two();
-        let mut take = |count| {
+        let mut take = |machine: &mut M, count| {
             let first = frames.take(count).ok_or(Error::OutOfMemory)?;
             machine.zero_frames(first, count);
             Ok(first)
         };
-        let (root, queue) = (take(1)?, take(1)?);
-        let table =
-            if extended & REMAPS_INTERRUPTS != 0 { Some(take(table_frames)? << FRAME_SHIFT) } else { None };
+        let (root, queue) = (take(machine, 1)?, take(machine, 1)?);
+        let table = if extended & REMAPS_INTERRUPTS != 0 {
+            Some(take(machine, table_frames)? << FRAME_SHIFT)
+        } else {
+            None
+        };
+        // A context table for each bus: there are few.
+        for bus in pci.buses() {
+            let contexts = take(machine, 1)?;
+            machine.write((root << FRAME_SHIFT) + u64::from(bus) * 16, contexts << FRAME_SHIFT | PRESENT);
+        }
         let domains = [Domain::NONE; APPLICATIONS_MAX];
         let (interrupts, trusts_interrupts) = (table, table.is_none());
         let mut unit =
@@ -247,7 +256,11 @@ impl Vtd {
         device: Address,
         domain: usize,
     ) -> Result<bool, Error> {
-        let contexts = self.context_table(machine, frames, device)?;
+        let contexts = machine.read(self.root_entry(device));
+        if contexts & PRESENT == 0 {
+            return Err(Error::NotCovered);
+        }
+        let contexts = contexts >> FRAME_SHIFT;
         let is_new = self.domains[domain].devices == 0;
         if is_new {
             let root = frames.take(1).ok_or(Error::OutOfMemory)?;
@@ -327,7 +340,6 @@ impl Vtd {
     /// The next recorded fault (7.2), which makes room for another.
     pub(super) fn take_fault<M: Registers>(&mut self, machine: &mut M) -> Option<DmaFault> {
         const PENDING: u64 = 1 << 63;
-        const IS_READ: u64 = 1 << 62;
         const CLEAR: u32 = 1 << 31;
         /// Reasons from here on are those of interrupts that were blocked, without an address.
         const INTERRUPTS: u64 = 0x20;
@@ -340,8 +352,7 @@ impl Vtd {
                 let is_interrupt = high >> 32 & 0xff >= INTERRUPTS;
                 let address = if is_interrupt { MESSAGE_PAGE } else { machine.read64(record) & TABLE };
                 machine.write32(record + 12, CLEAR);
-                let write = Some(high & IS_READ == 0);
-                return Some(DmaFault { device: Address(high as u16), address, write });
+                return Some(DmaFault { device: Address(high as u16), address });
             }
         }
         let status = machine.read32(self.base + register::FAULT_STATUS);
@@ -351,24 +362,6 @@ impl Vtd {
 
     fn root_entry(&self, device: Address) -> u64 {
         (self.root << FRAME_SHIFT) + u64::from(device.bus()) * 16
-    }
-
-    /// Frame of the context table of the device's bus. It stays when its devices go: there are few buses.
-    fn context_table<M: PhysicalMemory + Registers>(
-        &self,
-        machine: &mut M,
-        frames: &mut impl FrameSource,
-        device: Address,
-    ) -> Result<u64, Error> {
-        let at = self.root_entry(device);
-        let entry = machine.read(at);
-        if entry & PRESENT != 0 {
-            return Ok(entry >> FRAME_SHIFT);
-        }
-        let frame = frames.take(1).ok_or(Error::OutOfMemory)?;
-        machine.zero_frames(frame, 1);
-        machine.write(at, frame << FRAME_SHIFT | PRESENT);
-        Ok(frame)
     }
 
     /// Makes the unit see an entry that was absent before.

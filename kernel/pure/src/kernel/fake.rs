@@ -243,7 +243,7 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
         }
     }
     for program in programs {
-        let selector = DeviceSelector { vendor: 0x1af4, device: program.drives, class: 0xff_ffff };
+        let selector = DeviceSelector { vendor: 0xffff, device: program.drives, class: 0xff_ffff };
         bytes.extend_from_slice(selector.as_bytes());
     }
     bytes.resize(header.bytes as usize, 0xcc);

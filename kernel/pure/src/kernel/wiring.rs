@@ -1,6 +1,8 @@
 //! What the kernel's parts must tell the machine, on one that remembers everything it is not told to forget:
 //! processors with their translations and vector registers, devices, and both kinds of remapping units.
 
+mod hostile;
+
 use super::fake::{Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
 use crate::acpi::{EndpointRange, Tables, Viot};
@@ -232,8 +234,13 @@ const UNITS: [Unit; 3] = [Unit::None, Unit::Virtio, Unit::Vtd];
 /// cores and the second may have, too.
 fn with_device(unit: Unit) -> (World, usize) {
     let mut hardware = FakeMachine::new();
-    let mut tables = Tables::none();
     let number = hardware.pci.add(None, 2, 0, FakeFunction::virtio(NET, true));
+    (with_hardware(unit, hardware), number)
+}
+
+/// A machine with network devices for the first two applications, the first of which is on core 0.
+fn with_hardware(unit: Unit, mut hardware: FakeMachine) -> World {
+    let mut tables = Tables::none();
     match unit {
         Unit::None => {}
         Unit::Vtd => {
@@ -258,7 +265,7 @@ fn with_device(unit: Unit) -> (World, usize) {
     while world.kernel.cores[0].current != Some(0) {
         world.pass(0, 1_000_000);
     }
-    (world, number)
+    world
 }
 
 /// Acquires the device, maps its registers, and binds two of its vectors to core 0.

@@ -191,6 +191,24 @@ impl Pci {
         self.devices().find(|(_, function)| function.address == address).map(|(index, _)| index)
     }
 
+    /// The devices that this one could reach, or could pass for, without a remapping unit's noticing: at most
+    /// those in or behind the same slot of the root. They are one owner's.
+    pub fn group(&self, index: usize) -> impl Iterator<Item = usize> {
+        let slot = self.device(index).map(|function| self.root_slot(function));
+        self.devices().filter(move |(_, other)| Some(self.root_slot(other)) == slot).map(|(index, _)| index)
+    }
+
+    /// The slot of the root that a function is in or behind. Outer ports come behind inner ones.
+    fn root_slot(&self, function: &Function) -> u16 {
+        let port = self.ports.iter().rev().find(|port| port.leads_to(function.address));
+        port.map_or(function.address, |port| port.function.address).0 >> 3
+    }
+
+    /// Every bus that a device can be on.
+    pub fn buses(&self) -> impl Iterator<Item = u8> {
+        self.ports.iter().map(|port| port.secondary).chain([self.ecam.first_bus])
+    }
+
     /// The virtio-iommu's function, if there is one.
     pub fn remapper(&self) -> Option<&Function> {
         Some(&self.remapper).filter(|function| function.vendor != 0)

@@ -25,7 +25,7 @@ impl Pci {
         if !function.is_placed() || config.identity() != Some((function.vendor, function.device)) {
             return false;
         }
-        if !reset(config, function) {
+        if reset(config, function) == Some(false) {
             config.write16(offset::COMMAND, command::NO_INTX);
             return false;
         }
@@ -34,31 +34,35 @@ impl Pci {
         true
     }
 
-    /// Quiesces a device: no DMA, no interrupts, reset, no decoding. Returns false if it goes on writing
-    /// memory, as only one that is not on PCI can.
+    /// Keeps a device from DMA and from interrupts, which is DMA, too.
+    pub fn silence(&self, registers: &mut impl Registers, index: usize) {
+        if let Some(function) = self.device(index) {
+            let config = &mut self.ecam.config(registers, function.address);
+            config.write16(offset::COMMAND, command::MEMORY | command::NO_INTX);
+        }
+    }
+
+    /// Quiesces a device: no DMA, no interrupts, reset, no decoding. Returns false if
+    /// it keeps its state, for it has no reset; one that is not on PCI may then go on writing memory.
     pub fn switch_off(&self, registers: &mut impl Registers, index: usize) -> bool {
-        let Some(function) = self.device(index) else {
-            return true;
-        };
+        let Some(function) = self.device(index) else { return true };
         if function.is_mmio() {
             return function.reset_mmio(registers);
         }
+        self.silence(registers, index);
         let config = &mut self.ecam.config(registers, function.address);
-        config.write16(offset::COMMAND, command::MEMORY | command::NO_INTX);
         function.disable_msix(config);
         // A device that does not finish its reset stays off: `switch_on` tries again.
-        let _ = reset(config, function);
+        let is_reset = reset(config, function).is_some();
         config.write16(offset::COMMAND, command::NO_INTX);
-        true
+        is_reset
     }
 
     /// Whether a remapping unit really confines this device. A virtio device without the feature
     /// `VIRTIO_F_ACCESS_PLATFORM` (QEMU: `iommu_platform=on`) reaches all memory whatever the unit says;
     /// and devices behind a conventional bridge cannot be told apart.
     pub fn is_confinable(&self, registers: &mut impl Registers, index: usize) -> bool {
-        let Some(function) = self.device(index).filter(|function| !function.is_mmio()) else {
-            return false;
-        };
+        let Some(function) = self.device(index).filter(|function| !function.is_mmio()) else { return false };
         let mut above = self.ports.iter().filter(|port| port.leads_to(function.address));
         if !function.is_placed() || above.any(|port| port.function.express == 0) {
             return false;
@@ -76,9 +80,9 @@ impl Pci {
 }
 
 /// Resets a function that does no DMA, gives it its registers' places again and lets it decode them. A
-/// function-level reset if it has that, else virtio's own; other functions keep their state, and their
-/// drivers reset them. Returns false if it does not come back in time.
-fn reset<R: Registers>(config: &mut Config<R>, function: &Function) -> bool {
+/// function-level reset if it has that, else virtio's own; `None` if it has neither, and keeps its state.
+/// Returns false if it does not come back in time.
+fn reset<R: Registers>(config: &mut Config<R>, function: &Function) -> Option<bool> {
     const DEVICE_CAPABILITIES: u16 = 4;
     const HAS_RESET: u32 = 1 << 28;
     const DEVICE_CONTROL: u16 = 8;
@@ -91,17 +95,19 @@ fn reset<R: Registers>(config: &mut Config<R>, function: &Function) -> bool {
         config.write16(express + DEVICE_CONTROL, control | INITIATE_RESET);
         let identity = Some((function.vendor, function.device));
         if !wait(config, |config| config.identity() == identity) {
-            return false;
+            return Some(false);
         }
     }
     if !function.is_placed() {
-        return true;
+        return Some(true);
     }
     bars::program(config, &function.bars);
     config.write16(offset::COMMAND, command::MEMORY | command::NO_INTX);
-    has_reset
-        || virtio_pci::start_reset(config, function)
-            .is_none_or(|status| wait(config, |config| config.registers.read8(status) == 0))
+    if has_reset {
+        return Some(true);
+    }
+    let status = virtio_pci::start_reset(config, function)?;
+    Some(wait(config, |config| config.registers.read8(status) == 0))
 }
 
 /// Polls until `is_done`, at most [`RESET_WAIT_NS`].

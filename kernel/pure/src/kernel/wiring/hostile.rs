@@ -1,0 +1,118 @@
+//! Owners of devices who mean no good, units that fail, and devices that keep what they were told.
+
+use super::*;
+use crate::devices::FAULTS_MAX;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Has the device try to reach memory that is not its owner's, if it can try, and the kernel hear of it.
+fn fault(world: &mut World, number: usize) -> bool {
+    let foreign = crate::kernel::fake::FRAMES - 1;
+    let tries = world.kernel.machine.hardware.pci.get(number).can_dma();
+    assert!(!tries || !dma(world, number, foreign));
+    world.kernel.poll_platform();
+    tries
+}
+
+#[test]
+fn a_flood_of_blocked_accesses_ends_and_fills_no_log() {
+    let (mut world, number) = with_device(Unit::Vtd);
+    drive(&mut world);
+    world.kernel.contexts[0].events.pending = 0;
+    let mut blocked = 0;
+    while fault(&mut world, number) {
+        blocked += 1;
+        assert!(blocked <= FAULTS_MAX, "the device goes on");
+    }
+    assert_eq!((blocked, world.kernel.board.devices[0].dma_blocked.load(Relaxed)), (FAULTS_MAX, FAULTS_MAX));
+    let lines = world.kernel.machine.said.matches("DMA blocked").count();
+    assert!((1..=7).contains(&lines), "{lines} lines");
+    let told = world.kernel.contexts[0].events;
+    assert!(told.has(Upcall::DmaBlocked) && told.has(Upcall::DeviceLeft));
+    assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
+    // It is a matter between the kernel and that application.
+    assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+    assert!(fault(&mut world, number) && fault(&mut world, number));
+}
+
+#[test]
+fn registers_can_be_mapped_again_and_again() {
+    let (mut world, _) = with_device(Unit::None);
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+    let map = |world: &mut World, at: u64| {
+        let arguments = [0, BAR, 0x2000, REGISTERS + at * 0x1000, 0x1000];
+        world.call(0, Syscall::DeviceMap, &arguments).expect("it is answered")
+    };
+    for round in 0..20 {
+        assert_eq!(map(&mut world, round), Ok(0), "round {round}");
+        let unmapped = world.call(0, Syscall::MemoryUnmap, &[REGISTERS + round * 0x1000, 0x1000]);
+        assert_eq!(unmapped, Some(Ok(0)));
+    }
+    for at in 0..8 {
+        assert_eq!(map(&mut world, at), Ok(0));
+    }
+    assert_eq!(map(&mut world, 8), Err(Error::TableFull));
+    assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
+    for at in 0..8 {
+        assert_eq!(world.touch(0, REGISTERS + at * 0x1000, false), None);
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_reset_has_one_owner() {
+    let mut hardware = FakeMachine::new();
+    hardware.pci.add(None, 2, 0, FakeFunction::new(0x8086, NET, 0x02_0000).bar(4, 0x4000));
+    hardware.pci.add(None, 3, 0, FakeFunction::new(0x8086, NET, 0x02_0000).bar(4, 0x4000).express(0, true));
+    let mut world = with_hardware(Unit::Vtd, hardware);
+    for (device, second) in [(0, Err(Error::NotPermitted)), (1, Ok(0))] {
+        assert_eq!(world.call(0, Syscall::DeviceAcquire, &[device]), Some(Ok(0)));
+        assert_eq!(world.call(0, Syscall::DeviceRelease, &[device]), Some(Ok(0)));
+        assert_eq!(world.call(1, Syscall::DeviceAcquire, &[device]), Some(second), "device {device}");
+    }
+}
+
+#[test]
+fn what_a_device_may_still_reach_is_nobodys() {
+    let (mut world, number) = with_device(Unit::Virtio);
+    let frame = map(&mut world, 0, PAGE);
+    drive(&mut world);
+    let unit = world.kernel.machine.hardware.virtio_iommu.as_mut().expect("it is there");
+    unit.keeps = true;
+    let held = world.held(0);
+    assert_eq!(world.call(0, Syscall::Exit, &[0]), None);
+    let address = world.kernel.machine.hardware.pci.address(number).expect("it is there");
+    assert!(world.kernel.machine.hardware.reaches(address, frame * 4096), "the unit has not let it go");
+    assert_eq!((world.held(0)[0], world.held(0)[1]), (held[0], 0), "so nobody is given its grants");
+    assert!(world.kernel.machine.said.contains("its owner's memory is lost"));
+    assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
+    assert_eq!(world.kernel.start(0), Err(Error::WrongState));
+}
+
+#[test]
+fn what_stands_in_one_slot_of_the_root_is_one_owners() {
+    for unit in [Unit::Vtd, Unit::None] {
+        let refused = if unit == Unit::None { Ok(0) } else { Err(Error::NotPermitted) };
+        let mut hardware = FakeMachine::new();
+        for function in 0..2 {
+            hardware.pci.add(None, 2, function, FakeFunction::virtio(NET, true).multi_function());
+        }
+        let upstream = hardware.pci.add(None, 3, 0, FakeFunction::root_port(false));
+        let upstream = hardware.pci.add(Some(upstream), 0, 0, FakeFunction::bridge().express(5, false));
+        for device in 0..2 {
+            let port = FakeFunction::bridge().express(6, false);
+            let port = hardware.pci.add(Some(upstream), device, 0, port);
+            hardware.pci.add(Some(port), 0, 0, FakeFunction::virtio(NET, true));
+        }
+        hardware.pci.add(None, 4, 0, FakeFunction::virtio(NET, true));
+        let mut world = with_hardware(unit, hardware);
+        for (first, second) in [(0, 1), (2, 3)] {
+            assert_eq!(world.call(0, Syscall::DeviceAcquire, &[first]), Some(Ok(0)));
+            assert_eq!(world.call(1, Syscall::DeviceAcquire, &[second]), Some(refused), "{unit:?} {second}");
+            assert_eq!(
+                world.call(0, Syscall::DeviceAcquire, &[second]).is_some_and(|it| it.is_ok()),
+                refused.is_err()
+            );
+        }
+        assert_eq!(world.call(1, Syscall::DeviceAcquire, &[4]), Some(Ok(0)), "it stands alone");
+    }
+}
