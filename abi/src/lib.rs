@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod board;
+pub mod branches;
 pub mod error;
 pub mod image;
 pub mod ipc;

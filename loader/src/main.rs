@@ -11,6 +11,7 @@
 use core::arch::{asm, global_asm};
 use core::panic::PanicInfo;
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+use nom_abi::branches;
 use nom_abi::image::{PackedPart, Payload};
 
 global_asm!(include_str!("loader.S"), unpack = sym unpack, options(att_syntax));
@@ -38,6 +39,7 @@ extern "C" fn unpack() -> u32 {
             unsafe { core::slice::from_raw_parts_mut(target.start as *mut u8, target.bytes as usize) };
         let unpacked = decompress_slice_iter_to_slice(memory, core::iter::once(stream), false, true);
         assert!(unpacked == Ok(memory.len()), "the image is damaged");
+        branches::to_distances(memory);
     }
     entry
 }

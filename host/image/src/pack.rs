@@ -9,6 +9,7 @@ use crate::lower::Lowered;
 use crate::report::ImageReport;
 use crate::symbols::Symbols;
 use miniz_oxide::deflate::compress_to_vec;
+use nom_abi::branches;
 use nom_abi::image::{Extent, PackedPart, Payload};
 use nom_abi::layout::{KERNEL_IMAGE, KERNEL_LOAD, LOADER_LOAD};
 use nom_abi::memory::FRAME_BYTES;
@@ -129,7 +130,9 @@ fn payload(kernel: &Kernel<'_>, bundle: &[u8], compression: Compression) -> Resu
     }
     let mut streams = Vec::new();
     let mut part = |physical: u64, contents: &[u8]| {
-        let stream = compression.compress(contents);
+        let mut translated = contents.to_vec();
+        branches::to_places(&mut translated);
+        let stream = compression.compress(&translated);
         let start = end as u32 + streams.len() as u32;
         streams.extend_from_slice(&stream);
         PackedPart {

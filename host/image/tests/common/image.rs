@@ -83,7 +83,8 @@ pub fn parts(image: &[u8]) -> [(Extent, Vec<u8>); 2] {
     payload(image).parts.map(|PackedPart { stream, target }| {
         let start = stream.start as usize - streams.physical as usize;
         let stream = &streams.memory[start..start + stream.bytes as usize];
-        let memory = miniz_oxide::inflate::decompress_to_vec(stream).expect("a stream");
+        let mut memory = miniz_oxide::inflate::decompress_to_vec(stream).expect("a stream");
+        nom_abi::branches::to_distances(&mut memory);
         assert_eq!(memory.len(), target.bytes as usize);
         (target, memory)
     })
