@@ -84,7 +84,7 @@ fn a_device_that_cannot_be_reset_has_one_owner() {
 fn applications_have_secrets_or_do_not_start() {
     let guest =
         Guest::bundle("tests/guest/bundles/board.toml").cpus(2).memory("96M").qemu("-cpu max,rdrand=off");
-    let life = guest.clone().run().expect("this processor has no RDRAND");
+    let life = guest.clone().run().expect("no RDRAND, so no secrets");
     assert!(life.control.iter().all(|line| line.word != "started"), "nobody starts");
     guest.command_line("seed=public").run().expect_status(0).expect_no("FAILED");
 }
