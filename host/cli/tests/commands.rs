@@ -38,9 +38,10 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 26] = [
+const COMMANDS: [(&str, How); 29] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
+    ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
     ("./nom test", In(".ci/run")),
     ("./nom run -d --cpus 4 --memory 1G hello", Ends),
     ("./nom ps -a; ./nom logs -f hello-1; ./nom stop hello-1", Ends),
@@ -64,6 +65,8 @@ const COMMANDS: [(&str, How); 26] = [
     ("cargo test -p nom-net --test moves", In("libos/net/tests/moves.rs")),
     ("cargo test -p nom-kernel-pure wfq::", In("kernel/pure/src/wfq.rs")),
     ("cargo test -p nom-system-tests --test costs", In("tests/system/tests/costs.rs")),
+    ("NOM_SEQUENCES=", In("tests/system/tests/sequences.rs")),
+    ("./nom run --cpus 2 -m 128M tests/guest/bundles/sequences.toml", Ends),
     ("cargo test -p nom-fuzz-targets --test replay", In("tests/fuzz/tests/replay.rs")),
 ];
 
@@ -135,9 +138,8 @@ impl Desk {
         let site = namespace.as_ref().map_or_else(Site::new, |namespace| Site::inside(namespace.name()));
         let desk = site.path().join("desk");
         std::fs::create_dir(&desk).expect("a directory");
-        for (file, target) in
-            [("nom", env!("CARGO_BIN_EXE_nom").into()), ("apps", Path::new(ROOT).join("apps"))]
-        {
+        let links = ["apps", "tests"].map(|name| (name, Path::new(ROOT).join(name)));
+        for (file, target) in links.into_iter().chain([("nom", env!("CARGO_BIN_EXE_nom").into())]) {
             std::os::unix::fs::symlink(target, desk.join(file)).expect("a link");
         }
         std::fs::create_dir(site.path().join("www")).expect("a directory");
