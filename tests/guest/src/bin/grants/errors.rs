@@ -75,7 +75,7 @@ fn memory_rows(scene: &Scene) -> [Row; 44] {
         (MemoryGrant, [u64::MAX, 1, ANY, 0, 0], Error::InvalidArgument),
         (MemoryGrant, [SMALL, 0, ANY, 0, 0], Error::InvalidArgument),
         (MemoryGrant, [LARGE, u64::MAX, ANY, 0, 0], Error::InvalidArgument),
-        (MemoryGrant, [PageSize::Huge as u64, 1, ANY, 0, 0], Error::OutOfMemory),
+        (MemoryGrant, [PageSize::Huge as u64, 2, ANY, 0, 0], Error::InvalidArgument),
         (MemoryGrant, [SMALL, 513, ANY, 0, 0], Error::InvalidArgument),
         (MemoryGrant, [SMALL, 2, 0, 0, 0], Error::InvalidArgument),
         (MemoryGrant, [LARGE, 1, 0, 0, 0], Error::InvalidArgument),
