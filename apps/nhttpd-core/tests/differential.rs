@@ -294,7 +294,7 @@ fn on_purpose(text: &str) -> Option<(u16, &'static str)> {
         is_malformed.iter().any(|end| range == *end || range == format!("bytes={end}")) || range == "bytes=";
     let reasons = [
         (text.starts_with("HEAD ") && has("Range: "), 200, "ranges are GET's alone (RFC 9110 section 14.2)"),
-        (is_malformed && is_get, 200, "what is no range may be ignored (section 14.2)"),
+        (has("Range: ") && is_malformed && is_get, 200, "what is no range may be ignored (section 14.2)"),
         (has("bytes=-18446744073709551616"), 206, "more than all of the end is all (section 14.1.2)"),
         (has("/empty.txt") && has("Range: "), 416, "no byte of nothing can be sent"),
         (

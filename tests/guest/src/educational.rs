@@ -50,7 +50,7 @@ impl Educational {
         let device = Device::acquire(index)?;
         let words = Shared::new(PageSize::Small, 1)?;
         for (number, word) in (0_u64..).zip(words.words()) {
-            word.store((2 * number + 1) << 32 | 2 * number, Relaxed);
+            word.store(((2 * number + 1) << 32) | (2 * number), Relaxed);
         }
         // SAFETY: the device reads memory that is shared; whoever has it write answers for where.
         let registers = unsafe { device.map(0, 0, PAGE) }?;
