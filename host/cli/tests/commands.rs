@@ -7,7 +7,7 @@ use common::{PATIENCE, Site, said};
 use nom_vmm::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
@@ -132,10 +132,8 @@ struct Desk {
 
 impl Desk {
     fn new(name: &str) -> Desk {
-        let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
-        let may = is_root && Path::new("/dev/net/tun").exists();
-        let namespace = may.then(|| Namespace::create(name, 1).expect("a namespace"));
-        let site = namespace.as_ref().map_or_else(Site::new, |namespace| Site::inside(namespace.name()));
+        let namespace = common::namespace(name);
+        let site = Site::at(namespace.as_ref());
         let desk = site.path().join("desk");
         std::fs::create_dir(&desk).expect("a directory");
         let links = ["apps", "tests"].map(|name| (name, Path::new(ROOT).join(name)));
@@ -160,8 +158,6 @@ impl Desk {
         };
         println!("$ {command} # {comment}");
         let mut shell = self.site.command("sh");
-        let programs: PathBuf = Path::new(env!("CARGO_BIN_EXE_nom")).parent().expect("a directory").into();
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
         // What goes on is the shell itself, so that Ctrl-C reaches it.
         let is_one = !command.contains(';') || command.contains('\'');
         let script = if is_one { format!("exec {command}") } else { format!("set -e; {command}") };
@@ -169,7 +165,7 @@ impl Desk {
         shell
             .args(["-c", &script])
             .current_dir(self.site.path().join("desk"))
-            .env("PATH", path)
+            .env("PATH", common::search_path())
             .stdin(Stdio::null());
         shell
     }

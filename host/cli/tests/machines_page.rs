@@ -3,8 +3,6 @@
 mod common;
 
 use common::{Site, said};
-use nom_vmm::Namespace;
-use std::path::Path;
 
 const PAGE: &str = include_str!("../../../docs/machines.md");
 
@@ -26,21 +24,13 @@ fn blocks() -> Vec<(&'static str, String)> {
     blocks
 }
 
-/// Where the commands run: a namespace of their own if that is possible, so that no port is taken.
-fn site(namespace: Option<&Namespace>) -> Site {
-    namespace.map_or_else(Site::new, |namespace| Site::inside(namespace.name()))
-}
-
 #[test]
 fn every_command_of_the_page_works() {
-    let is_root = std::process::Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
-    let may = is_root && Path::new("/dev/net/tun").exists();
-    let namespace = may.then(|| Namespace::create("test-cli-page", 1).expect("a namespace"));
-    let site = site(namespace.as_ref());
+    let namespace = common::namespace("test-cli-page");
+    let (site, may) = (Site::at(namespace.as_ref()), namespace.is_some());
     let shop = site.path().join("shop");
     std::fs::create_dir(&shop).expect("made");
-    let programs = Path::new(env!("CARGO_BIN_EXE_nom")).parent().expect("it is in a directory");
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let path = common::search_path();
     let mut commands = 0;
     for (kind, text) in blocks() {
         match kind {

@@ -1,6 +1,7 @@
 //! The command with a store of its own, and what tests need around it.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use nom_vmm::Namespace;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,6 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// A network namespace of its own for a site, so that no port is taken, if this process may make one.
+pub fn namespace(name: &str) -> Option<Namespace> {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    let may = is_root && Path::new("/dev/net/tun").exists();
+    may.then(|| Namespace::create(name, 1).expect("a namespace"))
+}
+
+/// The search path, with `nom` before everything else.
+pub fn search_path() -> String {
+    let programs = Path::new(env!("CARGO_BIN_EXE_nom")).parent().expect("it is in a directory");
+    format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default())
+}
 
 /// Far longer than anything takes, on however loaded a computer.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,6 +41,11 @@ impl Site {
     /// Commands run in a network namespace.
     pub fn inside(namespace: &str) -> Site {
         Site { directory: tempfile::tempdir().expect("a directory"), namespace: Some(namespace.to_owned()) }
+    }
+
+    /// Commands run in a network namespace, if there is one.
+    pub fn at(namespace: Option<&Namespace>) -> Site {
+        namespace.map_or_else(Site::new, |namespace| Site::inside(namespace.name()))
     }
 
     pub fn path(&self) -> &Path {
