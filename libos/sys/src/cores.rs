@@ -91,8 +91,10 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
 fn with_those_that_leave(acquire: impl Fn() -> Result<u64>) -> Result<u64> {
     let held = || crate::applications::entry(start::application()).cores.load(Ordering::Relaxed) as usize;
     loop {
+        // The one that kept the kernel from granting a core may be gone by the time it has said so.
+        let before = held();
         match acquire() {
-            Err(Error::NoCore) if held() > AT_WORK.load(Ordering::Relaxed) => events::yield_core(),
+            Err(Error::NoCore) if before.max(held()) > AT_WORK.load(Ordering::Relaxed) => events::yield_core(),
             acquired => {
                 AT_WORK.fetch_add(acquired.is_ok().into(), Ordering::Relaxed);
                 return acquired;
