@@ -15,6 +15,7 @@ use crate::servers::{
 };
 use crate::trace::Trace;
 use crate::world::{Outcome, World};
+use nom_net::tcp::connection::WINDOW_MAX;
 use nom_net::{Cidr, Config, KeepAlive, Settings};
 use nom_port::nic::{Offloads, Properties};
 use nom_rt::rest::Thresholds;
@@ -82,11 +83,15 @@ impl Builder {
             KeepAlive { idle: Duration::from_secs(20), interval: Duration::from_secs(5), probes: 6 };
         let mut tcp = Settings { keep_alive: Some(keep_alive), ..Settings::default() };
         if !self.is_sound {
-            tcp.receive_window = random.choose(&[3_000, 20_000, 65_535, 256 << 10]);
-            tcp.send_max = random.choose(&[4_000, 50_000, 256 << 10]);
+            let receive = random.choose(&[3_000, 20_000, 65_535, 256 << 10]);
+            tcp.fix_windows(receive, random.choose(&[4_000, 50_000, 256 << 10]));
+            if random.happens(500_000) {
+                (tcp.receive_window_max, tcp.send_queue_max) = (WINDOW_MAX, 16 << 20);
+            }
             tcp.nagle = random.happens(200_000);
             tcp.acknowledge_delay = random.choose(&[0, 5, 40]).pipe(Duration::from_millis);
-            tcp.early_max = random.choose(&[4, 8192]);
+            tcp.kept_max = random.choose(&[8_000, 16 << 20]);
+            tcp.queued_max = random.choose(&[100_000, 64 << 20]);
         }
         let half_open_max = if self.is_sound { 1024 } else { random.choose(&[2, 1024]) };
         Config { addresses, tcp, half_open_max, ..Config::new(secret) }

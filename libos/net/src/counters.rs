@@ -90,6 +90,12 @@ counters! {
     timeouts,
     /// Losses found by duplicate or selective acknowledgements.
     fast_retransmits,
+    /// Receive windows that became larger, as their bytes were taken faster.
+    receive_windows_grown,
+    /// Receive windows that were cut for want of memory.
+    receive_windows_short,
+    /// Sends that were refused for want of memory, though their connection's queue could hold more.
+    send_queues_short,
     /// Probes of a zero window.
     window_probes,
     /// Keep-alive probes.

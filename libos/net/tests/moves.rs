@@ -17,7 +17,7 @@ const DELAY: Duration = Duration::from_micros(100);
 /// Small windows, so that there is time to move between round trips.
 fn settings(number: u8, seed: u64) -> Config {
     let mut config = config(number, seed);
-    config.tcp.receive_window = 6000;
+    config.tcp.fix_windows(6000, 256 << 10);
     // Over the worst of these links, data takes longer than peers are commonly waited for.
     config.tcp.linger = LINGER;
     config.half_open_max = 1;

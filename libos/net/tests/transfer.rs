@@ -43,7 +43,7 @@ fn transfer(case: &Case) -> World<Peer, Peer> {
     right_device.piece = 700;
     let settings = |number| {
         let mut config = config(number, case.seed);
-        config.tcp.receive_window = case.window;
+        config.tcp.fix_windows(case.window, 256 << 10);
         config.tcp.nagle = case.nagle;
         // Over the worst of these links, data takes longer than peers are commonly waited for.
         config.tcp.linger = Duration::from_secs(1000);

@@ -79,7 +79,6 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     reply: Reply<B>,
     /// Kept for its memory.
     slices: VecDeque<Slice<B>>,
-    receive_window: u32,
     /// Clients with a connection, and how many there may be.
     open: u32,
     limit: Option<u32>,
@@ -88,10 +87,10 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
 }
 
 impl<B: Buffer, S: Service<B>> Clients<B, S> {
-    /// Clients that may each send `receive_window` bytes ahead.
-    pub fn new(service: S, receive_window: u32) -> Clients<B, S> {
+    /// No clients yet.
+    pub fn new(service: S) -> Clients<B, S> {
         let (clients, reply, slices) = (Vec::new(), Reply::default(), VecDeque::new());
-        Clients { service, clients, reply, slices, receive_window, open: 0, limit: None, excess: 0 }
+        Clients { service, clients, reply, slices, open: 0, limit: None, excess: 0 }
     }
 
     /// How many clients have a connection.
@@ -251,12 +250,11 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
 
     /// Lets a client that was stopped go on: all its pieces are handled.
     fn resume<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
-        let window = self.receive_window;
         let Some(client) = self.client(flow) else { return };
         if client.is_finished {
             stack.close(flow);
         } else if core::mem::take(&mut client.is_stopped) {
-            stack.window(flow, window);
+            stack.window(flow, u32::MAX);
         }
     }
 }

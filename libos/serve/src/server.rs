@@ -79,7 +79,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// `service` at `ports` of the address that `config` gives, on the running core's queue pair. `clock` is
     /// the one that the core's loop reads.
     pub fn new(nic: N, clock: C, config: Config, ports: &Ports, service: S) -> Self {
-        let clients = Clients::new(service, config.tcp.receive_window);
+        let clients = Clients::new(service);
         let mut stack = Stack::new(Metered::new(nic, clock), config);
         ports.tcp.iter().for_each(|port| stack.listen(*port));
         ports.udp.iter().for_each(|port| stack.bind(*port));
@@ -149,8 +149,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     pub fn control(&mut self, control: Arc<Control>, index: usize, handle: &Handle) {
         self.steer(handle);
         self.stack.listen(control.port());
-        let window = self.stack.config().tcp.receive_window;
-        self.front.desk = Some(Clients::new(Desk::new(control, index, handle.clone()), window));
+        self.front.desk = Some(Clients::new(Desk::new(control, index, handle.clone())));
         if self.membership.is_some() {
             self.front.lend();
         }

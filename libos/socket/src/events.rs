@@ -20,6 +20,7 @@ impl<N: Nic> Application<N> for Table<N::Buffer> {
         }
         match self.listeners.get(&tuple.local.port()).copied() {
             Some(listener) if self.queue(listener, flow, tuple.remote) => {
+                stack.window(flow, self.stream_max);
                 self.rise(listener, Ready::READABLE)
             }
             _ => stack.abort(flow),
@@ -94,7 +95,7 @@ impl<B: nom_port::buffer::Buffer> Table<B> {
         if !has_room {
             return false;
         }
-        let id = self.insert(Kind::Stream(Stream::new(flow, remote, true, self.receive_max)));
+        let id = self.insert(Kind::Stream(Stream::new(flow, remote, true)));
         self.set_flow(flow, id);
         if let Some(socket) = self.sockets.get_mut(listener)
             && let Kind::Listener(listener) = &mut socket.kind

@@ -59,6 +59,8 @@ pub(crate) struct Table<B> {
     pub questions: Questions,
     /// Bytes that a new stream, or a socket of datagrams, may hold unread.
     pub receive_max: usize,
+    /// The same for streams.
+    pub stream_max: u32,
 }
 
 impl<B> Table<B> {
@@ -130,6 +132,7 @@ impl<N: Nic> Sockets<N> {
             polls: Polls::default(),
             questions: Questions::default(),
             receive_max,
+            stream_max: u32::MAX,
         };
         Sockets { stack, table, next_port: 0 }
     }
@@ -258,9 +261,11 @@ impl<N: Nic> Sockets<N> {
         self.table.polls.take_woken()
     }
 
-    /// Bytes that sockets made from now on may hold unread; at first the receive window of the stack.
+    /// Bytes that sockets made from now on may hold unread; at first as much as the
+    /// stack lets their windows grow to, and a datagram socket what windows begin with.
     pub fn set_receive_max(&mut self, bytes: usize) {
         self.table.receive_max = bytes;
+        self.table.stream_max = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
 }
 

@@ -19,10 +19,8 @@ pub(crate) struct Stream<B> {
     /// Whether it was open: not if it was only asked for.
     pub is_open: bool,
     pub inbox: Inbox<B>,
-    /// Bytes that the inbox may hold.
-    receive_max: usize,
-    /// Bytes that the peer was last told it may send.
-    window: usize,
+    /// Bytes of the inbox that the stack knows of.
+    held: usize,
     /// Whether the peer will send no more.
     pub is_finished: bool,
     /// How it ended.
@@ -39,14 +37,13 @@ pub(crate) struct Stream<B> {
 }
 
 impl<B: Buffer> Stream<B> {
-    pub fn new(flow: FlowId, remote: SocketAddr, is_open: bool, receive_max: usize) -> Stream<B> {
+    pub fn new(flow: FlowId, remote: SocketAddr, is_open: bool) -> Stream<B> {
         Stream {
             flow,
             remote,
             is_open,
             inbox: Inbox::new(),
-            receive_max,
-            window: receive_max,
+            held: 0,
             is_finished: false,
             end: None,
             is_told: false,
@@ -67,7 +64,7 @@ impl<B: Buffer> Stream<B> {
     pub fn ready<N: Nic<Buffer = B>>(&self, stack: &Stack<N>) -> Ready {
         let is_over = self.end.is_some();
         let is_failed = self.error().is_some();
-        let has_room = self.is_open && stack.queued(self.flow) < stack.config().tcp.send_max;
+        let has_room = self.is_open && stack.has_room(self.flow);
         Ready::READABLE.when(!self.inbox.is_empty() || self.is_finished || is_over || self.is_receive_shut)
             | Ready::WRITABLE.when(has_room || is_over || self.is_send_shut)
             | Ready::FINISHED.when(self.is_finished || is_over)
@@ -85,14 +82,12 @@ impl<B: Buffer> Stream<B> {
         error
     }
 
-    /// Tells the peer how much it may send, as far as that has changed by much: half of all, or to nothing.
+    /// Tells the stack how much is unread, and so how much the peer may send.
     pub fn advertise<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>) {
-        let room = self.receive_max.saturating_sub(self.inbox.len());
-        if room == self.window || room > self.window && room - self.window < self.receive_max / 2 {
-            return;
+        let unread = self.inbox.len();
+        if core::mem::replace(&mut self.held, unread) != unread {
+            stack.hold(self.flow, unread.min(u32::MAX as usize) as u32);
         }
-        self.window = room;
-        stack.window(self.flow, room.min(u32::MAX as usize) as u32);
     }
 }
 
@@ -103,7 +98,8 @@ impl<N: Nic> Sockets<N> {
     /// [`Error::Unreachable`] or [`Error::Full`]; later failures are told by what is done with the stream.
     pub fn connect(&mut self, remote: SocketAddr) -> Result<SocketId, Error> {
         let flow = self.stack.connect(remote)?;
-        let stream = Stream::new(flow, remote, false, self.table.receive_max);
+        let stream = Stream::new(flow, remote, false);
+        self.stack.window(flow, self.table.stream_max);
         let id = self.table.insert(Kind::Stream(stream));
         self.table.set_flow(flow, id);
         Ok(id)
@@ -190,7 +186,7 @@ impl<N: Nic> Sockets<N> {
 
     /// Whether a flow's queue is full; if so, the stack will tell when there is room.
     fn ask_for_room(&mut self, flow: FlowId) -> bool {
-        if self.stack.queued(flow) < self.stack.config().tcp.send_max {
+        if self.stack.has_room(flow) {
             return false;
         }
         // What is full takes nothing, and remembers that somebody wanted room.

@@ -94,7 +94,9 @@ fn with_those_that_leave(acquire: impl Fn() -> Result<u64>) -> Result<u64> {
         // The one that kept the kernel from granting a core may be gone by the time it has said so.
         let before = held();
         match acquire() {
-            Err(Error::NoCore) if before.max(held()) > AT_WORK.load(Ordering::Relaxed) => events::yield_core(),
+            Err(Error::NoCore) if before.max(held()) > AT_WORK.load(Ordering::Relaxed) => {
+                events::yield_core()
+            }
             acquired => {
                 AT_WORK.fetch_add(acquired.is_ok().into(), Ordering::Relaxed);
                 return acquired;

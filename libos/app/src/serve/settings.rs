@@ -45,8 +45,11 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     Entropy::new().fill(&mut secret);
     let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| secret[8 * index + byte]));
     let secret = core::array::from_fn(word);
-    let flows_max = flows_max(crate::world::memory_max());
-    let tcp = Settings { keep_alive: keep_alive(crate::var("keep_alive"))?, ..Settings::default() };
+    let memory = crate::world::memory_max();
+    let flows_max = flows_max(memory);
+    let queues_max = (memory / QUEUES_PART) as usize;
+    let keep_alive = keep_alive(crate::var("keep_alive"))?;
+    let tcp = Settings { keep_alive, queued_max: queues_max, kept_max: queues_max, ..Settings::default() };
     Ok(Config { tcp, addresses: [address].into(), gateway4, flows_max, ..Config::new(secret) })
 }
 
@@ -87,6 +90,10 @@ const SILENCE_MAX_S: u64 = 86_400;
 const FLOW_BYTES: u64 = 1024;
 /// Of the program's memory, the part that flows may take: a quarter.
 const FLOWS_PART: u64 = 4;
+
+/// Of the program's memory, the part that may be queued to be sent, and the part that may be received and not
+/// yet taken: an eighth each.
+const QUEUES_PART: u64 = 8;
 
 /// Most flows of a stack of a program that may have `memory` bytes.
 fn flows_max(memory: u64) -> usize {

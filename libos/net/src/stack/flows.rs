@@ -7,6 +7,7 @@ use crate::neighbour::Hop;
 use crate::table::{FlowId, FourTuple, keyed};
 use crate::tcp::close::SendError;
 use crate::tcp::connection::{Connection, Context, Effects, Origin, State};
+use crate::tcp::memory::Held;
 use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
 use crate::time::Instant;
@@ -184,9 +185,12 @@ impl<N: Nic> Stack<N> {
     /// [`SendError`]; nothing was queued. After [`SendError::Full`], [`Application::sendable`] tells when to
     /// try again.
     pub fn send(&mut self, flow: FlowId, bytes: Slice<N::Buffer>) -> Result<(), SendError> {
-        let send_max = self.config.tcp.send_max;
         let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return Err(SendError::Closed) };
-        open.connection.push(bytes, send_max)?;
+        let outcome = open.connection.push(bytes, &self.config.tcp, &mut self.held);
+        if outcome == Err(SendError::Full) && open.connection.send.queue.len() < self.config.tcp.send_max {
+            self.link.counters.send_queues_short += 1;
+        }
+        outcome?;
         open.mark(flow, &mut self.dirty);
         Ok(())
     }
@@ -242,10 +246,38 @@ impl<N: Nic> Stack<N> {
     /// Lets the peer of `flow` send at most `bytes` ahead from now on; 0 stops it. What it was already
     /// allowed may still come.
     pub fn window(&mut self, flow: FlowId, bytes: u32) {
-        if let Some(open) = self.open_mut(flow) {
-            open.connection.set_window(bytes);
-            self.mark(flow);
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return };
+        let (counters, held) = (&mut self.link.counters, &mut self.held);
+        let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
+        open.connection.set_window(bytes, &mut context);
+        open.mark(flow, &mut self.dirty);
+    }
+
+    /// Says that the application has `bytes` of what came on `flow` and has not yet used: the peer may send so
+    /// much less ahead, and the window grows by what is used, not by what comes. Who says nothing uses all at
+    /// once.
+    pub fn hold(&mut self, flow: FlowId, bytes: u32) {
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return };
+        let (counters, held) = (&mut self.link.counters, &mut self.held);
+        let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
+        open.connection.hold(bytes, &mut context);
+        open.mark(flow, &mut self.dirty);
+    }
+
+    /// Whether [`Stack::send`] would find room.
+    pub fn has_room(&self, flow: FlowId) -> bool {
+        match self.flows.get(flow) {
+            Some((_, Flow::Open(open))) => {
+                let connection = &open.connection;
+                connection.send.queue.len() < connection.send_limit(&self.config.tcp, &self.held)
+            }
+            _ => true,
         }
+    }
+
+    /// What all flows hold.
+    pub fn held(&self) -> Held {
+        self.held
     }
 
     /// Whether small segments of a flow wait for acknowledgements (RFC 896).
@@ -300,7 +332,7 @@ impl<N: Nic> Stack<N> {
         if let Flow::Open(open) = &flow {
             self.shares.remove(remote);
             self.half_open -= usize::from(open.connection.is_half_open);
-            self.early -= open.connection.receive.reassembly.len();
+            self.held.forget(&open.connection);
         }
         Some(flow)
     }
@@ -311,8 +343,8 @@ impl<N: Nic> Stack<N> {
             let mut effects = core::mem::take(&mut self.effects);
             if let Some((_, Flow::Open(open))) = self.flows.get_mut(id) {
                 let counters = &mut self.link.counters;
-                let early = &mut self.early;
-                let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
+                let held = &mut self.held;
+                let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
                 open.connection.expire(&mut context, &mut effects);
                 self.mark(id);
             }
@@ -379,7 +411,7 @@ impl<N: Nic> Stack<N> {
             return self.remove(id);
         }
         self.shares.remove(tuple.remote.ip());
-        let early = connection.receive.reassembly.len();
+        self.held.forget(connection);
         let window = (connection.receive.window >> connection.receive.scale).min(0xffff) as u16;
         *flow = Flow::Waiting(TimeWait {
             send_next: connection.send.max,
@@ -389,7 +421,6 @@ impl<N: Nic> Stack<N> {
             window,
             until,
         });
-        self.early -= early;
         self.timers.remove(id);
         self.waiting.push_back((until, id));
     }
@@ -423,8 +454,8 @@ impl<N: Nic> Stack<N> {
             }
             let is_large = if tuple.remote.is_ipv4() { offloads.segment_tcp4 } else { offloads.segment_tcp6 };
             let counters = &mut self.link.counters;
-            let early = &mut self.early;
-            let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
+            let held = &mut self.held;
+            let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
             let Some((segment, payload)) =
                 open.connection.emit(&mut context, if is_large { LARGE_MAX } else { 0 })
             else {

@@ -95,8 +95,8 @@ impl<N: Nic> Stack<N> {
         let (tuple, seq) = quoted(quote).ok_or(UNANSWERED)?;
         let id = self.flows.find(&tuple).ok_or(UNANSWERED)?;
         let Some((_, Flow::Open(open))) = self.flows.get_mut(id) else { return Err(UNANSWERED) };
-        let (counters, early) = (&mut self.link.counters, &mut self.early);
-        let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
+        let (counters, held) = (&mut self.link.counters, &mut self.held);
+        let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
         let mut effects = core::mem::take(&mut self.effects);
         match mtu {
             None => open.connection.unreachable(seq, &mut effects),

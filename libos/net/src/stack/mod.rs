@@ -28,6 +28,7 @@ use crate::ports::Ports;
 use crate::shares::Shares;
 use crate::table::{FlowId, Table};
 use crate::tcp::connection::{Closed, Effects};
+use crate::tcp::memory::Held;
 use crate::time::{Instant, earliest};
 use crate::timers::Timers;
 use alloc::collections::VecDeque;
@@ -141,8 +142,8 @@ pub struct Stack<N: Nic> {
     /// Flows in TIME-WAIT with the end of it, which is nearly in order.
     waiting: VecDeque<(Instant, FlowId)>,
     half_open: usize,
-    /// Pieces that came too early and are kept.
-    early: usize,
+    /// What the queues of all flows hold.
+    held: Held,
     probes: u64,
     /// Flows that may have something to send.
     dirty: Vec<FlowId>,
@@ -182,7 +183,7 @@ impl<N: Nic> Stack<N> {
             timers: Timers::default(),
             waiting: VecDeque::new(),
             half_open: 0,
-            early: 0,
+            held: Held::default(),
             probes: 0,
             dirty: Vec::new(),
             frames: VecDeque::new(),

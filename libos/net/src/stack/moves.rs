@@ -137,14 +137,16 @@ impl<N: Nic> Stack<N> {
     fn settle_in(&mut self, id: FlowId) {
         let Some(Open { connection, hop, is_dirty, .. }) = self.open_mut(id) else { return };
         (*hop, *is_dirty) = (None, false);
-        let (is_half_open, early) = (connection.is_half_open, connection.receive.reassembly.len());
+        let is_half_open = connection.is_half_open;
         if connection.state == State::SynReceived {
             // Said again, so that a device that steers by what is sent sends the peer's answer here.
             connection.send.next = connection.send.una;
             connection.timed = None;
         }
         self.half_open += usize::from(is_half_open);
-        self.early += early;
+        if let Some((_, Flow::Open(open))) = self.flows.get(id) {
+            self.held.remember(&open.connection);
+        }
         self.mark(id);
     }
 

@@ -78,8 +78,8 @@ impl<N: Nic> Stack<N> {
         match self.flows.get_mut(id) {
             Some((_, Flow::Open(open))) => {
                 let counters = &mut self.link.counters;
-                let early = &mut self.early;
-                let mut context = Context { now: self.now, settings: &self.config.tcp, counters, early };
+                let held = &mut self.held;
+                let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
                 open.connection.input(&mut context, segment, &mut payload, &mut effects);
                 open.mark(id, &mut self.dirty);
                 self.apply(application, id, effects);

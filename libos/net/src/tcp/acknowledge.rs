@@ -66,7 +66,9 @@ impl<B: Buffer> Connection<B> {
         let rtt = self.measure(context, segment);
         let was_limited = self.send.max.since(una) + self.send.mss >= self.cubic.window() / 2;
         let is_fin_acked = self.send.is_closing && self.send.end().before(ack);
+        let queued = self.send.queue.len();
         self.send.queue.advance(acked as usize);
+        context.held.queued -= queued - self.send.queue.len();
         self.send.una = ack;
         self.send.next = self.send.next.max(ack);
         if !self.recovery.scoreboard.is_empty() {
@@ -130,7 +132,9 @@ impl<B: Buffer> Connection<B> {
 
     /// Says once that there is room, when half of the queue is free.
     fn tell_room(&mut self, context: &Context<'_>, effects: &mut Effects<B>) {
-        if self.send.is_awaited && self.send.queue.len() <= context.settings.send_max / 2 {
+        if self.send.is_awaited
+            && self.send.queue.len() <= self.send_limit(context.settings, context.held) / 2
+        {
             self.send.is_awaited = false;
             effects.sendable = true;
         }

@@ -1,7 +1,8 @@
 //! What the application asks of a connection: send, close, abort, window (RFC 9293 sections 3.10.2 to
 //! 3.10.5).
 
-use super::connection::{Connection, State};
+use super::connection::{Connection, Context, Settings, State};
+use super::memory::Held;
 use super::segment::{Flags, Segment};
 use crate::buffer::{Buffer, Slice};
 use crate::time::Instant;
@@ -31,16 +32,17 @@ impl<B: Buffer> Connection<B> {
     ///
     /// # Errors
     /// [`SendError`]; nothing was queued.
-    pub fn push(&mut self, bytes: Slice<B>, send_max: usize) -> Result<(), SendError> {
+    pub fn push(&mut self, bytes: Slice<B>, settings: &Settings, held: &mut Held) -> Result<(), SendError> {
         let is_open =
             matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait);
         if !is_open || self.send.is_closing {
             return Err(SendError::Closed);
         }
-        if self.send.queue.len() >= send_max {
+        if self.send.queue.len() >= self.send_limit(settings, held) {
             self.send.is_awaited = true;
             return Err(SendError::Full);
         }
+        held.queued += bytes.len();
         self.send.queue.push(bytes);
         Ok(())
     }
@@ -80,8 +82,22 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Takes at most `bytes` ahead from now on. What was already promised may still come.
-    pub fn set_window(&mut self, bytes: u32) {
-        self.receive.window = bytes.min(0xffff << self.receive.scale);
+    pub fn set_window(&mut self, bytes: u32, context: &mut Context<'_>) {
+        self.receive.tuning.limit = bytes;
+        self.refresh_window(context);
+        self.tell_window();
+    }
+
+    /// The application has `bytes` that it has not yet read.
+    pub fn hold(&mut self, bytes: u32, context: &mut Context<'_>) {
+        context.held.kept = context.held.kept + bytes as usize - self.receive.tuning.unread as usize;
+        self.receive.tuning.unread = bytes;
+        self.refresh_window(context);
+        self.tell_window();
+    }
+
+    /// Says that the window is larger, if it is so by much.
+    fn tell_window(&mut self) {
         let wanted = (self.receive.next + self.receive.window).since(self.receive.edge);
         // RFC 9293 section 3.8.6.2.2: a window that opens by crumbs makes small segments.
         if wanted >= self.receive.window.min(2 * self.receive.mss).max(1) {

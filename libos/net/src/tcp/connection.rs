@@ -9,6 +9,7 @@
 //! None of them knows of addresses, devices or other connections.
 
 use super::congestion::Cubic;
+use super::memory::{Held, Tuning};
 use super::reassemble::Reassembly;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -75,10 +76,18 @@ pub struct KeepAlive {
 /// What all connections have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Bytes that a peer may send ahead.
+    /// Bytes that a peer may send ahead at first.
     pub receive_window: u32,
-    /// Bytes that an application may have queued before it is told to wait.
+    /// The same for a peer whose bytes are taken as fast as they come: what a window may grow to.
+    pub receive_window_max: u32,
+    /// Bytes that an application may have queued before it is told to wait, at first.
     pub send_max: usize,
+    /// The same where more than that is in flight.
+    pub send_queue_max: usize,
+    /// Bytes that the send queues of all connections may hold together.
+    pub queued_max: usize,
+    /// Bytes of memory that what is received, and was not yet taken, may hold for all connections together.
+    pub kept_max: usize,
     /// The shortest retransmission timeout. RFC 6298 says 1 s; everybody takes less.
     pub timeout_min: Duration,
     /// The longest that an acknowledgement waits for company (RFC 9293 section 3.8.6.3: below 0.5 s).
@@ -92,25 +101,37 @@ pub struct Settings {
     pub retries_max: u32,
     /// The same while the connection is being made.
     pub handshake_retries_max: u32,
-    /// Pieces that came too early, kept for all connections together: each holds a whole receive buffer.
-    pub early_max: usize,
     /// How long a peer may take to close after we have (FIN-WAIT-2), from its last data on, where nobody here
     /// wants that data.
     pub linger: Duration,
+}
+
+/// The largest window: 16 MiB, as far as it can be said in units of 256 bytes.
+pub const WINDOW_MAX: u32 = 0xffff << 8;
+
+impl Settings {
+    /// Windows and queues that stay as they are at first.
+    pub fn fix_windows(&mut self, receive: u32, send: usize) {
+        (self.receive_window, self.receive_window_max) = (receive, receive);
+        (self.send_max, self.send_queue_max) = (send, send);
+    }
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             receive_window: 256 << 10,
+            receive_window_max: WINDOW_MAX,
             send_max: 256 << 10,
+            send_queue_max: 16 << 20,
+            queued_max: 64 << 20,
+            kept_max: 64 << 20,
             timeout_min: Duration::from_millis(200),
             acknowledge_delay: Duration::from_millis(40),
             nagle: false,
             keep_alive: None,
             retries_max: 12,
             handshake_retries_max: 5,
-            early_max: 8192,
             linger: Duration::from_secs(60),
         }
     }
@@ -124,8 +145,8 @@ pub struct Context<'a> {
     pub settings: &'a Settings,
     /// Where drops and the like are counted.
     pub counters: &'a mut Counters,
-    /// Pieces that came too early and are kept, of all connections.
-    pub early: &'a mut usize,
+    /// What all connections hold.
+    pub held: &'a mut Held,
 }
 
 /// What a segment or the time did that the application is to know.
@@ -190,8 +211,11 @@ pub struct Receiver<B> {
     pub next: Seq,
     /// The end of what the peer may send: promised, so it never goes back.
     pub edge: Seq,
-    /// How far beyond `next` the application wants `edge` to be.
+    /// How far beyond `next` we want `edge` to be: [`Connection::refresh_window`].
     pub window: u32,
+    /// How large it grew by what the application takes, how much it may be in the application's opinion, and
+    /// what the application has and has not yet read.
+    pub tuning: Tuning,
     /// Shift of our window field.
     pub scale: u8,
     /// Most bytes of payload and options that a peer puts into one segment, as we told it.
@@ -361,7 +385,8 @@ impl<B: Buffer> Connection<B> {
                 next: Seq(0),
                 edge: Seq(0),
                 window: settings.receive_window,
-                scale: scale_for(settings.receive_window),
+                tuning: Tuning::new(settings.receive_window, now),
+                scale: scale_for(settings.receive_window.max(settings.receive_window_max)),
                 mss,
                 longest: 0,
                 acknowledged: Seq(0),

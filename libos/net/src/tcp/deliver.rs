@@ -17,6 +17,7 @@ impl<B: Buffer> Connection<B> {
             return;
         }
         if segment.len > 0 {
+            self.tune_window(context, segment);
             if segment.seq == self.receive.next {
                 self.take_in_order(context, segment.len, payload, effects);
             } else {
@@ -39,12 +40,12 @@ impl<B: Buffer> Connection<B> {
         self.receive.longest = self.receive.longest.max(len.min(self.receive.mss));
         effects.data.extend(payload.drain(..));
         if !self.receive.reassembly.is_empty() {
-            let before = self.receive.reassembly.len();
+            let before = self.receive.reassembly.pinned();
             while let Some(piece) = self.receive.reassembly.take(self.receive.next) {
                 self.receive.next = self.receive.next + piece.len() as u32;
                 effects.data.push(piece);
             }
-            *context.early -= before - self.receive.reassembly.len();
+            context.held.kept -= before - self.receive.reassembly.pinned();
             // RFC 5681 section 4.2: a hole that is filled is news for the peer.
             self.receive.is_acknowledgement_due = true;
         }
@@ -68,18 +69,20 @@ impl<B: Buffer> Connection<B> {
 
     /// Bytes that came too early are kept and reported at once (RFC 5681 section 4.2).
     fn keep_early(&mut self, context: &mut Context<'_>, segment: &Segment, payload: &mut Chain<B>) {
-        let before = self.receive.reassembly.len();
+        let before = self.receive.reassembly.pinned();
         let mut at = segment.seq;
         for piece in payload.drain(..) {
             let len = piece.len() as u32;
-            let has_memory = *context.early < context.settings.early_max;
+            let mine = self.receive.reassembly.pinned();
+            let has_memory = context.held.has_room_for(context.settings, mine - before, mine, piece.pinned());
             if !has_memory || !self.receive.reassembly.insert(at, piece) {
                 context.counters.dropped_tcp_reassembly += 1;
                 break;
             }
             at = at + len;
         }
-        *context.early += self.receive.reassembly.len() - before;
+        context.held.kept += self.receive.reassembly.pinned() - before;
+        self.refresh_window(context);
         self.receive.is_acknowledgement_due = true;
     }
 

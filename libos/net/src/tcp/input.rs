@@ -84,6 +84,7 @@ impl<B: Buffer> Connection<B> {
         }
         self.send.window_by = (segment.seq, segment.ack);
         if segment.len > 0 {
+            self.tune_window(context, segment);
             self.take_in_order(context, segment.len, payload, effects);
         }
     }

@@ -12,6 +12,8 @@ pub mod emit;
 pub mod expire;
 pub mod input;
 pub mod listen;
+pub mod memory;
+pub mod ranges;
 pub mod reassemble;
 pub mod rtt;
 pub mod scoreboard;

@@ -1,38 +1,74 @@
 //! Segments out of order, kept until the hole before them is filled.
 
+use super::ranges::Ranges;
 use super::sequence::Seq;
 use crate::buffer::{Buffer, Slice};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Pieces kept for one connection. Each keeps a whole receive buffer alive, however small it is.
-pub const PIECES_MAX: usize = 256;
+/// Pieces kept for one connection, so that there is an end to the work that one more of them makes.
+pub const PIECES_MAX: usize = 16 << 10;
 
-/// Pieces in order of sequence that neither overlap nor begin at or before the next byte expected.
+/// What came too early: nearly always nothing, which then takes no memory.
 #[derive(Debug)]
-pub struct Reassembly<B> {
-    pieces: Vec<(Seq, Slice<B>)>,
-    /// The range that arrived last: the first block of a selective acknowledgement (RFC 2018 section 4).
-    latest: Seq,
-}
+pub struct Reassembly<B>(Option<Box<Pieces<B>>>);
 
 impl<B: Buffer> Reassembly<B> {
     /// Nothing kept.
     pub fn new() -> Reassembly<B> {
-        Reassembly { pieces: Vec::new(), latest: Seq(0) }
+        Reassembly(None)
     }
 
-    /// Pieces kept.
-    pub fn len(&self) -> usize {
-        self.pieces.len()
+    /// Bytes of memory that the pieces keep in use.
+    pub fn pinned(&self) -> usize {
+        self.0.as_ref().map_or(0, |pieces| pieces.pinned)
     }
 
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.0.is_none()
     }
 
     /// Keeps what of `piece` is new; `false` if it was refused for want of room.
-    pub fn insert(&mut self, mut at: Seq, mut piece: Slice<B>) -> bool {
+    pub fn insert(&mut self, at: Seq, piece: Slice<B>) -> bool {
+        piece.is_empty() || self.0.get_or_insert_with(|| Box::new(Pieces::new())).insert(at, piece)
+    }
+
+    /// Takes the first piece if it begins at or before `next`, without what stands before it.
+    pub fn take(&mut self, next: Seq) -> Option<Slice<B>> {
+        let pieces = self.0.as_mut()?;
+        let piece = pieces.take(next);
+        if pieces.pieces.is_empty() {
+            self.0 = None;
+        }
+        piece
+    }
+
+    /// Up to `limit` ranges held, first the one that arrived last.
+    pub fn ranges(&self, limit: usize) -> Vec<(Seq, Seq)> {
+        self.0.as_ref().map_or_else(Vec::new, |pieces| pieces.ranges(limit))
+    }
+}
+
+/// Pieces in order of sequence that neither overlap nor begin at or before the next byte expected.
+#[derive(Debug)]
+struct Pieces<B> {
+    pieces: VecDeque<(Seq, Slice<B>)>,
+    /// What they make together.
+    ranges: Ranges,
+    /// Bytes of memory that they keep: each a whole buffer, however small it is.
+    pinned: usize,
+    /// The range that arrived last: the first block of a selective acknowledgement (RFC 2018 section 4).
+    latest: Seq,
+}
+
+impl<B: Buffer> Pieces<B> {
+    fn new() -> Pieces<B> {
+        Pieces { pieces: VecDeque::new(), ranges: Ranges::default(), pinned: 0, latest: Seq(0) }
+    }
+
+    fn insert(&mut self, mut at: Seq, mut piece: Slice<B>) -> bool {
         self.latest = at;
         let mut index = self.pieces.partition_point(|(other, _)| other.at_most(at));
         if let Some((other, held)) = index.checked_sub(1).and_then(|previous| self.pieces.get(previous)) {
@@ -46,7 +82,10 @@ impl<B: Buffer> Reassembly<B> {
                 if self.pieces.len() >= PIECES_MAX {
                     return false;
                 }
-                self.pieces.insert(index, (at, piece.part(0..gap)));
+                let part = piece.part(0..gap);
+                self.pinned += part.pinned();
+                self.ranges.insert(at, at + part.len() as u32);
+                self.pieces.insert(index, (at, part));
                 index += 1;
             }
             let Some((next, held)) = self.pieces.get(index) else { break };
@@ -58,10 +97,10 @@ impl<B: Buffer> Reassembly<B> {
         true
     }
 
-    /// Takes the first piece if it begins at or before `next`, without what stands before it.
-    pub fn take(&mut self, next: Seq) -> Option<Slice<B>> {
-        while self.pieces.first().is_some_and(|(at, _)| at.at_most(next)) {
-            let (at, mut piece) = self.pieces.remove(0);
+    fn take(&mut self, next: Seq) -> Option<Slice<B>> {
+        while let Some((at, mut piece)) = self.pieces.pop_front_if(|(at, _)| at.at_most(next)) {
+            self.pinned -= piece.pinned();
+            self.ranges.forget_before((at + piece.len() as u32).max(next));
             piece.advance(next.since(at) as usize);
             if !piece.is_empty() {
                 return Some(piece);
@@ -70,23 +109,12 @@ impl<B: Buffer> Reassembly<B> {
         None
     }
 
-    /// Up to `limit` ranges held, first the one that arrived last.
-    pub fn ranges(&self, limit: usize) -> Vec<(Seq, Seq)> {
-        let mut ranges: Vec<(Seq, Seq)> = Vec::new();
-        for (at, piece) in &self.pieces {
-            let end = *at + piece.len() as u32;
-            match ranges.last_mut() {
-                Some((_, last)) if *last == *at => *last = end,
-                _ => ranges.push((*at, end)),
-            }
-        }
-        let newest =
-            ranges.iter().position(|&(from, to)| from.at_most(self.latest) && self.latest.before(to));
-        if let Some(newest) = newest {
-            ranges[..=newest].rotate_right(1);
-        }
-        ranges.truncate(limit);
-        ranges
+    fn ranges(&self, limit: usize) -> Vec<(Seq, Seq)> {
+        let all = self.ranges.as_slice();
+        let newest = all.partition_point(|range| range.1.at_most(self.latest));
+        let newest = all.get(newest).filter(|range| range.0.at_most(self.latest));
+        let others = all.iter().filter(|range| Some(*range) != newest);
+        newest.into_iter().chain(others).take(limit).copied().collect()
     }
 }
 
@@ -129,8 +157,8 @@ mod tests {
     #[test]
     fn too_many_pieces_are_refused() {
         let mut reassembly = Reassembly::new();
-        let kept = (0..1000).filter(|&n| reassembly.insert(Seq(10 + 2 * n), piece(0, 1))).count();
-        assert_eq!(kept, PIECES_MAX);
+        let kept = (0..20_000).filter(|&n| reassembly.insert(Seq(10 + 2 * n), piece(0, 1))).count();
+        assert_eq!((kept, reassembly.pinned()), (PIECES_MAX, PIECES_MAX));
     }
 
     proptest! {
@@ -144,10 +172,14 @@ mod tests {
             for &(from, len) in cuts.iter().chain([&(200, 1)]) {
                 prop_assert!(reassembly.insert(base + u32::from(from), piece(from, from + len)));
             }
-            let apart = reassembly
+            let inner = reassembly.0.as_mut().expect("something is kept");
+            let apart = inner
                 .pieces
+                .make_contiguous()
                 .windows(2)
                 .all(|two| (two[0].0 + two[0].1.len() as u32).at_most(two[1].0));
+            let pinned: usize = inner.pieces.iter().map(|(_, piece)| piece.pinned()).sum();
+            prop_assert_eq!(inner.pinned, pinned);
             prop_assert!(apart);
             let hole = (0..=255).find(|&byte| {
                 !cuts.iter().chain([&(200, 1)]).any(|&(from, len)| (from..from + len).contains(&byte))

@@ -1,6 +1,7 @@
 //! Each state function alone. What they do together stands in the packet scripts.
 
 use super::connection::{Closed, Connection, Context, Effects, Origin, Settings, State};
+use super::memory::Held;
 use super::segment::{Flags, Options, Segment, Timestamps};
 use super::sequence::Seq;
 use crate::buffer::{Chain, Slice};
@@ -21,7 +22,7 @@ struct Bench {
     connection: Connection<Memory>,
     settings: Settings,
     counters: Counters,
-    early: usize,
+    held: Held,
     effects: Effects<Memory>,
     now: Instant,
 }
@@ -39,15 +40,15 @@ impl Bench {
             *seq = Seq(1);
         }
         let (counters, effects) = (Counters::default(), Effects::default());
-        Bench { connection, settings, counters, early: 0, effects, now: START }
+        Bench { connection, settings, counters, held: Held::default(), effects, now: START }
     }
 
     fn with<T>(
         &mut self,
         f: impl FnOnce(&mut Connection<Memory>, &mut Context<'_>, &mut Effects<Memory>) -> T,
     ) -> T {
-        let (counters, early) = (&mut self.counters, &mut self.early);
-        let mut context = Context { now: self.now, settings: &self.settings, counters, early };
+        let (counters, held) = (&mut self.counters, &mut self.held);
+        let mut context = Context { now: self.now, settings: &self.settings, counters, held };
         f(&mut self.connection, &mut context, &mut self.effects)
     }
 
@@ -61,7 +62,7 @@ impl Bench {
 
     fn send(&mut self, len: u32) {
         let slice = bytes(len).remove(0);
-        self.connection.push(slice, usize::MAX).expect("the connection is open");
+        self.connection.push(slice, &self.settings, &mut self.held).expect("the connection is open");
     }
 
     /// Sequence number and length of everything that is to go now.
@@ -220,7 +221,7 @@ fn recovery_sends_what_is_lost_as_others_arrive() {
 
 #[test]
 fn deliver_keeps_no_more_than_all_connections_may() {
-    let mut bench = Bench::new(|settings| settings.early_max = 2);
+    let mut bench = Bench::new(|settings| settings.kept_max = 41);
     let deliver = |bench: &mut Bench, seq| {
         bench.with(|connection, context, effects| {
             connection.deliver(context, &data(seq, 10), &mut bytes(10), effects)
@@ -229,10 +230,72 @@ fn deliver_keeps_no_more_than_all_connections_may() {
     for seq in [101, 201, 301] {
         deliver(&mut bench, seq);
     }
-    assert_eq!((bench.early, bench.counters.dropped_tcp_reassembly), (2, 1));
+    assert_eq!((bench.held.kept, bench.counters.dropped_tcp_reassembly), (20, 1));
     bench.connection.receive.next = Seq(91);
     deliver(&mut bench, 91);
-    assert_eq!((bench.early, bench.connection.receive.next, bench.effects.data.len()), (1, Seq(111), 2));
+    assert_eq!((bench.held.kept, bench.connection.receive.next, bench.effects.data.len()), (10, Seq(111), 2));
+}
+
+#[test]
+fn all_send_queues_hold_no_more_than_they_may() {
+    let mut bench = Bench::new(|settings| settings.queued_max = 400_000);
+    let limit = |bench: &Bench| bench.connection.send_limit(&bench.settings, &bench.held);
+    assert_eq!(limit(&bench), 200_000, "a lone connection may have half");
+    bench.held.queued = 300_000;
+    assert_eq!(limit(&bench), 50_000);
+    bench.held.queued = 500_000;
+    assert_eq!(limit(&bench), 1, "and who has nothing queued may send something in any case");
+    bench.send(10);
+    assert_eq!((bench.held.queued, bench.connection.send.queue.len()), (500_010, 10));
+    bench.emit(0);
+    bench.acknowledge(11, &[]);
+    assert_eq!(bench.held.queued, 500_000);
+}
+
+#[test]
+fn a_send_queue_grows_with_the_congestion_window() {
+    let mut bench = Bench::new(|_| {});
+    let limit = |bench: &Bench| bench.connection.send_limit(&bench.settings, &bench.held);
+    assert_eq!(limit(&bench), 256 << 10);
+    bench.connection.cubic.acknowledged(START, 1_000_000, MS);
+    assert_eq!(limit(&bench), 3 * 1_010_000);
+    bench.connection.cubic.acknowledged(START, 100_000_000, MS);
+    assert_eq!(limit(&bench), 16 << 20);
+}
+
+#[test]
+fn a_window_grows_by_what_is_read_and_shrinks_by_what_is_not() {
+    let mut bench = Bench::new(|settings| settings.kept_max = 8_000_000);
+    bench.connection.rtt.sample(100 * MS);
+    bench.connection.receive.scale = 8;
+    let take = |bench: &mut Bench, len| {
+        let seq = bench.connection.receive.next.0;
+        bench.connection.receive.edge = Seq(seq) + len;
+        bench.with(|connection, context, effects| {
+            connection.deliver(context, &data(seq, len), &mut bytes(len), effects)
+        });
+        bench.connection.receive.window
+    };
+    let hold = |bench: &mut Bench, len| bench.with(|connection, context, _| connection.hold(len, context));
+    take(&mut bench, 1000);
+    assert_eq!(take(&mut bench, 200_000), 256 << 10, "the round is not over");
+    bench.now = START + 100 * MS;
+    assert_eq!(take(&mut bench, 1000), 804_000);
+    // What comes and is not read makes nothing grow, and takes away what may come.
+    hold(&mut bench, 500_000);
+    assert_eq!(bench.connection.receive.window, 304_000);
+    take(&mut bench, 500_000);
+    bench.now = START + 200 * MS;
+    assert_eq!(take(&mut bench, 1000), 304_000);
+    hold(&mut bench, 0);
+    assert_eq!(bench.connection.receive.window, 804_000);
+    bench.held.kept = 7_000_000;
+    bench.with(|connection, context, _| connection.refresh_window(context));
+    assert_eq!(bench.connection.receive.window, 500_000, "half of what is free");
+    bench.held.kept = 8_000_000;
+    bench.with(|connection, context, _| connection.refresh_window(context));
+    assert_eq!(bench.connection.receive.window, 2 * 1460, "nobody is locked out");
+    assert_eq!(bench.counters.receive_windows_grown, 1);
 }
 
 #[test]
@@ -272,7 +335,7 @@ fn only_an_attempt_ends_because_a_router_says_so() {
 fn nothing_is_taken_for_sending_after_close() {
     let mut bench = Bench::new(|_| {});
     bench.connection.close(bench.now);
-    let refused = bench.connection.push(bytes(1).remove(0), usize::MAX);
+    let refused = bench.connection.push(bytes(1).remove(0), &bench.settings, &mut bench.held);
     assert_eq!(refused, Err(super::close::SendError::Closed));
     assert_eq!(bench.connection.state, State::FinWait1);
 }

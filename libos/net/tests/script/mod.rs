@@ -82,8 +82,8 @@ fn set(config: &mut Config, words: &[String]) -> Result<(), String> {
     let values = words[1..].iter().map(|word| number(word)).collect::<Result<Vec<_>, _>>()?;
     match (words[0].as_str(), &values[..]) {
         ("nagle", []) => config.tcp.nagle = true,
-        ("window", [bytes]) => config.tcp.receive_window = *bytes as u32,
-        ("send-max", [bytes]) => config.tcp.send_max = *bytes as usize,
+        ("window", [bytes]) => config.tcp.fix_windows(*bytes as u32, config.tcp.send_max),
+        ("send-max", [bytes]) => config.tcp.fix_windows(config.tcp.receive_window, *bytes as usize),
         ("retries", [count]) => config.tcp.retries_max = *count as u32,
         ("half-open-max", [count]) => config.half_open_max = *count as usize,
         ("keep-alive", [idle, interval, probes]) => {

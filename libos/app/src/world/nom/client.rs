@@ -73,7 +73,7 @@ impl Client {
     pub fn new() -> Result<Client, ClientError> {
         let config = settings::network().map_err(ClientError::Setting)?;
         let mut config = Config { flows_max: FLOWS_MAX, ..config };
-        config.tcp.receive_window = RECEIVE_WINDOW;
+        config.tcp.fix_windows(RECEIVE_WINDOW, config.tcp.send_max);
         let pair = net::pair(&OPTIONS).map_err(ClientError::Interface)?;
         Ok(Client { stack: Stack::new(pair, config), inbox: Inbox::default(), due_ns: None })
     }
