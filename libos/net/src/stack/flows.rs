@@ -253,9 +253,9 @@ impl<N: Nic> Stack<N> {
         open.mark(flow, &mut self.dirty);
     }
 
-    /// Says that the application has `bytes` of what came on `flow` and has not yet used: the peer may send so
-    /// much less ahead, and the window grows by what is used, not by what comes. Who says nothing uses all at
-    /// once.
+    /// Says that the application has `bytes` of what came on `flow` and has not yet used: the peer may send
+    /// so much less ahead, and the window grows by what is used, not by what comes. Who says nothing uses
+    /// all at once.
     pub fn hold(&mut self, flow: FlowId, bytes: u32) {
         let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return };
         let (counters, held) = (&mut self.link.counters, &mut self.held);

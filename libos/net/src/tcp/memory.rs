@@ -34,7 +34,8 @@ impl Held {
         self.kept -= connection.kept();
     }
 
-    /// Whether a connection that keeps `mine` bytes, of which `new` are not yet counted here, may keep `more`.
+    /// Whether a connection that keeps `mine` bytes, of which `new` are not yet counted here, may keep
+    /// `more`.
     pub fn has_room_for(&self, settings: &Settings, new: usize, mine: usize, more: usize) -> bool {
         let free = settings.kept_max.saturating_sub(self.kept + new + more);
         free > 0 && mine <= free
@@ -106,8 +107,8 @@ impl<B: Buffer> Connection<B> {
         known.max(Duration::from_millis(u64::from(age)).min(known * 8))
     }
 
-    /// The window that we want to give: what it grew to, less if the application wants less, has not read what
-    /// came, or memory is short.
+    /// The window that we want to give: what it grew to, less if the application wants less, has not read
+    /// what came, or memory is short.
     pub fn refresh_window(&mut self, context: &mut Context<'_>) {
         let receive = &mut self.receive;
         let Tuning { grown, limit, unread, .. } = receive.tuning;
