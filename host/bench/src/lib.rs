@@ -12,6 +12,7 @@ pub mod environment;
 pub mod figure;
 pub mod linux;
 pub mod machine;
+pub mod others;
 pub mod record;
 pub mod report;
 pub mod search;

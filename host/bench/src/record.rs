@@ -62,6 +62,11 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Whether two runs count the same of it, whatever else the computer does.
+    pub fn is_exact(self) -> bool {
+        matches!(self, Unit::Instructions | Unit::Bytes | Unit::Count)
+    }
+
     /// The unit as records write it.
     pub fn name(self) -> &'static str {
         match self {
@@ -151,6 +156,11 @@ impl Record {
             deviation: None,
             ..self.clone()
         })
+    }
+
+    /// Standard error of the value, if it was taken from several runs.
+    pub fn standard_error(&self) -> Option<f64> {
+        self.deviation.map(|deviation| deviation / f64::from(self.repetitions).sqrt())
     }
 
     /// Whether two records say the same thing of two systems.

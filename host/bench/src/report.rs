@@ -177,7 +177,7 @@ fn cell(record: &Record) -> Markup {
 fn class_of(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Reached => "reached",
-        Verdict::Missed | Verdict::NotMeasured => "missed",
+        Verdict::Missed | Verdict::TooNoisy | Verdict::NotMeasured => "missed",
     }
 }
 

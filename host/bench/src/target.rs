@@ -1,5 +1,6 @@
 //! What a measured value must reach.
 
+use crate::others::disturbed;
 use crate::record::{Record, Unit, format_value};
 use std::fmt;
 
@@ -37,6 +38,9 @@ pub enum Verdict {
     Reached,
     /// Measured and not reached.
     Missed,
+    /// Measured and not reached, but the limit is within two standard errors, or other work took so much of
+    /// the computer that nothing follows from it.
+    TooNoisy,
     /// No such record.
     NotMeasured,
 }
@@ -58,11 +62,19 @@ impl Target {
             Limit::AtMost(limit) => record.value <= limit,
             Limit::AtLeast(limit) => record.value >= limit,
         };
-        match self.find(records).map(reached) {
-            Some(true) => Verdict::Reached,
-            Some(false) => Verdict::Missed,
+        match self.find(records) {
+            Some(record) if reached(record) => Verdict::Reached,
+            Some(record) if self.is_uncertain(record, records) => Verdict::TooNoisy,
+            Some(_) => Verdict::Missed,
             None => Verdict::NotMeasured,
         }
+    }
+
+    /// Whether a miss may be the computer's doing.
+    fn is_uncertain(&self, record: &Record, records: &[Record]) -> bool {
+        let (Limit::AtMost(limit) | Limit::AtLeast(limit)) = self.limit;
+        let is_near = |error: f64| (record.value - limit).abs() <= 2.0 * error;
+        !self.unit.is_exact() && (record.standard_error().is_some_and(is_near) || disturbed(records))
     }
 
     /// Claim, verdict and measured value in one line.
@@ -85,6 +97,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Verdict::Reached => "reached",
             Verdict::Missed => "missed",
+            Verdict::TooNoisy => "too noisy to judge",
             Verdict::NotMeasured => "not measured",
         })
     }
@@ -93,6 +106,7 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::others::Watch;
     use crate::record::{Key, Samples};
 
     const TARGET: Target = Target {
@@ -118,6 +132,25 @@ mod tests {
         assert_eq!(at_least.judge(&records("nom", 100.0)), Verdict::Reached);
         assert_eq!(TARGET.judge(&records("nom", 101.0)), Verdict::Missed);
         assert_eq!(at_least.judge(&records("nom", 99.0)), Verdict::Missed);
+    }
+
+    #[test]
+    fn a_miss_that_may_be_noise_is_not_judged() {
+        let share = Target { unit: Unit::Ratio, limit: Limit::AtLeast(0.97), ..TARGET };
+        let record = |value, deviation| {
+            let record = Record { unit: Unit::Ratio, repetitions: 4, ..records("nom", 0.0).remove(0) };
+            vec![Record { value, deviation: Some(deviation), ..record }]
+        };
+        assert_eq!(share.judge(&record(0.83, 0.15)), Verdict::TooNoisy);
+        assert_eq!(share.judge(&record(0.83, 0.13)), Verdict::Missed);
+        assert_eq!(share.judge(&record(0.98, 0.15)), Verdict::Reached);
+        let others = Watch::begin().unwrap().record("boot").unwrap();
+        let beside = |value, records: Vec<Record>| {
+            records.into_iter().chain([Record { value, ..others.clone() }]).collect::<Vec<_>>()
+        };
+        assert_eq!(share.judge(&beside(0.3, record(0.83, 0.0))), Verdict::TooNoisy);
+        assert_eq!(share.judge(&beside(0.01, record(0.83, 0.0))), Verdict::Missed);
+        assert_eq!(TARGET.judge(&beside(0.3, records("nom", 101.0))), Verdict::Missed, "bytes are bytes");
     }
 
     #[test]

@@ -340,12 +340,21 @@ pub struct Demo {
     /// Run nom alone: nothing is fetched.
     #[arg(long)]
     pub without_linux: bool,
+    /// A machine of somebody else's that takes part: COMMAND starts it in the network namespace of a run and
+    /// is told by NOM_PEER_... what it needs (docs/demo.md); may be repeated.
+    #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = peer)]
+    pub peers: Vec<nom_bench::demo::Peer>,
     /// Another length of every phase.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=3600))]
     pub seconds: Option<u64>,
     /// Utility functions, separated by commas; by default penalty, refund and bonus.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub functions: Vec<String>,
+}
+
+/// Reads `NAME=COMMAND`.
+fn peer(text: &str) -> Result<nom_bench::demo::Peer, String> {
+    nom_bench::demo::Peer::parse(text).map_err(|error| error.to_string())
 }
 
 /// A command of the development tool, which has its own help.

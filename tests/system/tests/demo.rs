@@ -1,11 +1,15 @@
 //! The demo, end to end, with a second or two of everything: what it writes is there and adds up. How fast
 //! anything was is not looked at.
 
-use nom_bench::demo::{self, Options};
+use nom_bench::demo::{self, Options, Peer};
 use nom_bench::{Outcome, Record};
 use nom_build::Project;
 use std::path::Path;
 use std::time::Duration;
+
+/// Debian's memcached without a machine, where one would be.
+const PEER: &str = "bare=ip address add ${NOM_PEER_ADDRESS%/*}/32 dev lo && exec memcached -u nobody -m 64 \
+                    -p $NOM_PEER_PORT -l ${NOM_PEER_ADDRESS%/*}";
 
 /// Runs it; `None` if a client is not installed, which is said.
 fn demo(out: &Path) -> Option<Outcome> {
@@ -21,6 +25,8 @@ fn demo(out: &Path) -> Option<Outcome> {
         linux,
         phase: Some(Duration::from_secs(2)),
         functions: vec!["penalty".into()],
+        // A process of the same computer: it has no TAP device to be metered at.
+        peers: vec![Peer::parse(PEER).expect("a peer")],
         signal: Default::default(),
     };
     match demo::run(&options) {
@@ -59,6 +65,7 @@ fn what_was_served_is_paid_for_and_hindsight_is_never_poorer() {
     assert!(!said.contains("on nom"), "every run of nom succeeds: {said}");
     let records = records(out.path());
     for scenario in ["many", "single"] {
+        assert!(value(&records, "bare", scenario, "throughput") > 0.0, "{said}");
         for system in ["nom-w-0us", "nom-adaptive-penalty"] {
             assert!(value(&records, system, scenario, "throughput") > 0.0);
             let useful = value(&records, system, scenario, "useful");

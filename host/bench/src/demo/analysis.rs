@@ -3,23 +3,32 @@
 use super::contract::{Contract, Function};
 use super::experiment::Halves;
 use super::money::{Interval, Money, Served};
+use crate::linux::Tuning;
 
 /// Who served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// The distribution's server on the distribution's kernel.
-    Linux,
+    Linux(Tuning),
+    /// A machine of somebody else's, by its name.
+    Peer(&'static str),
     /// nom's application with a fixed batching delay, in microseconds.
     Fixed(u32),
     /// nom's application, choosing its batching delay by this utility function.
     Adaptive(Function),
 }
 
+/// Linux as it is shipped, by whose latency contracts are made.
+pub const LINUX: System = System::Linux(Tuning::Shipped);
+/// Linux set up for nothing but serving.
+pub const TUNED: System = System::Linux(Tuning::Tuned);
+
 impl System {
     /// Its name in records.
     pub fn name(self) -> String {
         match self {
-            System::Linux => "linux".into(),
+            System::Linux(tuning) => tuning.name().into(),
+            System::Peer(name) => name.into(),
             System::Fixed(us) => format!("nom-w-{us}us"),
             System::Adaptive(function) => format!("nom-adaptive-{}", function.name()),
         }
@@ -29,7 +38,7 @@ impl System {
     pub fn delay_us(self) -> Option<u32> {
         match self {
             System::Fixed(us) => Some(us),
-            System::Linux | System::Adaptive(_) => None,
+            System::Linux(_) | System::Peer(_) | System::Adaptive(_) => None,
         }
     }
 }
@@ -194,7 +203,7 @@ mod tests {
             account(0, [(1.0, 1e-3), (1.0, 1e-4)]),
             account(20, [(2.0, 1e-3), (0.5, 2e-4)]),
             account(40, [(1.9, 5e-4), (0.1, 3e-4)]),
-            Account { system: System::Linux, runs: vec![] },
+            Account { system: LINUX, runs: vec![] },
         ];
         let hindsight = Hindsight::of(&accounts, &bonus(), 60.0).unwrap();
         // Many: 28.9, 57.8, 73.9 dollars a second; single: 109, 29.5, 4.2.

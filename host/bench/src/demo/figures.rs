@@ -1,7 +1,7 @@
 //! The paper's figures (5, 8, 11 and 14, and their like for the other applications), and one more: an
 //! adaptive run over time.
 
-use super::analysis::{Account, System, is_on_frontier};
+use super::analysis::{Account, LINUX, System, is_on_frontier};
 use super::contract::{Contract, Function};
 use super::experiment::{PHASES, Phase};
 use super::findings::Findings;
@@ -45,7 +45,7 @@ fn compared(findings: &Findings) -> Vec<&Account> {
     };
     let fastest = by(&|account| account.served(0).map(|served| served.throughput));
     let soonest = by(&|account| account.served(1).map(|served| -served.latency_s));
-    let mut shown: Vec<&Account> = findings.account(System::Linux).into_iter().chain(soonest).collect();
+    let mut shown: Vec<&Account> = findings.account(LINUX).into_iter().chain(soonest).collect();
     shown.extend(fastest.filter(|fastest| shown.iter().all(|known| known.system != fastest.system)));
     shown
 }
@@ -70,7 +70,7 @@ fn performance(findings: &Findings, [file, what, axis]: [&str; 3], value: fn(&Se
 /// Figures 5 to 7.
 fn profit(findings: &Findings) -> Bars {
     let group = |function: Function| {
-        let values = [System::Linux, System::Adaptive(function)].map(|who| findings.profit(who, function));
+        let values = [LINUX, System::Adaptive(function)].map(|who| findings.profit(who, function));
         (function.name().to_owned(), values.to_vec())
     };
     let groups = Function::ALL.map(group);

@@ -2,7 +2,8 @@
 
 use super::contract::{self, Function, Slowness};
 use super::governing;
-use crate::linux::save;
+use crate::linux::serve::Servers;
+use crate::linux::{Tuning, save};
 use crate::machine::Guest;
 use crate::serve::service::Service;
 use anyhow::{Context, Result};
@@ -41,14 +42,15 @@ pub fn nom(
     Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 })
 }
 
-/// The distribution's server for `service`; its initramfs is written to `directory`.
+/// The distribution's server for `service` on a Linux of this `tuning`; its initramfs is written to
+/// `directory`.
 ///
 /// # Errors
 /// If a file is missing.
-pub fn linux(servers: &crate::linux::serve::Servers, service: &Service, directory: &Path) -> Result<Guest> {
+pub fn linux(servers: &Servers, service: &Service, tuning: Tuning, directory: &Path) -> Result<Guest> {
     let initramfs: PathBuf = directory.join(format!("linux-{}", service.name));
     servers.initramfs(&service.linux, &initramfs).context(service.name)?;
-    let arguments = crate::linux::ARGUMENTS.into();
+    let arguments = tuning.arguments();
     Ok(Guest { kernel: servers.bzimage.clone(), initramfs: Some(initramfs), arguments, cores: 1 })
 }
 

@@ -17,6 +17,7 @@ mod market;
 mod money;
 mod offline;
 mod oracle;
+mod peer;
 mod place;
 mod profits;
 mod progress;
@@ -30,7 +31,9 @@ mod tap;
 
 use crate::Outcome;
 use crate::environment::Environment;
+use crate::linux::Tuning;
 use crate::linux::serve::Servers;
+use crate::others::Watch;
 use crate::report::{Notes, Report};
 use agreement::Agreement;
 use anyhow::{Context, Result, ensure};
@@ -48,6 +51,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 pub use offline::{TableOptions, table};
+pub use peer::Peer;
 pub use progress::Interrupted;
 
 /// What to show, and where the results go.
@@ -66,6 +70,8 @@ pub struct Options {
     pub repetitions: Option<u32>,
     /// Whether Linux is run, too; what it needs is fetched once.
     pub linux: bool,
+    /// Machines of others that take part, too.
+    pub peers: Vec<Peer>,
     /// Another length of each phase than the usual one.
     pub phase: Option<Duration>,
     /// Names of the utility functions; none means all.
@@ -75,7 +81,7 @@ pub struct Options {
 }
 
 /// Phases of the quick demo, so that all of it takes less than five minutes.
-const QUICK: Schedule = Schedule { phase: Duration::from_secs(12), runs: 1 };
+const QUICK: Schedule = Schedule { phase: Duration::from_secs(10), runs: 1 };
 /// Phases of the paper, and its repetitions.
 const FULL: Schedule = Schedule { phase: Duration::from_secs(60), runs: 5 };
 /// About how long it takes to fetch the other system and its servers, for the progress bar.
@@ -120,6 +126,7 @@ impl Options {
 struct Stage {
     accelerator: Accelerator,
     servers: Option<Servers>,
+    peers: Vec<Peer>,
     tap: bool,
     images: tempfile::TempDir,
 }
@@ -163,7 +170,7 @@ impl Stage {
             progress.tick()?;
             built?;
         }
-        Ok(Stage { accelerator, servers: None, tap, images })
+        Ok(Stage { accelerator, servers: None, peers: Vec::new(), tap, images })
     }
 
     /// Whoever runs `application` there.
@@ -177,6 +184,7 @@ impl Stage {
         Runner {
             project: asked.project,
             servers: self.servers.as_ref(),
+            peers: &self.peers,
             accelerator: self.accelerator,
             tap: self.tap,
             images: self.images.path(),
@@ -211,10 +219,12 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let mut notes = Notes::default();
     let mut progress = begin(options, &applications, &functions);
     let stage = prepare(options, &applications, choice.accelerator, &cache, &mut progress, &mut notes)?;
+    let watch = Watch::begin();
     let (findings, adaptations) =
         perform(options, &applications, &functions, &stage, &mut progress, &mut notes)?;
     progress.finish();
-    let records = summary::records(&findings)?;
+    let mut records = summary::records(&findings)?;
+    records.extend(watch.and_then(|watch| watch.record(summary::EXPERIMENT)));
     let served = findings.iter().any(|findings| !findings.accounts.is_empty());
     let mut drawn: Vec<_> = findings.iter().flat_map(figures::figures).collect();
     drawn.extend(figures::timelines(&findings, &adaptations));
@@ -237,9 +247,11 @@ pub fn run(options: &Options) -> Result<Outcome> {
 /// Says what is to come, and how long it will take with all that is to be fetched and built before.
 fn begin(options: &Options, applications: &[Application], functions: &[Function]) -> Progress {
     let schedule = options.schedule();
-    let mut planned = schedule.length(functions.len(), DELAYS) * applications.len() as u32;
+    let linux = if options.linux { Tuning::ALL.len() } else { 0 };
+    let beside = linux + options.peers.len();
+    let mut planned = schedule.length(beside, functions.len(), DELAYS) * applications.len() as u32;
     if options.linux {
-        planned += FETCHING;
+        planned += FETCHING + runner::PROBE;
     }
     planned += building(&options.project) + BUILD * applications.len() as u32;
     say(applications, functions, &schedule, planned);
@@ -269,7 +281,7 @@ fn prepare(
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
     let stage = Stage::build(&options.project, &needed, accelerator, cache, progress, notes)?;
-    Ok(Stage { servers: servers.ok(), ..stage })
+    Ok(Stage { servers: servers.ok(), peers: options.peers.clone(), ..stage })
 }
 
 /// Runs every application.

@@ -1,5 +1,6 @@
 //! Where a machine of the demo runs, and how clients reach it there.
 
+use super::peer::{self, Peer};
 use super::progress::Progress;
 use super::tap::Meter;
 use crate::machine::{self, Guest, Setting};
@@ -79,10 +80,18 @@ impl Place {
     }
 }
 
+/// What a machine is for whoever started it.
+enum Host {
+    /// Our own monitor's.
+    Monitored(Session),
+    /// Somebody else's.
+    Foreign(peer::Running),
+}
+
 /// A machine that serves; it is killed when dropped, and its network removed.
 pub struct Machine {
     // Killed before its network is removed.
-    session: Session,
+    host: Host,
     place: Place,
     directory: TempDir,
     target: SocketAddr,
@@ -109,25 +118,51 @@ impl Machine {
         let mut config = machine::config(guest, setting)?;
         config.networks = vec![place.network(service)];
         config.networks.extend(priced.then(Network::default));
-        let deadline = Instant::now() + setting.timeout;
         let qemu = Qemu.start(&config, directory.path())?;
         let meter = match &place {
             Place::Tap(_) => Meter::of_process(qemu.process_id()),
             Place::User { .. } => Meter::blind(),
         };
         let (target, process) = (place.target(service), qemu.process_id());
-        let session = Session::new(qemu);
-        let mut machine = Machine { session, place, directory, target, meter, placement: None };
-        while !machine.place.inside(|| Ok(answers(target, service.greeting)))? {
+        let host = Host::Monitored(Session::new(qemu));
+        let mut machine = Machine { host, place, directory, target, meter, placement: None };
+        machine.wait_for_reply(service, setting, progress)?;
+        machine.placement = Placement::apart(machine.directory.path(), process)?;
+        Ok(machine)
+    }
+
+    /// Has `peer` start its machine at `place`, and waits until that answers. Where its processor is, is its
+    /// own affair.
+    ///
+    /// # Errors
+    /// As [`Machine::start`].
+    pub fn start_peer(
+        peer: &Peer,
+        service: &'static Service,
+        setting: &Setting,
+        place: Place,
+        progress: &Progress,
+    ) -> Result<Machine> {
+        let directory = tempfile::tempdir().context("no temporary directory")?;
+        let running = peer::Running::start(peer, &place, service, setting.memory_bytes, directory.path())?;
+        let (target, meter) = (place.target(service), Meter::of_process(running.id()));
+        let host = Host::Foreign(running);
+        let mut machine = Machine { host, place, directory, target, meter, placement: None };
+        machine.wait_for_reply(service, setting, progress)?;
+        Ok(machine)
+    }
+
+    fn wait_for_reply(&mut self, service: &Service, setting: &Setting, progress: &Progress) -> Result<()> {
+        let (target, deadline) = (self.target, Instant::now() + setting.timeout);
+        while !self.place.inside(|| Ok(answers(target, service.greeting)))? {
             progress.tick()?;
-            machine.check()?;
+            self.check()?;
             if Instant::now() > deadline {
-                bail!("the guest did not answer in time and wrote last: {}", machine.last_words());
+                bail!("the guest did not answer in time and wrote last: {}", self.last_words());
             }
             std::thread::sleep(PAUSE);
         }
-        machine.placement = Placement::apart(machine.directory.path(), process)?;
-        Ok(machine)
+        Ok(())
     }
 
     /// Takes in what the guest wrote.
@@ -135,8 +170,14 @@ impl Machine {
     /// # Errors
     /// If it has ended; with what it wrote last.
     pub fn check(&mut self) -> Result<()> {
-        while self.session.advance(Duration::ZERO)? {}
-        if self.session.has_ended() {
+        let has_ended = match &mut self.host {
+            Host::Monitored(session) => {
+                while session.advance(Duration::ZERO)? {}
+                session.has_ended()
+            }
+            Host::Foreign(running) => running.ending()?.is_some(),
+        };
+        if has_ended {
             bail!("the guest ended and wrote last: {}", self.last_words());
         }
         Ok(())
@@ -171,7 +212,10 @@ impl Machine {
     }
 
     fn last_words(&self) -> String {
-        let serial = self.session.serial();
+        let serial = match &self.host {
+            Host::Monitored(session) => session.serial(),
+            Host::Foreign(running) => return running.last_words(),
+        };
         serial.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_owned()
     }
 }

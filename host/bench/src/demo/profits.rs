@@ -1,6 +1,6 @@
 //! The table of what everybody earned.
 
-use super::analysis::{Account, Choice, Hindsight, System};
+use super::analysis::{Account, Choice, Hindsight, LINUX, System, TUNED};
 use super::contract::Function;
 use super::findings::Findings;
 use super::oracle::{Fold, Method, Oracle};
@@ -33,12 +33,12 @@ pub fn table(findings: &Findings) -> Table {
 /// A row: its name, and what it says under a function.
 type Row = (&'static str, fn(&Column) -> String);
 
-const SYSTEMS: [Row; 3] = [
-    ("Linux", |column| column.earned(System::Linux)),
+const SYSTEMS: [Row; 5] = [
+    ("Linux", |column| column.earned(LINUX)),
+    ("Linux, tuned", |column| column.earned(TUNED)),
     ("nom, adaptive", |column| column.earned(column.adaptive())),
-    ("adaptive over Linux", |column| {
-        column.over(column.findings.profit(System::Linux, column.function), "x")
-    }),
+    ("adaptive over Linux", |column| column.over(column.findings.profit(LINUX, column.function), "x")),
+    ("adaptive over tuned Linux", |column| column.over(column.findings.profit(TUNED, column.function), "x")),
 ];
 
 /// What the best fixed delays earn, luck kept out, and what adaptive nom earned of that.

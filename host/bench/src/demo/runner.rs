@@ -8,9 +8,12 @@ use super::governing::Reading;
 use super::guests::{self, Setup};
 use super::market::{self, Heard, Market, Set};
 use super::money::Served;
+use super::peer::Peer;
 use super::place::{Machine, Place};
 use super::progress::{Interrupted, Progress};
 use super::schedule::{LINUX_START, NOM_START, Schedule, Turn};
+use super::tables;
+use crate::linux::Tuning;
 use crate::linux::serve::{Server, Servers};
 use crate::machine::Setting;
 use crate::report::Notes;
@@ -22,7 +25,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Phases of a run that only tells how slow this machine is.
-pub const SHORT: Duration = Duration::from_secs(2);
+pub const SHORT: Duration = Duration::from_secs(3);
+/// How long that run takes, for the progress bar.
+pub const PROBE: Duration = LINUX_START.saturating_add(SHORT).saturating_add(SHORT);
 /// Memory of every machine.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// No guest takes longer to its first reply, even on a slow machine without KVM.
@@ -111,6 +116,8 @@ pub struct Runner<'a> {
     pub project: &'a Project,
     /// Linux and its servers, if they can be had.
     pub servers: Option<&'a Servers>,
+    /// Machines of others that take part.
+    pub peers: &'a [Peer],
     /// What executes the guests' instructions.
     pub accelerator: Accelerator,
     /// Whether machines have TAP devices.
@@ -136,44 +143,39 @@ pub struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs everything: Linux, then all of nom in the order of the schedule. `slowness`, if it is not known
-    /// yet, follows from the runs of Linux; it is returned.
+    /// Runs everything in the order of the schedule. `slowness`, if it is not known yet, follows from a short
+    /// run of Linux before; it is returned.
     ///
     /// # Errors
     /// If somebody interrupts, or nothing tells how slow this machine is.
     pub fn run(&mut self, slowness: Option<Slowness>) -> Result<Slowness> {
-        let linux_runs = if self.servers.is_some() { self.schedule.runs } else { 0 };
-        for repetition in 0..linux_runs {
-            let turn = Turn { system: System::Linux, repetition };
-            self.attempt(turn, |runner| runner.linux(runner.schedule.phase))?;
-        }
         let slowness = match slowness {
             Some(slowness) => slowness,
             None => self.slowness()?,
         };
-        for turn in self.schedule.turns(&slowness.delays_us(), self.functions) {
+        let linux = if self.servers.is_some() { &Tuning::ALL[..] } else { &[] };
+        let linux = linux.iter().map(|tuning| System::Linux(*tuning));
+        let beside: Vec<_> = linux.chain(self.peers.iter().map(|peer| System::Peer(peer.name))).collect();
+        for turn in self.schedule.turns(&beside, &slowness.delays_us(), self.functions) {
             self.attempt(turn, |runner| match turn.system {
                 System::Fixed(us) => runner.fixed(us, runner.schedule.phase),
                 System::Adaptive(function) => runner.adaptive(function, slowness),
-                System::Linux => runner.linux(runner.schedule.phase),
+                System::Linux(tuning) => runner.linux(tuning, runner.schedule.phase),
+                System::Peer(name) => runner.peer(name),
             })?;
         }
         self.accounts.sort_by_key(|account| rank(account.system));
         Ok(slowness)
     }
 
-    /// How slow this machine is: by the runs of Linux, a short one if there is none yet, or by nom if there
-    /// is no Linux. The paper's latency is memcached's.
+    /// How slow this machine is: by a short run of Linux, or of nom if there is no Linux. The paper's latency
+    /// is memcached's.
     ///
     /// # Errors
     /// If somebody interrupts, or nothing was served.
     pub fn slowness(&mut self) -> Result<Slowness> {
-        let linux = self.accounts.iter().find(|account| account.system == System::Linux);
-        if let Some(served) = linux.and_then(|account| account.served(1)) {
-            return Slowness::of(served.latency_s);
-        }
         let (halves, paper_s) = if self.servers.is_some() {
-            (self.linux(SHORT), PAPER_LATENCY_S)
+            (self.linux(Tuning::Shipped, SHORT), PAPER_LATENCY_S)
         } else {
             let note = "Without Linux the factor is nom's latency over the paper's nom's, 63 \u{b5}s.";
             self.notes.add(note.into());
@@ -205,15 +207,26 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn linux(&mut self, phase: Duration) -> Result<Halves> {
+    fn linux(&mut self, tuning: Tuning, phase: Duration) -> Result<Halves> {
         let servers = self.servers.context("there is no Linux")?;
-        let what = self.said("Linux");
+        let what = self.said(&tables::label(System::Linux(tuning)));
         self.progress.step(&format!("{what} boots"), LINUX_START)?;
         let Application { service, client } = self.application;
-        let guest = guests::linux(servers, service, self.images)?;
+        let guest = guests::linux(servers, service, tuning, self.images)?;
         let place = Place::new(self.tap)?;
         let mut machine = Machine::start(&guest, service, &self.setting(), place, false, self.progress)?;
         experiment::run(&mut machine, client, phase, Instant::now(), self.progress, &what, |_| Ok(()))
+    }
+
+    fn peer(&mut self, name: &str) -> Result<Halves> {
+        let peer = self.peers.iter().find(|peer| peer.name == name).context("there is no such peer")?;
+        let what = self.said(name);
+        self.progress.step(&format!("{what} boots"), LINUX_START)?;
+        let Application { service, client } = self.application;
+        let place = Place::new(self.tap)?;
+        let mut machine = Machine::start_peer(peer, service, &self.setting(), place, self.progress)?;
+        let (phase, progress) = (self.schedule.phase, &mut *self.progress);
+        experiment::run(&mut machine, client, phase, Instant::now(), progress, &what, |_| Ok(()))
     }
 
     /// What happens, for the progress bar.
@@ -304,8 +317,9 @@ impl Runner<'_> {
 /// The order of systems in tables.
 fn rank(system: System) -> (u8, u32) {
     match system {
-        System::Linux => (0, 0),
-        System::Fixed(us) => (1, us),
-        System::Adaptive(function) => (2, function as u32),
+        System::Linux(tuning) => (0, tuning as u32),
+        System::Peer(_) => (1, 0),
+        System::Fixed(us) => (2, us),
+        System::Adaptive(function) => (3, function as u32),
     }
 }

@@ -18,7 +18,7 @@ pub const LINUX_START: Duration = Duration::from_secs(10);
 /// The same of nom's.
 pub const NOM_START: Duration = Duration::from_secs(2);
 
-/// A run of nom that is to be taken.
+/// A run that is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Who serves.
@@ -33,23 +33,26 @@ impl Schedule {
         NOM_START + 2 * self.phase
     }
 
-    /// About how long one application takes, with so many functions and batching delays.
-    pub fn length(&self, functions: usize, delays: usize) -> Duration {
-        let linux = LINUX_START + 2 * self.phase;
-        (linux + self.run() * (functions + delays) as u32) * self.runs
+    /// About how long one application takes, with so many systems beside nom, functions and batching delays.
+    pub fn length(&self, beside: usize, functions: usize, delays: usize) -> Duration {
+        let beside = (LINUX_START + 2 * self.phase) * beside as u32;
+        (beside + self.run() * (functions + delays) as u32) * self.runs
     }
 
-    /// All runs of nom in an order in which whatever else the computer does falls on all alike: adaptive ones
-    /// lie evenly between the fixed ones of their repetition, and every other repetition goes backwards.
-    pub fn turns(&self, delays_us: &[u32], functions: &[Function]) -> Vec<Turn> {
+    /// All runs in an order in which whatever else the computer does falls on all alike: the systems `beside`
+    /// and adaptive ones lie evenly between the fixed ones of their repetition, and every other repetition
+    /// goes backwards.
+    pub fn turns(&self, beside: &[System], delays_us: &[u32], functions: &[Function]) -> Vec<Turn> {
         let fixed = |repetition| {
             let turns = delays_us.iter().map(move |us| Turn { system: System::Fixed(*us), repetition });
             backwards_if_odd(repetition, turns.collect())
         };
-        let adaptive = |repetition| -> Vec<Turn> {
-            functions.iter().map(|of| Turn { system: System::Adaptive(*of), repetition }).collect()
+        let others = |repetition| -> Vec<Turn> {
+            let all =
+                beside.iter().copied().chain(functions.iter().map(|function| System::Adaptive(*function)));
+            all.map(|system| Turn { system, repetition }).collect()
         };
-        let turns = |run| between(fixed(run), backwards_if_odd(run, adaptive(run)));
+        let turns = |run| between(fixed(run), backwards_if_odd(run, others(run)));
         (0..self.runs).flat_map(turns).collect()
     }
 }
@@ -74,31 +77,32 @@ fn between(many: Vec<Turn>, few: Vec<Turn>) -> Vec<Turn> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::analysis::{LINUX, TUNED};
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
     const DELAYS_US: [u32; 6] = [0, 2, 5, 10, 20, 40];
 
     fn turns(runs: u32) -> Vec<Turn> {
-        Schedule { phase: SECOND, runs }.turns(&DELAYS_US, &Function::ALL)
+        Schedule { phase: SECOND, runs }.turns(&[LINUX, TUNED], &DELAYS_US, &Function::ALL)
     }
 
     fn text(turns: &[Turn]) -> String {
         let letter = |turn: &Turn| match turn.system {
             System::Fixed(us) => us.to_string(),
             System::Adaptive(function) => function.name()[..1].to_owned(),
-            System::Linux => "linux".into(),
+            beside => beside.name().replace("linux", "l").replace("-tuned", "t"),
         };
         turns.iter().map(letter).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn adaptive_runs_lie_between_the_fixed_ones_of_their_repetition() {
+    fn other_runs_lie_between_the_fixed_ones_of_their_repetition() {
         let turns = turns(2);
-        assert_eq!(text(&turns), "0 p 2 5 r 10 20 b 40 40 b 20 10 r 5 2 p 0");
-        assert!(turns[..9].iter().all(|turn| turn.repetition == 0));
-        assert!(turns[9..].iter().all(|turn| turn.repetition == 1));
-        assert_eq!(text(&super::between(vec![], turns[1..2].to_vec())), "p");
+        assert_eq!(text(&turns), "l 0 lt 2 5 p 10 r 20 b 40 b 40 r 20 10 p 5 lt 2 l 0");
+        assert!(turns[..11].iter().all(|turn| turn.repetition == 0));
+        assert!(turns[11..].iter().all(|turn| turn.repetition == 1));
+        assert_eq!(text(&super::between(vec![], turns[5..6].to_vec())), "p");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::analysis::{Account, System};
 use super::experiment::PHASES;
 use super::findings::Findings;
 use super::profits;
+use crate::linux::Tuning;
 use crate::record::{Unit, format_value};
 use crate::table::Table;
 
@@ -46,7 +47,9 @@ fn cells(account: &Account, phase: usize) -> [String; 4] {
 /// A system's name for people.
 pub fn label(system: System) -> String {
     match system {
-        System::Linux => "Linux".into(),
+        System::Linux(Tuning::Shipped) => "Linux".into(),
+        System::Linux(Tuning::Tuned) => "Linux, tuned".into(),
+        System::Peer(name) => name.into(),
         System::Fixed(us) => format!("nom, W = {us} \u{b5}s"),
         System::Adaptive(function) => format!("nom, adaptive ({})", function.name()),
     }

@@ -27,6 +27,42 @@ pub struct Linux {
 /// Kernel arguments in front of `--`; what stands behind goes to `/init`. A panic ends QEMU (`-no-reboot`).
 pub const ARGUMENTS: &str = "console=ttyS0 quiet panic=-1";
 
+/// How a Linux that serves is set up: one system of a comparison each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// As Debian ships it, but for the clock: QEMU's translator does not say that the time-stamp counter
+    /// can be relied upon, so that Linux would read an emulated HPET whenever a server asks for the time.
+    Shipped,
+    /// By one who knows that the machine serves and does nothing else: idle processors poll instead of
+    /// halting, readers of sockets poll the network device for 50 us, and nothing mitigates transient
+    /// execution.
+    Tuned,
+}
+
+impl Tuning {
+    /// All of them.
+    pub const ALL: [Tuning; 2] = [Tuning::Shipped, Tuning::Tuned];
+
+    /// The system's name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tuning::Shipped => "linux",
+            Tuning::Tuned => "linux-tuned",
+        }
+    }
+
+    /// Kernel arguments (Linux, Documentation/admin-guide/kernel-parameters.txt).
+    pub fn arguments(self) -> String {
+        let more = match self {
+            Tuning::Shipped => "",
+            Tuning::Tuned => {
+                " idle=poll mitigations=off sysctl.net.core.busy_poll=50 sysctl.net.core.busy_read=50"
+            }
+        };
+        format!("{ARGUMENTS} tsc=reliable{more}")
+    }
+}
+
 impl Linux {
     /// Fetches or finds the kernel in `cache`, and makes what goes with it.
     ///

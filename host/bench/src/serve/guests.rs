@@ -2,16 +2,15 @@
 
 use super::service::Service;
 use crate::linux::serve::Servers;
-use crate::linux::{ARGUMENTS, save};
+use crate::linux::{Tuning, save};
 use crate::machine::Guest;
 use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_image::Packing;
 use std::path::Path;
 
-/// Names of the systems in records.
+/// Name of nom in records.
 pub const NOM: &str = "nom";
-pub const LINUX: &str = "linux";
 
 /// The environment variable by which an application of nom takes its batching delay, in microseconds.
 const DELAY_VARIABLE: &str = "batching_delay";
@@ -55,16 +54,21 @@ impl Provider {
         Provider::new(NOM, service, guest, 64 << 10)
     }
 
-    /// Debian's server for `service`; its initramfs is written to `directory`.
+    /// Debian's server for `service` on a Linux of this `tuning`; its initramfs is written to `directory`.
     ///
     /// # Errors
     /// If a file is missing.
-    pub fn linux(servers: &Servers, service: &'static Service, directory: &Path) -> Result<Provider> {
+    pub fn linux(
+        servers: &Servers,
+        service: &'static Service,
+        tuning: Tuning,
+        directory: &Path,
+    ) -> Result<Provider> {
         let initramfs = directory.join(format!("linux-{}", service.name));
         servers.initramfs(&service.linux, &initramfs)?;
         let kernel = servers.bzimage.clone();
-        let guest = Guest { kernel, initramfs: Some(initramfs), arguments: ARGUMENTS.into(), cores: 1 };
-        Provider::new(LINUX, service, guest, 1 << 20)
+        let guest = Guest { kernel, initramfs: Some(initramfs), arguments: tuning.arguments(), cores: 1 };
+        Provider::new(tuning.name(), service, guest, 1 << 20)
     }
 
     /// The same in a machine of `cores` processors.

@@ -18,7 +18,9 @@ pub(crate) mod tools;
 
 use crate::Outcome;
 use crate::environment::Environment;
+use crate::linux::Tuning;
 use crate::linux::serve::Servers;
+use crate::others::Watch;
 use crate::report::{Notes, Report};
 use anyhow::{Result, ensure};
 use guests::Provider;
@@ -65,6 +67,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let images = tempfile::tempdir_in(&cache)?;
     let mut notes = Notes::default();
     let providers = providers(&options.project, &services, &cache, images.path(), &mut notes);
+    let watch = Watch::begin();
     let mut runs = Runs::new(choice.accelerator, options.duration);
     measure(&mut runs, &providers, options.repetitions, &cache, &mut notes);
     if services.iter().any(|service| service.name == service::MEMCACHED.name) {
@@ -72,7 +75,8 @@ pub fn run(options: &Options) -> Result<Outcome> {
     }
     let (measured, noted) = runs.records();
     noted.into_vec().into_iter().for_each(|note| notes.add(note));
-    let records = summary::complete(measured);
+    let mut records = summary::complete(measured);
+    records.extend(watch.and_then(|watch| watch.record(summary::EXPERIMENT)));
     let served = summary::served(&records);
     let report = Report {
         title: "nom bench serve".into(),
@@ -104,8 +108,10 @@ fn providers(
     }
     let mut providers = Vec::new();
     for service in services.iter().copied() {
-        let linux = servers.as_ref().ok().map(|servers| Provider::linux(servers, service, images));
-        for provider in linux.into_iter().chain([Provider::nom(project, service, images)]) {
+        let linux = |tuning| Some(Provider::linux(servers.as_ref().ok()?, service, tuning, images));
+        for provider in
+            Tuning::ALL.into_iter().filter_map(linux).chain([Provider::nom(project, service, images)])
+        {
             match provider {
                 Ok(provider) => providers.push(provider),
                 Err(error) => notes.add(format!("{} was not measured everywhere: {error:#}.", service.name)),

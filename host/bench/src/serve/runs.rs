@@ -5,6 +5,7 @@ use super::load::{self, Exchange, Load, Served, Transport};
 use super::processors::Processors;
 use super::running::Running;
 use super::service::{self, Service};
+use super::summary;
 use super::tools;
 use crate::machine::Setting;
 use crate::record::{Key, Record, Samples, Unit};
@@ -111,7 +112,13 @@ impl Runs {
         let style =
             ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a well-formed template");
         let progress = ProgressBar::new_spinner().with_style(style);
-        Runs { accelerator, duration, samples: Samples::new("serve"), notes: Notes::default(), progress }
+        Runs {
+            accelerator,
+            duration,
+            samples: Samples::new(summary::EXPERIMENT),
+            notes: Notes::default(),
+            progress,
+        }
     }
 
     /// What was measured, and what a reader must know of it.

@@ -48,7 +48,7 @@ pub const PACKET_API: Service = Service {
 };
 
 /// Static files by HTTP: nhttpd, and nginx as Debian configures it, but for the log of requests and the
-/// limit of requests a connection, which have no counterpart.
+/// limit of requests a connection, which have no counterpart, and with open files kept open, as nhttpd's are.
 pub const HTTP: Service = Service {
     name: "http",
     application: "nhttpd",
@@ -62,7 +62,8 @@ pub const HTTP: Service = Service {
                 "etc/nginx/nginx.conf",
                 "user root;\nworker_processes auto;\npid /run/nginx.pid;\nerror_log stderr;\n\
                  events { worker_connections 768; }\n\
-                 http {\n    sendfile on;\n    tcp_nopush on;\n    access_log off;\n    \
+                 http {\n    sendfile on;\n    tcp_nopush on;\n    \
+                 open_file_cache max=100;\n    access_log off;\n    \
                  default_type text/html;\n    \
                  keepalive_requests 1000000000;\n    server { listen 80; root /www; }\n}\n",
             ),

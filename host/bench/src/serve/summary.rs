@@ -1,9 +1,10 @@
 //! What the serve bench's records say together: ratios, targets, figures.
 
-use super::guests::{LINUX, NOM};
+use super::guests::NOM;
 use super::service::Service;
 use super::sweep::{self, delay};
 use crate::figure::{Bars, Figure, Line, Lines, Scale};
+use crate::linux::Tuning;
 use crate::record::{Record, Unit, distinct};
 use crate::target::{Limit, Target};
 
@@ -76,18 +77,26 @@ const TARGETS: &[Target] = &[
     alone("memcached serves in 6 MiB of memory", "smallest_memory", Unit::Bytes, 6.0 * 1024.0 * 1024.0),
 ];
 
+/// Name of the bench in records.
+pub const EXPERIMENT: &str = "serve";
+
 /// Scenario of the ratio at the message size where it is worst.
 const LEAST: &str = "bytes-worst";
 
 /// `measured` with nom's ratio to Linux for whatever both have, and NetPIPE's worst.
 pub fn complete(mut measured: Vec<Record>) -> Vec<Record> {
     let (nom, linux): (Vec<_>, Vec<_>) = measured.iter().partition(|record| record.system == NOM);
-    let ratio =
-        |record: &&Record| record.ratio_to(linux.iter().find(|other| record.is_comparable_to(other))?);
-    let ratios: Vec<Record> = nom.iter().filter_map(ratio).collect();
+    let beside = |record: &&Record, tuning: Tuning| {
+        let of = linux.iter().filter(|other| other.system == tuning.name());
+        record.ratio_to(of.into_iter().find(|other| record.is_comparable_to(other))?)
+    };
+    let over = |tuning| nom.iter().filter_map(move |record| beside(record, tuning));
+    let tuned: Vec<Record> = over(Tuning::Tuned).collect();
+    let ratios: Vec<Record> = over(Tuning::Shipped).collect();
     let sizes = ratios.iter().filter(|record| bytes(record).is_some() && record.metric == "throughput");
     let worst = sizes.min_by(|a, b| a.value.total_cmp(&b.value)).cloned();
     measured.extend(ratios);
+    measured.extend(tuned);
     measured.extend(sweep::efficient(&measured));
     measured.extend(worst.map(|record| Record { scenario: LEAST.into(), ..record }));
     measured
@@ -167,7 +176,7 @@ fn messages(records: &[Record], [name, title, axis]: [&str; 3], metric: &str) ->
         title: title.into(),
         axes: ["bytes".into(), axis.into()],
         scale: Scale::Logarithmic,
-        lines: [LINUX, NOM].map(line).into(),
+        lines: [Tuning::Shipped.name(), Tuning::Tuned.name(), NOM].map(line).into(),
     }
 }
 
