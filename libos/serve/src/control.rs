@@ -8,6 +8,8 @@
 //! PUT /batching-delay   sets it: 0 to 10000
 //! GET /cores            how many cores serve
 //! PUT /cores            how many are to: 0 for all
+//! GET /governor         on, or off: whether what a governor chooses is set
+//! PUT /governor         holds the working point, or lets the governor have it again
 //! ```
 
 mod http;
@@ -42,6 +44,8 @@ pub struct Control {
     delay: Ordered,
     /// The last number of cores ordered.
     cores: Ordered,
+    /// Whether the governor was to be held: 1, or let go: 0.
+    hold: Ordered,
     /// Cores that serve, and whether others can be ordered.
     serving: AtomicU32,
     is_lent: AtomicBool,
@@ -63,6 +67,11 @@ impl Ordered {
         self.0.update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
+    /// The number that was ordered last; 0 if none was.
+    fn last(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) as u32
+    }
+
     /// The number, if it was ordered after the order `seen`, which it becomes.
     fn after(&self, seen: &mut u64) -> Option<u32> {
         let order = self.0.load(Ordering::Relaxed);
@@ -71,11 +80,13 @@ impl Ordered {
 }
 
 /// What somebody has ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
     pub delay: Option<Duration>,
     /// 0 for all.
     pub cores: Option<u16>,
+    /// Whether the governor is held.
+    pub hold: Option<bool>,
 }
 
 impl Control {
@@ -87,6 +98,7 @@ impl Control {
             orders: AtomicU32::new(0),
             delay: Ordered::default(),
             cores: Ordered::default(),
+            hold: Ordered::default(),
             serving: AtomicU32::new(cores as u32),
             is_lent: AtomicBool::new(false),
             reports: (0..cores).map(|_| ArrayQueue::new(1)).collect(),
@@ -139,6 +151,7 @@ pub(crate) struct Desk {
     orders: u32,
     delay: u64,
     cores: u64,
+    hold: u64,
     window: Window,
     /// When the others were told last.
     told_ns: u64,
@@ -161,6 +174,7 @@ impl Desk {
             orders,
             delay: 0,
             cores: 0,
+            hold: 0,
             window: Window::default(),
             told_ns: 0,
         };
@@ -188,9 +202,11 @@ impl Desk {
     fn take_orders(&mut self) -> Order {
         let delay = self.control.delay.after(&mut self.delay);
         let cores = self.control.cores.after(&mut self.cores);
+        let hold = self.control.hold.after(&mut self.hold);
         Order {
             delay: delay.map(|micros| Duration::from_micros(micros.into())),
             cores: cores.map(|cores| cores as u16),
+            hold: hold.map(|hold| hold == 1),
         }
     }
 
@@ -230,9 +246,11 @@ impl Desk {
             ("/batching-delay", Method::Put) => self.set_delay(request.body),
             ("/cores", Method::Get) => Response::number(self.control.serving.load(Ordering::Relaxed)),
             ("/cores", Method::Put) => self.set_cores(request.body),
+            ("/governor", Method::Get) => self.governor(),
+            ("/governor", Method::Put) => self.hold(request.body),
             ("/metrics", _) => Response::not_allowed("GET"),
-            ("/batching-delay" | "/cores", _) => Response::not_allowed("GET, PUT"),
-            (path, _) => Response::not_found(path, "/metrics, /batching-delay and /cores"),
+            ("/batching-delay" | "/cores" | "/governor", _) => Response::not_allowed("GET, PUT"),
+            (path, _) => Response::not_found(path, "/metrics, /batching-delay, /cores and /governor"),
         }
     }
 
@@ -251,6 +269,20 @@ impl Desk {
         Response::number(micros)
     }
 
+    fn governor(&self) -> Response {
+        Response::text(WORDS[(self.control.hold.last() == 1) as usize])
+    }
+
+    fn hold(&self, body: &[u8]) -> Response {
+        let word = WORDS.iter().position(|word| body.trim_ascii() == word.as_bytes());
+        let Some(hold) = word else {
+            let body = body.escape_ascii();
+            return Response::bad_request(alloc::format!("governor `{body}`: expected on or off"));
+        };
+        self.control.order(&self.control.hold, hold as u32);
+        self.governor()
+    }
+
     fn set_cores(&self, body: &[u8]) -> Response {
         let control = &self.control;
         let most = control.reports.len().min(u16::MAX.into()) as u32;
@@ -267,6 +299,9 @@ impl Desk {
         Response::number(cores)
     }
 }
+
+/// Words for a governor that is let go, and for one that is held.
+const WORDS: [&str; 2] = ["on", "off"];
 
 /// The number up to `most` that a body is.
 fn number(body: &[u8], most: u32) -> Option<u32> {

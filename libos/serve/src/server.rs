@@ -55,6 +55,8 @@ struct Steering {
     /// To choose between polling and interrupts.
     handle: Handle,
     governor: Option<Box<dyn Governor>>,
+    /// Whether what it wants is not set: somebody else has the working point.
+    is_held: bool,
     window_ns: u64,
     /// When the governor hears of the service's demand next.
     demand_ns: u64,
@@ -160,6 +162,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.steering.get_or_insert_with(|| Steering {
             handle: handle.clone(),
             governor: None,
+            is_held: false,
             window_ns: WINDOW_NS,
             demand_ns: 0,
         })
@@ -170,10 +173,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         let mut steering = self.steering.take()?;
         if let Some(governor) = &mut steering.governor
             && let Some(setting) = governor.look(now_ns)
+            && !steering.is_held
         {
             self.set(setting, &steering.handle);
         }
-        if let Some(Order { delay, cores }) = self.front.order() {
+        if let Some(Order { delay, cores, hold }) = self.front.order() {
+            steering.is_held = hold.unwrap_or(steering.is_held);
             let batching_delay = delay.unwrap_or(self.setting.batching_delay);
             if let (Some(_), Some(peers)) = (cores, &self.front.peers) {
                 peers.ring_first();
@@ -211,7 +216,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
             steering.window_ns = governor.window_ns();
-            if governor.governs() {
+            if governor.governs() && !steering.is_held {
                 self.set(setting, &steering.handle);
             }
         }

@@ -8,7 +8,7 @@ use nom_port::buffer::Sink;
 use nom_port::nic::Offloads;
 use nom_rt::EventLoop;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Flow, Governor, Ports, Reply, Server, Service, Setting, Window};
+use nom_serve::{Control, Flow, Governor, Ports, Reply, Server, Service, Setting, Window};
 use nom_wire::{Device, Memory};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const PORT: u16 = 7;
+/// Of the control port.
+const CONTROL: u16 = 9999;
 const STEP_NS: u64 = 1_000_000;
 
 /// Sends everything back, and lets so many in.
@@ -122,6 +124,7 @@ impl World {
         let (limit, heard_of) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
         let core = EventLoop::new(0, Still, Still, Arc::new(Deaf));
         server.govern(Box::new(Limit { limit: limit.clone(), clients: heard_of.clone() }), core.handle());
+        server.control(Control::new(CONTROL, 1), 0, core.handle());
         let stack = Stack::new(devices[0].clone(), config(1));
         let clients = RefCell::default();
         World { server, stack, devices, clients, now_ns: 1_000_000_000, limit, heard_of }
@@ -142,7 +145,11 @@ impl World {
     }
 
     fn connect(&mut self, count: usize) -> Vec<FlowId> {
-        let to = SocketAddr::from(([10, 0, 0, 2], PORT));
+        self.connect_to(PORT, count)
+    }
+
+    fn connect_to(&mut self, port: u16, count: usize) -> Vec<FlowId> {
+        let to = SocketAddr::from(([10, 0, 0, 2], port));
         let flows = (0..count).map(|_| self.stack.connect(to).expect("a way")).collect();
         self.pass();
         flows
@@ -174,6 +181,28 @@ fn who_is_one_too_many_is_answered_once_more_and_closed() {
     assert!(flows.iter().all(|flow| clients.heard[&flow.index()] == 10), "all were answered");
     assert_eq!(clients.finished.len(), 4);
     assert!(clients.closed.iter().all(|(_, why)| *why == Closed::Finished), "politely: {:?}", clients.closed);
+}
+
+#[test]
+fn what_a_held_governor_wants_is_not_set() {
+    let mut world = World::new();
+    let order = |world: &mut World, word: &str| {
+        let control = world.connect_to(CONTROL, 1)[0];
+        let length = word.len();
+        let text = format!("PUT /governor HTTP/1.1\r\nHost: n\r\nContent-Length: {length}\r\n\r\n{word}");
+        let slice = world.stack.buffer(text.as_bytes()).expect("memory");
+        world.stack.send(control, slice).expect("a connection");
+        world.pass();
+    };
+    order(&mut world, "off");
+    world.limit.set(Some(1));
+    let flows = world.connect(3);
+    world.ask(&flows);
+    assert_eq!(world.heard_of.get(), 3, "it watches, and that is all");
+    order(&mut world, "on");
+    world.ask(&flows);
+    world.pass();
+    assert_eq!(world.heard_of.get(), 1);
 }
 
 #[test]

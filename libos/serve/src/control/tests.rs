@@ -84,7 +84,7 @@ fn the_delay_is_read_and_set() {
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(&format!("\n{micros}\n")));
         for desk in [&mut one, &mut other] {
             let delay = Some(Duration::from_micros(micros));
-            assert_eq!(desk.order(), Some(Order { delay, cores: None }), "all are told");
+            assert_eq!(desk.order(), Some(Order { delay, ..Order::default() }), "all are told");
             assert_eq!(desk.order(), None, "and once");
         }
     }
@@ -114,7 +114,7 @@ fn cores_are_ordered_of_all_if_they_can_be_given_back() {
         let answer = request(&mut desks[1], "PUT", "/cores", body);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(&format!("\n{cores}\n")));
         for desk in &mut desks {
-            assert_eq!(desk.order(), Some(Order { delay: None, cores: Some(cores) }), "all are told");
+            assert_eq!(desk.order(), Some(Order { cores: Some(cores), ..Order::default() }), "all are told");
             assert_eq!(desk.order(), None, "and once");
         }
     }
@@ -126,6 +126,27 @@ fn cores_are_ordered_of_all_if_they_can_be_given_back() {
     control.set_serving(2);
     assert!(request(&mut desks[0], "GET", "/cores", "").ends_with("\r\n\r\n2\n"));
     assert!(request(&mut desks[0], "GET", "/metrics", "").contains("\nnom_cores_serving 2\n"));
+}
+
+#[test]
+fn a_governor_is_held_and_let_go() {
+    let control = Control::new(9999, 2);
+    let mut desks = [0, 1].map(|index| desk(&control, index));
+    assert!(request(&mut desks[0], "GET", "/governor", "").ends_with("\r\n\r\non\n"));
+    for (body, hold) in [("off", true), (" on\n", false), ("off\n", true)] {
+        let answer = request(&mut desks[1], "PUT", "/governor", body);
+        assert!(answer.ends_with(&format!("\r\n\r\n{}\n", body.trim())), "{answer}");
+        for desk in &mut desks {
+            assert_eq!(desk.order(), Some(Order { hold: Some(hold), ..Order::default() }), "all are told");
+            assert_eq!(desk.order(), None, "and once");
+        }
+    }
+    assert!(request(&mut desks[0], "GET", "/governor", "").ends_with("\r\n\r\noff\n"));
+    for body in ["", "0", "held"] {
+        let answer = request(&mut desks[0], "PUT", "/governor", body);
+        assert!(answer.ends_with(&format!("governor `{body}`: expected on or off\n")), "{answer}");
+        assert_eq!(desks[0].order(), None);
+    }
 }
 
 #[test]
@@ -142,7 +163,7 @@ fn what_is_not_there_is_named() {
     }
     assert!(
         request(&mut desk, "GET", "/what", "")
-            .ends_with("/what: expected one of /metrics, /batching-delay and /cores\n")
+            .ends_with("/what: expected one of /metrics, /batching-delay, /cores and /governor\n")
     );
 }
 
