@@ -3,7 +3,7 @@
 use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
-use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, place_of};
+use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Pages, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, KernelFrames, PLATFORM_VECTOR};
 use crate::list::List;
 use crate::machine::{Level, Machine, PhysicalMemory};
@@ -13,6 +13,7 @@ use crate::pci::{Function, Pci};
 use crate::space::{Bounds, Mapping, Space};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::board::DmaProtection;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::DEVICES_MAX;
 use nom_abi::memory::FRAME_BYTES;
@@ -145,7 +146,7 @@ impl<M: Machine> Kernel<'_, M> {
         if holdings[index].spent || *reached & 1 << application != 0 {
             return Some("keeps what its last owner had it do: it has no reset, or was not detached");
         }
-        if matches!(iommu, Iommu::None) {
+        if iommu.protection() == DmaProtection::Trusted {
             return None;
         }
         if !pci.is_confinable(&mut self.machine, index) {
@@ -191,7 +192,7 @@ impl<M: Machine> Kernel<'_, M> {
             let mut frame = start;
             while frame < start + count {
                 let size = self.frames.unit(frame).size;
-                self.dma_map(application, frame, size, 1)?;
+                self.dma_map(application, Pages { frame, size, count: 1 })?;
                 frame += size.frames();
             }
             from = start + count;
@@ -203,12 +204,10 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn dma_map(
         &mut self,
         application: usize,
-        frame: u64,
-        size: PageSize,
-        count: u64,
+        pages: Pages,
     ) -> core::result::Result<(), crate::iommu::Error> {
         let mut source = KernelFrames(&mut self.frames);
-        self.devices.iommu.map(&mut self.machine, &mut source, application, frame, size, count)
+        self.devices.iommu.map(&mut self.machine, &mut source, application, pages)
     }
 
     pub(crate) fn device_release(&mut self, application: usize, device: u64) -> Result<u64> {

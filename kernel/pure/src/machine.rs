@@ -39,6 +39,10 @@ pub trait Registers {
     fn now_ns(&self) -> u64;
 }
 
+/// What a driver needs: device registers, and memory that the device reaches, too.
+pub trait Hardware: PhysicalMemory + Registers {}
+impl<T: PhysicalMemory + Registers> Hardware for T {}
+
 /// How much a line of the log matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -57,7 +61,7 @@ pub enum Level {
 ///
 /// "This core" is the one that runs the kernel now. Frames of *state* hold a computation's vector registers
 /// and segment bases, which the kernel itself never uses.
-pub trait Machine: PhysicalMemory + Registers {
+pub trait Machine: Hardware {
     /// This core's time-stamp counter.
     fn cycles(&self) -> u64;
     /// Cycles in a span of nanoseconds.

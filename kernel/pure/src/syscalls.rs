@@ -4,6 +4,7 @@ use crate::contexts::Grant;
 use crate::cores::FLAGS_INITIAL;
 use crate::events::{check_code, check_stack};
 use crate::frames::{Colour, Owner};
+use crate::iommu::Pages;
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::paging::Caching;
@@ -175,7 +176,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let (program, grants) = (Owner::program(application), Owner::grants(application));
         self.frames.pass_on(program, grants, frame, size, count)?;
-        if self.dma_map(application, frame, size, count).is_err() {
+        if self.dma_map(application, Pages { frame, size, count }).is_err() {
             self.release_grant(application, frame, size, count)?;
             return Err(Error::OutOfMemory);
         }
@@ -195,7 +196,8 @@ impl<M: Machine> Kernel<'_, M> {
     /// given the frames before the devices have lost them.
     fn release_grant(&mut self, application: usize, frame: u64, size: PageSize, count: u64) -> Result<()> {
         self.frames.release(Owner::grants(application), frame, size, count)?;
-        if let Err(error) = self.devices.iommu.unmap(&mut self.machine, application, frame, size, count) {
+        let pages = Pages { frame, size, count };
+        if let Err(error) = self.devices.iommu.unmap(&mut self.machine, application, pages) {
             // A device may still reach them: nobody gets them any more.
             self.frames.claim(Owner::KERNEL, frame, count * size.frames())?;
             self.machine

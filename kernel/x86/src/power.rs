@@ -8,7 +8,7 @@ use nom_kernel_pure::acpi::{Register, Tables};
 use nom_kernel_pure::ioapic;
 use nom_kernel_pure::iommu::{BUTTON_PLACE, Iommu};
 use nom_kernel_pure::kernel::PLATFORM_VECTOR;
-use nom_kernel_pure::machine::{PhysicalMemory, Registers};
+use nom_kernel_pure::machine::{Hardware, Registers};
 use nom_kernel_pure::msix::Message;
 use nom_kernel_pure::pci::Address;
 
@@ -25,12 +25,7 @@ static OFF: AtomicU64 = AtomicU64::new(0);
 static OFF_VALUE: AtomicU16 = AtomicU16::new(0);
 
 /// Has this core told of the power button, and remembers how to switch the machine off.
-pub fn init(
-    registers: &mut (impl PhysicalMemory + Registers),
-    firmware: &Tables,
-    iommu: &mut Iommu,
-    apic_id: u32,
-) {
+pub fn init(registers: &mut impl Hardware, firmware: &Tables, iommu: &mut Iommu, apic_id: u32) {
     if let Some((register, value)) = firmware.power_off {
         if register.port().is_none() {
             mapping::ensure_device(register.0);

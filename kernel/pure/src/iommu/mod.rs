@@ -13,17 +13,20 @@ mod request;
 mod tables;
 #[cfg(test)]
 mod tests;
-pub mod virtio;
-pub mod vtd;
+mod virtio;
+mod vtd;
 
 use crate::acpi::Tables;
 use crate::devices::VECTORS;
-use crate::machine::{PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, PORTS_MAX, Pci};
 use core::ops::Range;
 use nom_abi::PageSize;
 use nom_abi::board::DmaProtection;
+use nom_abi::layout::APPLICATIONS_MAX;
+use virtio::VirtioIommu;
+use vtd::Vtd;
 
 /// Where frames for page tables and queues come from and go back to. They belong to the kernel.
 pub trait FrameSource {
@@ -48,6 +51,8 @@ pub enum Error {
     Silent,
 }
 
+type Result<T, E = Error> = core::result::Result<T, E>;
+
 /// Longest wait for a unit's answer, in nanoseconds. Units answer in microseconds; one that takes this
 /// long is broken.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
@@ -61,54 +66,63 @@ pub struct DmaFault {
     pub address: u64,
 }
 
-/// The machine's remapping unit.
+/// The machine's remapping unit, and the domains that live.
+#[derive(Debug)]
+pub struct Iommu {
+    unit: Unit,
+    domains: [Domain; APPLICATIONS_MAX],
+}
+
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one of it, and no heap to put a variant on")]
-pub enum Iommu {
+enum Unit {
     /// None: *trusted mode*. Every operation succeeds and does nothing.
     None,
-    /// A virtio-iommu.
-    Virtio(virtio::VirtioIommu),
-    /// An Intel VT-d unit.
-    Vtd(vtd::Vtd),
+    Virtio(VirtioIommu),
+    Vtd(Vtd),
+}
+
+/// A domain that lives has at least one device.
+#[derive(Clone, Copy, Debug)]
+struct Domain {
+    devices: u32,
+    /// Frame of its highest table, if the unit has tables.
+    root: u64,
 }
 
 impl Iommu {
     /// Starts the unit that the machine has, with no domain: from here on devices reach nothing. A
-    /// machine with neither unit gives [`Iommu::None`]; a unit that is there but cannot be used is an
+    /// machine with neither unit is in trusted mode; a unit that is there but cannot be used is an
     /// error, for to go on without protection that was asked for would be wrong.
     pub fn start(
-        machine: &mut (impl PhysicalMemory + Registers),
+        machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         tables: &Tables,
         pci: &Pci,
-    ) -> Result<Iommu, Error> {
-        match (tables.viot, &tables.remapping_units[..], pci.remapper()) {
-            (Some(viot), ..) => {
-                virtio::VirtioIommu::start(machine, frames, tables, viot, pci).map(Iommu::Virtio)
-            }
-            (None, [], Some(_)) => Err(Error::Refused("there is a virtio-iommu but no VIOT table")),
-            (None, [], None) => Ok(Iommu::None),
-            (None, [unit], _) => {
-                vtd::Vtd::start(machine, frames, *unit, tables.processors.len(), pci).map(Iommu::Vtd)
-            }
-            (None, ..) => Err(Error::Refused("there is more than one VT-d unit")),
-        }
+    ) -> Result<Iommu> {
+        let unit = match (tables.viot, &tables.remapping_units[..], pci.remapper()) {
+            (Some(viot), ..) => Unit::Virtio(VirtioIommu::start(machine, frames, tables, viot, pci)?),
+            (None, [], Some(_)) => return Err(Error::Refused("there is a virtio-iommu but no VIOT table")),
+            (None, [], None) => Unit::None,
+            (None, [base], _) => Unit::Vtd(Vtd::start(machine, frames, *base, tables.processors.len(), pci)?),
+            (None, ..) => return Err(Error::Refused("there is more than one VT-d unit")),
+        };
+        Ok(Iommu { unit, domains: [Domain { devices: 0, root: 0 }; APPLICATIONS_MAX] })
     }
 
     /// What the board says.
     pub fn protection(&self) -> DmaProtection {
-        match self {
-            Iommu::None => DmaProtection::Trusted,
-            Iommu::Virtio(_) => DmaProtection::VirtioIommu,
-            Iommu::Vtd(unit) if unit.trusts_interrupts => DmaProtection::IntelVtdMemory,
-            Iommu::Vtd(_) => DmaProtection::IntelVtd,
+        match &self.unit {
+            Unit::None => DmaProtection::Trusted,
+            Unit::Virtio(_) => DmaProtection::VirtioIommu,
+            Unit::Vtd(unit) if unit.trusts_interrupts => DmaProtection::IntelVtdMemory,
+            Unit::Vtd(_) => DmaProtection::IntelVtd,
         }
     }
 
     /// Notes that interrupt messages pass that are not in the unit's table.
     pub fn trust_interrupts(&mut self) {
-        if let Iommu::Vtd(unit) = self {
+        if let Unit::Vtd(unit) = &mut self.unit {
             unit.trusts_interrupts = true;
         }
     }
@@ -118,7 +132,7 @@ impl Iommu {
     /// no message gets there.
     pub fn bind(
         &mut self,
-        machine: &mut (impl PhysicalMemory + Registers),
+        machine: &mut impl Hardware,
         place: usize,
         source: Address,
         apic_id: u32,
@@ -126,34 +140,33 @@ impl Iommu {
         is_level: bool,
     ) -> Option<Message> {
         let apic_id = u8::try_from(apic_id).ok()?;
-        match self {
-            Iommu::Vtd(unit) if unit.interrupts.is_some() => {
-                unit.bind(machine, place, source, apic_id, vector, is_level)
-            }
+        match &mut self.unit {
+            Unit::Vtd(unit) if unit.interrupts.is_some() => unit.bind(
+                machine,
+                place,
+                source,
+                u64::from(apic_id) << 40 | u64::from(vector) << 16,
+                is_level,
+            ),
             _ => Some(Message::new(apic_id, vector)),
         }
     }
 
     /// Ends what [`Iommu::bind`] entered at `place`. (If the unit does not answer it is about to be noticed
     /// when the device is detached.)
-    pub fn unbind(&mut self, machine: &mut (impl PhysicalMemory + Registers), place: usize) {
-        if let Iommu::Vtd(unit) = self {
+    pub fn unbind(&mut self, machine: &mut impl Hardware, place: usize) {
+        if let Unit::Vtd(unit) = &mut self.unit {
             let _ = unit.unbind(machine, place);
         }
     }
 
     /// Lets the unit send `message` when it has blocked an access. At that interrupt call
     /// [`Iommu::take_fault`] before it is acknowledged at the local APIC: it may be level triggered.
-    pub fn enable_interrupt(
-        &mut self,
-        machine: &mut (impl PhysicalMemory + Registers),
-        pci: &Pci,
-        message: Message,
-    ) {
-        match self {
-            Iommu::None => {}
-            Iommu::Virtio(unit) => unit.enable_interrupt(machine, pci, message),
-            Iommu::Vtd(unit) => unit.enable_interrupt(machine, message),
+    pub fn enable_interrupt(&mut self, machine: &mut impl Hardware, pci: &Pci, message: Message) {
+        match &self.unit {
+            Unit::None => {}
+            Unit::Virtio(unit) => unit.enable_interrupt(machine, pci, message),
+            Unit::Vtd(unit) => unit.enable_interrupt(machine, message),
         }
     }
 
@@ -161,84 +174,123 @@ impl Iommu {
     /// the caller then maps every grant of the application. Nothing has changed after an error.
     pub fn attach(
         &mut self,
-        machine: &mut (impl PhysicalMemory + Registers),
+        machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         device: Address,
         domain: usize,
-    ) -> Result<bool, Error> {
-        match self {
-            Iommu::None => Ok(false),
-            Iommu::Virtio(unit) => unit.attach(machine, device, domain),
-            Iommu::Vtd(unit) => unit.attach(machine, frames, device, domain),
+    ) -> Result<bool> {
+        let Domain { devices, mut root } = self.domains[domain];
+        match &mut self.unit {
+            Unit::None => return Ok(false),
+            Unit::Virtio(unit) => unit.attach(machine, device, domain)?,
+            Unit::Vtd(unit) => {
+                unit.context_entry(machine, device).ok_or(Error::NotCovered)?;
+                root = if devices == 0 { zeroed(machine, frames, 1)? } else { root };
+            }
         }
+        self.domains[domain] = Domain { devices: devices + 1, root };
+        if let Unit::Vtd(unit) = &mut self.unit
+            && let Err(error) = unit.attach(machine, device, domain, root)
+        {
+            let _ = self.detach(machine, frames, device, domain);
+            return Err(error);
+        }
+        Ok(devices == 0)
     }
 
     /// Detaches a device; it reaches nothing when this returns. With its last device the domain ends and
     /// its tables' frames go back. Quiesce the device before ([`Pci::switch_off`]).
     pub fn detach(
         &mut self,
-        machine: &mut (impl PhysicalMemory + Registers),
+        machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         device: Address,
         domain: usize,
-    ) -> Result<(), Error> {
-        match self {
-            Iommu::None => Ok(()),
-            Iommu::Virtio(unit) => unit.detach(machine, device, domain),
-            Iommu::Vtd(unit) => unit.detach(machine, frames, device, domain),
+    ) -> Result<()> {
+        let held = &mut self.domains[domain];
+        let was_attached = match &mut self.unit {
+            Unit::Virtio(unit) if held.devices > 0 => unit.detach(machine, device, domain)?,
+            Unit::Vtd(unit) => unit.detach(machine, device, domain)?,
+            _ => false,
+        };
+        held.devices -= u32::from(was_attached);
+        if let Unit::Vtd(unit) = &self.unit
+            && was_attached
+            && held.devices == 0
+        {
+            unit.shape.free(machine, frames, held.root);
         }
+        Ok(())
     }
 
-    /// Lets the devices of a domain reach `count` pages of `page_size` from `frame` on. Does nothing if
-    /// the domain does not live. After an error some of the pages may be mapped: unmap them.
+    /// Lets the devices of a domain reach `pages`. Does nothing if the domain does not live. After an error
+    /// some of the pages may be mapped: unmap them.
     pub fn map(
         &mut self,
-        machine: &mut (impl PhysicalMemory + Registers),
+        machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         domain: usize,
-        frame: u64,
-        page_size: PageSize,
-        count: u64,
-    ) -> Result<(), Error> {
-        let range = range(frame, page_size, count);
-        match self {
-            Iommu::None => Ok(()),
-            Iommu::Virtio(unit) => {
-                let starts = range.step_by(page_size.frames() as usize);
-                unit.map(machine, domain, starts.map(|start| start..start + page_size.frames()))
+        pages: Pages,
+    ) -> Result<()> {
+        let Domain { devices, root } = self.domains[domain];
+        match &mut self.unit {
+            Unit::Virtio(unit) if devices > 0 => unit.map(machine, domain, pages),
+            Unit::Vtd(unit) if devices > 0 => {
+                unit.shape.map(machine, frames, root, pages.frames(), pages.size)?;
+                unit.publish(machine, domain)
             }
-            Iommu::Vtd(unit) => unit.map(machine, frames, domain, range, page_size),
+            _ => Ok(()),
         }
     }
 
     /// Takes pages away again, in units of the page size with which they were mapped. When this returns no
     /// device of the domain reaches them. Does nothing if the domain does not live. After an error the
     /// frames must not be used for anything else.
-    pub fn unmap(
-        &mut self,
-        machine: &mut (impl PhysicalMemory + Registers),
-        domain: usize,
-        frame: u64,
-        page_size: PageSize,
-        count: u64,
-    ) -> Result<(), Error> {
-        let range = range(frame, page_size, count);
-        match self {
-            Iommu::None => Ok(()),
-            Iommu::Virtio(unit) => unit.unmap(machine, domain, range),
-            Iommu::Vtd(unit) => unit.unmap(machine, domain, range),
+    pub fn unmap(&mut self, machine: &mut impl Hardware, domain: usize, pages: Pages) -> Result<()> {
+        let Domain { devices, root } = self.domains[domain];
+        match &mut self.unit {
+            Unit::Virtio(unit) if devices > 0 => unit.unmap(machine, domain, pages),
+            Unit::Vtd(unit) if devices > 0 => {
+                unit.shape.unmap(machine, root, pages.frames());
+                unit.forget(machine, domain)
+            }
+            _ => Ok(()),
         }
     }
 
     /// The next blocked access; call again until `None`, but not without bound: a device can fault faster
     /// than this is called.
-    pub fn take_fault(&mut self, machine: &mut (impl PhysicalMemory + Registers)) -> Option<DmaFault> {
-        match self {
-            Iommu::None => None,
-            Iommu::Virtio(unit) => unit.take_fault(machine),
-            Iommu::Vtd(unit) => unit.take_fault(machine),
+    pub fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
+        match &mut self.unit {
+            Unit::None => None,
+            Unit::Virtio(unit) => unit.take_fault(machine),
+            Unit::Vtd(unit) => unit.take_fault(machine),
         }
     }
+}
+
+/// `count` pages of a size, from `frame` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages {
+    /// The first frame.
+    pub frame: u64,
+    /// Of each page.
+    pub size: PageSize,
+    /// Pages, not frames.
+    pub count: u64,
+}
+
+impl Pages {
+    fn frames(self) -> Range<u64> {
+        self.frame..self.frame + self.count * self.size.frames()
+    }
+}
+
+/// Frames in a row for tables or queues.
+fn zeroed(memory: &mut impl PhysicalMemory, frames: &mut impl FrameSource, count: u64) -> Result<u64> {
+    let first = frames.take(count).ok_or(Error::OutOfMemory)?;
+    memory.zero_frames(first, count);
+    Ok(first)
 }
 
 /// Place of the power button's interrupt in a unit's table of interrupts, before those of hot-plug ports.
@@ -252,13 +304,8 @@ pub(crate) fn place_of(core: usize, slot: usize) -> usize {
     (core + 1) * VECTORS + slot
 }
 
-/// The frames of `count` pages.
-fn range(frame: u64, page_size: PageSize, count: u64) -> Range<u64> {
-    frame..frame + count * page_size.frames()
-}
-
 /// Polls until `is_done`, at most [`PATIENCE_NS`].
-fn wait_until<M: Registers>(machine: &mut M, mut is_done: impl FnMut(&mut M) -> bool) -> Result<(), Error> {
+fn wait_until<M: Registers>(machine: &mut M, mut is_done: impl FnMut(&mut M) -> bool) -> Result<()> {
     let deadline = machine.now_ns() + PATIENCE_NS;
     while !is_done(machine) {
         if machine.now_ns() >= deadline {

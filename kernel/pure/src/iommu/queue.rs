@@ -7,7 +7,7 @@
 //! 2048  buffers, to be divided by the queue's owner
 //! ```
 
-use crate::machine::{PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::virtio_pci::common;
 use core::sync::atomic::{Ordering, fence};
 use nom_abi::memory::FRAME_SHIFT;
@@ -45,9 +45,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// A queue in `frame`, which is zeroed. `notify` is the register that notifies the device.
-    pub fn new(memory: &mut impl PhysicalMemory, frame: u64, number: u16, notify: u64) -> Queue {
-        memory.zero_frames(frame, 1);
+    /// A queue in a zeroed frame. `notify` is the register that notifies the device.
+    pub fn new(frame: u64, number: u16, notify: u64) -> Queue {
         Queue { base: frame << FRAME_SHIFT, notify, number, available: 0, used: 0 }
     }
 
@@ -101,7 +100,7 @@ impl Queue {
     }
 
     /// Shows the device everything that was offered.
-    pub fn notify<M: PhysicalMemory + Registers>(&self, machine: &mut M) {
+    pub fn notify(&self, machine: &mut impl Hardware) {
         fence(Ordering::SeqCst);
         machine.write_bytes(self.base + AVAILABLE + 2, &self.available.to_le_bytes());
         fence(Ordering::SeqCst);

@@ -2,6 +2,7 @@
 
 use crate::machine::PhysicalMemory;
 use core::ops::Range;
+use nom_abi::memory::FRAME_SHIFT;
 
 /// Where interrupt messages are written.
 pub(super) const MESSAGE_PAGE: u64 = 0xfee0_0000;
@@ -37,14 +38,20 @@ impl Request {
         Request::new(2, domain).word(endpoint).double(0)
     }
 
-    /// Maps the addresses `[range.start, range.end)` to themselves.
-    pub fn map(domain: u32, range: Range<u64>) -> Request {
+    /// Maps frames to themselves.
+    pub fn map(domain: u32, frames: Range<u64>) -> Request {
         const READ_WRITE: u32 = 3;
-        Request::new(3, domain).double(range.start).double(range.end - 1).double(range.start).word(READ_WRITE)
+        let start = frames.start << FRAME_SHIFT;
+        Request::new(3, domain).addresses(frames).double(start).word(READ_WRITE)
     }
 
-    pub fn unmap(domain: u32, range: Range<u64>) -> Request {
-        Request::new(4, domain).double(range.start).double(range.end - 1).word(0)
+    pub fn unmap(domain: u32, frames: Range<u64>) -> Request {
+        Request::new(4, domain).addresses(frames).word(0)
+    }
+
+    /// The first address of these frames and the last one.
+    fn addresses(self, frames: Range<u64>) -> Request {
+        self.double(frames.start << FRAME_SHIFT).double((frames.end << FRAME_SHIFT) - 1)
     }
 }
 

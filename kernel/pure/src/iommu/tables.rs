@@ -3,7 +3,7 @@
 //! Bus addresses are physical addresses, so an entry holds the very address that it is found at.
 //! Source: VT-d specification 3.3, section 9.8 (legacy mode).
 
-use super::{Error, FrameSource};
+use super::{Error, FrameSource, Result, zeroed};
 use crate::machine::PhysicalMemory;
 use core::ops::Range;
 use nom_abi::PageSize;
@@ -45,7 +45,7 @@ impl Shape {
         root: u64,
         frames: Range<u64>,
         size: PageSize,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if frames.end > 1 << (INDEX_BITS * self.levels) {
             return Err(Error::Refused("memory lies beyond what the unit translates"));
         }
@@ -71,7 +71,7 @@ fn map_level<M: PhysicalMemory>(
     level: u32,
     leaf: u32,
     frames: Range<u64>,
-) -> Result<(), Error> {
+) -> Result<()> {
     for part in parts(table, level, frames) {
         let entry = memory.read(part.entry);
         let present = entry & READ_WRITE != 0;
@@ -84,7 +84,8 @@ fn map_level<M: PhysicalMemory>(
         if present && !is_table {
             continue;
         }
-        let next = if is_table { frame_of(entry) } else { new_table(memory, source, part.entry)? };
+        let next = if is_table { frame_of(entry) } else { zeroed(memory, source, 1)? };
+        memory.write(part.entry, next << FRAME_SHIFT | READ_WRITE);
         map_level(memory, source, next, level - 1, leaf, part.frames)?;
     }
     Ok(())
@@ -113,18 +114,6 @@ fn free_level(memory: &impl PhysicalMemory, source: &mut impl FrameSource, table
         }
     }
     source.give_back(table);
-}
-
-/// A new empty table, entered at `entry`.
-fn new_table(
-    memory: &mut impl PhysicalMemory,
-    source: &mut impl FrameSource,
-    entry: u64,
-) -> Result<u64, Error> {
-    let frame = source.take(1).ok_or(Error::OutOfMemory)?;
-    memory.zero_frames(frame, 1);
-    memory.write(entry, frame << FRAME_SHIFT | READ_WRITE);
-    Ok(frame)
 }
 
 fn frame_of(entry: u64) -> u64 {

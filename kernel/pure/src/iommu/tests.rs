@@ -62,11 +62,11 @@ impl Rig {
     }
 
     fn map(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        self.iommu.map(&mut self.machine, &mut self.frames, domain, frame, size, count)
+        self.iommu.map(&mut self.machine, &mut self.frames, domain, Pages { frame, size, count })
     }
 
     fn unmap(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        self.iommu.unmap(&mut self.machine, domain, frame, size, count)
+        self.iommu.unmap(&mut self.machine, domain, Pages { frame, size, count })
     }
 
     fn reaches(&mut self, device: Address, frame: u64) -> bool {

@@ -4,16 +4,14 @@
 
 use super::queue::{Buffer, Queue, SIZE};
 use super::request::{Request, messages_pass};
-use super::{DmaFault, Error, FrameSource, wait_until};
+use super::{DmaFault, Error, FrameSource, Pages, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
 use crate::ioapic;
-use crate::machine::{PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Function, Pci, command, offset};
 use crate::virtio_pci::{self, common};
-use core::ops::Range;
 use nom_abi::layout::APPLICATIONS_MAX;
-use nom_abi::memory::FRAME_SHIFT;
 
 /// Feature bits (5.13.3).
 mod feature {
@@ -71,8 +69,6 @@ pub struct VirtioIommu {
     io_apic: Option<u64>,
     viot: Viot,
     first_domain: u32,
-    /// Devices attached to each domain.
-    devices: [u32; APPLICATIONS_MAX],
 }
 
 /// Physical addresses of the device's structures.
@@ -86,13 +82,13 @@ struct Structures {
 
 impl VirtioIommu {
     /// Starts the unit: from here on unattached devices reach nothing.
-    pub(super) fn start<M: PhysicalMemory + Registers>(
-        machine: &mut M,
+    pub(super) fn start(
+        machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         tables: &Tables,
         viot: Viot,
         pci: &Pci,
-    ) -> Result<VirtioIommu, Error> {
+    ) -> Result<VirtioIommu> {
         let function = pci.remapper().filter(|function| function.address == Address(viot.iommu));
         let function = function.ok_or(Error::Refused("the virtio-iommu that the VIOT names is not there"))?;
         if !pci.switch_function_on(machine, function) {
@@ -101,15 +97,13 @@ impl VirtioIommu {
         let at = find(machine, pci, function)
             .ok_or(Error::Refused("the virtio-iommu lacks a register structure"))?;
         let features = negotiate(machine, at.common)?;
-        let mut take = || frames.take(1).ok_or(Error::OutOfMemory);
         let mut unit = VirtioIommu {
-            requests: start_queue(machine, &at, REQUEST_QUEUE, take()?)?,
-            events: start_queue(machine, &at, EVENT_QUEUE, take()?)?,
+            requests: start_queue(machine, frames, &at, REQUEST_QUEUE)?,
+            events: start_queue(machine, frames, &at, EVENT_QUEUE)?,
             interrupt_status: at.interrupt_status,
             io_apic: tables.io_apic,
             viot,
             first_domain: first_domain(machine, &at, features)?,
-            devices: [0; APPLICATIONS_MAX],
         };
         unit.requests.disable_interrupts(machine);
         let before = machine.read8(at.common + common::STATUS);
@@ -125,7 +119,7 @@ impl VirtioIommu {
     }
 
     /// Has blocked accesses signalled: by MSI-X, else by the PCI interrupt line.
-    pub(super) fn enable_interrupt<M: Registers>(&self, machine: &mut M, pci: &Pci, message: Message) {
+    pub(super) fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message) {
         let Some(function) = pci.remapper() else { return };
         if function.bind(machine, 0, message) {
             return;
@@ -138,65 +132,45 @@ impl VirtioIommu {
         }
     }
 
-    pub(super) fn attach<M: PhysicalMemory + Registers>(
+    fn endpoint(&self, device: Address) -> Result<u32> {
+        self.viot.endpoint(device.0).ok_or(Error::NotCovered)
+    }
+
+    pub(super) fn attach(
         &mut self,
-        machine: &mut M,
+        machine: &mut impl Hardware,
         device: Address,
         domain: usize,
-    ) -> Result<bool, Error> {
-        let endpoint = self.viot.endpoint(device.0).ok_or(Error::NotCovered)?;
-        let id = self.domain_id(domain);
-        self.submit(machine, [Request::attach(id, endpoint)].into_iter())?;
-        let is_new = self.devices[domain] == 0;
-        self.devices[domain] += 1;
-        Ok(is_new)
+    ) -> Result<()> {
+        let request = Request::attach(self.domain_id(domain), self.endpoint(device)?);
+        self.submit(machine, [request].into_iter())
     }
 
-    pub(super) fn detach<M: PhysicalMemory + Registers>(
+    /// With its last endpoint a domain and its mappings end (5.13.6.3.1).
+    pub(super) fn detach(
         &mut self,
-        machine: &mut M,
+        machine: &mut impl Hardware,
         device: Address,
         domain: usize,
-    ) -> Result<(), Error> {
-        let endpoint = self.viot.endpoint(device.0).ok_or(Error::NotCovered)?;
-        if self.devices[domain] == 0 {
-            return Ok(());
-        }
-        // With its last endpoint the domain and its mappings end (5.13.6.3.1).
-        self.submit(machine, [Request::detach(self.domain_id(domain), endpoint)].into_iter())?;
-        self.devices[domain] -= 1;
-        Ok(())
+    ) -> Result<bool> {
+        let request = Request::detach(self.domain_id(domain), self.endpoint(device)?);
+        self.submit(machine, [request].into_iter()).map(|()| true)
     }
 
-    /// Maps each of the ranges as a unit of its own: the device unmaps only what it mapped as one.
-    pub(super) fn map<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        domain: usize,
-        units: impl Iterator<Item = Range<u64>>,
-    ) -> Result<(), Error> {
-        if self.devices[domain] == 0 {
-            return Ok(());
-        }
-        let id = self.domain_id(domain);
-        self.submit(machine, units.map(|unit| Request::map(id, bytes(unit))))
+    /// Maps each page as a unit of its own: the device unmaps only what it mapped as one.
+    pub(super) fn map(&mut self, machine: &mut impl Hardware, domain: usize, pages: Pages) -> Result<()> {
+        let (id, size) = (self.domain_id(domain), pages.size.frames());
+        let starts = pages.frames().step_by(size as usize);
+        self.submit(machine, starts.map(|start| Request::map(id, start..start + size)))
     }
 
-    pub(super) fn unmap<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        domain: usize,
-        frames: Range<u64>,
-    ) -> Result<(), Error> {
-        if self.devices[domain] == 0 {
-            return Ok(());
-        }
-        let id = self.domain_id(domain);
-        self.submit(machine, [Request::unmap(id, bytes(frames))].into_iter())
+    pub(super) fn unmap(&mut self, machine: &mut impl Hardware, domain: usize, pages: Pages) -> Result<()> {
+        let request = Request::unmap(self.domain_id(domain), pages.frames());
+        self.submit(machine, [request].into_iter())
     }
 
     /// The next fault report (5.13.6.9).
-    pub(super) fn take_fault<M: PhysicalMemory + Registers>(&mut self, machine: &mut M) -> Option<DmaFault> {
+    pub(super) fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
         machine.read8(self.interrupt_status);
         loop {
             let buffer = self.events.take_used(machine)? % SIZE;
@@ -218,11 +192,11 @@ impl VirtioIommu {
 
     /// Has the device carry requests out, in batches, and waits for each batch. Returns the first refusal,
     /// after the batch that it is in.
-    fn submit<M: PhysicalMemory + Registers>(
+    fn submit(
         &mut self,
-        machine: &mut M,
+        machine: &mut impl Hardware,
         mut requests: impl Iterator<Item = Request>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         loop {
             let mut count = 0;
             for (slot, request) in (0..BATCH).zip(&mut requests) {
@@ -252,22 +226,17 @@ impl VirtioIommu {
         memory.write_bytes(address, &request.bytes);
         let answer = address + ANSWER;
         memory.write_bytes(answer, &[UNANSWERED; ANSWER_BYTES as usize]);
-        self.offer_pair(memory, slot, (address, request.length), (answer, ANSWER_BYTES));
+        self.offer_pair(memory, slot, [(address, request.length), (answer, ANSWER_BYTES)]);
     }
 
-    /// Offers two parts of memory: one that the device reads, and one that it writes.
-    fn offer_pair(
-        &mut self,
-        memory: &mut impl PhysicalMemory,
-        slot: u16,
-        request: (u64, u32),
-        answer: (u64, u32),
-    ) {
-        let (first, second) = (2 * slot, 2 * slot + 1);
-        let ((address, length), device_writes) = (request, false);
-        self.requests.describe(memory, first, Buffer { address, length, device_writes, next: Some(second) });
-        let ((address, length), device_writes) = (answer, true);
-        self.requests.describe(memory, second, Buffer { address, length, device_writes, next: None });
+    /// Offers two parts of memory, address and length: one that the device reads, and one that it writes.
+    fn offer_pair(&mut self, memory: &mut impl PhysicalMemory, slot: u16, parts: [(u64, u32); 2]) {
+        let [first, second] = [2 * slot, 2 * slot + 1];
+        for ((address, length), descriptor) in parts.into_iter().zip([first, second]) {
+            let is_first = descriptor == first;
+            let part = Buffer { address, length, device_writes: !is_first, next: is_first.then_some(second) };
+            self.requests.describe(memory, descriptor, part);
+        }
         self.requests.offer(memory, first);
     }
 
@@ -278,7 +247,7 @@ impl VirtioIommu {
     }
 
     /// Notifies the device of `count` requests and waits until it has used all.
-    fn run<M: PhysicalMemory + Registers>(&mut self, machine: &mut M, count: u16) -> Result<(), Error> {
+    fn run(&mut self, machine: &mut impl Hardware, count: u16) -> Result<()> {
         self.requests.notify(machine);
         let mut done = 0;
         wait_until(machine, |machine| {
@@ -289,7 +258,7 @@ impl VirtioIommu {
         })
     }
 
-    fn offer_events<M: PhysicalMemory + Registers>(&mut self, machine: &mut M) {
+    fn offer_events(&mut self, machine: &mut impl Hardware) {
         for buffer in 0..SIZE {
             let address = self.events.buffers() + u64::from(buffer) * EVENT_STRIDE;
             let part = Buffer { address, length: EVENT_BYTES, device_writes: true, next: None };
@@ -301,11 +270,7 @@ impl VirtioIommu {
 
     /// Asks, for one function, whether interrupt messages pass untranslated (5.13.6.8): it is the same
     /// for all.
-    fn messages_pass<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        at: &Structures,
-    ) -> Result<bool, Error> {
+    fn messages_pass(&mut self, machine: &mut impl Hardware, at: &Structures) -> Result<bool> {
         /// Bytes of the request, and where the answer starts in the buffer area.
         const REQUEST_BYTES: u32 = 72;
         const PROPERTIES: u64 = 2 * REQUEST_STRIDE;
@@ -318,7 +283,7 @@ impl VirtioIommu {
         let (request, properties) = (self.requests.buffers(), self.requests.buffers() + PROPERTIES);
         machine.write_bytes(request, &[0; REQUEST_BYTES as usize]);
         machine.write_bytes(request, &Request::new(5, range.endpoint).bytes[..8]);
-        self.offer_pair(machine, 0, (request, REQUEST_BYTES), (properties, length + ANSWER_BYTES));
+        self.offer_pair(machine, 0, [(request, REQUEST_BYTES), (properties, length + ANSWER_BYTES)]);
         self.run(machine, 1)?;
         let mut status = [UNANSWERED];
         machine.read_bytes(properties + u64::from(length), &mut status);
@@ -326,12 +291,7 @@ impl VirtioIommu {
     }
 }
 
-/// The addresses of frames.
-fn bytes(frames: Range<u64>) -> Range<u64> {
-    frames.start << FRAME_SHIFT..frames.end << FRAME_SHIFT
-}
-
-fn find<M: Registers>(machine: &mut M, pci: &Pci, function: &Function) -> Option<Structures> {
+fn find(machine: &mut impl Registers, pci: &Pci, function: &Function) -> Option<Structures> {
     let config = &mut pci.ecam.config(machine, function.address);
     let mut find = |kind, bytes| {
         virtio_pci::structure(config, function, kind).filter(|structure| structure.bytes >= bytes)
@@ -347,7 +307,7 @@ fn find<M: Registers>(machine: &mut M, pci: &Pci, function: &Function) -> Option
 }
 
 /// Initialises the device up to its queues (3.1.1), and returns the features that it has.
-fn negotiate<M: Registers>(machine: &mut M, common: u64) -> Result<u64, Error> {
+fn negotiate(machine: &mut impl Registers, common: u64) -> Result<u64> {
     machine.write8(common + common::STATUS, status::ACKNOWLEDGE);
     machine.write8(common + common::STATUS, status::ACKNOWLEDGE | status::DRIVER);
     let mut offered = 0;
@@ -371,13 +331,13 @@ fn negotiate<M: Registers>(machine: &mut M, common: u64) -> Result<u64, Error> {
     }
 }
 
-/// Sets a queue up in `frame`. Events go by the first MSI-X vector, if there is one.
-fn start_queue<M: PhysicalMemory + Registers>(
-    machine: &mut M,
+/// Sets a queue up. Events go by the first MSI-X vector, if there is one.
+fn start_queue(
+    machine: &mut impl Hardware,
+    frames: &mut impl FrameSource,
     at: &Structures,
     number: u16,
-    frame: u64,
-) -> Result<Queue, Error> {
+) -> Result<Queue> {
     const NO_VECTOR: u16 = 0xffff;
     let common = at.common;
     machine.write16(common + common::CONFIG_VECTOR, NO_VECTOR);
@@ -385,7 +345,7 @@ fn start_queue<M: PhysicalMemory + Registers>(
     let vector = if number == EVENT_QUEUE { 0 } else { NO_VECTOR };
     machine.write16(common + common::QUEUE_VECTOR, vector);
     let offset = u64::from(machine.read16(common + common::QUEUE_NOTIFY_OFFSET));
-    let queue = Queue::new(machine, frame, number, at.notify + offset * at.notify_stride);
+    let queue = Queue::new(zeroed(machine, frames, 1)?, number, at.notify + offset * at.notify_stride);
     match queue.enable(machine, common) {
         true => Ok(queue),
         false => Err(Error::Refused("the virtio-iommu's queues are too short")),
@@ -393,7 +353,7 @@ fn start_queue<M: PhysicalMemory + Registers>(
 }
 
 /// The identifier of application 0's domain, after checking that the unit suits.
-fn first_domain<M: Registers>(machine: &mut M, at: &Structures, features: u64) -> Result<u32, Error> {
+fn first_domain(machine: &mut impl Registers, at: &Structures, features: u64) -> Result<u32> {
     const SMALLEST_PAGE: u32 = 12;
     let sizes = u64::from(machine.read32(at.config + config::PAGE_SIZES));
     if sizes.trailing_zeros() > SMALLEST_PAGE {

@@ -6,8 +6,8 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::Shape;
-use super::{DmaFault, Error, FrameSource, place_of, wait_until};
-use crate::machine::{PhysicalMemory, Registers};
+use super::{DmaFault, Error, FrameSource, Result, place_of, wait_until, zeroed};
+use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Pci};
 use core::sync::atomic::{Ordering, fence};
@@ -101,24 +101,12 @@ impl Capabilities {
     }
 }
 
-/// A domain that lives has at least one device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Domain {
-    /// Frame of its highest table.
-    root: u64,
-    devices: u32,
-}
-
-impl Domain {
-    const NONE: Domain = Domain { root: 0, devices: 0 };
-}
-
 /// A running unit.
 #[derive(Debug)]
 pub struct Vtd {
     base: u64,
     capabilities: Capabilities,
-    shape: Shape,
+    pub(super) shape: Shape,
     /// Frame of the queue of invalidations, and how many there have been.
     queue: u64,
     queued: u64,
@@ -128,18 +116,17 @@ pub struct Vtd {
     pub(super) trusts_interrupts: bool,
     /// Frame of the root table: one entry for each bus, leading to its context table.
     root: u64,
-    domains: [Domain; APPLICATIONS_MAX],
 }
 
 impl Vtd {
     /// Starts the unit whose registers are at `base`, on a machine with so many processors.
-    pub(super) fn start<M: PhysicalMemory + Registers>(
-        machine: &mut M,
+    pub(super) fn start(
+        machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         base: u64,
         processors: usize,
         pci: &Pci,
-    ) -> Result<Vtd, Error> {
+    ) -> Result<Vtd> {
         const HAS_QUEUE: u64 = 1 << 1;
         const REMAPS_INTERRUPTS: u64 = 1 << 3;
         let capabilities = Capabilities(machine.read64(base + register::CAPABILITY));
@@ -152,33 +139,25 @@ impl Vtd {
             return Err(Error::Refused("the VT-d unit has no queue of invalidations"));
         }
         let table_frames = (place_of(processors, 0) as u64).div_ceil(ENTRIES_PER_FRAME).next_power_of_two();
-        let mut take = |machine: &mut M, count| {
-            let first = frames.take(count).ok_or(Error::OutOfMemory)?;
-            machine.zero_frames(first, count);
-            Ok(first)
-        };
-        let (root, queue) = (take(machine, 1)?, take(machine, 1)?);
-        let table = if extended & REMAPS_INTERRUPTS != 0 {
-            Some(take(machine, table_frames)? << FRAME_SHIFT)
-        } else {
-            None
-        };
+        let (root, queue) = (zeroed(machine, frames, 1)?, zeroed(machine, frames, 1)?);
+        let remaps = extended & REMAPS_INTERRUPTS != 0;
+        let interrupts =
+            if remaps { Some(zeroed(machine, frames, table_frames)? << FRAME_SHIFT) } else { None };
         // A context table for each bus: there are few.
         for bus in pci.buses() {
-            let contexts = take(machine, 1)?;
+            let contexts = zeroed(machine, frames, 1)?;
             machine.write((root << FRAME_SHIFT) + u64::from(bus) * 16, contexts << FRAME_SHIFT | PRESENT);
         }
-        let domains = [Domain::NONE; APPLICATIONS_MAX];
-        let (interrupts, trusts_interrupts) = (table, table.is_none());
+        let trusts_interrupts = !remaps;
         let mut unit =
-            Vtd { base, capabilities, shape, queue, queued: 0, interrupts, trusts_interrupts, root, domains };
+            Vtd { base, capabilities, shape, queue, queued: 0, interrupts, trusts_interrupts, root };
         unit.enable(machine, table_frames)?;
         Ok(unit)
     }
 
     /// Turns translation on with the empty root table, remapping of interrupts with the empty table of so
     /// many frames, and everything that firmware turned on off.
-    fn enable<M: PhysicalMemory + Registers>(&mut self, machine: &mut M, table: u64) -> Result<(), Error> {
+    fn enable(&mut self, machine: &mut impl Hardware, table: u64) -> Result<()> {
         machine.write32(self.base + register::GLOBAL_COMMAND, 0);
         self.wait_for(machine, global::LASTING, false)?;
         machine.write64(self.base + register::QUEUE_TAIL, 0);
@@ -200,43 +179,37 @@ impl Vtd {
     }
 
     /// Gives a command, while what was commanded before lasts, and waits for it.
-    fn command<M: Registers>(&self, machine: &mut M, bit: u32) -> Result<(), Error> {
+    fn command(&self, machine: &mut impl Registers, bit: u32) -> Result<()> {
         fence(Ordering::SeqCst);
         let lasting = machine.read32(self.base + register::GLOBAL_STATUS) & global::LASTING;
         machine.write32(self.base + register::GLOBAL_COMMAND, lasting | bit);
         self.wait_for(machine, bit, bit != global::FLUSH_WRITES)
     }
 
-    /// Enters an interrupt of one function (9.10): fixed, to one processor.
-    pub(super) fn bind<M: PhysicalMemory + Registers>(
+    /// Enters an interrupt of one function (9.10): fixed, to one processor, as the entry's first word says.
+    pub(super) fn bind(
         &mut self,
-        machine: &mut M,
+        machine: &mut impl Hardware,
         place: usize,
         source: Address,
-        apic_id: u8,
-        vector: u8,
+        what: u64,
         is_level: bool,
     ) -> Option<Message> {
         const VERIFY_SOURCE: u64 = 1 << 18;
         let entry = self.interrupts? + 16 * place as u64;
-        let what = u64::from(apic_id) << 40 | u64::from(vector) << 16 | u64::from(is_level) << 4;
         machine.write(entry + 8, VERIFY_SOURCE | u64::from(source.0));
-        machine.write(entry, what | PRESENT);
+        machine.write(entry, what | u64::from(is_level) << 4 | PRESENT);
         self.invalidate(machine, invalidate::INTERRUPTS).ok()?;
         Some(Message::remapped(place))
     }
 
-    pub(super) fn unbind<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        place: usize,
-    ) -> Result<(), Error> {
+    pub(super) fn unbind(&mut self, machine: &mut impl Hardware, place: usize) -> Result<()> {
         let Some(table) = self.interrupts else { return Ok(()) };
         machine.write(table + 16 * place as u64, 0);
         self.invalidate(machine, invalidate::INTERRUPTS)
     }
 
-    fn wait_for<M: Registers>(&self, machine: &mut M, bit: u32, set: bool) -> Result<(), Error> {
+    fn wait_for(&self, machine: &mut impl Registers, bit: u32, set: bool) -> Result<()> {
         let status = self.base + register::GLOBAL_STATUS;
         wait_until(machine, |machine| (machine.read32(status) & bit != 0) == set)
     }
@@ -249,96 +222,64 @@ impl Vtd {
         machine.write32(self.base + register::FAULT_CONTROL, UNMASKED);
     }
 
-    pub(super) fn attach<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        frames: &mut impl FrameSource,
-        device: Address,
-        domain: usize,
-    ) -> Result<bool, Error> {
-        let contexts = machine.read(self.root_entry(device));
-        if contexts & PRESENT == 0 {
-            return Err(Error::NotCovered);
-        }
-        let contexts = contexts >> FRAME_SHIFT;
-        let is_new = self.domains[domain].devices == 0;
-        if is_new {
-            let root = frames.take(1).ok_or(Error::OutOfMemory)?;
-            machine.zero_frames(root, 1);
-            self.domains[domain].root = root;
-        }
-        self.domains[domain].devices += 1;
-        // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
-        let entry = context_entry(contexts, device);
-        machine.write(entry + 8, domain_id(domain) << 8 | u64::from(self.shape.levels - 2));
-        machine.write(entry, self.domains[domain].root << FRAME_SHIFT | PRESENT);
-        let done = self.publish(machine, device, domain);
-        if done.is_err() {
-            let _ = self.detach(machine, frames, device, domain);
-        }
-        done.map(|()| is_new)
+    /// Physical address of a device's context entry; `None` if the unit has no table for its bus.
+    pub(super) fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<u64> {
+        let contexts = memory.read((self.root << FRAME_SHIFT) + u64::from(device.bus()) * 16);
+        (contexts & PRESENT != 0).then_some((contexts & TABLE) + u64::from(device.0 & 0xff) * 16)
     }
 
-    pub(super) fn detach<M: PhysicalMemory + Registers>(
+    /// Has a device reach what the tables of a domain say. After an error it may reach that or not.
+    pub(super) fn attach(
         &mut self,
-        machine: &mut M,
-        frames: &mut impl FrameSource,
+        machine: &mut impl Hardware,
         device: Address,
         domain: usize,
-    ) -> Result<(), Error> {
-        let root_entry = self.root_entry(device);
-        let contexts = machine.read(root_entry);
-        let entry = context_entry(contexts >> FRAME_SHIFT, device);
-        if contexts & PRESENT == 0 || machine.read(entry) & PRESENT == 0 {
-            return Ok(());
+        root: u64,
+    ) -> Result<()> {
+        let entry = self.context_entry(machine, device).ok_or(Error::NotCovered)?;
+        // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
+        machine.write(entry + 8, domain_id(domain) << 8 | u64::from(self.shape.levels - 2));
+        machine.write(entry, root << FRAME_SHIFT | PRESENT);
+        if self.capabilities.has(Capabilities::CACHES_ABSENT) {
+            // What was absent is cached under domain 0 (6.1).
+            self.invalidate(machine, one_context(device, NO_DOMAIN))?;
         }
+        self.publish(machine, domain)
+    }
+
+    /// Returns whether the device was attached.
+    pub(super) fn detach(
+        &mut self,
+        machine: &mut impl Hardware,
+        device: Address,
+        domain: usize,
+    ) -> Result<bool> {
+        let entry = self.context_entry(machine, device);
+        let Some(entry) = entry.filter(|entry| machine.read(*entry) & PRESENT != 0) else { return Ok(false) };
         machine.write(entry, 0);
         self.invalidate(machine, one_context(device, domain))?;
-        self.invalidate(machine, one_domain(domain))?;
-        let held = &mut self.domains[domain];
-        held.devices -= 1;
-        if held.devices == 0 {
-            let root = core::mem::replace(held, Domain::NONE).root;
-            self.shape.free(machine, frames, root);
+        self.forget(machine, domain).map(|()| true)
+    }
+
+    /// Makes the unit see entries of a domain that were absent before.
+    pub(super) fn publish(&mut self, machine: &mut impl Hardware, domain: usize) -> Result<()> {
+        if self.capabilities.has(Capabilities::CACHES_ABSENT) {
+            self.forget(machine, domain)?;
+        }
+        fence(Ordering::SeqCst);
+        if self.capabilities.has(Capabilities::NEEDS_FLUSH) {
+            self.command(machine, global::FLUSH_WRITES)?;
         }
         Ok(())
     }
 
-    pub(super) fn map<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        source: &mut impl FrameSource,
-        domain: usize,
-        frames: core::ops::Range<u64>,
-        size: PageSize,
-    ) -> Result<(), Error> {
-        let Domain { root, devices } = self.domains[domain];
-        if devices == 0 {
-            return Ok(());
-        }
-        self.shape.map(machine, source, root, frames, size)?;
-        if self.capabilities.has(Capabilities::CACHES_ABSENT) {
-            self.invalidate(machine, one_domain(domain))?;
-        }
-        self.flush_writes(machine)
-    }
-
-    pub(super) fn unmap<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        domain: usize,
-        frames: core::ops::Range<u64>,
-    ) -> Result<(), Error> {
-        let Domain { root, devices } = self.domains[domain];
-        if devices == 0 {
-            return Ok(());
-        }
-        self.shape.unmap(machine, root, frames);
-        self.invalidate(machine, one_domain(domain))
+    /// Makes the unit forget what it knows of a domain's tables.
+    pub(super) fn forget(&mut self, machine: &mut impl Hardware, domain: usize) -> Result<()> {
+        self.invalidate(machine, invalidate::ONE_DOMAIN | domain_id(domain) << 16)
     }
 
     /// The next recorded fault (7.2), which makes room for another.
-    pub(super) fn take_fault<M: Registers>(&mut self, machine: &mut M) -> Option<DmaFault> {
+    pub(super) fn take_fault(&mut self, machine: &mut impl Registers) -> Option<DmaFault> {
         const PENDING: u64 = 1 << 63;
         const CLEAR: u32 = 1 << 31;
         /// Reasons from here on are those of interrupts that were blocked, without an address.
@@ -360,35 +301,8 @@ impl Vtd {
         None
     }
 
-    fn root_entry(&self, device: Address) -> u64 {
-        (self.root << FRAME_SHIFT) + u64::from(device.bus()) * 16
-    }
-
-    /// Makes the unit see an entry that was absent before.
-    fn publish<M: PhysicalMemory + Registers>(
-        &mut self,
-        machine: &mut M,
-        device: Address,
-        domain: usize,
-    ) -> Result<(), Error> {
-        if self.capabilities.has(Capabilities::CACHES_ABSENT) {
-            // What was absent is cached under domain 0 (6.1).
-            self.invalidate(machine, one_context(device, NO_DOMAIN))?;
-            self.invalidate(machine, one_domain(domain))?;
-        }
-        self.flush_writes(machine)
-    }
-
-    fn flush_writes<M: Registers>(&self, machine: &mut M) -> Result<(), Error> {
-        fence(Ordering::SeqCst);
-        if self.capabilities.has(Capabilities::NEEDS_FLUSH) {
-            self.command(machine, global::FLUSH_WRITES)?;
-        }
-        Ok(())
-    }
-
     /// Invalidates something and waits until nothing uses it any more (6.5.2).
-    fn invalidate<M: PhysicalMemory + Registers>(&mut self, machine: &mut M, what: u64) -> Result<(), Error> {
+    fn invalidate(&mut self, machine: &mut impl Hardware, what: u64) -> Result<()> {
         const WAIT: u64 = 1 << 5 | 5;
         const DONE: u64 = 0xffff_ffff;
         let reads = u64::from(self.capabilities.has(Capabilities::DRAINS_READS)) << 7;
@@ -422,14 +336,4 @@ fn domain_id(domain: usize) -> u64 {
 /// Names one device's context entry to [`Vtd::invalidate`].
 fn one_context(device: Address, domain: usize) -> u64 {
     invalidate::ONE_CONTEXT | u64::from(device.0) << 32 | (domain_id(domain) & 0xffff) << 16
-}
-
-/// Names the translations of a domain to [`Vtd::invalidate`].
-fn one_domain(domain: usize) -> u64 {
-    invalidate::ONE_DOMAIN | domain_id(domain) << 16
-}
-
-/// Physical address of a device's entry in a context table.
-fn context_entry(table: u64, device: Address) -> u64 {
-    (table << FRAME_SHIFT) + u64::from(device.0 & 0xff) * 16
 }
