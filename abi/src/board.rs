@@ -210,20 +210,46 @@ pub struct Application {
     pub status: AtomicU32,
     /// Share weight on a contended core.
     pub weight: AtomicU32,
-    /// Cores held now.
-    pub cores: AtomicU32,
     /// Most cores it may hold.
     pub cores_max: AtomicU32,
-    /// Frames charged to it now: grants, program, stack and page tables.
-    pub frames: AtomicU64,
     /// Most frames it may hold.
     pub frames_max: AtomicU64,
-    /// Cycles its cores ran it, since the machine booted.
-    pub cycles: AtomicU64,
     /// Times it was started.
     pub starts: AtomicU32,
-    /// Times a core was taken from it by force.
+}
+
+/// What one application of the bundle uses, on a page of its own behind the board: see [`usage_address`]. It
+/// is shown to the application itself, to those that manage it, and to those whose manifest says `monitors`;
+/// others read zeros.
+#[derive(Debug, FromZeros)]
+#[repr(C, align(4096))]
+pub struct Usage {
+    /// Cores held now.
+    pub cores: AtomicU32,
+    /// Times a core was taken from it by force, since the machine booted.
     pub preemptions: AtomicU32,
+    /// Frames charged to it now: grants, program, stack and page tables.
+    pub frames: AtomicU64,
+    /// Cycles its cores ran it, since the machine booted.
+    pub cycles: AtomicU64,
+    /// System calls that it made and its manifest does not allow, since the machine booted.
+    pub refused: AtomicU64,
+}
+
+impl Usage {
+    /// Of nobody.
+    pub const NONE: Usage = Usage {
+        cores: AtomicU32::new(0),
+        preemptions: AtomicU32::new(0),
+        frames: AtomicU64::new(0),
+        cycles: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+    };
+}
+
+/// Where the usage of an application of the bundle is, of a board that is mapped at `board`.
+pub const fn usage_address(board: u64, application: usize) -> u64 {
+    board + (BOARD_BYTES + application * size_of::<Usage>()) as u64
 }
 
 /// One PCI function, or virtio device without PCI.
@@ -263,6 +289,7 @@ pub const PRICES_OFFSET: usize = core::mem::offset_of!(Board, prices);
 const _: () = {
     assert!(BOARD_BYTES.is_multiple_of(4096) && BOARD_BYTES <= 9 * 4096);
     assert!(PRICES_OFFSET.is_multiple_of(4096) && PRICES_OFFSET + size_of::<Prices>() == BOARD_BYTES);
+    assert!(size_of::<Usage>() == 4096);
     assert!(size_of::<Core>() == 64 && size_of::<Application>() == 128 && size_of::<Device>() == 128);
     assert!(core::mem::offset_of!(Board, clock) == 64 && core::mem::offset_of!(Board, machine) == 128);
     assert!(core::mem::offset_of!(Board, cores) == 192);

@@ -97,8 +97,8 @@ pub struct ApplicationRecord {
     pub weight: u32,
     /// See [`flag`].
     pub flags: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// System calls that it may make, the bit of each by its number.
+    pub calls: u32,
     /// [`SegmentRecord`]s, by ascending address, not overlapping.
     pub segments: Run,
     /// [`DeviceSelector`]s: what it may acquire.
@@ -122,8 +122,10 @@ pub mod flag {
     pub const PUBLISHES_PRICES: u32 = 4;
     /// It makes code: it may map and protect its memory executable. Others run what their image has.
     pub const MAKES_CODE: u32 = 8;
+    /// It monitors: what every application of the bundle uses is shown to it.
+    pub const MONITORS: u32 = 16;
     /// All that there are.
-    pub const ALL: u32 = AUTOSTART | ESSENTIAL | PUBLISHES_PRICES | MAKES_CODE;
+    pub const ALL: u32 = AUTOSTART | ESSENTIAL | PUBLISHES_PRICES | MAKES_CODE | MONITORS;
 }
 
 /// One loadable part of a program.

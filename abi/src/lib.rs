@@ -31,4 +31,4 @@ pub use syscall::Syscall;
 pub use upcall::{Events, Upcall, UpcallFrame};
 
 /// Version of the whole contract; the kernel refuses an image made for another one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

@@ -126,6 +126,9 @@ macro_rules! define_syscalls {
                 text: concat!($($doc),+),
             },)+];
 
+            /// The bit of every system call.
+            pub const EVERY: u32 = 0 $(| 1 << $number)+;
+
             /// The system call with this number, if there is one.
             pub const fn from_number(number: u64) -> Option<Syscall> {
                 match number { $($number => Some(Syscall::$variant),)+ _ => None }
@@ -155,6 +158,12 @@ for_each_syscall!(define_syscalls);
 
 /// Bit of the status of [`Syscall::Exit`]: how the application came there is shown.
 pub const EXIT_BACKTRACE: u64 = 1 << 8;
+
+/// Section of a program that has a byte for each system call that it contains: its number, or [`ANY_CALL`].
+/// It is not loaded.
+pub const CALLS_SECTION: &str = ".nom.calls";
+/// In [`CALLS_SECTION`]: a place that can make any call.
+pub const ANY_CALL: u8 = 0xff;
 
 /// One row of the table, for documentation and tools.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use nom_abi::{board, image, priced, prices, start, upcall};
 use std::fmt::Write;
 
 /// The version that has these layouts.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// What to do where a layout is another.
 const ADVICE: &str = "raise `nom_abi::VERSION`, and write version and layout into this table; \
     CHANGELOG.md says which kind of change it is";
@@ -61,9 +61,9 @@ layouts! {
     }
     board::Core: 64, 64 { sequence 0, online 4, apic_id 8, running 12, holders 16, idle_cycles 24 }
     board::Application: 128, 64 {
-        sequence 0, state 4, name 8, status 40, weight 44, cores 48, cores_max 52, frames 56, frames_max 64,
-        cycles 72, starts 80, preemptions 84
+        sequence 0, state 4, name 8, status 40, weight 44, cores_max 48, frames_max 56, starts 64
     }
+    board::Usage: 4096, 4096 { cores 0, preemptions 4, frames 8, cycles 16, refused 24 }
     board::Device: 128, 64 {
         sequence 0, present 4, address 8, vendor 12, device 16, class 20, owner 24, vectors 28,
         bar_bytes 32, changes 80, dma_blocked 84
@@ -92,7 +92,7 @@ layouts! {
     image::Bundle: 40, 8 { magic 0, version 8, bytes 12, applications 16, channels 24, symbols 32 }
     image::ApplicationRecord: 128, 8 {
         name 0, entry 32, image_bytes 40, stack_bytes 48, frames_max 56, manages 64, cores_max 72,
-        weight 76, flags 80, reserved 84, segments 88, devices 96, arguments 104, environment 112,
+        weight 76, flags 80, calls 84, segments 88, devices 96, arguments 104, environment 112,
         symbols 120
     }
     image::SegmentRecord: 32, 8 {

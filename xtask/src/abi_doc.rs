@@ -27,7 +27,15 @@ Made by `cargo xtask abi-doc` from the tables in `abi/src`; change them there.
 A system call is the `syscall` instruction with its number in `rax` and its arguments in `rdi`, `rsi`,
 `rdx`, `r10`, `r8`, `r9`. It returns an error's code, or zero, in `rax` and its value in `rdx`; `rcx` and
 `r11` are lost. A call that returns an error has changed nothing. Every call can return `UnknownSyscall` (no
-such number) besides the errors that it names.
+such number) besides the errors that it names, and `NotPermitted` for a call that the application's manifest
+does not allow (`calls`; without, it may make those that its program contains, as section `.nom.calls` of the
+ELF file says). Such calls are counted on the board, and said in the log ever more seldom.
+
+The bulletin board is mapped from the start page's `board` on. Behind it lies a page for each application of
+the bundle, in their order: what it uses (`Usage` in `abi/src/board.rs`: cores, preemptions, frames, cycles,
+calls refused). An application reads its own, and of those that it manages; with `monitors` in its manifest,
+all. The pages of others read as zeros. Who holds and runs on each processor, and how much memory is free, all
+can read.
 ";
 
 /// The page's text.

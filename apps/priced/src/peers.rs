@@ -93,8 +93,8 @@ impl Peer {
 
     /// What the provider is told.
     fn status(&self, message: &[u8], machine: &str) -> Result<Status, BadReport> {
-        let entry = applications::entry(self.channel.peer);
-        let (cores, frames) = (entry.cores.load(Relaxed), entry.frames.load(Relaxed));
+        let usage = applications::usage(self.channel.peer);
+        let (cores, frames) = (usage.cores.load(Relaxed), usage.frames.load(Relaxed));
         let (machine_cores, machine_frames) = applications::held_by_all();
         let held = Held {
             cores,

@@ -193,8 +193,9 @@ fn limits(app: &LoweredApplication) -> ApplicationRecord {
         flags: flag_if(manifest.autostart, flag::AUTOSTART)
             | flag_if(manifest.essential, flag::ESSENTIAL)
             | flag_if(manifest.publishes_prices, flag::PUBLISHES_PRICES)
-            | flag_if(manifest.makes_code, flag::MAKES_CODE),
-        reserved: 0,
+            | flag_if(manifest.makes_code, flag::MAKES_CODE)
+            | flag_if(manifest.monitors, flag::MONITORS),
+        calls: manifest.calls.unwrap_or(program.calls),
         segments: Run::default(),
         devices: Run::default(),
         arguments: Run::default(),

@@ -6,7 +6,7 @@ use nom_abi::memory::FRAME_BYTES;
 use object::Endianness;
 use object::elf::{self, FileHeader64, ProgramHeader64, Sym64};
 use object::read::SectionIndex;
-use object::read::elf::{FileHeader, ProgramHeader, SectionTable, Sym, SymbolTable};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use std::path::Path;
 
 pub(crate) type Header = FileHeader64<Endianness>;
@@ -115,6 +115,14 @@ impl<'d> Elf<'d> {
         )))
     }
 
+    /// Contents of the section with this name, if there is one.
+    pub fn section(&self, name: &str) -> Result<Option<&'d [u8]>> {
+        let damaged = |problem: object::Error| self.error(format!("damaged section table: {problem}"));
+        let sections = self.header.sections(ENDIAN, self.data).map_err(damaged)?;
+        let found = sections.section_by_name(ENDIAN, name.as_bytes());
+        found.map(|(_, section)| section.data(ENDIAN, self.data).map_err(damaged)).transpose()
+    }
+
     /// All symbols; none if the file is stripped.
     pub fn symbols(&self) -> Result<Symbols<'d>> {
         let damaged = |problem: object::Error| self.error(format!("damaged symbol table: {problem}"));
@@ -185,7 +193,6 @@ impl<'d> Symbols<'d> {
 
     /// Whether a symbol is inside of a section with instructions, not at its end.
     pub fn in_text(&self, symbol: &Named<'_>) -> bool {
-        use object::read::elf::SectionHeader;
         self.sections.section(SectionIndex(symbol.section)).is_ok_and(|section| {
             let offset = symbol.address.checked_sub(section.sh_addr(ENDIAN));
             section.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR)

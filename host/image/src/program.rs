@@ -7,6 +7,7 @@ use crate::symbols::SymbolTable;
 use nom_abi::Protection;
 use nom_abi::layout::WINDOW_BYTES;
 use nom_abi::memory::FRAME_BYTES;
+use nom_abi::syscall::{CALLS_SECTION, Syscall};
 use object::elf;
 use object::read::elf::FileHeader;
 use std::path::Path;
@@ -21,6 +22,8 @@ pub(crate) struct Program {
     /// By ascending address.
     pub segments: Vec<Segment>,
     pub symbols: SymbolTable,
+    /// System calls that it contains, the bit of each by its number; all if it does not say.
+    pub calls: u32,
 }
 
 /// Whole pages of a program with one protection.
@@ -56,8 +59,15 @@ impl Program {
             image_bytes,
             segments: loads.iter().map(Segment::new).collect(),
             symbols: SymbolTable::new(&elf, 0)?,
+            calls: elf.section(CALLS_SECTION)?.map_or(Syscall::EVERY, calls),
         })
     }
+}
+
+/// The bits of the calls in [`CALLS_SECTION`]. What names none can be any: it was made for another table.
+fn calls(section: &[u8]) -> u32 {
+    let bit = |number: &u8| if *number < 32 { 1 << number } else { Syscall::EVERY };
+    section.iter().fold(0, |calls, number| calls | bit(number)) & Syscall::EVERY
 }
 
 fn image_bytes(elf: &Elf<'_>, loads: &[Load<'_>]) -> Result<u64> {

@@ -36,6 +36,8 @@ fn the_least_manifest_has_every_default() {
                     essential: false,
                     publishes_prices: false,
                     makes_code: false,
+                    monitors: false,
+                    calls: None,
                     arguments: [],
                     environment: {},
                     utility: None,

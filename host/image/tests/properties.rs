@@ -53,6 +53,7 @@ fn written(bundle: &BundleManifest) -> String {
             essential,
             publishes_prices,
             makes_code,
+            monitors,
             ..
         } = app;
         let fields = [
@@ -66,6 +67,7 @@ fn written(bundle: &BundleManifest) -> String {
             ("essential", essential.to_string()),
             ("publishes_prices", publishes_prices.to_string()),
             ("makes_code", makes_code.to_string()),
+            ("monitors", monitors.to_string()),
             ("arguments", list(app.arguments.iter().map(|argument| quoted(argument)))),
             ("environment", format!("{{ {} }}", variables.join(", "))),
             ("devices", list(devices)),
@@ -101,7 +103,7 @@ prop_compose! {
     fn application(number: usize, count: usize)(
         (cores, weight) in (1..=64_u32, 1..=10_000_u32),
         (memory, stack) in (1..=1_u64 << 34, 1..=1_u64 << 18),
-        (essential, publishes_prices, makes_code) in any::<(bool, bool, bool)>(),
+        (essential, publishes_prices, makes_code, monitors) in any::<(bool, bool, bool, bool)>(),
         arguments in vec(text(), 0..4),
         environment in btree_map("[^\0=]{1,8}", text(), 0..4),
         devices in vec(selector(), 0..3),
@@ -116,7 +118,7 @@ prop_compose! {
             name: format!("app-{number}"),
             program: Program::Package(format!("package-{number}")),
             cores, memory: memory * 4096, stack: stack * 4096, weight, autostart: true, essential,
-            publishes_prices: publishes_prices && number == 0, makes_code,
+            publishes_prices: publishes_prices && number == 0, makes_code, monitors, calls: None,
             arguments, environment, files: None,
             utility: None, devices, ports,
             peers: peers.into_iter().filter(|peer| *peer < count).map(channel).collect(),

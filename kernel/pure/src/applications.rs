@@ -8,12 +8,12 @@ use crate::machine::{Level, Machine};
 use crate::paging::Caching;
 use crate::space::{Bounds, Mapping, Space, TableBudget};
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::board::{ApplicationState, BOARD_BYTES, PRICES_OFFSET};
+use nom_abi::board::{ApplicationState, BOARD_BYTES, PRICES_OFFSET, usage_address};
 use nom_abi::error::{Error, Result};
 use nom_abi::image::{ApplicationRecord, SegmentRecord, flag};
 use nom_abi::layout::{
-    BOARD_WINDOW, CHANNEL_STRIDE, CHANNEL_WINDOW, IMAGE_WINDOW, PLACEMENT_ALIGN, STACK_WINDOW, START_WINDOW,
-    WINDOW_BYTES,
+    APPLICATIONS_MAX, BOARD_WINDOW, CHANNEL_STRIDE, CHANNEL_WINDOW, IMAGE_WINDOW, PLACEMENT_ALIGN,
+    STACK_WINDOW, START_WINDOW, WINDOW_BYTES,
 };
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{self, START_BYTES_MAX, Start, Strings};
@@ -40,6 +40,8 @@ pub struct Application {
     pub handles_shutdown: bool,
     /// DMA of its devices that was blocked since it started.
     pub blocked: u32,
+    /// System calls that it may make, one bit each.
+    pub calls: u32,
 }
 
 impl Application {
@@ -104,8 +106,12 @@ impl<M: Machine> Kernel<'_, M> {
         let place = self.place(record);
         let tables = Owner::tables(application);
         let space = Space::new(&mut self.machine, &mut self.frames, tables, self.kernel_root)?;
-        self.applications[application] =
-            Application { space: Some(space), image_base: place.image, ..Application::default() };
+        self.applications[application] = Application {
+            space: Some(space),
+            image_base: place.image,
+            calls: record.calls,
+            ..Application::default()
+        };
         let bundle = self.bundle;
         for segment in bundle.segments(record) {
             self.build_segment(application, place.image, &segment)?;
@@ -130,7 +136,7 @@ impl<M: Machine> Kernel<'_, M> {
             image: at(IMAGE_WINDOW, record.image_bytes),
             stack: at(STACK_WINDOW, record.stack_bytes),
             start: at(START_WINDOW, START_BYTES_MAX as u64),
-            board: at(BOARD_WINDOW, BOARD_BYTES as u64),
+            board: at(BOARD_WINDOW, usage_address(0, APPLICATIONS_MAX)),
             channels: at(CHANNEL_WINDOW, CHANNEL_STRIDE * nom_abi::layout::CHANNELS_MAX as u64),
         }
     }
@@ -248,6 +254,13 @@ impl<M: Machine> Kernel<'_, M> {
         let bytes = BOARD_BYTES as u64 - prices;
         self.show(app, place.board, frame, prices, Protection::Read)?;
         self.show(app, place.board + prices, frame + prices / FRAME_BYTES, bytes, protection)?;
+        let nobody = self.applications.len();
+        for other in 0..nobody {
+            let is_shown =
+                other == app || record.manages & 1 << other != 0 || record.flags & flag::MONITORS != 0;
+            let frame = self.usage_frame + if is_shown { other } else { nobody } as u64;
+            self.show(app, usage_address(place.board, other), frame, FRAME_BYTES, Protection::Read)?;
+        }
         for (number, index) in (0..nom_abi::layout::CHANNELS_MAX).enumerate() {
             let Some(channel) = self.channels_of(app).nth(index) else {
                 break;

@@ -125,7 +125,7 @@ impl<M: Machine> Kernel<'_, M> {
         match this.current {
             Some(application) => {
                 this.queue.charge(application, cycles);
-                self.board.applications[application].cycles.fetch_add(cycles, Relaxed);
+                self.usage[application].cycles.fetch_add(cycles, Relaxed);
             }
             None => {
                 self.board.cores[core].idle_cycles.fetch_add(cycles, Relaxed);
@@ -180,7 +180,7 @@ impl<M: Machine> Kernel<'_, M> {
             _ => {
                 self.clear_warning(core);
                 self.context(core, current).post(Upcall::CoreGranted);
-                self.board.applications[current].preemptions.fetch_add(1, Relaxed);
+                self.usage[current].preemptions.fetch_add(1, Relaxed);
                 self.cores[core].queue.pick()
             }
         }

@@ -23,7 +23,7 @@ use crate::iommu::{FrameSource, Iommu};
 use crate::machine::{Level, Machine};
 use crate::pci::Pci;
 use nom_abi::PageSize;
-use nom_abi::board::Board;
+use nom_abi::board::{Board, Usage};
 use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX};
 
 /// Vector of hot-plug events and of blocked DMA, both on core 0.
@@ -41,6 +41,10 @@ pub struct Parts<'m, M> {
     pub board: &'m Board,
     /// First frame of the board.
     pub board_frame: u64,
+    /// What each application of the bundle uses, and one that nobody uses; zeroed.
+    pub usage: &'m [Usage],
+    /// First frame of that.
+    pub usage_frame: u64,
     /// The bundle.
     pub bundle: BundleView<'m>,
     /// First frame of the bundle.
@@ -65,6 +69,8 @@ pub struct Kernel<'m, M> {
     pub(crate) frames: Frames<'m>,
     pub(crate) board: &'m Board,
     pub(crate) board_frame: u64,
+    pub(crate) usage: &'m [Usage],
+    pub(crate) usage_frame: u64,
     pub(crate) bundle: BundleView<'m>,
     pub(crate) bundle_frame: u64,
     pub(crate) applications: &'m mut [Application],
@@ -106,6 +112,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub fn new(parts: Parts<'m, M>) -> Kernel<'m, M> {
         let applications = parts.bundle.applications().len();
         assert!((1..=APPLICATIONS_MAX).contains(&applications) && parts.applications.len() == applications);
+        assert!(parts.usage.len() == applications + 1);
         assert!(parts.contexts.len() == parts.cores.len() * applications);
         let slice = parts.machine.span_cycles(SLICE_NS);
         let mut kernel = Kernel {
@@ -113,6 +120,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
             frames: parts.frames,
             board: parts.board,
             board_frame: parts.board_frame,
+            usage: parts.usage,
+            usage_frame: parts.usage_frame,
             bundle: parts.bundle,
             bundle_frame: parts.bundle_frame,
             applications: parts.applications,

@@ -58,7 +58,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn publish_memory(&mut self, application: usize) {
         let machine = &self.board.machine;
         let frames = self.charged(application);
-        self.board.applications[application].frames.store(frames, Relaxed);
+        self.usage[application].frames.store(frames, Relaxed);
         machine.sequence.write(|| {
             machine.frames_free.store(self.frames.free(), Relaxed);
             machine.frames_kernel.store(self.frames.held(crate::frames::Owner::KERNEL), Relaxed);
@@ -68,7 +68,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// After an application began or ended to hold a core.
     pub(crate) fn publish_cores(&mut self, application: usize) {
         let held = self.applications[application].cores;
-        self.board.applications[application].cores.store(held.count_ones(), Relaxed);
+        self.usage[application].cores.store(held.count_ones(), Relaxed);
         for (index, core) in self.board.cores.iter().enumerate().take(self.cores.len()) {
             let others = core.holders.load(Relaxed) & !(1 << application);
             core.holders.store(others | (held >> index & 1) << application, Relaxed);

@@ -15,7 +15,7 @@ use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
 use nom_abi::image::flag;
 use nom_abi::memory::ANY_COLOUR;
-use nom_abi::syscall::{Call, EXIT_BACKTRACE};
+use nom_abi::syscall::{Call, EXIT_BACKTRACE, Syscall};
 use nom_abi::upcall::Registers;
 use nom_abi::{PageSize, Protection};
 
@@ -47,8 +47,13 @@ impl<M: Machine> Kernel<'_, M> {
         };
         let arguments =
             [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
-        let reply = Call::decode(registers.rax, arguments)
-            .and_then(|call| self.dispatch(core, application, call, registers));
+        let reply = Call::decode(registers.rax, arguments).and_then(|call| {
+            // A number that can be decoded is less than 32.
+            match self.applications[application].calls & 1 << registers.rax {
+                0 => self.refuse(application, registers.rax),
+                _ => self.dispatch(core, application, call, registers),
+            }
+        });
         let result = match reply {
             Ok(Reply::Elsewhere) => return false,
             Ok(Reply::Unfinished) => {
@@ -60,6 +65,20 @@ impl<M: Machine> Kernel<'_, M> {
         };
         (registers.rax, registers.rdx) = encode(result);
         true
+    }
+
+    /// Counts a call that the manifest does not allow, and says so ever more seldom.
+    #[cold]
+    fn refuse(&mut self, application: usize, number: u64) -> Result<Reply> {
+        let count = self.usage[application].refused.fetch_add(1, Relaxed).wrapping_add(1);
+        if count.is_power_of_two() {
+            let (record, call) = (self.record(application)?, Syscall::ALL.get(number as usize));
+            let (name, call) = (crate::bundle::name(&record), call.map_or("", |call| call.name));
+            let text =
+                format_args!("{name} may not call {call}: see `calls` in its manifest; number {count}");
+            self.machine.log(Level::Warn, text);
+        }
+        Err(Error::NotPermitted)
     }
 
     fn dispatch(&mut self, core: usize, app: usize, call: Call, registers: &mut Registers) -> Result<Reply> {

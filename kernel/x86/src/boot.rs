@@ -13,7 +13,7 @@ use crate::{
 };
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::board::{BOARD_BYTES, Board, ClockSource, DmaProtection};
+use nom_abi::board::{BOARD_BYTES, Board, ClockSource, DmaProtection, Usage};
 use nom_abi::layout::{CORES_MAX, KERNEL_IMAGE, KERNEL_LOAD};
 use nom_abi::memory::FRAME_BYTES;
 use nom_kernel_pure::acpi::Tables;
@@ -185,6 +185,9 @@ impl Boot {
         let board_address = self.early.take(BOARD_BYTES as u64);
         // SAFETY: the frames are the board's for good; all zeros is an empty board.
         let board: &'static Board = unsafe { &Physical::table::<Board>(board_address, 1)[0] };
+        let usage_address = self.early.take(((applications + 1) * size_of::<Usage>()) as u64);
+        // SAFETY: as above.
+        let usage = unsafe { Physical::table::<Usage>(usage_address, applications + 1) };
         let application_table = self.table(applications, Application::default);
         let core_table = self.table(self.cores, Core::default);
         let context_table = self.table(self.cores * applications, Context::default);
@@ -216,6 +219,8 @@ impl Boot {
             frames,
             board,
             board_frame: board_address / FRAME_BYTES,
+            usage,
+            usage_frame: usage_address / FRAME_BYTES,
             bundle,
             bundle_frame: mapping::image_end() / FRAME_BYTES,
             applications: application_table,

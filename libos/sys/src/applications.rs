@@ -2,12 +2,24 @@
 
 use crate::raw;
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::board::{Application, ApplicationState};
+use nom_abi::board::{Application, ApplicationState, Usage, usage_address};
 use nom_abi::error::{Error, Result};
 
 /// The board's entry of the application with this index.
 pub fn entry(application: usize) -> &'static Application {
     &crate::start::board().applications[application]
+}
+
+/// What the application with this index uses; zeros unless it is this one, or managed by it, or this one's
+/// manifest says `monitors`, or if there is none.
+pub fn usage(application: usize) -> &'static Usage {
+    static NOBODYS: Usage = Usage::NONE;
+    if application >= nom_abi::layout::APPLICATIONS_MAX || entry(application).name_bytes()[0] == 0 {
+        return &NOBODYS;
+    }
+    let address = usage_address(crate::start::info().board, application);
+    // SAFETY: the kernel maps a page for each application of the bundle, those that have a name, for good.
+    unsafe { &*(address as *const Usage) }
 }
 
 /// Index of the application with this name.

@@ -89,7 +89,7 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
 /// Acquires a core by `acquire`. One that is about to be released, because its work has returned or pauses,
 /// counts as free: it is waited for.
 fn with_those_that_leave(acquire: impl Fn() -> Result<u64>) -> Result<u64> {
-    let held = || crate::applications::entry(start::application()).cores.load(Ordering::Relaxed) as usize;
+    let held = || crate::applications::usage(start::application()).cores.load(Ordering::Relaxed) as usize;
     loop {
         // The one that kept the kernel from granting a core may be gone by the time it has said so.
         let before = held();
@@ -230,6 +230,7 @@ unsafe extern "C" fn entry() {
         // From the next store on stack and launch may be gone: registers only.
         "mov dword ptr [rax], 1",
         "mov eax, {core_release}",
+        crate::raw::note_call!(),
         "syscall",
         // The program's last core cannot be released, only end the program.
         "mov edi, {status}",
@@ -239,6 +240,7 @@ unsafe extern "C" fn entry() {
         run = sym run,
         core_release = const Syscall::CoreRelease as u32,
         status = const STATUS_LAST_CORE,
+        noted = const Syscall::CoreRelease as u8,
         exit = const Syscall::Exit as u32,
     )
 }

@@ -93,12 +93,14 @@ unsafe extern "C" fn leave(pause: *const AtomicU64) -> u64 {
         "jne {come_back}",
         // From here on another core may run on this stack: registers only.
         "mov eax, {core_release}",
+        crate::raw::note_call!(),
         "syscall",
         // The program's first core never leaves, so this one is not the last.
         "ud2",
         stayed = const STAYED,
         at_work = const AT_WORK,
         come_back = sym come_back,
+        noted = const Syscall::CoreRelease as u8,
         core_release = const Syscall::CoreRelease as u32,
     )
 }

@@ -6,32 +6,47 @@
 
 use core::arch::asm;
 use nom_abi::error::{Result, decode};
+use nom_abi::syscall::ANY_CALL;
+
+/// Notes in the program that it contains a system call, so that whoever packs it knows what to allow: see
+/// [`nom_abi::syscall::CALLS_SECTION`]. Part of every `asm!` with a `syscall`, with the operand `noted`.
+macro_rules! note_call {
+    () => {
+        ".pushsection .nom.calls,\"\",@progbits\n.byte {noted}\n.popsection"
+    };
+}
+pub(crate) use note_call;
 
 macro_rules! instruction {
-    ($number:expr; ) => { instruction!(@two $number;) };
-    ($number:expr; $a:ident) => { instruction!(@two $number; in("rdi") $a) };
-    ($number:expr; $a:ident, $b:ident) => { instruction!(@two $number; in("rdi") $a, in("rsi") $b) };
-    ($number:expr; $a:ident, $b:ident, $c:ident) => {
-        instruction!(@three $number, $c; in("rdi") $a, in("rsi") $b)
+    ($noted:expr, $number:expr; ) => { instruction!(@two $noted, $number;) };
+    ($noted:expr, $number:expr; $a:ident) => { instruction!(@two $noted, $number; in("rdi") $a) };
+    ($noted:expr, $number:expr; $a:ident, $b:ident) => {
+        instruction!(@two $noted, $number; in("rdi") $a, in("rsi") $b)
     };
-    ($number:expr; $a:ident, $b:ident, $c:ident, $d:ident) => {
-        instruction!(@three $number, $c; in("rdi") $a, in("rsi") $b, in("r10") $d)
+    ($noted:expr, $number:expr; $a:ident, $b:ident, $c:ident) => {
+        instruction!(@three $noted, $number, $c; in("rdi") $a, in("rsi") $b)
     };
-    ($number:expr; $a:ident, $b:ident, $c:ident, $d:ident, $e:ident) => {
-        instruction!(@three $number, $c; in("rdi") $a, in("rsi") $b, in("r10") $d, in("r8") $e)
+    ($noted:expr, $number:expr; $a:ident, $b:ident, $c:ident, $d:ident) => {
+        instruction!(@three $noted, $number, $c; in("rdi") $a, in("rsi") $b, in("r10") $d)
     };
-    ($number:expr; $a:ident, $b:ident, $c:ident, $d:ident, $e:ident, $f:ident) => {
-        instruction!(@three $number, $c; in("rdi") $a, in("rsi") $b, in("r10") $d, in("r8") $e, in("r9") $f)
+    ($noted:expr, $number:expr; $a:ident, $b:ident, $c:ident, $d:ident, $e:ident) => {
+        instruction!(@three $noted, $number, $c; in("rdi") $a, in("rsi") $b, in("r10") $d, in("r8") $e)
     };
-    (@two $number:expr; $($operand:tt)*) => {{
+    ($noted:expr, $number:expr; $a:ident, $b:ident, $c:ident, $d:ident, $e:ident, $f:ident) => {
+        instruction!(
+            @three $noted, $number, $c;
+            in("rdi") $a, in("rsi") $b, in("r10") $d, in("r8") $e, in("r9") $f
+        )
+    };
+    (@two $noted:expr, $number:expr; $($operand:tt)*) => {{
         let (code, value): (u64, u64);
-        asm!("syscall", inlateout("rax") $number => code, lateout("rdx") value,
+        asm!(note_call!(), "syscall", noted = const $noted, inlateout("rax") $number => code, lateout("rdx") value,
             lateout("rcx") _, lateout("r11") _, options(nostack), $($operand)*);
         decode(code, value)
     }};
-    (@three $number:expr, $c:ident; $($operand:tt)*) => {{
+    (@three $noted:expr, $number:expr, $c:ident; $($operand:tt)*) => {{
         let (code, value): (u64, u64);
-        asm!("syscall", inlateout("rax") $number => code, inlateout("rdx") $c => value,
+        asm!(note_call!(), "syscall", noted = const $noted, inlateout("rax") $number => code, inlateout("rdx") $c => value,
             lateout("rcx") _, lateout("r11") _, options(nostack), $($operand)*);
         decode(code, value)
     }};
@@ -49,7 +64,7 @@ macro_rules! stubs {
             pub unsafe fn $name($($argument: u64),*) -> Result<u64> {
                 // SAFETY: the register assignment is the one in `nom_abi::syscall`; the effect on memory
                 // is the caller's condition.
-                unsafe { instruction!($number as u64; $($argument),*) }
+                unsafe { instruction!($number as u8, $number as u64; $($argument),*) }
             }
         )+
     };
@@ -64,5 +79,5 @@ nom_abi::for_each_syscall!(stubs);
 pub unsafe fn call(number: u64, arguments: [u64; 6]) -> Result<u64> {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: as in the stubs.
-    unsafe { instruction!(number; a, b, c, d, e, f) }
+    unsafe { instruction!(ANY_CALL, number; a, b, c, d, e, f) }
 }

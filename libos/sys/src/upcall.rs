@@ -110,10 +110,12 @@ unsafe extern "C" fn trampoline() {
         "fxrstor64 [rsp]",
         "mov rdi, rbx",
         "mov eax, {upcall_return}",
+        crate::raw::note_call!(),
         "syscall",
         "ud2",
         vector_bytes = const VECTOR_BYTES,
         dispatch = sym dispatch,
+        noted = const Syscall::UpcallReturn as u8,
         upcall_return = const Syscall::UpcallReturn as u32,
     )
 }

@@ -15,6 +15,23 @@ pub fn call_unknown() -> Result<u64, Error> {
     unsafe { nom_sys::raw::call(NO_CALL, [0; 6]) }
 }
 
+/// Makes a call by an instruction that the program does not note that it has, as injected code would.
+pub fn smuggled_call(number: u64, argument: u64) -> Result<u64, Error> {
+    let (code, value): (u64, u64);
+    // SAFETY: a call with one argument that is no address changes no memory of this program.
+    unsafe {
+        asm!(
+            "syscall",
+            in("rdi") argument,
+            inlateout("rax") number => code,
+            lateout("rdx") value,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    decode(code, value)
+}
+
 /// Makes an unknown system call with these flags set in RFLAGS, clears them again, and returns the answer.
 /// A trap flag is set by the very instruction before the call.
 pub fn call_with_flags(flags: u64) -> Result<u64, Error> {

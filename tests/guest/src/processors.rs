@@ -12,7 +12,7 @@ pub fn processors() -> u64 {
 
 /// Cores that the board says this application holds.
 pub fn held() -> u64 {
-    applications::entry(start::application()).cores.load(Relaxed).into()
+    applications::usage(start::application()).cores.load(Relaxed).into()
 }
 
 /// Yields the core until `condition` holds.

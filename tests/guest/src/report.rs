@@ -5,8 +5,9 @@ use alloc::string::String;
 use core::fmt::{self, Debug};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_sys::abi::ipc::RingError;
+use nom_sys::abi::layout::APPLICATIONS_MAX;
 use nom_sys::start::board;
-use nom_sys::{Error, println};
+use nom_sys::{Error, applications, println};
 
 /// Why a check failed.
 pub struct Failure(String);
@@ -66,8 +67,11 @@ pub fn expect_that(what: &str, condition: bool) -> Check {
 /// Frames that are free or charged to an application: the same at any moment, unless some are lost.
 pub fn accounted_frames() -> u64 {
     let board = board();
-    let charged =
-        || board.applications.iter().map(|application| application.frames.load(Relaxed)).sum::<u64>();
+    let charged = || {
+        (0..APPLICATIONS_MAX)
+            .map(|application| applications::usage(application).frames.load(Relaxed))
+            .sum::<u64>()
+    };
     // Each change is published in several steps: two readings that agree had none between them.
     loop {
         let sums = [(); 2].map(|()| board.machine.frames_free.load(Relaxed) + charged());

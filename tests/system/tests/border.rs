@@ -56,3 +56,17 @@ fn nobody_is_kept_out_of_the_kernel() {
         fair.unwrap_or_else(|| panic!("{what}: starved three times")).expect_status(0);
     }
 }
+
+/// What others use is a secret, and a program makes the calls that it contains or that its manifest lists.
+#[test]
+fn a_manifest_gives_rights() {
+    let life = Guest::bundle("tests/guest/bundles/rights.toml").run();
+    let checks = [
+        "what-others-use-is-hidden",
+        "what-others-use-is-shown-to-a-monitor",
+        "calls-that-are-not-linked-are-refused",
+        "calls-that-the-manifest-lists-are-made",
+    ];
+    let life = life.expect_status(0).expect_no("FAILED").expect("confined may not call device_acquire");
+    checks.into_iter().fold(life, |life, check| life.expect(&format!("ok {check}")));
+}

@@ -2,7 +2,7 @@
 
 use super::Port;
 use super::utility::{RawUtility, UTILITY};
-use super::values::{Class, Cores, Name, PciId, RegionSize, Scalar, Size, Text, Variable, Weight};
+use super::values::{CallBit, Class, Cores, Name, PciId, RegionSize, Scalar, Size, Text, Variable, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -74,6 +74,11 @@ fields! {
         /// Whether it may make code: map memory that it writes, or another way, as executable. Without, only
         /// its program can be executed.
         makes_code: bool, "`true` or `false`", "`false`";
+        /// Whether it monitors: what every application of its bundle uses (cores, memory, cycles) is shown to it,
+        /// and not only what it uses itself and those that it manages.
+        monitors: bool, "`true` or `false`", "`false`";
+        /// System calls that it may make, by the names in `docs/abi.md`; others answer NotPermitted.
+        calls: Vec<CallBit>, "a list of names", "those that its program contains";
         /// PCI devices that it may acquire, see below.
         devices: Vec<RawDevice>, "a list of tables", "`[]`";
         /// Channels to other applications of the bundle, see below.

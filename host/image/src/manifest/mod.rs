@@ -52,6 +52,10 @@ pub struct Application {
     pub publishes_prices: bool,
     /// May map its memory executable.
     pub makes_code: bool,
+    /// Sees what every application uses.
+    pub monitors: bool,
+    /// System calls that it may make, one bit each; none given: those that its program contains.
+    pub calls: Option<u32>,
     /// Arguments; the name is not one of them.
     pub arguments: Vec<String>,
     /// Environment; variable `utility` is the utility function, if there is one.

@@ -76,6 +76,10 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
         essential: layers.find(|raw| &raw.essential).is_some_and(|flag| *flag.value()),
         publishes_prices: layers.find(|raw| &raw.publishes_prices).is_some_and(|flag| *flag.value()),
         makes_code: layers.find(|raw| &raw.makes_code).is_some_and(|flag| *flag.value()),
+        monitors: layers.find(|raw| &raw.monitors).is_some_and(|flag| *flag.value()),
+        calls: layers
+            .find(|raw| &raw.calls)
+            .map(|calls| calls.value().iter().fold(0, |all, call| all | call.0)),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
         environment: environment(layers, utility.as_ref(), responses.as_ref()),
         utility,

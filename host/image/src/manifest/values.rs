@@ -3,6 +3,7 @@
 use super::{Port, Protocol};
 use nom_abi::layout::{CHANNEL_STRIDE, CORES_MAX};
 use nom_abi::memory::FRAME_BYTES;
+use nom_abi::syscall::Syscall;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
@@ -56,7 +57,7 @@ macro_rules! scalars {
         })+
     };
 }
-scalars!(Name, Text, Variable, Cores, Weight, Size, RegionSize, Class, PciId, Port);
+scalars!(Name, CallBit, Text, Variable, Cores, Weight, Size, RegionSize, Class, PciId, Port);
 
 /// Name of an application.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +69,19 @@ impl Scalar for Name {
     fn from_text(text: &str) -> Option<Self> {
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         ((1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(legal)).then(|| Name(text.to_owned()))
+    }
+}
+
+/// A system call, as the bit of its number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallBit(pub u32);
+
+impl Scalar for CallBit {
+    const EXPECTED: &'static str = "the name of a system call in docs/abi.md";
+
+    fn from_text(text: &str) -> Option<Self> {
+        let call = Syscall::ALL.iter().find(|call| call.name == text)?;
+        Some(CallBit(1 << call.call as u32))
     }
 }
 

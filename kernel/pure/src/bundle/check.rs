@@ -10,6 +10,7 @@ use nom_abi::layout::{
 };
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::start::{START_BYTES_MAX, Start};
+use nom_abi::syscall::Syscall;
 use zerocopy::FromBytes;
 
 type Check = Result<(), BundleError>;
@@ -98,7 +99,7 @@ fn limits(view: BundleView<'_>, part: Part, app: &ApplicationRecord) -> Check {
     let absent = !0_u64 << (view.applications().len() - 1) << 1;
     require(app.manages & absent == 0, "manages", "applications of this bundle")?;
     require(app.flags & !flag::ALL == 0, "flags", "known flags")?;
-    require(app.reserved == 0, "reserved", "zero")
+    require(app.calls & !Syscall::EVERY == 0, "calls", "known calls")
 }
 
 fn segments(view: BundleView<'_>, index: usize, app: &ApplicationRecord) -> Check {

@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::cases;
 use nom_abi::image::{MAGIC, SymbolTable, flag};
 use nom_abi::layout::{CHANNEL_STRIDE, WINDOW_BYTES};
+use nom_abi::syscall::Syscall;
 use proptest::prelude::*;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -46,7 +47,7 @@ impl Parts {
                 cores_max: 1,
                 weight: 100,
                 flags: 1,
-                reserved: 0,
+                calls: Syscall::EVERY,
                 segments,
                 devices: run(Self::DEVICES, 2),
                 arguments: run(Self::STRINGS, 10),
@@ -243,7 +244,7 @@ fn applications_are_checked() {
             ("cores_max", |p| p.applications[1].cores_max = 65),
             ("weight", |p| p.applications[1].weight = 0),
             ("flags", |p| p.applications[1].flags = flag::ALL + 1),
-            ("reserved", |p| p.applications[1].reserved = 1),
+            ("calls", |p| p.applications[1].calls = 1 << 31),
             ("segments", |p| p.applications[1].segments.offset += 4),
             ("segments", |p| p.applications[1].segments.count = u32::MAX),
             ("devices", |p| p.applications[1].devices.offset += 2),

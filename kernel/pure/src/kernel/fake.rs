@@ -14,7 +14,7 @@ use crate::iommu::Iommu;
 use crate::machine::{Level, Machine, PhysicalMemory, Registers};
 use crate::pci::Pci;
 use core::fmt;
-use nom_abi::board::{BOARD_BYTES, Board};
+use nom_abi::board::{BOARD_BYTES, Board, Usage};
 use nom_abi::image::{
     self, ApplicationRecord, Bundle, ChannelRecord, DeviceSelector, Run, SegmentRecord, flag,
 };
@@ -33,6 +33,7 @@ pub const FRAMES: u64 = 4096;
 const CYCLES_PER_NS: u64 = 2;
 const KERNEL_ROOT: u64 = 1;
 const BOARD_FRAME: u64 = 2;
+const USAGE_FRAME: u64 = 32;
 const BUNDLE_FRAME: u64 = 64;
 
 /// The machine.
@@ -189,13 +190,16 @@ pub struct Program {
     pub flags: u32,
     /// PCI device identifier of what it may acquire, or 0.
     pub drives: u16,
+    /// System calls that it may make, one bit each.
+    pub calls: u32,
 }
 
 impl Program {
     /// One that is started at boot, with one core and 256 frames.
     pub fn named(name: &'static str) -> Program {
         let flags = flag::AUTOSTART;
-        Program { name, weight: 100, cores_max: 1, frames_max: 256, manages: 0, flags, drives: 0 }
+        let calls = Syscall::EVERY;
+        Program { name, weight: 100, cores_max: 1, frames_max: 256, manages: 0, flags, drives: 0, calls }
     }
 }
 
@@ -221,6 +225,7 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
         (record.entry, record.image_bytes, record.stack_bytes) = (0x10, 0x3000, 0x2000);
         (record.frames_max, record.manages) = (program.frames_max, program.manages);
         (record.cores_max, record.weight, record.flags) = (program.cores_max, program.weight, program.flags);
+        record.calls = program.calls;
         record.segments = run(after_channels + index * 64, 2);
         record.devices = run(after_channels + programs.len() * 64 + index * 8, (program.drives != 0).into());
         bytes.extend_from_slice(record.as_bytes());
@@ -284,13 +289,16 @@ impl World {
         pci.enumerate(&mut machine, ECAM, FRAMES * FRAME_BYTES);
         let iommu = Iommu::start(&mut machine, &mut KernelFrames(&mut frames), tables, pci);
         let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
-        assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= BUNDLE_FRAME);
+        assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= USAGE_FRAME);
+        assert!(BUNDLE_FRAME > USAGE_FRAME + programs.len() as u64);
         board.machine.colours.store(16, core::sync::atomic::Ordering::Relaxed);
         let mut kernel = Kernel::new(Parts {
             machine,
             frames,
             board,
             board_frame: BOARD_FRAME,
+            usage: Vec::leak((0..=programs.len()).map(|_| Usage::new_zeroed()).collect()),
+            usage_frame: USAGE_FRAME,
             bundle,
             bundle_frame: BUNDLE_FRAME,
             applications: Vec::leak(std::vec![Application::default(); programs.len()]),

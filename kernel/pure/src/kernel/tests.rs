@@ -5,9 +5,11 @@ use super::fake::{Program, World};
 use crate::cores::{GRACE_NS, SLICE_NS};
 use crate::events::{Fault, PAGE_FAULT};
 use core::sync::atomic::Ordering::Relaxed;
+use nom_abi::board::usage_address;
 use nom_abi::error::Error;
 use nom_abi::image::flag;
 use nom_abi::layout::STACK_WINDOW;
+use nom_abi::start::Start;
 use nom_abi::syscall::Syscall;
 use nom_abi::upcall::{Upcall, UpcallFrame};
 use zerocopy::{FromZeros, IntoBytes};
@@ -223,7 +225,7 @@ fn three_spinners_get_their_shares() {
     let weighted = |name, weight| Program { weight, ..Program::named(name) };
     let mut world = World::boot(1, &[weighted("a", 50), weighted("b", 33), weighted("c", 17)], &[]);
     world.pass(0, 2_000_000_000);
-    let cycles = [0, 1, 2].map(|app: usize| world.kernel.board.applications[app].cycles.load(Relaxed) as f64);
+    let cycles = [0, 1, 2].map(|app: usize| world.kernel.usage[app].cycles.load(Relaxed) as f64);
     let total: f64 = cycles.iter().sum();
     for (share, expected) in cycles.into_iter().map(|cycles| cycles / total).zip([0.50, 0.33, 0.17]) {
         assert!((share - expected).abs() < 0.005, "{share} instead of {expected}");
@@ -244,7 +246,7 @@ fn a_core_is_taken_only_after_a_warning() {
     assert!(left <= GRACE_NS);
     world.pass(0, left + 1);
     assert_eq!(world.kernel.cores[0].current, Some(1));
-    assert_eq!(world.kernel.board.applications[0].preemptions.load(Relaxed), 1);
+    assert_eq!(world.kernel.usage[0].preemptions.load(Relaxed), 1);
 }
 
 #[test]
@@ -252,7 +254,7 @@ fn giving_the_core_up_in_time_is_no_preemption() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
     assert_eq!(world.call(0, Syscall::CoreYield, &[]), Some(Ok(0)));
     assert_eq!(world.kernel.cores[0].current, Some(1));
-    assert_eq!(world.kernel.board.applications[0].preemptions.load(Relaxed), 0);
+    assert_eq!(world.kernel.usage[0].preemptions.load(Relaxed), 0);
 }
 
 #[test]
@@ -267,7 +269,7 @@ fn cores_are_acquired_up_to_the_cap_and_given_back() {
     assert_eq!((world.borders[3].rip, world.borders[3].rdi, world.borders[3].rsi), (0x40_0000, 9, 3));
     assert_eq!(world.call(3, Syscall::CoreRelease, &[]), None);
     assert_eq!(world.next[3], Next::Halt);
-    assert_eq!(world.kernel.board.applications[0].cores.load(Relaxed), 2);
+    assert_eq!(world.kernel.usage[0].cores.load(Relaxed), 2);
 }
 
 /// Two applications on both cores; the first one's work on core 1 has just begun.
@@ -371,4 +373,36 @@ fn whatever_the_bundle_may_ask_for_has_a_place_between_guards() {
             assert!(at >= PLACEMENT_ALIGN && at + bytes <= WINDOW_BYTES - PLACEMENT_ALIGN, "{bytes} at {at}");
         }
     }
+}
+
+#[test]
+fn what_an_application_uses_is_shown_to_itself_and_to_those_who_watch_it() {
+    let manager = Program { manages: 0b1, ..Program::named("manager") };
+    let monitor = Program { flags: flag::AUTOSTART | flag::MONITORS, ..Program::named("monitor") };
+    let world = World::boot(3, &[Program::named("own"), manager, monitor], &[]);
+    let kernel = &world.kernel;
+    let mut shown = std::vec::Vec::new();
+    for core in 0..3 {
+        let space = kernel.applications[kernel.cores[core].current.unwrap()].space.unwrap();
+        let mut start = Start::new_zeroed();
+        space.read_user(&kernel.machine, world.borders[core].rdi, start.as_mut_bytes()).unwrap();
+        let page = |other| space.translate(&kernel.machine, usage_address(start.board, other)).unwrap();
+        shown.push([0, 1, 2].map(|other| page(other).frame - kernel.usage_frame));
+    }
+    assert_eq!(shown, [[0, 3, 3], [0, 1, 3], [0, 1, 2]], "3 is the page of nobody");
+}
+
+#[test]
+fn a_call_that_the_manifest_does_not_allow_is_refused_and_counted() {
+    let calls = Syscall::EVERY & !(1 << Syscall::MemoryGrant as u32);
+    let mut world = World::boot(1, &[Program { calls, ..Program::named("a") }], &[]);
+    let free = world.kernel.frames.free();
+    for _ in 0..5 {
+        assert_eq!(world.call(0, Syscall::MemoryGrant, &[0, 1, u64::MAX]), Some(Err(Error::NotPermitted)));
+    }
+    assert_eq!(world.call(0, Syscall::CoreYield, &[]), Some(Ok(0)));
+    assert_eq!(world.kernel.frames.free(), free);
+    assert_eq!(world.kernel.usage[0].refused.load(Relaxed), 5);
+    let said = world.kernel.machine.said.matches("memory_grant").count();
+    assert_eq!(said, 3, "the first, the second and the fourth: {}", world.kernel.machine.said);
 }

@@ -71,7 +71,7 @@ fn all_applications() -> Check {
     let own = applications::entry(application());
     expect("own state", own.state.load(Relaxed), ApplicationState::Running as u32)?;
     expect("own weight", u64::from(own.weight.load(Relaxed)), argument(2)?)?;
-    expect("own cores", own.cores.load(Relaxed), 1)?;
+    expect("own cores", applications::usage(application()).cores.load(Relaxed), 1)?;
     expect("own starts", own.starts.load(Relaxed), 1)?;
     expect("the most cores", own.cores_max.load(Relaxed), nom_sys::start::info().cores_max)?;
     expect("the most frames", own.frames_max.load(Relaxed), nom_sys::start::info().frames_max)?;
@@ -83,7 +83,7 @@ fn all_applications() -> Check {
 /// A grant moves frames from free to charged, and back.
 fn memory() -> Check {
     let figures = || {
-        let charged = applications::entry(application()).frames.load(Relaxed);
+        let charged = applications::usage(application()).frames.load(Relaxed);
         (board().machine.frames_free.load(Relaxed), charged)
     };
     let (free, charged) = figures();
@@ -113,7 +113,7 @@ fn clock() -> Check {
 fn cycles() -> Check {
     let charged = || {
         events::yield_core(); // Brings the board up to date.
-        applications::entry(application()).cycles.load(Relaxed)
+        applications::usage(application()).cycles.load(Relaxed)
     };
     let start = time::cycles();
     let before = charged();

@@ -18,7 +18,7 @@ fn main() -> u8 {
 /// Frames that it still may hold.
 fn left() -> u64 {
     let own = applications::entry(application());
-    own.frames_max.load(Relaxed) - own.frames.load(Relaxed)
+    own.frames_max.load(Relaxed) - applications::usage(application()).frames.load(Relaxed)
 }
 
 /// Grants pages until none may be granted.

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use nom_app::alloc::format;
 use nom_app::{applications, args, cores, events, println, time};
 use nom_guest_tests::{Check, Failure, expect_that, run};
-use nom_sys::abi::board::Application;
+use nom_sys::abi::board::Usage;
 
 nom_app::main!(main);
 
@@ -22,14 +22,14 @@ fn main() -> u8 {
 }
 
 /// The cycles that it has used. A processor accounts when it changes hands, so that it is taken for a moment.
-fn used(entry: &Application) -> Result<u64, Failure> {
+fn used(entry: &Usage) -> Result<u64, Failure> {
     cores::acquire(|| {})?.join();
     Ok(entry.cycles.load(Relaxed))
 }
 
 fn share() -> Check {
     let name = args().next().ok_or("no name")?;
-    let entry = applications::entry(applications::find(name)?);
+    let entry = applications::usage(applications::find(name)?);
     events::sleep(SETTLE_NS);
     let (before, from) = (used(entry)?, time::cycles());
     events::sleep(MEASURE_NS);

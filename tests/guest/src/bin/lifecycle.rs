@@ -39,7 +39,7 @@ fn lifecycle() -> Check {
     println!("lifecycle rounds={} killed={killed}", plan.rounds);
     let starts = applications::entry(plan.victim).starts.load(Relaxed);
     expect("the victim's starts", u64::from(starts), plan.rounds)?;
-    expect("frames charged to the victim", applications::entry(plan.victim).frames.load(Relaxed), 0)?;
+    expect("frames charged to the victim", applications::usage(plan.victim).frames.load(Relaxed), 0)?;
     expect("frames that are free or charged to somebody", accounted_frames(), before)
 }
 

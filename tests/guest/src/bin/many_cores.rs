@@ -118,7 +118,7 @@ fn sleep_on_each_core() -> Check {
 /// Nothing is lost by it.
 fn acquire_and_release() -> Result<(), Failure> {
     static WORK: AtomicU64 = AtomicU64::new(0);
-    let frames = || applications::entry(application()).frames.load(Relaxed);
+    let frames = || applications::usage(application()).frames.load(Relaxed);
     let (before, mut rounds) = (frames(), 0);
     while rounds < ROUNDS && processors() > 1 {
         let core = cores::acquire(|| _ = WORK.fetch_add(1, Relaxed))?;

@@ -89,7 +89,7 @@ fn holds() -> Check {
 
 /// One yield is a switch to the peer and one back.
 fn switches(peer: usize) -> Check {
-    let cycles = || applications::entry(peer).cycles.load(Relaxed);
+    let cycles = || applications::usage(peer).cycles.load(Relaxed);
     events::sleep(10_000_000);
     let before = cycles();
     figure("address_space_switch", 2, events::yield_core);

@@ -137,7 +137,7 @@ fn pause_and_resume() -> Check {
         return Ok(());
     }
     let others: Vec<u64> = (0..processors()).filter(|core| *core != cores::current() as u64).collect();
-    let frames = || applications::entry(application()).frames.load(Relaxed);
+    let frames = || applications::usage(application()).frames.load(Relaxed);
     let mut core = begin()?;
     let_pause(&core, 1)?;
     let (before, start) = (frames(), time::now_ns());

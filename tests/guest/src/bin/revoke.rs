@@ -51,7 +51,7 @@ fn revoke() -> Check {
         core::hint::spin_loop();
     }
     let (warnings, granted) = (WARNINGS.load(Relaxed), GRANTED.load(Relaxed));
-    let preemptions: u64 = applications::entry(application()).preemptions.load(Relaxed).into();
+    let preemptions: u64 = applications::usage(application()).preemptions.load(Relaxed).into();
     println!("revoke warnings={warnings} granted={granted} preemptions={preemptions}");
     expect_that("there are warnings", warnings > 10)?;
     expect_that("the deadlines are near and known", BAD_DEADLINES.load(Relaxed) == 0)?;

@@ -42,7 +42,7 @@ fn judge(((spinner, share), weight): ((&usize, f64), f64)) -> Result<(), Failure
 }
 
 fn cycles(spinners: &[usize]) -> Vec<u64> {
-    spinners.iter().map(|spinner| applications::entry(*spinner).cycles.load(Relaxed)).collect()
+    spinners.iter().map(|spinner| applications::usage(*spinner).cycles.load(Relaxed)).collect()
 }
 
 fn percent(values: &[u64]) -> impl Iterator<Item = f64> {

@@ -45,6 +45,6 @@ fn supervise(argument: &str) -> Check {
         events::sleep(LOOK_NS);
     }
     expect("its status", applications::entry(application).status.load(Relaxed), status)?;
-    expect("its frames", applications::entry(application).frames.load(Relaxed), 0)?;
+    expect("its frames", applications::usage(application).frames.load(Relaxed), 0)?;
     expect("frames that are free or charged to somebody", accounted_frames(), before)
 }

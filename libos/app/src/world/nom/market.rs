@@ -21,7 +21,7 @@ pub(crate) fn board() -> Board {
 
 /// What the board says that this application holds.
 pub(crate) fn held() -> Held {
-    let own = applications::entry(start::application());
+    let own = applications::usage(start::application());
     Held { cores: own.cores.load(Relaxed), memory_bytes: own.frames.load(Relaxed) * FRAME_BYTES }
 }
 

@@ -58,7 +58,7 @@ fn check(scene: &Scene, (call, arguments, error): Row) -> Check {
 }
 
 fn held(scene: &Scene) -> Held {
-    let own = applications::entry(application());
+    let own = applications::usage(application());
     Held {
         free: board().machine.frames_free.load(Relaxed),
         own: own.frames.load(Relaxed),

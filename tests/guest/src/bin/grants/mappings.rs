@@ -77,7 +77,7 @@ pub fn large_pages() -> Check {
 
 /// Page tables are charged, and freed with the last page in them.
 pub fn sparse() -> Check {
-    let charged = || applications::entry(application()).frames.load(Relaxed);
+    let charged = || applications::usage(application()).frames.load(Relaxed);
     let grant = Grant::new(PageSize::Small, 1)?;
     let region = Region::reserve(64 << 30, PageSize::Huge)?;
     let before = charged();

@@ -20,12 +20,12 @@ pub fn sizes() -> Check {
         (PageSize::Large, 5),
         (PageSize::Huge, 1),
     ] {
-        let tables = applications::entry(application()).frames.load(Relaxed);
+        let tables = applications::usage(application()).frames.load(Relaxed);
         let memory = Shared::new(size, count)?;
         let name = format!("{count} x {size:?}");
         expect(&name, memory.grant().bytes(), count * size.bytes())?;
         expect_that(&format!("{name} is aligned"), memory.grant().frame().is_multiple_of(size.frames()))?;
-        let charged = applications::entry(application()).frames.load(Relaxed) - tables;
+        let charged = applications::usage(application()).frames.load(Relaxed) - tables;
         expect_that(&format!("{name} charges {charged} frames"), charged >= count * size.frames())?;
         check_words(&memory)?;
     }

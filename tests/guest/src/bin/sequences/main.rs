@@ -69,5 +69,5 @@ fn round(attacker: usize, number: u64, seed: u64) -> Check {
         Ok(()) | Err(Error::WrongState) => {}
         Err(error) => return Err(error.into()),
     }
-    expect("frames charged to the attacker", applications::entry(attacker).frames.load(Relaxed), 0)
+    expect("frames charged to the attacker", applications::usage(attacker).frames.load(Relaxed), 0)
 }
