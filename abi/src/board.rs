@@ -238,13 +238,15 @@ pub struct Usage {
 
 impl Usage {
     /// Of nobody.
-    pub const NONE: Usage = Usage {
-        cores: AtomicU32::new(0),
-        preemptions: AtomicU32::new(0),
-        frames: AtomicU64::new(0),
-        cycles: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
-    };
+    pub const fn none() -> Usage {
+        Usage {
+            cores: AtomicU32::new(0),
+            preemptions: AtomicU32::new(0),
+            frames: AtomicU64::new(0),
+            cycles: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
 }
 
 /// Where the usage of an application of the bundle is, of a board that is mapped at `board`.

@@ -13,7 +13,7 @@ pub fn entry(application: usize) -> &'static Application {
 /// What the application with this index uses; zeros unless it is this one, or managed by it, or this one's
 /// manifest says `monitors`, or if there is none.
 pub fn usage(application: usize) -> &'static Usage {
-    static NOBODYS: Usage = Usage::NONE;
+    static NOBODYS: Usage = Usage::none();
     if application >= nom_abi::layout::APPLICATIONS_MAX || entry(application).name_bytes()[0] == 0 {
         return &NOBODYS;
     }
