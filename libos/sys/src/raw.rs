@@ -40,13 +40,15 @@ macro_rules! instruction {
     };
     (@two $noted:expr, $number:expr; $($operand:tt)*) => {{
         let (code, value): (u64, u64);
-        asm!(note_call!(), "syscall", noted = const $noted, inlateout("rax") $number => code, lateout("rdx") value,
+        asm!(note_call!(), "syscall", noted = const $noted,
+            inlateout("rax") $number => code, lateout("rdx") value,
             lateout("rcx") _, lateout("r11") _, options(nostack), $($operand)*);
         decode(code, value)
     }};
     (@three $noted:expr, $number:expr, $c:ident; $($operand:tt)*) => {{
         let (code, value): (u64, u64);
-        asm!(note_call!(), "syscall", noted = const $noted, inlateout("rax") $number => code, inlateout("rdx") $c => value,
+        asm!(note_call!(), "syscall", noted = const $noted,
+            inlateout("rax") $number => code, inlateout("rdx") $c => value,
             lateout("rcx") _, lateout("r11") _, options(nostack), $($operand)*);
         decode(code, value)
     }};

@@ -74,8 +74,8 @@ fields! {
         /// Whether it may make code: map memory that it writes, or another way, as executable. Without, only
         /// its program can be executed.
         makes_code: bool, "`true` or `false`", "`false`";
-        /// Whether it monitors: what every application of its bundle uses (cores, memory, cycles) is shown to it,
-        /// and not only what it uses itself and those that it manages.
+        /// Whether it monitors: what every application of its bundle uses (cores, memory, cycles) is shown to
+        /// it, and not only what it uses itself and those that it manages.
         monitors: bool, "`true` or `false`", "`false`";
         /// System calls that it may make, by the names in `docs/abi.md`; others answer NotPermitted.
         calls: Vec<CallBit>, "a list of names", "those that its program contains";

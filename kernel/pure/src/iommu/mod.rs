@@ -74,7 +74,6 @@ pub struct Iommu {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it, and no heap to put a variant on")]
 enum Unit {
     /// None: *trusted mode*. Every operation succeeds and does nothing.
     None,
