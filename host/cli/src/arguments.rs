@@ -340,6 +340,9 @@ pub struct Demo {
     /// Run nom alone: nothing is fetched.
     #[arg(long)]
     pub without_linux: bool,
+    /// How many clients are served while data is cheap.
+    #[arg(long, value_name = "N", default_value_t = nom_bench::demo::CONNECTIONS, value_parser = whole::<u32>(2..=1000))]
+    pub connections: u32,
     /// A machine of somebody else's that takes part: COMMAND starts it in the network namespace of a run and
     /// is told by NOM_PEER_... what it needs (docs/demo.md); may be repeated.
     #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = peer)]

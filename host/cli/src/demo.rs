@@ -23,6 +23,7 @@ pub fn demo(options: &Demo) -> Result<u8> {
         applications: options.applications.clone(),
         repetitions: options.repetitions,
         linux: !options.without_linux,
+        connections: options.connections,
         peers: options.peers.clone(),
         phase: options.seconds.map(Duration::from_secs),
         functions: options.functions.clone(),

@@ -25,6 +25,7 @@ fn demo(out: &Path) -> Option<Outcome> {
         linux,
         phase: Some(Duration::from_secs(2)),
         functions: vec!["penalty".into()],
+        connections: 3,
         // A process of the same computer: it has no TAP device to be metered at.
         peers: vec![Peer::parse(PEER).expect("a peer")],
         signal: Default::default(),

@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 
 /// The two halves of the experiment (nom, VEE'16, section 6.1), in order.
 pub const PHASES: [Phase; 2] = [
-    Phase { name: "many", connections: 16, message_bytes: 16 << 10, price: 1.0 },
-    Phase { name: "single", connections: 1, message_bytes: 1 << 10, price: 10.0 },
+    Phase { name: "many", has_many: true, message_bytes: 16 << 10, price: 1.0 },
+    Phase { name: "single", has_many: false, message_bytes: 1 << 10, price: 10.0 },
 ];
+
+/// How many connections the first half has, unless somebody says otherwise.
+pub const CONNECTIONS: u32 = 16;
 
 /// How many of its keys each connection of memcaslap asks for again. With ten thousand, its own choice, all
 /// together would not fit into a small cache, and the demo would show how caches forget.
@@ -34,8 +37,8 @@ const MESSAGES: u64 = 100;
 pub struct Phase {
     /// Its name in records.
     pub name: &'static str,
-    /// How many requests are on their way at a time.
-    pub connections: usize,
+    /// Whether many are served, each with one request on its way; a single one otherwise.
+    pub has_many: bool,
     /// The largest message of NetPIPE's, which has one connection whoever is served.
     pub message_bytes: u32,
     /// Price of outgoing data, in dollars for a Gbit.
@@ -45,15 +48,25 @@ pub struct Phase {
 /// What was served in each phase.
 pub type Halves = [Vec<Interval>; 2];
 
-/// Has clients of this `kind` load `machine` for `phase` in each phase. `set_price` is called as each phase
-/// begins: the price changes at the provider when the load does.
+/// The load of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Who asks.
+    pub kind: Kind,
+    /// How many of them at a time in the first phase.
+    pub connections: u32,
+    /// Length of each phase.
+    pub phase: Duration,
+}
+
+/// Has clients `load` `machine` in each phase. `set_price` is called as each phase begins: the price changes at
+/// the provider when the load does.
 ///
 /// # Errors
 /// If somebody interrupts, a client fails or sees a wrong reply, the machine ends, or the price is refused.
 pub fn run(
     machine: &mut Machine,
-    kind: Kind,
-    phase: Duration,
+    load: Load,
     origin: Instant,
     progress: &mut Progress,
     what: &str,
@@ -61,10 +74,10 @@ pub fn run(
 ) -> Result<Halves> {
     let mut clients = Vec::new();
     for half in PHASES {
-        progress.step(&format!("{what}: {} at {} $/Gbit", half.name, half.price), phase)?;
-        let command = command(machine, kind, &half, phase)?;
+        progress.step(&format!("{what}: {} at {} $/Gbit", half.name, half.price), load.phase)?;
+        let command = command(machine, &load, &half)?;
         set_price(half.price)?;
-        let mut client = Client::start(kind, command, phase, origin, machine.meter())?;
+        let mut client = Client::start(load.kind, command, load.phase, origin, machine.meter())?;
         client.wait_for_load(progress)?;
         machine.check()?;
         clients.push((client, half.price));
@@ -75,9 +88,10 @@ pub fn run(
     Ok(<Halves>::try_from(halves).expect("there are two phases"))
 }
 
-fn command(machine: &Machine, kind: Kind, half: &Phase, phase: Duration) -> Result<Command> {
-    let (target, connections) = (machine.target(), half.connections);
-    Ok(match kind {
+fn command(machine: &Machine, load: &Load, half: &Phase) -> Result<Command> {
+    let (target, phase) = (machine.target(), load.phase);
+    let connections = if half.has_many { load.connections as usize } else { 1 };
+    Ok(match load.kind {
         Kind::Memcaslap => {
             // Into a pipe it would write a page at a time.
             let mut command = machine.command("stdbuf");
@@ -95,7 +109,7 @@ fn command(machine: &Machine, kind: Kind, half: &Phase, phase: Duration) -> Resu
         }
         Kind::Nptcp => {
             let file = machine.scratch().join("np.out");
-            let messages = (connections > 1).then_some(MESSAGES);
+            let messages = half.has_many.then_some(MESSAGES);
             let mut command = machine.command("NPtcp");
             command.args(NPTCP_SIZES);
             command.args(tools::netpipe_arguments(&file, target, half.message_bytes, messages));

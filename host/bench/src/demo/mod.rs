@@ -50,6 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+pub use experiment::CONNECTIONS;
 pub use offline::{TableOptions, table};
 pub use peer::Peer;
 pub use progress::Interrupted;
@@ -70,6 +71,8 @@ pub struct Options {
     pub repetitions: Option<u32>,
     /// Whether Linux is run, too; what it needs is fetched once.
     pub linux: bool,
+    /// How many connections the first phase has.
+    pub connections: u32,
     /// Machines of others that take part, too.
     pub peers: Vec<Peer>,
     /// Another length of each phase than the usual one.
@@ -135,6 +138,7 @@ struct Stage {
 struct Asked<'a> {
     project: &'a Project,
     schedule: Schedule,
+    connections: u32,
     functions: &'a [Function],
 }
 
@@ -190,6 +194,7 @@ impl Stage {
             images: self.images.path(),
             application,
             schedule: asked.schedule,
+            connections: asked.connections,
             functions: asked.functions,
             progress,
             notes,
@@ -294,7 +299,7 @@ fn perform(
     notes: &mut Notes,
 ) -> Result<(Vec<Findings>, Vec<Vec<Adaptation>>)> {
     let schedule = options.schedule();
-    let asked = Asked { project: &options.project, schedule, functions };
+    let asked = Asked { project: &options.project, schedule, connections: options.connections, functions };
     let (mut findings, mut adaptations, mut slowness) = (Vec::new(), Vec::new(), None);
     for &application in applications {
         if slowness.is_none() && application.label() != runner::MEMCACHED.label() {

@@ -61,7 +61,8 @@ pub fn table(options: &TableOptions) -> Result<Vec<String>> {
     let mut progress = Progress::new(planned, options.signal.clone());
     let stage =
         Stage::build(&options.project, &[application], accelerator, &cache, &mut progress, &mut notes)?;
-    let asked = Asked { project: &options.project, schedule, functions: &[] };
+    let asked =
+        Asked { project: &options.project, schedule, connections: super::CONNECTIONS, functions: &[] };
     let mut loads = vec![Load::default(); 2];
     for us in delays {
         let run = stage.runner(&asked, application, &mut progress, &mut notes).reporting(us)?;

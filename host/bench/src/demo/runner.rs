@@ -3,7 +3,7 @@
 use super::analysis::{Account, Run, System};
 use super::client::Kind;
 use super::contract::{Function, PAPER_LATENCY_S, Slowness};
-use super::experiment::{self, Halves};
+use super::experiment::{self, Halves, Load};
 use super::governing::Reading;
 use super::guests::{self, Setup};
 use super::market::{self, Heard, Market, Set};
@@ -128,6 +128,8 @@ pub struct Runner<'a> {
     pub application: Application,
     /// How long and how often.
     pub schedule: Schedule,
+    /// How many clients the first phase has.
+    pub connections: u32,
     /// Under which contracts.
     pub functions: &'a [Function],
     /// How far all is.
@@ -211,22 +213,25 @@ impl Runner<'_> {
         let servers = self.servers.context("there is no Linux")?;
         let what = self.said(&tables::label(System::Linux(tuning)));
         self.progress.step(&format!("{what} boots"), LINUX_START)?;
-        let Application { service, client } = self.application;
+        let (service, load) = (self.application.service, self.load(phase));
         let guest = guests::linux(servers, service, tuning, self.images)?;
         let place = Place::new(self.tap)?;
         let mut machine = Machine::start(&guest, service, &self.setting(), place, false, self.progress)?;
-        experiment::run(&mut machine, client, phase, Instant::now(), self.progress, &what, |_| Ok(()))
+        experiment::run(&mut machine, load, Instant::now(), self.progress, &what, |_| Ok(()))
     }
 
     fn peer(&mut self, name: &str) -> Result<Halves> {
         let peer = self.peers.iter().find(|peer| peer.name == name).context("there is no such peer")?;
         let what = self.said(name);
         self.progress.step(&format!("{what} boots"), LINUX_START)?;
-        let Application { service, client } = self.application;
+        let (service, load) = (self.application.service, self.load(self.schedule.phase));
         let place = Place::new(self.tap)?;
         let mut machine = Machine::start_peer(peer, service, &self.setting(), place, self.progress)?;
-        let (phase, progress) = (self.schedule.phase, &mut *self.progress);
-        experiment::run(&mut machine, client, phase, Instant::now(), progress, &what, |_| Ok(()))
+        experiment::run(&mut machine, load, Instant::now(), self.progress, &what, |_| Ok(()))
+    }
+
+    fn load(&self, phase: Duration) -> Load {
+        Load { kind: self.application.client, connections: self.connections, phase }
     }
 
     /// What happens, for the progress bar.
@@ -275,7 +280,7 @@ impl Runner<'_> {
     ) -> Result<Traded> {
         let what = self.said(what);
         self.progress.step(&format!("{what} boots"), NOM_START)?;
-        let Application { service, client } = self.application;
+        let (service, load) = (self.application.service, self.load(phase));
         let (place, origin) = (Place::new(self.tap)?, Instant::now());
         let mut market = Market::open(&place, origin)?;
         market.set_price(experiment::PHASES[0].price)?;
@@ -284,9 +289,8 @@ impl Runner<'_> {
         market.wait_until_known(self.progress)?;
         let before = self.governing(&machine, setup);
         let progress = &mut *self.progress;
-        let halves = experiment::run(&mut machine, client, phase, origin, progress, &what, |price| {
-            begin(&mut market, price)
-        })?;
+        let halves =
+            experiment::run(&mut machine, load, origin, progress, &what, |price| begin(&mut market, price))?;
         let after = self.governing(&machine, setup);
         let governing_share = before.zip(after).map(|(before, after)| after.share_since(&before));
         let (set, heard) = market.close();

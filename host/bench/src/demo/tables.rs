@@ -1,7 +1,7 @@
 //! The tables, for the terminal and the report.
 
 use super::agreement::{Agreement, Pair};
-use super::analysis::{Account, System};
+use super::analysis::{Account, LINUX, System};
 use super::experiment::PHASES;
 use super::findings::Findings;
 use super::profits;
@@ -19,8 +19,17 @@ pub fn tables(all: &[Findings]) -> Vec<Table> {
 fn slowness(findings: &Findings) -> Table {
     let title = format!("Parameters: times are {:.2} times the paper's", findings.slowness.factor());
     let head = ["parameter", "paper", "here"];
-    let rows = findings.slowness.parameters();
-    rows.into_iter().fold(Table::new(&title, head), Table::row)
+    let rows = findings.slowness.parameters().into_iter().chain(crowding(findings));
+    rows.fold(Table::new(&title, head), Table::row)
+}
+
+/// By how much Linux is slower with many clients than with a single one: what the number of clients means on
+/// a machine of another speed. In the paper 402 and 82 microseconds (table 1).
+fn crowding(findings: &Findings) -> Option<[String; 3]> {
+    let linux = findings.account(LINUX)?;
+    let [many, single] = [0, 1].map(|phase| Some(linux.served(phase)?.latency_s));
+    let name = "latency of Linux with many clients over that with one".to_owned();
+    Some([name, format!("{:.1}", 402.0 / 82.0), format!("{:.1}", many? / single?)])
 }
 
 fn served(findings: &Findings) -> Table {
@@ -99,6 +108,7 @@ mod tests {
         let text = tables.iter().map(Table::to_string).collect::<String>();
         for expected in [
             "times are 1.00 times the paper's",
+            "over that with one",
             "nom, W = 20 \u{b5}s",
             "many: throughput",
             "adaptive over Linux",
