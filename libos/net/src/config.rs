@@ -47,6 +47,12 @@ pub struct Config {
     pub gateway4: Option<Ipv4Addr>,
     /// The IPv6 router.
     pub gateway6: Option<Ipv6Addr>,
+    /// IPv6 networks that are reached without a router although we have no address there (RFC 5942).
+    pub on_link: Vec<Cidr>,
+    /// Longest IPv6 packets, if the link carries shorter ones than the device.
+    pub mtu6: Option<u16>,
+    /// Hop limit of IPv6 packets, if it is not the usual one.
+    pub hop_limit6: Option<u8>,
     /// Whom to ask for the addresses of names, in this order.
     pub nameservers: Vec<IpAddr>,
     /// What all connections have in common.
@@ -72,6 +78,9 @@ impl Config {
             addresses: Vec::new(),
             gateway4: None,
             gateway6: None,
+            on_link: Vec::new(),
+            mtu6: None,
+            hop_limit6: None,
             nameservers: Vec::new(),
             tcp: Settings::default(),
             flows_max: FLOWS_MAX,
@@ -83,14 +92,17 @@ impl Config {
 
     /// The address from which `remote` is reached.
     pub fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
-        let same_family = || self.addresses.iter().filter(|cidr| cidr.address.is_ipv4() == remote.is_ipv4());
-        let near = same_family().find(|cidr| cidr.contains(remote));
-        near.or_else(|| same_family().find(|cidr| !is_link_local(cidr.address))).map(|cidr| cidr.address)
+        let same_family = self.addresses.iter().filter(|cidr| cidr.address.is_ipv4() == remote.is_ipv4());
+        // Of the same scope (RFC 6724 section 5, rule 2); one of the link goes nowhere else.
+        let same_scope = same_family.filter(|cidr| is_of_link(cidr.address) == is_of_link(remote));
+        // The first of those that have most in common with it (rule 8).
+        same_scope.rev().max_by_key(|cidr| common_bits(cidr.address, remote)).map(|cidr| cidr.address)
     }
 
     /// The neighbour through which `remote` is reached.
     pub fn next_hop(&self, remote: IpAddr) -> Option<IpAddr> {
-        if is_link_local(remote) || self.addresses.iter().any(|cidr| cidr.contains(remote)) {
+        if is_of_link(remote) || self.addresses.iter().chain(&self.on_link).any(|cidr| cidr.contains(remote))
+        {
             return Some(remote);
         }
         match remote {
@@ -99,14 +111,31 @@ impl Config {
         }
     }
 
+    /// What of it is found out by asking the network, to compare.
+    pub(crate) fn network(&self) -> impl PartialEq + use<> {
+        let (addresses, on_link) = (self.addresses.clone(), self.on_link.clone());
+        let gateways = (self.gateway4, self.gateway6, self.nameservers.clone());
+        (addresses, on_link, gateways, self.mtu6, self.hop_limit6)
+    }
+
     /// Whether `address` is one of ours.
     pub fn is_ours(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|cidr| cidr.address == address)
     }
 }
 
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+/// An IPv6 address that means something on this link alone.
+pub(crate) fn is_of_link(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local() || address.is_multicast())
+}
+
+/// How many bits two addresses of a family begin with in common.
+fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        _ => 0,
+    }
 }
 
 /// The IPv6 link-local address of a device (RFC 4291 appendix A).

@@ -29,6 +29,8 @@ counters! {
     dropped_other_host,
     /// Frames of a protocol above Ethernet or IP that the stack does not speak.
     dropped_protocol,
+    /// IPv6 packets with an extension header or an option that is refused.
+    dropped_extension,
     /// Packets for an IP address that is not ours.
     dropped_other_address,
     /// Packets from an address that cannot send: broadcast, multicast, loopback or nobody.

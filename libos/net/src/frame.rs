@@ -15,6 +15,9 @@ pub const IPV4: usize = 20;
 /// Bytes of an IPv6 header without extensions.
 pub const IPV6: usize = 40;
 
+/// Hop limit of what is sent, unless it must be another.
+pub const HOPS: u8 = 64;
+
 /// Bytes of the extension header of an IPv6 fragment.
 const FRAGMENT_HEADER: usize = 8;
 
@@ -91,14 +94,25 @@ impl Packet {
         }
     }
 
-    /// The IPv6 header, as [`Packet::parse_v4`]. Extension headers are not spoken.
+    /// The IPv6 header of a packet without extension headers, as [`Packet::parse_v4`].
     ///
     /// # Errors
-    /// Why the frame is to be dropped, unless it is a [`Fragment`].
+    /// Why the frame is to be dropped, unless there is more to it ([`crate::extensions::walk`]).
     #[inline]
     pub fn parse_v6(bytes: &[u8]) -> Result<Packet, Drop> {
         let packet = v6(bytes)?;
-        if packet.protocol == protocol::FRAGMENT { Err(fragment) } else { Ok(packet) }
+        match packet.protocol {
+            protocol::TCP | protocol::UDP | protocol::ICMPV6 => Ok(packet),
+            _ => Err(|counters| &mut counters.dropped_extension),
+        }
+    }
+
+    /// The IPv6 header alone, whatever follows it.
+    ///
+    /// # Errors
+    /// Why the frame is to be dropped.
+    pub fn header_v6(bytes: &[u8]) -> Result<Packet, Drop> {
+        v6(bytes)
     }
 }
 
@@ -156,12 +170,11 @@ impl Fragment {
         })
     }
 
-    /// The headers of an IPv6 fragment: that of fragments (RFC 8200 section 4.5) is the first extension.
+    /// The headers of an IPv6 fragment: that of fragments (RFC 8200 section 4.5) begins `packet`.
     ///
     /// # Errors
     /// Why the frame is to be dropped.
-    pub fn parse_v6(bytes: &[u8]) -> Result<Fragment, Drop> {
-        let packet = v6(bytes)?;
+    pub fn parse_v6(bytes: &[u8], packet: Packet) -> Result<Fragment, Drop> {
         let extension = bytes.get(packet.start..).and_then(|rest| rest.first_chunk::<FRAGMENT_HEADER>());
         let extension = extension.filter(|_| packet.len >= FRAGMENT_HEADER).ok_or(malformed as Drop)?;
         let [next, _, high, low, id @ ..] = *extension;
@@ -265,7 +278,7 @@ fn put_v6(bytes: &mut [u8], from: Ipv6Addr, to: Ipv6Addr, protocol: u8, len: usi
     packet.set_version(6);
     packet.set_payload_len(len as u16);
     packet.set_next_header(protocol.into());
-    packet.set_hop_limit(if protocol == protocol::ICMPV6 { 255 } else { 64 });
+    packet.set_hop_limit(if protocol == protocol::ICMPV6 { 255 } else { HOPS });
     packet.set_src_addr(from);
     packet.set_dst_addr(to);
 }

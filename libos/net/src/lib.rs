@@ -53,7 +53,7 @@
 //!
 //! IP fragments are reassembled ([`fragments`]); none is sent.
 //!
-//! Not spoken: other IPv6 extension headers, urgent data, ECN.
+//! Not spoken: urgent data, ECN.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -61,19 +61,24 @@ extern crate alloc;
 
 pub mod batch;
 pub mod chain;
+pub mod chance;
 pub mod checksum;
 pub mod common;
 pub mod config;
 pub mod counters;
 pub mod dhcp;
 pub mod dns;
+pub mod duplicate;
+pub mod extensions;
 pub mod fragments;
 pub mod frame;
 pub mod link;
+pub mod multicast;
 pub mod neighbour;
 pub mod packet;
 mod ports;
 pub mod presence;
+pub mod router;
 mod shares;
 pub mod stack;
 pub mod table;
@@ -87,7 +92,9 @@ pub use nom_port::buffer;
 pub use nom_port::buffer::{Buffer, Chain, Slice};
 pub use nom_port::nic::Nic;
 pub use presence::Presence;
-pub use stack::{AdoptError, Application, ConnectError, DatagramError, Detached, QueryId, Stack};
+pub use stack::{
+    AdoptError, Application, ConnectError, DatagramError, Detached, Dispute, QueryId, Setup, Stack,
+};
 pub use table::{FlowId, FourTuple};
 pub use tcp::close::SendError;
 pub use tcp::connection::{Closed, KeepAlive, Settings};

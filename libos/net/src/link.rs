@@ -2,7 +2,9 @@
 
 use crate::batch::{Batch, Reason};
 use crate::counters::Counters;
+use crate::frame::{ETHERNET, HOPS};
 use crate::time::Instant;
+use core::net::IpAddr;
 use nom_port::nic::{Nic, Outgoing, Properties};
 
 /// Fewer free places than this threaten the ring to overflow before anybody looks again.
@@ -19,6 +21,10 @@ pub struct Link<N> {
     pub batch: Batch,
     /// What the stack did.
     pub counters: Counters,
+    /// Longest IPv6 packets.
+    pub mtu6: u16,
+    /// Hop limit of IPv6 packets that need no other.
+    pub hop_limit6: u8,
     /// Free places that are known of; there may be more.
     room: usize,
 }
@@ -27,7 +33,13 @@ impl<N: Nic> Link<N> {
     /// A device that nothing is queued for.
     pub fn new(nic: N) -> Link<N> {
         let properties = nic.properties();
-        Link { nic, properties, batch: Batch::default(), counters: Counters::default(), room: 0 }
+        let (batch, counters) = (Batch::default(), Counters::default());
+        Link { nic, properties, batch, counters, mtu6: properties.mtu, hop_limit6: HOPS, room: 0 }
+    }
+
+    /// Longest packets to `address`, headers of IP included.
+    pub fn mtu_to(&self, address: IpAddr) -> u16 {
+        if address.is_ipv4() { self.properties.mtu } else { self.mtu6 }
     }
 
     /// Whether a packet can be queued; tells the device to make room if not.
@@ -43,7 +55,10 @@ impl<N: Nic> Link<N> {
     }
 
     /// Queues a packet, or drops and counts it if the ring is full.
-    pub fn transmit(&mut self, now: Instant, packet: Outgoing<N::Buffer>) {
+    pub fn transmit(&mut self, now: Instant, mut packet: Outgoing<N::Buffer>) {
+        if self.hop_limit6 != HOPS {
+            limit_hops(&mut packet.head, self.hop_limit6);
+        }
         if !self.has_room() || self.nic.transmit(packet).is_err() {
             self.room = 0;
             self.counters.dropped_ring += 1;
@@ -71,5 +86,16 @@ impl<N: Nic> Link<N> {
         if self.batch.flush(reason) > 0 {
             self.nic.kick();
         }
+    }
+}
+
+/// Sets the hop limit of an IPv6 packet that has the usual one: what needs another, as neighbour discovery
+/// does, keeps it. An answer in place has its headers elsewhere, and the usual limit.
+#[cold]
+fn limit_hops(head: &mut [u8], hops: u8) {
+    if let [_, _, .., 0x86, 0xdd] = head.get(..ETHERNET).unwrap_or_default()
+        && let Some(limit) = head.get_mut(ETHERNET + 7).filter(|limit| **limit == HOPS)
+    {
+        *limit = hops;
     }
 }

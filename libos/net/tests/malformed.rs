@@ -43,6 +43,8 @@ fn dropped(server: &Machine<Peer>) -> u64 {
 
 /// Opens a connection as anybody would, and has it answer a close: proof that the server serves on.
 fn check_alive(server: &mut Machine<Peer>) {
+    // Whoever does not answer ARP is forgotten after a while.
+    server.take(NOW, greeting());
     server.take_sent();
     let syn = Segment { flags: Flags::SYN, window: 1000, ..Segment::default() };
     server.take(NOW, segment_frame(theirs(60_000), ours(), &syn, &[]));

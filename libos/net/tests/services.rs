@@ -1,12 +1,13 @@
-//! The small protocols: ping, UDP, DHCP and DNS as a stack speaks them, and the packet API.
+//! The small protocols: ping, UDP and DNS as a stack speaks them, and the packet API.
 
 mod common;
 
 use common::{
-    Device, Faults, Machine, Memory, Peer, STRANGER, World, config, greeting, parse_frame, segment_frame,
+    Device, Faults, Machine, Memory, Peer, STRANGER, World, config, datagram_frame, datagrams, greeting,
+    parse_frame, segment_frame,
 };
 use nom_net::buffer::Chain;
-use nom_net::frame::{self, Packet, Path, protocol};
+use nom_net::frame::{self, Path, protocol};
 use nom_net::packet::Datagram;
 use nom_net::tcp::segment::{Flags, Options, Segment, Timestamps};
 use nom_net::tcp::sequence::Seq;
@@ -14,45 +15,15 @@ use nom_net::{
     Application, Config, Family, FlowId, Instant, QueryId, ResolveError, Slice, Stack, checksum, dns,
 };
 use nom_port::nic::Received;
-use smoltcp::wire::{DhcpMessageType, DhcpPacket, DhcpRepr};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 const NOW: Instant = Instant::from_micros(1_000_000);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-fn datagram_frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
-    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from: from.ip(), to: to.ip() };
-    let (head, start) = frame::ip(&path, protocol::UDP, 8, payload.len());
-    let mut bytes = head.to_vec();
-    bytes[start..start + 2].copy_from_slice(&from.port().to_be_bytes());
-    bytes[start + 2..start + 4].copy_from_slice(&to.port().to_be_bytes());
-    bytes[start + 4..start + 6].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
-    bytes.extend_from_slice(payload);
-    let sum = checksum::pseudo_header(from.ip(), to.ip(), protocol::UDP, bytes.len() - start);
-    let sum = !checksum::add(sum, checksum::sum(&bytes[start..]));
-    bytes[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
-    bytes
-}
-
-/// Source, destination and payload of each datagram in `frames`.
-fn datagrams(frames: &[Vec<u8>]) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
-    let packets = frames.iter().filter(|frame| frame[12..14] == [8, 0]).filter_map(|frame| {
-        let packet = Packet::parse_v4(frame).ok().filter(|packet| packet.protocol == protocol::UDP)?;
-        let udp = &frame[packet.start..];
-        let sum = checksum::pseudo_header(packet.from, packet.to, protocol::UDP, packet.len);
-        assert_eq!(checksum::add(sum, checksum::sum(udp)), 0xffff, "a bad checksum");
-        let port = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);
-        let (from, to) = (SocketAddr::new(packet.from, port(0)), SocketAddr::new(packet.to, port(2)));
-        Some((from, to, udp[8..].to_vec()))
-    });
-    packets.collect()
-}
-
 /// Notes what it is told.
 #[derive(Debug, Default)]
 struct Notes {
-    configured: usize,
     resolved: Vec<(QueryId, Result<Vec<IpAddr>, ResolveError>)>,
     filtered: usize,
 }
@@ -71,10 +42,6 @@ impl Application<Device> for Notes {
 
     fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
 
-    fn configured(&mut self, _: &mut Stack<Device>) {
-        self.configured += 1;
-    }
-
     fn resolved(
         &mut self,
         _: &mut Stack<Device>,
@@ -92,49 +59,6 @@ fn machine(change: impl FnOnce(&mut Config)) -> Machine<Notes> {
     machine.take(NOW, greeting());
     machine.take_sent();
     machine
-}
-
-fn dhcp_answer(asked: &[u8], kind: DhcpMessageType) -> Vec<u8> {
-    let packet = DhcpPacket::new_checked(asked).unwrap();
-    let repr = DhcpRepr {
-        message_type: kind,
-        your_ip: Ipv4Addr::new(10, 0, 0, 77),
-        router: Some(ROUTER),
-        subnet_mask: Some(Ipv4Addr::new(255, 255, 255, 0)),
-        server_identifier: Some(ROUTER),
-        lease_duration: Some(600),
-        client_identifier: None,
-        parameter_request_list: None,
-        ..DhcpRepr::parse(&packet).unwrap()
-    };
-    let mut bytes = vec![0; repr.buffer_len()];
-    repr.emit(&mut DhcpPacket::new_unchecked(&mut bytes[..])).unwrap();
-    bytes
-}
-
-#[test]
-fn an_address_is_found_by_dhcp_and_lost_without_it() {
-    let mut machine = machine(|config| config.addresses.clear());
-    machine.stack.start_dhcp();
-    machine.poll(NOW);
-    for kind in [DhcpMessageType::Offer, DhcpMessageType::Ack] {
-        let sent = datagrams(&machine.take_sent());
-        let [(from, to, asked)] = &sent[..] else { panic!("{sent:?}") };
-        assert_eq!(
-            (from.to_string(), to.to_string()),
-            ("0.0.0.0:68".to_owned(), "255.255.255.255:67".to_owned())
-        );
-        let to = SocketAddr::from((Ipv4Addr::BROADCAST, 68));
-        machine.take(NOW, datagram_frame((ROUTER, 67).into(), to, &dhcp_answer(asked, kind)));
-        machine.poll(NOW);
-    }
-    let ours: IpAddr = [10, 0, 0, 77].into();
-    assert_eq!((machine.application.configured, machine.stack.config().gateway4), (1, Some(ROUTER)));
-    assert!(machine.stack.config().is_ours(ours));
-    while let Some(due) = machine.due.filter(|due| *due <= NOW + Duration::from_secs(600)) {
-        machine.poll(due);
-    }
-    assert_eq!((machine.application.configured, machine.stack.config().is_ours(ours)), (2, false));
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl<N: Nic> Stack<N> {
     ) -> Result<(), DatagramError> {
         let len = HEADER + chain_len(&payload);
         let headers = if to.is_ipv4() { frame::IPV4 } else { frame::IPV6 };
-        if headers + len > usize::from(self.link.properties.mtu) {
+        if headers + len > usize::from(self.link.mtu_to(to.ip())) {
             return Err(DatagramError::TooLong);
         }
         let own = || self.config.source_for(to.ip());

@@ -140,7 +140,7 @@ impl<N: Nic> Stack<N> {
 
     pub(super) fn mss_for(&self, remote: IpAddr) -> u16 {
         let headers = if remote.is_ipv4() { 40 } else { 60 };
-        self.link.properties.mtu.saturating_sub(headers).max(88)
+        self.link.mtu_to(remote).saturating_sub(headers).max(88)
     }
 
     pub(super) fn add(

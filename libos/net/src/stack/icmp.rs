@@ -4,14 +4,17 @@ use super::flows::Flow;
 use super::segments::transport;
 use super::{Application, Stack};
 use crate::checksum;
-use crate::frame::{self, Drop, Packet, Path, protocol};
+use crate::extensions::Problem;
+use crate::frame::{self, Drop, Ethernet, Packet, Path, protocol};
+use crate::multicast::QUERY;
+use crate::router::ADVERTISEMENT;
 use crate::table::FourTuple;
 use crate::tcp::connection::Context;
 use crate::tcp::sequence::Seq;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use nom_port::buffer::{Chain, Slice};
-use nom_port::nic::{Nic, Outgoing, Received};
+use nom_port::nic::{Nic, Outgoing, Received, gather};
 use smoltcp::wire::{Icmpv6Packet, Icmpv6Repr, Ipv4Packet, Ipv6Packet};
 
 /// Bytes of an echo header, and of the header of an error.
@@ -60,6 +63,7 @@ impl<N: Nic> Stack<N> {
         packet: &Packet,
         received: Received<N::Buffer>,
     ) -> Result<(), Drop> {
+        let by = received.frame.first().and_then(|first| Ethernet::parse(first)).ok_or(MALFORMED)?.from;
         let chain = transport(packet, received, protocol::ICMPV6)?;
         let header = header(&chain)?;
         match header[0] {
@@ -72,13 +76,15 @@ impl<N: Nic> Stack<N> {
                 self.echo(packet, header, chain, 129);
                 return Ok(());
             }
+            QUERY => return self.group_query(packet, &gather(&chain)),
+            ADVERTISEMENT => return self.advertisement(application, packet, &gather(&chain)),
             _ => {}
         }
         let (IpAddr::V6(from), IpAddr::V6(to)) = (packet.from, packet.to) else { return Err(MALFORMED) };
         let first = &chain[0];
         let icmp = Icmpv6Packet::new_checked(&first[..]).map_err(|_| MALFORMED)?;
         match Icmpv6Repr::parse(&from, &to, &icmp, &smoltcp::phy::ChecksumCapabilities::ignored()) {
-            Ok(Icmpv6Repr::Ndisc(message)) => self.discovery(packet, message),
+            Ok(Icmpv6Repr::Ndisc(message)) => self.neighbour(application, (packet, by), message),
             _ => Err(UNANSWERED),
         }
     }
@@ -147,6 +153,25 @@ impl<N: Nic> Stack<N> {
         let (protocol, kind) = if from.is_ipv4() { (protocol::ICMP, 11) } else { (protocol::ICMPV6, 3) };
         let header = [kind, 1, 0, 0, 0, 0, 0, 0];
         self.transmit_icmp(protocol, to, from, header, Chain::from_iter([quote]));
+    }
+
+    /// Says what is wrong with the headers of `packet`; `quote` is that packet from its IP header. An option
+    /// that many are asked to refuse is refused by each of them (RFC 4443 section 2.4 (e.3)).
+    pub(super) fn parameter_problem(
+        &mut self,
+        packet: &Packet,
+        problem: Problem,
+        mut quote: Slice<N::Buffer>,
+    ) {
+        let is_for_one = self.config.is_ours(packet.to);
+        if !is_for_one && problem.code != 2 || packet.from.is_unspecified() || !self.may_send_error() {
+            return;
+        }
+        let Some(from) = self.answering_address(packet) else { return };
+        quote.truncate(QUOTE_MAX);
+        let [a, b, c, d] = problem.pointer.to_be_bytes();
+        let header = [4, problem.code, 0, 0, a, b, c, d];
+        self.transmit_icmp(protocol::ICMPV6, from, packet.from, header, Chain::from_iter([quote]));
     }
 
     fn may_send_error(&mut self) -> bool {

@@ -14,6 +14,7 @@ mod neighbours;
 mod pieces;
 mod segments;
 mod services;
+mod setup;
 
 use crate::batch::{Batch, DelayTooLong, Reason, Tallies};
 use crate::buffer::Slice;
@@ -31,6 +32,7 @@ use crate::tcp::connection::{Closed, Effects};
 use crate::tcp::memory::Held;
 use crate::time::{Instant, earliest};
 use crate::timers::Timers;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -45,6 +47,7 @@ pub use datagrams::DatagramError;
 pub use flows::ConnectError;
 pub use moves::{AdoptError, Detached};
 pub use services::QueryId;
+pub use setup::{Dispute, Setup};
 
 /// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
 /// work.
@@ -114,6 +117,11 @@ pub trait Application<N: Nic> {
         let _ = stack;
     }
 
+    /// Another machine claims an address of ours ([`Stack::discover`]).
+    fn disputed(&mut self, stack: &mut Stack<N>, dispute: Dispute) {
+        let _ = (stack, dispute);
+    }
+
     /// A name's addresses, which may be none; or why they are not known ([`Stack::resolve`]).
     fn resolved(
         &mut self,
@@ -158,6 +166,10 @@ pub struct Stack<N: Nic> {
     effects: Effects<N::Buffer>,
     cookies_until: Instant,
     services: Services,
+    /// What finds out about the network, if anything does.
+    discovery: Option<Box<setup::Discovery>>,
+    /// Neighbours that it has yet to hear are gone.
+    gone: Vec<IpAddr>,
     fragments: Fragments,
     next_port: u16,
     /// Errors of ICMP that may still be sent in this second (RFC 1812 section 4.3.2.8).
@@ -169,8 +181,9 @@ pub struct Stack<N: Nic> {
 impl<N: Nic> Stack<N> {
     /// A stack with no flows.
     pub fn new(nic: N, mut config: Config) -> Stack<N> {
-        let link = Link::new(nic);
+        let mut link = Link::new(nic);
         config.addresses.push(link_local(link.properties.mac));
+        link.mtu6 = config.mtu6.map_or(link.mtu6, |mtu6| mtu6.min(link.mtu6));
         let [a, b, ..] = config.secret;
         Stack {
             link,
@@ -193,6 +206,8 @@ impl<N: Nic> Stack<N> {
             effects: Effects::default(),
             cookies_until: Instant::default(),
             services: Services::default(),
+            discovery: None,
+            gone: Vec::new(),
             fragments: Fragments::default(),
             next_port: 0,
             errors_left: 0,
@@ -210,6 +225,7 @@ impl<N: Nic> Stack<N> {
         self.expire(application);
         self.expire_fragments();
         self.serve(application);
+        self.set_up(application);
         self.ask_for_neighbours();
         self.receive(application);
         self.emit();
@@ -295,6 +311,7 @@ impl<N: Nic> Stack<N> {
             self.timers.first(),
             self.neighbours.first(),
             self.services.due(),
+            self.discovery.as_ref().and_then(|discovery| discovery.due()),
             self.fragments.due(),
             waiting,
             blocked,
@@ -341,12 +358,12 @@ impl<N: Nic> Stack<N> {
             }
             EthernetProtocol::Ipv6 => {
                 let Ok(packet) = Packet::parse_v6(first) else {
-                    return self.fragment(application, ethernet, received);
+                    return self.extended(application, ethernet, received, false);
                 };
                 self.check_v6(&packet)?;
                 self.ip(application, &packet, received)
             }
-            EthernetProtocol::Arp => self.arp(&received.frame),
+            EthernetProtocol::Arp => self.arp(application, &received.frame),
             _ => Err(|counters| &mut counters.dropped_protocol),
         }
     }
@@ -394,7 +411,9 @@ impl<N: Nic> Stack<N> {
         if from.is_multicast() || from.is_loopback() || is_nobody {
             return Err(|counters| &mut counters.dropped_source);
         }
-        if self.config.is_ours(packet.to) || to.is_multicast() && packet.protocol != protocol::TCP {
+        if self.config.is_ours(packet.to)
+            || packet.protocol != protocol::TCP && to.is_multicast() && self.is_listening(to)
+        {
             return Ok(());
         }
         Err(|counters| &mut counters.dropped_other_address)

@@ -1,8 +1,8 @@
 //! Finding neighbours: ARP (RFC 826) and neighbour discovery (RFC 4861), over [`crate::neighbour`].
 
-use super::Stack;
+use super::{Application, Stack};
 use crate::frame::{self, BROADCAST, Drop, ETHERNET, Mac, Packet, Path, protocol};
-use crate::neighbour::Hop;
+use crate::neighbour::{Hop, Said, State};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use nom_port::buffer::Chain;
 use nom_port::nic::{Nic, Outgoing};
@@ -13,7 +13,11 @@ use smoltcp::wire::{
 
 impl<N: Nic> Stack<N> {
     /// Takes an ARP packet.
-    pub(super) fn arp(&mut self, frame: &Chain<N::Buffer>) -> Result<(), Drop> {
+    pub(super) fn arp(
+        &mut self,
+        application: &mut impl Application<N>,
+        frame: &Chain<N::Buffer>,
+    ) -> Result<(), Drop> {
         let bytes = frame.first().and_then(|first| first.get(ETHERNET..)).unwrap_or_default();
         let packet = ArpPacket::new_checked(bytes)
             .map_err(|_| (|counters| &mut counters.dropped_malformed) as Drop)?;
@@ -32,11 +36,18 @@ impl<N: Nic> Stack<N> {
         // Who asks from 0.0.0.0 wants the address for itself, unless somebody answers (RFC 5227, 2.1.1).
         let is_probe = is_request && source_protocol_addr.is_unspecified();
         let is_nobody = source_protocol_addr.is_unspecified() || source_protocol_addr.is_multicast();
+        let claimed = if is_probe { target_protocol_addr } else { source_protocol_addr };
+        self.hear_claim(application, claimed.into(), source_hardware_addr.0, is_probe);
         if !is_for_us || is_nobody && !is_probe {
             return Err(|counters| &mut counters.dropped_arp);
         }
         if !is_probe {
-            self.learn(source_protocol_addr.into(), source_hardware_addr.0, is_request);
+            let asker = source_protocol_addr.into();
+            // A reply that nobody asked for is a gratuitous one.
+            let is_solicited =
+                matches!(self.neighbours.state(asker), Some(State::Incomplete | State::Delay | State::Probe));
+            let answer = Said::Told { is_solicited, is_override: true };
+            self.learn(asker, Some(source_hardware_addr.0), if is_request { Said::Asked } else { answer });
         }
         if is_request {
             let asking = (source_hardware_addr.0, source_protocol_addr);
@@ -45,7 +56,13 @@ impl<N: Nic> Stack<N> {
         Ok(())
     }
 
-    fn send_arp(&mut self, operation: ArpOperation, from: Ipv4Addr, target: (Mac, Ipv4Addr), to: Mac) {
+    pub(super) fn send_arp(
+        &mut self,
+        operation: ArpOperation,
+        from: Ipv4Addr,
+        target: (Mac, Ipv4Addr),
+        to: Mac,
+    ) {
         let mac = self.link.properties.mac;
         let repr = ArpRepr::EthernetIpv4 {
             operation,
@@ -60,7 +77,12 @@ impl<N: Nic> Stack<N> {
     }
 
     /// Takes a neighbour's question or answer that came by ICMPv6.
-    pub(super) fn discovery(&mut self, packet: &Packet, message: NdiscRepr<'_>) -> Result<(), Drop> {
+    pub(super) fn neighbour(
+        &mut self,
+        application: &mut impl Application<N>,
+        (packet, by): (&Packet, Mac),
+        message: NdiscRepr<'_>,
+    ) -> Result<(), Drop> {
         const NOT_FOR_US: Drop = |counters| &mut counters.dropped_arp;
         // Section 7.1: what has passed a router is a forgery.
         if packet.hops != 255 {
@@ -68,17 +90,31 @@ impl<N: Nic> Stack<N> {
         }
         match message {
             NdiscRepr::NeighborSolicit { target_addr, lladdr } => {
+                if packet.from.is_unspecified() {
+                    self.hear_claim(application, target_addr.into(), by, true);
+                }
                 if !self.config.is_ours(target_addr.into()) {
                     return Err(NOT_FOR_US);
                 }
-                if let Some(mac) = lladdr.and_then(as_mac).filter(|_| !packet.from.is_unspecified()) {
-                    self.learn(packet.from, mac, true);
+                let mac = lladdr.and_then(as_mac);
+                if mac.is_some() && !packet.from.is_unspecified() {
+                    self.learn(packet.from, mac, Said::Asked);
                 }
                 self.advertise(packet.from, target_addr);
             }
-            NdiscRepr::NeighborAdvert { target_addr, lladdr, .. } => {
-                let mac = lladdr.and_then(as_mac).ok_or(NOT_FOR_US)?;
-                self.learn(target_addr.into(), mac, false);
+            NdiscRepr::NeighborAdvert { flags, target_addr, lladdr } => {
+                let is_solicited = flags.contains(NdiscNeighborFlags::SOLICITED);
+                if is_solicited && packet.to.is_multicast() {
+                    // Section 7.1.2: what tells everybody answers nobody.
+                    return Err(NOT_FOR_US);
+                }
+                self.hear_claim(application, target_addr.into(), by, false);
+                if !flags.contains(NdiscNeighborFlags::ROUTER) {
+                    self.note_resigned(application, target_addr);
+                }
+                let is_override = flags.contains(NdiscNeighborFlags::OVERRIDE);
+                let said = Said::Told { is_solicited, is_override };
+                self.learn(target_addr.into(), lladdr.and_then(as_mac), said);
             }
             _ => return Err(|counters| &mut counters.dropped_icmp),
         }
@@ -100,7 +136,13 @@ impl<N: Nic> Stack<N> {
         EthernetAddress(self.link.properties.mac).into()
     }
 
-    fn send_discovery(&mut self, from: Ipv6Addr, to: IpAddr, hop: Option<Mac>, message: NdiscRepr<'_>) {
+    pub(super) fn send_discovery(
+        &mut self,
+        from: Ipv6Addr,
+        to: IpAddr,
+        hop: Option<Mac>,
+        message: NdiscRepr<'_>,
+    ) {
         let IpAddr::V6(to6) = to else { return };
         let repr = Icmpv6Repr::Ndisc(message);
         let mac = self.link.properties.mac;
@@ -114,10 +156,10 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    fn learn(&mut self, address: IpAddr, mac: Mac, is_asking: bool) {
-        for mut packet in self.neighbours.learn(self.now, address, mac, is_asking) {
-            packet.head[..6].copy_from_slice(&mac);
-            self.link.transmit(self.now, packet);
+    pub(super) fn learn(&mut self, address: IpAddr, mac: Option<Mac>, said: Said) {
+        for packet in self.neighbours.learn(self.now, address, mac, said) {
+            let hop = self.neighbours.resolve(self.now, address);
+            self.transmit_to(address, hop, packet);
         }
     }
 
@@ -165,6 +207,9 @@ impl<N: Nic> Stack<N> {
             return;
         }
         let due = self.neighbours.due(self.now);
+        if self.discovery.is_some() {
+            self.gone.extend(due.gone);
+        }
         self.link.counters.dropped_unreachable += due.dropped;
         for (address, mac) in due.ask {
             self.ask(address, mac);
@@ -189,15 +234,15 @@ impl<N: Nic> Stack<N> {
     }
 }
 
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// The group in which the owner of `address` listens (RFC 4291 section 2.7.1).
-fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | address.to_bits() & 0xff_ffff)
 }
 
 /// The Ethernet address of an IPv6 group (RFC 2464 section 7).
-fn multicast_mac(group: Ipv6Addr) -> Mac {
+pub(super) fn multicast_mac(group: Ipv6Addr) -> Mac {
     let [.., a, b, c, d] = group.octets();
     [0x33, 0x33, a, b, c, d]
 }

@@ -1,6 +1,8 @@
 //! What a stack finds out by itself: its address by DHCP, other addresses by DNS.
 
 use super::{Application, Stack};
+use crate::chance::Chance;
+use crate::config::Cidr;
 use crate::dhcp::{self, Client, Lease, News};
 use crate::dns::{self, Family, ResolveError};
 use crate::table::keyed;
@@ -41,6 +43,8 @@ pub(super) struct Services {
     lease: Option<Lease>,
     queries: Vec<Query>,
     next: u32,
+    /// Another stack of this host has the client.
+    pub(super) is_following: bool,
 }
 
 impl Services {
@@ -52,7 +56,7 @@ impl Services {
 
     /// Whether a datagram to `port` is for them.
     pub(super) fn takes(&self, port: u16) -> bool {
-        port == dhcp::CLIENT_PORT && self.client.is_some()
+        port == dhcp::CLIENT_PORT && (self.client.is_some() || self.is_following)
             || self.queries.iter().any(|query| query.port == port)
     }
 }
@@ -61,8 +65,8 @@ impl<N: Nic> Stack<N> {
     /// Asks the network for an IPv4 address, a router and name servers, and keeps them. Each change is told
     /// by [`Application::configured`].
     pub fn start_dhcp(&mut self) {
-        let transaction = self.chance(&"dhcp") as u32;
-        self.services.client = Some(Client::new(self.link.properties.mac, transaction));
+        let chance = Chance::new([self.chance(&"dhcp"), self.chance(&"when")]);
+        self.services.client = Some(Client::new(self.link.properties.mac, chance));
     }
 
     /// Asks for the addresses of a name, of one family; [`Application::resolved`] tells.
@@ -87,7 +91,7 @@ impl<N: Nic> Stack<N> {
         Ok(id)
     }
 
-    fn chance(&self, about: &impl core::hash::Hash) -> u64 {
+    pub(super) fn chance(&self, about: &impl core::hash::Hash) -> u64 {
         let [a, b, c, d] = self.config.secret;
         keyed([a ^ c, b ^ d], &(about, self.now, self.link.properties.mac))
     }
@@ -101,8 +105,11 @@ impl<N: Nic> Stack<N> {
             let (message, news) = client.poll(self.now);
             self.learn_news(application, news);
             if let Some(message) = message {
-                let to = SocketAddr::from((Ipv4Addr::BROADCAST, dhcp::SERVER_PORT));
-                self.send_message(dhcp::CLIENT_PORT, to, &message);
+                let ours = self.services.lease.as_ref().map(|lease| lease.address.address);
+                let from = ours.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+                let to = message.to.map_or(Ipv4Addr::BROADCAST, |(_, server)| server);
+                let (from, to) = ((from, dhcp::CLIENT_PORT).into(), (to, dhcp::SERVER_PORT).into());
+                self.send_message(from, to, &message.bytes);
             }
         }
         self.ask_servers(application);
@@ -127,7 +134,8 @@ impl<N: Nic> Stack<N> {
             query.due = self.now + WAIT;
             let (port, server) = (query.port, query.server);
             let message = dns::question(query.transaction, &query.name, query.family);
-            self.send_message(port, server, &message);
+            let from = self.config.source_for(server.ip()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            self.send_message((from, port).into(), server, &message);
         }
         for id in over {
             self.services.queries.retain(|query| query.id != id);
@@ -135,11 +143,10 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    fn send_message(&mut self, port: u16, to: SocketAddr, message: &[u8]) {
-        let from = self.config.source_for(to.ip()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    fn send_message(&mut self, from: SocketAddr, to: SocketAddr, message: &[u8]) {
         if let Some(bytes) = self.link.nic.buffer(message) {
             // Whatever hinders it, the next try is due.
-            let _ = self.send_datagram(SocketAddr::new(from, port), to, Chain::from_iter([bytes]));
+            let _ = self.send_datagram(from, to, Chain::from_iter([bytes]));
         }
     }
 
@@ -169,9 +176,27 @@ impl<N: Nic> Stack<N> {
         }
     }
 
+    /// Nobody else has an address; whether it is one that was lent.
+    pub(super) fn accept_lease(&mut self, application: &mut impl Application<N>, cidr: Cidr) -> bool {
+        let Some(client) = self.services.client.as_mut().filter(|client| client.tests(cidr.address)) else {
+            return false;
+        };
+        let news = client.accept();
+        self.learn_news(application, news);
+        true
+    }
+
+    /// Somebody else has an address: if it was lent, its server is told.
+    pub(super) fn decline_lease(&mut self, address: IpAddr) {
+        if let Some(client) = self.services.client.as_mut().filter(|client| client.tests(address)) {
+            client.decline(self.now);
+        }
+    }
+
     fn learn_news(&mut self, application: &mut impl Application<N>, news: Option<News>) {
         let lease = match news {
             None => return,
+            Some(News::Lent(address)) => return self.test(self.now, address),
             Some(News::Bound(lease)) => Some(lease),
             Some(News::Lost) => None,
         };
@@ -179,6 +204,7 @@ impl<N: Nic> Stack<N> {
             return;
         }
         if let Some(old) = self.services.lease.take() {
+            self.end_test(old.address.address);
             self.config.addresses.retain(|cidr| *cidr != old.address);
             self.config.gateway4 = None;
             self.config.nameservers.retain(|server| server.is_ipv6());
@@ -189,6 +215,7 @@ impl<N: Nic> Stack<N> {
             self.config.nameservers.extend(lease.nameservers.iter().copied().map(IpAddr::V4));
         }
         self.services.lease = lease;
+        self.neighbours.doubt();
         application.configured(self);
     }
 }

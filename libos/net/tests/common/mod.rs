@@ -267,3 +267,32 @@ impl<A: Application<Device>> Machine<A> {
         self.poll(now);
     }
 }
+
+/// A frame with a datagram, from a stranger to machine 1.
+pub fn datagram_frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from: from.ip(), to: to.ip() };
+    let (head, start) = frame::ip(&path, protocol::UDP, 8, payload.len());
+    let mut bytes = head.to_vec();
+    bytes[start..start + 2].copy_from_slice(&from.port().to_be_bytes());
+    bytes[start + 2..start + 4].copy_from_slice(&to.port().to_be_bytes());
+    bytes[start + 4..start + 6].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(payload);
+    let sum = checksum::pseudo_header(from.ip(), to.ip(), protocol::UDP, bytes.len() - start);
+    let sum = !checksum::add(sum, checksum::sum(&bytes[start..]));
+    bytes[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// Source, destination and payload of each datagram in `frames`.
+pub fn datagrams(frames: &[Vec<u8>]) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
+    let packets = frames.iter().filter(|frame| frame[12..14] == [8, 0]).filter_map(|frame| {
+        let packet = Packet::parse_v4(frame).ok().filter(|packet| packet.protocol == protocol::UDP)?;
+        let udp = &frame[packet.start..];
+        let sum = checksum::pseudo_header(packet.from, packet.to, protocol::UDP, packet.len);
+        assert_eq!(checksum::add(sum, checksum::sum(udp)), 0xffff, "a bad checksum");
+        let port = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);
+        let (from, to) = (SocketAddr::new(packet.from, port(0)), SocketAddr::new(packet.to, port(2)));
+        Some((from, to, udp[8..].to_vec()))
+    });
+    packets.collect()
+}
