@@ -179,12 +179,16 @@ pub struct Run {
     /// With --network bridge: the machine's address; otherwise the lowest that is free.
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<Ipv4Addr>,
+    /// Where the (first) application finds its address: `dhcp`, `auto` (IPv6 routers) or ADDRESS/PREFIX with
+    /// the router's address behind it, and commas between them; otherwise its manifest's, or the network's.
+    #[arg(long, value_name = "dhcp|auto|ADDRESS/PREFIX[,ROUTER]", conflicts_with = "address")]
+    pub ip: Option<String>,
     /// Run as a process of this computer, with no machine; on a TAP device in a network namespace of its own
     /// (as root) if it has a network, with a queue for each of --cpus.
     #[arg(long, conflicts_with_all = [
         "publish", "memory", "preallocate", "detach", "name", "gdb", "machine", "accel", "log", "network",
         "iommu", "devices", "json", "provider", "prices", "watch", "restart", "environment", "address",
-        "charge_by",
+        "charge_by", "ip",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
@@ -464,6 +468,8 @@ mod tests {
             ("--host --memory 1G hello", "--memory"),
             ("--host --preallocate hello", "--preallocate"),
             ("--preallocate=1G hello", "--preallocate"),
+            ("--host --ip dhcp hello", "--ip"),
+            ("--address 10.110.111.9 --ip dhcp hello", "--ip"),
             ("--netns blue hello", "--host"),
             ("--prices gold=1 hello", "gold"),
             ("--prices network_out=-1 hello", "-1"),

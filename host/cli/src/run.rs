@@ -164,7 +164,7 @@ impl Subject {
     fn read(options: &Run) -> Result<Subject> {
         let path = Path::new(&options.app);
         if path.is_file() && is_elf(path)? {
-            if !options.arguments.is_empty() || !options.environment.is_empty() {
+            if !options.arguments.is_empty() || !options.environment.is_empty() || options.ip.is_some() {
                 bail!(
                     "{} is an image: its arguments and environment were given when it was built",
                     options.app
@@ -189,7 +189,9 @@ impl Subject {
             (Subject::Bundle(bundle), _) => {
                 let bundle = &mut bundle.1;
                 attachment.address(bundle);
-                bundle.applications[0].environment.extend(options.environment.iter().cloned());
+                let environment = &mut bundle.applications[0].environment;
+                environment.extend(options.ip.iter().map(|ip| ("ip".to_owned(), ip.clone())));
+                environment.extend(options.environment.iter().cloned());
                 Ok(())
             }
             (Subject::Image(_), Attachment::Bridge(_)) => {

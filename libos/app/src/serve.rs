@@ -3,6 +3,7 @@
 //! Each core has its own queue pair, stack and event loop; a request is received, carried out and answered in
 //! one event. A [`Service`] sees streams and datagrams, and writes what it answers into a [`Reply`].
 
+pub(crate) mod address;
 pub(crate) mod settings;
 
 use crate::market;
@@ -10,15 +11,15 @@ use crate::net::{DmaBuffer, Network, NoInterface, QueuePair};
 use crate::port::{Clock, Idle};
 use crate::shutdown;
 use crate::sync::{Mutex, RawLock};
+use address::Announcement;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
 use nom_earn::{Earner, Member, Settings, Team};
-use nom_net::Config;
-use nom_port::world::Doorbell;
+use nom_net::{Config, Ear, Instant};
+use nom_port::world::{Clock as _, Doorbell};
 use nom_rt::event_loop::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
@@ -112,6 +113,8 @@ fn parts<C>(peers: Vec<Peers<DmaBuffer, C>>, contract: Option<Settings>) -> Vec<
 #[derive(Clone)]
 struct Setup {
     config: Config,
+    /// What the first core asks others for.
+    discovery: nom_net::Setup,
     delay: Duration,
     waiting: Thresholds,
     ports: Ports,
@@ -122,7 +125,7 @@ struct Setup {
 
 impl Setup {
     fn new(ports: &Ports, contract: Option<&Settings>) -> Result<Setup, ServeError> {
-        let config = settings::network().map_err(ServeError::Setting)?;
+        let (config, discovery) = settings::network().map_err(ServeError::Setting)?;
         let delay = match contract {
             Some(contract) => contract.first_delay(),
             None => settings::batching_delay().map_err(ServeError::Setting)?,
@@ -130,7 +133,8 @@ impl Setup {
         let control_port = settings::control().map_err(ServeError::Setting)?;
         let waiting = settings::waiting().map_err(ServeError::Setting)?;
         let closing = Closing::new(1, shutdown::is_requested);
-        Ok(Setup { config, delay, waiting, ports: ports.clone(), control_port, control: None, closing })
+        let (control, ports) = (None, ports.clone());
+        Ok(Setup { config, discovery, delay, waiting, ports, control_port, control, closing })
     }
 
     /// The same, once it is known how many cores have a part in it.
@@ -139,23 +143,17 @@ impl Setup {
         Setup { control, closing: Closing::new(cores, shutdown::is_requested), ..self }
     }
 
-    /// Says where the service is to be found.
-    fn announce(&self, cores: usize) {
-        let (address, Ports { tcp, udp }) = (self.config.addresses[0].address, &self.ports);
-        crate::print!("serves at {address}, TCP {tcp:?}, UDP {udp:?}");
-        crate::println!("{}", if cores == 1 { "".into() } else { alloc::format!(", on {cores} cores") });
-    }
-
     /// Serves on the running core, one of `cores`, until the program ends.
     fn run<S: Service<DmaBuffer> + 'static>(
         self,
-        cores: usize,
+        announcement: Arc<Announcement>,
         Part { peers, governor, ear }: Part<S::Connection>,
         (pair, idle): (QueuePair, Idle),
         crew: Option<Arc<dyn Crew>>,
         service: S,
     ) -> u8 {
         let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
+        let index = peers.index();
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
         server.set_delay(self.delay).expect("a delay that was checked");
         server.set_waiting(self.waiting, event_loop.handle());
@@ -169,8 +167,14 @@ impl Setup {
         if let Some(ear) = ear {
             event_loop.handle().add_poller(INFRASTRUCTURE, ear);
         }
-        if cores > 1 {
+        if announcement.cores() > 1 {
             server.set_peers(peers);
+        }
+        if index == 0 {
+            let ear = Ear::new(move |finding| announcement.hear(finding));
+            server.discover(Instant::from_nanos(Clock.now_ns()), self.discovery, ear);
+        } else {
+            server.await_addresses();
         }
         if let Some(crew) = crew {
             server.set_crew(crew);
@@ -220,14 +224,12 @@ where
     let setup = setup.on(cores);
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
-    let started = AtomicUsize::new(0);
+    let announcement = Announcement::new(ports, &setup.config, setup.discovery, cores);
     let work = move |part, mut pair, idle, crew| {
         let service = service(&mut pair);
         // Whoever hears of the service may ask any core at once.
-        if started.fetch_add(1, Relaxed) + 1 == cores {
-            setup.announce(cores);
-        }
-        setup.clone().run(cores, part, (pair, idle), crew, service)
+        announcement.begin();
+        setup.clone().run(announcement.clone(), part, (pair, idle), crew, service)
     };
     network.run(parts(Peers::group(remotes), contract), work).map_err(ServeError::Interface)
 }

@@ -2,11 +2,12 @@
 
 use crate::net::{self, QueuePair};
 use crate::port::{Clock, Idle};
-use crate::serve::{Core, ServeError, governors, settings};
+use crate::serve::{Core, ServeError, address, governors, settings};
 use crate::world::ThreadStack;
 use alloc::boxed::Box;
 use nom_earn::Settings as Earning;
-use nom_net::{Config, Stack};
+use nom_net::{Config, Instant, Stack};
+use nom_port::world::Clock as _;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::handle::Handle;
 use nom_rt::meter::INFRASTRUCTURE;
@@ -36,7 +37,9 @@ pub type Threads = nom_rt::threads::Threads<ThreadStack>;
 /// If there is no network device, or no valid address; or if the contract asks for what sockets do not do.
 pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     let nameservers = settings::nameservers().map_err(ServeError::Setting)?;
-    let config = Config { nameservers, ..settings::network().map_err(ServeError::Setting)? };
+    let (config, discovery) = settings::network().map_err(ServeError::Setting)?;
+    let config = Config { nameservers, ..config };
+    let ear = address::ear(&config, discovery);
     let contract = Earning::from_environment(crate::var).map_err(ServeError::Earning)?;
     let is_beyond = |earning: &Earning| earning.refuses || earning.knobs.cores || earning.knobs.memory;
     if contract.as_ref().is_some_and(is_beyond) {
@@ -48,6 +51,7 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     };
     let Core { index, pair, idle, doorbell } = net::core().map_err(ServeError::Interface)?;
     let mut stack = Stack::new(Metered::new(pair, Clock), config);
+    stack.discover(Instant::from_nanos(Clock.now_ns()), discovery);
     stack.set_delay(delay).expect("a delay that was checked");
     let event_loop = EventLoop::new(index, Clock, idle, doorbell);
     let handle = event_loop.handle();
@@ -62,6 +66,7 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
             Network::start_steered(handle, stack, move |stack, now_ns| steered.steer(stack, now_ns))
         }
     };
+    network.with(|sockets| sockets.set_ear(ear));
     Ok((event_loop, network))
 }
 

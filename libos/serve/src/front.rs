@@ -10,7 +10,7 @@ use crate::service::Service;
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 use nom_net::common::concerns_all;
-use nom_net::{AdoptError, Application, Chain, Closed, FlowId, Instant, Slice};
+use nom_net::{AdoptError, Application, Chain, Closed, Dispute, Ear, Finding, FlowId, Instant, Slice};
 use nom_port::buffer::Buffer;
 use nom_port::nic::{Nic, Received};
 use nom_port::world::Clock;
@@ -22,6 +22,8 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
     pub desk: Option<Clients<B, Desk>>,
     /// The other cores, if there are any.
     pub peers: Option<Peers<B, S::Connection>>,
+    /// Who hears what this core finds out about addresses.
+    pub ear: Ear,
     /// How the frame at hand came here.
     way: Way,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
 impl<B: Buffer, S: Service<B>> Front<B, S> {
     /// All are the service's, on one core.
     pub fn new(clients: Clients<B, S>) -> Front<B, S> {
-        Front { clients, desk: None, peers: None, way: Way::Device }
+        Front { clients, desk: None, peers: None, ear: Ear::default(), way: Way::Device }
     }
 
     /// Takes what other cores passed here.
@@ -43,6 +45,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
                     self.way = Way::Device;
                 }
                 Passed::Flow(moving) => self.welcome(stack, moving),
+                Passed::Addresses(found) => stack.configure(&found),
             }
         }
     }
@@ -250,6 +253,15 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
             Some(peers) => peers.hand_on(frame),
             None => Some(frame),
         }
+    }
+
+    fn configured(&mut self, stack: &mut Measured<N, C>) {
+        self.peers.iter().for_each(|peers| peers.tell(stack.config()));
+        self.ear.hear(Finding::Configured(stack.config()));
+    }
+
+    fn disputed(&mut self, _: &mut Measured<N, C>, dispute: Dispute) {
+        self.ear.hear(Finding::Disputed(dispute));
     }
 
     fn refused(&mut self, _: &mut Measured<N, C>, port: u16) {

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crossbeam_queue::SegQueue;
-use nom_net::Presence;
+use nom_net::{Config, Presence};
 use nom_port::buffer::Buffer;
 use nom_port::nic::Received;
 use nom_rt::{INFRASTRUCTURE, Remote};
@@ -39,6 +39,8 @@ pub(crate) enum Passed<B, C> {
     Frame(Received<B>, Way),
     /// A flow with its client.
     Flow(Box<Moving<B, C>>),
+    /// Addresses, routers and name servers, as the first core has found them out.
+    Addresses(Arc<Config>),
 }
 
 /// A core, as the others see it.
@@ -237,6 +239,14 @@ impl<B: Buffer, C> Peers<B, C> {
     /// Gives a flow to core `to`, which is yet to be [rung](Peers::ring_present) for.
     pub(crate) fn give(&mut self, to: usize, flow: Box<Moving<B, C>>) {
         self.group.cores[to].waiting.push(Passed::Flow(flow));
+    }
+
+    /// Tells all other cores, those that have left, too, what this one has found out.
+    pub(crate) fn tell(&self, found: &Config) {
+        let found = Arc::new(found.clone());
+        let others = self.group.cores.iter().enumerate().filter(|(index, _)| *index != self.own);
+        others.for_each(|(_, peer)| peer.waiting.push(Passed::Addresses(found.clone())));
+        self.ring_present();
     }
 
     /// The next that another core has sent.

@@ -17,7 +17,7 @@ pub use closing::Closing;
 use core::time::Duration;
 use membership::Membership;
 use nom_net::batch::{DELAY_MAX, DelayTooLong};
-use nom_net::{Config, Instant, Stack};
+use nom_net::{Config, Ear, Instant, Setup, Stack};
 use nom_port::nic::Nic;
 use nom_port::world::Clock;
 use nom_rt::handle::Handle;
@@ -108,6 +108,18 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     pub fn set_peers(&mut self, peers: Peers<N::Buffer, S::Connection>) {
         self.stack.share(peers.presence());
         self.front.peers = Some(peers);
+    }
+
+    /// Tests this server's addresses from `now` on and finds out others; `ear` hears of it. Of several cores
+    /// the first does it, after it knows its peers, and tells them: [`Server::await_addresses`].
+    pub fn discover(&mut self, now: Instant, setup: Setup, ear: Ear) {
+        self.front.ear = ear;
+        self.stack.discover(now, setup);
+    }
+
+    /// Has the addresses that another core finds out.
+    pub fn await_addresses(&mut self) {
+        self.stack.follow();
     }
 
     /// What went from core to core, as this one counts it.

@@ -5,7 +5,7 @@ use crate::readiness::Ready;
 use crate::sockets::{Kind, SocketId, Table};
 use crate::stream::Stream;
 use core::net::SocketAddr;
-use nom_net::{Application, Chain, Closed, FlowId, Nic, QueryId, Slice, Stack};
+use nom_net::{Application, Chain, Closed, Dispute, Finding, FlowId, Nic, QueryId, Slice, Stack};
 
 impl<N: Nic> Application<N> for Table<N::Buffer> {
     fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
@@ -42,6 +42,14 @@ impl<N: Nic> Application<N> for Table<N::Buffer> {
         stream.inbox.push(bytes);
         stream.advertise(stack);
         self.rise(id, Ready::READABLE);
+    }
+
+    fn configured(&mut self, stack: &mut Stack<N>) {
+        self.ear.hear(Finding::Configured(stack.config()));
+    }
+
+    fn disputed(&mut self, _: &mut Stack<N>, dispute: Dispute) {
+        self.ear.hear(Finding::Disputed(dispute));
     }
 
     fn sendable(&mut self, _: &mut Stack<N>, flow: FlowId) {

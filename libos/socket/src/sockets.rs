@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
-use nom_net::{FlowId, Instant, Nic, Stack};
+use nom_net::{Ear, FlowId, Instant, Nic, Stack};
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -57,6 +57,7 @@ pub(crate) struct Table<B> {
     pub blocked: Vec<SocketId>,
     pub polls: Polls,
     pub questions: Questions,
+    pub ear: Ear,
     /// Bytes that a new stream, or a socket of datagrams, may hold unread.
     pub receive_max: usize,
     /// The same for streams.
@@ -131,6 +132,7 @@ impl<N: Nic> Sockets<N> {
             blocked: Vec::new(),
             polls: Polls::default(),
             questions: Questions::default(),
+            ear: Ear::default(),
             receive_max,
             stream_max: u32::MAX,
         };
@@ -145,6 +147,11 @@ impl<N: Nic> Sockets<N> {
             self.table.rise(id, Ready::WRITABLE);
         }
         due
+    }
+
+    /// Has somebody hear what the stack finds out about addresses ([`Stack::discover`]).
+    pub fn set_ear(&mut self, ear: Ear) {
+        self.table.ear = ear;
     }
 
     /// The stack, for what is not about sockets: addresses, counters, the batching delay.

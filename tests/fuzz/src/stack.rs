@@ -6,7 +6,7 @@
 
 use crate::device::{Device, config, device, take_sent};
 use crate::input::Input;
-use nom_net::{Application, Chain, Family, FlowId, Instant, Slice, Stack, checksum};
+use nom_net::{Application, Chain, Family, FlowId, Instant, Setup, Slice, Stack, checksum};
 use nom_port::nic::Received;
 use std::net::SocketAddr;
 
@@ -46,13 +46,18 @@ const POLLS_MAX: usize = 100;
 
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
-    let device = device(input.byte() & 1 == 0);
+    let choice = input.byte();
+    let device = device(choice & 1 == 0);
     let mut stack = Stack::new(device.clone(), config());
     stack.listen(80);
     stack.bind(7);
     stack.bind(9);
-    stack.start_dhcp();
     let mut now = Instant::from_micros(1_000_000);
+    if choice & 2 == 0 {
+        stack.start_dhcp();
+    } else {
+        stack.discover(now, Setup { dhcp: true, routers: true, stable_key: Some([1, 2]) });
+    }
     stack.resolve("example.org", Family::V4).expect("there is a name server");
     poll(&mut stack, now);
     while !input.is_empty() {

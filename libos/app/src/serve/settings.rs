@@ -1,19 +1,18 @@
 //! What a server is told by its environment.
 
+use super::address::Addresses;
 use crate::port::Entropy;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 use core::time::Duration;
+use nom_net::Setup;
 use nom_net::batch::DELAY_MAX;
-use nom_net::config::{Cidr, Config, FLOWS_MAX};
+use nom_net::config::{Config, FLOWS_MAX};
 use nom_net::tcp::connection::{KeepAlive, Settings};
 use nom_port::world::Entropy as _;
 use nom_rt::rest::Thresholds;
-
-/// The address in QEMU's user-mode network, and in the namespaces that `nom run` makes.
-const DEFAULT_ADDRESS: &str = "10.0.2.15/24,10.0.2.2";
 
 /// QEMU's user-mode network passes questions on from here.
 const DEFAULT_NAMESERVER: &str = "10.0.2.3";
@@ -26,6 +25,12 @@ pub struct BadSetting {
     expected: &'static str,
 }
 
+impl BadSetting {
+    pub(super) fn new(name: &'static str, value: &str, expected: &'static str) -> BadSetting {
+        BadSetting { name, value: value.into(), expected }
+    }
+}
+
 impl fmt::Display for BadSetting {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let BadSetting { name, value, expected } = self;
@@ -35,12 +40,9 @@ impl fmt::Display for BadSetting {
 
 impl core::error::Error for BadSetting {}
 
-/// How the stack is set up: `ip`, and keys that nobody knows.
-pub(crate) fn network() -> Result<Config, BadSetting> {
-    let text = crate::var("ip").unwrap_or(DEFAULT_ADDRESS);
-    let expected = "ADDRESS/PREFIX[,GATEWAY], such as 10.0.2.15/24,10.0.2.2";
-    let (address, gateway4) =
-        addresses(text).ok_or_else(|| BadSetting { name: "ip", value: text.into(), expected })?;
+/// How the stack is set up: its addresses, what it asks others for, and keys that nobody knows.
+pub(crate) fn network() -> Result<(Config, Setup), BadSetting> {
+    let Addresses { given, gateway4, gateway6, setup } = Addresses::from_environment()?;
     let mut secret = [0; 32];
     Entropy::new().fill(&mut secret);
     let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| secret[8 * index + byte]));
@@ -50,7 +52,8 @@ pub(crate) fn network() -> Result<Config, BadSetting> {
     let queues_max = (memory / QUEUES_PART) as usize;
     let keep_alive = keep_alive(crate::var("keep_alive"))?;
     let tcp = Settings { keep_alive, queued_max: queues_max, kept_max: queues_max, ..Settings::default() };
-    Ok(Config { tcp, addresses: [address].into(), gateway4, flows_max, ..Config::new(secret) })
+    let config = Config { tcp, addresses: given, gateway4, gateway6, flows_max, ..Config::new(secret) };
+    Ok((config, setup))
 }
 
 /// Who is asked for the addresses of names: `dns`, addresses with commas between them.
@@ -142,17 +145,6 @@ pub(super) fn control() -> Result<Option<u16>, BadSetting> {
         value: text.into(),
         expected: "a TCP port from 1 to 65535",
     })
-}
-
-fn addresses(text: &str) -> Option<(Cidr, Option<Ipv4Addr>)> {
-    let (address, gateway) = match text.split_once(',') {
-        Some((address, gateway)) => (address, Some(gateway.parse().ok()?)),
-        None => (text, None),
-    };
-    let (address, prefix) = address.split_once('/')?;
-    let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    (prefix <= bits).then_some((Cidr { address, prefix }, gateway))
 }
 
 #[cfg(test)]

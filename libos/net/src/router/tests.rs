@@ -56,7 +56,7 @@ fn an_advertisement_is_read() {
     assert_eq!(Advertisement::parse(&bytes), Some(expected));
     for len in 0..bytes.len() {
         let cut = Advertisement::parse(&bytes[..len]);
-        assert!(cut.is_none() || len >= HEADER_LEN && (len - HEADER_LEN) % 8 == 0, "{len}");
+        assert!(cut.is_none() || len >= HEADER_LEN && (len - HEADER_LEN).is_multiple_of(8), "{len}");
     }
     assert_eq!(
         Advertisement::parse(&message(&[&[5, 0, 0, 0, 0, 0, 5, 140]])),

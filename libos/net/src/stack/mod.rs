@@ -47,7 +47,7 @@ pub use datagrams::DatagramError;
 pub use flows::ConnectError;
 pub use moves::{AdoptError, Detached};
 pub use services::QueryId;
-pub use setup::{Dispute, Setup};
+pub use setup::{Dispute, Ear, Finding, Setup};
 
 /// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
 /// work.

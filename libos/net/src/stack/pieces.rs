@@ -9,6 +9,9 @@ use crate::frame::{self, Drop, ETHERNET, Ethernet, Packet, Path, protocol};
 use nom_port::buffer::{Chain, Slice};
 use nom_port::nic::{Checksum, Nic, Received, gather};
 
+/// A packet that was put together, with its frame.
+type Whole<B> = (Packet, Received<B>);
+
 const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
 
 impl<N: Nic> Stack<N> {
@@ -76,7 +79,7 @@ impl<N: Nic> Stack<N> {
         ethernet: Ethernet,
         fragment: &Fragment,
         received: &Received<N::Buffer>,
-    ) -> Result<Option<(Packet, Received<N::Buffer>)>, Drop> {
+    ) -> Result<Option<Whole<N::Buffer>>, Drop> {
         let first = received.frame.first().ok_or(MALFORMED)?;
         let mut payload = received.frame.clone();
         if !chain::keep(&mut payload, fragment.packet.start, fragment.packet.len) {

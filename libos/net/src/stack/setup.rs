@@ -62,6 +62,41 @@ impl core::fmt::Display for Dispute {
     }
 }
 
+/// What a stack has found out.
+#[derive(Clone, Copy, Debug)]
+pub enum Finding<'c> {
+    /// Addresses, routers or name servers are these now.
+    Configured(&'c Config),
+    /// Somebody claims an address.
+    Disputed(Dispute),
+}
+
+/// Somebody who hears of it, if anybody does: for applications that have it said.
+#[derive(Default)]
+pub struct Ear(Option<Box<Hear>>);
+
+type Hear = dyn FnMut(Finding<'_>);
+
+impl Ear {
+    /// One that calls `hear`.
+    pub fn new(hear: impl FnMut(Finding<'_>) + 'static) -> Ear {
+        Ear(Some(Box::new(hear)))
+    }
+
+    /// Says it.
+    pub fn hear(&mut self, finding: Finding<'_>) {
+        if let Some(hear) = &mut self.0 {
+            hear(finding);
+        }
+    }
+}
+
+impl core::fmt::Debug for Ear {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "Ear({})", if self.0.is_some() { "open" } else { "none" })
+    }
+}
+
 /// The state of it.
 pub(super) struct Discovery {
     chance: Chance,
@@ -276,14 +311,12 @@ impl<N: Nic> Stack<N> {
         let Some(discovery) = &mut self.discovery else { return };
         if discovery.probes.tests(address) {
             discovery.probes.end(address);
-            self.lose(application, address, by);
-        } else if !is_probe && address.is_ipv4() && self.config.is_ours(address) {
-            if discovery.probes.may_defend(self.now, address) {
-                if let IpAddr::V4(ours) = address {
-                    self.broadcast_arp(ours, ours);
-                }
-                application.disputed(self, Dispute { address, by, is_lost: false });
-            }
+            return self.lose(application, address, by);
+        }
+        let IpAddr::V4(ours) = address else { return };
+        if !is_probe && self.config.is_ours(address) && discovery.probes.may_defend(self.now, address) {
+            self.broadcast_arp(ours, ours);
+            application.disputed(self, Dispute { address, by, is_lost: false });
         }
     }
 

@@ -4,16 +4,18 @@
 //! another application, or a deadline.
 
 use super::net::{self, DmaBuffer, NoInterface, Options, QueuePair};
-use crate::serve::BadSetting;
-use crate::serve::settings;
+use crate::serve::{BadSetting, address, settings};
 use alloc::collections::VecDeque;
 use core::fmt;
 use core::net::SocketAddr;
 use nom_net::config::Config;
 use nom_net::stack::{Application, Stack};
 use nom_net::time::Instant;
+use nom_net::{Dispute, Ear, Finding};
 use nom_port::buffer::Slice;
 use nom_port::nic::Nic;
+use nom_port::world::Clock as _;
+use nom_sys::port::Clock;
 
 pub use nom_net::stack::ConnectError;
 pub use nom_net::table::FlowId;
@@ -71,11 +73,14 @@ impl Client {
     /// # Errors
     /// If there is no network device, or no valid address.
     pub fn new() -> Result<Client, ClientError> {
-        let config = settings::network().map_err(ClientError::Setting)?;
+        let (config, discovery) = settings::network().map_err(ClientError::Setting)?;
         let mut config = Config { flows_max: FLOWS_MAX, ..config };
         config.tcp.fix_windows(RECEIVE_WINDOW, config.tcp.send_max);
         let pair = net::pair(&OPTIONS).map_err(ClientError::Interface)?;
-        Ok(Client { stack: Stack::new(pair, config), inbox: Inbox::default(), due_ns: None })
+        let ear = address::ear(&config, discovery);
+        let mut stack = Stack::new(pair, config);
+        stack.discover(Instant::from_nanos(Clock.now_ns()), discovery);
+        Ok(Client { stack, inbox: Inbox { events: VecDeque::new(), ear }, due_ns: None })
     }
 
     /// Asks `peer` for a connection; an event tells how it went.
@@ -105,7 +110,7 @@ impl Client {
 
     /// What happened, in order.
     pub fn event(&mut self) -> Option<Event> {
-        self.inbox.0.pop_front()
+        self.inbox.events.pop_front()
     }
 
     /// Sleeps until a frame comes, an application has a message, the stack has something to do, or the clock
@@ -119,19 +124,29 @@ impl Client {
 }
 
 /// What the stack says, kept until the program asks.
-#[derive(Default)]
-struct Inbox(VecDeque<Event>);
+struct Inbox {
+    events: VecDeque<Event>,
+    ear: Ear,
+}
 
 impl Application<QueuePair> for Inbox {
+    fn configured(&mut self, stack: &mut Stack<QueuePair>) {
+        self.ear.hear(Finding::Configured(stack.config()));
+    }
+
+    fn disputed(&mut self, _: &mut Stack<QueuePair>, dispute: Dispute) {
+        self.ear.hear(Finding::Disputed(dispute));
+    }
+
     fn connected(&mut self, _: &mut Stack<QueuePair>, flow: FlowId) {
-        self.0.push_back(Event::Connected(flow));
+        self.events.push_back(Event::Connected(flow));
     }
 
     fn received(&mut self, _: &mut Stack<QueuePair>, flow: FlowId, bytes: Slice<DmaBuffer>) {
-        self.0.push_back(Event::Received(flow, bytes));
+        self.events.push_back(Event::Received(flow, bytes));
     }
 
     fn closed(&mut self, _: &mut Stack<QueuePair>, flow: FlowId, why: Closed) {
-        self.0.push_back(Event::Closed(flow, why));
+        self.events.push_back(Event::Closed(flow, why));
     }
 }
