@@ -14,8 +14,8 @@ const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 /// Whether the frame that begins with `bytes` is an answer to a neighbour's question that any core may have
 /// asked, or an error about a flow that any core may have: ARP replies, neighbour advertisements, and
 /// ICMP's unreachable and too big (RFC 826, RFC 4861, RFC 792, RFC 4443). Or it is for the one that finds out
-/// the host's addresses: DHCP, advertisements of routers, questions about groups, and probes for an address and
-/// announcements of one, which show that it is in use twice.
+/// the host's addresses: DHCP, advertisements of routers, questions about groups, and probes for an address
+/// and announcements of one, which show that it is in use twice.
 pub fn concerns_all(bytes: &[u8]) -> bool {
     let Some(kind) = bytes.get(ETHERNET - 2..ETHERNET) else { return false };
     let at = |at: usize| bytes.get(ETHERNET + at).copied();

@@ -1,5 +1,5 @@
-//! A DHCP client (RFC 2131) that only reads and writes messages; the stack carries them, and tests the address
-//! before it is used.
+//! A DHCP client (RFC 2131) that only reads and writes messages; the stack carries them, and tests the
+//! address before it is used.
 
 use crate::chance::Chance;
 use crate::config::Cidr;

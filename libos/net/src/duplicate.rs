@@ -1,5 +1,5 @@
-//! Whether an address is somebody else's: IPv4 address conflict detection (RFC 5227) and IPv6 duplicate address
-//! detection (RFC 4862 section 5.4), without the packets.
+//! Whether an address is somebody else's: IPv4 address conflict detection (RFC 5227) and IPv6 duplicate
+//! address detection (RFC 4862 section 5.4), without the packets.
 //!
 //! The gaps between IPv4 probes are a fifth of those of RFC 5227, which were made for links where a bridge
 //! takes its time: a machine is to serve within a second or two.

@@ -208,7 +208,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(next: u8, rest in proptest::collection::vec(any::<u8>(), 0..120), claimed in 0usize..200) {
+        fn no_bytes_make_it_panic(
+            next: u8,
+            rest in proptest::collection::vec(any::<u8>(), 0..120),
+            claimed in 0usize..200,
+        ) {
             let (bytes, packet) = packet(next, &rest);
             let packet = Packet { len: claimed, ..packet };
             let _ = (walk(&bytes, packet), has_all_headers(&bytes, packet));

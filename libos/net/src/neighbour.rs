@@ -1,5 +1,5 @@
-//! Which Ethernet address belongs to a neighbour's IP address, and whether the neighbour is there: for ARP and
-//! neighbour discovery (RFC 4861 section 7.3) alike.
+//! Which Ethernet address belongs to a neighbour's IP address, and whether the neighbour is there: for ARP
+//! and neighbour discovery (RFC 4861 section 7.3) alike.
 
 use crate::frame::Mac;
 use crate::time::Instant;
@@ -111,8 +111,8 @@ impl<B> Neighbours<B> {
         }
     }
 
-    /// How long answers are believed, if a router says so, and waited for. Nobody believes for exactly as long
-    /// as others: `chance` is a random number (RFC 4861 section 6.3.2).
+    /// How long answers are believed, if a router says so, and waited for. Nobody believes for exactly as
+    /// long as others: `chance` is a random number (RFC 4861 section 6.3.2).
     pub fn set_times(&mut self, reachable: Option<Duration>, ask_every: Option<Duration>, chance: u64) {
         let base = reachable.unwrap_or(REACHABLE).min(Duration::from_secs(3600));
         self.reachable = base / 2 + base / 1000 * (chance % 1000) as u32;

@@ -1,5 +1,6 @@
-//! What routers advertise, and what a host makes of it: default routers, prefixes of the link, addresses of its
-//! own (RFC 4861 section 6.3, RFC 4862 section 5.5, RFC 7217, RFC 8106). The stack carries the messages.
+//! What routers advertise, and what a host makes of it: default routers, prefixes of the link, addresses of
+//! its own (RFC 4861 section 6.3, RFC 4862 section 5.5, RFC 7217, RFC 8106). The stack carries the
+//! messages.
 //!
 //! Every list is bounded: what comes when it is full is ignored, so that nobody who floods replaces what was
 //! there.

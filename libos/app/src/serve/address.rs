@@ -10,8 +10,9 @@ use nom_serve::Ports;
 
 /// The address in QEMU's user-mode network, and in the namespaces that `nom run` makes.
 const DEFAULT: &str = "10.0.2.15/24,10.0.2.2";
-const EXPECTED: &str = "`dhcp`, `auto` or ADDRESS/PREFIX with the router's address behind it, and commas between \
-                        them, such as 10.0.2.15/24,10.0.2.2 or 10.0.2.15/24,fd00::15/64,fd00::2 or dhcp,auto";
+const EXPECTED: &str = "`dhcp`, `auto` or ADDRESS/PREFIX with the router's address behind it, and commas \
+                        between them, such as 10.0.2.15/24,10.0.2.2 or 10.0.2.15/24,fd00::15/64,fd00::2 or \
+                        dhcp,auto";
 /// Addresses that are given at most.
 const MOST: usize = 8;
 

@@ -49,8 +49,8 @@ pub struct Advertisement {
 }
 
 impl Advertisement {
-    /// Reads an ICMPv6 message of this type; `None` if it is malformed. Options that are not known, and values
-    /// that make no sense, are skipped.
+    /// Reads an ICMPv6 message of this type; `None` if it is malformed. Options that are not known, and
+    /// values that make no sense, are skipped.
     pub fn parse(bytes: &[u8]) -> Option<Advertisement> {
         let (header, mut rest) = bytes.split_first_chunk::<HEADER>()?;
         if header[1] != 0 {

@@ -23,8 +23,8 @@ use nom_port::buffer::Chain;
 use nom_port::nic::Nic;
 use smoltcp::wire::{ArpOperation, NdiscRepr};
 
-/// The first message of an interface waits for up to so long, so that not all that were started together speak
-/// at once (RFC 4862 section 5.4.2).
+/// The first message of an interface waits for up to so long, so that not all that were started together
+/// speak at once (RFC 4862 section 5.4.2).
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const IGNORED: Drop = |counters| &mut counters.dropped_icmp;
 const BAD: Drop = |counters| &mut counters.dropped_malformed;
@@ -128,9 +128,10 @@ fn group_of(address: IpAddr) -> Option<Ipv6Addr> {
 }
 
 impl<N: Nic> Stack<N> {
-    /// Tests all addresses, and finds out others as `setup` says. IPv6 addresses are used when nobody else has
-    /// them; IPv4 addresses that were given are used at once, and given up if somebody else has them. Each
-    /// change is told by [`Application::configured`], each claim of others by [`Application::disputed`].
+    /// Tests all addresses, and finds out others as `setup` says. IPv6 addresses are used when nobody else
+    /// has them; IPv4 addresses that were given are used at once, and given up if somebody else has them.
+    /// Each change is told by [`Application::configured`], each claim of others by
+    /// [`Application::disputed`].
     pub fn discover(&mut self, now: Instant, setup: Setup) {
         self.advance(now);
         let mac = self.link.properties.mac;
@@ -151,8 +152,8 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Leaves it to another stack of this host to find out addresses, and has none of IPv6 until it is told by
-    /// [`Stack::configure`].
+    /// Leaves it to another stack of this host to find out addresses, and has none of IPv6 until it is told
+    /// by [`Stack::configure`].
     pub fn follow(&mut self) {
         self.take_v6();
         self.services.is_following = true;
