@@ -345,7 +345,8 @@ pub struct Demo {
     #[arg(long)]
     pub without_linux: bool,
     /// How many clients are served while data is cheap.
-    #[arg(long, value_name = "N", default_value_t = nom_bench::demo::CONNECTIONS, value_parser = whole::<u32>(2..=1000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(2..=1000))]
+    #[arg(default_value_t = nom_bench::demo::CONNECTIONS)]
     pub connections: u32,
     /// A machine of somebody else's that takes part: COMMAND starts it in the network namespace of a run and
     /// is told by NOM_PEER_... what it needs (docs/demo.md); may be repeated.

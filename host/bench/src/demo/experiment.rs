@@ -59,8 +59,8 @@ pub struct Load {
     pub phase: Duration,
 }
 
-/// Has clients `load` `machine` in each phase. `set_price` is called as each phase begins: the price changes at
-/// the provider when the load does.
+/// Has clients `load` `machine` in each phase. `set_price` is called as each phase begins: the price changes
+/// at the provider when the load does.
 ///
 /// # Errors
 /// If somebody interrupts, a client fails or sees a wrong reply, the machine ends, or the price is refused.
