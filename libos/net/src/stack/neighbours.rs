@@ -85,7 +85,7 @@ impl<N: Nic> Stack<N> {
     ) -> Result<(), Drop> {
         const NOT_FOR_US: Drop = |counters| &mut counters.dropped_arp;
         // Section 7.1: what has passed a router is a forgery.
-        if packet.hops != 255 {
+        if packet.hops != 255 || !is_sound(packet, &message) {
             return Err(NOT_FOR_US);
         }
         match message {
@@ -231,6 +231,17 @@ impl<N: Nic> Stack<N> {
             }
             _ => {}
         }
+    }
+}
+
+/// Whether a question of somebody without an address is a probe: for the group alone, and without a place to
+/// answer to (RFC 4861 section 7.1.1).
+fn is_sound(packet: &Packet, message: &NdiscRepr<'_>) -> bool {
+    match message {
+        NdiscRepr::NeighborSolicit { target_addr, lladdr } if packet.from.is_unspecified() => {
+            packet.to == solicited_node(*target_addr) && lladdr.is_none()
+        }
+        _ => true,
     }
 }
 

@@ -47,14 +47,17 @@ impl<B: Buffer> Connection<B> {
         Ok(())
     }
 
-    /// Sends FIN after everything queued; the peer may go on as long as it likes.
+    /// Sends FIN after everything queued; the peer may go on as long as it likes. Who says so again says
+    /// nothing new: there is one FIN (RFC 9293 section 3.10.4).
     pub fn shut_down(&mut self) {
-        self.send.is_closing = true;
         self.state = match self.state {
             State::Established => State::FinWait1,
             State::CloseWait => State::LastAck,
-            other => other,
+            // It follows when the handshake is over.
+            opening @ (State::SynSent | State::SynReceived) => opening,
+            _ => return,
         };
+        self.send.is_closing = true;
     }
 
     /// The same for an application that wants to hear no more: a peer that does not close is left at

@@ -90,12 +90,15 @@ impl<B: Buffer> Connection<B> {
     fn take_fin(&mut self, context: &Context<'_>, segment: &Segment, effects: &mut Effects<B>) {
         if segment.flags.any(Flags::FIN) {
             self.receive.fin = Some(segment.end() - 1);
+            // Also if it came too early (RFC 5681 section 4.2).
+            self.receive.is_acknowledgement_due = true;
         }
         if self.receive.fin != Some(self.receive.next) {
             return;
         }
         self.receive.fin = None;
         self.receive.next = self.receive.next + 1;
+        // The FIN may have come before what was missing.
         self.receive.is_acknowledgement_due = true;
         effects.finished = true;
         self.state = match self.state {

@@ -252,7 +252,8 @@ impl<B: Buffer> Connection<B> {
     /// A header that acknowledges everything received.
     fn header(&mut self, options: Options, seq: Seq, flags: Flags) -> Segment {
         let receive = &mut self.receive;
-        let wanted = receive.next + receive.window;
+        // What the field cannot say (RFC 7323 section 2.2) was not promised.
+        let wanted = receive.next + receive.window.min(0xffff << receive.scale);
         // RFC 9293 section 3.8.6.2.2: a nearly closed window opens by whole segments or not at all.
         let gain = wanted.since(receive.edge);
         if receive.edge.since(receive.next) >= receive.mss || gain >= receive.mss.min(receive.window / 2) {

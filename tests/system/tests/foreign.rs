@@ -1,0 +1,37 @@
+//! A peer that is no nom and no Linux: Scapy sends what neither would, by the tables in `tests/foreign`.
+
+use nom_build::debian::{Tool, set_up};
+use nom_system_tests::{Guest, Server};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Debian's Python, which sees Debian's Scapy.
+const PYTHON: &str = "/usr/bin/python3";
+const SCAPY: Tool = Tool::new("python3-scapy", &[PYTHON, "-c", "import scapy"]);
+
+/// All tables, in the order of their names.
+fn tables(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("the tables are there");
+    let mut tables: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    tables.retain(|path| path.extension().is_some_and(|extension| extension == "tbl"));
+    tables.sort();
+    tables
+}
+
+#[test]
+fn what_linux_would_not_send_is_answered_by_the_standards() {
+    if let Err(error) = set_up(&[SCAPY]) {
+        return println!("skipped: {error:#}");
+    }
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foreign");
+    let guest = Guest::app("memcached").arguments(&["-U", "11211"]);
+    Server::on_cores("foreign", guest, 11211, 1, |_| {
+        let mut command = Command::new("timeout");
+        command.args(["300", PYTHON]).arg(directory.join("run.py")).args(tables(&directory));
+        let output = command.output().expect("`timeout` runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}\n{error}");
+        println!("{}", said.lines().last().unwrap_or_default());
+    });
+}
