@@ -11,7 +11,8 @@
 //!        +4 TiB          IPC channels, 1 GiB apart
 //! 0000_7fff_ffff_f000  end of user space
 //! ---------------------------------------------------------------- non-canonical
-//! ffff_8000_0000_0000  direct map of physical memory (no execute)        up to 64 TiB
+//! ffff_8000_0000_0000  direct map of physical memory (no execute): begins
+//!                      at a random GiB of these                          64 TiB
 //! ffff_c000_0000_0000  device registers the kernel uses (uncached)       up to 64 TiB
 //! ffff_ffff_8000_0000  kernel image
 //! ```
@@ -39,7 +40,7 @@ pub const CHANNEL_STRIDE: u64 = 1 << 30;
 /// Granularity of the random placement in each window.
 pub const PLACEMENT_ALIGN: u64 = 2 << 20;
 
-/// Start of the kernel's direct map of physical memory.
+/// Start of what the kernel's direct map of physical memory is in; the map itself begins at a random GiB of it.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 /// Start of the kernel's uncached map of device registers; physical address `p` is at `DEVICE_MAP + p`.
 pub const DEVICE_MAP: u64 = 0xffff_c000_0000_0000;

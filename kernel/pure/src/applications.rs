@@ -369,8 +369,9 @@ impl<M: Machine> Kernel<'_, M> {
     fn free_memory(&mut self, application: usize) {
         self.applications[application] = Application::default();
         self.frames.release_all(Owner::program(application));
-        self.frames.release_all(Owner::tables(application));
         if !self.devices.is_reached(application) {
+            // Among its tables are those by which its devices reach its grants.
+            self.frames.release_all(Owner::tables(application));
             self.frames.release_all(Owner::grants(application));
         }
         self.publish_memory(application);

@@ -4,7 +4,7 @@ use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
 use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Pages, place_of};
-use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, KernelFrames, PLATFORM_VECTOR};
+use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR, TableFrames};
 use crate::list::List;
 use crate::machine::{Level, Machine, PhysicalMemory};
 use crate::msix::Message;
@@ -157,8 +157,12 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Lets a device reach its new owner's grants.
     fn attach(&mut self, application: usize, index: usize, address: crate::pci::Address) -> Result<()> {
-        let mut source = KernelFrames(&mut self.frames);
+        let (owner, at_most) = (Owner::tables(application), self.allowance(application)?);
+        let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
         let new = self.devices.iommu.attach(&mut self.machine, &mut source, address, application);
+        if new == Err(crate::iommu::Error::Silent) {
+            self.devices.reached |= 1 << application; // It may still use the domain's tables.
+        }
         let mut result = new.map(|_| ());
         if new == Ok(true) {
             result = self.map_grants(application);
@@ -175,7 +179,8 @@ impl<M: Machine> Kernel<'_, M> {
     /// Takes a device out of its owner's domain. If the unit does not do it, neither the device nor what its
     /// owner was granted is ever given to anybody again.
     fn detach(&mut self, application: usize, address: crate::pci::Address) -> bool {
-        let mut source = KernelFrames(&mut self.frames);
+        let owner = Owner::tables(application);
+        let mut source = TableFrames { frames: &mut self.frames, owner, at_most: 0 };
         let result = self.devices.iommu.detach(&mut self.machine, &mut source, address, application);
         if let Err(error) = result {
             self.devices.reached |= 1 << application;
@@ -206,7 +211,8 @@ impl<M: Machine> Kernel<'_, M> {
         application: usize,
         pages: Pages,
     ) -> core::result::Result<(), crate::iommu::Error> {
-        let mut source = KernelFrames(&mut self.frames);
+        let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
+        let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
         self.devices.iommu.map(&mut self.machine, &mut source, application, pages)
     }
 

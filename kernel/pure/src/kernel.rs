@@ -177,15 +177,30 @@ impl<'m, M: Machine> Kernel<'m, M> {
     }
 }
 
-/// Frames for remapping tables and queues, which are the kernel's.
-pub struct KernelFrames<'a, 'm>(pub &'a mut Frames<'m>);
+/// Frames for remapping tables and queues: of the kernel, or, for those of a domain, of its application.
+pub struct TableFrames<'a, 'm> {
+    /// Where they come from.
+    pub frames: &'a mut Frames<'m>,
+    /// Who is charged.
+    pub owner: Owner,
+    /// Most frames to take.
+    pub at_most: u64,
+}
 
-impl FrameSource for KernelFrames<'_, '_> {
+impl<'a, 'm> TableFrames<'a, 'm> {
+    /// Those of the kernel.
+    pub fn of_kernel(frames: &'a mut Frames<'m>) -> TableFrames<'a, 'm> {
+        TableFrames { frames, owner: Owner::KERNEL, at_most: u64::MAX }
+    }
+}
+
+impl FrameSource for TableFrames<'_, '_> {
     fn take(&mut self, count: u64) -> Option<u64> {
-        self.0.allocate(Owner::KERNEL, PageSize::Small, count, None).ok()
+        self.at_most = self.at_most.checked_sub(count)?;
+        self.frames.allocate(self.owner, PageSize::Small, count, None).ok()
     }
 
     fn give_back(&mut self, frame: u64) {
-        self.0.release(Owner::KERNEL, frame, PageSize::Small, 1).expect("it was taken from here");
+        self.frames.release(self.owner, frame, PageSize::Small, 1).expect("it was taken from here");
     }
 }

@@ -3,17 +3,26 @@
 //! Source: Intel SDM volume 3A, section 4.5 (4-level paging), tables 4-14 to 4-20; AMD APM volume 2,
 //! section 5.3 agrees. Level 4 is the root (PML4); a level-1 entry maps 4 KiB, level 2 2 MiB, level 3 1 GiB.
 
+use nom_abi::layout::{DEVICE_MAP, DIRECT_MAP};
 use nom_abi::memory::FRAME_SHIFT;
 use nom_abi::{PageSize, Protection};
 
 /// Entries in one table.
 pub const ENTRIES: usize = 512;
+/// Bytes of the largest page.
+const HUGE: u64 = 1 << 30;
 /// Level of the root table.
 pub const ROOT_LEVEL: u32 = 4;
 /// First entry of the root that belongs to the kernel's half of every address space.
 pub const KERNEL_HALF: usize = 256;
 /// End (exclusive) of the frame numbers that an entry can hold: physical addresses have at most 52 bits.
 pub const FRAMES_END: u64 = 1 << (52 - FRAME_SHIFT);
+
+/// Where the direct map of memory up to `end` begins: at any GiB of its part of the address space, by `random`.
+pub fn direct_map_base(random: u64, end: u64) -> u64 {
+    let places = (DEVICE_MAP - DIRECT_MAP - end).div_euclid(HUGE) + 1;
+    DIRECT_MAP + random % places * HUGE
+}
 
 /// How the processor caches what is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,8 +213,24 @@ mod tests {
         assert_eq!(leaf_size(ROOT_LEVEL), None);
     }
 
+    #[test]
+    fn the_direct_map_begins_at_the_first_gib_of_its_part_or_the_last_that_leaves_room() {
+        assert_eq!(direct_map_base(0, 64 << 30), DIRECT_MAP);
+        assert_eq!(direct_map_base(1, 64 << 30), DIRECT_MAP + HUGE);
+        let last = (1 << 16) - 64;
+        assert_eq!(direct_map_base(last, 64 << 30), DEVICE_MAP - (64 << 30));
+        assert_eq!(direct_map_base(last + 1, 64 << 30), DIRECT_MAP);
+    }
+
     proptest! {
         #![proptest_config(cases(256))]
+
+        #[test]
+        fn the_direct_map_has_room_wherever_it_begins(random: u64, end in 1..=64_u64 << 40) {
+            let base = direct_map_base(random, end);
+            prop_assert!(base >= DIRECT_MAP && base.is_multiple_of(HUGE));
+            prop_assert!(base + end <= DEVICE_MAP);
+        }
 
         #[test]
         fn a_leaf_means_what_it_was_made_of(

@@ -3,6 +3,7 @@
 use crate::report::Report;
 use core::ops::Range;
 use nom_abi::layout::{CORES_MAX, DEVICE_MAP, DIRECT_MAP, KERNEL_IMAGE, KERNEL_LOAD};
+use nom_kernel_x86::direct;
 
 const PRESENT: u64 = 1;
 const WRITE: u64 = 1 << 1;
@@ -17,7 +18,6 @@ const STACKS: Range<u64> = 0xffff_e000_0000_0000..0xffff_e000_0000_0000 + 4 * CO
 const STACK_SLOT: u64 = 64 << 10;
 /// Bytes of a core's stack, and of those of exceptions with one of their own.
 const STACK_BYTES: [u64; 2] = [32 << 10, 4 << 10];
-const DIRECT: Range<u64> = DIRECT_MAP..DEVICE_MAP;
 const DEVICES: Range<u64> = DEVICE_MAP..STACKS.start;
 
 unsafe extern "C" {
@@ -62,7 +62,7 @@ pub struct Map {
 /// The word at a physical address of a page table.
 fn word(address: u64) -> u64 {
     // SAFETY: page tables are memory, which the direct map covers; only this processor runs.
-    unsafe { ((DIRECT_MAP + address) as *const u64).read_volatile() }
+    unsafe { (direct(address) as *const u64).read_volatile() }
 }
 
 impl Map {
@@ -118,6 +118,10 @@ impl Map {
             }
             executable += if page.may(NO_EXECUTE) { 0 } else { page.bytes };
         });
+        let base = direct(0);
+        let is_placed = base.is_multiple_of(1 << 30) && (DIRECT_MAP..DEVICE_MAP).contains(&base);
+        report.require(is_placed, format_args!("the direct map at {base:#x} is out of its part"));
+        report.note(format_args!("direct map at {base:#x}"));
         report.equal("bytes that can be executed", executable, layout.text.end - layout.text.start);
         self.check_stacks(report);
         report.end();
@@ -203,8 +207,8 @@ impl Layout {
         } else if page.is_in(&DEVICES) {
             let physical = page.address - DEVICE_MAP;
             Some(Expected { physical, writable: true, uncached: true, ..plain })
-        } else if page.is_in(&DIRECT) {
-            let physical = page.address - DIRECT_MAP;
+        } else if page.is_in(&(direct(0)..DEVICE_MAP)) {
+            let physical = page.address - direct(0);
             let here = Page { address: physical, ..*page };
             // A page that is partly constant may not be written either.
             Some(Expected { physical, writable: !here.overlaps(&self.constant), ..plain })

@@ -41,6 +41,11 @@ impl Report {
         self.require(actual == expected, format_args!("{what} is {actual:#x}, expected {expected:#x}"));
     }
 
+    /// Says something that is neither right nor wrong.
+    pub fn note(&self, what: Arguments<'_>) {
+        self.say("note", what);
+    }
+
     /// Says that all is well, if it is.
     pub fn end(&self) {
         if self.faults == 0 {

@@ -24,7 +24,7 @@ use nom_kernel_pure::contexts::Context;
 use nom_kernel_pure::cores::Core;
 use nom_kernel_pure::frames::{BlockInfo, FrameInfo, Frames};
 use nom_kernel_pure::iommu::Iommu;
-use nom_kernel_pure::kernel::{Kernel, KernelFrames, Parts};
+use nom_kernel_pure::kernel::{Kernel, Parts, TableFrames};
 use nom_kernel_pure::machine::{Level, PhysicalMemory};
 use nom_kernel_pure::pci::Pci;
 
@@ -116,6 +116,8 @@ impl Boot {
         let constant_end = mapping::image_end() + self.bundle.len() as u64;
         self.features.enable();
         mapping::build(&mut self.memory, &mut self.early, &self.info, constant_end, self.features.huge_pages);
+        // SAFETY: as in `find_bundle`; it is where the direct map now has it.
+        self.bundle = unsafe { Physical::constant(mapping::image_end(), self.bundle.len() as u64) };
     }
 
     /// Loads descriptor tables, so that from here on a fault is reported.
@@ -164,9 +166,7 @@ impl Boot {
         for core in 1..=count {
             self.prepare_core(core);
         }
-        mapping::identity(&mut self.memory, true);
         self.cores = smp::start(&mut self.memory, others);
-        mapping::identity(&mut self.memory, false);
         if self.cores <= count {
             log(Level::Warn, format_args!("{} of {} processors started", self.cores, count + 1));
         }
@@ -205,8 +205,9 @@ impl Boot {
         self.publish_clock(board);
         let mut frames = Frames::new(block_table, frame_table);
         self.give_memory(&mut frames);
-        let mut iommu = Iommu::start(&mut self.memory, &mut KernelFrames(&mut frames), &self.firmware, pci)
-            .unwrap_or_else(|error| panic!("the IOMMU cannot be used: {error:?}"));
+        let mut iommu =
+            Iommu::start(&mut self.memory, &mut TableFrames::of_kernel(&mut frames), &self.firmware, pci)
+                .unwrap_or_else(|error| panic!("the IOMMU cannot be used: {error:?}"));
         power::init(&mut self.memory, &self.firmware, &mut iommu, apic::id());
         if power::forged_interrupts_pass(&mut self.memory, &self.firmware, apic::id()) {
             iommu.trust_interrupts();

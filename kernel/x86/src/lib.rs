@@ -28,5 +28,6 @@ mod tables;
 mod vector_state;
 
 pub use boot::{Boot, enter};
+pub use memory::direct;
 pub use platform::Platform;
 pub use serial::log;

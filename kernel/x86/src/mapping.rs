@@ -8,9 +8,10 @@ use crate::cpu;
 use crate::memory::Physical;
 use crate::start_info::StartInfo;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use nom_abi::layout::{DEVICE_MAP, DIRECT_MAP, KERNEL_IMAGE, KERNEL_LOAD};
+use nom_abi::layout::{DEVICE_MAP, KERNEL_IMAGE, KERNEL_LOAD};
 use nom_abi::memory::FRAME_BYTES;
 use nom_kernel_pure::machine::PhysicalMemory;
+use nom_kernel_pure::paging::direct_map_base;
 
 const PRESENT: u64 = 1;
 const WRITE: u64 = 1 << 1;
@@ -143,13 +144,14 @@ pub fn build(
     mapper.map(rodata_end, physical(rodata_end), image_end(), NO_EXECUTE | WRITE);
 
     let constant_end = constant_end.next_multiple_of(SMALL_PAGE);
-    mapper.map(DIRECT_MAP, 0, KERNEL_LOAD, NO_EXECUTE | WRITE);
-    mapper.map(DIRECT_MAP + KERNEL_LOAD, KERNEL_LOAD, constant_end, NO_EXECUTE);
+    let direct = direct_map_base(cpu::rdrand().unwrap_or(0), info.high_end());
+    mapper.map(direct, 0, KERNEL_LOAD, NO_EXECUTE | WRITE);
+    mapper.map(direct + KERNEL_LOAD, KERNEL_LOAD, constant_end, NO_EXECUTE);
     let low_end = info.low_end().next_multiple_of(SMALL_PAGE);
-    mapper.map(DIRECT_MAP + constant_end, constant_end, low_end, NO_EXECUTE | WRITE);
+    mapper.map(direct + constant_end, constant_end, low_end, NO_EXECUTE | WRITE);
     for region in info.regions().iter().filter(|region| region.usable && region.start >= 1 << 32) {
         let start = region.start.next_multiple_of(SMALL_PAGE);
-        mapper.map(DIRECT_MAP + start, start, region.end & !(SMALL_PAGE - 1), NO_EXECUTE | WRITE);
+        mapper.map(direct + start, start, region.end & !(SMALL_PAGE - 1), NO_EXECUTE | WRITE);
     }
     mapper.entry(DEVICE_MAP, 3);
     mapper.entry(STACKS, 3);
@@ -159,7 +161,7 @@ pub fn build(
     KERNEL_ROOT.store(root, Relaxed);
     // SAFETY: the tables map the image that runs, its stack (in the image's data) and all memory.
     unsafe { cpu::set_cr3(root) };
-    Physical::set_end(info.high_end());
+    Physical::set_range(direct, info.high_end());
 }
 
 /// The kernel's page-table root.
@@ -184,12 +186,6 @@ pub fn map_stack(memory: &mut Physical, early: &mut Early, index: u64, bytes: u6
         NO_EXECUTE | WRITE,
     );
     top
-}
-
-/// Maps the first GiB one to one, for processors that come from real mode; or takes it away again.
-pub fn identity(memory: &mut Physical, on: bool) {
-    let low = if on { memory.read(kernel_root() + (DIRECT_MAP >> 39 & 511) * 8) & !NO_EXECUTE } else { 0 };
-    memory.write(kernel_root(), low);
 }
 
 /// Maps the 2 MiB page of device registers that holds `address`, uncached, if it is not mapped.

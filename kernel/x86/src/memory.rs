@@ -9,6 +9,14 @@ use nom_kernel_pure::machine::{PhysicalMemory, Registers};
 
 /// End of the memory that the direct map covers; 1 GiB while the boot page tables are in use.
 static END: AtomicU64 = AtomicU64::new(1 << 30);
+/// Where it begins.
+static BASE: AtomicU64 = AtomicU64::new(DIRECT_MAP);
+
+/// Where the direct map has the physical address `address`.
+#[inline(always)]
+pub fn direct(address: u64) -> u64 {
+    BASE.load(Relaxed) + address
+}
 
 /// Memory and device registers of the whole machine. The kernel has it once, under its lock.
 pub struct Physical {
@@ -22,8 +30,10 @@ impl Physical {
         Physical { _only_here: () }
     }
 
-    /// Tells how far the direct map reaches, once the kernel's own page tables are loaded.
-    pub fn set_end(end: u64) {
+    /// Tells from where and how far the direct map reaches, as soon as the kernel's own page tables are
+    /// loaded. What was derived from it before is where nothing is any more.
+    pub fn set_range(base: u64, end: u64) {
+        BASE.store(base, Relaxed);
         END.store(end, Relaxed);
     }
 
@@ -92,7 +102,7 @@ impl Physical {
 fn at(address: u64, length: u64) -> *mut u8 {
     let end = address.checked_add(length);
     assert!(end.is_some_and(|end| end <= END.load(Relaxed)), "no memory at {address:#x}+{length:#x}");
-    (DIRECT_MAP + address) as *mut u8
+    direct(address) as *mut u8
 }
 
 impl PhysicalMemory for Physical {
@@ -102,7 +112,7 @@ impl PhysicalMemory for Physical {
         assert!(is_mapped && address.is_multiple_of(8), "no word of memory at {address:#x}");
         // SAFETY: aligned, and mapped, for `END` is a multiple of 8; volatile, because applications and
         // devices write frames too.
-        unsafe { ((DIRECT_MAP + address) as *const u64).read_volatile() }
+        unsafe { (direct(address) as *const u64).read_volatile() }
     }
 
     fn write(&mut self, address: u64, value: u64) {

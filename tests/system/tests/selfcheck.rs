@@ -1,6 +1,7 @@
 //! Ring 0 as it sees itself, in a kernel that is the shipped one but for a look at what boot made.
 
 use nom_system_tests::{Guest, MachineKind};
+use std::collections::BTreeSet;
 
 /// The steps of boot in one of the kernels' lists.
 fn steps(path: &str) -> Vec<String> {
@@ -47,4 +48,16 @@ fn ring_0_is_as_the_layout_says_on_an_older_processor() {
         2,
     );
     all_is_as_expected(Guest::app("hello").memory("5G"), 1);
+}
+
+/// Who finds a way to read one address of the kernel's half does not know from it where all memory is.
+#[test]
+fn the_direct_map_is_somewhere_else_at_each_boot() {
+    let place = || {
+        let life = Guest::app("hello").selfcheck().run().expect_status(0);
+        let (_, rest) = life.serial.split_once("direct map at ").expect("the place is told");
+        rest.split_whitespace().next().unwrap_or_default().to_owned()
+    };
+    let places: BTreeSet<String> = (0..3).map(|_| place()).collect();
+    assert!(places.len() > 1, "three boots, one place of 65,000: {places:?}");
 }

@@ -2,7 +2,7 @@
 
 mod processor;
 
-use super::{Kernel, KernelFrames, Next, Parts};
+use super::{Kernel, Next, Parts, TableFrames};
 use crate::acpi::Tables;
 use crate::applications::Application;
 use crate::bundle::BundleView;
@@ -287,7 +287,7 @@ impl World {
         let mut machine = FakeMachine::new(hardware, cores);
         let pci = std::boxed::Box::leak(std::boxed::Box::new(Pci::none()));
         pci.enumerate(&mut machine, ECAM, FRAMES * FRAME_BYTES);
-        let iommu = Iommu::start(&mut machine, &mut KernelFrames(&mut frames), tables, pci);
+        let iommu = Iommu::start(&mut machine, &mut TableFrames::of_kernel(&mut frames), tables, pci);
         let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
         assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= USAGE_FRAME);
         assert!(BUNDLE_FRAME > USAGE_FRAME + programs.len() as u64);

@@ -315,6 +315,26 @@ fn a_device_reaches_what_its_owner_is_granted_and_no_longer() {
     }
 }
 
+/// The tables of a domain are as large as its owner wants them, so that they are its own.
+#[test]
+fn tables_of_a_domain_are_charged_to_its_application() {
+    let (mut world, _) = with_device(Unit::Vtd);
+    let tables = |world: &World| world.kernel.frames.held(Owner::tables(0));
+    let (own, (kernels, free)) = (tables(&world), frames(&world));
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+    grant(&mut world, 0);
+    assert_eq!(tables(&world), own + 3, "one of each level");
+    assert_eq!(frames(&world), (kernels, free - 4), "these, and the grant");
+    assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
+    assert_eq!((tables(&world), frames(&world)), (own, (kernels, free - 1)));
+    let most = world.kernel.record(0).unwrap().frames_max;
+    while world.kernel.charged(0) < most {
+        grant(&mut world, 0);
+    }
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::OutOfMemory)));
+    assert_eq!(world.kernel.charged(0), most);
+}
+
 #[test]
 fn registers_are_mapped_without_the_interrupt_table_and_forgotten_with_the_device() {
     for unit in UNITS {
