@@ -150,6 +150,34 @@ pub struct Machine {
     pub timer_interrupts: AtomicU64,
     /// Board time at which the machine was asked to end; 0 before.
     pub shutdown_ns: AtomicU64,
+    /// [`Hazards`] of the processor: nothing keeps an application from these ways of reading others' memory.
+    pub unmitigated: AtomicU32,
+}
+
+/// What transient execution betrays on a processor, one bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hazards(pub u32);
+
+impl Hazards {
+    /// What the kernel has mapped, and so all memory: the processor does not say that it is free of Meltdown.
+    pub const MELTDOWN: u32 = 1;
+    /// What passes through the processor's buffers: it does not say that it is free of MDS.
+    pub const MDS: u32 = 2;
+    /// What an application, or the kernel for it, can be brought to touch by mistrained branches (Spectre).
+    pub const SPECTRE: u32 = 4;
+}
+
+impl core::fmt::Display for Hazards {
+    /// Names with commas between them.
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let names = [(Hazards::MELTDOWN, "meltdown"), (Hazards::MDS, "mds"), (Hazards::SPECTRE, "spectre")];
+        let mut separator = "";
+        for (_, name) in names.iter().filter(|(bit, _)| self.0 & bit != 0) {
+            write!(out, "{separator}{name}")?;
+            separator = ",";
+        }
+        Ok(())
+    }
 }
 
 /// One processor.

@@ -57,7 +57,7 @@ layouts! {
     }
     board::Machine: 64, 64 {
         sequence 0, cores 4, dma_protection 8, colours 12, frames_total 16, frames_free 24,
-        frames_kernel 32, timer_interrupts 40, shutdown_ns 48
+        frames_kernel 32, timer_interrupts 40, shutdown_ns 48, unmitigated 56
     }
     board::Core: 64, 64 { sequence 0, online 4, apic_id 8, running 12, holders 16, idle_cycles 24 }
     board::Application: 128, 64 {

@@ -21,6 +21,7 @@ pub mod events;
 #[cfg(test)]
 mod fakes;
 pub mod frames;
+pub mod hazards;
 pub mod hotplug;
 pub mod ioapic;
 pub mod iommu;

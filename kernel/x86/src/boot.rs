@@ -261,6 +261,7 @@ impl Boot {
             board.clock.tsc_hz.store(rate.hz(), Relaxed);
         });
         board.machine.colours.store(cpu::cache_colours(), Relaxed);
+        board.machine.unmitigated.store(cpu::hazards().0, Relaxed);
     }
 
     /// Gives the allocator all usable memory but what boot took, the trampoline and the first page.

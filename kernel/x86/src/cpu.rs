@@ -2,6 +2,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
+use nom_abi::board::Hazards;
 
 /// Model-specific registers by name (Intel SDM vol. 4).
 pub mod msr {
@@ -175,6 +176,15 @@ pub fn rdrand() -> Option<u64> {
         unsafe { asm!("rdrand {}", "setc {}", out(reg) value, out(reg_byte) ok, options(nomem, nostack)) };
         (ok != 0).then_some(value)
     })
+}
+
+/// Which ways of reading others' memory nothing keeps applications from.
+pub fn hazards() -> Hazards {
+    const CAPABILITIES: u32 = 0x10a;
+    let vendor = cpuid(0, 0);
+    let tells = vendor.eax >= 7 && cpuid(7, 0).edx & 1 << 29 != 0;
+    let capabilities = if tells { rdmsr(CAPABILITIES) } else { 0 };
+    nom_kernel_pure::hazards::hazards([vendor.ebx, vendor.edx, vendor.ecx], capabilities)
 }
 
 /// What CPUID says about the features that the kernel uses where they are there.

@@ -10,7 +10,7 @@ use crate::{apic, backtrace, clock, cpu, power, shootdown, tables};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use nom_abi::board::DmaProtection;
+use nom_abi::board::{DmaProtection, Hazards};
 use nom_kernel_pure::events::{Fault, PAGE_FAULT};
 use nom_kernel_pure::kernel::{Kernel, Next, PLATFORM_VECTOR};
 use nom_kernel_pure::machine::{Level, Machine};
@@ -169,9 +169,10 @@ fn first_entry(kernel: &mut Kernel<'static, Platform>) {
     let hz = clock.tsc_hz.load(Relaxed);
     let tsc = cpu::rdtsc();
     clock.first_user_tsc.store(tsc, Relaxed);
-    let boot = clock::boot();
+    let (boot, unmitigated) = (clock::boot(), Hazards(board.machine.unmitigated.load(Relaxed)));
     kernel.machine().control(format_args!(
-        "boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma} interrupts={interrupts}"
+        "boot kernel_tsc={boot} user_tsc={tsc} tsc_hz={hz} clock={source} dma={dma} interrupts={interrupts} \
+         unmitigated={unmitigated}"
     ));
 }
 

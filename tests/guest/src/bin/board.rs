@@ -10,7 +10,7 @@ use nom_app::alloc::format;
 use nom_app::memory::Grant;
 use nom_app::{PageSize, application, applications, args, board, cores, events, println, time};
 use nom_guest_tests::{Check, Failure, expect, expect_that, run};
-use nom_sys::abi::board::{ApplicationState, BOARD_BYTES, ClockSource, DmaProtection, NOBODY};
+use nom_sys::abi::board::{ApplicationState, BOARD_BYTES, ClockSource, DmaProtection, Hazards, NOBODY};
 
 nom_app::main!(main);
 
@@ -49,6 +49,7 @@ fn machine() -> Check {
     )?;
     expect_that(&format!("{free} free of {total}"), free > 0 && free < total)?;
     expect_that("there are cache colours", machine.colours.load(Relaxed).is_power_of_two())?;
+    println!("unmitigated={}.", Hazards(machine.unmitigated.load(Relaxed)));
     println!("dma={}", DmaProtection::name(machine.dma_protection.load(Relaxed)));
     Ok(())
 }
