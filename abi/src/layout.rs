@@ -40,7 +40,7 @@ pub const CHANNEL_STRIDE: u64 = 1 << 30;
 /// Granularity of the random placement in each window.
 pub const PLACEMENT_ALIGN: u64 = 2 << 20;
 
-/// Start of what the kernel's direct map of physical memory is in; the map itself begins at a random GiB of it.
+/// Start of what the kernel's direct map of physical memory is in, which begins at a random GiB of it.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 /// Start of the kernel's uncached map of device registers; physical address `p` is at `DEVICE_MAP + p`.
 pub const DEVICE_MAP: u64 = 0xffff_c000_0000_0000;

@@ -1,7 +1,7 @@
 //! Which secrets a processor betrays by what it does ahead of time and takes back.
 //!
-//! The kernel has no page tables of its own for ring 3 (KPTI) and flushes no buffers: it says where that would be
-//! needed. Source: Intel SDM volume 4, IA32_ARCH_CAPABILITIES; AMD's and Hygon's processors never had these two.
+//! The kernel has no page tables of its own for ring 3 (KPTI) and flushes no buffers: it says where that
+//! would be needed. Source: Intel SDM volume 4, IA32_ARCH_CAPABILITIES; AMD and Hygon have neither flaw.
 
 use nom_abi::board::Hazards;
 

@@ -18,7 +18,7 @@ pub const KERNEL_HALF: usize = 256;
 /// End (exclusive) of the frame numbers that an entry can hold: physical addresses have at most 52 bits.
 pub const FRAMES_END: u64 = 1 << (52 - FRAME_SHIFT);
 
-/// Where the direct map of memory up to `end` begins: at any GiB of its part of the address space, by `random`.
+/// Where the direct map of memory up to `end` begins: at any GiB of its part, by `random`.
 pub fn direct_map_base(random: u64, end: u64) -> u64 {
     let places = (DEVICE_MAP - DIRECT_MAP - end).div_euclid(HUGE) + 1;
     DIRECT_MAP + random % places * HUGE
