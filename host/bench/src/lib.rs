@@ -20,6 +20,7 @@ pub mod serve;
 pub mod statistics;
 pub mod table;
 pub mod target;
+pub mod wire;
 
 use anyhow::{Context, Result};
 use nom_build::Project;

@@ -6,7 +6,7 @@ use crate::numbers::whole;
 use crate::produce::print_outcome;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use nom_bench::{boot, demo, serve};
+use nom_bench::{boot, demo, serve, wire};
 use nom_build::Project;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub enum Bench {
     Serve(Serve),
     /// An application's responses at each batching delay, for the field `responses` of its manifest.
     Table(Table),
+    /// Goodput over bad paths, beside Linux (as root).
+    Wire(Wire),
 }
 
 /// `nom bench boot`.
@@ -75,6 +77,25 @@ pub struct Table {
     longest: u32,
 }
 
+/// `nom bench wire`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  nom bench wire --quick --out results/wire")]
+pub struct Wire {
+    /// Directory for results.json, results.csv and report.html.
+    #[arg(long, value_name = "DIR", default_value = "bench-wire")]
+    out: PathBuf,
+    /// How often each point is measured.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
+    repetitions: u32,
+    /// How long each load lasts.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u64>(1..=3600))]
+    seconds: u64,
+    /// Measure a few points only.
+    #[arg(long)]
+    quick: bool,
+}
+
 /// `nom bench`.
 ///
 /// # Errors
@@ -91,6 +112,13 @@ pub fn bench(options: &Bench) -> Result<u8> {
             repetitions: options.repetitions,
             duration: Duration::from_secs(options.seconds),
             services: options.only.clone(),
+        })?,
+        Bench::Wire(options) => wire::run(&wire::Options {
+            out: options.out.clone(),
+            project,
+            repetitions: options.repetitions,
+            duration: Duration::from_secs(options.seconds),
+            is_quick: options.quick,
         })?,
         Bench::Table(options) => return table(options, project),
     };
@@ -129,11 +157,14 @@ mod tests {
             ("boot", "--repetitions", "--seconds"),
             ("serve", "--only", "--longest"),
             ("table", "--longest", "--repetitions"),
+            ("wire", "--quick", "--longest"),
         ] {
             let help = help(&format!("nom bench {bench} --help"));
             assert!(help.contains(has) && !help.contains(lacks) && help.contains("Example"), "{help}");
         }
-        assert!(["boot", "serve", "table"].iter().all(|name| help("nom bench --help").contains(name)));
+        assert!(
+            ["boot", "serve", "table", "wire"].iter().all(|name| help("nom bench --help").contains(name))
+        );
         let error = help("nom bench boto");
         assert!(error.contains("boto") && error.contains("boot"), "{error}");
     }

@@ -21,7 +21,9 @@ const GET_MTU: Opcode = 0x8921;
 const GET_ADDRESS: Opcode = 0x8927;
 
 /// `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`: Ethernet frames, each behind a header of virtio and nothing else.
-const FLAGS: u16 = 0x0002 | 0x1000 | 0x4000;
+const FLAGS: u16 = PLAIN | 0x4000;
+/// `IFF_TAP | IFF_NO_PI`: Ethernet frames and nothing else.
+const PLAIN: u16 = 0x0002 | 0x1000;
 /// `IFF_MULTI_QUEUE`: the device has several queues, and each file is one.
 const SEVERAL: u16 = 0x0100;
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6`: frames may come with unfinished checksums, and uncut.
@@ -109,18 +111,36 @@ pub(super) fn attach(name: &str, queues: usize) -> std::result::Result<(Vec<Owne
     Ok((files, properties))
 }
 
+/// The other end of the cable of a TAP device that is there, as a switch has it: each call takes or gives one
+/// Ethernet frame, complete and no longer than the device's MTU allows.
+///
+/// # Errors
+/// If the process may not do that, or there is no such device.
+pub fn plug(name: &str) -> std::result::Result<OwnedFd, TapError> {
+    if name.is_empty() || name.len() >= NAME_BYTES {
+        return Err(TapError { name: name.to_owned(), step: "name it", errno: Errno::NAMETOOLONG });
+    }
+    open_queue(name, PLAIN)
+}
+
 /// A queue of the TAP device `name`, which fits a `struct ifreq`, with `flags` besides the usual ones.
 fn queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, TapError> {
+    let file = open_queue(name, FLAGS | flags)?;
+    // SAFETY: TUNSETOFFLOAD takes a number and no pointer (condition 2).
+    let offload = unsafe { ioctl(&file, IntegerSetter::<SET_OFFLOADS>::new_usize(OFFLOADS)) };
+    let step = "switch offloads on";
+    offload.map_err(|errno| TapError { name: name.to_owned(), step, errno })?;
+    Ok(file)
+}
+
+fn open_queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, TapError> {
     let failed = |step| move |errno| TapError { name: name.to_owned(), step, errno };
     let how = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(CLONE_DEVICE, how, Mode::empty()).map_err(failed("open /dev/net/tun"))?;
     let mut request = Request::about(name);
-    request.data[..2].copy_from_slice(&(FLAGS | flags).to_ne_bytes());
+    request.data[..2].copy_from_slice(&flags.to_ne_bytes());
     // SAFETY: TUNSETIFF takes a `struct ifreq` (condition 1).
     unsafe { request.make::<ATTACH>(&file) }.map_err(failed("attach to it"))?;
-    // SAFETY: TUNSETOFFLOAD takes a number and no pointer (condition 2).
-    let offload = unsafe { ioctl(&file, IntegerSetter::<SET_OFFLOADS>::new_usize(OFFLOADS)) };
-    offload.map_err(failed("switch offloads on"))?;
     Ok(file)
 }
 

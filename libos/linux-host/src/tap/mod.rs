@@ -7,7 +7,7 @@
 mod device;
 mod header;
 
-pub use device::TapError;
+pub use device::{TapError, plug};
 
 use crate::pool::{Pool, PoolBuffer, Slot};
 use crate::time::now_ns;

@@ -1,0 +1,89 @@
+//! What a cable does to the frames that pass.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What a cable does, each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Conditions {
+    /// Round-trip time that the cable adds: half of it each way.
+    pub delay: Duration,
+    /// Of a million frames, how many are lost.
+    pub loss: u32,
+    /// Of a million frames, how many come 2 ms late, behind others that were sent after them.
+    pub reorder: u32,
+    /// Of a million frames, how many come twice.
+    pub duplicate: u32,
+    /// Of a million frames, how many come with a bit turned.
+    pub corrupt: u32,
+}
+
+/// Round-trip times of the grid, in milliseconds.
+const DELAYS_MS: [u64; 4] = [0, 10, 50, 200];
+/// Losses of the grid, of a million.
+const LOSSES: [u32; 4] = [0, 1_000, 10_000, 50_000];
+
+impl Conditions {
+    const fn of(delay_ms: u64, loss: u32) -> Conditions {
+        Conditions { delay: Duration::from_millis(delay_ms), loss, reorder: 0, duplicate: 0, corrupt: 0 }
+    }
+
+    /// Every point of the table: each delay with each loss, and the other faults at 10 ms.
+    pub fn all() -> Vec<Conditions> {
+        let grid =
+            DELAYS_MS.iter().flat_map(|&delay| LOSSES.iter().map(move |&loss| Conditions::of(delay, loss)));
+        grid.chain(Conditions::others()).collect()
+    }
+
+    /// A few points that between them have every fault.
+    pub fn few() -> Vec<Conditions> {
+        [Conditions::of(10, 0), Conditions::of(50, 10_000)].into_iter().chain(Conditions::others()).collect()
+    }
+
+    fn others() -> [Conditions; 3] {
+        let base = Conditions::of(10, 0);
+        [
+            Conditions { reorder: 10_000, ..base },
+            Conditions { duplicate: 10_000, ..base },
+            Conditions { corrupt: 1_000, ..base },
+        ]
+    }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.delay.as_millis())?;
+        let percent = |count: u32| f64::from(count) / 10_000.0;
+        let faults = [
+            (self.loss, "lost"),
+            (self.reorder, "late"),
+            (self.duplicate, "twice"),
+            (self.corrupt, "corrupt"),
+        ];
+        faults
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .try_for_each(|(count, name)| write!(f, ", {}% {name}", percent(*count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_have_names_of_their_own() {
+        let mut names: Vec<String> = Conditions::all().iter().map(Conditions::to_string).collect();
+        assert!(
+            ["0 ms", "200 ms, 5% lost", "50 ms, 0.1% lost", "10 ms, 1% late"]
+                .iter()
+                .all(|name| names.iter().any(|other| other == name)),
+            "{names:?}"
+        );
+        assert_eq!(names.len(), 19);
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 19);
+        assert!(Conditions::few().iter().all(|point| Conditions::all().contains(point)));
+    }
+}
