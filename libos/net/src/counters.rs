@@ -90,7 +90,11 @@ counters! {
     retransmissions,
     /// Expiries of the retransmission timer.
     timeouts,
-    /// Losses found by duplicate or selective acknowledgements.
+    /// Last segments sent again because nothing was heard for two round trips (RFC 8985).
+    tail_probes,
+    /// Segments that a peer says came twice (RFC 2883).
+    duplicates_reported,
+    /// Losses found by duplicate or selective acknowledgements, or by time.
     fast_retransmits,
     /// Receive windows that became larger, as their bytes were taken faster.
     receive_windows_grown,

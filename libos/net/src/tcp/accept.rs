@@ -104,6 +104,7 @@ impl<B: Buffer> Connection<B> {
         if self.state == State::SynReceived && is_syn && segment.seq + 1 == self.receive.next {
             self.send.next = self.send.una;
         } else if segment.len > 0 {
+            self.note_twice(segment.seq, segment.end().min(self.receive.next));
             self.receive.is_acknowledgement_due = true;
         } else {
             self.challenge(context);
@@ -140,10 +141,19 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
+    /// Bytes came that were there already: the peer is told (RFC 2883), and learns that what it sent again
+    /// was not lost.
+    pub(super) fn note_twice(&mut self, from: Seq, to: Seq) {
+        if from.before(to) {
+            self.receive.twice = Some((from, to));
+        }
+    }
+
     /// Cuts off what came before and what was not asked for.
-    fn trim(&self, segment: &mut Segment, payload: &mut Chain<B>) {
+    fn trim(&mut self, segment: &mut Segment, payload: &mut Chain<B>) {
         let before = self.receive.next.since(segment.seq).min(segment.len);
         if before > 0 {
+            self.note_twice(segment.seq, segment.seq + before);
             chain::advance(payload, before as usize);
             segment.seq = segment.seq + before;
             segment.len -= before;

@@ -1,6 +1,7 @@
 //! What the acknowledgement in a segment says (RFC 9293 section 3.10.7.4, fifth; RFC 5681; RFC 6675; RFC
 //! 6582).
 
+use super::congestion::Heard;
 use super::connection::{Connection, Context, Effects, State};
 use super::segment::{Flags, Segment};
 use super::sequence::Seq;
@@ -8,7 +9,7 @@ use crate::buffer::Buffer;
 use core::time::Duration;
 
 /// Duplicate acknowledgements that make a loss likely (RFC 5681 section 3.2).
-const DUPLICATES: u32 = 3;
+pub(super) const DUPLICATES: u32 = 3;
 
 impl<B: Buffer> Connection<B> {
     /// Takes the acknowledgement and the window of a segment; `false` if the segment is to be dropped.
@@ -26,12 +27,12 @@ impl<B: Buffer> Connection<B> {
             return false;
         }
         self.note_life(segment);
-        let is_news = self.is_sack
-            && segment.options.sack[0].is_some()
-            && self.recovery.scoreboard.note(&segment.options.sack, self.send.una, self.send.max);
-        if self.send.una.before(segment.ack) {
+        let is_advance = self.send.una.before(segment.ack);
+        if is_advance {
             self.advance(context, segment, effects);
-        } else if is_news || self.is_duplicate(segment) {
+        }
+        let is_news = self.is_sack && segment.options.sack[0].is_some() && self.take_sack(context, segment);
+        if !is_advance && (is_news || self.is_duplicate(segment)) {
             self.recovery.duplicates += 1;
         }
         self.take_window(segment);
@@ -63,7 +64,7 @@ impl<B: Buffer> Connection<B> {
     pub fn advance(&mut self, context: &mut Context<'_>, segment: &Segment, effects: &mut Effects<B>) {
         let (una, ack) = (self.send.una, segment.ack);
         let acked = ack.since(una);
-        let rtt = self.measure(context, segment);
+        let smoothed = self.measure(context, segment);
         let was_limited = self.send.max.since(una) + self.send.mss >= self.cubic.window() / 2;
         let is_fin_acked = self.send.is_closing && self.send.end().before(ack);
         let queued = self.send.queue.len();
@@ -71,12 +72,12 @@ impl<B: Buffer> Connection<B> {
         context.held.queued -= queued - self.send.queue.len();
         self.send.una = ack;
         self.send.next = self.send.next.max(ack);
-        if !self.recovery.scoreboard.is_empty() {
-            self.recovery.scoreboard.acknowledged(ack);
-        }
+        let news = self.recovery.flight.acknowledged(una, ack);
+        self.recovery.rack.take(context.now, &news);
         self.progress(ack, acked);
         if self.recovery.point.is_none() && was_limited {
-            self.cubic.acknowledged(context.now, acked, rtt);
+            let (rtt, max) = (self.recovery.rack.rtt(), self.send.max);
+            self.cubic.acknowledged(context.now, &Heard { count: acked, ack, max, smoothed, rtt });
         }
         self.restart_timer(context);
         self.tell_room(context, effects);
@@ -113,21 +114,28 @@ impl<B: Buffer> Connection<B> {
             Some(point) if ack.before(point) => {
                 recovery.duplicates = recovery.duplicates.saturating_sub(acked / self.send.mss);
                 // Without selective acknowledgements a partial one says that the next segment is lost, too.
-                recovery.is_first_due |= !self.is_sack;
-                recovery.next = recovery.next.max(ack);
+                if !self.is_sack {
+                    recovery.flight.lose_first(ack, self.send.mss);
+                    recovery.is_first_due = true;
+                }
             }
-            _ => {
+            point => {
                 recovery.point = None;
                 recovery.duplicates = 0;
                 recovery.is_first_due = false;
+                if point.is_some() {
+                    self.recovered();
+                }
             }
         }
+        self.probe_answered(ack);
     }
 
     /// RFC 6298 rules 5.2 and 5.3.
     fn restart_timer(&mut self, context: &Context<'_>) {
         let is_quiet = self.send.una == self.send.max;
         self.deadlines.retransmit = (!is_quiet).then(|| context.now + self.rtt.timeout());
+        self.schedule_tail(context);
     }
 
     /// Says once that there is room, when half of the queue is free.
@@ -169,12 +177,9 @@ impl<B: Buffer> Connection<B> {
 
     /// Enters recovery if a segment is likely lost.
     fn consider_loss(&mut self, context: &mut Context<'_>) {
+        let is_lost =
+            if self.is_sack { self.detect_loss(context) > 0 } else { self.recovery.duplicates >= DUPLICATES };
         let recovery = &self.recovery;
-        let is_lost = recovery.duplicates >= DUPLICATES
-            || recovery
-                .scoreboard
-                .lost_before(2 * self.send.mss)
-                .is_some_and(|edge| self.send.una.before(edge));
         if !is_lost
             || recovery.point.is_some()
             || recovery.not_before.is_some()
@@ -182,9 +187,16 @@ impl<B: Buffer> Connection<B> {
         {
             return;
         }
+        self.begin_recovery(context);
+    }
+
+    /// A loss was found.
+    pub(super) fn begin_recovery(&mut self, context: &mut Context<'_>) {
         context.counters.fast_retransmits += 1;
+        if !self.is_sack {
+            self.recovery.flight.lose_first(self.send.una, self.send.mss);
+        }
         self.recovery.point = Some(self.send.max);
-        self.recovery.next = self.send.una;
         self.recovery.is_first_due = true;
         self.cubic.lost();
         self.timed = None;

@@ -1,13 +1,32 @@
 //! Cubic congestion control (RFC 9438), in integers: a kernel-grade stack uses no floating point.
 
+use super::hystart::HyStart;
+use super::sequence::Seq;
 use crate::time::Instant;
 use core::time::Duration;
 
 /// C = 0.4 and beta = 0.7 of RFC 9438 section 4, as fractions.
 const C_TENTHS: u64 = 4;
 const BETA_TENTHS: u32 = 7;
+/// The threshold while nothing is known of the path.
+const UNKNOWN: u32 = u32::MAX / 2;
 /// Initial window in segments (RFC 6928).
 const INITIAL_SEGMENTS: u32 = 10;
+
+/// What a sender that used its window heard.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// New bytes acknowledged.
+    pub count: u32,
+    /// Up to where.
+    pub ack: Seq,
+    /// The end of what was sent.
+    pub max: Seq,
+    /// Smoothed round-trip time.
+    pub smoothed: Duration,
+    /// The round trip of what is acknowledged.
+    pub rtt: Duration,
+}
 
 /// How much may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +42,7 @@ pub struct Cubic {
     reno: u32,
     /// Acknowledged bytes not yet turned into growth.
     credit: u64,
+    hystart: HyStart,
 }
 
 impl Cubic {
@@ -31,11 +51,12 @@ impl Cubic {
         Cubic {
             mss,
             window: INITIAL_SEGMENTS * mss,
-            threshold: u32::MAX / 2,
+            threshold: UNKNOWN,
             window_max: 0,
             epoch: None,
             reno: 0,
             credit: 0,
+            hystart: HyStart::default(),
         }
     }
 
@@ -61,10 +82,18 @@ impl Cubic {
         self.window < self.threshold
     }
 
-    /// `count` new bytes were acknowledged outside recovery, by a sender that used its window.
-    pub fn acknowledged(&mut self, now: Instant, count: u32, rtt: Duration) {
+    /// Something new was acknowledged outside recovery, to a sender that used its window.
+    pub fn acknowledged(&mut self, now: Instant, heard: &Heard) {
+        let count = heard.count;
         if self.in_slow_start() {
-            self.window = self.window.saturating_add(count).min(self.threshold);
+            let mut growth = count;
+            if self.threshold == UNKNOWN {
+                growth = self.hystart.growth(heard);
+                if self.hystart.is_over() {
+                    self.threshold = self.window;
+                }
+            }
+            self.window = self.window.saturating_add(growth).min(self.threshold);
             return;
         }
         let (start, k) = *self.epoch.get_or_insert_with(|| {
@@ -75,7 +104,7 @@ impl Cubic {
             self.reno = self.window;
         }
         self.grow_reno(count);
-        let target = self.cubic(now - start + rtt, k).max(self.reno);
+        let target = self.cubic(now - start + heard.smoothed, k).max(self.reno);
         self.approach(target, count);
     }
 
@@ -160,7 +189,9 @@ mod tests {
             .step_by(100)
             .map(|millis| {
                 for _ in 0..cubic.window() / MSS {
-                    cubic.acknowledged(at(millis), MSS, RTT);
+                    let (ack, max) = (Seq(millis as u32), Seq(millis as u32 + 100));
+                    let heard = Heard { count: MSS, ack, max, smoothed: RTT, rtt: RTT };
+                    cubic.acknowledged(at(millis), &heard);
                 }
                 cubic.window()
             })

@@ -9,15 +9,17 @@
 //! None of them knows of addresses, devices or other connections.
 
 use super::congestion::Cubic;
+use super::flight::Flight;
 use super::memory::{Held, Tuning};
+use super::rack::Rack;
 use super::reassemble::Reassembly;
 use super::rtt::Rtt;
-use super::scoreboard::Scoreboard;
 use super::segment::{Options, Segment};
 use super::sequence::Seq;
 use crate::buffer::{Buffer, Queue, Slice};
 use crate::counters::Counters;
 use crate::time::{Instant, earliest};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use smallvec::SmallVec;
@@ -225,6 +227,8 @@ pub struct Receiver<B> {
     pub longest: u32,
     /// The acknowledgement number sent last.
     pub acknowledged: Seq,
+    /// What came although it was there already, to be said once (RFC 2883).
+    pub twice: Option<(Seq, Seq)>,
     /// Whether an acknowledgement must go now.
     pub is_acknowledgement_due: bool,
     /// Segments that came too early.
@@ -242,17 +246,17 @@ pub struct Stamps {
     pub recent_at: Instant,
 }
 
-/// Loss recovery (RFC 6675 with selective acknowledgements, RFC 6582 without).
+/// Loss recovery (RFC 8985 with selective acknowledgements, RFC 6582 without).
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Selective acknowledgements.
-    pub scoreboard: Scoreboard,
+    /// What is in flight, and what is known of it.
+    pub flight: Flight,
+    /// What its times tell.
+    pub rack: Rack,
     /// Duplicate acknowledgements in a row.
     pub duplicates: u32,
     /// The end of what was sent when the loss was found: recovery is over once it is acknowledged.
     pub point: Option<Seq>,
-    /// Everything lost before this was sent again.
-    pub next: Seq,
     /// Whether the first lost segment has not yet been sent again: it goes whatever is in flight.
     pub is_first_due: bool,
     /// No new recovery before this is acknowledged: duplicates up to here may be of our own making.
@@ -264,6 +268,8 @@ pub struct Recovery {
 pub struct Deadlines {
     /// Retransmission (RFC 6298).
     pub retransmit: Option<Instant>,
+    /// What was overtaken counts as lost, or, if nothing was, the last segment goes again (RFC 8985).
+    pub loss: Option<Instant>,
     /// The delayed acknowledgement.
     pub acknowledge: Option<Instant>,
     /// The question whether a closed window is still closed.
@@ -277,7 +283,7 @@ pub struct Deadlines {
 impl Deadlines {
     /// The first of them.
     pub fn first(&self) -> Option<Instant> {
-        earliest([self.retransmit, self.acknowledge, self.persist, self.keep_alive, self.linger])
+        earliest([self.retransmit, self.loss, self.acknowledge, self.persist, self.keep_alive, self.linger])
     }
 }
 
@@ -326,7 +332,7 @@ pub struct Connection<B> {
     /// Retransmissions or probes in a row that nothing answered.
     pub retries: u32,
     /// The reset that answers a segment which fits no handshake.
-    pub refusal: Option<Segment>,
+    pub refusal: Option<Box<Segment>>,
     /// Whether a probe is to go.
     pub is_probe_due: bool,
     /// Whether a small segment may go although a larger one is possible.
@@ -390,6 +396,7 @@ impl<B: Buffer> Connection<B> {
                 mss,
                 longest: 0,
                 acknowledged: Seq(0),
+                twice: None,
                 is_acknowledgement_due: false,
                 reassembly: Reassembly::new(),
                 fin: None,

@@ -71,6 +71,9 @@ impl<B: Buffer> Connection<B> {
     fn keep_early(&mut self, context: &mut Context<'_>, segment: &Segment, payload: &mut Chain<B>) {
         let before = self.receive.reassembly.pinned();
         let mut at = segment.seq;
+        if self.receive.reassembly.has(segment.seq, segment.seq + segment.len) {
+            self.note_twice(segment.seq, segment.seq + segment.len);
+        }
         for piece in payload.drain(..) {
             let len = piece.len() as u32;
             let mine = self.receive.reassembly.pinned();

@@ -17,7 +17,7 @@ impl<B: Buffer> Connection<B> {
     /// bytes where the device cuts it, or as many as the peer takes if that is more.
     pub fn emit(&mut self, context: &mut Context<'_>, large_max: u32) -> Option<Emission<B>> {
         if self.refusal.is_some() {
-            return self.refusal.take().map(|refusal| (refusal, Chain::new()));
+            return self.refusal.take().map(|refusal| (*refusal, Chain::new()));
         }
         match self.state {
             State::Closed => return None,
@@ -28,10 +28,16 @@ impl<B: Buffer> Connection<B> {
             _ => {}
         }
         // One after the other rather than chained: a segment is large, and a chain would move it.
-        if self.recovery.point.is_some() {
+        if self.recovery.flight.lost() > 0 {
             let lost = self.emit_lost(context);
             if lost.is_some() {
                 return lost;
+            }
+        }
+        if self.recovery.rack.take_tail() {
+            let tail = self.emit_tail(context);
+            if tail.is_some() {
+                return tail;
             }
         }
         let new = self.emit_new(context, large_max);
@@ -50,6 +56,8 @@ impl<B: Buffer> Connection<B> {
             && !self.is_probe_due
             && self.refusal.is_none()
             && self.recovery.point.is_none()
+            && self.recovery.flight.lost() == 0
+            && !self.recovery.rack.is_tail_due()
             && !self.send.is_closing
             && self.send.next == self.send.end()
             && !matches!(self.state, State::SynSent | State::SynReceived)
@@ -71,11 +79,30 @@ impl<B: Buffer> Connection<B> {
         (segment, Chain::new())
     }
 
-    /// What was lost, while recovery goes on.
+    /// What was lost, and has not been sent again.
     fn emit_lost(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
+        let mss = self.send.mss - self.options(context.now).len() as u32;
+        let (from, to) = self.lost_hole(mss)?;
+        self.recovery.is_first_due = false;
+        self.emit_again(context, from, to)
+    }
+
+    /// The last segment, so that the peer says what it has (RFC 8985 section 7.3).
+    fn emit_tail(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
+        let mss = self.send.mss - self.options(context.now).len() as u32;
+        let from = self.send.una.max(self.send.max - mss);
+        if !from.before(self.send.max) || self.send.next != self.send.max {
+            return None;
+        }
+        context.counters.tail_probes += 1;
+        self.recovery.rack.probed(self.send.max);
+        self.emit_again(context, from, self.send.max)
+    }
+
+    /// Sends what stands between `from` and `to` again, as far as it fits into a segment.
+    fn emit_again(&mut self, context: &mut Context<'_>, from: Seq, to: Seq) -> Option<Emission<B>> {
         let options = self.options(context.now);
         let mss = self.send.mss - options.len() as u32;
-        let (from, to) = self.lost_hole(mss)?;
         let len = to.min(self.send.end()).since(from).min(mss);
         let payload = self.cut(from, len);
         let len = chain_len(&payload) as u32;
@@ -83,8 +110,7 @@ impl<B: Buffer> Connection<B> {
         let mut segment =
             self.header(options, from, if is_fin { Flags::ACK | Flags::FIN } else { Flags::ACK });
         segment.len = len;
-        self.recovery.next = segment.end();
-        self.recovery.is_first_due = false;
+        self.recovery.flight.sent(self.send.una, from, segment.end(), context.now);
         self.timed = None;
         context.counters.retransmissions += 1;
         self.deadlines.retransmit = Some(context.now + self.rtt.timeout());
@@ -92,36 +118,25 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// The next hole that counts as lost, if the congestion window has room for it; the first goes in any
-    /// case.
+    /// case. What a timeout sends again anyway, from `next` on, is not looked at.
     fn lost_hole(&self, mss: u32) -> Option<(Seq, Seq)> {
-        let from = self.recovery.next.max(self.send.una);
-        if self.recovery.is_first_due {
-            return self.recovery.scoreboard.hole(from, self.send.max);
-        }
         let has_room = self.pipe() + mss <= self.cubic.window();
-        let edge = self.recovery.scoreboard.lost_before(2 * self.send.mss)?;
-        if has_room { self.recovery.scoreboard.hole(from, edge) } else { None }
+        if !has_room && !self.recovery.is_first_due {
+            return None;
+        }
+        let (from, to) = self.recovery.flight.first_lost(self.send.una)?;
+        from.before(self.send.next).then(|| (from, to.min(self.send.next)))
     }
 
     /// Bytes in flight: sent, and neither arrived nor lost (`SetPipe` of RFC 6675 section 4; without
     /// selective acknowledgements each duplicate stands for a segment that has arrived, RFC 5681 section
     /// 3.2).
     fn pipe(&self) -> u32 {
-        let flight = self.send.next.since(self.send.una);
-        let recovery = &self.recovery;
-        if recovery.duplicates == 0 && recovery.point.is_none() && recovery.scoreboard.is_empty() {
-            return flight;
+        let flying = self.recovery.flight.flying(self.send.una);
+        if self.is_sack || self.recovery.duplicates == 0 {
+            return flying;
         }
-        let from = recovery.next.max(self.send.una);
-        let (arrived, lost) = if self.is_sack {
-            let edge =
-                recovery.scoreboard.lost_before(2 * self.send.mss).filter(|_| recovery.point.is_some());
-            let missing = recovery.scoreboard.missing(self.send.una, self.send.next);
-            (flight.saturating_sub(missing), edge.map_or(0, |edge| recovery.scoreboard.missing(from, edge)))
-        } else {
-            (recovery.duplicates.saturating_mul(self.send.mss), 0)
-        };
-        flight.saturating_sub(arrived.saturating_add(lost))
+        flying.saturating_sub(self.recovery.duplicates.saturating_mul(self.send.mss))
     }
 
     /// What was never sent, or has to be sent again after a timeout.
@@ -158,23 +173,16 @@ impl<B: Buffer> Connection<B> {
     /// After a timeout, goes past what has arrived selectively; how many bytes there are up to the next that
     /// has.
     fn skip_arrived(&mut self) -> u32 {
-        if self.recovery.scoreboard.is_empty() || !self.send.next.before(self.send.max) {
+        if self.recovery.flight.arrived() == 0 || !self.send.next.before(self.send.max) {
             return u32::MAX;
         }
-        match self.recovery.scoreboard.hole(self.send.next, self.send.max) {
-            Some((from, to)) if to == self.send.max => {
-                self.send.next = from;
-                u32::MAX
-            }
-            Some((from, to)) => {
-                self.send.next = from;
-                to.since(from)
-            }
-            None => {
-                self.send.next = self.send.max;
-                u32::MAX
-            }
-        }
+        let (from, to) = self
+            .recovery
+            .flight
+            .hole(self.send.una, self.send.next)
+            .unwrap_or((self.send.max, self.send.max));
+        self.send.next = from;
+        if to == self.send.max { u32::MAX } else { to.since(from) }
     }
 
     /// How many of `remaining` bytes may go in one segment: congestion (RFC 5681), the peer's window, the
@@ -241,8 +249,9 @@ impl<B: Buffer> Connection<B> {
         let timestamps =
             self.stamps.map(|stamps| Timestamps { value: self.stamp_clock(now), echo: stamps.recent });
         let mut sack = [None; 3];
-        if self.is_sack && !self.receive.reassembly.is_empty() {
-            for (slot, range) in sack.iter_mut().zip(self.receive.reassembly.ranges(3)) {
+        if self.is_sack && (!self.receive.reassembly.is_empty() || self.receive.twice.is_some()) {
+            let ranges = self.receive.twice.into_iter().chain(self.receive.reassembly.ranges(3));
+            for (slot, range) in sack.iter_mut().zip(ranges) {
                 *slot = Some(range);
             }
         }
@@ -261,6 +270,7 @@ impl<B: Buffer> Connection<B> {
         }
         let window = (receive.edge.since(receive.next) >> receive.scale).min(0xffff) as u16;
         receive.acknowledged = receive.next;
+        receive.twice = None;
         receive.is_acknowledgement_due = false;
         self.deadlines.acknowledge = None;
         Segment { seq, ack: self.receive.next, flags, window, options, len: 0 }
@@ -274,10 +284,14 @@ impl<B: Buffer> Connection<B> {
         } else if self.timed.is_none() {
             self.timed = Some((end, context.now));
         }
+        if self.is_synchronised() {
+            self.recovery.flight.sent(self.send.una, segment.seq, end, context.now);
+        }
         self.send.next = end;
         self.send.max = self.send.max.max(end);
         let due = context.now + self.rtt.timeout();
         self.deadlines.retransmit.get_or_insert(due);
+        self.schedule_tail(context);
         self.sent_at = context.now;
     }
 }

@@ -10,6 +10,9 @@ impl<B: Buffer> Connection<B> {
         if take_due(&mut self.deadlines.acknowledge, context.now) {
             self.receive.is_acknowledgement_due = true;
         }
+        if take_due(&mut self.deadlines.loss, context.now) {
+            self.loss_due(context);
+        }
         if take_due(&mut self.deadlines.retransmit, context.now) {
             self.retransmit(context, effects);
         }
@@ -40,10 +43,10 @@ impl<B: Buffer> Connection<B> {
         self.rtt.back_off();
         self.timed = None;
         self.cubic.timed_out();
-        if self.retries > 1 {
-            // What arrived once is not sent again, but a peer may have forgotten it (RFC 2018 section 8).
-            self.recovery.scoreboard.clear();
-        }
+        // What arrived once is not sent again, but a peer may have forgotten it (RFC 2018 section 8).
+        self.recovery.flight.lose_all(self.send.una, self.retries > 1);
+        self.recovery.rack.timed_out();
+        self.deadlines.loss = None;
         self.recovery.point = None;
         self.recovery.duplicates = 0;
         self.recovery.is_first_due = false;

@@ -57,6 +57,7 @@ impl<B: Buffer> Connection<B> {
             && segment.options.sack[0].is_none()
             && self.recovery.duplicates == 0
             && self.recovery.point.is_none()
+            && self.recovery.flight.is_plain()
             && receive.reassembly.is_empty()
             && receive.fin.is_none()
             && self.is_stamp_expected(segment)

@@ -30,6 +30,13 @@ impl<B: Buffer> Reassembly<B> {
         self.0.is_none()
     }
 
+    /// Whether everything from `from` to `to` is kept.
+    pub fn has(&self, from: Seq, to: Seq) -> bool {
+        let all = self.0.as_ref().map_or(&[][..], |pieces| pieces.ranges.as_slice());
+        let index = all.partition_point(|range| range.1.before(to));
+        all.get(index).is_some_and(|range| range.0.at_most(from))
+    }
+
     /// Keeps what of `piece` is new; `false` if it was refused for want of room.
     pub fn insert(&mut self, at: Seq, piece: Slice<B>) -> bool {
         piece.is_empty() || self.0.get_or_insert_with(|| Box::new(Pieces::new())).insert(at, piece)

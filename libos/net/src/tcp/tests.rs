@@ -1,5 +1,6 @@
 //! Each state function alone. What they do together stands in the packet scripts.
 
+use super::congestion::Heard;
 use super::connection::{Closed, Connection, Context, Effects, Origin, Settings, State};
 use super::memory::Held;
 use super::segment::{Flags, Options, Segment, Timestamps};
@@ -204,6 +205,7 @@ fn recovery_sends_what_is_lost_as_others_arrive() {
     let mut bench = Bench::new(|_| {});
     bench.send(10_000);
     assert_eq!(bench.emit(0).len(), 10);
+    bench.now = START + 100 * MS;
     bench.acknowledge(1, &[(2001, 4001)]);
     assert_eq!(bench.emit(0), [], "two segments may have overtaken");
     bench.acknowledge(1, &[(2001, 5001)]);
@@ -257,9 +259,10 @@ fn a_send_queue_grows_with_the_congestion_window() {
     let mut bench = Bench::new(|_| {});
     let limit = |bench: &Bench| bench.connection.send_limit(&bench.settings, &bench.held);
     assert_eq!(limit(&bench), 256 << 10);
-    bench.connection.cubic.acknowledged(START, 1_000_000, MS);
+    let heard = |count| Heard { count, ack: Seq(1), max: Seq(2), smoothed: MS, rtt: MS };
+    bench.connection.cubic.acknowledged(START, &heard(1_000_000));
     assert_eq!(limit(&bench), 3 * 1_010_000);
-    bench.connection.cubic.acknowledged(START, 100_000_000, MS);
+    bench.connection.cubic.acknowledged(START, &heard(100_000_000));
     assert_eq!(limit(&bench), 16 << 20);
 }
 

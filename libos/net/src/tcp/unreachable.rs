@@ -24,6 +24,7 @@ impl<B: Buffer> Connection<B> {
         context.counters.segments_shortened += 1;
         self.limit_mss(mss);
         self.timed = None;
+        self.recovery.flight.lose_all(self.send.una, false);
         self.send.next = self.send.una;
     }
 }

@@ -1,0 +1,276 @@
+//! What is in flight: when each part of it was sent, and what the peer has said of it (RFC 2018, RFC 8985).
+
+use super::sequence::Seq;
+use crate::time::Instant;
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+/// What is known of a part of what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nothing.
+    Flying,
+    /// The peer has it, and not all before it.
+    Arrived,
+    /// It has to be sent again.
+    Lost,
+}
+
+/// Consecutive bytes that were sent at the same time and fared alike; they begin where those before them end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    end: Seq,
+    at: Instant,
+    fate: Fate,
+    /// Whether it was sent more than once.
+    is_again: bool,
+}
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct News {
+    /// Whether the peer has something that it was not known to have.
+    pub is_any: bool,
+    /// The youngest transmission that it has now, its end, and whether it was sent more than once.
+    pub newest: Option<(Instant, Seq, bool)>,
+    /// Whether something arrived, though sent only once, after what was sent behind it.
+    pub is_reordered: bool,
+}
+
+/// Most runs: a peer that acknowledges in ever smaller pieces gets no more of our memory than this.
+const RUNS_MAX: usize = 8192;
+
+/// Runs in order of sequence, from the oldest byte not acknowledged on.
+#[derive(Debug, Default)]
+pub struct Flight {
+    runs: VecDeque<Run>,
+    arrived: u32,
+    lost: u32,
+    /// The end of what has arrived, holes not considered (RACK.fack).
+    furthest: Option<Seq>,
+}
+
+impl Flight {
+    /// Bytes that arrived out of order.
+    pub fn arrived(&self) -> u32 {
+        self.arrived
+    }
+
+    /// Bytes that have to be sent again.
+    pub fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// Whether nothing is amiss: all that was sent is on its way, as far as is known.
+    pub fn is_plain(&self) -> bool {
+        self.arrived == 0 && self.lost == 0
+    }
+
+    /// Bytes on their way, of those from `una` on.
+    pub fn flying(&self, una: Seq) -> u32 {
+        let all = self.runs.back().map_or(0, |last| last.end.since(una));
+        all.saturating_sub(self.arrived + self.lost)
+    }
+
+    /// Everything from `from` to `to` is sent now.
+    pub fn sent(&mut self, una: Seq, from: Seq, to: Seq, now: Instant) {
+        let end = self.runs.back().map_or(una, |last| last.end);
+        if from.before(end) {
+            self.sent_again(una, from, to.min(end), now);
+        }
+        if !end.before(to) {
+            return;
+        }
+        match self.runs.back_mut() {
+            Some(last) if last.at == now && last.fate == Fate::Flying && !last.is_again => last.end = to,
+            _ => self.runs.push_back(Run { end: to, at: now, fate: Fate::Flying, is_again: false }),
+        }
+    }
+
+    fn sent_again(&mut self, una: Seq, from: Seq, to: Seq, now: Instant) {
+        let (first, after) = self.cut(una, from, to);
+        for index in first..after {
+            self.set_fate(una, index, Fate::Flying);
+            (self.runs[index].at, self.runs[index].is_again) = (now, true);
+        }
+        self.join(first, after);
+    }
+
+    /// Everything before `ack` has arrived.
+    pub fn acknowledged(&mut self, una: Seq, ack: Seq) -> News {
+        let mut news = News::default();
+        let mut start = una;
+        while let Some(run) = self.runs.front().copied().filter(|_| start.before(ack)) {
+            let end = run.end.min(ack);
+            let len = end.since(start);
+            match run.fate {
+                Fate::Arrived => self.arrived -= len,
+                Fate::Flying => self.note(&mut news, run, end),
+                Fate::Lost => {
+                    self.lost -= len;
+                    self.note(&mut news, run, end);
+                }
+            }
+            start = end;
+            if end == run.end {
+                self.runs.pop_front();
+            }
+        }
+        self.furthest = Some(self.furthest.map_or(ack, |furthest| furthest.max(ack)));
+        news
+    }
+
+    /// Everything from `from` to `to` has arrived; nonsense says nothing.
+    pub fn arrive(&mut self, una: Seq, from: Seq, to: Seq, news: &mut News) {
+        let end = self.runs.back().map_or(una, |last| last.end);
+        // A range that begins below `una` reports a duplicate (RFC 2883).
+        if from.before(una) || !from.before(to) || end.before(to) || self.runs.len() >= RUNS_MAX {
+            return;
+        }
+        let (first, after) = self.cut(una, from, to);
+        for index in first..after {
+            let run = self.runs[index];
+            if run.fate != Fate::Arrived {
+                self.note(news, run, run.end);
+                self.set_fate(una, index, Fate::Arrived);
+            }
+        }
+        self.furthest = Some(self.furthest.map_or(to, |furthest| furthest.max(to)));
+        self.join(first, after);
+        // Neighbours that arrived, too.
+        let next = first + 1;
+        if self.runs.get(next).is_some_and(|run| run.fate == Fate::Arrived) {
+            self.join(first, next + 1);
+        }
+        if first > 0 && self.runs[first - 1].fate == Fate::Arrived {
+            self.join(first - 1, first + 1);
+        }
+    }
+
+    fn note(&self, news: &mut News, run: Run, end: Seq) {
+        news.is_any = true;
+        let is_newer = news.newest.is_none_or(|(at, last, _)| (at, 0) < (run.at, end.since(last)));
+        if is_newer {
+            news.newest = Some((run.at, end, run.is_again));
+        }
+        news.is_reordered |= !run.is_again && self.furthest.is_some_and(|furthest| end.before(furthest));
+    }
+
+    /// Gives up for lost what was sent well before what has arrived: before `newest`, and longer ago than
+    /// `patience` (RFC 8985 section 6.2, step 5). Returns when there will be more of it.
+    pub fn lose(
+        &mut self,
+        una: Seq,
+        newest: (Instant, Seq),
+        patience: Duration,
+        now: Instant,
+    ) -> Option<Instant> {
+        let mut later = None;
+        for index in 0..self.runs.len() {
+            let run = self.runs[index];
+            let is_before = run.at < newest.0 || run.at == newest.0 && run.end.before(newest.1);
+            if !is_before && !run.is_again {
+                // What was sent once stands in the order of time, and what was sent again was sent later.
+                break;
+            }
+            if !is_before || run.fate != Fate::Flying {
+                continue;
+            }
+            let due = run.at + patience;
+            if due <= now {
+                self.set_fate(una, index, Fate::Lost);
+            } else {
+                later = later.max(Some(due));
+            }
+        }
+        later
+    }
+
+    /// Gives up for lost the first `len` bytes, if they have not arrived.
+    pub fn lose_first(&mut self, una: Seq, len: u32) {
+        let end = self.runs.back().map_or(una, |last| last.end);
+        let (first, after) = self.cut(una, una, (una + len).min(end));
+        for index in first..after {
+            if self.runs[index].fate == Fate::Flying {
+                self.set_fate(una, index, Fate::Lost);
+            }
+        }
+    }
+
+    /// Gives up for lost all that is not known to have arrived; with `forget`, what is, too, as a peer may
+    /// forget it (RFC 2018 section 8).
+    pub fn lose_all(&mut self, una: Seq, forget: bool) {
+        for index in 0..self.runs.len() {
+            if forget || self.runs[index].fate != Fate::Arrived {
+                self.set_fate(una, index, Fate::Lost);
+            }
+        }
+    }
+
+    /// The first bytes at or after `from` that have to be sent again.
+    pub fn first_lost(&self, una: Seq) -> Option<(Seq, Seq)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let index = self.runs.iter().position(|run| run.fate == Fate::Lost)?;
+        let after = self.runs.iter().skip(index).take_while(|run| run.fate == Fate::Lost).last()?;
+        Some((self.start(una, index), after.end))
+    }
+
+    /// The first bytes at or after `from` that have not arrived, up to the next that have.
+    pub fn hole(&self, una: Seq, from: Seq) -> Option<(Seq, Seq)> {
+        let index = self.runs.partition_point(|run| run.end.at_most(from));
+        let mut rest = (index..self.runs.len()).skip_while(|&index| self.runs[index].fate == Fate::Arrived);
+        let first = rest.next()?;
+        let to = rest.find(|&index| self.runs[index].fate == Fate::Arrived);
+        let end = self.runs.back().map_or(una, |last| last.end);
+        Some((self.start(una, first).max(from), to.map_or(end, |index| self.start(una, index))))
+    }
+
+    fn start(&self, una: Seq, index: usize) -> Seq {
+        index.checked_sub(1).map_or(una, |before| self.runs[before].end)
+    }
+
+    fn set_fate(&mut self, una: Seq, index: usize, fate: Fate) {
+        let len = self.runs[index].end.since(self.start(una, index));
+        let count = |flight: &mut Flight, fate, up: bool| {
+            let counter = match fate {
+                Fate::Flying => return,
+                Fate::Arrived => &mut flight.arrived,
+                Fate::Lost => &mut flight.lost,
+            };
+            *counter = if up { *counter + len } else { *counter - len };
+        };
+        let before = core::mem::replace(&mut self.runs[index].fate, fate);
+        count(self, before, false);
+        count(self, fate, true);
+    }
+
+    /// Cuts runs so that `from` and `to` are ends; the first run between them, and the first behind them.
+    fn cut(&mut self, una: Seq, from: Seq, to: Seq) -> (usize, usize) {
+        let first = self.cut_at(una, from);
+        (first, self.cut_at(una, to))
+    }
+
+    fn cut_at(&mut self, una: Seq, at: Seq) -> usize {
+        let index = self.runs.partition_point(|run| run.end.at_most(at));
+        match self.runs.get(index).copied() {
+            Some(run) if self.start(una, index).before(at) => {
+                self.runs.insert(index, Run { end: at, ..run });
+                index + 1
+            }
+            _ => index,
+        }
+    }
+
+    /// Makes one of the runs from `first` to before `after`, which are alike; the youngest counts.
+    fn join(&mut self, first: usize, after: usize) {
+        if first + 1 >= after {
+            return;
+        }
+        let end = self.runs[after - 1].end;
+        let at = self.runs.range(first..after).map(|run| run.at).max().expect("there are two");
+        self.runs.drain(first + 1..after);
+        (self.runs[first].end, self.runs[first].at) = (end, at);
+    }
+}
