@@ -6,6 +6,7 @@ use crate::numbers::whole;
 use crate::produce::print_outcome;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use nom_bench::wire::conditions::Conditions;
 use nom_bench::{boot, demo, serve, wire};
 use nom_build::Project;
 use std::path::PathBuf;
@@ -94,6 +95,9 @@ pub struct Wire {
     /// Measure a few points only.
     #[arg(long)]
     quick: bool,
+    /// Measure this point only, such as "50 ms, 1% lost"; can be given several times.
+    #[arg(long, value_name = "POINT", conflicts_with = "quick")]
+    only: Vec<String>,
 }
 
 /// `nom bench`.
@@ -118,12 +122,19 @@ pub fn bench(options: &Bench) -> Result<u8> {
             project,
             repetitions: options.repetitions,
             duration: Duration::from_secs(options.seconds),
-            is_quick: options.quick,
+            points: points(options)?,
         })?,
         Bench::Table(options) => return table(options, project),
     };
     print_outcome(&outcome);
     Ok(0)
+}
+
+fn points(options: &Wire) -> Result<Vec<Conditions>> {
+    match &options.only[..] {
+        [] if options.quick => Ok(Conditions::few()),
+        names => Conditions::named(names),
+    }
 }
 
 fn table(options: &Table, project: Project) -> Result<u8> {

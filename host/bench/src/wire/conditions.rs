@@ -1,5 +1,6 @@
 //! What a cable does to the frames that pass.
 
+use anyhow::{Result, ensure};
 use std::fmt;
 use std::time::Duration;
 
@@ -33,6 +34,21 @@ impl Conditions {
         let grid =
             DELAYS_MS.iter().flat_map(|&delay| LOSSES.iter().map(move |&loss| Conditions::of(delay, loss)));
         grid.chain(Conditions::others()).collect()
+    }
+
+    /// The points of these names, or every one if there are none.
+    ///
+    /// # Errors
+    /// If a name is none of theirs.
+    pub fn named(names: &[String]) -> Result<Vec<Conditions>> {
+        let all = Conditions::all();
+        let known = || all.iter().map(Conditions::to_string).collect::<Vec<_>>().join("`, `");
+        for name in names {
+            let is_known = all.iter().any(|point| point.to_string() == *name);
+            ensure!(is_known, "there is no point `{name}`: expected one of `{}`", known());
+        }
+        let is_wanted = |point: &Conditions| names.is_empty() || names.contains(&point.to_string());
+        Ok(all.iter().copied().filter(is_wanted).collect())
     }
 
     /// A few points that between them have every fault.
@@ -84,6 +100,9 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 19);
+        let error = Conditions::named(&["9 ms".into()]).expect_err("there is none").to_string();
+        assert!(error.contains("`9 ms`") && error.contains("`200 ms, 5% lost`"), "{error}");
+        assert_eq!(Conditions::named(&["10 ms, 1% late".into()]).expect("it is one").len(), 1);
         assert!(Conditions::few().iter().all(|point| Conditions::all().contains(point)));
     }
 }

@@ -33,8 +33,8 @@ pub struct Options {
     pub repetitions: u32,
     /// How long each load lasts.
     pub duration: Duration,
-    /// Whether only a few points are measured.
-    pub is_quick: bool,
+    /// Where to measure.
+    pub points: Vec<Conditions>,
 }
 
 const EXPERIMENT: &str = "wire";
@@ -51,7 +51,6 @@ pub fn run(options: &Options) -> Result<Outcome> {
     crate::make_directory(&options.out)?;
     let environment = Environment::capture("none: nom is a process of this computer")?;
     let mut pairs = [("nom", Pair::nom(&options.project)?), ("linux", Pair::linux()?)];
-    let points = if options.is_quick { Conditions::few() } else { Conditions::all() };
     let mut notes = Notes::default();
     notes.add(format!(
         "The cable carries {} each way and drops what would wait for 40 ms; Linux has Cubic on both ends.",
@@ -59,7 +58,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     ));
     let mut samples = Samples::new(EXPERIMENT);
     for repetition in 0..options.repetitions {
-        for conditions in &points {
+        for conditions in &options.points {
             for load in Load::ALL {
                 for (system, pair) in &mut pairs {
                     match measure(pair, *conditions, load, options.duration, repetition) {

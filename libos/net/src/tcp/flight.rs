@@ -274,3 +274,102 @@ impl Flight {
         (self.runs[first].end, self.runs[first].at) = (end, at);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_micros(millis * 1000)
+    }
+
+    #[test]
+    fn what_was_sent_well_before_what_arrived_is_lost() {
+        let (una, mut flight, mut news) = (Seq(0), Flight::default(), News::default());
+        for number in 0..4 {
+            flight.sent(una, Seq(number * 10), Seq(number * 10 + 10), at(u64::from(number)));
+        }
+        flight.arrive(una, Seq(20), Seq(30), &mut news);
+        assert_eq!(news.newest, Some((at(2), Seq(30), false)));
+        let patience = Duration::from_millis(10);
+        assert_eq!(flight.lose(una, (at(2), Seq(30)), patience, at(9)), Some(at(11)));
+        assert_eq!((flight.lost(), flight.first_lost(una)), (0, None));
+        assert_eq!(flight.lose(una, (at(2), Seq(30)), patience, at(10)), Some(at(11)));
+        assert_eq!(flight.first_lost(una), Some((Seq(0), Seq(10))));
+        flight.sent(una, Seq(0), Seq(10), at(20));
+        assert_eq!(flight.lose(una, (at(2), Seq(30)), patience, at(30)), None, "it was sent after that");
+        assert_eq!((flight.lost(), flight.flying(una)), (10, 20));
+    }
+
+    #[test]
+    fn who_arrives_behind_others_was_overtaken() {
+        let (una, mut flight, mut news) = (Seq(0), Flight::default(), News::default());
+        flight.sent(una, Seq(0), Seq(30), at(0));
+        flight.arrive(una, Seq(20), Seq(30), &mut news);
+        assert!(news.is_any && !news.is_reordered);
+        assert!(flight.acknowledged(una, Seq(10)).is_reordered);
+        flight.sent(Seq(10), Seq(10), Seq(20), at(5));
+        let news = flight.acknowledged(Seq(10), Seq(30));
+        assert!(news.is_any && !news.is_reordered, "it was sent twice: nobody knows which came");
+        assert!(flight.is_plain() && flight.runs.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_list_of_bytes_with_their_fates(
+            start in any::<u32>(),
+            steps in proptest::collection::vec((0u8..6, 0usize..120, 1usize..40), 0..60),
+        ) {
+            let (base, mut una, mut flight) = (Seq(start), 0, Flight::default());
+            let seq = |at: usize| base + at as u32;
+            // Of each byte that was sent, by its number.
+            let mut model: Vec<Fate> = vec![];
+            for (now, (kind, from, len)) in steps.into_iter().enumerate() {
+                let to = from + len;
+                match kind {
+                    0 => {
+                        flight.sent(seq(una), seq(model.len()), seq(model.len() + len), at(now as u64));
+                        model.resize(model.len() + len, Fate::Flying);
+                    }
+                    1 if una <= from && from < model.len() => {
+                        let to = to.min(model.len());
+                        flight.sent(seq(una), seq(from), seq(to), at(now as u64));
+                        model[from..to].fill(Fate::Flying);
+                    }
+                    2 => {
+                        flight.arrive(seq(una), seq(from), seq(to), &mut News::default());
+                        if una <= from && to <= model.len() {
+                            model[from..to].fill(Fate::Arrived);
+                        }
+                    }
+                    3 if una < from && from <= model.len() => {
+                        flight.acknowledged(seq(una), seq(from));
+                        una = from;
+                    }
+                    4 => {
+                        flight.lose_first(seq(una), len as u32);
+                        let end = model.len().min(una + len);
+                        model[una.min(end)..end].iter_mut().filter(|f| **f == Fate::Flying).for_each(|f| *f = Fate::Lost);
+                    }
+                    5 if from < 10 => {
+                        flight.lose_all(seq(una), from < 2);
+                        let all = model[una..].iter_mut();
+                        all.filter(|f| from < 2 || **f != Fate::Arrived).for_each(|f| *f = Fate::Lost);
+                    }
+                    _ => {}
+                }
+                let count = |fate| model[una..].iter().filter(|other| **other == fate).count() as u32;
+                prop_assert_eq!(
+                    (flight.flying(seq(una)), flight.arrived(), flight.lost()),
+                    (count(Fate::Flying), count(Fate::Arrived), count(Fate::Lost))
+                );
+                let lost = model[una..].iter().position(|f| *f == Fate::Lost).map(|at| seq(una + at));
+                prop_assert_eq!(flight.first_lost(seq(una)).map(|(from, _)| from), lost);
+                let hole = model[una..].iter().position(|f| *f != Fate::Arrived).map(|at| seq(una + at));
+                prop_assert_eq!(flight.hole(seq(una), seq(una)).map(|(from, _)| from), hole);
+            }
+        }
+    }
+}
