@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 29] = [
+const COMMANDS: [(&str, How); 30] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -50,6 +50,7 @@ const COMMANDS: [(&str, How); 29] = [
     ("./nom build hello", Ends),
     ("./nom bench boot", Long),
     ("./nom bench serve", Long),
+    ("./nom bench wire", Long),
     ("nom bench table", Long),
     ("./nom run hello", Ends),
     ("./nom run --host memcached", ServesRoot("serves at")),

@@ -191,7 +191,8 @@ fn questions(mut stream: TcpStream, duration: Duration) -> Result<f64> {
     Ok(f64::from(count) / start.elapsed().as_secs_f64())
 }
 
-/// What these loads need of memcached, by Linux's stack: a thread for each connection, until the process ends.
+/// What these loads need of memcached, by Linux's stack: a thread for each connection, until the process
+/// ends.
 pub fn serve(listener: &TcpListener) {
     let stored = std::sync::Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::new()));
     for stream in listener.incoming().flatten() {

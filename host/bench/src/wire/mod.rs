@@ -1,7 +1,7 @@
 //! `nom bench wire`: what nom's stack brings over a bad path, beside Linux's.
 //!
-//! The client is Linux both times, and the cable between is this process: its delay and faults are the same for
-//! both. Servers take turns, and every byte that comes is compared.
+//! The client is Linux both times, and the cable between is this process: its delay and faults are the same
+//! for both. Servers take turns, and every byte that comes is compared.
 
 pub mod cable;
 pub mod conditions;

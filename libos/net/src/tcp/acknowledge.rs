@@ -1,4 +1,4 @@
-//! What the acknowledgement in a segment says (RFC 9293 section 3.10.7.4, fifth; RFC 5681; RFC 6675; RFC
+//! What the acknowledgement in a segment says (RFC 9293 section 3.10.7.4, fifth; RFC 5681; RFC 8985; RFC
 //! 6582).
 
 use super::congestion::Heard;

@@ -1,4 +1,4 @@
-//! Which segment a connection sends next, if any (RFC 9293 section 3.8, RFC 5681, RFC 6675).
+//! Which segment a connection sends next, if any (RFC 9293 section 3.8, RFC 5681, RFC 8985).
 
 use super::connection::{Connection, Context, State};
 use super::segment::{Flags, Options, Segment, Timestamps};

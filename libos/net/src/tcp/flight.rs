@@ -351,7 +351,8 @@ mod tests {
                     4 => {
                         flight.lose_first(seq(una), len as u32);
                         let end = model.len().min(una + len);
-                        model[una.min(end)..end].iter_mut().filter(|f| **f == Fate::Flying).for_each(|f| *f = Fate::Lost);
+                        let first = model[una.min(end)..end].iter_mut();
+                        first.filter(|f| **f == Fate::Flying).for_each(|f| *f = Fate::Lost);
                     }
                     5 if from < 10 => {
                         flight.lose_all(seq(una), from < 2);

@@ -1,5 +1,5 @@
-//! The end of slow start before it loses anything (HyStart++, RFC 9406): when round trips become longer, a queue
-//! grows somewhere, and the window goes on more slowly until it is sure.
+//! The end of slow start before it loses anything (HyStart++, RFC 9406): when round trips become longer, a
+//! queue grows somewhere, and the window goes on more slowly until it is sure.
 
 use super::congestion::Heard;
 use super::sequence::Seq;
