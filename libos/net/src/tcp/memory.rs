@@ -123,7 +123,7 @@ impl<B: Buffer> Connection<B> {
     /// How many bytes the application may have queued before it is told to wait. A queue that is empty takes
     /// something in any case, or nobody would say when there is room again.
     pub fn send_limit(&self, settings: &Settings, held: &Held) -> usize {
-        let flying = QUEUE_WINDOWS * self.cubic.window() as usize;
+        let flying = QUEUE_WINDOWS * self.cubic.window().min(self.send.window_max) as usize;
         let wanted = flying.min(settings.send_queue_max).max(settings.send_max);
         let free = settings.queued_max.saturating_sub(held.queued);
         wanted.min(free / 2).max(1)

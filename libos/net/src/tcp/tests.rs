@@ -257,6 +257,7 @@ fn all_send_queues_hold_no_more_than_they_may() {
 #[test]
 fn a_send_queue_grows_with_the_congestion_window() {
     let mut bench = Bench::new(|_| {});
+    bench.connection.send.window_max = 1 << 30;
     let limit = |bench: &Bench| bench.connection.send_limit(&bench.settings, &bench.held);
     assert_eq!(limit(&bench), 256 << 10);
     let heard = |count| Heard { count, ack: Seq(1), max: Seq(2), smoothed: MS, rtt: MS };
@@ -264,6 +265,8 @@ fn a_send_queue_grows_with_the_congestion_window() {
     assert_eq!(limit(&bench), 3 * 1_010_000);
     bench.connection.cubic.acknowledged(START, &heard(100_000_000));
     assert_eq!(limit(&bench), 16 << 20);
+    bench.connection.send.window_max = 200_000;
+    assert_eq!(limit(&bench), 600_000, "no more can fly than the peer takes");
 }
 
 #[test]
