@@ -47,6 +47,14 @@ pub const CLIENTS: [Tool; 4] = [
     Tool::new("iproute2", &["ip"]),
 ];
 
+/// What lends and advertises addresses in tests, and asks for neighbours.
+pub const PEERS: [Tool; 4] = [
+    Tool::new("iproute2", &["ip"]),
+    Tool::new("dnsmasq-base", &["/usr/sbin/dnsmasq", "--version"]),
+    Tool::new("radvd", &["/usr/sbin/radvd", "--version"]),
+    Tool::new("ndisc6", &["ndisc6"]),
+];
+
 /// Installs those of `tools` that are missing, as root; says before what it does, and for how long.
 ///
 /// # Errors

@@ -13,11 +13,13 @@
 #![forbid(unsafe_code)]
 
 mod guest;
+mod network;
 mod server;
 mod tap;
 mod vm;
 
 pub use guest::Guest;
+pub use network::Site;
 pub use nom_vmm::{ControlLine, Ending, Iommu, MachineKind};
 pub use server::Server;
 pub use tap::tap_is_possible;
