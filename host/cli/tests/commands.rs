@@ -57,6 +57,7 @@ const COMMANDS: [(&str, How); 30] = [
     ("./nom run --watch --provider", Serves("watch: ")),
     ("./nom run --provider", Serves("watch: ")),
     ("./nom run --watch", Serves("watch: ")),
+    ("./nom run --ip", Serves("serves at")),
     ("./nom run -v", Serves("serves at")),
     ("./nom run --network tap", ServesRoot("serves at")),
     ("./nom provider", Serves("http://")),

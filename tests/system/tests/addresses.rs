@@ -31,9 +31,9 @@ fn qemus_own_network_lends_an_address() {
 fn lend(site: &mut Site, from: &str, to: &str) {
     let leases = site.file("leases");
     let options = format!(
-        "/usr/sbin/dnsmasq --no-daemon --conf-file=/dev/null --port=0 --interface=tap0 --user=root --no-ping --log-dhcp \
-         --dhcp-range={from},{to},2m --dhcp-option=option:T1,8 --dhcp-option=option:router,10.0.2.2 \
-         --dhcp-leasefile={} --pid-file=",
+        "/usr/sbin/dnsmasq --no-daemon --conf-file=/dev/null --port=0 --interface=tap0 --user=root \
+         --no-ping --log-dhcp --dhcp-range={from},{to},2m --dhcp-option=option:T1,8 \
+         --dhcp-option=option:router,10.0.2.2 --dhcp-leasefile={} --pid-file=",
         leases.display()
     );
     site.serve(&options, "dnsmasq");
@@ -75,8 +75,8 @@ fn an_address_that_linux_has_is_declined_and_another_taken() {
 fn radvd_is_heard_and_the_address_is_as_stable_as_its_key() {
     let Some(mut site) = Site::new("radvd", 2) else { return };
     site.run("ip address add fd00:77::1/64 dev tap0 nodad");
-    let settings = "interface tap0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; AdvLinkMTU 1400; \
-                    AdvCurHopLimit 32; prefix fd00:77::/64 { }; RDNSS fd00:77::53 { }; };";
+    let settings = "interface tap0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; \
+                    AdvLinkMTU 1400; AdvCurHopLimit 32; prefix fd00:77::/64 { }; RDNSS fd00:77::53 { }; };";
     std::fs::write(site.file("radvd.conf"), settings).expect("it is written");
     let (file, pid) = (site.file("radvd.conf"), site.file("radvd.pid"));
     site.serve(&format!("/usr/sbin/radvd -n -u root -C {} -p {}", file.display(), pid.display()), "radvd");
