@@ -8,13 +8,13 @@ use nom_abi::board::Hazards;
 /// What is not mitigated on a processor with this vendor (EBX, EDX and ECX of CPUID leaf 0) and these
 /// capabilities, 0 if it has no such register.
 pub fn hazards(vendor: [u32; 3], capabilities: u64) -> Hazards {
-    const NO_MELTDOWN: u64 = 1 << 0;
+    const NO_MELTDOWN: u64 = 1;
     const NO_MDS: u64 = 1 << 5;
     let vendor: [[u8; 4]; 3] = vendor.map(u32::to_le_bytes);
     let is_free =
         [b"AuthenticAMD", b"HygonGenuine"].map(<[u8; 12]>::as_slice).contains(&vendor.as_flattened());
     let has = |absent: u64, hazard: u32| if is_free || capabilities & absent != 0 { 0 } else { hazard };
-    Hazards(has(NO_MELTDOWN, Hazards::MELTDOWN) | has(NO_MDS, Hazards::MDS) | Hazards::SPECTRE)
+    Hazards(has(NO_MELTDOWN, Hazards::MELTDOWN) + has(NO_MDS, Hazards::MDS) + Hazards::SPECTRE)
 }
 
 #[cfg(test)]
