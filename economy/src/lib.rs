@@ -1,8 +1,7 @@
 //! Prices, utility, profit: arithmetic and decisions, no I/O.
 //!
 //! [`units`] keep dollars for data and dollars for operations apart; [`utility`] says what the owner is paid,
-//! [`prices`] what she pays; [`ledger`] sums both; [`controller`] chooses the working point that leaves most,
-//! and [`simulate`] tries it on servers, loads and prices that a seed makes.
+//! [`prices`] what she pays; [`ledger`] sums both; [`controller`] chooses the working point that leaves most.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -14,7 +13,6 @@ pub mod ledger;
 pub mod memory;
 pub mod prices;
 pub mod response;
-pub mod simulate;
 pub mod table;
 pub mod units;
 pub mod utility;

@@ -26,11 +26,11 @@ pub struct Observation {
 }
 
 /// How many channels a [`Logs`] has.
-pub(crate) const CHANNELS: usize = 6;
+pub const CHANNELS: usize = 6;
 /// Throughput among the channels.
-pub(crate) const THROUGHPUT: usize = 0;
+pub const THROUGHPUT: usize = 0;
 /// Mean latency among the channels.
-pub(crate) const MEAN: usize = 1;
+pub const MEAN: usize = 1;
 /// Jitter among the channels.
 pub(crate) const JITTER: usize = 2;
 
@@ -39,7 +39,7 @@ pub(crate) const P99: usize = 3;
 
 /// Logarithms of throughput, mean latency, jitter, p99, data sent and data received: errors of measurement
 /// are relative, and no prediction is ever negative.
-pub(crate) type Logs = [f64; CHANNELS];
+pub type Logs = [f64; CHANNELS];
 
 /// An observation in the form that is learned.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Observation {
 }
 
 /// The sign with which each channel moves when things go better: more is served, sooner.
-pub(crate) const BETTER: Logs = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0];
+pub const BETTER: Logs = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0];
 
 /// Nothing has no logarithm; a nanosecond, and a bit in a second, are below what anybody measures.
 const LEAST: f64 = 1e-9;
@@ -77,7 +77,9 @@ const FACTOR_MAX: f64 = 1.142_007_389_815_684_3e26;
 const FACTOR_MIN: f64 = 1.0 / FACTOR_MAX;
 
 impl Response {
-    pub(crate) fn logs(&self) -> Logs {
+    /// Logarithms of what is in it.
+    #[must_use]
+    pub fn logs(&self) -> Logs {
         let latency = self.latency;
         let values = [
             self.throughput.get(),
@@ -90,7 +92,9 @@ impl Response {
         values.map(|value| libm::log(value.max(LEAST)))
     }
 
-    pub(crate) fn from_logs(logs: &Logs) -> Self {
+    /// What has these logarithms; they are bounded, so that products of two responses stay finite.
+    #[must_use]
+    pub fn from_logs(logs: &Logs) -> Self {
         Likely::new(logs).response()
     }
 }

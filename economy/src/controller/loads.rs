@@ -1,34 +1,17 @@
 //! The loads that were met, each with what was learned under it.
 
-use super::level::Level;
-use super::model::Prediction;
+use super::acquisition::Estimator;
+use super::drift::Level;
+use super::estimate::Tally;
+use super::parameters::Parameters;
 use super::signature::Signature;
 use super::space::Space;
-use super::strategy::Strategy;
-use super::tally::Tally;
+use super::surface::Prediction;
 use crate::response::{JITTER, Logs, MEAN, Measured, P99, THROUGHPUT};
 use alloc::vec::Vec;
 
 /// Loads remembered; the one not met for longest gives way.
 const LOADS_MAX: usize = crate::table::LOADS_MAX + 1;
-/// Surprise up to which a measurement may belong to a load that was met before.
-const FAMILIAR: f64 = 4.0;
-/// For how many intervals a load lasts, as long as nothing is known of it.
-const LIFE: f64 = 500.0;
-/// A load is not taken for shorter than this, or nothing would ever be learned.
-const LIFE_MIN: f64 = 25.0;
-/// What lasted no longer than this was on its way to another.
-const TRANSITION: u64 = 25;
-
-/// For so many intervals a trial is of use: in the square of the inverse of [`super::tally`]'s drift a point
-/// moves by as much as noise.
-const USEFUL: f64 = 1000.0;
-
-/// How many deviations an interval may be from what was foretold, to compare others with it.
-const CALM: f64 = 3.0;
-
-/// How many deviations of an error a point learns from.
-const CREDIBLE: f64 = 2.0;
 
 /// What was measured of a point that is not yet returned from.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +24,7 @@ pub(super) struct Trial {
 
 /// How far an interval was from what was foretold, and how far it may be.
 struct Surprise {
+    p: &'static Parameters,
     error: Logs,
     deviation: Logs,
 }
@@ -50,6 +34,7 @@ impl Surprise {
         let Prediction { mean, deviation } = prediction;
         let may_be = |channel| libm::hypot(libm::hypot(tally.noise(channel), measured.sampling), *deviation);
         Self {
+            p: tally.parameters(),
             error: core::array::from_fn(|channel| relative[channel] - mean[channel]),
             deviation: core::array::from_fn(may_be),
         }
@@ -58,21 +43,21 @@ impl Surprise {
     fn is_calm(&self) -> bool {
         [THROUGHPUT, MEAN]
             .into_iter()
-            .all(|channel| self.error[channel].abs() < CALM * self.deviation[channel])
+            .all(|channel| self.error[channel].abs() < self.p.calm * self.deviation[channel])
     }
 
     /// What a point may learn: beyond noise, an error is the level's.
     fn credible(&self) -> Logs {
         core::array::from_fn(|channel| {
-            let most = CREDIBLE * self.deviation[channel];
+            let most = self.p.credible * self.deviation[channel];
             self.error[channel].clamp(-most, most)
         })
     }
 }
 
 #[derive(Clone, Debug)]
-struct Load<S> {
-    strategy: S,
+struct Load {
+    strategy: Estimator,
     level: Level,
     /// Nothing as long as nothing was measured.
     signature: Option<Signature>,
@@ -82,8 +67,9 @@ struct Load<S> {
 
 /// All loads; one of them is present.
 #[derive(Clone, Debug)]
-pub(super) struct Loads<S> {
-    loads: Vec<Load<S>>,
+pub(super) struct Loads {
+    p: &'static Parameters,
+    loads: Vec<Load>,
     present: usize,
     /// Intervals so far, and since the present load came.
     now: u64,
@@ -92,13 +78,14 @@ pub(super) struct Loads<S> {
     life: f64,
 }
 
-impl<S: Strategy> Loads<S> {
+impl Loads {
     pub fn new(space: &Space) -> Self {
-        let first = Load { strategy: S::new(space), level: Level::default(), signature: None, met: 0 };
-        Self { loads: alloc::vec![first], present: 0, now: 0, age: 0, life: LIFE }
+        let first =
+            Load { strategy: Estimator::new(space), level: Level::default(), signature: None, met: 0 };
+        Self { loads: alloc::vec![first], present: 0, now: 0, age: 0, life: space.p.life, p: space.p }
     }
 
-    pub fn present(&mut self) -> &mut S {
+    pub fn present(&mut self) -> &mut Estimator {
         &mut self.loads[self.present].strategy
     }
 
@@ -142,7 +129,7 @@ impl<S: Strategy> Loads<S> {
     /// Whether an interval at a point is worse than foretold by more than noise.
     pub fn disappoints(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
         let miss = self.miss(space, point, measured);
-        miss.is_some_and(|miss| miss.error[MEAN] > CREDIBLE * self.present().tally().main_noise())
+        miss.is_some_and(|miss| miss.error[MEAN] > self.p.credible * self.present().tally().main_noise())
     }
 
     /// How far an interval at a point was from what was foretold; nothing if there was no ground to foretell.
@@ -156,22 +143,21 @@ impl<S: Strategy> Loads<S> {
     /// was as foretold.
     pub fn learn(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
         let Load { strategy, level, signature, .. } = &mut self.loads[self.present];
-        signature.get_or_insert_with(|| Signature::new(&measured.logs)).learn(&measured.logs);
+        signature.get_or_insert_with(|| Signature::new(self.p, &measured.logs)).learn(&measured.logs);
         let relative = level.relative(&measured.logs);
         let Some(prediction) = strategy.predict(space, point) else {
-            strategy.learn(space, point, &relative, measured.share);
+            strategy.learn(point, &relative, measured.share);
             return true;
         };
         let surprise = Surprise::new(&relative, &prediction, strategy.tally(), measured);
         let credible = surprise.credible();
         strategy.tally_mut().missed(&surprise.error);
         strategy.learn(
-            space,
             point,
             &core::array::from_fn(|channel| prediction.mean[channel] + credible[channel]),
             measured.share,
         );
-        level.follow(&surprise.error, prediction.deviation);
+        level.follow(self.p, &surprise.error, prediction.deviation);
         surprise.is_calm()
     }
 
@@ -191,21 +177,21 @@ impl<S: Strategy> Loads<S> {
             // A few late packets make much jitter; only neighbours tell whether the point is to blame.
             [JITTER, P99].into_iter().for_each(|at| relative[at] = prediction.mean[at] + credible[at]);
         }
-        strategy.learn(space, trial.point, &relative, trial.measured.share);
+        strategy.learn(trial.point, &relative, trial.measured.share);
     }
 
     /// Intervals that the present load is expected to last on: as long as it has, or as others did. What has
     /// lasted is likely to last as long again (Lindy's law, for lives of unknown scale). But what is learned
-    /// drifts, and is worth nothing for longer than [`USEFUL`].
+    /// drifts, and is worth nothing for longer than [`Parameters::useful`].
     pub fn horizon(&self) -> f64 {
-        self.life.max(self.age as f64).min(USEFUL)
+        self.life.max(self.age as f64).min(self.p.useful)
     }
 
     /// The load has changed: makes the one present under which the point is most likely to do this.
     pub fn change(&mut self, space: &Space, point: usize, measured: &Measured) {
-        if self.age > TRANSITION {
+        if self.age as f64 > self.p.transition {
             // The geometric mean: lives differ by orders of magnitude.
-            self.life = libm::sqrt(self.life * self.age as f64).max(LIFE_MIN);
+            self.life = libm::sqrt(self.life * self.age as f64).max(self.p.life_min);
         }
         self.age = 0;
         self.present = match self.recognise(measured) {
@@ -214,8 +200,13 @@ impl<S: Strategy> Loads<S> {
         };
     }
 
+    /// Whether another load than the present one was met before that explains an interval.
+    pub fn knows_another(&self, measured: &Measured) -> bool {
+        self.recognise(measured).is_some_and(|load| load != self.present)
+    }
+
     fn recognise(&self, measured: &Measured) -> Option<usize> {
-        let mut best = (None, FAMILIAR);
+        let mut best = (None, self.p.familiar);
         for (index, load) in self.loads.iter().enumerate() {
             let Some(signature) = &load.signature else { continue };
             let surprise = signature.surprise(&measured.logs, measured.sampling);
@@ -227,18 +218,18 @@ impl<S: Strategy> Loads<S> {
     }
 
     fn begin(&mut self, space: &Space, point: usize, measured: &Measured) -> usize {
-        let mut strategy = S::new(space);
+        let mut strategy = Estimator::new(space);
         let before = &self.loads[self.present];
         let distance =
             before.signature.as_ref().map_or(f64::INFINITY, |known| known.distance(&measured.logs));
         strategy.tally_mut().inherit(before.strategy.tally(), point, &measured.logs, distance);
-        strategy.learn(space, point, &measured.logs, 1.0);
-        let signature = Some(Signature::new(&measured.logs));
+        strategy.learn(point, &measured.logs, 1.0);
+        let signature = Some(Signature::new(self.p, &measured.logs));
         self.add(Load { strategy, level: Level::default(), signature, met: self.now })
     }
 
     /// Adds a load, where there is no room in place of the one not met for longest.
-    fn add(&mut self, load: Load<S>) -> usize {
+    fn add(&mut self, load: Load) -> usize {
         if self.loads.len() < LOADS_MAX {
             self.loads.push(load);
             return self.loads.len() - 1;
@@ -249,8 +240,8 @@ impl<S: Strategy> Loads<S> {
     }
 
     /// Adds a load learned elsewhere, of which this was measured; it is recognised when it comes.
-    pub fn teach(&mut self, strategy: S, mut measured: impl Iterator<Item = Logs>) {
-        let mut signature = measured.next().map(|first| Signature::new(&first));
+    pub fn teach(&mut self, strategy: Estimator, mut measured: impl Iterator<Item = Logs>) {
+        let mut signature = measured.next().map(|first| Signature::new(self.p, &first));
         if let Some(signature) = &mut signature {
             measured.for_each(|logs| signature.learn(&logs));
         }

@@ -7,39 +7,26 @@
 //!
 //! Time, prices and randomness are the caller's; the same observations lead to the same decisions.
 
-mod bandit;
-mod bayes;
-mod climb;
-mod level;
+mod acquisition;
+mod change;
+mod drift;
+mod estimate;
 mod loads;
-mod model;
+mod parameters;
 mod points;
 mod signature;
 mod space;
-mod strategy;
-mod tally;
-mod watch;
+mod surface;
 
-pub use bandit::Bandit;
-pub use bayes::Bayes;
-pub use climb::Climb;
+pub use acquisition::Profit;
+pub use parameters::Parameters;
 pub use points::{BatchingDelays, Knobs, NoValue, Notice, Setting, WorkingPoints};
-pub use strategy::{Profit, Strategy};
 
 use crate::response::{Measured, Observation, Response};
+use acquisition::{Estimator, Outlook};
+use change::{ChangeDetector, Verdict};
 use loads::{Loads, Trial};
 use space::Space;
-use strategy::Outlook;
-use watch::{Verdict, Watch};
-
-/// What the first interval at a new point counts, for it begins with what the last point left behind.
-const FIRST_SHARE: f64 = 0.8;
-/// Where there is nothing to explore, so many intervals pass at most until the choice is reviewed.
-const REST_MAX: u32 = 16;
-/// What each row of a given table counts, in observations: it was measured on another day, of a machine that
-/// was some percent faster or slower. With four it took too long to see that a row was wrong, and a table
-/// earned less than none (`examples/compare`).
-const TABLE_SHARE: f64 = 1.0;
 
 /// Trials are paired: an interval at another point, between two at the point that earns. If these two tell of
 /// different levels, the trial tells nothing. A point that earns less may have had a hiccup, which makes
@@ -68,12 +55,12 @@ struct Excursion {
     first: Option<(Measured, f64)>,
 }
 
-/// A controller that searches by strategy `S`; [`Bayes`] won the comparison (`examples/compare`).
+/// The controller of one set of knobs.
 #[derive(Clone, Debug)]
-pub struct Controller<S = Bayes> {
+pub struct Controller {
     space: Space,
-    loads: Loads<S>,
-    watch: Watch,
+    loads: Loads,
+    changes: ChangeDetector,
     point: usize,
     /// Whether the point was set for the interval before, too.
     is_settled: bool,
@@ -83,21 +70,30 @@ pub struct Controller<S = Bayes> {
     next_rest: u32,
 }
 
-impl<S: Strategy> Controller<S> {
+impl Controller {
     /// Begins at point `start`, knowing nothing.
     ///
     /// # Panics
     /// If there is no such point.
     #[must_use]
     pub fn new(points: &impl WorkingPoints, start: usize) -> Self {
+        Self::with_parameters(points, start, &Parameters::DEFAULT)
+    }
+
+    /// The same with other parameters than the default ones.
+    ///
+    /// # Panics
+    /// See [`Self::new`].
+    #[must_use]
+    pub fn with_parameters(points: &impl WorkingPoints, start: usize, p: &'static Parameters) -> Self {
         assert!(start < points.count(), "a controller starts at one of its points");
-        let space = Space::new(points);
+        let space = Space::new(points, p);
         let loads = Loads::new(&space);
-        let watch = Watch::default();
+        let changes = ChangeDetector::default();
         Self {
             space,
             loads,
-            watch,
+            changes,
             point: start,
             is_settled: false,
             stage: Stage::Earning,
@@ -109,10 +105,10 @@ impl<S: Strategy> Controller<S> {
     /// Teaches the responses of a load that were measured beforehand, as pairs of a point and its response;
     /// points that do not exist are left out. The load is recognised when it comes.
     pub fn teach(&mut self, table: &[(usize, Response)]) {
-        let mut strategy = S::new(&self.space);
+        let mut strategy = Estimator::new(&self.space);
         let rows = table.iter().filter(|(point, _)| *point < self.space.count());
         for (point, response) in rows.clone() {
-            strategy.learn(&self.space, *point, &response.logs(), TABLE_SHARE);
+            strategy.learn(*point, &response.logs(), self.space.p.table_weight);
         }
         self.loads.teach(strategy, rows.map(|(_, response)| response.logs()));
     }
@@ -149,7 +145,7 @@ impl<S: Strategy> Controller<S> {
         let measured = observation.measured();
         self.loads.pass(&measured);
         let is_settled = core::mem::replace(&mut self.is_settled, true);
-        let share = if is_settled { measured.share } else { FIRST_SHARE * measured.share };
+        let share = if is_settled { measured.share } else { self.space.p.first_share * measured.share };
         let stage = core::mem::take(&mut self.stage);
         match stage {
             Stage::Trying(excursion) => {
@@ -162,7 +158,8 @@ impl<S: Strategy> Controller<S> {
             }
             _ => {}
         }
-        match (self.watch.consider(self.loads.surprise(&measured), &measured.logs), stage) {
+        let (surprise, is_another) = (self.loads.surprise(&measured), self.loads.knows_another(&measured));
+        match (self.changes.consider(self.space.p, surprise, is_another, &measured.logs), stage) {
             (Verdict::Suspicious, _) => return self.point,
             (Verdict::Same, stage) => {
                 let is_calm = self.loads.learn(&self.space, self.point, &Measured { share, ..measured });
@@ -216,10 +213,11 @@ impl<S: Strategy> Controller<S> {
         let (horizon, level) = (self.loads.horizon(), self.loads.level());
         let outlook = Outlook { horizon, level: level.of_late(), deviation: level.deviation() };
         let choice = self.loads.present().choose(&self.space, self.point, &outlook, profit);
-        if choice.explores || choice.point != self.point {
+        if choice.explores || choice.loses || choice.point != self.point {
             (self.rest, self.next_rest) = (0, 1);
         } else {
-            (self.rest, self.next_rest) = (self.next_rest, (self.next_rest * 2).min(REST_MAX));
+            (self.rest, self.next_rest) =
+                (self.next_rest, (self.next_rest * 2).min(self.space.p.rest_max as u32));
         }
         let tries = choice.explores && choice.point != self.point;
         let trial = Excursion { home: self.point, earned, first: None };
@@ -227,6 +225,3 @@ impl<S: Strategy> Controller<S> {
         self.set(choice.point)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,17 +4,8 @@
 //! latency), however slow the machine is and whatever batching delay is set; those that ask at a rate of
 //! their own keep the throughput. Whichever of the two varies less is the load's signature.
 
+use super::parameters::Parameters;
 use crate::response::{Logs, MEAN, THROUGHPUT};
-
-/// Deviation that is granted from the start, and what it counts in intervals.
-const DEVIATION: f64 = 0.06;
-const GUESS: f64 = 5.0;
-/// The least that is believed: loads so much alike need not be told apart.
-const DEVIATION_MIN: f64 = 0.05;
-/// Intervals over which it is averaged.
-const MEMORY: f64 = 60.0;
-/// How many times its own variance one error may count.
-const CLIP: f64 = 9.0;
 
 /// One logarithm's mean and variance.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +17,7 @@ struct Steady {
 /// Requests in flight, and throughput.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signature {
+    p: &'static Parameters,
     both: [Steady; 2],
     weight: f64,
 }
@@ -36,18 +28,19 @@ fn values(logs: &Logs) -> [f64; 2] {
 
 impl Signature {
     /// Of a load that was met in this interval.
-    pub fn new(logs: &Logs) -> Self {
-        Self { both: values(logs).map(|mean| Steady { mean, variance: DEVIATION * DEVIATION }), weight: 1.0 }
+    pub fn new(p: &'static Parameters, logs: &Logs) -> Self {
+        let variance = p.signature_deviation * p.signature_deviation;
+        Self { p, both: values(logs).map(|mean| Steady { mean, variance }), weight: 1.0 }
     }
 
     /// Learns from another interval.
     pub fn learn(&mut self, logs: &Logs) {
-        self.weight = (self.weight + 1.0).min(MEMORY);
+        self.weight = (self.weight + 1.0).min(self.p.signature_memory);
         for (steady, value) in self.both.iter_mut().zip(values(logs)) {
             let error = value - steady.mean;
-            let square = (error * error).min(CLIP * steady.variance);
+            let square = (error * error).min(self.p.signature_clip * steady.variance);
             steady.mean += error / self.weight;
-            steady.variance += (square - steady.variance) / (self.weight + GUESS);
+            steady.variance += (square - steady.variance) / (self.weight + self.p.signature_guess);
         }
     }
 
@@ -56,7 +49,10 @@ impl Signature {
         let [in_flight, throughput] = self.both;
         let (steady, index) =
             if in_flight.variance <= throughput.variance { (in_flight, 0) } else { (throughput, 1) };
-        (values(logs)[index] - steady.mean, steady.variance.max(DEVIATION_MIN * DEVIATION_MIN))
+        (
+            values(logs)[index] - steady.mean,
+            steady.variance.max(self.p.signature_deviation_min * self.p.signature_deviation_min),
+        )
     }
 
     /// How much an interval surprises under this load, in squares of deviations.
@@ -86,7 +82,7 @@ mod tests {
 
     #[test]
     fn clients_that_wait_are_counted_however_slow_the_machine() {
-        let mut signature = Signature::new(&logs(16.0, 1000.0));
+        let mut signature = Signature::new(&Parameters::DEFAULT, &logs(16.0, 1000.0));
         for throughput in [900.0, 2000.0, 400.0, 1000.0] {
             assert!(signature.surprise(&logs(16.0, throughput), 0.0) < 1.0);
             signature.learn(&logs(16.0, throughput));
@@ -97,7 +93,7 @@ mod tests {
 
     #[test]
     fn clients_that_do_not_wait_are_known_by_their_rate() {
-        let mut signature = Signature::new(&logs(16.0, 1000.0));
+        let mut signature = Signature::new(&Parameters::DEFAULT, &logs(16.0, 1000.0));
         for in_flight in [20.0, 9.0, 30.0, 14.0, 22.0, 8.0] {
             signature.learn(&logs(in_flight, 1000.0));
         }

@@ -1,9 +1,9 @@
 use super::*;
 use crate::prices::Resource;
-use crate::simulate::Random;
 use crate::units::Seconds;
 use crate::utility::Latency;
 use alloc::vec::Vec;
+use nom_economy_sim::Random;
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@
 use crate::report::Stretch;
 use crate::window;
 use alloc::vec::Vec;
-use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice};
+use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Parameters};
 use nom_economy::response::Response;
 use nom_economy::units::DollarsPerSecond;
 use nom_serve::Window;
@@ -18,6 +18,10 @@ const PERIOD_NS: u64 = 200_000_000;
 const SETTLING_NS: u64 = 60_000_000;
 /// Up to four cores every number is a choice; beyond, each is about this part of the next.
 const STEP: f64 = 0.8;
+
+/// Where every number of cores makes a loss none is searched for that does not: what a core costs is known, and
+/// each trial moves clients.
+static PARAMETERS: Parameters = Parameters { search_rounds: 0.0, ..Parameters::DEFAULT };
 
 /// What it brings that the server responds so with so many cores; with those that are held, if no number is
 /// given.
@@ -39,7 +43,7 @@ impl Staffing {
     /// From 1 core to `most`, of which all serve at first; nothing if there is nothing to choose.
     pub fn new(most: u16) -> Option<Staffing> {
         let points = Knobs::new(BatchingDelays::up_to(0), &[Notice::Interrupt], &choices(most), &[1]).ok()?;
-        let controller = Controller::new(&points, 0);
+        let controller = Controller::with_parameters(&points, 0, &PARAMETERS);
         let staffing =
             Staffing { points, controller, period: Stretch::default(), settling_ns: 0, is_idle: false };
         (most > 1).then_some(staffing)

@@ -14,6 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("loader", &["abi"]),
     ("kernel", &["abi", "kernel"]),
     ("economy", &["abi"]),
+    ("economy-sim", &["economy"]),
     ("libos/port", &["abi"]),
     ("libos/sys", &["abi", "libos/port"]),
     ("libos/linux-host", &["abi", "libos/port"]),

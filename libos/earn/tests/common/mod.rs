@@ -1,5 +1,5 @@
 //! A server in a closed loop that the real governor governs: clients wait for an answer each, the server
-//! responds as `nom_economy::simulate` says, and a board posts prices. Not every test uses everything.
+//! responds as `nom_economy_sim` says, and a board posts prices. Not every test uses everything.
 #![allow(dead_code)]
 
 use nom_abi::priced::{Report, Solvency};
@@ -7,7 +7,7 @@ use nom_abi::prices::{PriceEntry, PriceList, PriceSource, PricedResource};
 use nom_earn::{Audience, Earner, Held, PriceBoard, Settings};
 use nom_economy::prices::Refusal;
 use nom_economy::response::Response;
-use nom_economy::simulate::{Noise, Random, Server};
+use nom_economy_sim::{Noise, Random, Server};
 use nom_serve::governor::Latency;
 use nom_serve::{Governor, Setting, Window};
 use std::cell::{Cell, RefCell};

@@ -1,5 +1,5 @@
 use super::*;
-use nom_economy::simulate::Random;
+use nom_economy_sim::Random;
 
 /// As many delays as the demo tries.
 const DELAYS_US: [u32; 6] = [0, 2, 5, 10, 20, 40];

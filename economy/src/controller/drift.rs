@@ -6,17 +6,8 @@
 //! chapter 2): a point is compared with those that were set just before and after, so that a hiccup says
 //! nothing about it. Decisions outlast hiccups, and are made for what the level was of late.
 
+use super::parameters::Parameters;
 use crate::response::{CHANNELS, JITTER, Logs, MEAN, P99, THROUGHPUT};
-
-/// Share of an unexplained error that is taken for the level's.
-const GAIN: f64 = 0.85;
-/// Deviation of the level from one interval to the next: that of a hiccup.
-const DEVIATION: f64 = 0.1;
-/// Intervals over which the level of late is averaged.
-const MEMORY: f64 = 80.0;
-
-/// Intervals that it counts before any has passed, lest it begin with a hiccup.
-const PRIOR: f64 = 10.0;
 
 /// Logarithms by which responses exceed what was learned: at present, and of late.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,11 +45,12 @@ impl Level {
 
     /// Follows the error of a relative prediction, as far as not the prediction is to blame, which has such a
     /// deviation.
-    pub fn follow(&mut self, error: &Logs, deviation: f64) {
-        let gain = GAIN * DEVIATION * DEVIATION / (DEVIATION * DEVIATION + deviation * deviation);
+    pub fn follow(&mut self, p: &Parameters, error: &Logs, deviation: f64) {
+        let gain = p.level_gain * p.level_deviation * p.level_deviation
+            / (p.level_deviation * p.level_deviation + deviation * deviation);
         self.present.throughput += gain * error[THROUGHPUT];
         self.present.latency += gain * error[MEAN];
-        self.weight = (self.weight + 1.0).clamp(PRIOR, MEMORY);
+        self.weight = (self.weight + 1.0).clamp(p.level_prior, p.level_memory);
         let Slowness { throughput, latency } = self.present;
         let change = latency - self.late.latency;
         self.late.latency += change / self.weight;
@@ -93,7 +85,7 @@ mod tests {
         let measured = error(-0.5, 0.5);
         for _ in 0..3 {
             let relative = level.relative(&measured);
-            level.follow(&relative, 0.01);
+            level.follow(&Parameters::DEFAULT, &relative, 0.01);
         }
         let relative = level.relative(&measured);
         assert!(relative[MEAN].abs() < 0.01 && relative[THROUGHPUT].abs() < 0.01, "{relative:?}");
@@ -101,7 +93,7 @@ mod tests {
         assert!(level.late.latency < 0.2, "decisions are for longer: {level:?}");
         for _ in 0..3 {
             let relative = level.relative(&error(0.0, 0.0));
-            level.follow(&relative, 0.01);
+            level.follow(&Parameters::DEFAULT, &relative, 0.01);
         }
         assert!(level.present.latency.abs() < 0.01);
     }
@@ -109,7 +101,7 @@ mod tests {
     #[test]
     fn an_unknown_point_is_to_blame_itself() {
         let mut level = Level::default();
-        level.follow(&error(-0.5, 0.5), 1.0);
+        level.follow(&Parameters::DEFAULT, &error(-0.5, 0.5), 1.0);
         assert!(level.present.latency < 0.01, "{level:?}");
     }
 }

@@ -1,8 +1,7 @@
 //! A host that a machine shares with others: what they do slows it, or delays some of its packets.
 
 use super::random::Random;
-use crate::response::{Logs, Response};
-use alloc::vec::Vec;
+use nom_economy::response::{Logs, Response};
 
 /// The most that hiccups together take.
 const LEAST_SPEED: f64 = 0.3;
@@ -103,7 +102,7 @@ fn overlap(episodes: &[Episode], from: f64, to: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::Server;
+    use crate::Server;
 
     #[test]
     fn a_host_slows_and_delays_but_loses_no_client() {

@@ -2,10 +2,10 @@
 
 use super::random::Random;
 use super::scenario::{Phase, Scenario};
-use crate::controller::{Controller, Strategy};
-use crate::response::{Logs, Response};
-use alloc::vec::Vec;
+use super::strategy::Strategy;
 use core::ops::Range;
+use nom_economy::controller::Controller;
+use nom_economy::response::{Logs, Response};
 
 /// Time constant with which a server follows a new setting, in seconds.
 const SETTLING: f64 = 2e-3;
@@ -38,7 +38,7 @@ pub struct Outcome {
 
 struct Runner<'a, S> {
     scenario: &'a Scenario,
-    controller: Controller<S>,
+    controller: S,
     random: Random,
     noise: super::Noise,
     state: Option<Logs>,
@@ -47,14 +47,22 @@ struct Runner<'a, S> {
 }
 
 /// Runs the scenario with a controller that knows nothing; `seed` decides the noise.
-pub fn run<S: Strategy>(scenario: &Scenario, seed: u64) -> Outcome {
-    run_taught::<S>(scenario, seed, &[])
+#[must_use]
+pub fn run(scenario: &Scenario, seed: u64) -> Outcome {
+    run_taught(scenario, seed, &[])
 }
 
 /// The same with one that was taught responses under these loads, as [`Controller::teach`] takes them.
-pub fn run_taught<S: Strategy>(scenario: &Scenario, seed: u64, table: &[Vec<(usize, Response)>]) -> Outcome {
-    let mut controller = Controller::<S>::new(&scenario.points, 0);
+#[must_use]
+pub fn run_taught(scenario: &Scenario, seed: u64, table: &[Vec<(usize, Response)>]) -> Outcome {
+    let mut controller = Controller::new(&scenario.points, 0);
     table.iter().for_each(|load| controller.teach(load));
+    run_with(scenario, seed, controller)
+}
+
+/// The same with what chooses as given.
+#[must_use]
+pub fn run_with<S: Strategy>(scenario: &Scenario, seed: u64, controller: S) -> Outcome {
     let (random, noise) = (Random::new(seed), scenario.noise.clone());
     let mut runner = Runner { scenario, controller, random, noise, state: None, intervals: 0, losses: 0 };
     let oracles = scenario.oracles();

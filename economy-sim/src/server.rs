@@ -1,14 +1,32 @@
 //! A server whose response to the batching delay follows from queueing.
 
 use super::random::Random;
-use crate::response::Response;
-use crate::units::{BytesPerOperation, OperationsPerSecond, Seconds};
-use crate::utility::Latency;
+use nom_economy::response::Response;
+use nom_economy::units::{BytesPerOperation, OperationsPerSecond, Seconds};
+use nom_economy::utility::Latency;
 
 /// Norm that joins the latency of an idle server to that of a saturated one: the knee is soft.
 const KNEE: f64 = 5.0;
 /// Iterations of throughput toward its fixed point, each half way.
 const ITERATIONS: u32 = 40;
+
+/// The share of its capacity that a server in an open loop serves at most; what comes beyond is refused.
+const SATURATION: f64 = 0.97;
+
+/// Who asks a server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// So many clients, each of which waits for its answer before it asks again.
+    Closed {
+        /// How many.
+        clients: f64,
+    },
+    /// Clients that do not wait: requests come at a rate of their own.
+    Open {
+        /// The rate, as a share of what the server can serve without a batching delay.
+        utilisation: f64,
+    },
+}
 
 /// What a server's requests cost, in seconds.
 #[derive(Clone, Debug)]
@@ -73,7 +91,39 @@ impl Server {
         for _ in 0..ITERATIONS {
             throughput = 0.5 * (throughput + clients / self.latency(clients, delay, throughput, drift));
         }
-        let mean = clients / throughput;
+        self.measured(clients / throughput, throughput, delay, drift)
+    }
+
+    /// What it does for that load at a batching delay, if all its work takes `drift` times as long.
+    #[must_use]
+    pub fn respond(&self, load: Load, micros: u32, drift: f64) -> Response {
+        match load {
+            Load::Closed { clients } => self.response(clients, micros, drift),
+            Load::Open { utilisation } => self.unwaited(utilisation, micros, drift),
+        }
+    }
+
+    /// Requests wait in a queue with one server (Pollaczek and Khinchine, work being nearly constant).
+    fn unwaited(&self, utilisation: f64, micros: u32, drift: f64) -> Response {
+        let delay = f64::from(micros) * 1e-6;
+        let asked = utilisation / (self.request + self.batch + self.crowding);
+        let work = |rate: f64| drift * self.work(1.0 + rate * delay, delay);
+        let throughput = asked.min(SATURATION / work(asked));
+        let busy = throughput * work(throughput);
+        let waits = 0.5 * work(throughput) * busy / (1.0 - busy);
+        let mean = self.wire * drift + work(throughput) + waits + 0.5 * self.waiting * delay;
+        self.measured(mean, throughput, 0.5 * delay, drift)
+    }
+
+    /// Work for each request in batches of so many.
+    fn work(&self, size: f64, delay: f64) -> f64 {
+        let path = if delay == 0.0 { self.unheld } else { 1.0 };
+        let (amplitude, phase) = self.ripple;
+        let ripple = 1.0 + amplitude * libm::sin(phase + 2.5 * libm::log1p(delay * 1e6));
+        path * ripple * (self.request + self.batch / size + self.crowding * size)
+    }
+
+    fn measured(&self, mean: f64, throughput: f64, delay: f64, drift: f64) -> Response {
         let queueing = mean - self.idle(drift) - self.waiting * delay;
         let parts =
             [self.idle_jitter * self.idle(drift), self.queue_jitter * queueing.max(0.0), 0.29 * delay];

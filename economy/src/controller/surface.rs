@@ -6,23 +6,13 @@
 //! terms: an unknown level, an unknown slope along that expected latency, and a Matern-3/2 deviation by
 //! distance. All channels share one covariance, so that one factorisation serves all.
 
+use super::estimate::Tally;
 use super::space::Space;
-use super::tally::Tally;
 use crate::response::{Logs, MEAN};
 use alloc::vec::Vec;
 
-/// Standard deviation of the Matern term, in logarithms: how far a response strays from its trend.
-const AMPLITUDE: f64 = 0.3;
-/// Variance of the level in units of the amplitude's square: large, for nothing is known about it.
-const LEVEL: f64 = 100.0;
-/// Variance of the slope in the same units: half a unit either way is one deviation.
-const SLOPE: f64 = 4.0;
 /// How much each channel follows expected latency, in logarithms.
 const TREND: Logs = [-0.5, 1.0, 1.0, 1.0, -0.5, -0.5];
-/// Variance of what was measured once, in the same units: it may have been a hiccup.
-const DOUBT: f64 = 0.2;
-/// The share of a measured latency that working points cannot have added.
-const BASE_SHARE: f64 = 0.3;
 
 /// What is predicted of a point.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +43,7 @@ pub(super) struct Model {
 fn base_latency(space: &Space, tally: &Tally) -> f64 {
     let bases = tally.known().map(|point| {
         let latency = libm::exp(tally.mean(point)[MEAN]);
-        (latency - space.added_latency(point)).max(BASE_SHARE * latency)
+        (latency - space.added_latency(point)).max(space.p.base_share * latency)
     });
     bases.fold(f64::INFINITY, f64::min)
 }
@@ -66,11 +56,11 @@ impl Model {
         self.expected.extend((0..space.count()).map(|point| libm::log1p(space.added_latency(point) / base)));
         self.points.clear();
         self.points.extend(tally.known());
-        let noise = tally.trial_noise() / AMPLITUDE;
+        let noise = tally.trial_noise() / space.p.amplitude;
         let inflated = noise * noise * tally.inflation();
-        let stale = |point| tally.staleness(point) / (AMPLITUDE * AMPLITUDE);
-        let doubt = |point| DOUBT / libm::pow(tally.weight(point) + 0.5, 3.0);
-        self.factorise(space, |point| inflated / tally.weight(point) + stale(point) + doubt(point));
+        let stale = |point| tally.staleness(point) / (space.p.amplitude * space.p.amplitude);
+        let doubt = |point| space.p.surface_doubt / libm::pow(tally.weight(point) + 0.5, 3.0);
+        self.factorise(space, |point: usize| inflated / tally.weight(point) + stale(point) + doubt(point));
         self.solved.clear();
         let expected = &self.expected;
         let residual = |point: &usize| {
@@ -108,11 +98,13 @@ impl Model {
         let explained: f64 = scratch.iter().map(|value| value * value).sum();
         let variance = (self.covariance(space, point, point) - explained).max(0.0);
         self.scratch = scratch;
-        Prediction { mean, deviation: AMPLITUDE * libm::sqrt(variance) }
+        Prediction { mean, deviation: space.p.amplitude * libm::sqrt(variance) }
     }
 
     fn covariance(&self, space: &Space, a: usize, b: usize) -> f64 {
-        LEVEL + SLOPE * self.expected[a] * self.expected[b] + space.likeness(a, b)
+        space.p.offset_variance
+            + space.p.slope_variance * self.expected[a] * self.expected[b]
+            + space.likeness(a, b)
     }
 
     /// Cholesky decomposition of the covariance of the observed points and their noise.
@@ -178,12 +170,13 @@ fn subtract(from: &mut Logs, factor: f64, other: &Logs) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parameters::Parameters;
     use super::super::points::BatchingDelays;
     use super::*;
     use crate::response::CHANNELS;
 
     fn learned(space: &Space, latency: impl Fn(f64) -> f64, points: &[usize]) -> Model {
-        let mut tally = Tally::new(space.count());
+        let mut tally = Tally::new(space.count(), space.p);
         for point in points {
             let mut logs = [0.0; CHANNELS];
             logs[MEAN] = libm::log(latency(space.added_latency(*point)));
@@ -196,7 +189,7 @@ mod tests {
 
     #[test]
     fn one_point_and_physics_foretell_the_others() {
-        let space = Space::new(&BatchingDelays::up_to(1000));
+        let space = Space::new(&BatchingDelays::up_to(1000), &Parameters::DEFAULT);
         let mut model = learned(&space, |added| 1e-4 + added, &[0]);
         let last = space.count() - 1;
         let far = model.predict(&space, last);
@@ -208,7 +201,7 @@ mod tests {
 
     #[test]
     fn measurements_overrule_physics() {
-        let space = Space::new(&BatchingDelays::up_to(1000));
+        let space = Space::new(&BatchingDelays::up_to(1000), &Parameters::DEFAULT);
         let flat = |_| 1e-3;
         let all: Vec<usize> = (0..space.count()).step_by(2).collect();
         let mut model = learned(&space, flat, &all);

@@ -3,9 +3,8 @@
 
 use super::random::Random;
 use super::scenario::{Phase, Scenario};
-use crate::response::{BETTER, CHANNELS, Logs, Response};
-use crate::table::LOADS_MAX;
-use alloc::vec::Vec;
+use nom_economy::response::{BETTER, CHANNELS, Logs, Response};
+use nom_economy::table::LOADS_MAX;
 
 /// How long each point is measured under each load, in seconds.
 const SECONDS: f64 = 3.0;
@@ -19,8 +18,8 @@ const MACHINES: f64 = 0.05;
 pub fn measured(scenario: &Scenario, seed: u64) -> Vec<Vec<(usize, Response)>> {
     let (mut random, mut known) = (Random::new(seed), Vec::new());
     let mut is_new = |phase: &Phase| {
-        let is_new = !known.contains(&phase.clients);
-        known.push(phase.clients);
+        let is_new = !known.contains(&phase.load);
+        known.push(phase.load);
         is_new
     };
     let last = scenario.spans().map(|(span, phase)| (span.end - 1, phase));
@@ -52,8 +51,7 @@ fn row(scenario: &Scenario, quiet: &Response, random: &mut Random) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Bayes;
-    use crate::simulate::{Outcome, run, run_taught};
+    use crate::{Outcome, run, run_taught};
 
     #[test]
     fn every_point_is_measured_under_every_load_with_some_error() {
@@ -80,8 +78,8 @@ mod tests {
         };
         let scenarios: Vec<Scenario> = (0..SEEDS).map(Scenario::host).collect();
         let all = || (0..SEEDS).zip(&scenarios);
-        let learned: Vec<Outcome> = all().map(|(seed, scenario)| run::<Bayes>(scenario, seed)).collect();
-        let taught = |(seed, scenario)| run_taught::<Bayes>(scenario, seed, &measured(scenario, !seed));
+        let learned: Vec<Outcome> = all().map(|(seed, scenario)| run(scenario, seed)).collect();
+        let taught = |(seed, scenario)| run_taught(scenario, seed, &measured(scenario, !seed));
         let taught: Vec<Outcome> = all().map(taught).collect();
         let early = |outcomes: &[Outcome]| mean(|outcome| outcome.early[0] / outcome.early[1], outcomes);
         let whole = |outcomes: &[Outcome]| mean(|outcome| outcome.profit / outcome.oracle, outcomes);

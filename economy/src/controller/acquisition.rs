@@ -5,12 +5,46 @@
 //! in dollars: an interval spent at a point costs what the best known point would have earned more; what it
 //! is expected to teach is earned in every interval to come.
 
-use super::model::{Model, Prediction};
+use super::estimate::Tally;
 use super::space::Space;
-use super::strategy::{Choice, Outlook, Profit, Strategy};
-use super::tally::Tally;
+use super::surface::{Model, Prediction};
 use crate::response::{JITTER, Likely, Logs};
 use alloc::vec::Vec;
+
+use crate::response::Response;
+use crate::units::DollarsPerSecond;
+
+/// Profit at a working point that responds like this, at present prices.
+pub type Profit<'a> = dyn Fn(usize, &Response) -> DollarsPerSecond + 'a;
+
+/// Where to go next, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// The point.
+    pub point: usize,
+    /// Whether to learn of it rather than to earn by it.
+    pub explores: bool,
+    /// Whether the best that is known makes a loss.
+    pub loses: bool,
+}
+
+/// What is expected of the time to come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlook {
+    /// Intervals to go under this load, as far as can be guessed.
+    pub horizon: f64,
+    /// What is to be added to the logarithms that were learned.
+    pub level: Logs,
+    /// Deviation of logarithms by which everything will be better at times and worse at others.
+    pub deviation: f64,
+}
+
+impl Outlook {
+    /// Logarithms as they were learned, as they are expected to be.
+    fn present(&self, logs: &Logs) -> Logs {
+        core::array::from_fn(|channel| logs[channel] + self.level[channel])
+    }
+}
 
 /// Gauss-Hermite quadrature of degree 5 for a standard normal variable: abscissae and weights (Abramowitz and
 /// Stegun, *Handbook of Mathematical Functions*, table 25.10, scaled).
@@ -21,35 +55,35 @@ const NODES: [(f64, f64); 5] = [
     (1.355_626_179_974_266, 0.222_075_922_005_612_6),
     (2.856_970_013_872_806, 0.011_257_411_327_720_69),
 ];
-/// What another point must earn more, as a share, to be worth leaving a known one.
-const HYSTERESIS: f64 = 0.002;
-/// Observations after which a point is known well, and those that a model may lack while it is at one.
-const WELL_KNOWN: f64 = 8.0;
-const STALE: u32 = 8;
-/// Below this deviation of logarithms a prediction is as good as certain.
-const CERTAIN: f64 = 1e-3;
-/// So many measurements, of which few count whole, may have been unlucky.
-const FEW: f64 = 3.0;
 /// How many measurements in a row an exploration may be planned for: one alone may be worth nothing where
 /// noise is large, though several are (Frazier and Powell, "Paradoxes in learning and the marginal value of
 /// information", Decision Analysis 7, 2010).
 const REPETITIONS: [f64; 3] = [1.0, 4.0, 16.0];
-/// Weight of what was measured at a point to be a home.
-const PROVEN: f64 = 0.9;
-/// How many times what it costs a trial must be worth that is expected to make a loss.
-const CAUTION: f64 = 3.0;
-/// What going to another point and back disturbs, as a share of an interval's profit.
-const DISTURBANCE: f64 = 0.2;
+
+/// A profit that is farther than a factor of e² is as far as any.
+const FAR: f64 = 2.0;
+/// Halvings of an interval that find it within a percent.
+const BISECTIONS: u32 = 8;
 
 /// The strategy.
 #[derive(Clone, Debug)]
-pub struct Bayes {
+pub struct Estimator {
     tally: Tally,
     model: Model,
     /// Observations that the model does not know of.
     unfitted: u32,
     /// Where it earns; explorations set out from here and come back.
     home: Option<usize>,
+    search: Search,
+}
+
+/// The search for a profit where a loss is made.
+#[derive(Clone, Copy, Debug, Default)]
+struct Search {
+    /// Points tried since a profit was made.
+    tries: u32,
+    /// Choices to go until the next.
+    wait: u32,
 }
 
 /// A prediction, and what it would earn.
@@ -75,6 +109,16 @@ impl<'p> Prospect<'p> {
         (self.profit)(self.point, &self.likely.better(libm::exp(deviation)).response()).get()
     }
 
+    /// By how much all logarithms would have to be better for a profit.
+    fn until_profit(&self) -> f64 {
+        let (mut low, mut high) = (0.0, FAR);
+        for _ in 0..BISECTIONS {
+            let middle = 0.5 * (low + high);
+            if self.shifted(middle) > 0.0 { high = middle } else { low = middle }
+        }
+        high
+    }
+
     /// Expected value of what depends on profit, if logarithms deviate so much.
     fn mean(&self, deviation: f64, value: impl Fn(f64) -> f64) -> f64 {
         NODES.into_iter().map(|(node, weight)| weight * value(self.shifted(node * deviation))).sum()
@@ -88,11 +132,11 @@ impl<'p> Prospect<'p> {
 }
 
 /// Profit that is worth leaving a point for that makes so much.
-fn worth_leaving(profit: f64) -> f64 {
-    profit + HYSTERESIS * profit.abs()
+fn worth_leaving(space: &Space, profit: f64) -> f64 {
+    profit + space.p.hysteresis * profit.abs()
 }
 
-impl Bayes {
+impl Estimator {
     fn refit(&mut self, space: &Space) {
         if self.unfitted > 0 {
             self.model.fit(space, &self.tally);
@@ -116,10 +160,10 @@ impl Bayes {
     }
 
     /// The point of highest likely profit, and this profit; home unless another is clearly better.
-    fn best(&self, prospects: &[(Prospect, f64)], present: usize) -> (usize, f64) {
+    fn best(&self, space: &Space, prospects: &[(Prospect, f64)], present: usize) -> (usize, f64) {
         let home = self.home.unwrap_or(present);
         let at_home = prospects[home].1;
-        let least = worth_leaving(at_home);
+        let least = worth_leaving(space, at_home);
         let others = prospects.iter().filter(|(prospect, _)| prospect.point != home);
         others.fold((home, at_home), |best, (prospect, expected)| {
             if *expected > best.1.max(least) { (prospect.point, *expected) } else { best }
@@ -139,38 +183,62 @@ impl Bayes {
         self.tally.trial_noise() * libm::sqrt(self.tally.inflation())
     }
 
-    /// Where a loss is made, and beyond a cliff no slope tells the way: the most hopeful point that was not
-    /// yet measured a few times. Its jitter, which decides on which side of the cliff it is, is what is least
-    /// known.
-    fn way_out(&self, prospects: &[(Prospect, f64)]) -> Option<usize> {
-        let hope = NODES[NODES.len() - 1].0;
-        let mut most = (None, f64::NEG_INFINITY);
-        for (prospect, _) in prospects.iter().filter(|(prospect, _)| self.tally.weight(prospect.point) < FEW)
-        {
-            let unsure = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(prospect.point) + 1.0);
-            let value = prospect.shifted(hope * libm::hypot(prospect.deviation, unsure));
-            if value > most.1 {
-                most = (Some(prospect.point), value);
-            }
+    /// Where a loss is made, and beyond a cliff no slope tells the way: by turns the point most likely to make a
+    /// profit, and the one not measured for longest. So each is tried again and again, though every round takes
+    /// twice as long as the one before.
+    fn way_out(&mut self, space: &Space, prospects: &[(Prospect, f64)], present: usize) -> Option<usize> {
+        if space.p.search_rounds < 1.0 {
+            return None;
         }
-        most.0
+        if self.search.wait > 0 {
+            self.search.wait -= 1;
+            return None;
+        }
+        // In a round each is tried once for each of the two reasons.
+        let rounds = self.search.tries / (2 * prospects.len() as u32);
+        self.search.wait = (1_u32 << rounds.min(space.p.search_rounds as u32)) - 1;
+        self.search.tries = self.search.tries.wrapping_add(1);
+        let is_hopeful = self.search.tries % 2 == 1;
+        let merit = |prospect: &Prospect| match is_hopeful {
+            true => -prospect.until_profit() / self.doubt_of(prospect),
+            false => self.tally.unmet(prospect.point) as f64,
+        };
+        let others =
+            prospects.iter().map(|(prospect, _)| prospect).filter(|prospect| prospect.point != present);
+        let merits = others.map(|prospect| (prospect.point, merit(prospect)));
+        let (point, _) = merits.max_by(|one, other| one.1.total_cmp(&other.1))?;
+        // What is known led to a loss: what is measured now counts more than all before.
+        self.tally.forget(point);
+        Some(point)
+    }
+
+    /// Deviation of what decides on which side of a cliff a point is: jitter is least known.
+    fn doubt_of(&self, prospect: &Prospect) -> f64 {
+        let jitter = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(prospect.point) + 1.0);
+        libm::hypot(prospect.deviation, jitter)
     }
 
     /// The exploration most worth its price, if one is. None that is expected to make a loss, unless a loss
     /// is made already: there is a way to most points over others that are safe.
-    fn exploration(&self, prospects: &[(Prospect, f64)], best: (usize, f64), horizon: f64) -> Option<usize> {
-        let least = worth_leaving(best.1);
-        let mut most = (None, DISTURBANCE * best.1.abs());
+    fn exploration(
+        &self,
+        space: &Space,
+        prospects: &[(Prospect, f64)],
+        best: (usize, f64),
+        horizon: f64,
+    ) -> Option<usize> {
+        let least = worth_leaving(space, best.1);
+        let mut most = (None, space.p.disturbance * best.1.abs());
         for (prospect, expected) in prospects.iter().filter(|(prospect, _)| prospect.point != best.0) {
             let is_safe = *expected >= 0.0 || best.1 <= 0.0;
-            if prospect.deviation < CERTAIN {
+            if prospect.deviation < space.p.certain {
                 continue;
             }
-            let caution = if is_safe { 1.0 } else { CAUTION };
+            let caution = if is_safe { 1.0 } else { space.p.caution };
             let worth =
                 |times| horizon * self.gain(prospect, least, times) - caution * times * (best.1 - expected);
             // Of a point measured before, the next measurement alone is weighed: else there is no rest.
-            let is_new = self.tally.weight(prospect.point) < FEW;
+            let is_new = self.tally.weight(prospect.point) < space.p.few;
             let plans = &REPETITIONS[..if is_new { REPETITIONS.len() } else { 1 }];
             let worth = plans.iter().copied().map(worth).fold(f64::NEG_INFINITY, f64::max);
             if worth > most.1 {
@@ -181,51 +249,67 @@ impl Bayes {
     }
 }
 
-impl Strategy for Bayes {
-    fn new(space: &Space) -> Self {
-        Self { tally: Tally::new(space.count()), model: Model::default(), unfitted: 0, home: None }
+impl Estimator {
+    pub(super) fn new(space: &Space) -> Self {
+        Self {
+            tally: Tally::new(space.count(), space.p),
+            model: Model::default(),
+            unfitted: 0,
+            home: None,
+            search: Search::default(),
+        }
     }
 
-    fn tally(&self) -> &Tally {
+    pub(super) fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    fn tally_mut(&mut self) -> &mut Tally {
+    pub(super) fn tally_mut(&mut self) -> &mut Tally {
         &mut self.tally
     }
 
-    fn learn(&mut self, _: &Space, point: usize, logs: &Logs, share: f64) {
+    pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
         self.tally.learn(point, logs, share);
         self.unfitted += 1;
     }
 
-    fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction> {
+    pub(super) fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction> {
         self.tally.known().next()?;
         // A point known well moves little by one more observation; fitting is what costs time.
-        if self.tally.weight(point) < WELL_KNOWN || self.unfitted >= STALE {
+        if self.tally.weight(point) < space.p.well_known || f64::from(self.unfitted) >= space.p.refit_every {
             self.refit(space);
         }
         Some(self.model.predict(space, point))
     }
 
-    fn choose(&mut self, space: &Space, present: usize, outlook: &Outlook, profit: &Profit) -> Choice {
+    pub(super) fn choose(
+        &mut self,
+        space: &Space,
+        present: usize,
+        outlook: &Outlook,
+        profit: &Profit,
+    ) -> Choice {
         if self.tally.known().next().is_none() {
-            return Choice { point: present, explores: true };
+            return Choice { point: present, explores: true, loses: false };
         }
         self.refit(space);
         let prospects = self.prospects(space, outlook, profit);
-        let best = self.best(&prospects, present);
+        let best = self.best(space, &prospects, present);
         if best.0 != present {
             // Only who is known well can be a home, for errors there are taken for the host's.
-            let explores = self.tally.weight(best.0) < PROVEN;
+            let explores = self.tally.weight(best.0) < space.p.proven;
             if !explores {
                 self.home = Some(best.0);
             }
-            return Choice { point: best.0, explores };
+            return Choice { point: best.0, explores, loses: false };
         }
         self.home = Some(best.0);
-        let way_out = if best.1 <= 0.0 { self.way_out(&prospects) } else { None };
-        let exploration = way_out.or_else(|| self.exploration(&prospects, best, outlook.horizon));
-        Choice { point: exploration.unwrap_or(best.0), explores: exploration.is_some() }
+        let loses = best.1 <= 0.0;
+        let way_out = if loses { self.way_out(space, &prospects, present) } else { None };
+        if !loses {
+            self.search = Search::default();
+        }
+        let exploration = way_out.or_else(|| self.exploration(space, &prospects, best, outlook.horizon));
+        Choice { point: exploration.unwrap_or(best.0), explores: exploration.is_some(), loses }
     }
 }

@@ -1,7 +1,7 @@
 //! What measuring does to the truth.
 
 use super::random::Random;
-use crate::response::{CHANNELS, Logs, Observation, Response};
+use nom_economy::response::{CHANNELS, Logs, Observation, Response};
 
 /// How the measured differs from the true.
 #[derive(Clone, Debug)]

@@ -1,40 +1,10 @@
 //! What was measured at each point under one load, the old counting less.
 
+use super::parameters::Parameters;
 use crate::response::{CHANNELS, Logs, MEAN, THROUGHPUT};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Beyond this a point's past counts for no more, so that its mean follows a slow drift.
-const WEIGHT_MAX: f64 = 60.0;
-/// A point remembered less than this says nothing.
-const WEIGHT_MIN: f64 = 0.05;
-/// What a point's mean may have moved, against those of others, since it was measured: as a random walk whose
-/// step in an interval is this share of the noise. What a server does changes with what it does.
-const DRIFT: f64 = 0.03;
-/// Share of the surprise at a first measurement that may have been a hiccup.
-const DOUBT: f64 = 0.45;
-/// What is added to a weight before doubt falls with its cube.
-const DOUBT_WEIGHT: f64 = 0.2;
-/// Deviation of what a point does under a load of which only another point was measured, from what it did
-/// under the last load, scaled; and by how much this grows with the distance of the loads.
-const HEARSAY: f64 = 0.15;
-const HEARSAY_SLOPE: f64 = 0.4;
-/// Loads farther from each other than this compare points differently.
-const ALIKE: f64 = 0.7;
-/// What it counts, in observations.
-const HEARSAY_WEIGHT: f64 = 0.5;
-/// Deviation of the measured logarithms before any is known, and the least that is believed.
-const NOISE: f64 = 0.05;
-const NOISE_MIN: f64 = 0.005;
-/// Intervals over which noise is averaged, and how many the first guess counts.
-const NOISE_MEMORY: f64 = 60.0;
-const NOISE_GUESS: f64 = 5.0;
-/// No error counts as more than so many times what most are within.
-const SPREAD_MAX: f64 = 6.0;
-/// The most that errors are believed to persist.
-const PERSISTENCE_MAX: f64 = 0.85;
-/// By how much one error moves it, as a share of the variance.
-const NOISE_STEP: f64 = 2.0;
 /// Median of the square of a standard normal variable. Noise is what half of all errors are above, however
 /// large these are, for a hiccup is no noise.
 const MEDIAN: f64 = 0.455;
@@ -42,6 +12,7 @@ const MEDIAN: f64 = 0.455;
 /// Mean and weight of each point's observations, and the noise common to all.
 #[derive(Clone, Debug)]
 pub struct Tally {
+    p: &'static Parameters,
     weights: Vec<f64>,
     means: Vec<Logs>,
     /// Variance of the means beyond that of their measurement.
@@ -62,20 +33,25 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(count: usize) -> Self {
+    pub(super) fn new(count: usize, p: &'static Parameters) -> Self {
         Self {
+            p,
             weights: vec![0.0; count],
             means: vec![[0.0; CHANNELS]; count],
             hearsay: vec![0.0; count],
             surprises: vec![0.0; count],
             now: 0,
             met: vec![0; count],
-            noise: [NOISE * NOISE; CHANNELS],
-            noise_weight: NOISE_GUESS,
-            spread: NOISE * NOISE,
+            noise: [p.noise * p.noise; CHANNELS],
+            noise_weight: p.noise_guess,
+            spread: p.noise * p.noise,
             persistence: 0.0,
             last_error: 0.0,
         }
+    }
+
+    pub(super) fn parameters(&self) -> &'static Parameters {
+        self.p
     }
 
     /// How many observations the point has, the old ones counting less.
@@ -96,31 +72,31 @@ impl Tally {
     /// Deviation of the point's mean as far as a first measurement that surprised may have been a hiccup. The
     /// mean is believed nevertheless, or what is bad would seem half as bad; but another trial may pay.
     pub(super) fn doubt(&self, point: usize) -> f64 {
-        let weight = self.weights[point] + DOUBT_WEIGHT;
-        DOUBT * self.surprises[point].abs() / (weight * weight * weight)
+        let weight = self.weights[point] + self.p.doubt_weight;
+        self.p.doubt * self.surprises[point].abs() / (weight * weight * weight)
     }
 
     /// Variance that the point's mean has gained since it was measured.
     fn drift(&self, point: usize) -> f64 {
-        let step = DRIFT * self.trial_noise();
-        step * step * (self.now - self.met[point]) as f64
+        let step = (self.p.drift * self.trial_noise()).max(self.p.drift_min);
+        step * step * self.unmet(point) as f64
     }
 
     /// Says what was predicted of a point that is measured for the first time now, if anything was.
     pub(super) fn predicted(&mut self, point: usize, predicted: Option<f64>, measured: f64) {
-        if self.weights[point] < WEIGHT_MIN {
+        if self.weights[point] < self.p.weight_min {
             self.surprises[point] = predicted.map_or(0.0, |predicted| measured - predicted);
         }
     }
 
     /// Points of which something is known.
     pub(super) fn known(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.weights.len()).filter(|point| self.weights[*point] > WEIGHT_MIN)
+        (0..self.weights.len()).filter(|point| self.weights[*point] > self.p.weight_min)
     }
 
     /// Deviation of a single measurement of the channel.
     pub(super) fn noise(&self, channel: usize) -> f64 {
-        libm::sqrt(self.noise[channel]).max(NOISE_MIN)
+        libm::sqrt(self.noise[channel]).max(self.p.noise_min)
     }
 
     /// The greater of those of throughput and mean latency.
@@ -136,15 +112,15 @@ impl Tally {
 
     /// Says by how much an interval was off.
     pub(super) fn missed(&mut self, error: &Logs) {
-        let most = SPREAD_MAX * self.main_noise();
+        let most = self.p.spread_max * self.main_noise();
         let error = error[THROUGHPUT].abs().max(error[MEAN].abs()).min(most);
-        self.spread += (error * error - self.spread) / NOISE_MEMORY;
+        self.spread += (error * error - self.spread) / self.p.noise_memory;
     }
 
     /// How many times the variance of a mean is what it were if errors did not persist: for an autoregressive
     /// process of order one, (1 + r) / (1 - r).
     pub(super) fn inflation(&self) -> f64 {
-        let correlation = self.persistence.clamp(0.0, PERSISTENCE_MAX);
+        let correlation = self.persistence.clamp(0.0, self.p.persistence_max);
         (1.0 + correlation) / (1.0 - correlation)
     }
 
@@ -154,18 +130,28 @@ impl Tally {
     pub(super) fn inherit(&mut self, other: &Self, point: usize, logs: &Logs, distance: f64) {
         (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
         (self.persistence, self.spread) = (other.persistence, other.spread);
-        if other.weights[point] < WEIGHT_MIN || distance > ALIKE {
+        if other.weights[point] < self.p.weight_min || distance > self.p.transfer_distance {
             return;
         }
-        let deviation = HEARSAY + HEARSAY_SLOPE * distance;
+        let deviation = self.p.transfer_deviation + self.p.transfer_slope * distance;
         for known in other.known() {
             let moved =
                 |channel: usize| other.means[known][channel] + logs[channel] - other.means[point][channel];
             self.means[known] = core::array::from_fn(moved);
-            self.weights[known] = other.weights[known].min(HEARSAY_WEIGHT);
+            self.weights[known] = other.weights[known].min(self.p.transfer_weight);
             self.hearsay[known] = other.hearsay[known] + deviation * deviation;
         }
         self.weights[point] = 0.0;
+    }
+
+    /// Observations since the point was last observed.
+    pub(super) fn unmet(&self, point: usize) -> u64 {
+        self.now - self.met[point]
+    }
+
+    /// What was observed at a point counts as little as what is heard of it.
+    pub(super) fn forget(&mut self, point: usize) {
+        self.weights[point] = self.weights[point].min(self.p.transfer_weight);
     }
 
     /// Adds an observation that counts `share` of a whole one.
@@ -180,7 +166,7 @@ impl Tally {
         self.met[point] = self.now;
         let weight = &mut self.weights[point];
         // As a Kalman filter has it: what has drifted meanwhile counts less.
-        *weight = (*weight * variance / (variance + *weight * drift) + share).min(WEIGHT_MAX);
+        *weight = (*weight * variance / (variance + *weight * drift) + share).min(self.p.weight_max);
         let step = share / *weight;
         for (mean, log) in self.means[point].iter_mut().zip(logs) {
             *mean += (log - *mean) * step;
@@ -192,16 +178,16 @@ impl Tally {
         if weight < 1.0 {
             return;
         }
-        self.noise_weight = (self.noise_weight + 1.0).min(NOISE_MEMORY);
+        self.noise_weight = (self.noise_weight + 1.0).min(self.p.noise_memory);
         let error = (logs[MEAN] - self.means[point][MEAN]) / self.noise(MEAN);
         let error = error.clamp(-3.0, 3.0);
-        self.persistence += (error * self.last_error - self.persistence) / NOISE_MEMORY;
+        self.persistence += (error * self.last_error - self.persistence) / self.p.noise_memory;
         self.last_error = error;
         // The error against the mean of w others is larger than the noise by 1 + 1/w.
         let unbiased = weight / (weight + 1.0);
         for (noise, (log, mean)) in self.noise.iter_mut().zip(logs.iter().zip(&self.means[point])) {
             let square = (log - mean) * (log - mean) * unbiased;
-            let step = 1.0 + NOISE_STEP / self.noise_weight;
+            let step = 1.0 + self.p.noise_step / self.noise_weight;
             *noise *= if square > MEDIAN * *noise { step } else { 1.0 / step };
         }
     }
@@ -213,10 +199,10 @@ mod tests {
 
     /// What point 0 and point 1 did before a load came under which point 0 does `now`.
     fn heir(now: f64) -> Tally {
-        let mut before = Tally::new(3);
+        let mut before = Tally::new(3, &Parameters::DEFAULT);
         before.learn(0, &[1.0; CHANNELS], 1.0);
         before.learn(1, &[2.0; CHANNELS], 1.0);
-        let mut tally = Tally::new(3);
+        let mut tally = Tally::new(3, &Parameters::DEFAULT);
         tally.inherit(&before, 0, &[now; CHANNELS], now - 1.0);
         tally.learn(0, &[now; CHANNELS], 1.0);
         tally
@@ -234,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_long_ago_is_less_sure_and_soon_replaced() {
-        let mut tally = Tally::new(2);
+        let mut tally = Tally::new(2, &Parameters::DEFAULT);
         (0..20).for_each(|_| tally.learn(0, &[1.0; CHANNELS], 1.0));
         let (fresh, weight) = (tally.staleness(0), tally.weight(0));
         (0..1000).for_each(|_| tally.learn(1, &[1.0; CHANNELS], 1.0));
@@ -246,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_first_measurement_that_surprises_is_doubted_until_another_agrees() {
-        let mut tally = Tally::new(1);
+        let mut tally = Tally::new(1, &Parameters::DEFAULT);
         tally.predicted(0, Some(0.0), 1.0);
         tally.learn(0, &[1.0; CHANNELS], 1.0);
         let first = tally.doubt(0);
@@ -257,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_trial_may_meet_the_hiccups_that_noise_leaves_out() {
-        let mut tally = Tally::new(1);
+        let mut tally = Tally::new(1, &Parameters::DEFAULT);
         for interval in 0..300 {
             let hiccup = if interval % 8 == 0 { 0.2 } else { 0.0 };
             let log = if interval % 2 == 0 { 0.02 } else { -0.02 } + hiccup;

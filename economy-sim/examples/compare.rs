@@ -1,11 +1,11 @@
 //! Compares controllers over seeded servers, loads and prices, against who knew the best point of each phase
 //! beforehand and against the best point that never changes.
 //!
-//! `cargo run --release -p nom-economy --example compare -- --seeds 400 --json`
+//! `cargo run --release -p nom-economy-sim --example compare -- --seeds 400 --json`
 
 use clap::Parser;
-use nom_economy::controller::{Bandit, Bayes, Climb};
-use nom_economy::simulate::{Outcome, Scenario, measured, run, run_taught};
+use nom_economy::controller::{Controller, Parameters};
+use nom_economy_sim::{Bandit, Climb, Outcome, Scenario, measured, run_taught, run_with};
 use serde::Serialize;
 use std::io::Write;
 
@@ -24,6 +24,15 @@ struct Arguments {
     /// Only the controller's own strategy.
     #[arg(long)]
     alone: bool,
+    /// And only without a table.
+    #[arg(long)]
+    untaught: bool,
+    /// Parameters of the controller, as NAME=VALUE.
+    #[arg(long, value_parser = setting)]
+    set: Vec<(String, f64)>,
+    /// Instead, halves and doubles each parameter, or only these, and says what the shares change by.
+    #[arg(long, num_args = 0.., value_delimiter = ',')]
+    ablate: Option<Vec<String>>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -107,12 +116,77 @@ fn each(seed: u64, scenario: &Scenario, outcome: &Outcome) -> Each {
 
 /// A controller that was taught what was measured of the same server beforehand, with other noise.
 fn taught(scenario: &Scenario, seed: u64) -> Outcome {
-    run_taught::<Bayes>(scenario, seed, &measured(scenario, !seed))
+    run_taught(scenario, seed, &measured(scenario, !seed))
+}
+
+fn setting(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Parameters::DEFAULT.clone().named(name).ok_or_else(|| format!("no parameter is called `{name}`"))?;
+    let value = value.parse().map_err(|_| format!("`{value}` is no number"))?;
+    Ok((name.to_owned(), value))
+}
+
+/// The default parameters, but for these.
+fn parameters(settings: &[(String, f64)]) -> &'static Parameters {
+    let mut parameters = Parameters::DEFAULT;
+    for (name, value) in settings {
+        *parameters.named(name).expect("the command line was checked") = *value;
+    }
+    Box::leak(Box::new(parameters))
+}
+
+/// A controller that knows nothing.
+fn learned(scenario: &Scenario, seed: u64, parameters: &'static Parameters) -> Outcome {
+    run_with(scenario, seed, Controller::with_parameters(&scenario.points, 0, parameters))
+}
+
+/// Halves and doubles each parameter, and prints by how much the mean share of the oracle changes in each
+/// kind of scenario, in hundredths of a percent, with its standard error.
+fn ablate(arguments: &Arguments, only: &[String], output: &mut impl Write) -> std::io::Result<()> {
+    let kinds: Vec<_> = arguments.kinds().map(|(kind, make)| (kind, arguments.given(make))).collect();
+    let shares = |settings: &[(String, f64)]| -> Vec<Vec<f64>> {
+        let parameters = parameters(&[&arguments.set[..], settings].concat());
+        let share = |(seed, scenario): &(u64, Scenario)| {
+            let outcome = learned(scenario, *seed, parameters);
+            outcome.profit / outcome.oracle
+        };
+        kinds.iter().map(|(_, given)| given.iter().map(share).collect()).collect()
+    };
+    let before = shares(&[]);
+    write!(output, "{:<24} {:>9}", "parameter", "all")?;
+    kinds.iter().try_for_each(|(kind, _)| write!(output, " {kind:>11}"))?;
+    writeln!(output)?;
+    for name in
+        Parameters::NAMES.iter().filter(|name| only.is_empty() || only.iter().any(|only| only == *name))
+    {
+        let value = *Parameters::DEFAULT.clone().named(name).expect("it has a name");
+        for (how, value) in [("/2", 0.5 * value), ("x2", 2.0 * value)] {
+            let after = shares(&[((*name).to_owned(), value)]);
+            let changes: Vec<(f64, f64)> =
+                before.iter().zip(&after).map(|(one, other)| change(one, other)).collect();
+            let mean = changes.iter().map(|change| change.0).sum::<f64>() / changes.len() as f64;
+            let square: f64 = changes.iter().map(|change| change.1 * change.1).sum();
+            write!(output, "{name:<21} {how} {mean:>4.0} ±{:>3.0}", square.sqrt() / changes.len() as f64)?;
+            changes.iter().try_for_each(|(mean, error)| write!(output, " {mean:>6.0} ±{error:>3.0}"))?;
+            writeln!(output)?;
+            output.flush()?;
+        }
+    }
+    Ok(())
+}
+
+/// Mean change in hundredths of a percent, each bounded to 10% lest one scenario decide, and its standard error.
+fn change(before: &[f64], after: &[f64]) -> (f64, f64) {
+    let changes: Vec<f64> = before.iter().zip(after).map(|(a, b)| 1e4 * (b - a).clamp(-0.1, 0.1)).collect();
+    let count = changes.len() as f64;
+    let mean = changes.iter().sum::<f64>() / count;
+    let variance = changes.iter().map(|change| (change - mean) * (change - mean)).sum::<f64>() / count;
+    (mean, (variance / count).sqrt())
 }
 
 fn summary(
     (scenarios, strategy): (&'static str, &'static str),
-    run: fn(&Scenario, u64) -> Outcome,
+    run: impl Fn(&Scenario, u64) -> Outcome,
     given: &[(u64, Scenario)],
     has_each: bool,
 ) -> Summary {
@@ -142,7 +216,7 @@ fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
     let Summary { share_of_oracle: oracle, share_of_best_static: fixed, found_seconds: found, .. } = summary;
     let percent = |share: f64| format!("{:.2}%", 100.0 * share);
     let shares = [oracle.mean, oracle.p5, oracle.least, summary.early_share_of_oracle.mean].map(percent);
-    write!(output, "{:<9} {:<6}", summary.scenarios, summary.strategy)?;
+    write!(output, "{:<11} {:<7}", summary.scenarios, summary.strategy)?;
     shares.iter().try_for_each(|share| write!(output, " {share:>7}"))?;
     writeln!(
         output,
@@ -163,40 +237,66 @@ fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
 }
 
 const HEADING: [&str; 2] = [
-    "                  share of oracle         first  97% or   best  below  time to within 3%:      losing",
-    "scenarios          mean      5%   least  second    more fixed 5% fixed    half     95% changes/s of all",
+    "                     share of oracle         first  97% or   best  below  time to within 3%:      losing",
+    "scenarios             mean      5%   least  second    more fixed 5% fixed    half     95% changes/s of all",
 ];
 
 /// Makes a scenario of a seed.
 type Maker = fn(u64) -> Scenario;
 
+const KINDS: [(&str, Maker); 11] = [
+    ("published", Scenario::published),
+    ("emulated", Scenario::emulated),
+    ("host", Scenario::host),
+    ("turning", Scenario::turning),
+    ("random", Scenario::random),
+    ("wandering", Scenario::wandering),
+    ("cliff", Scenario::cliff),
+    ("drifting", Scenario::drifting),
+    ("alternating", Scenario::alternating),
+    ("open", Scenario::open),
+    ("bursts", Scenario::bursts),
+];
+
+impl Arguments {
+    fn kinds(&self) -> impl Iterator<Item = (&'static str, Maker)> {
+        KINDS
+            .into_iter()
+            .filter(|(kind, _)| self.only.is_empty() || self.only.iter().any(|only| only == kind))
+    }
+
+    fn given(&self, make: Maker) -> Vec<(u64, Scenario)> {
+        let seeds = self.first..self.first + self.seeds.max(1);
+        let given: Vec<_> = seeds.map(|seed| (seed, make(seed))).collect();
+        assert!(given.iter().all(|(_, scenario)| scenario.count() > 1), "there is something to choose");
+        given
+    }
+}
+
 fn main() -> std::io::Result<()> {
     let arguments = Arguments::parse();
-    let seeds = arguments.first..arguments.first + arguments.seeds.max(1);
+    let mut output = std::io::stdout().lock();
+    if let Some(only) = &arguments.ablate {
+        return ablate(&arguments, only, &mut output);
+    }
+    let parameters = parameters(&arguments.set);
     let mut summaries = Vec::new();
-    let kinds: [(&str, Maker); 6] = [
-        ("published", Scenario::published),
-        ("emulated", Scenario::emulated),
-        ("host", Scenario::host),
-        ("turning", Scenario::turning),
-        ("random", Scenario::random),
-        ("wandering", Scenario::wandering),
-    ];
-    for (kind, make) in kinds {
-        if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == kind) {
+    for (kind, make) in arguments.kinds() {
+        let given = arguments.given(make);
+        let mut add = |name, run: &dyn Fn(&Scenario, u64) -> Outcome| {
+            summaries.push(summary((kind, name), run, &given, arguments.each));
+        };
+        add("learned", &|scenario, seed| learned(scenario, seed, parameters));
+        if arguments.untaught {
             continue;
         }
-        let given: Vec<_> = seeds.clone().map(|seed| (seed, make(seed))).collect();
-        assert!(given.iter().all(|(_, scenario)| scenario.count() > 1), "there is something to choose");
-        summaries.push(summary((kind, "bayes"), run::<Bayes>, &given, arguments.each));
-        summaries.push(summary((kind, "taught"), taught, &given, arguments.each));
+        add("taught", &taught);
         if arguments.alone {
             continue;
         }
-        summaries.push(summary((kind, "climb"), run::<Climb>, &given, arguments.each));
-        summaries.push(summary((kind, "bandit"), run::<Bandit>, &given, arguments.each));
+        add("climb", &|scenario, seed| run_with(scenario, seed, Climb::new(scenario.count())));
+        add("bandit", &|scenario, seed| run_with(scenario, seed, Bandit::new(scenario.count())));
     }
-    let mut output = std::io::stdout().lock();
     if arguments.json {
         serde_json::to_writer_pretty(&mut output, &summaries)?;
         return writeln!(output);

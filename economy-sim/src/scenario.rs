@@ -3,13 +3,12 @@
 use super::host::{Host, Moment};
 use super::noise::Noise;
 use super::random::Random;
-use super::server::Server;
-use crate::controller::{BatchingDelays, WorkingPoints};
-use crate::response::Response;
-use crate::units::{DollarsPerGbit, DollarsPerSecond, Seconds};
-use crate::utility::{Bonus, Penalty, Refund};
-use alloc::vec::Vec;
+use super::server::{Load, Server};
 use core::ops::Range;
+use nom_economy::controller::{BatchingDelays, WorkingPoints};
+use nom_economy::response::Response;
+use nom_economy::units::{DollarsPerGbit, DollarsPerSecond, Seconds};
+use nom_economy::utility::{Bonus, Penalty, Refund};
 
 /// The paper's value of a Gbit (nom, VEE'16, section 6.4), in dollars.
 const ALPHA: f64 = 20.0;
@@ -51,13 +50,16 @@ impl Contract {
         }
     }
 
+    /// The penalty of the paper, with a promise of so many seconds.
+    fn promise(seconds: f64) -> Self {
+        let objective = Seconds::new(seconds).expect("a time");
+        Self::Penalty(Penalty::new(100.0, objective).expect("the paper's factor"))
+    }
+
     /// One whose terms matter for a server that answers many clients within `many` seconds at best.
     fn random(random: &mut Random, many: f64) -> Self {
         match (random.unit() * 3.0) as u32 {
-            0 => {
-                let objective = Seconds::new(many * random.between(1.4, 3.0)).expect("a time");
-                Self::Penalty(Penalty::new(100.0, objective).expect("the paper's factor"))
-            }
+            0 => Self::promise(many * random.between(1.4, 3.0)),
             1 => Self::Refund(Refund::new(ALPHA / many * random.between(0.0, 0.4)).expect("not negative")),
             _ => {
                 let extent = ALPHA * many * random.log_between(0.05, 1.0);
@@ -71,26 +73,32 @@ impl Contract {
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
     /// How long it lasts.
-    pub seconds: u32,
+    pub seconds: f64,
     /// Dollars per Gbit sent.
     pub price: f64,
-    /// Clients that wait for an answer each.
-    pub clients: f64,
-    /// They connect one after the other, for so many seconds.
+    /// Who asks.
+    pub load: Load,
+    /// Clients connect one after the other, for so many seconds.
     pub connecting: f64,
 }
 
 impl Phase {
     fn new(seconds: u32, price: f64, clients: f64) -> Self {
-        Self { seconds, price, clients, connecting: 0.0 }
+        Self { seconds: f64::from(seconds), price, load: Load::Closed { clients }, connecting: 0.0 }
     }
 
-    /// Clients that have connected so many seconds after it began.
-    fn clients(&self, at: f64) -> f64 {
-        if at >= self.connecting {
-            return self.clients;
+    fn open(seconds: u32, price: f64, utilisation: f64) -> Self {
+        Self { load: Load::Open { utilisation }, ..Self::new(seconds, price, 1.0) }
+    }
+
+    /// Who asks so many seconds after it began.
+    fn load(&self, at: f64) -> Load {
+        match self.load {
+            Load::Closed { clients } if at < self.connecting => {
+                Load::Closed { clients: libm::ceil(clients * at / self.connecting).max(1.0) }
+            }
+            load => load,
         }
-        libm::ceil(self.clients * at / self.connecting).max(1.0)
     }
 }
 
@@ -99,6 +107,8 @@ impl Phase {
 struct Turn {
     /// Of its logarithm.
     amplitude: f64,
+    /// Of the logarithm of what a batch shares, so that the best delay moves.
+    batch: f64,
     /// In seconds.
     period: f64,
     phase: f64,
@@ -109,16 +119,19 @@ struct Turn {
 struct Variation {
     host: Option<Host>,
     turn: Turn,
+    /// The contract is the penalty, and promises a latency between these shares of the best mean.
+    promise: Option<(f64, f64)>,
 }
 
 impl Turn {
     /// The server so many seconds after the start.
     fn turned(&self, server: &Server, second: f64) -> Server {
-        if self.amplitude == 0.0 {
+        if self.amplitude == 0.0 && self.batch == 0.0 {
             return server.clone();
         }
         let wave = libm::sin(self.phase + core::f64::consts::TAU * second / self.period);
-        Server { unheld: server.unheld * libm::exp(self.amplitude * wave), ..server.clone() }
+        let (unheld, batch) = (libm::exp(self.amplitude * wave), libm::exp(self.batch * wave));
+        Server { unheld: server.unheld * unheld, batch: server.batch * batch, ..server.clone() }
     }
 }
 
@@ -142,6 +155,8 @@ pub struct Scenario {
     /// does.
     quiet: Vec<Vec<Response>>,
     moments: Vec<(usize, Moment)>,
+    /// Profit of each point in each phase, in dollars.
+    held: Vec<Vec<f64>>,
 }
 
 impl Scenario {
@@ -154,7 +169,7 @@ impl Scenario {
             |_| Variation::default(),
             |random| {
                 let clients = libm::round(random.log_between(8.0, 128.0));
-                alloc::vec![Phase::new(60, 1.0, clients), Phase::new(60, 10.0, 1.0)]
+                vec![Phase::new(60, 1.0, clients), Phase::new(60, 10.0, 1.0)]
             },
         )
     }
@@ -179,7 +194,7 @@ impl Scenario {
                     let connecting = random.between(0.2, 0.6);
                     Phase { connecting, ..Phase::new(random.between(8.0, 13.0) as u32, price, clients) }
                 };
-                alloc::vec![phase(1.0, clients), phase(10.0, 1.0)]
+                vec![phase(1.0, clients), phase(10.0, 1.0)]
             },
         );
         Self { noise: Noise::of_host(&mut Random::new(!seed)), ..scenario }
@@ -194,13 +209,14 @@ impl Scenario {
             amplitude: random.log_between(0.02, 0.2),
             period: random.between(4.0, 16.0),
             phase: random.between(0.0, core::f64::consts::TAU),
+            batch: 0.0,
         };
         let scenario = Self::retried(
             seed,
             |random| Variation { turn: turn(random), ..Variation::default() },
             |random| {
                 let clients = libm::round(random.log_between(8.0, 64.0));
-                alloc::vec![Phase::new(12, 1.0, clients), Phase::new(12, 10.0, 1.0)]
+                vec![Phase::new(12, 1.0, clients), Phase::new(12, 10.0, 1.0)]
             },
         );
         Self { noise: Noise::interrupted(&mut Random::new(!seed)), ..scenario }
@@ -217,13 +233,13 @@ impl Scenario {
                 let mut phase = Phase::new(0, 1.0, loads[0]);
                 let count = random.between(3.0, 8.0) as u32;
                 let mut next = || {
-                    phase.seconds = random.log_between(8.0, 60.0) as u32;
+                    phase.seconds = f64::from(random.log_between(8.0, 60.0) as u32);
                     let (changes_price, changes_load) = (random.unit() < 0.6, random.unit() < 0.6);
                     if changes_price {
                         phase.price = random.log_between(0.2, 15.0);
                     }
                     if changes_load {
-                        phase.clients = loads[(random.unit() * 3.0) as usize];
+                        phase.load = Load::Closed { clients: loads[(random.unit() * 3.0) as usize] };
                     }
                     phase
                 };
@@ -253,6 +269,93 @@ impl Scenario {
         )
     }
 
+    /// The paper's experiment with a promise so near to the best mean latency that most points break it.
+    #[must_use]
+    pub fn cliff(seed: u64) -> Self {
+        Self::retried(
+            seed,
+            |_| Variation { promise: Some((1.1, 1.6)), ..Variation::default() },
+            |random| {
+                let clients = libm::round(random.log_between(8.0, 128.0));
+                vec![Phase::new(60, 1.0, clients), Phase::new(60, 10.0, 1.0)]
+            },
+        )
+    }
+
+    /// One load for two minutes, while what is best moves to and fro once in one to four minutes.
+    #[must_use]
+    pub fn drifting(seed: u64) -> Self {
+        let turn = |random: &mut Random| Turn {
+            amplitude: random.log_between(0.05, 0.3),
+            batch: random.between(-0.5, 0.5),
+            period: random.log_between(60.0, 240.0),
+            phase: random.between(0.0, core::f64::consts::TAU),
+        };
+        Self::retried(
+            seed,
+            |random| Variation { turn: turn(random), ..Variation::default() },
+            |random| {
+                let clients = libm::round(random.log_between(8.0, 128.0));
+                vec![Phase::new(60, 1.0, clients), Phase::new(60, 1.0, clients)]
+            },
+        )
+    }
+
+    /// Two loads that take turns each second.
+    #[must_use]
+    pub fn alternating(seed: u64) -> Self {
+        Self::retried(
+            seed,
+            |_| Variation::default(),
+            |random| {
+                let loads = [(2.0, 16.0), (16.0, 128.0)].map(|(low, high)| random.log_between(low, high));
+                let loads = loads.map(libm::round);
+                (0..60).map(|at| Phase::new(1, 1.0, loads[at % 2])).collect()
+            },
+        )
+    }
+
+    /// The paper's experiment with clients that do not wait for answers.
+    #[must_use]
+    pub fn open(seed: u64) -> Self {
+        Self::retried(
+            seed,
+            |_| Variation::default(),
+            |random| {
+                let (much, little) = (random.between(0.4, 0.85), random.log_between(0.02, 0.2));
+                vec![Phase::open(60, 1.0, much), Phase::open(60, 10.0, little)]
+            },
+        )
+    }
+
+    /// A load that becomes ten times as much for a while every few seconds; clients wait for their answers in
+    /// one half of the seeds.
+    #[must_use]
+    pub fn bursts(seed: u64) -> Self {
+        Self::retried(
+            seed,
+            |_| Variation::default(),
+            |random| {
+                let is_open = random.unit() < 0.5;
+                let (clients, utilisation) =
+                    (libm::round(random.log_between(1.0, 12.0)), random.between(0.04, 0.085));
+                let phase = |seconds, times: f64| {
+                    let load = if is_open {
+                        Load::Open { utilisation: utilisation * times }
+                    } else {
+                        Load::Closed { clients: clients * times }
+                    };
+                    Phase { seconds, load, ..Phase::new(0, 1.0, 1.0) }
+                };
+                let mut pair = || {
+                    let (calm, burst) = (random.between(2.0, 8.0), random.between(0.3, 2.0));
+                    [phase(calm, 1.0), phase(burst, 10.0)]
+                };
+                (0..12).flat_map(|_| pair()).collect()
+            },
+        )
+    }
+
     /// Tries seeds until a profit can be made in every phase: a share of a loss has no meaning.
     fn retried(
         seed: u64,
@@ -271,22 +374,29 @@ impl Scenario {
         }
     }
 
-    fn build(random: &mut Random, phases: Vec<Phase>, Variation { host, turn }: Variation) -> Self {
+    fn build(random: &mut Random, phases: Vec<Phase>, Variation { host, turn, promise }: Variation) -> Self {
         let slowness = random.log_between(1.0, 20.0);
         let server = Server::random(random, slowness);
         let points = BatchingDelays::up_to((40.0 * slowness * random.log_between(1.0, 8.0)) as u32);
-        let most = phases.iter().map(|phase| phase.clients).fold(1.0, f64::max);
-        let latency = |point| server.response(most, points.micros(point), 1.0).latency.mean().get();
-        let many = (0..points.count()).map(latency).fold(f64::INFINITY, f64::min);
-        let contract = Contract::random(random, many);
+        let latency = |load, point| server.respond(load, points.micros(point), 1.0).latency.mean().get();
+        let least =
+            |load| (0..points.count()).map(|point| latency(load, point)).fold(f64::INFINITY, f64::min);
+        let many = phases.iter().map(|phase| least(phase.load)).fold(0.0, f64::max);
+        let contract = match promise {
+            Some((low, high)) => Contract::promise(many * random.between(low, high)),
+            None => Contract::random(random, many),
+        };
         let noise = Noise::random(random);
         let drift = (random.between(0.0, 0.03), random.between(20.0, 100.0));
         let interval = random.between(0.01, 0.05);
         let (quiet, loads) = quiet(&server, &phases, &points, (drift, turn), interval);
         let host = host.map(|host| host.moments(loads.len(), interval, random));
-        let host = host.unwrap_or_else(|| alloc::vec![Moment::default(); loads.len()]);
+        let host = host.unwrap_or_else(|| vec![Moment::default(); loads.len()]);
         let moments = loads.into_iter().zip(host).collect();
-        Self { contract, phases, noise, points, interval, quiet, moments }
+        let held = Vec::new();
+        let scenario = Self { contract, phases, noise, points, interval, quiet, moments, held };
+        let held = (0..scenario.count()).map(|point| scenario.hold(point)).collect();
+        Self { held, ..scenario }
     }
 
     /// What a point truly does in an interval of the scenario.
@@ -330,8 +440,7 @@ impl Scenario {
     }
 
     /// Profit that a point held makes in each phase, in dollars.
-    #[must_use]
-    pub fn held(&self, point: usize) -> Vec<f64> {
+    fn hold(&self, point: usize) -> Vec<f64> {
         let profit = |(span, phase): (Range<usize>, Phase)| {
             let rates = span.map(|at| self.contract.profit(&self.truth(at, point), phase.price).get());
             rates.sum::<f64>() * self.interval
@@ -342,9 +451,8 @@ impl Scenario {
     /// The best point of each phase in hindsight, and its profit.
     #[must_use]
     pub fn oracles(&self) -> Vec<(usize, f64)> {
-        let held: Vec<Vec<f64>> = (0..self.points.count()).map(|point| self.held(point)).collect();
         let best = |phase: usize| {
-            let profits = held.iter().map(|profits| profits[phase]).enumerate();
+            let profits = self.held.iter().map(|profits| profits[phase]).enumerate();
             profits.fold((0, f64::NEG_INFINITY), |best, other| if other.1 > best.1 { other } else { best })
         };
         (0..self.phases.len()).map(best).collect()
@@ -353,13 +461,12 @@ impl Scenario {
     /// The most that any point held throughout makes.
     #[must_use]
     pub fn best_static(&self) -> f64 {
-        let total = |point| self.held(point).iter().sum();
-        (0..self.points.count()).map(total).fold(f64::NEG_INFINITY, f64::max)
+        self.held.iter().map(|profits| profits.iter().sum()).fold(f64::NEG_INFINITY, f64::max)
     }
 }
 
 fn intervals(phase: &Phase, interval: f64) -> usize {
-    (f64::from(phase.seconds) / interval) as usize
+    (phase.seconds / interval) as usize
 }
 
 /// What each point does without a host: responses by load, and the load of each interval. A load is a number
@@ -375,11 +482,11 @@ fn quiet(
     for phase in phases {
         for at in 0..intervals(phase, interval) {
             let second = (loads.len() as f64 * interval) as u32;
-            let clients = phase.clients(at as f64 * interval);
-            if last.replace((second, clients)) != Some((second, clients)) {
+            let load = phase.load(at as f64 * interval);
+            if last.replace((second, load)) != Some((second, load)) {
                 let drift = 1.0 + amplitude * libm::sin(core::f64::consts::TAU * f64::from(second) / period);
                 let server = turn.turned(server, f64::from(second));
-                let respond = |point| server.response(clients, points.micros(point), drift);
+                let respond = |point| server.respond(load, points.micros(point), drift);
                 responses.push((0..points.count()).map(respond).collect());
             }
             loads.push(responses.len() - 1);
