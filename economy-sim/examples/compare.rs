@@ -175,7 +175,8 @@ fn ablate(arguments: &Arguments, only: &[String], output: &mut impl Write) -> st
     Ok(())
 }
 
-/// Mean change in hundredths of a percent, each bounded to 10% lest one scenario decide, and its standard error.
+/// Mean change in hundredths of a percent and its standard error, each change bounded to 10%, lest one
+/// scenario decide.
 fn change(before: &[f64], after: &[f64]) -> (f64, f64) {
     let changes: Vec<f64> = before.iter().zip(after).map(|(a, b)| 1e4 * (b - a).clamp(-0.1, 0.1)).collect();
     let count = changes.len() as f64;
@@ -237,8 +238,8 @@ fn print(output: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
 }
 
 const HEADING: [&str; 2] = [
-    "                     share of oracle         first  97% or   best  below  time to within 3%:      losing",
-    "scenarios             mean      5%   least  second    more fixed 5% fixed    half     95% changes/s of all",
+    "                    share of oracle         first  97% or   best  below  time to within 3%:     losing",
+    "scenarios            mean      5%   least  second    more fixed 5% fixed    half     95% changes/s  all",
 ];
 
 /// Makes a scenario of a seed.

@@ -170,8 +170,8 @@ fn loads_are_told_apart_and_known_again() {
     assert_eq!(bench.controller.loads(), 2);
 }
 
-/// Profit where late answers are worthless at 0.6 ms, which no batching delay keeps; only packets that are not
-/// held may, if their path is short.
+/// Profit where late answers are worthless at 0.6 ms, which no batching delay keeps; only packets that are
+/// not held may, if their path is short.
 fn strict(_: usize, response: &Response) -> DollarsPerSecond {
     let value = 20.0 * (1.0 - response.latency.mean().get() / 0.6e-3).max(0.0) - 1.0;
     DollarsPerSecond::new(response.sent.get() * value).expect("finite")

@@ -5,9 +5,9 @@
 //! in dollars: an interval spent at a point costs what the best known point would have earned more; what it
 //! is expected to teach is earned in every interval to come.
 
-use super::estimate::Tally;
+use super::estimate::PointEstimates;
 use super::space::Space;
-use super::surface::{Model, Prediction};
+use super::surface::{Prediction, ResponseSurface};
 use crate::response::{JITTER, Likely, Logs};
 use alloc::vec::Vec;
 
@@ -68,12 +68,12 @@ const BISECTIONS: u32 = 8;
 /// The strategy.
 #[derive(Clone, Debug)]
 pub struct Estimator {
-    tally: Tally,
-    model: Model,
+    estimates: PointEstimates,
+    surface: ResponseSurface,
     /// Observations that the model does not know of.
     unfitted: u32,
     /// Where it earns; explorations set out from here and come back.
-    home: Option<usize>,
+    incumbent: Option<usize>,
     search: Search,
 }
 
@@ -139,7 +139,7 @@ fn worth_leaving(space: &Space, profit: f64) -> f64 {
 impl Estimator {
     fn refit(&mut self, space: &Space) {
         if self.unfitted > 0 {
-            self.model.fit(space, &self.tally);
+            self.surface.fit(space, &self.estimates);
             self.unfitted = 0;
         }
     }
@@ -152,27 +152,27 @@ impl Estimator {
         profit: &'p Profit<'p>,
     ) -> Vec<(Prospect<'p>, f64)> {
         let points = (0..space.count()).map(|point| {
-            let prospect = Prospect::new(point, &self.model.predict(space, point), outlook, profit);
+            let prospect = Prospect::new(point, &self.surface.predict(space, point), outlook, profit);
             let expected = prospect.expected(outlook.deviation);
             (prospect, expected)
         });
         points.collect()
     }
 
-    /// The point of highest likely profit, and this profit; home unless another is clearly better.
+    /// The point of highest likely profit, and this profit; incumbent unless another is clearly better.
     fn best(&self, space: &Space, prospects: &[(Prospect, f64)], present: usize) -> (usize, f64) {
-        let home = self.home.unwrap_or(present);
-        let at_home = prospects[home].1;
-        let least = worth_leaving(space, at_home);
-        let others = prospects.iter().filter(|(prospect, _)| prospect.point != home);
-        others.fold((home, at_home), |best, (prospect, expected)| {
+        let incumbent = self.incumbent.unwrap_or(present);
+        let at_incumbent = prospects[incumbent].1;
+        let least = worth_leaving(space, at_incumbent);
+        let others = prospects.iter().filter(|(prospect, _)| prospect.point != incumbent);
+        others.fold((incumbent, at_incumbent), |best, (prospect, expected)| {
             if *expected > best.1.max(least) { (prospect.point, *expected) } else { best }
         })
     }
 
     /// Expected improvement over the profit `least`, were the point measured so many times.
     fn gain(&self, prospect: &Prospect, least: f64, times: f64) -> f64 {
-        let deviation = libm::hypot(prospect.deviation, self.tally.doubt(prospect.point));
+        let deviation = libm::hypot(prospect.deviation, self.estimates.doubt(prospect.point));
         let noise = self.measurement_noise() / libm::sqrt(times);
         // What the measurements are expected to change.
         let change = deviation * deviation / libm::hypot(deviation, noise);
@@ -180,12 +180,12 @@ impl Estimator {
     }
 
     fn measurement_noise(&self) -> f64 {
-        self.tally.trial_noise() * libm::sqrt(self.tally.inflation())
+        self.estimates.trial_noise() * libm::sqrt(self.estimates.inflation())
     }
 
-    /// Where a loss is made, and beyond a cliff no slope tells the way: by turns the point most likely to make a
-    /// profit, and the one not measured for longest. So each is tried again and again, though every round takes
-    /// twice as long as the one before.
+    /// Where a loss is made, and beyond a cliff no slope tells the way: by turns the point most likely to
+    /// make a profit (Kushner, Journal of Basic Engineering 86, 1964), and the one not measured for longest.
+    /// So each is tried again and again, though every round takes twice as long as the one before.
     fn way_out(&mut self, space: &Space, prospects: &[(Prospect, f64)], present: usize) -> Option<usize> {
         if space.p.search_rounds < 1.0 {
             return None;
@@ -201,20 +201,20 @@ impl Estimator {
         let is_hopeful = self.search.tries % 2 == 1;
         let merit = |prospect: &Prospect| match is_hopeful {
             true => -prospect.until_profit() / self.doubt_of(prospect),
-            false => self.tally.unmet(prospect.point) as f64,
+            false => self.estimates.unmet(prospect.point) as f64,
         };
         let others =
             prospects.iter().map(|(prospect, _)| prospect).filter(|prospect| prospect.point != present);
         let merits = others.map(|prospect| (prospect.point, merit(prospect)));
         let (point, _) = merits.max_by(|one, other| one.1.total_cmp(&other.1))?;
         // What is known led to a loss: what is measured now counts more than all before.
-        self.tally.forget(point);
+        self.estimates.forget(point);
         Some(point)
     }
 
     /// Deviation of what decides on which side of a cliff a point is: jitter is least known.
     fn doubt_of(&self, prospect: &Prospect) -> f64 {
-        let jitter = self.tally.noise(JITTER) / libm::sqrt(self.tally.weight(prospect.point) + 1.0);
+        let jitter = self.estimates.noise(JITTER) / libm::sqrt(self.estimates.weight(prospect.point) + 1.0);
         libm::hypot(prospect.deviation, jitter)
     }
 
@@ -231,14 +231,11 @@ impl Estimator {
         let mut most = (None, space.p.disturbance * best.1.abs());
         for (prospect, expected) in prospects.iter().filter(|(prospect, _)| prospect.point != best.0) {
             let is_safe = *expected >= 0.0 || best.1 <= 0.0;
-            if prospect.deviation < space.p.certain {
-                continue;
-            }
             let caution = if is_safe { 1.0 } else { space.p.caution };
             let worth =
                 |times| horizon * self.gain(prospect, least, times) - caution * times * (best.1 - expected);
             // Of a point measured before, the next measurement alone is weighed: else there is no rest.
-            let is_new = self.tally.weight(prospect.point) < space.p.few;
+            let is_new = self.estimates.weight(prospect.point) < space.p.few;
             let plans = &REPETITIONS[..if is_new { REPETITIONS.len() } else { 1 }];
             let worth = plans.iter().copied().map(worth).fold(f64::NEG_INFINITY, f64::max);
             if worth > most.1 {
@@ -252,34 +249,36 @@ impl Estimator {
 impl Estimator {
     pub(super) fn new(space: &Space) -> Self {
         Self {
-            tally: Tally::new(space.count(), space.p),
-            model: Model::default(),
+            estimates: PointEstimates::new(space.count(), space.p),
+            surface: ResponseSurface::default(),
             unfitted: 0,
-            home: None,
+            incumbent: None,
             search: Search::default(),
         }
     }
 
-    pub(super) fn tally(&self) -> &Tally {
-        &self.tally
+    pub(super) fn estimates(&self) -> &PointEstimates {
+        &self.estimates
     }
 
-    pub(super) fn tally_mut(&mut self) -> &mut Tally {
-        &mut self.tally
+    pub(super) fn estimates_mut(&mut self) -> &mut PointEstimates {
+        &mut self.estimates
     }
 
     pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
-        self.tally.learn(point, logs, share);
+        self.estimates.learn(point, logs, share);
         self.unfitted += 1;
     }
 
     pub(super) fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction> {
-        self.tally.known().next()?;
+        self.estimates.known().next()?;
         // A point known well moves little by one more observation; fitting is what costs time.
-        if self.tally.weight(point) < space.p.well_known || f64::from(self.unfitted) >= space.p.refit_every {
+        if self.estimates.weight(point) < space.p.refit_every
+            || f64::from(self.unfitted) >= space.p.refit_every
+        {
             self.refit(space);
         }
-        Some(self.model.predict(space, point))
+        Some(self.surface.predict(space, point))
     }
 
     pub(super) fn choose(
@@ -289,21 +288,21 @@ impl Estimator {
         outlook: &Outlook,
         profit: &Profit,
     ) -> Choice {
-        if self.tally.known().next().is_none() {
+        if self.estimates.known().next().is_none() {
             return Choice { point: present, explores: true, loses: false };
         }
         self.refit(space);
         let prospects = self.prospects(space, outlook, profit);
         let best = self.best(space, &prospects, present);
         if best.0 != present {
-            // Only who is known well can be a home, for errors there are taken for the host's.
-            let explores = self.tally.weight(best.0) < space.p.proven;
+            // Only who is known well can be a incumbent, for errors there are taken for the host's.
+            let explores = self.estimates.weight(best.0) < space.p.proven;
             if !explores {
-                self.home = Some(best.0);
+                self.incumbent = Some(best.0);
             }
             return Choice { point: best.0, explores, loses: false };
         }
-        self.home = Some(best.0);
+        self.incumbent = Some(best.0);
         let loses = best.1 <= 0.0;
         let way_out = if loses { self.way_out(space, &prospects, present) } else { None };
         if !loses {

@@ -27,9 +27,11 @@ pub(super) struct ChangeDetector {
 }
 
 impl ChangeDetector {
-    /// Considers an interval that surprised so much, but `is_another` would not under a load that was met before.
+    /// Considers an interval that surprised so much; `is_another` says that under a load that was met
+    /// before it would not.
     pub fn consider(&mut self, p: &Parameters, surprise: f64, is_another: bool, logs: &Logs) -> Verdict {
-        let most = if is_another { p.surprise_known_max } else { p.surprise_max };
+        let alarm = 3.0 * p.surprise_max;
+        let most = if is_another { alarm + p.allowance } else { p.surprise_max };
         self.sum = (self.sum + surprise.min(most) - p.allowance).max(0.0);
         if self.sum < p.suspicion {
             self.held = 0;
@@ -38,7 +40,7 @@ impl ChangeDetector {
         if surprise > p.allowance {
             self.hold(logs);
         }
-        if self.sum < p.alarm {
+        if self.sum < alarm {
             return Verdict::Suspicious;
         }
         let mean = self.mean;

@@ -3,15 +3,15 @@
 //! A host that is busy elsewhere, or a few more clients, change what every point does by about the same
 //! factor. What is learned of points is therefore relative to a level that follows from one interval to the
 //! next (a local level model: Durbin and Koopman, *Time Series Analysis by State Space Methods*, 2012,
-//! chapter 2): a point is compared with those that were set just before and after, so that a hiccup says
-//! nothing about it. Decisions outlast hiccups, and are made for what the level was of late.
+//! chapter 2): a point is compared with those that were set just before and after, so that an outlier says
+//! nothing about it. Decisions outlast outliers, and are made for what the level was of late.
 
 use super::parameters::Parameters;
 use crate::response::{CHANNELS, JITTER, Logs, MEAN, P99, THROUGHPUT};
 
 /// Logarithms by which responses exceed what was learned: at present, and of late.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Level {
+pub(super) struct CommonDrift {
     present: Slowness,
     late: Slowness,
     /// How many intervals the level of late is the mean of, and the variance about it.
@@ -36,7 +36,7 @@ impl Slowness {
     }
 }
 
-impl Level {
+impl CommonDrift {
     /// What was measured, relative to the level.
     pub fn relative(&self, logs: &Logs) -> Logs {
         let level = self.present.logs();
@@ -50,7 +50,7 @@ impl Level {
             / (p.level_deviation * p.level_deviation + deviation * deviation);
         self.present.throughput += gain * error[THROUGHPUT];
         self.present.latency += gain * error[MEAN];
-        self.weight = (self.weight + 1.0).clamp(p.level_prior, p.level_memory);
+        self.weight = (self.weight + 1.0).clamp(2.0 * p.guess, p.memory);
         let Slowness { throughput, latency } = self.present;
         let change = latency - self.late.latency;
         self.late.latency += change / self.weight;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_hiccup_is_followed_and_forgotten() {
-        let mut level = Level::default();
+        let mut level = CommonDrift::default();
         let measured = error(-0.5, 0.5);
         for _ in 0..3 {
             let relative = level.relative(&measured);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_unknown_point_is_to_blame_itself() {
-        let mut level = Level::default();
+        let mut level = CommonDrift::default();
         level.follow(&Parameters::DEFAULT, &error(-0.5, 0.5), 1.0);
         assert!(level.present.latency < 0.01, "{level:?}");
     }

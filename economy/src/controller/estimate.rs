@@ -6,17 +6,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// Median of the square of a standard normal variable. Noise is what half of all errors are above, however
-/// large these are, for a hiccup is no noise.
+/// large these are, for an outlier is no noise.
 const MEDIAN: f64 = 0.455;
 
 /// Mean and weight of each point's observations, and the noise common to all.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct PointEstimates {
     p: &'static Parameters,
     weights: Vec<f64>,
     means: Vec<Logs>,
     /// Variance of the means beyond that of their measurement.
-    hearsay: Vec<f64>,
+    transferred: Vec<f64>,
     /// How far mean latency was from what was predicted when the point was first measured.
     surprises: Vec<f64>,
     /// Observations so far, and how many there were when each point was last observed.
@@ -25,25 +25,25 @@ pub struct Tally {
     /// Mean squares of the errors, and how many these are the mean of.
     noise: Logs,
     noise_weight: f64,
-    /// Mean square of the errors as they are, hiccups included, of throughput or of latency.
+    /// Mean square of the errors as they are, outliers included, of throughput or of latency.
     spread: f64,
     /// Correlation of an error of mean latency with the one before, and the last error over its deviation.
     persistence: f64,
     last_error: f64,
 }
 
-impl Tally {
+impl PointEstimates {
     pub(super) fn new(count: usize, p: &'static Parameters) -> Self {
         Self {
             p,
             weights: vec![0.0; count],
             means: vec![[0.0; CHANNELS]; count],
-            hearsay: vec![0.0; count],
+            transferred: vec![0.0; count],
             surprises: vec![0.0; count],
             now: 0,
             met: vec![0; count],
             noise: [p.noise * p.noise; CHANNELS],
-            noise_weight: p.noise_guess,
+            noise_weight: p.guess,
             spread: p.noise * p.noise,
             persistence: 0.0,
             last_error: 0.0,
@@ -64,12 +64,14 @@ impl Tally {
         &self.means[point]
     }
 
-    /// Variance of the point's mean beyond that of its measurement: it is hearsay, or measured long ago.
+    /// Variance of the point's mean beyond that of its measurement: it is a transferred prior, or
+    /// measured long ago.
     pub(super) fn staleness(&self, point: usize) -> f64 {
-        self.hearsay[point] + self.drift(point)
+        self.transferred[point] + self.drift(point)
     }
 
-    /// Deviation of the point's mean as far as a first measurement that surprised may have been a hiccup. The
+    /// Deviation of the point's mean as far as a first measurement that surprised may have been an
+    /// outlier. The
     /// mean is believed nevertheless, or what is bad would seem half as bad; but another trial may pay.
     pub(super) fn doubt(&self, point: usize) -> f64 {
         let weight = self.weights[point] + self.p.doubt_weight;
@@ -78,20 +80,20 @@ impl Tally {
 
     /// Variance that the point's mean has gained since it was measured.
     fn drift(&self, point: usize) -> f64 {
-        let step = (self.p.drift * self.trial_noise()).max(self.p.drift_min);
+        let step = self.p.drift * self.trial_noise();
         step * step * self.unmet(point) as f64
     }
 
     /// Says what was predicted of a point that is measured for the first time now, if anything was.
     pub(super) fn predicted(&mut self, point: usize, predicted: Option<f64>, measured: f64) {
-        if self.weights[point] < self.p.weight_min {
+        if self.weights[point] <= 0.0 {
             self.surprises[point] = predicted.map_or(0.0, |predicted| measured - predicted);
         }
     }
 
     /// Points of which something is known.
     pub(super) fn known(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.weights.len()).filter(|point| self.weights[*point] > self.p.weight_min)
+        (0..self.weights.len()).filter(|point| self.weights[*point] > 0.0)
     }
 
     /// Deviation of a single measurement of the channel.
@@ -104,7 +106,7 @@ impl Tally {
         self.noise(THROUGHPUT).max(self.noise(MEAN))
     }
 
-    /// Deviation of a single measurement with all its hiccups, which a trial may meet: more than
+    /// Deviation of a single measurement with all its outliers, which a trial may meet: more than
     /// [`Self::main_noise`], which most are within.
     pub(super) fn trial_noise(&self) -> f64 {
         libm::sqrt(self.spread).max(self.main_noise())
@@ -112,9 +114,9 @@ impl Tally {
 
     /// Says by how much an interval was off.
     pub(super) fn missed(&mut self, error: &Logs) {
-        let most = self.p.spread_max * self.main_noise();
+        let most = (2.0 * self.p.outlier) * self.main_noise();
         let error = error[THROUGHPUT].abs().max(error[MEAN].abs()).min(most);
-        self.spread += (error * error - self.spread) / self.p.noise_memory;
+        self.spread += (error * error - self.spread) / self.p.memory;
     }
 
     /// How many times the variance of a mean is what it were if errors did not persist: for an autoregressive
@@ -130,7 +132,7 @@ impl Tally {
     pub(super) fn inherit(&mut self, other: &Self, point: usize, logs: &Logs, distance: f64) {
         (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
         (self.persistence, self.spread) = (other.persistence, other.spread);
-        if other.weights[point] < self.p.weight_min || distance > self.p.transfer_distance {
+        if other.weights[point] <= 0.0 || distance > self.p.transfer_distance {
             return;
         }
         let deviation = self.p.transfer_deviation + self.p.transfer_slope * distance;
@@ -139,7 +141,7 @@ impl Tally {
                 |channel: usize| other.means[known][channel] + logs[channel] - other.means[point][channel];
             self.means[known] = core::array::from_fn(moved);
             self.weights[known] = other.weights[known].min(self.p.transfer_weight);
-            self.hearsay[known] = other.hearsay[known] + deviation * deviation;
+            self.transferred[known] = other.transferred[known] + deviation * deviation;
         }
         self.weights[point] = 0.0;
     }
@@ -156,7 +158,7 @@ impl Tally {
 
     /// Adds an observation that counts `share` of a whole one.
     pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
-        if core::mem::take(&mut self.hearsay[point]) > 0.0 {
+        if core::mem::take(&mut self.transferred[point]) > 0.0 {
             self.weights[point] = 0.0;
         }
         self.learn_noise(point, logs);
@@ -166,7 +168,7 @@ impl Tally {
         self.met[point] = self.now;
         let weight = &mut self.weights[point];
         // As a Kalman filter has it: what has drifted meanwhile counts less.
-        *weight = (*weight * variance / (variance + *weight * drift) + share).min(self.p.weight_max);
+        *weight = (*weight * variance / (variance + *weight * drift) + share).min(self.p.memory);
         let step = share / *weight;
         for (mean, log) in self.means[point].iter_mut().zip(logs) {
             *mean += (log - *mean) * step;
@@ -178,10 +180,10 @@ impl Tally {
         if weight < 1.0 {
             return;
         }
-        self.noise_weight = (self.noise_weight + 1.0).min(self.p.noise_memory);
+        self.noise_weight = (self.noise_weight + 1.0).min(self.p.memory);
         let error = (logs[MEAN] - self.means[point][MEAN]) / self.noise(MEAN);
         let error = error.clamp(-3.0, 3.0);
-        self.persistence += (error * self.last_error - self.persistence) / self.p.noise_memory;
+        self.persistence += (error * self.last_error - self.persistence) / self.p.memory;
         self.last_error = error;
         // The error against the mean of w others is larger than the noise by 1 + 1/w.
         let unbiased = weight / (weight + 1.0);
@@ -198,59 +200,65 @@ mod tests {
     use super::*;
 
     /// What point 0 and point 1 did before a load came under which point 0 does `now`.
-    fn heir(now: f64) -> Tally {
-        let mut before = Tally::new(3, &Parameters::DEFAULT);
+    fn heir(now: f64) -> PointEstimates {
+        let mut before = PointEstimates::new(3, &Parameters::DEFAULT);
         before.learn(0, &[1.0; CHANNELS], 1.0);
         before.learn(1, &[2.0; CHANNELS], 1.0);
-        let mut tally = Tally::new(3, &Parameters::DEFAULT);
-        tally.inherit(&before, 0, &[now; CHANNELS], now - 1.0);
-        tally.learn(0, &[now; CHANNELS], 1.0);
-        tally
+        let mut estimates = PointEstimates::new(3, &Parameters::DEFAULT);
+        estimates.inherit(&before, 0, &[now; CHANNELS], now - 1.0);
+        estimates.learn(0, &[now; CHANNELS], 1.0);
+        estimates
     }
 
     #[test]
     fn what_slows_all_points_alike_leaves_their_order() {
-        let mut tally = heir(1.3);
-        assert!((tally.mean(1)[MEAN] - 2.3).abs() < 1e-9 && tally.hearsay[1] > 0.0);
-        assert_eq!((tally.hearsay[0], tally.mean(0)[MEAN]), (0.0, 1.3));
-        assert_eq!(tally.known().collect::<Vec<_>>(), [0, 1]);
-        tally.learn(1, &[5.0; CHANNELS], 1.0);
-        assert_eq!((tally.hearsay[1], tally.mean(1)[MEAN]), (0.0, 5.0), "measuring replaces hearsay");
+        let mut estimates = heir(1.3);
+        assert!((estimates.mean(1)[MEAN] - 2.3).abs() < 1e-9 && estimates.transferred[1] > 0.0);
+        assert_eq!((estimates.transferred[0], estimates.mean(0)[MEAN]), (0.0, 1.3));
+        assert_eq!(estimates.known().collect::<Vec<_>>(), [0, 1]);
+        estimates.learn(1, &[5.0; CHANNELS], 1.0);
+        assert_eq!(
+            (estimates.transferred[1], estimates.mean(1)[MEAN]),
+            (0.0, 5.0),
+            "measuring replaces a transferred prior"
+        );
     }
 
     #[test]
     fn what_was_measured_long_ago_is_less_sure_and_soon_replaced() {
-        let mut tally = Tally::new(2, &Parameters::DEFAULT);
-        (0..20).for_each(|_| tally.learn(0, &[1.0; CHANNELS], 1.0));
-        let (fresh, weight) = (tally.staleness(0), tally.weight(0));
-        (0..1000).for_each(|_| tally.learn(1, &[1.0; CHANNELS], 1.0));
-        assert!(fresh < 1e-9 && tally.staleness(0) > 0.1 * tally.main_noise() * tally.main_noise());
-        tally.learn(0, &[2.0; CHANNELS], 1.0);
-        assert!(tally.weight(0) < 0.5 * weight && tally.staleness(0) < 1e-9);
-        assert!(tally.mean(0)[MEAN] > 1.3, "{}", tally.mean(0)[MEAN]);
+        let mut estimates = PointEstimates::new(2, &Parameters::DEFAULT);
+        (0..20).for_each(|_| estimates.learn(0, &[1.0; CHANNELS], 1.0));
+        let (fresh, weight) = (estimates.staleness(0), estimates.weight(0));
+        (0..1000).for_each(|_| estimates.learn(1, &[1.0; CHANNELS], 1.0));
+        assert!(
+            fresh < 1e-9 && estimates.staleness(0) > 0.1 * estimates.main_noise() * estimates.main_noise()
+        );
+        estimates.learn(0, &[2.0; CHANNELS], 1.0);
+        assert!(estimates.weight(0) < 0.5 * weight && estimates.staleness(0) < 1e-9);
+        assert!(estimates.mean(0)[MEAN] > 1.3, "{}", estimates.mean(0)[MEAN]);
     }
 
     #[test]
     fn a_first_measurement_that_surprises_is_doubted_until_another_agrees() {
-        let mut tally = Tally::new(1, &Parameters::DEFAULT);
-        tally.predicted(0, Some(0.0), 1.0);
-        tally.learn(0, &[1.0; CHANNELS], 1.0);
-        let first = tally.doubt(0);
-        tally.predicted(0, Some(1.0), 1.0);
-        (0..3).for_each(|_| tally.learn(0, &[1.0; CHANNELS], 1.0));
-        assert!(first > 0.2 && tally.doubt(0) < first / 5.0, "{first} {}", tally.doubt(0));
+        let mut estimates = PointEstimates::new(1, &Parameters::DEFAULT);
+        estimates.predicted(0, Some(0.0), 1.0);
+        estimates.learn(0, &[1.0; CHANNELS], 1.0);
+        let first = estimates.doubt(0);
+        estimates.predicted(0, Some(1.0), 1.0);
+        (0..3).for_each(|_| estimates.learn(0, &[1.0; CHANNELS], 1.0));
+        assert!(first > 0.2 && estimates.doubt(0) < first / 5.0, "{first} {}", estimates.doubt(0));
     }
 
     #[test]
     fn a_trial_may_meet_the_hiccups_that_noise_leaves_out() {
-        let mut tally = Tally::new(1, &Parameters::DEFAULT);
+        let mut estimates = PointEstimates::new(1, &Parameters::DEFAULT);
         for interval in 0..300 {
-            let hiccup = if interval % 8 == 0 { 0.2 } else { 0.0 };
-            let log = if interval % 2 == 0 { 0.02 } else { -0.02 } + hiccup;
-            tally.learn(0, &[log; CHANNELS], 1.0);
-            tally.missed(&[log; CHANNELS]);
+            let outlier = if interval % 8 == 0 { 0.2 } else { 0.0 };
+            let log = if interval % 2 == 0 { 0.02 } else { -0.02 } + outlier;
+            estimates.learn(0, &[log; CHANNELS], 1.0);
+            estimates.missed(&[log; CHANNELS]);
         }
-        let (core, whole) = (tally.main_noise(), tally.trial_noise());
+        let (core, whole) = (estimates.main_noise(), estimates.trial_noise());
         assert!(core < 0.07 && (1.1 * core..2.0 * core).contains(&whole), "{core} {whole}");
     }
 

@@ -1,8 +1,8 @@
 //! The loads that were met, each with what was learned under it.
 
 use super::acquisition::Estimator;
-use super::drift::Level;
-use super::estimate::Tally;
+use super::drift::CommonDrift;
+use super::estimate::PointEstimates;
 use super::parameters::Parameters;
 use super::signature::Signature;
 use super::space::Space;
@@ -19,7 +19,7 @@ pub(super) struct Trial {
     pub point: usize,
     pub measured: Measured,
     /// The level before.
-    pub level: Level,
+    pub level: CommonDrift,
 }
 
 /// How far an interval was from what was foretold, and how far it may be.
@@ -30,11 +30,17 @@ struct Surprise {
 }
 
 impl Surprise {
-    fn new(relative: &Logs, prediction: &Prediction, tally: &Tally, measured: &Measured) -> Self {
+    fn new(
+        relative: &Logs,
+        prediction: &Prediction,
+        estimates: &PointEstimates,
+        measured: &Measured,
+    ) -> Self {
         let Prediction { mean, deviation } = prediction;
-        let may_be = |channel| libm::hypot(libm::hypot(tally.noise(channel), measured.sampling), *deviation);
+        let may_be =
+            |channel| libm::hypot(libm::hypot(estimates.noise(channel), measured.sampling), *deviation);
         Self {
-            p: tally.parameters(),
+            p: estimates.parameters(),
             error: core::array::from_fn(|channel| relative[channel] - mean[channel]),
             deviation: core::array::from_fn(may_be),
         }
@@ -43,7 +49,7 @@ impl Surprise {
     fn is_calm(&self) -> bool {
         [THROUGHPUT, MEAN]
             .into_iter()
-            .all(|channel| self.error[channel].abs() < self.p.calm * self.deviation[channel])
+            .all(|channel| self.error[channel].abs() < self.p.outlier * self.deviation[channel])
     }
 
     /// What a point may learn: beyond noise, an error is the level's.
@@ -58,7 +64,7 @@ impl Surprise {
 #[derive(Clone, Debug)]
 struct Load {
     strategy: Estimator,
-    level: Level,
+    level: CommonDrift,
     /// Nothing as long as nothing was measured.
     signature: Option<Signature>,
     /// Interval in which it was last present.
@@ -81,7 +87,7 @@ pub(super) struct Loads {
 impl Loads {
     pub fn new(space: &Space) -> Self {
         let first =
-            Load { strategy: Estimator::new(space), level: Level::default(), signature: None, met: 0 };
+            Load { strategy: Estimator::new(space), level: CommonDrift::default(), signature: None, met: 0 };
         Self { loads: alloc::vec![first], present: 0, now: 0, age: 0, life: space.p.life, p: space.p }
     }
 
@@ -90,7 +96,7 @@ impl Loads {
     }
 
     /// What was learned under the present load is relative to this.
-    pub fn level(&self) -> &Level {
+    pub fn level(&self) -> &CommonDrift {
         &self.loads[self.present].level
     }
 
@@ -129,14 +135,14 @@ impl Loads {
     /// Whether an interval at a point is worse than foretold by more than noise.
     pub fn disappoints(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
         let miss = self.miss(space, point, measured);
-        miss.is_some_and(|miss| miss.error[MEAN] > self.p.credible * self.present().tally().main_noise())
+        miss.is_some_and(|miss| miss.error[MEAN] > self.p.credible * self.present().estimates().main_noise())
     }
 
     /// How far an interval at a point was from what was foretold; nothing if there was no ground to foretell.
     fn miss(&mut self, space: &Space, point: usize, measured: &Measured) -> Option<Surprise> {
         let Load { strategy, level, .. } = &mut self.loads[self.present];
         let prediction = strategy.predict(space, point)?;
-        Some(Surprise::new(&level.relative(&measured.logs), &prediction, strategy.tally(), measured))
+        Some(Surprise::new(&level.relative(&measured.logs), &prediction, strategy.estimates(), measured))
     }
 
     /// Learns from an interval under the present load: what the point does, and the level. Returns whether it
@@ -149,9 +155,9 @@ impl Loads {
             strategy.learn(point, &relative, measured.share);
             return true;
         };
-        let surprise = Surprise::new(&relative, &prediction, strategy.tally(), measured);
+        let surprise = Surprise::new(&relative, &prediction, strategy.estimates(), measured);
         let credible = surprise.credible();
-        strategy.tally_mut().missed(&surprise.error);
+        strategy.estimates_mut().missed(&surprise.error);
         strategy.learn(
             point,
             &core::array::from_fn(|channel| prediction.mean[channel] + credible[channel]),
@@ -170,9 +176,9 @@ impl Loads {
         let mut relative: Logs = core::array::from_fn(|channel| 0.5 * (before[channel] + after[channel]));
         let prediction = strategy.predict(space, trial.point);
         let predicted = prediction.map(|prediction| prediction.mean[MEAN]);
-        strategy.tally_mut().predicted(trial.point, predicted, relative[MEAN]);
+        strategy.estimates_mut().predicted(trial.point, predicted, relative[MEAN]);
         if let Some(prediction) = prediction {
-            let surprise = Surprise::new(&relative, &prediction, strategy.tally(), &trial.measured);
+            let surprise = Surprise::new(&relative, &prediction, strategy.estimates(), &trial.measured);
             let credible = surprise.credible();
             // A few late packets make much jitter; only neighbours tell whether the point is to blame.
             [JITTER, P99].into_iter().for_each(|at| relative[at] = prediction.mean[at] + credible[at]);
@@ -182,14 +188,14 @@ impl Loads {
 
     /// Intervals that the present load is expected to last on: as long as it has, or as others did. What has
     /// lasted is likely to last as long again (Lindy's law, for lives of unknown scale). But what is learned
-    /// drifts, and is worth nothing for longer than [`Parameters::useful`].
+    /// drifts, and is worth nothing for longer than the square of the inverse of [`Parameters::drift`].
     pub fn horizon(&self) -> f64 {
-        self.life.max(self.age as f64).min(self.p.useful)
+        self.life.max(self.age as f64).min(1.0 / (self.p.drift * self.p.drift))
     }
 
     /// The load has changed: makes the one present under which the point is most likely to do this.
     pub fn change(&mut self, space: &Space, point: usize, measured: &Measured) {
-        if self.age as f64 > self.p.transition {
+        if self.age as f64 > self.p.life_min {
             // The geometric mean: lives differ by orders of magnitude.
             self.life = libm::sqrt(self.life * self.age as f64).max(self.p.life_min);
         }
@@ -206,7 +212,7 @@ impl Loads {
     }
 
     fn recognise(&self, measured: &Measured) -> Option<usize> {
-        let mut best = (None, self.p.familiar);
+        let mut best = (None, self.p.allowance);
         for (index, load) in self.loads.iter().enumerate() {
             let Some(signature) = &load.signature else { continue };
             let surprise = signature.surprise(&measured.logs, measured.sampling);
@@ -222,10 +228,10 @@ impl Loads {
         let before = &self.loads[self.present];
         let distance =
             before.signature.as_ref().map_or(f64::INFINITY, |known| known.distance(&measured.logs));
-        strategy.tally_mut().inherit(before.strategy.tally(), point, &measured.logs, distance);
+        strategy.estimates_mut().inherit(before.strategy.estimates(), point, &measured.logs, distance);
         strategy.learn(point, &measured.logs, 1.0);
         let signature = Some(Signature::new(self.p, &measured.logs));
-        self.add(Load { strategy, level: Level::default(), signature, met: self.now })
+        self.add(Load { strategy, level: CommonDrift::default(), signature, met: self.now })
     }
 
     /// Adds a load, where there is no room in place of the one not met for longest.
@@ -245,6 +251,6 @@ impl Loads {
         if let Some(signature) = &mut signature {
             measured.for_each(|logs| signature.learn(&logs));
         }
-        self.add(Load { strategy, level: Level::default(), signature, met: self.now });
+        self.add(Load { strategy, level: CommonDrift::default(), signature, met: self.now });
     }
 }

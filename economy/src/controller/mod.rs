@@ -29,7 +29,7 @@ use loads::{Loads, Trial};
 use space::Space;
 
 /// Trials are paired: an interval at another point, between two at the point that earns. If these two tell of
-/// different levels, the trial tells nothing. A point that earns less may have had a hiccup, which makes
+/// different levels, the trial tells nothing. A point that earns less may have had an outlier, which makes
 /// nothing better: it gets a second interval, and the better of both counts.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
@@ -37,7 +37,7 @@ enum Stage {
     #[default]
     Earning,
     /// At another one.
-    Trying(Excursion),
+    Trying(Departure),
     /// Back from it, but with what that left behind.
     Settling(Trial),
     /// Back from it.
@@ -46,9 +46,9 @@ enum Stage {
 
 /// A trial that has not come back.
 #[derive(Clone, Copy, Debug)]
-struct Excursion {
+struct Departure {
     /// Where it came from.
-    home: usize,
+    incumbent: usize,
     /// What was earned there in the interval before.
     earned: f64,
     /// What was measured at first, and what that earned, if it disappointed.
@@ -108,7 +108,7 @@ impl Controller {
         let mut strategy = Estimator::new(&self.space);
         let rows = table.iter().filter(|(point, _)| *point < self.space.count());
         for (point, response) in rows.clone() {
-            strategy.learn(*point, &response.logs(), self.space.p.table_weight);
+            strategy.learn(*point, &response.logs(), 1.0);
         }
         self.loads.teach(strategy, rows.map(|(_, response)| response.logs()));
     }
@@ -184,17 +184,17 @@ impl Controller {
     }
 
     /// Goes on with a trial after an interval at its point.
-    fn try_on(&mut self, trial: Excursion, last: (Measured, f64)) -> usize {
+    fn try_on(&mut self, trial: Departure, last: (Measured, f64)) -> usize {
         let disappoints = last.1 < trial.earned && self.loads.disappoints(&self.space, self.point, &last.0);
         if disappoints && trial.first.is_none() {
-            self.stage = Stage::Trying(Excursion { first: Some(last), ..trial });
+            self.stage = Stage::Trying(Departure { first: Some(last), ..trial });
             return self.point;
         }
         let first = trial.first.unwrap_or(last);
         let (measured, _) = if first.1 > last.1 { first } else { last };
         let level = *self.loads.level();
         self.stage = Stage::Settling(Trial { point: self.point, measured, level });
-        self.set(trial.home)
+        self.set(trial.incumbent)
     }
 
     fn set(&mut self, point: usize) -> usize {
@@ -220,7 +220,7 @@ impl Controller {
                 (self.next_rest, (self.next_rest * 2).min(self.space.p.rest_max as u32));
         }
         let tries = choice.explores && choice.point != self.point;
-        let trial = Excursion { home: self.point, earned, first: None };
+        let trial = Departure { incumbent: self.point, earned, first: None };
         self.stage = if tries { Stage::Trying(trial) } else { Stage::Earning };
         self.set(choice.point)
     }

@@ -29,18 +29,18 @@ fn values(logs: &Logs) -> [f64; 2] {
 impl Signature {
     /// Of a load that was met in this interval.
     pub fn new(p: &'static Parameters, logs: &Logs) -> Self {
-        let variance = p.signature_deviation * p.signature_deviation;
+        let variance = p.signature_deviation_min * p.signature_deviation_min;
         Self { p, both: values(logs).map(|mean| Steady { mean, variance }), weight: 1.0 }
     }
 
     /// Learns from another interval.
     pub fn learn(&mut self, logs: &Logs) {
-        self.weight = (self.weight + 1.0).min(self.p.signature_memory);
+        self.weight = (self.weight + 1.0).min(self.p.memory);
         for (steady, value) in self.both.iter_mut().zip(values(logs)) {
             let error = value - steady.mean;
-            let square = (error * error).min(self.p.signature_clip * steady.variance);
+            let square = (error * error).min((self.p.outlier * self.p.outlier) * steady.variance);
             steady.mean += error / self.weight;
-            steady.variance += (square - steady.variance) / (self.weight + self.p.signature_guess);
+            steady.variance += (square - steady.variance) / (self.weight + self.p.guess);
         }
     }
 

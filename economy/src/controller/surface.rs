@@ -6,7 +6,7 @@
 //! terms: an unknown level, an unknown slope along that expected latency, and a Matern-3/2 deviation by
 //! distance. All channels share one covariance, so that one factorisation serves all.
 
-use super::estimate::Tally;
+use super::estimate::PointEstimates;
 use super::space::Space;
 use crate::response::{Logs, MEAN};
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub struct Prediction {
 
 /// The posterior, ready to predict.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Model {
+pub(super) struct ResponseSurface {
     /// Points observed.
     points: Vec<usize>,
     /// The lower Cholesky factor of their covariance, row by row.
@@ -40,31 +40,33 @@ pub(super) struct Model {
 }
 
 /// Least latency that explains the observations, were each point's expected addition exact.
-fn base_latency(space: &Space, tally: &Tally) -> f64 {
-    let bases = tally.known().map(|point| {
-        let latency = libm::exp(tally.mean(point)[MEAN]);
+fn base_latency(space: &Space, estimates: &PointEstimates) -> f64 {
+    let bases = estimates.known().map(|point| {
+        let latency = libm::exp(estimates.mean(point)[MEAN]);
         (latency - space.added_latency(point)).max(space.p.base_share * latency)
     });
     bases.fold(f64::INFINITY, f64::min)
 }
 
-impl Model {
+impl ResponseSurface {
     /// Conditions predictions on all that was measured.
-    pub fn fit(&mut self, space: &Space, tally: &Tally) {
-        let base = base_latency(space, tally);
+    pub fn fit(&mut self, space: &Space, estimates: &PointEstimates) {
+        let base = base_latency(space, estimates);
         self.expected.clear();
         self.expected.extend((0..space.count()).map(|point| libm::log1p(space.added_latency(point) / base)));
         self.points.clear();
-        self.points.extend(tally.known());
-        let noise = tally.trial_noise() / space.p.amplitude;
-        let inflated = noise * noise * tally.inflation();
-        let stale = |point| tally.staleness(point) / (space.p.amplitude * space.p.amplitude);
-        let doubt = |point| space.p.surface_doubt / libm::pow(tally.weight(point) + 0.5, 3.0);
-        self.factorise(space, |point: usize| inflated / tally.weight(point) + stale(point) + doubt(point));
+        self.points.extend(estimates.known());
+        let noise = estimates.trial_noise() / space.p.amplitude;
+        let inflated = noise * noise * estimates.inflation();
+        let stale = |point| estimates.staleness(point) / (space.p.amplitude * space.p.amplitude);
+        let doubt = |point| space.p.surface_doubt / libm::pow(estimates.weight(point) + 0.5, 3.0);
+        self.factorise(space, |point: usize| {
+            inflated / estimates.weight(point) + stale(point) + doubt(point)
+        });
         self.solved.clear();
         let expected = &self.expected;
         let residual = |point: &usize| {
-            let (mean, along) = (tally.mean(*point), expected[*point]);
+            let (mean, along) = (estimates.mean(*point), expected[*point]);
             core::array::from_fn(|channel| mean[channel] - TREND[channel] * along)
         };
         self.solved.extend(self.points.iter().map(residual));
@@ -175,28 +177,28 @@ mod tests {
     use super::*;
     use crate::response::CHANNELS;
 
-    fn learned(space: &Space, latency: impl Fn(f64) -> f64, points: &[usize]) -> Model {
-        let mut tally = Tally::new(space.count(), space.p);
+    fn learned(space: &Space, latency: impl Fn(f64) -> f64, points: &[usize]) -> ResponseSurface {
+        let mut estimates = PointEstimates::new(space.count(), space.p);
         for point in points {
             let mut logs = [0.0; CHANNELS];
             logs[MEAN] = libm::log(latency(space.added_latency(*point)));
-            (0..8).for_each(|_| tally.learn(*point, &logs, 1.0));
+            (0..8).for_each(|_| estimates.learn(*point, &logs, 1.0));
         }
-        let mut model = Model::default();
-        model.fit(space, &tally);
-        model
+        let mut surface = ResponseSurface::default();
+        surface.fit(space, &estimates);
+        surface
     }
 
     #[test]
     fn one_point_and_physics_foretell_the_others() {
         let space = Space::new(&BatchingDelays::up_to(1000), &Parameters::DEFAULT);
-        let mut model = learned(&space, |added| 1e-4 + added, &[0]);
+        let mut surface = learned(&space, |added| 1e-4 + added, &[0]);
         let last = space.count() - 1;
-        let far = model.predict(&space, last);
+        let far = surface.predict(&space, last);
         let truth = libm::log(1e-4 + space.added_latency(last));
         assert!((far.mean[MEAN] - truth).abs() < 0.1, "{far:?} {truth}");
         assert!(far.deviation > 0.3, "but nothing is sure of it");
-        assert!(model.predict(&space, 0).deviation < 0.05, "as of what was measured");
+        assert!(surface.predict(&space, 0).deviation < 0.05, "as of what was measured");
     }
 
     #[test]
@@ -204,9 +206,9 @@ mod tests {
         let space = Space::new(&BatchingDelays::up_to(1000), &Parameters::DEFAULT);
         let flat = |_| 1e-3;
         let all: Vec<usize> = (0..space.count()).step_by(2).collect();
-        let mut model = learned(&space, flat, &all);
+        let mut surface = learned(&space, flat, &all);
         for point in 0..=all[all.len() - 1] {
-            let prediction = model.predict(&space, point);
+            let prediction = surface.predict(&space, point);
             assert!((prediction.mean[MEAN] - libm::log(1e-3)).abs() < 0.03, "{point}: {prediction:?}");
         }
     }

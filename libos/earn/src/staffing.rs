@@ -19,8 +19,8 @@ const SETTLING_NS: u64 = 60_000_000;
 /// Up to four cores every number is a choice; beyond, each is about this part of the next.
 const STEP: f64 = 0.8;
 
-/// Where every number of cores makes a loss none is searched for that does not: what a core costs is known, and
-/// each trial moves clients.
+/// Where every number of cores makes a loss none is searched for that does not: what a core costs is known,
+/// and each trial moves clients.
 static PARAMETERS: Parameters = Parameters { search_rounds: 0.0, ..Parameters::DEFAULT };
 
 /// What it brings that the server responds so with so many cores; with those that are held, if no number is
