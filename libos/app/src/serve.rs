@@ -140,7 +140,8 @@ impl Setup {
     /// The same, once it is known how many cores have a part in it.
     fn on(self, cores: usize) -> Setup {
         let control = self.control_port.map(|port| Control::new(port, cores));
-        Setup { control, closing: Closing::new(cores, shutdown::is_requested), ..self }
+        let config = self.config.shared_by(cores);
+        Setup { control, config, closing: Closing::new(cores, shutdown::is_requested), ..self }
     }
 
     /// Serves on the running core, one of `cores`, until the program ends.

@@ -59,6 +59,9 @@ pub struct Config {
     pub tcp: Settings,
     /// Most flows at a time, TIME-WAIT included.
     pub flows_max: usize,
+    /// Most of them that are opened here, where other cores hand over theirs: the cores' shares together are
+    /// `flows_max`, as long as that is one core's to have.
+    pub flows_share: usize,
     /// Most connections half open at a time. Beyond it SYN is answered by cookies, which cost no memory.
     pub half_open_max: usize,
     /// How long a connection that we closed first is remembered: twice the longest life of a segment.
@@ -84,10 +87,20 @@ impl Config {
             nameservers: Vec::new(),
             tcp: Settings::default(),
             flows_max: FLOWS_MAX,
+            flows_share: FLOWS_MAX,
             half_open_max: 1024,
             time_wait: Duration::from_secs(60),
             secret,
         }
+    }
+
+    /// The same for one of `cores` stacks that have the program's memory together: each opens its part of the
+    /// flows, and may take over all.
+    pub fn shared_by(mut self, cores: usize) -> Config {
+        self.flows_share = self.flows_share.min(self.flows_max) / cores.max(1);
+        self.tcp.queued_max /= cores.max(1);
+        self.tcp.kept_max /= cores.max(1);
+        self
     }
 
     /// The address from which `remote` is reached.

@@ -153,6 +153,19 @@ fn a_full_table_refuses_and_then_forgets_time_wait() {
 }
 
 #[test]
+fn the_tables_of_all_cores_are_no_larger_than_that_of_one() {
+    let mut server = server(|config| {
+        config.flows_max = 64;
+        *config = config.clone().shared_by(4);
+    });
+    for number in 0..20 {
+        let answers = ask(&mut server, SocketAddr::from(([10, 1, number, 1], 5000)), &syn(), &[]);
+        assert_eq!(answers[0].flags.any(Flags::RST), number >= 16, "{number}: {answers:?}");
+    }
+    assert_eq!((server.stack.flow_count(), server.application.refused), (16, 4));
+}
+
+#[test]
 fn one_address_cannot_take_the_table() {
     const PLACES: usize = 1000;
     // The friends' addresses must not share a place with the flood's, as one in a thousand does.

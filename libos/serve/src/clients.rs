@@ -178,7 +178,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// Turns a client away behind what the service has to tell it; without a word when places are short,
     /// since whoever is told something may take a minute to go.
     fn see_off<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
-        let has_place = stack.flow_count() <= stack.config().flows_max / 2;
+        let has_place = stack.flow_count() <= stack.config().flows_share.min(stack.config().flows_max) / 2;
         let is_taken = self.reply.take(stack.nic(), &mut self.slices).is_some() && !self.slices.is_empty();
         if is_taken && has_place && send_all(stack, flow, &mut self.slices) {
             stack.close(flow);

@@ -159,7 +159,7 @@ impl<N: Nic> Stack<N> {
 
     /// Whether somebody at `address` may have another flow here.
     pub(super) fn has_place_for(&self, address: IpAddr) -> bool {
-        self.shares.allow(address, self.config.flows_max)
+        self.shares.allow(address, self.config.flows_share.min(self.config.flows_max))
     }
 
     /// A full table forgets those who only wait for strays.
