@@ -76,6 +76,7 @@ pub mod link;
 pub mod multicast;
 pub mod neighbour;
 pub mod packet;
+mod paths;
 mod ports;
 pub mod presence;
 pub mod router;

@@ -146,9 +146,16 @@ impl<N: Nic> Stack<N> {
     pub(super) fn add(
         &mut self,
         tuple: FourTuple,
-        connection: Connection<N::Buffer>,
+        mut connection: Connection<N::Buffer>,
         is_known: bool,
     ) -> Option<FlowId> {
+        let remote = tuple.remote.ip();
+        if let Some(mss) = self.paths.mss(remote, self.now) {
+            connection.limit_mss(mss);
+        }
+        if let Some(rtt) = self.paths.rtt(remote, self.now) {
+            connection.rtt.suppose(rtt);
+        }
         let open = Open { connection, hop: None, is_dirty: false, is_known };
         self.make_room();
         let id = self.flows.insert(tuple, Flow::Open(Box::new(open)))?;
@@ -331,10 +338,18 @@ impl<N: Nic> Stack<N> {
         let flow = self.flows.remove(id)?;
         if let Flow::Open(open) = &flow {
             self.shares.remove(remote);
+            self.remember_path(remote, &open.connection);
             self.half_open -= usize::from(open.connection.is_half_open);
             self.held.forget(&open.connection);
         }
         Some(flow)
+    }
+
+    /// Remembers what a connection that goes knew of its path.
+    fn remember_path(&mut self, remote: IpAddr, connection: &Connection<N::Buffer>) {
+        if let Some(rtt) = connection.rtt.smoothed().filter(|_| !connection.is_half_open) {
+            self.paths.measured(remote, rtt, self.now);
+        }
     }
 
     /// Runs timers whose time has come.
@@ -411,6 +426,9 @@ impl<N: Nic> Stack<N> {
             return self.remove(id);
         }
         self.shares.remove(tuple.remote.ip());
+        if let Some(rtt) = connection.rtt.smoothed() {
+            self.paths.measured(tuple.remote.ip(), rtt, self.now);
+        }
         self.held.forget(connection);
         let window = (connection.receive.window >> connection.receive.scale).min(0xffff) as u16;
         *flow = Flow::Waiting(TimeWait {

@@ -108,7 +108,12 @@ impl<N: Nic> Stack<N> {
             None => open.connection.unreachable(seq, &mut effects),
             Some(mtu) => {
                 let (headers, least) = if tuple.remote.is_ipv4() { (40, 552) } else { (60, 1280) };
-                open.connection.too_big(&mut context, seq, mtu.max(least) - headers);
+                let mss = mtu.max(least) - headers;
+                let before = open.connection.send.mss;
+                open.connection.too_big(&mut context, seq, mss);
+                if open.connection.send.mss < before {
+                    self.paths.narrow(tuple.remote.ip(), mss, self.now);
+                }
             }
         }
         self.mark(id);

@@ -25,6 +25,7 @@ use crate::fragments::Fragments;
 use crate::frame::{Drop, Ethernet, Packet, protocol};
 use crate::link::Link;
 use crate::neighbour::Neighbours;
+use crate::paths::Paths;
 use crate::ports::Ports;
 use crate::shares::Shares;
 use crate::table::{FlowId, Table};
@@ -140,6 +141,7 @@ pub struct Stack<N: Nic> {
     neighbours: Neighbours<N::Buffer>,
     flows: Table<Flow<N::Buffer>>,
     shares: Shares,
+    paths: Paths,
     /// TCP ports on which connections are accepted.
     listeners: Ports,
     /// Whether connections that peers ask for begin here.
@@ -190,6 +192,7 @@ impl<N: Nic> Stack<N> {
             neighbours: Neighbours::new(),
             flows: Table::new(config.flows_max, [a, b]),
             shares: Shares::new([a, b]),
+            paths: Paths::new([a, b]),
             listeners: Ports::default(),
             is_admitting: true,
             bound: Ports::default(),

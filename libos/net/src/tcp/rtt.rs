@@ -34,6 +34,12 @@ impl Rtt {
         });
     }
 
+    /// An earlier connection measured `rtt` (RFC 9040): as good as a first sample.
+    pub fn suppose(&mut self, rtt: Duration) {
+        let rtt = nanos(rtt);
+        self.estimate.get_or_insert((rtt, rtt / 2));
+    }
+
     /// The timeout expired (rule 5.5).
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
