@@ -1,11 +1,12 @@
 //! The table of system calls.
 //!
 //! Number in `rax`, arguments in `rdi rsi rdx r10 r8 r9`, by the `syscall` instruction; results as
-//! [`crate::error`] says; `rcx` and `r11` are lost. From this one table come the enum, its decoder, the
-//! typed call that the kernel matches on, the user stubs ([`for_each_syscall`]) and `docs/abi.md`.
+//! [`crate::error`] says; `rcx` and `r11` are lost. From this one table come the enum, the
+//! [`arguments`] and the table of handlers of the kernel, the user stubs ([`for_each_syscall`]), and
+//! `docs/abi.md`.
 
 /// Calls `$callback!` once with the whole table, for crates that make something from every entry
-/// (the user stubs in `nom-sys`).
+/// (the user stubs in `nom-sys`, the handlers in the kernel).
 #[macro_export]
 macro_rules! for_each_syscall {
     ($callback:ident) => {
@@ -135,22 +136,25 @@ macro_rules! define_syscalls {
             }
         }
 
-        /// A system call with its arguments by name: what the kernel dispatches on.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(missing_docs, reason = "the arguments are documented with their call")]
-        pub enum Call { $($(#[doc = $doc])+ $variant { $($argument: u64),* },)+ }
+        /// The arguments of each system call, by name: what the kernel's handlers take.
+        pub mod arguments {
+            $(
+                #[doc = concat!("Arguments of `", stringify!($name), "`.")]
+                #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+                #[allow(missing_docs, reason = "they are documented with their call")]
+                pub struct $variant { $(pub $argument: u64),* }
 
-        impl Call {
-            /// Decodes a number and six argument registers; unused ones are ignored.
-            #[allow(unused_variables, unused_assignments, unused_mut, reason = "calls without arguments")]
-            pub fn decode(number: u64, arguments: [u64; 6]) -> crate::error::Result<Call> {
-                let mut next = arguments.into_iter();
-                let mut take = || next.next().unwrap_or(0);
-                match Syscall::from_number(number) {
-                    $(Some(Syscall::$variant) => Ok(Call::$variant { $($argument: take()),* }),)+
-                    None => Err(crate::Error::UnknownSyscall),
+                impl From<[u64; 6]> for $variant {
+                    /// Takes the six argument registers in their order; those that the call has no use for
+                    /// are ignored.
+                    #[allow(unused_variables, unused_mut, reason = "calls without arguments")]
+                    fn from(registers: [u64; 6]) -> $variant {
+                        let mut next = registers.into_iter();
+                        $(let $argument = next.next().unwrap_or(0);)*
+                        $variant { $($argument),* }
+                    }
                 }
-            }
+            )+
         }
     };
 }
@@ -195,9 +199,9 @@ mod tests {
     #[test]
     fn arguments_are_taken_in_register_order() {
         assert_eq!(
-            Call::decode(Syscall::MemoryMap as u64, [1, 2, 3, 4, 5, 6]),
-            Ok(Call::MemoryMap { address: 1, frame: 2, page_size: 3, count: 4, protection: 5 })
+            arguments::MemoryMap::from([1, 2, 3, 4, 5, 6]),
+            arguments::MemoryMap { address: 1, frame: 2, page_size: 3, count: 4, protection: 5 }
         );
-        assert_eq!(Call::decode(u64::MAX, [0; 6]), Err(crate::Error::UnknownSyscall));
+        assert_eq!(arguments::CoreYield::from([1; 6]), arguments::CoreYield {});
     }
 }

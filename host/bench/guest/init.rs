@@ -5,8 +5,8 @@
 //! `isa-debug-exit` (port 0xf4). The first argument chooses what it does between the two:
 //!
 //! - `boot` writes one line to the console and ends;
-//! - `crossings`, on one processor, times a system call, a fault delivered to a handler, and a switch of
-//!   address space;
+//! - `crossings`, on one processor, times a system call, a fault delivered to a handler, a switch of
+//!   address space, and a message to another process and back through pipes;
 //! - `messages`, on two processors, times a message to another process and back: through shared memory
 //!   with both ends awake, and through pipes with both ends asleep until it comes.
 //!
@@ -102,6 +102,7 @@ fn crossings() {
     // SAFETY: the handler just registered steps over the two bytes of `ud2`.
     figure("upcall_round_trip", REPETITIONS, || unsafe { asm!("ud2") });
     switches();
+    pipes("ipc_round_trip_one_processor", 0);
 }
 
 /// One yield is a switch to the other process and one back, if both are of one real-time priority: ordinary
@@ -129,7 +130,7 @@ fn switches() {
 fn messages() {
     pin_to_processor(0);
     awake();
-    asleep();
+    pipes("ipc_round_trip_asleep", 1);
 }
 
 /// The two ends change one word each and watch the other's.
@@ -152,17 +153,17 @@ fn awake() {
     kill(child);
 }
 
-/// The two ends read one byte from a pipe each and answer.
-fn asleep() {
+/// The two ends read one byte from a pipe each and answer, the other end on `processor`.
+fn pipes(name: &str, processor: u32) {
     let (there, back) = (pipe(), pipe());
     let child = start(|| {
-        pin_to_processor(1);
+        pin_to_processor(processor);
         loop {
             transfer(nr::READ, there[0]);
             transfer(nr::WRITE, back[1]);
         }
     });
-    figure("ipc_round_trip_asleep", REPETITIONS / 10, || {
+    figure(name, REPETITIONS / 10, || {
         transfer(nr::WRITE, there[1]);
         transfer(nr::READ, back[0]);
     });

@@ -209,6 +209,7 @@ impl<M: Machine> Kernel<'_, M> {
         )
     }
 
+    #[inline(never)] // Its large frame is gone before the rest is built.
     fn build_start_page(&mut self, app: usize, record: &ApplicationRecord, place: &Placement) -> Result<()> {
         let arguments = self.bundle.run(record.arguments);
         let environment = self.bundle.run(record.environment);

@@ -2,7 +2,9 @@
 
 use crate::kernel::Kernel;
 use crate::machine::Machine;
+use crate::syscalls::{Caller, Reply};
 use nom_abi::error::{Error, Result};
+use nom_abi::syscall::arguments::ChannelNotify;
 use nom_abi::upcall::Upcall;
 
 /// One end of a channel, as its application numbers them: in the bundle's order.
@@ -27,12 +29,12 @@ impl<'m, M: Machine> Kernel<'m, M> {
         })
     }
 
-    pub(crate) fn channel_notify(&mut self, application: usize, channel: u64) -> Result<u64> {
-        let number = usize::try_from(channel).map_err(|_| Error::NoChannel)?;
-        let end = self.channels_of(application).nth(number).ok_or(Error::NoChannel)?;
+    pub(crate) fn channel_notify(&mut self, caller: Caller<'_>, asked: ChannelNotify) -> Result<Reply> {
+        let number = usize::try_from(asked.channel).map_err(|_| Error::NoChannel)?;
+        let end = self.channels_of(caller.app).nth(number).ok_or(Error::NoChannel)?;
         let theirs = self.channels_of(end.peer).position(|other| other.index == end.index);
         let bit = theirs.ok_or(Error::NoChannel)?;
         self.tell(end.peer, Upcall::Message, |events| events.messages |= 1 << bit);
-        Ok(0)
+        Ok(Reply::DONE)
     }
 }

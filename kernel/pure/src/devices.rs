@@ -11,12 +11,14 @@ use crate::msix::Message;
 use crate::paging::Caching;
 use crate::pci::{Function, Pci};
 use crate::space::{Bounds, Mapping, Space};
+use crate::syscalls::{Caller, Reply};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::DmaProtection;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::DEVICES_MAX;
 use nom_abi::memory::FRAME_BYTES;
+use nom_abi::syscall::arguments::*;
 use nom_abi::upcall::Upcall;
 use nom_abi::{PageSize, Protection};
 
@@ -111,8 +113,9 @@ impl<M: Machine> Kernel<'_, M> {
         self.poll_platform();
     }
 
-    pub(crate) fn device_acquire(&mut self, application: usize, device: u64) -> Result<u64> {
-        let (index, function) = self.devices.function(device)?;
+    pub(crate) fn device_acquire(&mut self, caller: Caller<'_>, asked: DeviceAcquire) -> Result<Reply> {
+        let application = caller.app;
+        let (index, function) = self.devices.function(asked.device)?;
         let (address, vendor, id, class) =
             (function.address, function.vendor, function.device, function.class);
         let record = self.record(application)?;
@@ -136,7 +139,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         self.devices.holdings[index].owner = Some(application as u8);
         self.publish_device(index);
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
     /// Why nobody, or not this application, can be given a device without harm to others.
@@ -216,7 +219,12 @@ impl<M: Machine> Kernel<'_, M> {
         self.devices.iommu.map(&mut self.machine, &mut source, application, pages)
     }
 
-    pub(crate) fn device_release(&mut self, application: usize, device: u64) -> Result<u64> {
+    pub(crate) fn device_release(&mut self, caller: Caller<'_>, asked: DeviceRelease) -> Result<Reply> {
+        self.take_device(caller.app, asked.device)?;
+        Ok(Reply::DONE)
+    }
+
+    fn take_device(&mut self, application: usize, device: u64) -> Result<()> {
         let (index, function) = self.devices.owned(application, device)?;
         let (address, is_mmio) = (function.address, function.is_mmio());
         self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
@@ -228,7 +236,7 @@ impl<M: Machine> Kernel<'_, M> {
         let is_detached = self.detach(application, address);
         self.devices.holdings[index].spent = !(is_reset && is_detached);
         self.let_go(index, application);
-        Ok(0)
+        Ok(())
     }
 
     /// Ends an ownership whose device no longer signals or writes anything.
@@ -247,7 +255,7 @@ impl<M: Machine> Kernel<'_, M> {
             if self.devices.owner(index) == Some(application) {
                 // It is owned, so this can only fail if the device has just left: then there is nothing to
                 // do; or does not stop: then nobody else is given it, nor the memory that it may write to.
-                let _ = self.device_release(application, index as u64);
+                let _ = self.take_device(application, index as u64);
             }
         }
     }
@@ -255,10 +263,9 @@ impl<M: Machine> Kernel<'_, M> {
     /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
     /// send meanwhile, and sends it when the vector is bound again.
     pub(crate) fn unbind_core(&mut self, core: usize, application: usize) {
-        let owners = self.devices.holdings.map(|holding| holding.owner);
-        self.unbind_vectors(core..core + 1, |binding| {
-            owners[usize::from(binding.device)] == Some(application as u8)
-        });
+        let is_owned = |device: &usize| self.devices.owner(*device) == Some(application);
+        let owned = (0..DEVICES_MAX).filter(is_owned).fold(0_u64, |all, device| all | 1 << device);
+        self.unbind_vectors(core..core + 1, |binding| owned & 1 << binding.device != 0);
     }
 
     fn unbind_vectors(&mut self, cores: Range<usize>, which: impl Fn(&mut Binding) -> bool) {
@@ -290,11 +297,9 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.flush_space(space.root());
     }
 
-    pub(crate) fn device_map(
-        &mut self,
-        application: usize,
-        [device, bar, offset, address, length]: [u64; 5],
-    ) -> Result<u64> {
+    pub(crate) fn device_map(&mut self, caller: Caller<'_>, asked: DeviceMap) -> Result<Reply> {
+        let application = caller.app;
+        let DeviceMap { device, bar, offset, address, length } = asked;
         let (index, function) = self.devices.owned(application, device)?;
         let register = usize::try_from(bar).ok().filter(|bar| *bar < 6).ok_or(Error::NoSuchRegion)?;
         if !offset.is_multiple_of(FRAME_BYTES) || !length.is_multiple_of(FRAME_BYTES) {
@@ -328,26 +333,26 @@ impl<M: Machine> Kernel<'_, M> {
         };
         self.map_pages(application, Bounds::APPLICATION, &mapping)?;
         self.devices.holdings[index].ranges = ranges;
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
-    pub(crate) fn device_config_read(&mut self, application: usize, device: u64, offset: u64) -> Result<u64> {
-        let (index, _) = self.devices.owned(application, device)?;
+    pub(crate) fn device_config_read(
+        &mut self,
+        caller: Caller<'_>,
+        DeviceConfigRead { device, offset }: DeviceConfigRead,
+    ) -> Result<Reply> {
+        let (index, _) = self.devices.owned(caller.app, device)?;
         if !offset.is_multiple_of(4) {
             return Err(Error::Misaligned);
         }
         let offset =
             u16::try_from(offset).ok().filter(|offset| *offset < 4096).ok_or(Error::InvalidArgument)?;
-        Ok(self.devices.pci.config_read(&mut self.machine, index, offset).into())
+        Ok(Reply::Value(self.devices.pci.config_read(&mut self.machine, index, offset).into()))
     }
 
-    pub(crate) fn interrupt_bind(
-        &mut self,
-        core: usize,
-        application: usize,
-        [device, entry, bit]: [u64; 3],
-    ) -> Result<u64> {
-        let (index, function) = self.devices.owned(application, device)?;
+    pub(crate) fn interrupt_bind(&mut self, caller: Caller<'_>, asked: InterruptBind) -> Result<Reply> {
+        let (core, InterruptBind { device, vector: entry, bit }) = (caller.core, asked);
+        let (index, function) = self.devices.owned(caller.app, device)?;
         if bit >= 64 {
             return Err(Error::InvalidArgument);
         }
@@ -369,15 +374,12 @@ impl<M: Machine> Kernel<'_, M> {
         let message = message.ok_or(Error::NoSuchInterrupt)?;
         self.cores[core].vectors[slot] = Some(binding);
         function.bind(&mut self.machine, binding.entry, message);
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
-    pub(crate) fn interrupt_mask(
-        &mut self,
-        application: usize,
-        [device, entry, masked]: [u64; 3],
-    ) -> Result<u64> {
-        let (index, function) = self.devices.owned(application, device)?;
+    pub(crate) fn interrupt_mask(&mut self, caller: Caller<'_>, asked: InterruptMask) -> Result<Reply> {
+        let InterruptMask { device, vector: entry, masked } = asked;
+        let (index, function) = self.devices.owned(caller.app, device)?;
         if masked > 1 {
             return Err(Error::InvalidArgument);
         }
@@ -390,7 +392,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::NoSuchInterrupt);
         }
         self.devices.pci.mask_vector(&mut self.machine, index, entry as u16, masked == 1);
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
     /// A device's or the platform's interrupt arrived on `core`. A vector that is bound to nothing is one

@@ -4,10 +4,12 @@ use crate::contexts::State;
 use crate::cores::FLAGS_INITIAL;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
+use crate::syscalls::{Caller, Reply};
 use core::mem::offset_of;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::{USER_END, USER_START};
+use nom_abi::syscall::arguments::*;
 use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
 use zerocopy::IntoBytes;
 
@@ -86,76 +88,70 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(true)
     }
 
-    pub(crate) fn upcall_register(&mut self, core: usize, app: usize, entry: u64, top: u64) -> Result<u64> {
+    pub(crate) fn upcall_register(&mut self, caller: Caller<'_>, asked: UpcallRegister) -> Result<Reply> {
+        let (Caller { core, app, .. }, UpcallRegister { entry, stack_top }) = (caller, asked);
         if entry != 0 {
             check_code(entry)?;
-            check_stack(top)?;
+            check_stack(stack_top)?;
         }
         let context = self.context(core, app);
-        (context.upcall_entry, context.upcall_stack) = (entry, top);
+        (context.upcall_entry, context.upcall_stack) = (entry, stack_top);
         context.upcalls_wait = false;
         self.disturb(core);
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
     /// Resumes the computation in the frame; on success the registers at the border are its own.
-    pub(crate) fn upcall_return(
-        &mut self,
-        core: usize,
-        application: usize,
-        frame: u64,
-        registers: &mut Registers,
-    ) -> Result<()> {
-        let context = self.context(core, application);
+    pub(crate) fn upcall_return(&mut self, caller: Caller<'_>, asked: UpcallReturn) -> Result<Reply> {
+        let (Caller { core, app, registers }, UpcallReturn { frame }) = (caller, asked);
+        let context = self.context(core, app);
         if context.upcall_entry == 0 || !context.upcalls_wait {
             return Err(Error::WrongContext);
         }
         let mut resumed = Registers::ZERO;
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let place = frame.checked_add(offset_of!(UpcallFrame, registers) as u64).ok_or(Error::BadPointer)?;
         space.read_user(&self.machine, place, resumed.as_mut_bytes())?;
         check_code(resumed.rip)?;
         *registers = resumed;
         registers.rflags = Self::user_flags(registers.rflags);
-        let context = self.context(core, application);
+        let context = self.context(core, app);
         context.upcalls_wait = false;
         if context.events.pending != 0 {
             self.disturb(core);
         }
-        Ok(())
+        Ok(Reply::Elsewhere)
     }
 
-    /// Sleeps until there is an event or the deadline. Returns the pending bits if there is one already.
-    pub(crate) fn core_wait(
-        &mut self,
-        core: usize,
-        application: usize,
-        deadline_ns: u64,
-        address: u64,
-        registers: &Registers,
-    ) -> Result<Option<u64>> {
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+    /// Sleeps until there is an event or the deadline. Answers the pending bits if there is one already.
+    pub(crate) fn core_wait(&mut self, caller: Caller<'_>, asked: CoreWait) -> Result<Reply> {
+        let (Caller { core, app, registers }, CoreWait { deadline_ns, events: address }) = (caller, asked);
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         space.check_writable(&self.machine, address, nom_abi::Events::BYTES as u64)?;
-        let context = self.context(core, application);
+        let context = self.context(core, app);
         if context.events.pending != 0 {
             let events = context.take_events();
-            self.write_events(application, address, &events)?;
-            return Ok(Some(events.pending));
+            self.write_events(app, address, &events)?;
+            return Ok(Reply::Value(events.pending));
         }
         context.state = State::Waiting { deadline_ns, events: address };
         self.account(core);
         self.park_current(core, registers);
-        self.cores[core].queue.sleep(application);
-        Ok(None)
+        self.cores[core].queue.sleep(app);
+        Ok(Reply::Elsewhere)
     }
 
     /// Wakes another core of the application.
-    pub(crate) fn core_notify(&mut self, application: usize, core: u64) -> Result<u64> {
-        let held = self.applications[application].cores;
+    pub(crate) fn core_notify(
+        &mut self,
+        caller: Caller<'_>,
+        CoreNotify { core }: CoreNotify,
+    ) -> Result<Reply> {
+        let held = self.applications[caller.app].cores;
         let core =
             u32::try_from(core).ok().filter(|core| held.checked_shr(*core).is_some_and(|held| held & 1 == 1));
-        self.tell_on(core.ok_or(Error::NoCore)? as usize, application, Upcall::CoreNotified, |_| {});
-        Ok(0)
+        self.tell_on(core.ok_or(Error::NoCore)? as usize, caller.app, Upcall::CoreNotified, |_| {});
+        Ok(Reply::DONE)
     }
 
     /// Tells an application, on the first core that it holds.

@@ -15,7 +15,7 @@ use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
 use nom_abi::image::flag;
 use nom_abi::memory::ANY_COLOUR;
-use nom_abi::syscall::{Call, EXIT_BACKTRACE, Syscall};
+use nom_abi::syscall::{EXIT_BACKTRACE, Syscall, arguments::*};
 use nom_abi::upcall::Registers;
 use nom_abi::{PageSize, Protection};
 
@@ -28,8 +28,19 @@ const SYSCALL_BYTES: u64 = 2;
 /// Status of an application that its manager ended: as a shell shows SIGKILL.
 const KILLED_STATUS: u8 = 137;
 
+/// Who makes a system call.
+pub(crate) struct Caller<'a> {
+    /// The core on which it runs.
+    pub core: usize,
+    /// The application.
+    pub app: usize,
+    /// Its registers, at the border.
+    pub registers: &'a mut Registers,
+}
+
 /// How a call answers.
-enum Reply {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
     /// With a value, in the registers at the border.
     Value(u64),
     /// Not yet: the application makes the call again, so that others may have lock and core in between.
@@ -38,21 +49,37 @@ enum Reply {
     Elsewhere,
 }
 
-impl<M: Machine> Kernel<'_, M> {
+impl Reply {
+    /// That what was asked is done.
+    pub const DONE: Reply = Reply::Value(0);
+}
+
+type Handler<'m, M> = fn(&mut Kernel<'m, M>, Caller<'_>, [u64; 6]) -> Result<Reply>;
+
+macro_rules! define_handlers {
+    ($($(#[doc = $doc:literal])+ $number:literal $variant:ident $name:ident($($argument:ident),*))+) => {
+        /// What carries out each system call, by its number: a function each, with a frame of its own.
+        const HANDLERS: &'m [Handler<'m, M>] =
+            &[$(|kernel, caller, registers| kernel.$name(caller, $variant::from(registers))),+];
+    };
+}
+
+impl<'m, M: Machine + 'm> Kernel<'m, M> {
+    nom_abi::for_each_syscall!(define_handlers);
+
     /// Carries out the system call in `registers`. Returns whether they are still those of the call, so that
     /// its answer goes back the fast way.
     pub fn syscall(&mut self, core: usize, registers: &mut Registers) -> bool {
-        let Some(application) = self.cores[core].current else {
+        let Some(app) = self.cores[core].current else {
             return false; // It ended on another core while this one was on its way here.
         };
         let arguments =
             [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
-        let reply = Call::decode(registers.rax, arguments).and_then(|call| {
-            // A number that can be decoded is less than 32.
-            match self.applications[application].calls & 1 << registers.rax {
-                0 => self.refuse(application, registers.rax),
-                _ => self.dispatch(core, application, call, registers),
-            }
+        let number = registers.rax;
+        let handler = Self::HANDLERS.get(number as usize).ok_or(Error::UnknownSyscall);
+        let reply = handler.and_then(|handle| match self.applications[app].calls & 1 << number {
+            0 => self.refuse(app, number),
+            _ => handle(self, Caller { core, app, registers }, arguments),
         });
         let result = match reply {
             Ok(Reply::Elsewhere) => return false,
@@ -69,10 +96,10 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Counts a call that the manifest does not allow, and says so ever more seldom.
     #[cold]
-    fn refuse(&mut self, application: usize, number: u64) -> Result<Reply> {
-        let count = self.usage[application].refused.fetch_add(1, Relaxed).wrapping_add(1);
+    fn refuse(&mut self, app: usize, number: u64) -> Result<Reply> {
+        let count = self.usage[app].refused.fetch_add(1, Relaxed).wrapping_add(1);
         if count.is_power_of_two() {
-            let (record, call) = (self.record(application)?, Syscall::ALL.get(number as usize));
+            let (record, call) = (self.record(app)?, Syscall::ALL.get(number as usize));
             let (name, call) = (crate::bundle::name(&record), call.map_or("", |call| call.name));
             let text =
                 format_args!("{name} may not call {call}: see `calls` in its manifest; number {count}");
@@ -81,96 +108,36 @@ impl<M: Machine> Kernel<'_, M> {
         Err(Error::NotPermitted)
     }
 
-    fn dispatch(&mut self, core: usize, app: usize, call: Call, registers: &mut Registers) -> Result<Reply> {
-        match call {
-            Call::Exit { status } => return Ok(self.exit(app, status, registers)),
-            Call::ConsoleWrite { address, length } => self.console_write(app, address, length),
-            Call::MemoryGrant { page_size, count, colour } => {
-                return self.memory_grant(core, app, [page_size, count, colour]);
-            }
-            Call::MemoryRelease { frame, page_size, count } => {
-                self.memory_release(app, frame, page_size, count)
-            }
-            Call::MemoryMap { address, frame, page_size, count, protection } => {
-                self.memory_map(app, [address, frame, page_size, count, protection])
-            }
-            Call::MemoryProtect { address, length, protection } => {
-                self.memory_protect(app, address, length, protection)
-            }
-            Call::MemoryUnmap { address, length } => self.memory_unmap(app, address, length),
-            Call::UpcallRegister { entry, stack_top } => self.upcall_register(core, app, entry, stack_top),
-            Call::UpcallReturn { frame } => {
-                self.upcall_return(core, app, frame, registers)?;
-                return Ok(Reply::Elsewhere);
-            }
-            Call::CoreAcquire { entry, stack_top, argument, hint } => {
-                self.core_acquire(app, [entry, stack_top, argument, hint])
-            }
-            Call::CoreRelease {} => return self.core_release(core, app),
-            Call::CoreWait { deadline_ns, events } => {
-                return Ok(match self.core_wait(core, app, deadline_ns, events, registers)? {
-                    Some(pending) => Reply::Value(pending),
-                    None => Reply::Elsewhere,
-                });
-            }
-            Call::CoreYield {} => {
-                self.cores[core].yielded = true;
-                self.disturb(core);
-                Ok(0)
-            }
-            Call::DeviceAcquire { device } => self.device_acquire(app, device),
-            Call::DeviceRelease { device } => self.device_release(app, device),
-            Call::DeviceMap { device, bar, offset, address, length } => {
-                self.device_map(app, [device, bar, offset, address, length])
-            }
-            Call::DeviceConfigRead { device, offset } => self.device_config_read(app, device, offset),
-            Call::InterruptBind { device, vector, bit } => {
-                self.interrupt_bind(core, app, [device, vector, bit])
-            }
-            Call::InterruptMask { device, vector, masked } => {
-                self.interrupt_mask(app, [device, vector, masked])
-            }
-            Call::ChannelNotify { channel } => self.channel_notify(app, channel),
-            Call::ApplicationStart { application } => self.application_start(app, application),
-            Call::ApplicationKill { application } => return self.application_kill(app, application),
-            Call::ThreadPointer { address } => self.thread_pointer(address),
-            Call::CoreNotify { core } => self.core_notify(app, core),
-            Call::ShutdownHandle {} => {
-                self.applications[app].handles_shutdown = true;
-                Ok(0)
-            }
+    fn exit(&mut self, Caller { app, registers, .. }: Caller<'_>, Exit { status }: Exit) -> Result<Reply> {
+        if status & EXIT_BACKTRACE != 0 && self.may_say(app, REPORT_BYTES) {
+            self.backtrace(app, registers);
         }
-        .map(Reply::Value)
+        self.end_application(app, ApplicationState::Exited, status as u8);
+        Ok(Reply::Elsewhere)
     }
 
-    fn exit(&mut self, application: usize, status: u64, registers: &Registers) -> Reply {
-        if status & EXIT_BACKTRACE != 0 && self.may_say(application, REPORT_BYTES) {
-            self.backtrace(application, registers);
-        }
-        self.end_application(application, ApplicationState::Exited, status as u8);
-        Reply::Elsewhere
-    }
-
-    fn console_write(&mut self, application: usize, address: u64, length: u64) -> Result<u64> {
+    fn console_write(&mut self, Caller { app, .. }: Caller<'_>, asked: ConsoleWrite) -> Result<Reply> {
+        let ConsoleWrite { address, length } = asked;
         if length > CONSOLE_BYTES_MAX {
             return Err(Error::InvalidArgument);
         }
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let mut buffer = [0; 256];
         let count = buffer.len().min(length as usize);
         let bytes = &mut buffer[..count];
         space.read_user(&self.machine, address, bytes)?;
-        if self.may_say(application, count as u64) {
+        if self.may_say(app, count as u64) {
             self.machine.write_console(bytes);
         }
-        Ok(count as u64)
+        Ok(Reply::Value(count as u64))
     }
 
-    fn memory_grant(&mut self, core: usize, app: usize, [size, count, colour]: [u64; 3]) -> Result<Reply> {
+    fn memory_grant(&mut self, Caller { core, app, .. }: Caller<'_>, asked: MemoryGrant) -> Result<Reply> {
         if let Some(grant) = self.context(core, app).unfinished {
             return self.zero(core, app, grant);
         }
-        let size = PageSize::from_code(size)?;
+        let MemoryGrant { page_size, count, colour } = asked;
+        let size = PageSize::from_code(page_size)?;
         let count_of_colours = u64::from(self.board.machine.colours.load(Relaxed));
         let colour = (colour != ANY_COLOUR).then_some(Colour { index: colour, count: count_of_colours });
         if frames_of(size, count)? > self.allowance(app)? {
@@ -203,12 +170,13 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(Reply::Value(frame))
     }
 
-    fn memory_release(&mut self, application: usize, frame: u64, page_size: u64, count: u64) -> Result<u64> {
+    fn memory_release(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryRelease) -> Result<Reply> {
+        let MemoryRelease { frame, page_size, count } = asked;
         let size = PageSize::from_code(page_size)?;
         frames_of(size, count)?;
-        self.release_grant(application, frame, size, count)?;
-        self.publish_memory(application);
-        Ok(0)
+        self.release_grant(app, frame, size, count)?;
+        self.publish_memory(app);
+        Ok(Reply::DONE)
     }
 
     /// Takes a grant back, also from the application's devices. The kernel's lock is held, so nobody can be
@@ -233,8 +201,9 @@ impl<M: Machine> Kernel<'_, M> {
         if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
     }
 
-    fn memory_map(&mut self, app: usize, [address, frame, size, count, protection]: [u64; 5]) -> Result<u64> {
-        let size = PageSize::from_code(size)?;
+    fn memory_map(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryMap) -> Result<Reply> {
+        let MemoryMap { address, frame, page_size, count, protection } = asked;
+        let size = PageSize::from_code(page_size)?;
         let protection = self.protection(app, protection)?;
         let mapping = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
         Bounds::APPLICATION.pages(address, size, count)?;
@@ -245,32 +214,35 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(error);
         }
         self.publish_memory(app);
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
-    fn memory_protect(&mut self, app: usize, address: u64, length: u64, protection: u64) -> Result<u64> {
+    fn memory_protect(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryProtect) -> Result<Reply> {
+        let MemoryProtect { address, length, protection } = asked;
         let protection = self.protection(app, protection)?;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
         space.protect(&mut self.machine, Bounds::APPLICATION, address, length, protection)?;
         self.machine.flush_space(space.root());
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
-    fn memory_unmap(&mut self, application: usize, address: u64, length: u64) -> Result<u64> {
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+    fn memory_unmap(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryUnmap) -> Result<Reply> {
+        let MemoryUnmap { address, length } = asked;
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let (memory, frames) = (&mut self.machine, &mut self.frames);
-        let tables = Owner::tables(application);
+        let tables = Owner::tables(app);
         space.unmap(memory, frames, Bounds::APPLICATION, address, length, tables, |frames, leaf| {
             if leaf.caching == Caching::WriteBack {
                 frames.dereference(leaf.frame, leaf.size, 1);
             }
         })?;
         self.machine.flush_space(space.root());
-        self.publish_memory(application);
-        Ok(0)
+        self.publish_memory(app);
+        Ok(Reply::DONE)
     }
 
-    fn core_acquire(&mut self, app: usize, [entry, stack_top, argument, hint]: [u64; 4]) -> Result<u64> {
+    fn core_acquire(&mut self, Caller { app, .. }: Caller<'_>, asked: CoreAcquire) -> Result<Reply> {
+        let CoreAcquire { entry, stack_top, argument, hint } = asked;
         check_code(entry)?;
         check_stack(stack_top)?;
         let held = self.applications[app].cores;
@@ -290,18 +262,18 @@ impl<M: Machine> Kernel<'_, M> {
         };
         self.begin_context(core, app, registers)?;
         self.publish_memory(app);
-        Ok(core as u64)
+        Ok(Reply::Value(core as u64))
     }
 
-    fn core_release(&mut self, core: usize, application: usize) -> Result<Reply> {
-        if self.applications[application].cores.count_ones() == 1 {
+    fn core_release(&mut self, Caller { core, app, .. }: Caller<'_>, _: CoreRelease) -> Result<Reply> {
+        if self.applications[app].cores.count_ones() == 1 {
             return Err(Error::LastCore);
         }
-        let untold = self.context(core, application).take_events();
-        self.unbind_core(core, application);
-        self.end_context(core, application);
-        self.publish_memory(application);
-        self.pass_on(application, &untold);
+        let untold = self.context(core, app).take_events();
+        self.unbind_core(core, app);
+        self.end_context(core, app);
+        self.publish_memory(app);
+        self.pass_on(app, &untold);
         Ok(Reply::Elsewhere)
     }
 
@@ -313,27 +285,38 @@ impl<M: Machine> Kernel<'_, M> {
         if manages & 1 << index != 0 { Ok(index) } else { Err(Error::NotPermitted) }
     }
 
-    fn application_start(&mut self, manager: usize, application: u64) -> Result<u64> {
-        let index = self.managed(manager, application)?;
+    fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
+        let index = self.managed(caller.app, asked.application)?;
         self.start(index)?;
-        Ok(0)
+        Ok(Reply::DONE)
     }
 
-    fn application_kill(&mut self, manager: usize, application: u64) -> Result<Reply> {
-        let index = self.managed(manager, application)?;
+    fn application_kill(&mut self, caller: Caller<'_>, asked: ApplicationKill) -> Result<Reply> {
+        let index = self.managed(caller.app, asked.application)?;
         if self.applications[index].space.is_none() {
             return Err(Error::WrongState);
         }
         self.end_application(index, ApplicationState::Faulted, KILLED_STATUS);
-        Ok(if index == manager { Reply::Elsewhere } else { Reply::Value(0) })
+        Ok(if index == caller.app { Reply::Elsewhere } else { Reply::DONE })
     }
 
-    fn thread_pointer(&mut self, address: u64) -> Result<u64> {
+    fn core_yield(&mut self, Caller { core, .. }: Caller<'_>, _: CoreYield) -> Result<Reply> {
+        self.cores[core].yielded = true;
+        self.disturb(core);
+        Ok(Reply::DONE)
+    }
+
+    fn shutdown_handle(&mut self, Caller { app, .. }: Caller<'_>, _: ShutdownHandle) -> Result<Reply> {
+        self.applications[app].handles_shutdown = true;
+        Ok(Reply::DONE)
+    }
+
+    fn thread_pointer(&mut self, _: Caller<'_>, ThreadPointer { address }: ThreadPointer) -> Result<Reply> {
         if address >= nom_abi::layout::USER_END {
             return Err(Error::OutsideUserSpace);
         }
         self.machine.set_thread_pointer(address);
-        Ok(0)
+        Ok(Reply::DONE)
     }
 }
 

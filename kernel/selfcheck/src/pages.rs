@@ -17,7 +17,7 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const STACKS: Range<u64> = 0xffff_e000_0000_0000..0xffff_e000_0000_0000 + 4 * CORES_MAX as u64 * STACK_SLOT;
 const STACK_SLOT: u64 = 64 << 10;
 /// Bytes of a core's stack, and of those of exceptions with one of their own.
-const STACK_BYTES: [u64; 2] = [32 << 10, 4 << 10];
+const STACK_BYTES: [u64; 2] = [16 << 10, 4 << 10];
 const DEVICES: Range<u64> = DEVICE_MAP..STACKS.start;
 
 unsafe extern "C" {

@@ -29,7 +29,7 @@ const HUGE_PAGE: u64 = 1 << 30;
 const STACKS: u64 = 0xffff_e000_0000_0000;
 const STACK_SLOT: u64 = 64 << 10;
 /// Bytes of one kernel stack.
-pub const STACK_BYTES: u64 = 32 << 10;
+pub const STACK_BYTES: u64 = 16 << 10;
 
 /// Physical address of the kernel's page-table root; `boot.S` loads it on processors that start.
 pub static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);

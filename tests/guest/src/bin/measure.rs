@@ -1,8 +1,8 @@
 //! What crossing the border costs, in cycles of the time-stamp counter: lines `figure name=.. cycles=..`,
 //! each the median of many batches.
 //!
-//! Argument: `measure NAME` measures, with the application NAME at the other end of the channel; `echo`
-//! answers, `yield` only yields. On one processor the two share it, on several they do not.
+//! Arguments: `measure ECHO` measures on several processors, with the application ECHO at the other end of
+//! the channel; `measure YIELD ECHO` on one, which all share; `echo` answers, `yield` only yields.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -38,9 +38,18 @@ fn measure() -> Check {
     figure("upcall_round_trip", 1, border::raise_undefined);
     holds()?;
     figure("board_clock", 1, || _ = core::hint::black_box(time::now_ns()));
-    let peer = applications::find(args().nth(1).ok_or("expected the peer's name")?)?;
+    if board().machine.cores.load(Relaxed) > 1 {
+        return with_peer(1, |_| messages());
+    }
+    with_peer(1, switches)?;
+    with_peer(2, |_| messages_on_one_processor())
+}
+
+/// Does `work` while the application runs that the argument `number` names.
+fn with_peer(number: usize, work: impl FnOnce(usize) -> Check) -> Check {
+    let peer = applications::find(args().nth(number).ok_or("expected the peer's name")?)?;
     applications::start(peer)?;
-    let result = if board().machine.cores.load(Relaxed) == 1 { switches(peer) } else { messages() };
+    let result = work(peer);
     applications::kill(peer)?;
     result
 }
@@ -99,17 +108,23 @@ fn switches(peer: usize) -> Check {
 /// The shortest message there and back, both ends awake, then both asleep until they are notified.
 fn messages() -> Check {
     let mut line = Line::open()?;
+    round_trips(&mut line, "ipc_round_trip_awake", Patience::Awake)?;
+    round_trips(&mut line, "ipc_round_trip_asleep", Patience::Asleep)
+}
+
+/// The shortest message there and back, where only one end can be awake.
+fn messages_on_one_processor() -> Check {
+    round_trips(&mut Line::open()?, "ipc_round_trip_one_processor", Patience::Asleep)
+}
+
+fn round_trips(line: &mut Line, name: &str, patience: Patience) -> Check {
+    exchange(line, patience)?;
     let mut result = Ok(());
-    for (name, patience) in
-        [("ipc_round_trip_awake", Patience::Awake), ("ipc_round_trip_asleep", Patience::Asleep)]
-    {
-        exchange(&mut line, patience)?;
-        figure(name, 1, || {
-            if result.is_ok() {
-                result = exchange(&mut line, patience);
-            }
-        });
-    }
+    figure(name, 1, || {
+        if result.is_ok() {
+            result = exchange(line, patience);
+        }
+    });
     result
 }
 
