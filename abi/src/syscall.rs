@@ -107,6 +107,9 @@ macro_rules! for_each_syscall {
             /// one that has not made this call is ended by the kernel then, with status 143. Whoever makes
             /// it looks at the board's `shutdown_ns` afterwards: it may be late.
             24 ShutdownHandle shutdown_handle()
+            /// `channel_notify` and `core_wait` in one: a peer that waits on this core runs at once, if it is
+            /// its turn. Answers as `core_wait`. Errors: NoChannel, BadPointer.
+            25 ChannelNotifyAndWait channel_notify_and_wait(channel, deadline_ns, events)
         }
     };
 }

@@ -4,7 +4,7 @@ use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::syscalls::{Caller, Reply};
 use nom_abi::error::{Error, Result};
-use nom_abi::syscall::arguments::ChannelNotify;
+use nom_abi::syscall::arguments::*;
 use nom_abi::upcall::Upcall;
 
 /// One end of a channel, as its application numbers them: in the bundle's order.
@@ -30,11 +30,28 @@ impl<'m, M: Machine> Kernel<'m, M> {
     }
 
     pub(crate) fn channel_notify(&mut self, caller: Caller<'_>, asked: ChannelNotify) -> Result<Reply> {
-        let number = usize::try_from(asked.channel).map_err(|_| Error::NoChannel)?;
-        let end = self.channels_of(caller.app).nth(number).ok_or(Error::NoChannel)?;
-        let theirs = self.channels_of(end.peer).position(|other| other.index == end.index);
-        let bit = theirs.ok_or(Error::NoChannel)?;
-        self.tell(end.peer, Upcall::Message, |events| events.messages |= 1 << bit);
+        let (peer, message) = self.message(caller.app, asked.channel)?;
+        self.tell(peer, Upcall::Message, |events| events.messages |= message);
         Ok(Reply::DONE)
+    }
+
+    /// The caller sleeps before its peer is told, which may so run at once.
+    pub(crate) fn channel_notify_and_wait(
+        &mut self,
+        caller: Caller<'_>,
+        ChannelNotifyAndWait { channel, deadline_ns, events }: ChannelNotifyAndWait,
+    ) -> Result<Reply> {
+        let (peer, message) = self.message(caller.app, channel)?;
+        let reply = self.core_wait(caller, CoreWait { deadline_ns, events })?;
+        self.tell(peer, Upcall::Message, |events| events.messages |= message);
+        Ok(reply)
+    }
+
+    /// Who is at the other end of a channel, and the bit by which it knows the channel. Errors: NoChannel.
+    fn message(&self, application: usize, channel: u64) -> Result<(usize, u64)> {
+        let number = usize::try_from(channel).map_err(|_| Error::NoChannel)?;
+        let end = self.channels_of(application).nth(number).ok_or(Error::NoChannel)?;
+        let theirs = self.channels_of(end.peer).position(|other| other.index == end.index);
+        Ok((end.peer, 1 << theirs.ok_or(Error::NoChannel)?))
     }
 }

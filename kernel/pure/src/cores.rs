@@ -85,6 +85,12 @@ impl<M: Machine> Kernel<'_, M> {
         if undisturbed && self.cores[core].current.is_some() && self.ending.is_none() {
             return Next::Run { after_syscall };
         }
+        self.decide(core, registers, after_syscall)
+    }
+
+    /// Decides anew. Apart from [`Kernel::next`], so that its frame costs nothing where nothing is decided.
+    #[inline(never)]
+    fn decide(&mut self, core: usize, registers: &mut Registers, after_syscall: bool) -> Next {
         let mut same = after_syscall;
         self.account(core);
         self.wake_expired(core);

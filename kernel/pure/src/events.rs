@@ -77,14 +77,9 @@ impl<M: Machine> Kernel<'_, M> {
             self.end_application(application, ApplicationState::Faulted, FAULTED_STATUS);
             return Err(());
         }
-        *registers = Registers {
-            rip: entry,
-            rdi: address,
-            // As after a call: the stack is 16-byte aligned but for the return address, which is absent.
-            rsp: address - STACK_RESERVE - 8,
-            rflags: FLAGS_INITIAL,
-            ..Registers::default()
-        };
+        // As after a call: the stack is 16-byte aligned but for the return address, which is absent.
+        (registers.rip, registers.rsp, registers.rbp) = (entry, address - STACK_RESERVE - 8, 0);
+        (registers.rdi, registers.rflags) = (address, FLAGS_INITIAL);
         Ok(true)
     }
 
@@ -108,12 +103,11 @@ impl<M: Machine> Kernel<'_, M> {
         if context.upcall_entry == 0 || !context.upcalls_wait {
             return Err(Error::WrongContext);
         }
-        let mut resumed = Registers::ZERO;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let place = frame.checked_add(offset_of!(UpcallFrame, registers) as u64).ok_or(Error::BadPointer)?;
-        space.read_user(&self.machine, place, resumed.as_mut_bytes())?;
-        check_code(resumed.rip)?;
-        *registers = resumed;
+        let callers = *registers;
+        space.read_user(&self.machine, place, registers.as_mut_bytes())?;
+        check_code(registers.rip).inspect_err(|_| *registers = callers)?;
         registers.rflags = Self::user_flags(registers.rflags);
         let context = self.context(core, app);
         context.upcalls_wait = false;

@@ -118,11 +118,23 @@ impl Entry {
         if self.0 & (Self::PRESENT | Self::GUARD) == 0 {
             return Meaning::Empty;
         }
-        let frame = (self.0 & Self::ADDRESS) >> FRAME_SHIFT;
+        let frame = self.frame();
         if level > 1 && self.0 & Self::PAGE_SIZE == 0 {
             return Meaning::Table(frame);
         }
         Meaning::Leaf { frame, protection: self.protection(), caching: self.caching() }
+    }
+
+    /// The frame that it names, if it means anything.
+    pub const fn frame(self) -> u64 {
+        (self.0 & Self::ADDRESS) >> FRAME_SHIFT
+    }
+
+    /// Whether it is the leaf of memory, no device's, that the processor lets its user read, or `writes`.
+    #[inline(always)]
+    pub const fn allows(self, writes: bool) -> bool {
+        let needed = Self::PRESENT | if writes { Self::WRITE } else { 0 };
+        self.0 & (needed | Self::CACHE_DISABLE) == needed
     }
 
     const fn protection(self) -> Protection {

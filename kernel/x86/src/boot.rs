@@ -216,7 +216,7 @@ impl Boot {
             log(Level::Warn, format_args!("devices: confined memory, trusted interrupts"));
         }
         let kernel = Kernel::new(Parts {
-            machine: Platform::new(self.memory),
+            machine: self.memory,
             frames,
             board,
             board_frame: board_address / FRAME_BYTES,

@@ -127,7 +127,9 @@ fn leave(mut inside: Inside, answered: bool) -> u64 {
         let core = CoreArea::core();
         match CoreArea::with(|area| inside.kernel().next(core, &mut area.registers, answered)) {
             Next::Run { after_syscall } => {
-                first_entry(inside.kernel());
+                if !ENTERED.load(Relaxed) {
+                    first_entry(inside.kernel());
+                }
                 return after_syscall.into();
             }
             Next::Halt => inside = halt(inside),
@@ -138,6 +140,7 @@ fn leave(mut inside: Inside, answered: bool) -> u64 {
 }
 
 /// Halts outside the lock until an interrupt, then handles all that came.
+#[inline(never)]
 fn halt(inside: Inside) -> Inside {
     drop(inside);
     cpu::halt_until_interrupt();
@@ -154,13 +157,13 @@ fn halt(inside: Inside) -> Inside {
     inside
 }
 
+/// Whether an application has begun.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
 /// Notes when the first application began: what boot took.
+#[cold]
 fn first_entry(kernel: &mut Kernel<'static, Platform>) {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.load(Relaxed) {
-        return;
-    }
-    DONE.store(true, Relaxed);
+    ENTERED.store(true, Relaxed);
     let board = kernel.board();
     let clock = &board.clock;
     let protection = board.machine.dma_protection.load(Relaxed);

@@ -4,63 +4,15 @@ use crate::area::CoreArea;
 use crate::memory::Physical;
 use crate::{apic, clock, control, cpu, mapping, serial, shootdown, vector_state};
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::memory::FRAME_BYTES;
-use nom_kernel_pure::machine::{Level, Machine, PhysicalMemory, Registers};
+use nom_kernel_pure::machine::{Level, Machine};
 
-/// All of the machine.
-pub struct Platform {
-    memory: Physical,
-    /// State of the generator behind [`Machine::random`] where there is no RDRAND.
-    random: u64,
-}
+/// All of the machine: its memory and registers, and what processors do.
+pub type Platform = Physical;
 
-impl Platform {
-    /// The machine, with all of its memory.
-    pub fn new(memory: Physical) -> Platform {
-        Platform { memory, random: cpu::rdtsc() | 1 }
-    }
-}
-
-impl PhysicalMemory for Platform {
-    #[inline(always)]
-    fn read(&self, address: u64) -> u64 {
-        self.memory.read(address)
-    }
-    fn write(&mut self, address: u64, value: u64) {
-        self.memory.write(address, value);
-    }
-    fn read_bytes(&self, address: u64, bytes: &mut [u8]) {
-        self.memory.read_bytes(address, bytes);
-    }
-    fn write_bytes(&mut self, address: u64, bytes: &[u8]) {
-        self.memory.write_bytes(address, bytes);
-    }
-    fn copy(&mut self, from: u64, to: u64, length: u64) {
-        self.memory.copy(from, to, length);
-    }
-    fn zero_frames(&mut self, frame: u64, count: u64) {
-        self.memory.zero_frames(frame, count);
-    }
-}
-
-macro_rules! forward_registers {
-    ($($read:ident $write:ident $type:ty;)+) => {
-        impl Registers for Platform {
-            $(
-                fn $read(&mut self, address: u64) -> $type {
-                    self.memory.$read(address)
-                }
-                fn $write(&mut self, address: u64, value: $type) {
-                    self.memory.$write(address, value);
-                }
-            )+
-            fn now_ns(&self) -> u64 {
-                clock::now_ns()
-            }
-        }
-    };
-}
-forward_registers! { read8 write8 u8; read16 write16 u16; read32 write32 u32; read64 write64 u64; }
+/// State of the generator behind [`Machine::random`] where there is no RDRAND.
+static RANDOM: AtomicU64 = AtomicU64::new(1);
 
 impl Machine for Platform {
     fn cycles(&self) -> u64 {
@@ -79,11 +31,12 @@ impl Machine for Platform {
     /// no secret: only on machines that were told so (`seed=public`).
     fn random(&mut self) -> u64 {
         cpu::rdrand().unwrap_or_else(|| {
-            self.random ^= cpu::rdtsc();
-            self.random ^= self.random >> 12;
-            self.random ^= self.random << 25;
-            self.random ^= self.random >> 27;
-            self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+            let mut word = RANDOM.load(Relaxed) ^ cpu::rdtsc();
+            word ^= word >> 12;
+            word ^= word << 25;
+            word ^= word >> 27;
+            RANDOM.store(word, Relaxed);
+            word.wrapping_mul(0x2545_f491_4f6c_dd1d)
         })
     }
 

@@ -1,7 +1,8 @@
 //! Channels to other applications: this program's ends of the shared memory.
 
-use crate::{raw, start};
+use crate::{events, raw, start};
 use core::sync::atomic::AtomicU64;
+use nom_abi::Events;
 use nom_abi::error::{Error, Result};
 
 /// One end of a channel.
@@ -49,5 +50,17 @@ impl Channel {
         // SAFETY: the call concerns no memory of ours.
         unsafe { raw::channel_notify(self.number as u64) }?;
         Ok(())
+    }
+
+    /// Tells the peer, and sleeps as [`events::wait`] does. A peer that waits on the same core runs at once.
+    pub fn notify_and_wait(&self, deadline_ns: Option<u64>) -> Events {
+        events::wait_by(deadline_ns, |deadline_ns| {
+            let mut events = Events::default();
+            let (address, deadline_ns) = (&raw mut events as u64, deadline_ns.unwrap_or(u64::MAX));
+            // SAFETY: the call writes one `Events` there. It fails only for an address that cannot be written
+            // and for no channel of ours.
+            let _ = unsafe { raw::channel_notify_and_wait(self.number as u64, deadline_ns, address) };
+            events
+        })
     }
 }

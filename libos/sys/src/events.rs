@@ -7,6 +7,11 @@ use nom_abi::Events;
 /// Sleeps until an event is pending on this core, or the board's clock reaches `deadline_ns`, and takes the
 /// events. None are pending in the result at the deadline; `None` waits for ever.
 pub fn wait(deadline_ns: Option<u64>) -> Events {
+    wait_by(deadline_ns, wait_now)
+}
+
+/// As [`wait`], by a call of the kernel that waits.
+pub(crate) fn wait_by(deadline_ns: Option<u64>, wait_now: impl FnOnce(Option<u64>) -> Events) -> Events {
     // What a rest was told comes first, with what is pending now.
     let kept = local::current().kept.take();
     if kept.pending == 0 { wait_now(deadline_ns) } else { merge(kept, wait_now(Some(0))) }

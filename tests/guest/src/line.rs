@@ -42,17 +42,38 @@ impl Line {
     /// # Errors
     /// If the message is too long.
     pub fn send(&mut self, message: &[u8]) -> Check {
-        loop {
-            match self.producer.push(message) {
-                Ok(()) => break,
-                Err(RingError::Full) => events::yield_core(),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.push(message)?;
         if self.producer.consumer_waits() {
             self.channel.notify()?;
         }
         Ok(())
+    }
+
+    fn push(&mut self, message: &[u8]) -> Check {
+        loop {
+            match self.producer.push(message) {
+                Ok(()) => return Ok(()),
+                Err(RingError::Full) => events::yield_core(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends a message and returns the next one, for which it sleeps: if the peer sleeps, too, by one call of
+    /// the kernel.
+    ///
+    /// # Errors
+    /// As for sending and receiving.
+    pub fn exchange(&mut self, message: &[u8], buffer: &mut [u8]) -> Result<usize, Failure> {
+        self.push(message)?;
+        if self.producer.consumer_waits() {
+            if self.consumer.prepare_wait() {
+                self.channel.notify_and_wait(Some(time::now_ns() + TIMEOUT_NS));
+            } else {
+                self.channel.notify()?;
+            }
+        }
+        self.receive(buffer, Patience::Asleep)
     }
 
     /// The next message, in `buffer`; returns its length.

@@ -203,6 +203,42 @@ fn a_notification_wakes_the_peer_with_its_own_number_for_the_channel() {
 }
 
 #[test]
+fn a_peer_on_the_same_core_runs_at_once_when_its_notifier_sleeps() {
+    let mut world = World::boot(1, &[Program::named("a"), Program::named("b")], &[[0, 1]]);
+    map_page(&mut world, 0x10_0000);
+    world.call(0, Syscall::CoreWait, &[0, 0x10_0000]); // That its peer started.
+    world.call(0, Syscall::CoreYield, &[]);
+    assert_eq!(world.kernel.cores[0].current, Some(1));
+    map_page(&mut world, 0x10_0000);
+    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    for (notifier, peer) in [(0, 1), (1, 0), (0, 1)] {
+        assert_eq!(world.kernel.cores[0].current, Some(notifier));
+        let refused = world.call(0, Syscall::ChannelNotifyAndWait, &[0, u64::MAX, 0x20_0000]);
+        assert_eq!(refused, Some(Err(Error::BadPointer)), "and nobody is told");
+        assert_eq!(world.kernel.cores[0].current, Some(notifier));
+        assert_eq!(world.call(0, Syscall::ChannelNotifyAndWait, &[0, u64::MAX, 0x10_0000]), None);
+        assert_eq!(world.kernel.cores[0].current, Some(peer));
+        assert_eq!((world.borders[0].rax, world.borders[0].rdx), (0, Upcall::Message.mask()));
+    }
+    let refused = world.call(0, Syscall::ChannelNotifyAndWait, &[1, u64::MAX, 0x10_0000]);
+    assert_eq!(refused, Some(Err(Error::NoChannel)));
+}
+
+#[test]
+fn who_says_too_much_is_not_heard_and_the_log_tells() {
+    let mut world = World::boot(1, &[Program::named("loud")], &[]);
+    map_page(&mut world, 0x10_0000);
+    let say = |world: &mut World| world.call(0, Syscall::ConsoleWrite, &[0x10_0000, 256]);
+    for _ in 0..1100 {
+        assert_eq!(say(&mut world), Some(Ok(256)));
+    }
+    assert_eq!(world.kernel.machine.said.matches('\0').count(), 1024 * 256);
+    world.pass(0, 1_000_000_000);
+    assert_eq!(say(&mut world), Some(Ok(256)));
+    assert!(world.kernel.machine.said.contains("loud says too much: 19456 bytes are dropped"));
+}
+
+#[test]
 fn a_core_wakes_another_of_its_application_and_no_other() {
     let mut world =
         World::boot(3, &[Program { cores_max: 2, ..Program::named("a") }, Program::named("b")], &[]);

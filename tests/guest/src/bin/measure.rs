@@ -130,17 +130,26 @@ fn round_trips(line: &mut Line, name: &str, patience: Patience) -> Check {
 
 /// The message tells the peer how to wait for the next one.
 fn exchange(line: &mut Line, patience: Patience) -> Check {
-    let mut message = [u8::from(patience == Patience::Asleep); 8];
+    let mut answer = [0; 8];
+    let message = [u8::from(patience == Patience::Asleep); 8];
+    if patience == Patience::Asleep {
+        return line.exchange(&message, &mut answer).map(|_| ());
+    }
     line.send(&message)?;
-    line.receive(&mut message, patience).map(|_| ())
+    line.receive(&mut answer, patience).map(|_| ())
 }
 
 fn echo() -> Check {
     let mut line = Line::open()?;
     let mut message = [0; 8];
+    line.receive(&mut message, Patience::Awake)?;
     loop {
-        let patience = if message[0] == 0 { Patience::Awake } else { Patience::Asleep };
-        line.receive(&mut message, patience)?;
-        line.send(&message)?;
+        if message[0] == 0 {
+            line.send(&message)?;
+            line.receive(&mut message, Patience::Awake)?;
+        } else {
+            let answer = message;
+            line.exchange(&answer, &mut message)?;
+        }
     }
 }
