@@ -1,9 +1,17 @@
-//! That every figure of the boot bench's guest is printed; how large they are is for the bench to say.
+//! What crossing the border costs, in guest instructions; in time, and beside Linux, is for the bench to say.
 
 use nom_system_tests::Guest;
 
 /// Instructions for which one call may have the kernel to itself.
 const LONGEST_HOLD: u64 = 250_000;
+/// Most instructions of each way across the border. Of a message there and back: half of those of Linux's pipe
+/// (12,764, by `nom bench boot`).
+const MOST: [(&str, u64); 4] = [
+    ("system_call", 149),
+    ("upcall_round_trip", 1_000),
+    ("address_space_switch", 1_218),
+    ("ipc_round_trip_one_processor", 12_764 / 2),
+];
 
 #[test]
 fn every_cost_is_measured() {
@@ -17,6 +25,10 @@ fn every_cost_is_measured() {
     let life = switch.clone().run().expect_status(0);
     assert!(life.number("figure name=address_space_switch cycles=") > 0);
     let counted = switch.emulated().qemu("-icount shift=0").run().expect_status(0);
+    for (name, most) in MOST {
+        let instructions = counted.number(&format!("figure name={name} cycles="));
+        assert!((1..=most).contains(&instructions), "{name} takes {instructions} instructions");
+    }
     for name in ["map", "protect", "unmap", "release", "grant_and_release_16"] {
         let instructions = counted.number(&format!("figure name=longest_{name} cycles="));
         assert!(instructions <= LONGEST_HOLD, "{name} keeps the kernel for {instructions} instructions");
