@@ -1,4 +1,4 @@
-//! `docs/abi.md`, made from the same tables as the kernel's decoder and the applications' stubs.
+//! `docs/abi.md`, made from the same tables as the kernel's handlers and the applications' stubs.
 
 use anyhow::{Context, Result};
 use nom_abi::syscall::Description;

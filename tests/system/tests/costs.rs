@@ -4,8 +4,8 @@ use nom_system_tests::Guest;
 
 /// Instructions for which one call may have the kernel to itself.
 const LONGEST_HOLD: u64 = 250_000;
-/// Most instructions of each way across the border. Of a message there and back: half of those of Linux's pipe
-/// (12,764, by `nom bench boot`).
+/// Most instructions of each way across the border. Of a message there and back: half of those of Linux's
+/// pipe (12,764, by `nom bench boot`).
 const MOST: [(&str, u64); 4] = [
     ("system_call", 149),
     ("upcall_round_trip", 1_000),
