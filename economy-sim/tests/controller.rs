@@ -1,6 +1,6 @@
 //! What the controller makes of simulated servers.
 
-use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Profit, WorkingPoints};
+use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice, Profit, WorkingPoints};
 use nom_economy::response::{Observation, Response};
 use nom_economy::units::{DollarsPerSecond, GbitPerSecond, OperationsPerSecond, Seconds};
 use nom_economy::utility::Latency;
@@ -271,7 +271,7 @@ fn an_interval_without_requests_changes_nothing() {
 #[test]
 fn cores_are_held_while_they_pay() {
     let delays = BatchingDelays::up_to(100);
-    let knobs = Knobs::new(delays, &[Notice::Interrupt, Notice::Poll], &[1, 2], &[128]).expect("values");
+    let knobs = KnobGrid::new(delays, &[Notice::Interrupt, Notice::Poll], &[1, 2], &[128]).expect("values");
     let respond = |point: usize, clients: f64| {
         let setting = knobs.setting(point);
         let mut server = server();

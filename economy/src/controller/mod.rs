@@ -20,7 +20,7 @@ mod surface;
 
 pub use acquisition::Profit;
 pub use parameters::Parameters;
-pub use points::{BatchingDelays, Knobs, NoValue, Notice, Setting, WorkingPoints};
+pub use points::{BatchingDelays, KnobGrid, KnobValues, NoValue, Notice, WorkingPoints};
 
 use crate::response::{Measured, Observation, Response};
 use acquisition::{Estimator, Outlook};

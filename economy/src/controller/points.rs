@@ -95,7 +95,7 @@ pub enum Notice {
 
 /// One setting of every knob.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
+pub struct KnobValues {
     /// Batching delay in microseconds.
     pub batching_micros: u32,
     /// Interrupts or polling.
@@ -108,7 +108,7 @@ pub struct Setting {
 
 /// Every combination of the values of each knob.
 #[derive(Clone, Debug)]
-pub struct Knobs {
+pub struct KnobGrid {
     delays: BatchingDelays,
     notices: Vec<Notice>,
     cores: Vec<u16>,
@@ -126,7 +126,7 @@ pub struct NoValue {
 /// How different polling is from interrupts.
 const NOTICE_DISTANCE: f64 = 2.0;
 
-impl Knobs {
+impl KnobGrid {
     /// All combinations of the values; point 0 has the first of each, so list first what is safe to start
     /// with.
     ///
@@ -151,9 +151,9 @@ impl Knobs {
 
     /// The setting at a point.
     #[must_use]
-    pub fn setting(&self, point: usize) -> Setting {
+    pub fn setting(&self, point: usize) -> KnobValues {
         let [delay, notice, cores, memory] = self.digits(point);
-        Setting {
+        KnobValues {
             batching_micros: self.delays.micros(delay),
             notice: self.notices[notice],
             cores: self.cores[cores],
@@ -173,7 +173,7 @@ impl Knobs {
     }
 }
 
-impl WorkingPoints for Knobs {
+impl WorkingPoints for KnobGrid {
     fn count(&self) -> usize {
         self.delays.count() * self.notices.len() * self.cores.len() * self.memory_mib.len()
     }
@@ -218,7 +218,7 @@ mod tests {
     fn knobs_are_every_combination_once() {
         let delays = BatchingDelays::up_to(40);
         let both = [Notice::Interrupt, Notice::Poll];
-        let knobs = Knobs::new(delays.clone(), &both, &[1, 2, 4], &[128]).expect("values");
+        let knobs = KnobGrid::new(delays.clone(), &both, &[1, 2, 4], &[128]).expect("values");
         assert_eq!(knobs.count(), delays.count() * 6);
         let first = knobs.setting(0);
         assert_eq!((first.batching_micros, first.notice, first.cores), (0, Notice::Interrupt, 1));
@@ -231,7 +231,9 @@ mod tests {
     #[test]
     fn a_knob_without_a_value_is_named() {
         let knobs = |cores: &[u16], memory: &[u32]| {
-            Knobs::new(BatchingDelays::up_to(8), &[Notice::Poll], cores, memory).err().map(|error| error.knob)
+            KnobGrid::new(BatchingDelays::up_to(8), &[Notice::Poll], cores, memory)
+                .err()
+                .map(|error| error.knob)
         };
         assert_eq!(knobs(&[], &[64]), Some("cores"));
         assert_eq!(knobs(&[1], &[0]), Some("memory"));

@@ -7,7 +7,7 @@
 use crate::report::Stretch;
 use crate::window;
 use alloc::vec::Vec;
-use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice, Parameters};
+use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice, Parameters};
 use nom_economy::response::Response;
 use nom_economy::units::DollarsPerSecond;
 use nom_serve::Window;
@@ -30,7 +30,7 @@ pub(crate) type Value<'a> = dyn Fn(Option<u16>, &Response) -> DollarsPerSecond +
 /// Numbers of cores to choose from, and who chooses.
 #[derive(Debug)]
 pub(crate) struct Staffing {
-    points: Knobs,
+    points: KnobGrid,
     controller: Controller,
     period: Stretch,
     /// How much longer clients move.
@@ -42,7 +42,8 @@ pub(crate) struct Staffing {
 impl Staffing {
     /// From 1 core to `most`, of which all serve at first; nothing if there is nothing to choose.
     pub fn new(most: u16) -> Option<Staffing> {
-        let points = Knobs::new(BatchingDelays::up_to(0), &[Notice::Interrupt], &choices(most), &[1]).ok()?;
+        let points =
+            KnobGrid::new(BatchingDelays::up_to(0), &[Notice::Interrupt], &choices(most), &[1]).ok()?;
         let controller = Controller::with_parameters(&points, 0, &PARAMETERS);
         let staffing =
             Staffing { points, controller, period: Stretch::default(), settling_ns: 0, is_idle: false };
@@ -112,7 +113,7 @@ impl Staffing {
 
 /// What it brings that the server responds so at one of the choices.
 fn value_of_choices<'a>(
-    choices: &'a Knobs,
+    choices: &'a KnobGrid,
     value: &'a Value,
 ) -> impl Fn(usize, &Response) -> DollarsPerSecond + 'a {
     |choice, response| value(Some(choices.setting(choice).cores), response)

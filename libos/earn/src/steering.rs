@@ -4,7 +4,7 @@ use crate::settings::{Batching, Settings};
 use crate::staffing::{Staffing, Value};
 use alloc::vec::Vec;
 use core::time::Duration;
-use nom_economy::controller::{BatchingDelays, Controller, Knobs, Notice};
+use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice};
 use nom_economy::response::Observation;
 use nom_economy::table::Row;
 use nom_serve::{Setting, Window};
@@ -17,7 +17,7 @@ const TOO_LONG: u64 = 2;
 #[derive(Debug)]
 pub(crate) struct Steering {
     /// Of the knobs that turn quickly.
-    points: Knobs,
+    points: KnobGrid,
     /// Nothing if the owner decides.
     controller: Option<Controller>,
     /// Nothing if there is one core, or the owner decides.
@@ -40,7 +40,7 @@ impl Steering {
         let notices = if settings.knobs.notice { &notices[..] } else { &notices[..1] };
         // How many cores serve is decided apart: that knob turns slowly.
         let delays = BatchingDelays::up_to(longest_micros.unwrap_or(0));
-        let points = Knobs::new(delays.clone(), notices, &[1], &[1]).expect("each knob has a value");
+        let points = KnobGrid::new(delays.clone(), notices, &[1], &[1]).expect("each knob has a value");
         let mut controller = longest_micros.map(|_| Controller::new(&points, 0));
         controller.iter_mut().for_each(|controller| teach(controller, &delays, settings));
         let staffing = Staffing::new(cores).filter(|_| settings.knobs.cores);
