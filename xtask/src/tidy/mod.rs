@@ -4,6 +4,7 @@
 mod dependencies;
 mod documents;
 mod functions;
+mod names;
 mod size;
 mod text;
 mod toolchain;
@@ -55,6 +56,7 @@ const RULES: &[Rule] = &[
     documents::style_has_few_rules,
     functions::functions_are_short,
     functions::sources_parse,
+    names::types_have_names_of_their_own,
     size::kernel_is_small,
     text::files_are_short,
     text::lines_are_short,
