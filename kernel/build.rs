@@ -13,5 +13,7 @@ fn main() {
         println!("cargo::rustc-link-arg-bins=-T{}", script.display());
         println!("cargo::rustc-link-arg-bins=--no-pie");
         println!("cargo::rustc-link-arg-bins=--gc-sections");
+        // Tells `host/image` where the image has addresses, which change when the loader moves it.
+        println!("cargo::rustc-link-arg-bins=--emit-relocs");
     }
 }

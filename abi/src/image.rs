@@ -22,8 +22,11 @@ pub struct Payload {
     pub parts: [PackedPart; 2],
     /// Physical address of the kernel's entry point, in 32-bit protected mode.
     pub entry: u32,
+    /// Bytes at the end of the kernel's part that list its addresses ([`crate::relocations`]), in memory that
+    /// starts as zeros; 0 if it cannot be moved.
+    pub relocations: u32,
     /// Zero.
-    pub reserved: [u32; 3],
+    pub reserved: [u32; 2],
 }
 
 /// A piece of memory that the loader fills.

@@ -14,7 +14,7 @@
 //! ffff_8000_0000_0000  direct map of physical memory (no execute): begins
 //!                      at a random GiB of these                          64 TiB
 //! ffff_c000_0000_0000  device registers the kernel uses (uncached)       up to 64 TiB
-//! ffff_ffff_8000_0000  kernel image
+//! ffff_ffff_8000_0000  kernel image: at a random 2 MiB boundary of these   1 GiB
 //! ```
 
 /// Lowest address that can be mapped.
@@ -44,8 +44,13 @@ pub const PLACEMENT_ALIGN: u64 = 2 << 20;
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 /// Start of the kernel's uncached map of device registers; physical address `p` is at `DEVICE_MAP + p`.
 pub const DEVICE_MAP: u64 = 0xffff_c000_0000_0000;
-/// Where the kernel image is linked: physical address `p` of the image is at `KERNEL_IMAGE + p`.
+/// Where the kernel image is linked: physical address `p` of the image is at `KERNEL_IMAGE + p`, and so many
+/// times [`KERNEL_SLOT`] behind it as the loader has chosen at random.
 pub const KERNEL_IMAGE: u64 = 0xffff_ffff_8000_0000;
+/// Distance between two places of the kernel image.
+pub const KERNEL_SLOT: u64 = 2 << 20;
+/// Places of the kernel image: its tables at boot map one GiB, of which it has up to 66 MiB.
+pub const KERNEL_SLOTS: u64 = 512 - 33;
 /// Physical address at which the loader starts, which unpacks the kernel.
 pub const LOADER_LOAD: u64 = 0x10_0000;
 /// Physical address at which the kernel image starts.

@@ -20,6 +20,7 @@ pub mod layout;
 pub mod memory;
 pub mod priced;
 pub mod prices;
+pub mod relocations;
 pub mod seqlock;
 pub mod start;
 pub mod syscall;

@@ -62,7 +62,9 @@ macro_rules! for_each_syscall {
             10 CoreRelease core_release()
             /// Sleeps until an event is pending on this core or the board's clock reaches `deadline_ns`
             /// (all ones: never), takes the pending events and writes them as `Events` at `events`. Returns
-            /// the pending bits, 0 at the deadline. Errors: BadPointer.
+            /// the pending bits, 0 at the deadline. If `pending` of what is there is not 0 it returns 0 at
+            /// once and takes and writes nothing: so an upcall handler that notes there what it is told ends
+            /// a wait that is about to begin. Errors: BadPointer.
             11 CoreWait core_wait(deadline_ns, events)
             /// Lets the other applications that share this core go first.
             12 CoreYield core_yield()

@@ -85,7 +85,7 @@ layouts! {
         r13 104, r14 112, r15 120, rip 128, rflags 136
     }
     upcall::UpcallFrame: 192, 8 { events 0, registers 48 }
-    image::Payload: 48, 4 { parts 0, entry 32, reserved 36 }
+    image::Payload: 48, 4 { parts 0, entry 32, relocations 36, reserved 40 }
     image::PackedPart: 16, 4 { stream 0, target 8 }
     image::Extent: 8, 4 { start 0, bytes 4 }
     image::Run: 8, 4 { offset 0, count 4 }

@@ -245,7 +245,7 @@ const HEADING: [&str; 2] = [
 /// Makes a scenario of a seed.
 type Maker = fn(u64) -> Scenario;
 
-const KINDS: [(&str, Maker); 11] = [
+const KINDS: [(&str, Maker); 12] = [
     ("published", Scenario::published),
     ("emulated", Scenario::emulated),
     ("host", Scenario::host),
@@ -257,6 +257,7 @@ const KINDS: [(&str, Maker); 11] = [
     ("alternating", Scenario::alternating),
     ("open", Scenario::open),
     ("bursts", Scenario::bursts),
+    ("losing", Scenario::losing),
 ];
 
 impl Arguments {

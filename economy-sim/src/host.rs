@@ -25,7 +25,7 @@ impl Moment {
         let late = LATE_SHARE * (libm::exp(self.lateness) - 1.0);
         let slower = libm::log1p(late) - self.speed;
         let later = self.lateness - self.speed;
-        let changes: Logs = [-slower, slower, later, later, -slower, -slower];
+        let changes: Logs = [-slower, slower, later, later, -slower, -slower, -slower];
         let mut logs = response.logs();
         logs.iter_mut().zip(changes).for_each(|(log, change)| *log += change);
         Response::from_logs(&logs)

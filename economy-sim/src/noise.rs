@@ -65,7 +65,7 @@ impl Noise {
         errors[1] = slow + sampling * random.normal();
         errors[2] = 1.5 * slow + libm::hypot(2.0 * self.white, 0.8 / libm::sqrt(samples)) * random.normal();
         errors[3] = 1.5 * slow + libm::hypot(2.0 * self.white, 1.5 / libm::sqrt(samples)) * random.normal();
-        (errors[4], errors[5]) = (errors[0], errors[0]);
+        (errors[4], errors[5], errors[6]) = (errors[0], errors[0], errors[0]);
         let mut logs = truth.logs();
         logs.iter_mut().zip(errors).for_each(|(log, error)| *log += error);
         Observation { response: Response::from_logs(&logs), samples: samples as u64 }

@@ -121,6 +121,8 @@ struct Variation {
     turn: Turn,
     /// The contract is the penalty, and promises a latency between these shares of the best mean.
     promise: Option<(f64, f64)>,
+    /// In some phase every point makes a loss.
+    has_losses: bool,
 }
 
 impl Turn {
@@ -356,7 +358,27 @@ impl Scenario {
         )
     }
 
-    /// Tries seeds until a profit can be made in every phase: a share of a loss has no meaning.
+    /// A price that for some seconds is more than a Gbit is worth, so that every point makes a loss: best is
+    /// then to serve little, and to be back at once when it pays again. To refuse clients is no choice here.
+    #[must_use]
+    pub fn losing(seed: u64) -> Self {
+        Self::retried(
+            seed,
+            |_| Variation { has_losses: true, ..Variation::default() },
+            |random| {
+                let clients = libm::round(random.log_between(2.0, 128.0));
+                let price = ALPHA * random.between(1.05, 1.5);
+                vec![
+                    Phase::new(25, 1.0, clients),
+                    Phase::new(10, price, clients),
+                    Phase::new(25, 1.0, clients),
+                ]
+            },
+        )
+    }
+
+    /// Tries seeds until a profit can be made in every phase, since a share of a loss has no meaning; or in
+    /// most of the time, and a loss cannot be avoided in the rest.
     fn retried(
         seed: u64,
         variation: impl Fn(&mut Random) -> Variation,
@@ -368,13 +390,25 @@ impl Scenario {
             phases[0].connecting = phases[0].connecting.max(CONNECTING);
             let variation = variation(&mut random);
             let scenario = Self::build(&mut random, phases, variation);
-            if scenario.oracles().iter().all(|(_, profit)| *profit > 0.0) {
+            let profits = || scenario.oracles().into_iter().map(|(_, profit)| profit);
+            let is_sound = match variation.has_losses {
+                true => {
+                    profits().any(|profit| profit < 0.0)
+                        && profits().sum::<f64>() > 0.5 * profits().map(f64::abs).sum::<f64>()
+                }
+                false => profits().all(|profit| profit > 0.0),
+            };
+            if is_sound {
                 return scenario;
             }
         }
     }
 
-    fn build(random: &mut Random, phases: Vec<Phase>, Variation { host, turn, promise }: Variation) -> Self {
+    fn build(
+        random: &mut Random,
+        phases: Vec<Phase>,
+        Variation { host, turn, promise, .. }: Variation,
+    ) -> Self {
         let slowness = random.log_between(1.0, 20.0);
         let server = Server::random(random, slowness);
         let points = BatchingDelays::up_to((40.0 * slowness * random.log_between(1.0, 8.0)) as u32);

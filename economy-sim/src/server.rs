@@ -133,7 +133,7 @@ impl Server {
         let latency = Latency::new(seconds(mean), seconds(jitter), seconds(p99)).expect("clients wait");
         let throughput = OperationsPerSecond::new(throughput).expect("positive");
         let data = BytesPerOperation::new(self.bytes).expect("positive").data_rate(throughput);
-        Response { throughput, sent: data, received: data, latency }
+        Response { throughput, answered: data, sent: data, received: data, latency }
     }
 
     fn idle(&self, drift: f64) -> f64 {

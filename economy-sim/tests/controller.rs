@@ -113,6 +113,12 @@ fn a_best_point_that_moves_is_followed() {
 }
 
 #[test]
+fn a_time_in_which_nothing_pays_costs_little_and_leaves_nothing_behind() {
+    let (mean, shares) = shares(Scenario::losing);
+    assert!(mean > 0.95 && shares.iter().all(|share| *share > 0.8), "{mean} of {shares:?}");
+}
+
+#[test]
 fn it_beats_climbing() {
     let earned = |outcome: Outcome| outcome.profit / outcome.oracle;
     let (mut bayes, mut climb) = (0.0, 0.0);
@@ -307,7 +313,10 @@ fn any_observation() -> impl Strategy<Value = Observation> {
         let latency = Latency::new(seconds(logs.0), seconds(logs.1), seconds(logs.2)).expect("above 0");
         let sent = GbitPerSecond::new(power(logs.3)).expect("finite");
         let throughput = OperationsPerSecond::new(power(logs.4)).expect("finite");
-        Observation { response: Response { throughput, sent, received: sent, latency }, samples: logs.5 }
+        Observation {
+            response: Response { throughput, answered: sent, sent, received: sent, latency },
+            samples: logs.5,
+        }
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! More memory shows what it is good for only once it has filled, and less destroys what is kept: to try, as
 //! [`crate::controller`] does with other knobs, is slow and dear. So the service measures its miss-ratio
-//! curve, from which profit follows for every amount of memory ([`Demand`]), and a [`Policy`] takes the
+//! curve, from which profit follows for every amount of memory ([`Demand`]), and a [`MemoryPolicy`] takes the
 //! amount with the most.
 //!
 //! **What a miss is worth.** A miss sends no value: with more memory, look-ups that missed would have sent
@@ -71,13 +71,13 @@ const MIB: u64 = 1 << 20;
 /// It grows at once, and shrinks by at most a quarter a second; over a valley, where half-way would bring
 /// less than either end, it shrinks at once.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct MemoryPolicy {
     floor_mib: u64,
     demand: Demand,
     shrunk_ns: Option<u64>,
 }
 
-impl Policy {
+impl MemoryPolicy {
     /// Never chooses less than so many MiB, or than the service needs, if it may have as many.
     #[must_use]
     pub fn new(floor_mib: u32) -> Self {
@@ -146,12 +146,16 @@ impl Policy {
         // Of several look-ups that came as one request, one counts.
         let counted = lookups.min(response.throughput.get());
         let hits_more = lookups * (hit_ratio - curve.at(*limit_bytes));
-        let sent = response.sent.get() + hits_more * hit_bytes * 8e-9;
+        // Headers are few beside values: what is answered more is sent more.
+        let more = |data: GbitPerSecond| {
+            GbitPerSecond::new((data.get() + hits_more * hit_bytes * 8e-9).max(0.0)).unwrap_or_default()
+        };
         let useful = response.throughput.get() - counted * (1.0 - hit_ratio);
         let memory = held.memory.get() + gib(size).get() - gib(*limit_bytes).get();
         let response = Response {
             throughput: OperationsPerSecond::new(useful.max(0.0)).unwrap_or_default(),
-            sent: GbitPerSecond::new(sent.max(0.0)).unwrap_or_default(),
+            answered: more(response.answered),
+            sent: more(response.sent),
             ..**response
         };
         let held = Usage { memory: Gib::new(memory.max(0.0)).unwrap_or_default(), ..**held };

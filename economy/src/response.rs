@@ -8,7 +8,9 @@ use crate::utility::Latency;
 pub struct Response {
     /// Requests answered.
     pub throughput: OperationsPerSecond,
-    /// Data that left the machine, as its provider meters it.
+    /// Data of answers, as users read it: what they pay for.
+    pub answered: GbitPerSecond,
+    /// Data that left the machine, headers included, as its provider meters it.
     pub sent: GbitPerSecond,
     /// Data that entered the machine.
     pub received: GbitPerSecond,
@@ -26,7 +28,7 @@ pub struct Observation {
 }
 
 /// How many channels a [`Logs`] has.
-pub const CHANNELS: usize = 6;
+pub const CHANNELS: usize = 7;
 /// Throughput among the channels.
 pub const THROUGHPUT: usize = 0;
 /// Mean latency among the channels.
@@ -37,8 +39,8 @@ pub(crate) const JITTER: usize = 2;
 /// 99th percentile among the channels.
 pub(crate) const P99: usize = 3;
 
-/// Logarithms of throughput, mean latency, jitter, p99, data sent and data received: errors of measurement
-/// are relative, and no prediction is ever negative.
+/// Logarithms of throughput, mean latency, jitter, p99, data sent, received and answered: errors of
+/// measurement are relative, and no prediction is ever negative.
 pub type Logs = [f64; CHANNELS];
 
 /// An observation in the form that is learned.
@@ -66,7 +68,7 @@ impl Observation {
 }
 
 /// The sign with which each channel moves when things go better: more is served, sooner.
-pub const BETTER: Logs = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0];
+pub const BETTER: Logs = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0, 1.0];
 
 /// Nothing has no logarithm; a nanosecond, and a bit in a second, are below what anybody measures.
 const LEAST: f64 = 1e-9;
@@ -88,6 +90,7 @@ impl Response {
             latency.p99().get(),
             self.sent.get(),
             self.received.get(),
+            self.answered.get(),
         ];
         values.map(|value| libm::log(value.max(LEAST)))
     }
@@ -119,12 +122,13 @@ impl Likely {
     }
 
     pub fn response(&self) -> Response {
-        let [throughput, mean, jitter, p99, sent, received] = self.0;
+        let [throughput, mean, jitter, p99, sent, received, answered] = self.0;
         let seconds = |value| Seconds::new(value).expect("it is clamped");
         let data = |value| GbitPerSecond::new(value).expect("it is clamped");
         let latency = Latency::new(seconds(mean), seconds(jitter), seconds(p99)).expect("above 0");
         let throughput = OperationsPerSecond::new(throughput).expect("it is clamped");
-        Response { throughput, sent: data(sent), received: data(received), latency }
+        let (answered, sent, received) = (data(answered), data(sent), data(received));
+        Response { throughput, answered, sent, received, latency }
     }
 }
 
@@ -134,8 +138,8 @@ mod tests {
 
     #[test]
     fn better_is_more_and_sooner_by_the_factor() {
-        let likely = Likely::new(&[1.0, -2.0, -3.0, -4.0, 0.5, 0.25]);
-        let shifted = Likely::new(&[1.3, -2.3, -3.3, -4.3, 0.8, 0.55]);
+        let likely = Likely::new(&[1.0, -2.0, -3.0, -4.0, 0.5, 0.25, 0.4]);
+        let shifted = Likely::new(&[1.3, -2.3, -3.3, -4.3, 0.8, 0.55, 0.7]);
         let better = likely.better(libm::exp(0.3));
         assert!(better.0.iter().zip(&shifted.0).all(|(a, b)| (a / b - 1.0).abs() < 1e-12), "{better:?}");
         let wild = Likely::new(&[60.0; CHANNELS]).better(1e300).better(0.0).response();
@@ -148,10 +152,14 @@ mod tests {
         let latency = Latency::new(seconds(399), seconds(121), seconds(800)).expect("above 0");
         let throughput = OperationsPerSecond::new(40_000.0).expect("fine");
         let data = |value| GbitPerSecond::new(value).expect("fine");
-        let response = Response { throughput, sent: data(0.3), received: data(0.0), latency };
+        let response =
+            Response { throughput, answered: data(0.2), sent: data(0.3), received: data(0.0), latency };
         let again = Response::from_logs(&response.logs());
         assert!((again.throughput.get() / 40_000.0 - 1.0).abs() < 1e-12);
         assert!((again.latency.jitter().get() / 121e-6 - 1.0).abs() < 1e-12);
+        assert!(
+            (again.answered.get() / 0.2 - 1.0).abs() < 1e-12 && (again.sent.get() / 0.3 - 1.0).abs() < 1e-12
+        );
         assert!(again.received.get() < 1e-8, "nothing comes back as next to nothing");
         let wild = Response::from_logs(&[1e300; CHANNELS]);
         assert!((wild.throughput.get() * wild.latency.mean().get()).is_finite());

@@ -1,6 +1,6 @@
 //! Responses measured beforehand, for a controller that shall not begin from nothing.
 //!
-//! A [`Table`] has two forms. In a file it is TOML, through serde; of each load at least one response:
+//! A [`ResponseTable`] has two forms. In a file it is TOML, through serde; of each load at least one:
 //!
 //! ```toml
 //! [[load]]
@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 /// Responses under some loads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct ResponseTable {
     /// The loads; which of them is present, is told by what is measured.
     pub load: Vec<Load>,
 }
@@ -67,7 +67,7 @@ pub struct Row {
 
 /// Why numbers are no table.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum BadTable {
+pub enum BadResponseTable {
     /// There are too many loads, or none.
     #[error("{0} loads: expected 1 to {LOADS_MAX}")]
     Loads(usize),
@@ -106,30 +106,31 @@ pub enum BadTable {
 /// A controller remembers one more.
 pub const LOADS_MAX: usize = 7;
 
-impl Table {
+impl ResponseTable {
     /// Whether it can be: every number finite, latency and throughput above 0, no batching delay twice.
     ///
     /// # Errors
     /// The first thing that cannot be.
-    pub fn check(&self) -> Result<(), BadTable> {
+    pub fn check(&self) -> Result<(), BadResponseTable> {
         if !(1..=LOADS_MAX).contains(&self.load.len()) {
-            return Err(BadTable::Loads(self.load.len()));
+            return Err(BadResponseTable::Loads(self.load.len()));
         }
         self.load.iter().enumerate().try_for_each(|(index, load)| load.check(index))
     }
 }
 
 impl Load {
-    fn check(&self, load: usize) -> Result<(), BadTable> {
+    fn check(&self, load: usize) -> Result<(), BadResponseTable> {
         if self.response.is_empty() {
-            return Err(BadTable::Empty(load));
+            return Err(BadResponseTable::Empty(load));
         }
         for (row, response) in self.response.iter().enumerate() {
-            let number = |(field, value, expected)| BadTable::Number { load, row, field, value, expected };
+            let number =
+                |(field, value, expected)| BadResponseTable::Number { load, row, field, value, expected };
             response.check().map_err(number)?;
             let micros = response.batching_delay;
             if self.response[..row].iter().any(|other| other.batching_delay == micros) {
-                return Err(BadTable::Twice { load, row, micros });
+                return Err(BadResponseTable::Twice { load, row, micros });
             }
         }
         Ok(())
@@ -157,7 +158,7 @@ impl Row {
         numbers.into_iter().find(|(_, value, expected)| is_bad(*value, *expected)).map_or(Ok(()), Err)
     }
 
-    /// The response, if the numbers can be one, as [`Table::check`] makes sure.
+    /// The response, if the numbers can be one, as [`ResponseTable::check`] makes sure.
     #[must_use]
     pub fn response(&self) -> Option<Response> {
         let seconds = |value| Seconds::new(value).ok();
@@ -165,6 +166,8 @@ impl Row {
         let (mean, jitter, p99) = (seconds(self.latency)?, seconds(self.jitter)?, seconds(self.p99)?);
         Some(Response {
             throughput: OperationsPerSecond::new(self.throughput).ok()?,
+            // A table does not tell them apart; the first measurement does.
+            answered: data(self.sent)?,
             sent: data(self.sent)?,
             received: data(self.received)?,
             latency: Latency::new(mean, jitter, p99).ok()?,
@@ -172,7 +175,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for ResponseTable {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, load) in self.load.iter().enumerate() {
             out.write_str(if index == 0 { "" } else { "; " })?;
@@ -193,10 +196,10 @@ impl fmt::Display for Row {
     }
 }
 
-impl FromStr for Table {
-    type Err = BadTable;
+impl FromStr for ResponseTable {
+    type Err = BadResponseTable;
 
-    fn from_str(line: &str) -> Result<Self, BadTable> {
+    fn from_str(line: &str) -> Result<Self, BadResponseTable> {
         let rows = |load: &str| load.split(',').map(str::parse).collect::<Result<Vec<Row>, _>>();
         let load = |text| rows(text).map(|response| Load { response });
         let table = Self { load: line.split(';').map(load).collect::<Result<_, _>>()? };
@@ -205,10 +208,10 @@ impl FromStr for Table {
 }
 
 impl FromStr for Row {
-    type Err = BadTable;
+    type Err = BadResponseTable;
 
-    fn from_str(text: &str) -> Result<Self, BadTable> {
-        let bad = || BadTable::Part(text.trim().to_string());
+    fn from_str(text: &str) -> Result<Self, BadResponseTable> {
+        let bad = || BadResponseTable::Part(text.trim().to_string());
         let mut words = text.split_whitespace();
         let batching_delay = words.next().and_then(|word| word.parse().ok()).ok_or_else(bad)?;
         let numbers: Option<Vec<f64>> = words.map(decimal::parse).collect();
@@ -229,8 +232,10 @@ mod tests {
         Row { batching_delay, throughput, sent, received, latency: 1.45e-3, jitter: 3e-4, p99: 2.4e-3 }
     }
 
-    fn table(rows: Vec<Row>) -> Table {
-        Table { load: alloc::vec![Load { response: alloc::vec![row(0), row(7)] }, Load { response: rows }] }
+    fn table(rows: Vec<Row>) -> ResponseTable {
+        ResponseTable {
+            load: alloc::vec![Load { response: alloc::vec![row(0), row(7)] }, Load { response: rows }],
+        }
     }
 
     #[test]
@@ -247,7 +252,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         let refusal = |rows| table(rows).check().expect_err("should be refused").to_string();
-        assert_eq!(Table::default().check(), Err(BadTable::Loads(0)));
+        assert_eq!(ResponseTable::default().check(), Err(BadResponseTable::Loads(0)));
         assert_eq!(refusal(Vec::new()), "load[1].response is empty: expected at least one");
         assert_eq!(
             refusal(alloc::vec![row(1), row(1)]),
@@ -272,8 +277,8 @@ mod tests {
     #[test]
     fn a_line_that_is_no_table_is_refused() {
         for line in ["", "0", "0 1 1 1 1 1", "0 1 1 1 1 1 1 1", "x 1 1 1 1 1 1", "0 1 1 1 1 1 1;"] {
-            assert!(matches!(line.parse::<Table>(), Err(BadTable::Part(_))), "{line}");
+            assert!(matches!(line.parse::<ResponseTable>(), Err(BadResponseTable::Part(_))), "{line}");
         }
-        assert!(matches!("0 0 1 1 1 1 1".parse::<Table>(), Err(BadTable::Number { .. })));
+        assert!(matches!("0 0 1 1 1 1 1".parse::<ResponseTable>(), Err(BadResponseTable::Number { .. })));
     }
 }

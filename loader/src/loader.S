@@ -12,6 +12,7 @@ pvh_entry:
     movl %eax, %esi
     movl %edx, %edi
     xorl %ebp, %ebp
+    pushl %ebx
     call {unpack}               /* keeps EBX, ESI and EDI, as System V has it */
     jmp *%eax
 

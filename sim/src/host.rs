@@ -83,6 +83,22 @@ impl Doorbell for Alone {
     fn ring(&self, _: usize) {}
 }
 
+/// What work costs a core, in time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Nanoseconds that a packet takes, received or handed to the device.
+    pub packet_ns: u64,
+    /// Picoseconds that each of its bytes takes.
+    pub byte_ps: u64,
+}
+
+impl Cost {
+    /// Of so many packets of so many bytes altogether, in nanoseconds.
+    fn of(self, packets: u64, bytes: u64) -> u64 {
+        packets * self.packet_ns + bytes * self.byte_ps / 1000
+    }
+}
+
 /// What a host is made of.
 #[derive(Debug)]
 pub struct Plan {
@@ -102,6 +118,8 @@ pub struct Plan {
     pub wake_ns: u64,
     /// How it chooses between polling and sleep.
     pub thresholds: Thresholds,
+    /// What its work costs.
+    pub cost: Cost,
 }
 
 /// What a machine runs on.
@@ -132,6 +150,11 @@ pub struct Host {
     event_loop: EventLoop<HostClock, HostIdle>,
     rest: Rc<Rest>,
     wake_ns: u64,
+    cost: Cost,
+    /// When it has done what it was given, by the world's clock.
+    busy_until_ns: u64,
+    /// The longest that it had to do without a look at anything else.
+    busiest_ns: u64,
     /// When it goes on, by the world's clock.
     pub due_ns: Option<u64>,
 }
@@ -158,8 +181,22 @@ impl Host {
         });
         let machine = Rc::new(RefCell::new(Watched::new(Box::new(machine))));
         event_loop.handle().add_poller(INFRASTRUCTURE, machine.clone());
-        let (name, wake_ns) = (plan.name, plan.wake_ns);
-        Host { name, clock, port, pool, machine, event_loop, rest, wake_ns, due_ns: Some(0) }
+        let (name, wake_ns, cost) = (plan.name, plan.wake_ns, plan.cost);
+        let (busy_until_ns, busiest_ns, due_ns) = (0, 0, Some(0));
+        Host {
+            name,
+            clock,
+            port,
+            pool,
+            machine,
+            event_loop,
+            rest,
+            wake_ns,
+            cost,
+            busy_until_ns,
+            busiest_ns,
+            due_ns,
+        }
     }
 
     /// Its name.
@@ -167,16 +204,31 @@ impl Host {
         &self.name
     }
 
-    /// Runs its loop at `world_ns` until that has nothing more to do at this time, and takes what it sent.
+    /// Runs its loop from `world_ns` on until that has nothing more to do, and takes what it sent, with the
+    /// time at which its work is done.
     ///
     /// # Panics
     /// If it does not come to rest.
-    pub fn run(&mut self, world_ns: u64) -> Vec<Vec<u8>> {
-        let now_ns = self.clock.local(world_ns);
-        self.clock.now_ns.set(now_ns);
-        self.port.borrow_mut().now_ns = now_ns;
+    pub fn run(&mut self, world_ns: u64) -> (u64, Vec<Vec<u8>>) {
+        let sent = self.run_to_rest(world_ns);
+        // Whatever it is to do next, it does when it has done this.
+        self.due_ns = self.due_ns.map(|due_ns| due_ns.max(self.busy_until_ns));
+        (self.busy_until_ns, sent)
+    }
+
+    fn run_to_rest(&mut self, world_ns: u64) -> Vec<Vec<u8>> {
+        let mut world_ns = world_ns;
+        self.busy_until_ns = world_ns;
         for _ in 0..TURNS_MAX {
+            let now_ns = self.clock.local(world_ns);
+            self.clock.now_ns.set(now_ns);
+            self.port.borrow_mut().now_ns = now_ns;
             let worked = self.event_loop.turn();
+            let (packets, bytes) = self.port.borrow_mut().take_work();
+            let spent_ns = self.cost.of(packets, bytes);
+            self.busiest_ns = self.busiest_ns.max(spent_ns);
+            world_ns += spent_ns;
+            self.busy_until_ns = world_ns;
             if let Some(deadline_ns) = self.rest.slept.take() {
                 self.due_ns = deadline_ns.map(|deadline_ns| self.clock.world(deadline_ns));
                 return self.port.borrow_mut().take_sent();
@@ -192,7 +244,7 @@ impl Host {
                 return self.port.borrow_mut().take_sent();
             }
         }
-        panic!("{}: does not come to rest at {now_ns} ns of its clock", self.name);
+        panic!("{}: does not come to rest at {world_ns} ns", self.name);
     }
 
     /// A frame arrives at `world_ns`; `false` if it is lost for want of room.
@@ -200,10 +252,15 @@ impl Host {
         let at_ns = self.clock.local(world_ns);
         let is_taken = self.port.borrow_mut().deliver(frame, at_ns);
         if self.rest.is_interruptible.get() {
-            let woken_ns = world_ns + self.wake_ns;
+            let woken_ns = (world_ns + self.wake_ns).max(self.busy_until_ns);
             self.due_ns = Some(self.due_ns.map_or(woken_ns, |due_ns| due_ns.min(woken_ns)));
         }
         is_taken
+    }
+
+    /// It goes on at `world_ns`, or when it has done what it does.
+    pub fn rouse(&mut self, world_ns: u64) {
+        self.due_ns = Some(world_ns.max(self.busy_until_ns));
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut (dyn Machine + 'static)) -> T) -> Option<T> {
@@ -250,10 +307,22 @@ impl Host {
         self.pool.live()
     }
 
-    /// The longest that a frame may lie in its ring.
+    /// Its device breaks, and is reset: what lay in its rings is lost, and what comes before `until_ns`.
+    pub fn break_device(&mut self, until_ns: u64) {
+        let until_ns = self.clock.local(until_ns);
+        self.port.borrow_mut().reset(until_ns);
+    }
+
+    /// The longest that it had to do without a look at anything else.
+    pub fn busiest_ns(&self) -> u64 {
+        self.busiest_ns * 101 / 100
+    }
+
+    /// The longest that a frame may lie in its ring: until the core wakes, and has done what lay before it.
     pub fn lay_limit_ns(&self) -> u64 {
+        let before = self.cost.of(self.port.borrow().ring() as u64, 0) + self.busiest_ns;
         // A clock that is fast by a thousandth counts a little more.
-        (self.wake_ns + POLL_NS) * 101 / 100 + 1
+        (self.wake_ns + POLL_NS + 2 * before) * 101 / 100 + 1
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod clients;
 pub mod cut;
 pub mod delay;
+pub mod foreign;
 pub mod govern;
 pub mod host;
 pub mod machine;
@@ -19,6 +20,8 @@ pub mod scenario;
 pub mod servers;
 pub mod trace;
 pub mod trial;
+#[cfg(test)]
+mod work;
 pub mod world;
 
 pub use scenario::{Scenario, run};

@@ -2,7 +2,7 @@
 
 use crate::cut;
 use crate::memory::{Bytes, Memory, Pool};
-use nom_port::buffer::{Chain, Slice};
+use nom_port::buffer::{Chain, Slice, chain_len};
 use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -34,6 +34,10 @@ pub struct Port {
     pub now_ns: u64,
     /// Whether a frame that comes interrupts.
     pub is_armed: bool,
+    /// Until then it is broken, by the host's time.
+    broken_until_ns: u64,
+    /// Packets and bytes that went to and from the stack since somebody asked.
+    work: (u64, u64),
     /// What happened.
     pub tally: Tally,
 }
@@ -51,8 +55,10 @@ pub struct Tally {
     pub held_max_ns: u64,
     /// The longest that a received frame lay in the ring, in nanoseconds.
     pub lay_max_ns: u64,
-    /// Frames that found the receive ring full, or no memory.
+    /// Frames that found the receive ring full, no memory, or the device broken.
     pub overruns: u64,
+    /// How often it broke.
+    pub resets: u64,
 }
 
 impl Port {
@@ -66,13 +72,15 @@ impl Port {
             sent: Vec::new(),
             now_ns: 0,
             is_armed: false,
+            broken_until_ns: 0,
+            work: (0, 0),
             tally: Tally::default(),
         }))
     }
 
     /// A frame comes in from the network; `false` if it is lost for want of room.
     pub fn deliver(&mut self, frame: Vec<u8>, at_ns: u64) -> bool {
-        let has_room = self.received.len() < self.shape.ring;
+        let has_room = self.received.len() < self.shape.ring && at_ns >= self.broken_until_ns;
         let Some(memory) = has_room.then(|| self.pool.take(frame)).flatten() else {
             self.tally.overruns += 1;
             return false;
@@ -85,6 +93,24 @@ impl Port {
         );
         self.received.push_back(Received { frame, checksum: Checksum::Unknown, at_ns });
         true
+    }
+
+    /// Breaks it until `until_ns` of the host's time: what is in its rings is lost.
+    pub fn reset(&mut self, until_ns: u64) {
+        self.broken_until_ns = until_ns;
+        self.received.clear();
+        self.queued.clear();
+        self.tally.resets += 1;
+    }
+
+    /// Frames that each of its rings can hold.
+    pub fn ring(&self) -> usize {
+        self.shape.ring
+    }
+
+    /// Packets and bytes that went to and from the stack since it was asked last.
+    pub fn take_work(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.work)
     }
 
     /// Packets that wait for a kick.
@@ -117,6 +143,8 @@ impl Nic for Device {
     fn receive(&mut self) -> Option<Received<Memory>> {
         let port = &mut *self.0.borrow_mut();
         let frame = port.received.pop_front()?;
+        port.work.0 += 1;
+        port.work.1 += chain_len(&frame.frame) as u64;
         port.tally.lay_max_ns = port.tally.lay_max_ns.max(port.now_ns.saturating_sub(frame.at_ns));
         Some(frame)
     }
@@ -131,6 +159,12 @@ impl Nic for Device {
             return Err(frame);
         }
         let port = &mut *self.0.borrow_mut();
+        port.work.0 += 1;
+        port.work.1 += frame.len() as u64;
+        if port.now_ns < port.broken_until_ns {
+            // As into a device that was reset: nobody will ever send it.
+            return Ok(());
+        }
         port.queued.push((port.now_ns, frame));
         port.tally.packets += 1;
         Ok(())

@@ -3,7 +3,7 @@
 use crate::clients::caller::{Caller, Conversation};
 use crate::clients::pace::Pace;
 use crate::clients::{datagrams, flood, http, memcached, netpipe, rude, streams};
-use crate::host::{Core, Host, HostClock, Plan};
+use crate::host::{Core, Cost, Host, HostClock, Plan};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::network::Link;
@@ -36,6 +36,8 @@ pub enum Scenario {
     Storm,
     /// The batching delay W on a sound network, of a single client and of many.
     Delay,
+    /// Long texts between our TCP and two others: smoltcp's, and a model of RFC 9293.
+    Foreign,
     /// All of it at once.
     Mixed,
 }
@@ -48,12 +50,12 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Makes a world of a seed.
 pub(crate) struct Builder {
-    random: Random,
+    pub(crate) random: Random,
     pub(crate) world: World,
-    hosts: u16,
+    pub(crate) hosts: u16,
     is_sound: bool,
     /// Servers: number of the host, and port.
-    places: Vec<(u16, u16)>,
+    pub(crate) places: Vec<(u16, u16)>,
 }
 
 fn mac(number: u16) -> [u8; 6] {
@@ -61,7 +63,7 @@ fn mac(number: u16) -> [u8; 6] {
     [2, 0, 0, 0, high, low]
 }
 
-fn address(number: u16, is_v4: bool) -> IpAddr {
+pub(crate) fn address(number: u16, is_v4: bool) -> IpAddr {
     let [high, low] = number.to_be_bytes();
     if is_v4 { [10, 0, high, low].into() } else { [0xfd00, 0, 0, 0, 0, 0, 0, number].into() }
 }
@@ -113,7 +115,7 @@ impl Builder {
         }
     }
 
-    fn plan(&mut self, name: &str) -> Plan {
+    pub(crate) fn plan(&mut self, name: &str) -> Plan {
         self.hosts += 1;
         let number = self.hosts;
         let (shape, config) = (self.shape(number), self.config(number));
@@ -132,6 +134,12 @@ impl Builder {
             } else {
                 random.choose(&[Thresholds::INTERRUPTS, Thresholds::INTERRUPTS, Thresholds::ADAPTIVE])
             },
+            cost: if is_sound {
+                Cost::default()
+            } else {
+                let (packet_ns, byte_ps) = (random.choose(&[0, 500, 5_000]), random.choose(&[0, 300, 5_000]));
+                Cost { packet_ns, byte_ps }
+            },
         }
     }
 
@@ -139,7 +147,7 @@ impl Builder {
         if self.is_sound { Link::sound() } else { Link::any(&mut self.random) }
     }
 
-    fn add<M: Machine + 'static>(&mut self, plan: Plan, make: impl FnOnce(Core) -> M) -> usize {
+    pub(crate) fn add<M: Machine + 'static>(&mut self, plan: Plan, make: impl FnOnce(Core) -> M) -> usize {
         let mac = plan.shape.properties.mac;
         let link = self.link();
         self.world.add(Host::new(plan, make), mac, link)
@@ -162,7 +170,7 @@ impl Builder {
     }
 
     /// Adds a server whose batching delay changes now and then, unless the network is sound.
-    fn server(&mut self, port: u16) -> usize {
+    pub(crate) fn server(&mut self, port: u16) -> usize {
         let udp = if port == MEMCACHED_PORT { vec![port] } else { Vec::new() };
         let ports = Ports { tcp: vec![port], udp };
         let name = match port {
@@ -182,8 +190,18 @@ impl Builder {
         };
         if !self.is_sound {
             self.vary_delay(host);
+            self.break_now_and_then(host);
         }
         host
+    }
+
+    /// Breaks a host's device a few times, in one run of four.
+    fn break_now_and_then(&mut self, host: usize) {
+        let times = if self.random.happens(250_000) { self.random.within(1..4) } else { 0 };
+        for _ in 0..times {
+            let at_ns = self.random.within(0..5 * SECOND_NS);
+            self.world.break_device(host, at_ns, self.random.choose(&[0, 1_000_000, 300_000_000]));
+        }
     }
 
     /// Adds `service` at TCP `ports`, and a host with a client for each talk, which names its port.
@@ -218,7 +236,7 @@ impl Builder {
         }
     }
 
-    fn remote(&mut self, server: (u16, u16)) -> SocketAddr {
+    pub(crate) fn remote(&mut self, server: (u16, u16)) -> SocketAddr {
         SocketAddr::new(address(server.0, self.random.happens(500_000)), server.1)
     }
 
@@ -237,7 +255,7 @@ impl Builder {
     }
 
     /// Adds a host of `count` well-behaved clients of all the servers.
-    fn callers(&mut self, count: usize) {
+    pub(crate) fn callers(&mut self, count: usize) {
         let plan = self.plan("clients");
         let talks = (0..count).map(|_| {
             let server = self.random.choose(&self.places.clone());
@@ -247,7 +265,11 @@ impl Builder {
         self.add_callers(plan, talks);
     }
 
-    fn add_callers(&mut self, plan: Plan, talks: Vec<(SocketAddr, Box<dyn Conversation>)>) -> usize {
+    pub(crate) fn add_callers(
+        &mut self,
+        plan: Plan,
+        talks: Vec<(SocketAddr, Box<dyn Conversation>)>,
+    ) -> usize {
         // With every tenth frame lost, ten losses in a row keep a client waiting for minutes.
         let patience_ns = if self.is_sound { 5 * SECOND_NS } else { 600 * SECOND_NS };
         let (start_ns, random) = (plan.start_ns, self.random.fork());
@@ -321,6 +343,9 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
     if scenario == Scenario::Delay {
         return crate::delay::run(seed, is_printed);
     }
+    if scenario == Scenario::Foreign {
+        return crate::foreign::run(seed, is_printed);
+    }
     let mut builder = Builder::new(seed, false, is_printed);
     match scenario {
         Scenario::Memcached => {
@@ -342,7 +367,7 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
             (0..2).for_each(|_| builder.rude());
             builder.flood();
         }
-        Scenario::Mixed | Scenario::Delay => {
+        Scenario::Mixed | Scenario::Delay | Scenario::Foreign => {
             builder.servers(&[MEMCACHED_PORT, HTTP_PORT, STREAM_PORT, NETPIPE_PORT]);
             (0..3).for_each(|_| builder.callers(4));
             builder.datagram_client();
@@ -364,6 +389,26 @@ pub(crate) fn quiet(
     let mut builder = Builder::new(seed, true, is_printed);
     let server = builder.server(MEMCACHED_PORT);
     builder.world.set_delay(server, 0, micros);
+    let latencies = builder.timed_clients(clients, 400);
+    (builder.world, server, latencies)
+}
+
+/// The same on hosts whose work costs `cost`, the first of which, the server, breaks down for a while.
+#[cfg(test)]
+pub(crate) fn worked(
+    seed: u64,
+    cost: Cost,
+    clients: usize,
+    broken: Option<(u64, u64)>,
+) -> (World, usize, memcached::Latencies) {
+    let mut builder = Builder::new(seed, true, false);
+    let plan = Plan { cost, ..builder.plan("memcached") };
+    builder.places.push((builder.hosts, MEMCACHED_PORT));
+    let ports = Ports { tcp: vec![MEMCACHED_PORT], udp: Vec::new() };
+    let server = builder.add_server(plan, &ports, |_| Memcached::new(seed));
+    if let Some((at_ns, for_ns)) = broken {
+        builder.world.break_device(server, at_ns, for_ns);
+    }
     let latencies = builder.timed_clients(clients, 400);
     (builder.world, server, latencies)
 }

@@ -208,24 +208,40 @@ impl Service<Memory> for Streams {
         Some(StreamClient::default())
     }
 
-    fn received(&mut self, client: &mut StreamClient, mut bytes: Bytes, reply: &mut Reply) -> Flow {
-        let missing = (16 - client.request.len()).min(bytes.len());
-        if missing > 0 {
-            client.request.extend_from_slice(&bytes[..missing]);
-            bytes.advance(missing);
-        }
-        if client.request.len() < 16 || bytes.is_empty() {
-            return Flow::Open;
-        }
-        let word = |at: usize| u64::from_le_bytes(client.request[at..at + 8].try_into().expect("8 bytes"));
-        let (name, wanted) = (word(0), word(8));
-        let expected = text(name + 1, client.taken, bytes.len());
-        assert!(*bytes == expected[..], "a server got other bytes than were sent, {} in", client.taken);
-        // What is sent back depends on what has come, so that both directions are busy at once.
-        let len = (bytes.len() as u64).min(wanted.saturating_sub(client.taken));
-        reply.copy(&text(name, client.taken, len as usize));
-        client.taken += bytes.len() as u64;
-        assert!(client.taken <= wanted, "a server got more bytes than were sent");
+    fn received(&mut self, client: &mut StreamClient, bytes: Bytes, reply: &mut Reply) -> Flow {
+        reply.copy(&client.answer(&bytes));
         Flow::Open
+    }
+}
+
+impl StreamClient {
+    /// Takes bytes, and answers them.
+    ///
+    /// # Panics
+    /// If they are others than they must be.
+    pub fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let (request, bytes) = bytes.split_at((16 - self.request.len()).min(bytes.len()));
+        self.request.extend_from_slice(request);
+        if self.request.len() < 16 || bytes.is_empty() {
+            return Vec::new();
+        }
+        let (name, wanted) = (self.word(0), self.word(8));
+        let expected = text(name + 1, self.taken, bytes.len());
+        assert!(*bytes == expected[..], "a server got other bytes than were sent, {} in", self.taken);
+        // What is sent back depends on what has come, so that both directions are busy at once.
+        let len = (bytes.len() as u64).min(wanted.saturating_sub(self.taken));
+        let answer = text(name, self.taken, len as usize);
+        self.taken += bytes.len() as u64;
+        assert!(self.taken <= wanted, "a server got more bytes than were sent");
+        answer
+    }
+
+    /// Whether all has come that the client has to send.
+    pub fn is_whole(&self) -> bool {
+        self.request.len() == 16 && self.taken == self.word(8)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.request[at..at + 8].try_into().expect("8 bytes"))
     }
 }

@@ -22,6 +22,8 @@ enum Event {
     Delay { host: usize, micros: u64 },
     /// A host is woken by something that is not the network.
     Wake { host: usize },
+    /// A host's device breaks, for so long.
+    Break { host: usize, for_ns: u64 },
 }
 
 /// One end of the network.
@@ -100,6 +102,11 @@ impl World {
         self.queue(at_ns, Event::Wake { host });
     }
 
+    /// Breaks a host's device at a time, for so long.
+    pub fn break_device(&mut self, host: usize, at_ns: u64, for_ns: u64) {
+        self.queue(at_ns, Event::Break { host, for_ns });
+    }
+
     /// Lets a host's batching delay be up to microseconds.
     pub fn allow_delay(&mut self, host: usize, micros: u64) {
         let end = &mut self.ends[host];
@@ -135,12 +142,17 @@ impl World {
                 self.rouse(host);
             }
             Event::Wake { host } => self.rouse(host),
+            Event::Break { host, for_ns } => {
+                self.ends[host].host.break_device(self.now_ns + for_ns);
+                // Whoever resets it finds out what is left to do.
+                self.rouse(host);
+            }
         }
         true
     }
 
     fn rouse(&mut self, host: usize) {
-        self.ends[host].host.due_ns = Some(self.now_ns);
+        self.ends[host].host.rouse(self.now_ns);
         self.queue_turn(host);
     }
 
@@ -166,10 +178,10 @@ impl World {
         if end.host.due_ns.is_none_or(|due_ns| due_ns > self.now_ns) {
             return self.queue_turn(index);
         }
-        let sent = end.host.run(self.now_ns);
+        let (done_ns, sent) = end.host.run(self.now_ns);
         self.check(index);
         for frame in sent {
-            self.send(index, frame);
+            self.send(index, done_ns, frame);
         }
         self.queue_turn(index);
     }
@@ -179,7 +191,7 @@ impl World {
         let end = &self.ends[index];
         let (name, tally) = (end.host.name(), end.host.tally());
         // A clock that is fast leaves out a nanosecond now and then, which may be the one at which W ends.
-        let limit_ns = end.delay_max_ns + u64::from(end.delay_max_ns > 0);
+        let limit_ns = end.delay_max_ns + u64::from(end.delay_max_ns > 0) + end.host.busiest_ns();
         assert!(
             tally.held_max_ns <= limit_ns,
             "{name}: held a packet for {} ns with W = {} ns",
@@ -191,8 +203,8 @@ impl World {
         assert!(lay_ns <= limit_ns, "{name}: a frame lay in the ring for {lay_ns} ns, at most {limit_ns}");
     }
 
-    /// A frame leaves a host for one other, or for all.
-    fn send(&mut self, from: usize, frame: Vec<u8>) {
+    /// A frame leaves a host for one other, or for all, at `at_ns`.
+    fn send(&mut self, from: usize, at_ns: u64, frame: Vec<u8>) {
         self.frames += 1;
         let to: [u8; 6] = frame[..6].try_into().expect("frames have an Ethernet header");
         let targets: Vec<usize> = match self.by_mac.get(&to) {
@@ -200,8 +212,7 @@ impl World {
             None if to[0] & 1 == 1 => (0..self.ends.len()).filter(|index| *index != from).collect(),
             None => return,
         };
-        let now_ns = self.now_ns;
-        match self.ends[from].up.carry(now_ns, frame) {
+        match self.ends[from].up.carry(at_ns, frame) {
             Err(frame) => self.note(from, targets[0], Fate::Crowded, &frame),
             Ok(copies) if copies.is_empty() => self.note(from, targets[0], Fate::Lost, &[]),
             Ok(copies) => {

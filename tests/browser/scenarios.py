@@ -232,5 +232,28 @@ def columns(url):
         assert errors == [], errors
 
 
+def late(url):
+    """An answer of who has reported takes nobody away who reported after it was given."""
+    with browser_page() as (page, errors):
+        answers = []
+        page.route("**/v1/status", lambda route: answers.append((route, route.fetch())))
+        ask("price 1")
+        page.goto(url)
+        while not answers:
+            page.wait_for_timeout(50)
+        report(url)
+        check_row(page, MACHINE, throughput="40,000 /s")
+        for route, answer in answers:
+            assert answer.json() == [], answer.text()
+            route.fulfill(response=answer)
+        # The page shows what it knows twice a second.
+        page.wait_for_timeout(1_500)
+        check_row(page, MACHINE, throughput="40,000 /s")
+        expect(page.locator(MACHINE)).to_have_count(1)
+        assert errors == [], errors
+
+
+SCENARIOS = [figures, outage, readers, columns, late]
+
 if __name__ == "__main__":
-    {"figures": figures, "outage": outage, "readers": readers, "columns": columns}[sys.argv[1]](sys.argv[2])
+    {scenario.__name__: scenario for scenario in SCENARIOS}[sys.argv[1]](sys.argv[2])

@@ -20,7 +20,8 @@ from scapy.layers.inet6 import (ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS, ICM
                                 ICMPv6NDOptSrcLLAddr, IPv6ExtHdrFragment)
 from scapy.utils6 import in6_mactoifaceid
 
-PORT = 11211
+from honest import PORT, Client
+
 # Whoever has this address is not there.
 NOBODY = "02:00:00:00:ee:ee"
 # Different frames of a flood, sent in a circle.
@@ -119,39 +120,16 @@ def send(device, frames, rate, stop):
         sent += 1
 
 
-class Client:
-    """Who asks honestly, and checks each answer."""
-
-    def __init__(self, nom):
-        self.socket = socket.create_connection((nom, PORT), 10)
-        self.socket.settimeout(60)
-        self.ask(b"set honest 0 0 5\r\nvalue\r\n", b"STORED\r\n")
-
-    def ask(self, request, answer):
-        self.socket.sendall(request)
-        said = b""
-        while len(said) < len(answer):
-            piece = self.socket.recv(65536)
-            if not piece:
-                raise SystemExit(f"the honest client's connection ended after {said!r}")
-            said += piece
-        if said != answer:
-            raise SystemExit(f"the honest client was told {said!r} instead of {answer!r}")
+class Asking(Client):
+    """An honest client that counts its answers."""
 
     def requests(self, seconds):
         """How many requests are answered in so long."""
         end, count = time.monotonic() + seconds, 0
         while time.monotonic() < end:
-            self.ask(b"get honest\r\n", b"VALUE honest 0 5\r\nvalue\r\nEND\r\n")
+            self.ask()
             count += 1
         return count
-
-    def stat(self, name):
-        self.socket.sendall(b"stats\r\n")
-        said = b""
-        while not said.endswith(b"END\r\n"):
-            said += self.socket.recv(65536)
-        return int(said.split(b"STAT " + name.encode() + b" ")[1].split(b"\r\n")[0])
 
 
 def under(client, options, frames):
@@ -167,13 +145,17 @@ def under(client, options, frames):
 
 
 def flood(client, options, kind, mac):
-    """What is left of the client's rate under a flood."""
+    """The client's requests under a flood of nobody, and of the machine, in each turn."""
     drawn = random.Random(kind)
     nom = {"ip": options.nom, "ip6": machine6(mac)}
     frames = [bytes(frame) for _ in range(VARIETY) for frame in KINDS[kind](drawn, nom)]
     to_machine = [bytes.fromhex(mac.replace(":", "")) + frame[6:] for frame in frames]
     turn = lambda: (under(client, options, frames), under(client, options, to_machine))
-    counts = [turn() for _ in range(options.turns)]
+    return [turn() for _ in range(options.turns)]
+
+
+def left(counts):
+    """What is left of the client's rate, in the middle of all turns."""
     return round(statistics.median(there / max(1, nobody) for nobody, there in counts), 3)
 
 
@@ -205,7 +187,7 @@ def slow(client, options):
             raise SystemExit("a slow writer was not answered")
     for other in readers + writers:
         other.close()
-    return round(during / max(1, before), 3)
+    return [(before, during)]
 
 
 def main():
@@ -219,16 +201,18 @@ def main():
     options = parser.parse_args()
     conf.verb = 0
     mac = hardware_address(options.nom)
-    client = Client(options.nom)
-    result = {"rate": options.rate, "free_bytes": [], "left": {}}
+    client = Asking(options.nom)
+    result = {"rate": options.rate, "free_bytes": [], "counts": {kind: [] for kind in [*KINDS, "slow"]}}
     for _ in range(options.rounds):
-        result["left"] = {kind: flood(client, options, kind, mac) for kind in KINDS}
-        result["left"]["slow"] = slow(client, options)
+        for kind in KINDS:
+            result["counts"][kind] += flood(client, options, kind, mac)
+        result["counts"]["slow"] += slow(client, options)
         # Its connections are over, and the machine tells its memory once a second.
         while client.stat("curr_connections") > 1:
             time.sleep(0.1)
         time.sleep(1.5)
         result["free_bytes"].append(client.stat("nom_free_bytes"))
+    result["left"] = {kind: left(counts) for kind, counts in result["counts"].items()}
     print(json.dumps(result))
 
 

@@ -27,6 +27,8 @@ from scapy.layers.inet6 import *  # noqa: F401,F403
 # than an acknowledgement may be delayed (40 ms), shorter than the first retransmission (200 ms) mostly is.
 PATIENCE_S = 5.0
 SILENCE_S = 0.15
+# The first of the ports of which each row of TCP has one of its own.
+FIRST_PORT = 20000
 # Rows at a time; each has an address of its own.
 WORKERS = 12
 
@@ -442,8 +444,10 @@ def run_packets(nom, peer, lines, number):
 
 
 def concerns(frame, peer):
-    """What is sent to all may be another row's, or the machine's own business."""
-    return frame.dst == peer.mac
+    """What is sent to all may be another row's, or the machine's own business; and a segment may be the
+    retransmission for a row of TCP that is over."""
+    is_over = TCP in frame and frame[TCP].dport >= FIRST_PORT
+    return frame.dst == peer.mac and not is_over
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -504,7 +508,7 @@ def run_row(table, row, nom, peer, number):
     port = table.port
     if lines and lines[0].startswith("port "):
         port, lines = int(lines[0][5:]), lines[1:]
-    connection = Connection(nom, peer, port, 20000 + number)
+    connection = Connection(nom, peer, port, FIRST_PORT + number)
     for line in lines:
         connection.step(line)
     return None
@@ -548,6 +552,7 @@ def main():
     wrong += [job for job in alone if attempt(job)]
     # By itself once more: a retransmission may have come when an answer was due, and carried it.
     failures = [failure for number, row in wrong if (failure := attempt((number + len(rows), row)))]
+    assert FIRST_PORT + 2 * len(rows) < 1 << 16, "too many rows for a port each"
     for failure in failures:
         print(failure)
     print(f"{len(wrong)} rows were tried twice")

@@ -10,12 +10,14 @@ mod mutants;
 mod newest;
 mod package;
 mod release;
+mod results;
 mod suites;
 mod tidy;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use nom_build::{Catalogue, Project, World};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Build, test and check nom.
@@ -47,6 +49,13 @@ enum Command {
     Package(package::Package),
     /// Write docs/abi.md from the tables in `abi`.
     AbiDoc,
+    /// Keep the records of a run under docs/results, and have documents that cite them say its numbers.
+    Results {
+        /// Directory that a bench wrote.
+        run: PathBuf,
+        /// Name under docs/results: a date and a word, such as 2026-11-22-demo.
+        name: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -81,6 +90,7 @@ fn execute(project: &Project, command: Command) -> Result<bool> {
         Command::Fuzz { target, seconds } => fuzz::run(project, &target, seconds),
         Command::Package(options) => package::run(project, &options),
         Command::AbiDoc => abi_doc::write(project.root()),
+        Command::Results { run, name } => results::keep(project.root(), &run, &name),
     }
 }
 

@@ -5,13 +5,13 @@
 //! both ways end in the same code.
 
 use crate::binary::{self, HEADER_LEN, Header, MAGIC};
+use crate::find::find;
 use crate::meta;
 use crate::server::Server;
 use crate::text::{self, Refusal, Request, send_line};
 use crate::value::{Gather, Incoming};
 use alloc::vec::Vec;
 use lock_api::RawMutex;
-use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink, Slice};
 
 /// Longest command line in bytes, its end not counted, unless it names many keys.
@@ -86,6 +86,7 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// How many commands were carried out or refused since the last call.
+    #[inline]
     pub fn take_done(&mut self) -> u32 {
         core::mem::take(&mut self.done)
     }
@@ -127,13 +128,14 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Takes a command line, or as much as there is of it, and says how many bytes that were.
+    #[inline]
     fn text<R: RawMutex>(
         &mut self,
         server: &mut Server<B, R>,
         input: &Slice<B>,
         sink: &mut impl Sink<B>,
     ) -> usize {
-        let Some(end) = memchr(b'\n', input) else { return self.collect_line(server, input, sink) };
+        let Some(end) = find(b'\n', input) else { return self.collect_line(server, input, sink) };
         if self.command.is_empty() {
             return self.line(server, &input[..end], input, end + 1, sink);
         }

@@ -13,10 +13,12 @@
 extern crate alloc;
 
 mod binary;
+mod classes;
 mod connection;
 mod curve;
 mod demand;
 mod detail;
+mod find;
 mod line;
 mod meta;
 mod number;

@@ -4,12 +4,12 @@
 //! has one, with it, its reply short. Everything else is left to [`udp`](crate::udp), as if nobody had
 //! looked: requests and replies of several datagrams, binary and meta commands, `noreply`, errors.
 
+use crate::find::find;
 use crate::server::Server;
 use crate::text::{self, Request, TextUpdate};
 use crate::udp::{DATAGRAM_MAX, FRAME_LEN};
 use crate::value::{COPY_MAX, Incoming};
 use lock_api::RawMutex;
-use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink, Slice};
 
 /// Answers a datagram into `reply`, frame included, and says how many bytes that takes; `None` if nothing was
@@ -36,15 +36,15 @@ fn carry_out<B: Buffer, R: RawMutex>(
     commands: &[u8],
     room: &mut [u8],
 ) -> Option<usize> {
-    let end = memchr(b'\n', commands)?;
+    let end = find(b'\n', commands)?;
     let (line, rest) = (commands[..end].strip_suffix(b"\r")?, &commands[end + 1..]);
     if line.len() > LINE_MAX || room.len() < LINE_MAX {
         return None;
     }
     let request = text::parse(line).ok()?;
     match &request {
-        Request::Get { keys, exptime: None, .. } if rest.is_empty() && keys.clone().nth(1).is_none() => {
-            let key = keys.clone().next()?;
+        Request::Get { keys, exptime: None, .. } if rest.is_empty() => {
+            let key = keys.single()?;
             get(server, key, request, room)
         }
         Request::Update { update, quiet: false } => store(server, update, rest, room),

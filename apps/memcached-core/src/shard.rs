@@ -1,5 +1,6 @@
 //! A part of the items, and what the commands of all protocols do with them.
 
+use crate::classes;
 use crate::detail::{Details, Event};
 use crate::slab::Index;
 use crate::stats::Stats;
@@ -76,11 +77,9 @@ pub(crate) enum Sum {
     OutOfMemory,
 }
 
-/// Whether an item may be as large as `-I` says; counts as memcached does, with its header of 48 bytes, 8 for
-/// the id, 4 for flags and the ends of key and value.
+/// Whether an item may be as large as `-I` says; counts as memcached does.
 pub(crate) fn fits(item_max: usize, key: &[u8], flags: u32, len: usize) -> bool {
-    let flags = if flags == 0 { 0 } else { 4 };
-    len.saturating_add(48 + 8 + key.len() + 1 + flags + 2) <= item_max
+    classes::item_len(key.len(), len, flags) <= item_max
 }
 
 impl<B: Buffer> Shard<B> {
@@ -146,6 +145,7 @@ impl<B: Buffer> Shard<B> {
     }
 
     /// Fetches an item as `get` does.
+    #[inline]
     pub(crate) fn fetch(&mut self, key: &[u8]) -> Option<Index> {
         self.stats.cmd_get += 1;
         let found = self.look_up(key);
@@ -174,6 +174,7 @@ impl<B: Buffer> Shard<B> {
     }
 
     /// Looks for an item that a client asks for, which it may then be [said](Shard::bump) to have used.
+    #[inline]
     pub(crate) fn look_up(&mut self, key: &[u8]) -> Option<Index> {
         if key.len() > KEY_MAX {
             return None;
@@ -198,6 +199,7 @@ impl<B: Buffer> Shard<B> {
     }
 
     /// Remembers that an item was used.
+    #[inline]
     pub(crate) fn bump(&mut self, index: Index) {
         self.store.touch(index);
         self.store.item_mut(index).marks.fetched = true;
@@ -208,7 +210,7 @@ impl<B: Buffer> Shard<B> {
         self.stats.cmd_set += 1;
         self.details.note(update.key, Event::Set);
         let key = self.store.key(update.key);
-        let found = self.store.find(&key);
+        let found = self.store.find_to_store(&key);
         match update.mode {
             Mode::Set => self.put(&key, found, update.facts, value),
             Mode::Add if found.is_none() => self.put(&key, found, update.facts, value),
@@ -306,10 +308,12 @@ impl<B: Buffer> Shard<B> {
     }
 
     fn put(&mut self, key: &Key<'_>, found: Option<Index>, facts: Facts, value: Incoming<'_, B>) -> Outcome {
+        let len = classes::item_len(key.bytes.len(), value.len(), facts.flags);
         match self.store.put(key, found, facts, value) {
             Ok(index) => Outcome::Done(self.store.item(index).cas),
             Err(_) => {
                 self.stats.store_no_memory += 1;
+                self.store.classes.of(len).outofmemory += 1;
                 Outcome::OutOfMemory
             }
         }

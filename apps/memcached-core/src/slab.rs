@@ -3,6 +3,7 @@
 //! Slots come in chunks, so that growing moves no item and takes no longer with a million items than with
 //! none. A slot is named by its number; the list is doubly linked, so every operation is O(1).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Number of a slot.
@@ -27,7 +28,7 @@ struct Slot<T> {
 /// Values in slots, ordered from the most to the least recently used.
 #[derive(Debug)]
 pub struct Slab<T> {
-    chunks: Vec<Vec<Slot<T>>>,
+    chunks: Vec<Box<[Slot<T>; CHUNK]>>,
     free: Index,
     newest: Index,
     oldest: Index,
@@ -65,6 +66,7 @@ impl<T: Default> Slab<T> {
     }
 
     /// Makes a slot that is in use the most recently used.
+    #[inline]
     pub fn touch(&mut self, index: Index) {
         if self.newest != index {
             self.unlink(index);
@@ -89,23 +91,28 @@ impl<T: Default> Slab<T> {
     }
 
     /// What is in a slot.
+    #[inline]
     pub fn get(&self, index: Index) -> &T {
         &self.slot(index).content
     }
 
     /// What is in a slot.
+    #[inline]
     pub fn get_mut(&mut self, index: Index) -> &mut T {
         &mut self.slot_mut(index).content
     }
 
+    #[inline]
     fn slot(&self, index: Index) -> &Slot<T> {
         &self.chunks[(index >> CHUNK_SHIFT) as usize][index as usize % CHUNK]
     }
 
+    #[inline]
     fn slot_mut(&mut self, index: Index) -> &mut Slot<T> {
         &mut self.chunks[(index >> CHUNK_SHIFT) as usize][index as usize % CHUNK]
     }
 
+    #[inline]
     fn link(&mut self, index: Index) {
         let newest = core::mem::replace(&mut self.newest, index);
         let slot = self.slot_mut(index);
@@ -116,6 +123,7 @@ impl<T: Default> Slab<T> {
         }
     }
 
+    #[inline]
     fn unlink(&mut self, index: Index) {
         let &Slot { newer, older, .. } = self.slot(index);
         match newer {
@@ -141,6 +149,7 @@ impl<T: Default> Slab<T> {
             let older = if index + 1 < first + CHUNK { index as Index + 1 } else { NIL };
             chunk.push(Slot { content: T::default(), newer: NIL, older });
         }
+        let chunk = chunk.into_boxed_slice().try_into().map_err(|_| Exhausted)?;
         self.chunks.push(chunk);
         self.free = first as Index;
         Ok(self.free)

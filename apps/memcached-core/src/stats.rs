@@ -1,6 +1,7 @@
 //! What is counted, and how it is told.
 
 use crate::VERSION;
+use crate::classes::Classes;
 use crate::detail::Details;
 use crate::server::Server;
 use crate::store::Losses;
@@ -110,6 +111,7 @@ impl Counts {
 #[derive(Default)]
 struct Sum {
     losses: Losses,
+    classes: Classes,
     used: usize,
     len: usize,
     stored: u64,
@@ -125,6 +127,7 @@ impl Sum {
         for shard in server.shards() {
             let store = &shard.store;
             sum.losses.add(&store.losses);
+            sum.classes.add(&store.classes);
             sum.used += store.used();
             sum.len += store.len();
             sum.stored += store.stored;
@@ -146,6 +149,7 @@ pub(crate) fn reset<B: Buffer, R: RawMutex>(server: &Server<B, R>) {
     for mut shard in server.shards() {
         shard.stats = Stats::default();
         shard.store.losses = Losses::default();
+        shard.store.classes.forget();
         shard.store.stored = 0;
         shard.details.clear();
     }
@@ -249,35 +253,36 @@ fn settings<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     tell(emit, "lru_segmented", "no");
 }
 
-/// There are no slab classes: memory is bounded by size. What is held is shown as one class.
+/// Items by memcached's size classes. There is one list of what was used when, so there is one age.
 fn items<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     let sum = Sum::of(server);
-    let Some(age) = sum.age else { return };
-    tell(emit, "items:1:number", sum.len);
-    tell(emit, "items:1:age", age);
-    tell(emit, "items:1:mem_requested", sum.used);
-    tell(emit, "items:1:evicted", sum.losses.evictions);
-    tell(emit, "items:1:outofmemory", server.stats().store_no_memory);
-    tell(emit, "items:1:reclaimed", sum.losses.reclaimed);
+    for (number, _, class) in sum.classes.iter() {
+        let facts = [
+            ("number", class.number),
+            ("age", sum.age.filter(|_| class.number > 0).unwrap_or_default().into()),
+            ("mem_requested", class.bytes),
+            ("evicted", class.evicted),
+            ("outofmemory", class.outofmemory),
+            ("reclaimed", class.reclaimed),
+        ];
+        for (name, value) in facts {
+            tell(emit, &format!("items:{number}:{name}"), value);
+        }
+    }
 }
 
 fn slabs<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
-    let (sum, stats) = (Sum::of(server), server.stats());
-    if sum.len > 0 {
-        // Any item fits: there is one class, and the largest item is what it may hold.
-        tell(emit, "1:chunk_size", server.shared().options.item_max);
-        tell(emit, "1:used_chunks", sum.len);
-        tell(emit, "1:mem_requested", sum.used);
-        tell(emit, "1:get_hits", stats.get_hits);
-        tell(emit, "1:cmd_set", stats.cmd_set);
-        tell(emit, "1:delete_hits", stats.delete_hits);
-        tell(emit, "1:incr_hits", stats.incr_hits);
-        tell(emit, "1:decr_hits", stats.decr_hits);
-        tell(emit, "1:cas_hits", stats.cas_hits);
-        tell(emit, "1:cas_badval", stats.cas_badval);
-        tell(emit, "1:touch_hits", stats.touch_hits);
+    let sum = Sum::of(server);
+    let mut active = 0;
+    for (number, chunk, class) in sum.classes.iter().filter(|(_, _, class)| class.number > 0) {
+        active += 1;
+        let facts =
+            [("chunk_size", chunk.into()), ("used_chunks", class.number), ("mem_requested", class.bytes)];
+        for (name, value) in facts {
+            tell(emit, &format!("{number}:{name}"), value);
+        }
     }
-    tell(emit, "active_slabs", u8::from(sum.len > 0));
+    tell(emit, "active_slabs", active);
     // Memory comes from the kernel in blocks of that size.
     tell(emit, "total_malloced", sum.used.next_multiple_of(BLOCK));
 }

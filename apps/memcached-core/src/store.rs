@@ -1,5 +1,6 @@
 //! Items by key, within a bound of memory: when it is reached, the least recently used go.
 
+use crate::classes::{self, Classes};
 use crate::curve::{Sampler, Tally};
 use crate::slab::{Exhausted, Index, Slab};
 use crate::value::{self, COPY_MAX, Gather, Incoming, Part};
@@ -80,6 +81,7 @@ impl<B> Default for Item<B> {
 
 impl<B: Buffer> Item<B> {
     /// The key.
+    #[inline]
     pub fn key(&self) -> &[u8] {
         &self.head[..usize::from(self.key_len)]
     }
@@ -103,6 +105,7 @@ impl<B: Buffer> Item<B> {
     }
 
     /// Bytes of the value.
+    #[inline]
     pub fn len(&self) -> usize {
         match &self.kept {
             Kept::Inline => self.head.len() - usize::from(self.key_len),
@@ -111,7 +114,13 @@ impl<B: Buffer> Item<B> {
         }
     }
 
+    /// Bytes that it has as memcached counts them.
+    pub fn nominal_len(&self) -> usize {
+        classes::item_len(usize::from(self.key_len), self.len(), self.flags)
+    }
+
     /// Sends the value.
+    #[inline]
     pub fn send(&self, sink: &mut impl Sink<B>) {
         match &self.kept {
             Kept::Inline => sink.copy(&self.head[usize::from(self.key_len)..]),
@@ -239,7 +248,7 @@ pub struct Losses {
     pub flushed: u64,
     /// Removed, though alive, to make room.
     pub evictions: u64,
-    /// Removed to make room when they had expired or been flushed.
+    /// Removed to make room, or stored over, when they had expired or been flushed.
     pub reclaimed: u64,
 }
 
@@ -275,6 +284,7 @@ pub struct Store<B> {
     /// Items ever stored.
     pub stored: u64,
     pub losses: Losses,
+    pub(crate) classes: Classes,
     /// Measures what more or less memory would do, if somebody wants to know.
     sampler: Option<Box<Sampler>>,
     /// Keys with smaller hashes are its sample: none without it.
@@ -305,6 +315,7 @@ impl<B: Buffer> Store<B> {
             now: 0,
             stored: 0,
             losses: Losses::default(),
+            classes: Classes::default(),
             sampler: None,
             sampled_below: 0,
             unsettled: None,
@@ -326,6 +337,7 @@ impl<B: Buffer> Store<B> {
     }
 
     /// Items held, dead ones that nobody has come across included.
+    #[inline]
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -336,6 +348,7 @@ impl<B: Buffer> Store<B> {
     }
 
     /// Hashes a key.
+    #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(bytes);
@@ -450,13 +463,35 @@ impl<B: Buffer> Store<B> {
         (Some(from.saturating_add(slots)).filter(|next| *next < end), copied)
     }
 
-    /// The slot of a live item. A dead one that stands there is removed.
-    pub fn find(&mut self, key: &Key<'_>) -> Option<Index> {
+    /// As [`Store::find`], for a key that is to be stored: a dead item that stands there gives its place.
+    pub fn find_to_store(&mut self, key: &Key<'_>) -> Option<Index> {
+        let index = self.lookup(key)?;
+        if !self.is_dead(self.slots.get(index)) {
+            return Some(index);
+        }
+        self.reclaim(index);
+        None
+    }
+
+    fn reclaim(&mut self, index: Index) {
+        self.losses.reclaimed += 1;
+        let len = self.remove(index).nominal_len();
+        self.classes.of(len).reclaimed += 1;
+    }
+
+    #[inline]
+    fn lookup(&self, key: &Key<'_>) -> Option<Index> {
         let is_it = |&index: &Index| {
             let item = self.slots.get(index);
             item.hash == key.hash && item.key() == key.bytes
         };
-        let index = *self.table.find(key.hash, is_it)?;
+        self.table.find(key.hash, is_it).copied()
+    }
+
+    /// The slot of a live item. A dead one that stands there is removed.
+    #[inline]
+    pub fn find(&mut self, key: &Key<'_>) -> Option<Index> {
+        let index = self.lookup(key)?;
         if !self.is_dead(self.slots.get(index)) {
             return Some(index);
         }
@@ -469,16 +504,19 @@ impl<B: Buffer> Store<B> {
     }
 
     /// The item in a slot.
+    #[inline]
     pub fn item(&self, index: Index) -> &Item<B> {
         self.slots.get(index)
     }
 
     /// The item in a slot. Whoever changes what a client can see gives it a [new id](Store::next_cas).
+    #[inline]
     pub fn item_mut(&mut self, index: Index) -> &mut Item<B> {
         self.slots.get_mut(index)
     }
 
     /// Marks an item as used now.
+    #[inline]
     pub fn touch(&mut self, index: Index) {
         self.slots.touch(index);
         let now = self.now;
@@ -500,6 +538,7 @@ impl<B: Buffer> Store<B> {
         value: Incoming<'_, B>,
     ) -> Result<Index, Exhausted> {
         let copied = if let Incoming::Copy(bytes) = &value { bytes } else { &[][..] };
+        let nominal_len = classes::item_len(key.bytes.len(), value.len(), facts.flags);
         let cost = size_of::<Item<B>>() + LINKS + key.bytes.len() + copied.len() + value.pinned();
         if cost > self.limit_max {
             return Err(Exhausted);
@@ -524,6 +563,7 @@ impl<B: Buffer> Store<B> {
         };
         (item.cas, item.used) = (cas, now);
         (item.flags, item.expires, item.marks) = (facts.flags, facts.expires, facts.marks);
+        self.classes.enter(nominal_len);
         self.unsettled = item.is_unsettled(self.settles_all).then_some(index);
         self.used += cost;
         self.stored += 1;
@@ -550,6 +590,7 @@ impl<B: Buffer> Store<B> {
         }
         let item = self.slots.remove(index);
         self.used -= item.cost();
+        self.classes.leave(item.nominal_len());
         item
     }
 
@@ -571,6 +612,7 @@ impl<B: Buffer> Store<B> {
         self.sample(Sampler::forget_all);
     }
 
+    #[inline]
     fn is_dead(&self, item: &Item<B>) -> bool {
         item.cas < self.flushed_below || (item.expires != 0 && item.expires <= self.now)
     }
@@ -581,6 +623,7 @@ impl<B: Buffer> Store<B> {
         let len = key.bytes.len() + copied.len();
         let head = if item.head.len() == len { None } else { Some(head_of(key.bytes, copied)?) };
         self.used -= item.cost();
+        self.classes.leave(item.nominal_len());
         match head {
             Some(head) => item.head = head,
             None => item.head[key.bytes.len()..].copy_from_slice(copied),
@@ -623,11 +666,13 @@ impl<B: Buffer> Store<B> {
     /// Removes the least recently used item, unless that is the one to `keep`; whether there was one.
     fn evict(&mut self, keep: Option<Index>) -> bool {
         let Some(oldest) = self.slots.oldest().filter(|&oldest| Some(oldest) != keep) else { return false };
-        match self.is_dead(self.slots.get(oldest)) {
-            true => self.losses.reclaimed += 1,
-            false => self.losses.evictions += 1,
+        if self.is_dead(self.slots.get(oldest)) {
+            self.reclaim(oldest);
+        } else {
+            self.losses.evictions += 1;
+            let len = self.remove(oldest).nominal_len();
+            self.classes.of(len).evicted += 1;
         }
-        self.remove(oldest);
         true
     }
 }

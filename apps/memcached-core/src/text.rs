@@ -1,16 +1,16 @@
 //! The text protocol: one line a command, and a second one for a value.
 
-use crate::line::Line;
+use crate::find::find;
+use crate::line::{LINE, Line, SHORT_KEY, SHORT_LINE};
 use crate::meta;
 use crate::number;
 use crate::server::Server;
 use crate::shard::{Mode, Outcome, Sum, Update};
-use crate::store::Facts;
+use crate::store::{Facts, Item};
 use crate::value::Incoming;
 use crate::{KEY_MAX, VERSION};
 use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
-use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink};
 
 mod stats;
@@ -89,6 +89,16 @@ impl<'a> Words<'a> {
     pub(crate) fn of(line: &'a [u8]) -> Words<'a> {
         Words { rest: line }
     }
+
+    /// The only word, if there are no more.
+    #[inline]
+    pub(crate) fn single(&self) -> Option<&'a [u8]> {
+        if !self.rest.is_empty() && find(b' ', self.rest).is_none() {
+            return Some(self.rest);
+        }
+        let mut words = self.clone();
+        words.next().filter(|_| words.next().is_none())
+    }
 }
 
 impl<'a> Iterator for Words<'a> {
@@ -104,7 +114,7 @@ impl<'a> Iterator for Words<'a> {
         }
         let end = match self.rest {
             [_, b' ', ..] => 1,
-            rest => memchr(b' ', rest).unwrap_or(rest.len()),
+            rest => find(b' ', rest).unwrap_or(rest.len()),
         };
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
@@ -113,6 +123,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 /// Reads a command line, given without its end.
+#[inline]
 pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
     // These two are most of all commands: they are told without comparing names.
     match line {
@@ -171,6 +182,7 @@ fn unknown(command: &[u8], words: Words<'_>) -> Refusal {
     Refusal { line: (!close).then_some("ERROR"), skip: 0, close }
 }
 
+#[inline]
 fn get(keys: Words<'_>, cas: bool) -> Result<Request<'_>, Refusal> {
     check_keys(keys.clone())?;
     Ok(Request::Get { keys, cas, exptime: None })
@@ -186,7 +198,12 @@ fn get_and_touch(mut words: Words<'_>, cas: bool) -> Result<Request<'_>, Refusal
 }
 
 /// One key that is too long spoils them all, so they are looked at before the first is answered.
+#[inline]
 fn check_keys(mut keys: Words<'_>) -> Result<(), Refusal> {
+    // However they are divided, none of few bytes is too long.
+    if keys.rest.len() <= KEY_MAX {
+        return if keys.rest.iter().any(|byte| *byte != b' ') { Ok(()) } else { Err(ERROR) };
+    }
     let first = keys.next().ok_or(ERROR)?;
     match first.len() <= KEY_MAX && keys.all(|key| key.len() <= KEY_MAX) {
         true => Ok(()),
@@ -382,6 +399,7 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
     true
 }
 
+#[inline]
 fn get_all<B: Buffer, R: RawMutex>(
     server: &Server<B, R>,
     keys: Words<'_>,
@@ -398,21 +416,40 @@ fn get_all<B: Buffer, R: RawMutex>(
         };
         let Some(index) = found else { continue };
         let item = shard.item(index);
-        let mut line = Line::new();
-        // The end of the value before goes with what follows it.
-        line.push(if any { b"\r\nVALUE " } else { b"VALUE " });
-        line.push(key);
-        line.push_number(b' ', u64::from(item.flags));
-        line.push_number(b' ', item.len() as u64);
-        if cas {
-            line.push_number(b' ', item.cas);
+        let cas = cas.then_some(item.cas);
+        // The end of the value before.
+        if any {
+            sink.copy(b"\r\n");
         }
-        line.push(b"\r\n");
-        sink.copy(line.bytes());
+        if key.len() <= SHORT_KEY {
+            announce::<SHORT_LINE, B>(key, item, cas, sink);
+        } else {
+            announce::<LINE, B>(key, item, cas, sink);
+        }
         item.send(sink);
         any = true;
     }
     sink.copy(if any { b"\r\nEND\r\n" } else { b"END\r\n" });
+}
+
+/// Sends the line in front of a value, put together in `ROOM` bytes.
+#[inline]
+fn announce<const ROOM: usize, B: Buffer>(
+    key: &[u8],
+    item: &Item<B>,
+    cas: Option<u64>,
+    sink: &mut impl Sink<B>,
+) {
+    let mut line = Line::<ROOM>::new();
+    line.push(b"VALUE ");
+    line.push(key);
+    line.push_number(b' ', u64::from(item.flags));
+    line.push_number(b' ', item.len() as u64);
+    if let Some(cas) = cas {
+        line.push_number(b' ', cas);
+    }
+    line.push(b"\r\n");
+    sink.copy(line.bytes());
 }
 
 fn send_sum<B: Buffer>(sum: Sum, quiet: bool, sink: &mut impl Sink<B>) {

@@ -171,3 +171,73 @@ fn the_largest_item_is_the_same() {
         assert_eq!(String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs), "{flags} {len}");
     }
 }
+
+/// What `stats items` and `stats slabs` tell of size classes in which there is something.
+fn classes(mut ask: impl FnMut(&str) -> String) -> Vec<String> {
+    let items = ask("stats items\r\n");
+    let slabs = ask("stats slabs\r\n");
+    let used = |line: &&str| line.contains(":used_chunks ") && !line.ends_with(" 0");
+    let known = |line: &&str| line.contains(":number ") || line.contains(":mem_requested ");
+    let mut lines: Vec<String> = items.lines().filter(known).map(str::to_owned).collect();
+    for line in slabs.lines().filter(used) {
+        let class = line.split(':').next().expect("there is a first");
+        let chunk = slabs.lines().find(|line| line.starts_with(&format!("{class}:chunk_size ")));
+        lines.extend([line, chunk.expect("each class has a size")].map(str::to_owned));
+    }
+    lines.sort();
+    lines
+}
+
+/// Items are shown in the size classes that memcached would put them in, as values come, grow and go.
+#[test]
+fn items_are_in_the_same_classes() {
+    let Some(real) = Real::start() else { return };
+    let mut stream = real.connect();
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options(), unix(), 7);
+    let mut connection = Connection::new();
+    let mut ours = |script: &str| {
+        let mut reply = Vec::new();
+        let _open = connection.receive(&mut server, Slice::new(Bytes::from(script.as_bytes())), &mut reply);
+        String::from_utf8_lossy(&reply).into_owned()
+    };
+    let mut theirs = |script: &str, end: &str| {
+        stream.write_all(script.as_bytes()).expect("memcached reads");
+        String::from_utf8_lossy(&read_to(&mut stream, end.as_bytes())).into_owned()
+    };
+    for number in 0..300_usize {
+        let (key, flags) = (format!("{}{number}", "k".repeat(number * 7 % 200)), number % 3);
+        let len = (number * 1_103_515_245 / 65_536 % 16_384) << (number % 5);
+        let mut script = format!("set {key} {flags} 0 {len}\r\n{}\r\n", "x".repeat(len));
+        script += &match number % 5 {
+            0 => format!("delete {key}\r\n"),
+            1 => format!("append {key} 0 0 300\r\n{}\r\n", "y".repeat(300)),
+            2 => format!("set {key} 0 0 2\r\n12\r\nincr {key} 99999\r\n"),
+            _ => String::new(),
+        };
+        script += "mn\r\n";
+        assert_eq!(ours(&script), theirs(&script, "MN\r\n"), "{number}");
+    }
+    let (ours, theirs) = (classes(&mut ours), classes(|script| theirs(script, "END\r\n")));
+    assert!(theirs.len() > 100, "{theirs:?}");
+    assert_eq!(ours, theirs);
+}
+
+/// An item that is stored over one that has expired has taken its place, in the statistics of its class.
+#[test]
+fn what_is_stored_over_an_expired_item_counts_as_reclaimed() {
+    let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options(), unix(), 7);
+    let value = "x".repeat(66_560);
+    let ask = |server: &mut Server<Bytes, parking_lot::RawMutex>, script: &str| {
+        let mut reply = Vec::new();
+        let bytes = Slice::new(Bytes::from(script.as_bytes()));
+        let _open = Connection::new().receive(server, bytes, &mut reply);
+        String::from_utf8_lossy(&reply).into_owned()
+    };
+    let set = |exptime| format!("set key 0 {exptime} 66560\r\n{value}\r\n");
+    assert_eq!(ask(&mut server, &set(1)), "STORED\r\n");
+    server.set_time(unix() + 3);
+    assert_eq!(ask(&mut server, &set(0)), "STORED\r\n");
+    let items = ask(&mut server, "stats items\r\n");
+    assert!(items.contains("STAT items:31:reclaimed 1\r\n") && items.contains(":number 1\r\n"), "{items}");
+    assert!(ask(&mut server, "stats\r\n").contains("STAT get_expired 0\r\n"));
+}

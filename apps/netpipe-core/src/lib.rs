@@ -10,7 +10,8 @@
 //!   then for each size:   SyncMe  repeat count  3 x (SyncMe  as many messages)
 //!   at the end:           QUIT
 //! ```
-//! Each word is answered by the same word, each message by itself, in the very buffers it came in.
+//! Each word is answered by the same word, each message by itself, in the very buffers it came in. In trials
+//! that go both ways (`-2`) this side sends a message of its own first, and owes none for the last.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -20,6 +20,8 @@ pub struct Options {
     pub trials: u32,
     /// `-s`: messages are not returned; the time they took is.
     pub streaming: bool,
+    /// `-2`: in trials both sides send at once, each message as soon as the one before has come.
+    pub bidirectional: bool,
     /// `-r`, or `-s`: each measurement has a connection of its own.
     pub reset: bool,
 }
@@ -33,13 +35,14 @@ impl Default for Options {
             perturbation: 3,
             trials: 3,
             streaming: false,
+            bidirectional: false,
             reset: false,
         }
     }
 }
 
 /// The options that there are.
-const KNOWN: &str = "-P -l -u -p -i -r -s";
+const KNOWN: &str = "-P -l -u -p -i -r -s -2";
 
 impl Options {
     /// Reads a command line, without the name of the program.
@@ -51,6 +54,10 @@ impl Options {
                 Opt::Short('i') => {
                     // NetPIPE's check writes numbers of four bytes and a mark behind them.
                     (options.first, options.perturbation, options.trials) = (5, 0, 1);
+                    continue;
+                }
+                Opt::Short('2') => {
+                    options.bidirectional = true;
                     continue;
                 }
                 Opt::Short('r') => {
@@ -110,7 +117,8 @@ mod tests {
     fn a_bad_option_is_named() {
         assert_eq!(parse("-l 0").unwrap_err(), "-l '0': expected a number of bytes, at least 1");
         assert_eq!(parse("-P x").unwrap_err(), "-P 'x': expected a port, 1 to 65535");
-        assert_eq!(parse("-2").unwrap_err(), "unknown option -2; known are -P -l -u -p -i -r -s");
+        assert_eq!(parse("-3").unwrap_err(), "unknown option -3; known are -P -l -u -p -i -r -s -2");
+        assert!(parse("-2").unwrap().bidirectional);
         assert_eq!(parse("host").unwrap_err(), "unexpected argument 'host': only options are taken");
         assert!(parse("-u").unwrap_err().contains("-u"));
     }

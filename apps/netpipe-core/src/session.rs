@@ -169,7 +169,14 @@ impl<B: Buffer> Session<B> {
         if self.missing > 0 {
             return used;
         }
-        self.message.drain(..).for_each(|slice| sink.share(slice));
+        // Whoever sent the first one of a trial unasked owes none for the last.
+        let is_last = self.options.bidirectional && self.turn == Turn::Trial && self.messages == 1;
+        let message = self.message.drain(..);
+        if is_last {
+            drop(message)
+        } else {
+            message.for_each(|slice| sink.share(slice))
+        }
         self.missing = self.size;
         self.messages -= 1;
         if self.messages == 0 {
@@ -250,7 +257,12 @@ impl<B: Buffer> Session<B> {
             }
             Turn::WarmupEnd => self.turn = self.after_trial(false),
             Turn::SizeSync => self.turn = Turn::Count,
-            _ => self.begin_messages(Turn::Trial, self.count, now),
+            _ => {
+                self.begin_messages(Turn::Trial, self.count, now);
+                if self.options.bidirectional && !self.options.streaming && self.count > 0 {
+                    send(self.size, sink);
+                }
+            }
         }
         Flow::Open
     }
@@ -264,5 +276,15 @@ impl<B: Buffer> Session<B> {
         (self.trials, self.best) = (self.options.trials, u64::MAX);
         self.turn = Turn::TrialSync;
         Ok(Flow::Open)
+    }
+}
+
+/// Sends a message of so many bytes that nobody asked for; what is in it nobody looks at.
+fn send<B: Buffer>(mut bytes: u64, sink: &mut impl Sink<B>) {
+    const SOME: [u8; 4096] = [b'a'; 4096];
+    while bytes > 0 {
+        let now = bytes.min(SOME.len() as u64);
+        sink.copy(&SOME[..now as usize]);
+        bytes -= now;
     }
 }

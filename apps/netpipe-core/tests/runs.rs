@@ -127,6 +127,25 @@ fn the_corpus_is_answered_the_same_however_it_is_cut() {
 }
 
 #[test]
+fn both_sides_send_at_once_if_asked_to() {
+    let options =
+        Options { first: 3, last: 3, perturbation: 0, trials: 1, bidirectional: true, ..Options::default() };
+    let mut session = Session::<Bytes>::new(options);
+    let mut say = |bytes: &[u8]| {
+        let mut got = Vec::new();
+        let _flow = session.receive(Slice::new(Bytes::from(bytes)), 0, &mut got).expect("it is right");
+        got
+    };
+    let warmed_up = say(&[&b"SyncMe"[..], &b"abc".repeat(100), b"SyncMe", b"SyncMe"].concat());
+    assert_eq!(warmed_up.len(), 18 + 300, "the warm-up goes there and back");
+    assert_eq!(say(&3_u32.to_be_bytes()), b"");
+    assert_eq!(say(b"SyncMe"), b"SyncMeaaa", "the first message comes unasked");
+    assert_eq!(say(b"bcdbcd"), b"bcdbcd", "the others follow what has come");
+    assert_eq!(say(b"efg"), b"", "three each way are all");
+    assert_eq!(say(b"QUIT\0"), b"QUIT\0");
+}
+
+#[test]
 fn a_streaming_run_is_timed() {
     // Pieces of six bytes come every 5 microseconds, and so do the beginning and the end of each trial.
     let options =
@@ -249,6 +268,11 @@ fn nptcp_completes_its_integrity_check() {
 #[test]
 fn nptcp_completes_over_many_connections() {
     nptcp_completes(&["-r", "-n", "5", "-u", "1000"]);
+}
+
+#[test]
+fn nptcp_completes_both_ways_at_once() {
+    nptcp_completes(&["-2", "-n", "5", "-u", "1000"]);
 }
 
 #[test]

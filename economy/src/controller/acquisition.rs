@@ -151,9 +151,13 @@ impl Estimator {
         outlook: &Outlook,
         profit: &'p Profit<'p>,
     ) -> Vec<(Prospect<'p>, f64)> {
+        // The level follows the noise of each measurement, which nobody pays for.
+        let noise = self.estimates.main_noise();
+        let variance = outlook.deviation * outlook.deviation - noise * noise;
+        let variation = libm::sqrt(variance.max(0.0));
         let points = (0..space.count()).map(|point| {
             let prospect = Prospect::new(point, &self.surface.predict(space, point), outlook, profit);
-            let expected = prospect.expected(outlook.deviation);
+            let expected = prospect.expected(variation);
             (prospect, expected)
         });
         points.collect()
@@ -208,7 +212,9 @@ impl Estimator {
         let merits = others.map(|prospect| (prospect.point, merit(prospect)));
         let (point, _) = merits.max_by(|one, other| one.1.total_cmp(&other.1))?;
         // What is known led to a loss: what is measured now counts more than all before.
-        self.estimates.forget(point);
+        if !is_hopeful {
+            self.estimates.forget(point);
+        }
         Some(point)
     }
 
@@ -265,6 +271,11 @@ impl Estimator {
         &mut self.estimates
     }
 
+    /// Takes a point for the one that earns.
+    pub(super) fn settle(&mut self, point: usize) {
+        self.incumbent = Some(point);
+    }
+
     pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
         self.estimates.learn(point, logs, share);
         self.unfitted += 1;
@@ -273,9 +284,7 @@ impl Estimator {
     pub(super) fn predict(&mut self, space: &Space, point: usize) -> Option<Prediction> {
         self.estimates.known().next()?;
         // A point known well moves little by one more observation; fitting is what costs time.
-        if self.estimates.weight(point) < space.p.refit_every
-            || f64::from(self.unfitted) >= space.p.refit_every
-        {
+        if self.estimates.weight(point) < space.p.rest_max || f64::from(self.unfitted) >= space.p.rest_max {
             self.refit(space);
         }
         Some(self.surface.predict(space, point))

@@ -8,6 +8,13 @@ use alloc::vec::Vec;
 /// Median of the square of a standard normal variable. Noise is what half of all errors are above, however
 /// large these are, for an outlier is no noise.
 const MEDIAN: f64 = 0.455;
+/// The gain that finds a median soonest, of the logarithm of such a square: the inverse of twice the median
+/// times the density there (Robbins and Monro, 1951).
+const MEDIAN_STEP: f64 = 2.33;
+/// No measurement is better, and nothing is divided by zero.
+const NOISE_LEAST: f64 = 1e-3;
+/// Loads of which one is twice the other, in logarithms, transfer nothing.
+const TRANSFER_DISTANCE: f64 = core::f64::consts::LN_2;
 
 /// Mean and weight of each point's observations, and the noise common to all.
 #[derive(Clone, Debug)]
@@ -74,7 +81,7 @@ impl PointEstimates {
     /// outlier. The
     /// mean is believed nevertheless, or what is bad would seem half as bad; but another trial may pay.
     pub(super) fn doubt(&self, point: usize) -> f64 {
-        let weight = self.weights[point] + self.p.doubt_weight;
+        let weight = self.weights[point] + self.p.surface_doubt;
         self.p.doubt * self.surprises[point].abs() / (weight * weight * weight)
     }
 
@@ -98,7 +105,7 @@ impl PointEstimates {
 
     /// Deviation of a single measurement of the channel.
     pub(super) fn noise(&self, channel: usize) -> f64 {
-        libm::sqrt(self.noise[channel]).max(self.p.noise_min)
+        libm::sqrt(self.noise[channel]).max(NOISE_LEAST)
     }
 
     /// The greater of those of throughput and mean latency.
@@ -122,7 +129,8 @@ impl PointEstimates {
     /// How many times the variance of a mean is what it were if errors did not persist: for an autoregressive
     /// process of order one, (1 + r) / (1 - r).
     pub(super) fn inflation(&self) -> f64 {
-        let correlation = self.persistence.clamp(0.0, self.p.persistence_max);
+        // It is a mean of so many products, and cannot tell more.
+        let correlation = self.persistence.clamp(0.0, 1.0 - self.p.outlier / self.p.memory);
         (1.0 + correlation) / (1.0 - correlation)
     }
 
@@ -132,15 +140,15 @@ impl PointEstimates {
     pub(super) fn inherit(&mut self, other: &Self, point: usize, logs: &Logs, distance: f64) {
         (self.noise, self.noise_weight) = (other.noise, other.noise_weight);
         (self.persistence, self.spread) = (other.persistence, other.spread);
-        if other.weights[point] <= 0.0 || distance > self.p.transfer_distance {
+        if other.weights[point] <= 0.0 || distance > TRANSFER_DISTANCE {
             return;
         }
-        let deviation = self.p.transfer_deviation + self.p.transfer_slope * distance;
+        let deviation = self.p.doubt * (self.p.amplitude + distance);
         for known in other.known() {
             let moved =
                 |channel: usize| other.means[known][channel] + logs[channel] - other.means[point][channel];
             self.means[known] = core::array::from_fn(moved);
-            self.weights[known] = other.weights[known].min(self.p.transfer_weight);
+            self.weights[known] = other.weights[known].min(self.p.doubt);
             self.transferred[known] = other.transferred[known] + deviation * deviation;
         }
         self.weights[point] = 0.0;
@@ -153,7 +161,7 @@ impl PointEstimates {
 
     /// What was observed at a point counts as little as what is heard of it.
     pub(super) fn forget(&mut self, point: usize) {
-        self.weights[point] = self.weights[point].min(self.p.transfer_weight);
+        self.weights[point] = self.weights[point].min(self.p.doubt);
     }
 
     /// Adds an observation that counts `share` of a whole one.
@@ -189,7 +197,7 @@ impl PointEstimates {
         let unbiased = weight / (weight + 1.0);
         for (noise, (log, mean)) in self.noise.iter_mut().zip(logs.iter().zip(&self.means[point])) {
             let square = (log - mean) * (log - mean) * unbiased;
-            let step = 1.0 + self.p.noise_step / self.noise_weight;
+            let step = 1.0 + MEDIAN_STEP / self.noise_weight;
             *noise *= if square > MEDIAN * *noise { step } else { 1.0 / step };
         }
     }

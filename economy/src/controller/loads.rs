@@ -195,9 +195,9 @@ impl Loads {
 
     /// The load has changed: makes the one present under which the point is most likely to do this.
     pub fn change(&mut self, space: &Space, point: usize, measured: &Measured) {
-        if self.age as f64 > self.p.life_min {
+        if self.age as f64 > self.p.rest_max {
             // The geometric mean: lives differ by orders of magnitude.
-            self.life = libm::sqrt(self.life * self.age as f64).max(self.p.life_min);
+            self.life = libm::sqrt(self.life * self.age as f64).max(self.p.rest_max);
         }
         self.age = 0;
         self.present = match self.recognise(measured) {

@@ -53,6 +53,8 @@ struct Departure {
     earned: f64,
     /// What was measured at first, and what that earned, if it disappointed.
     first: Option<(Measured, f64)>,
+    /// Whether it searches for a profit, from where a loss is made.
+    searches: bool,
 }
 
 /// The controller of one set of knobs.
@@ -185,6 +187,9 @@ impl Controller {
 
     /// Goes on with a trial after an interval at its point.
     fn try_on(&mut self, trial: Departure, last: (Measured, f64)) -> usize {
+        if trial.searches {
+            return self.search_on(trial, last);
+        }
         let disappoints = last.1 < trial.earned && self.loads.disappoints(&self.space, self.point, &last.0);
         if disappoints && trial.first.is_none() {
             self.stage = Stage::Trying(Departure { first: Some(last), ..trial });
@@ -193,6 +198,25 @@ impl Controller {
         let first = trial.first.unwrap_or(last);
         let (measured, _) = if first.1 > last.1 { first } else { last };
         let level = *self.loads.level();
+        self.stage = Stage::Settling(Trial { point: self.point, measured, level });
+        self.set(trial.incumbent)
+    }
+
+    /// Goes on with a trial that searches for a profit. Its first interval begins with what a point that
+    /// loses left behind, by which one near the promise would seem to break it: only the second counts. Where
+    /// that makes a profit, it stays.
+    fn search_on(&mut self, trial: Departure, last: (Measured, f64)) -> usize {
+        if trial.first.is_none() {
+            self.stage = Stage::Trying(Departure { first: Some(last), ..trial });
+            return self.point;
+        }
+        let (measured, earned) = last;
+        let level = *self.loads.level();
+        if earned > 0.0 {
+            self.loads.conclude(&self.space, &Trial { point: self.point, measured, level });
+            self.loads.present().settle(self.point);
+            return self.point;
+        }
         self.stage = Stage::Settling(Trial { point: self.point, measured, level });
         self.set(trial.incumbent)
     }
@@ -220,7 +244,7 @@ impl Controller {
                 (self.next_rest, (self.next_rest * 2).min(self.space.p.rest_max as u32));
         }
         let tries = choice.explores && choice.point != self.point;
-        let trial = Departure { incumbent: self.point, earned, first: None };
+        let trial = Departure { incumbent: self.point, earned, first: None, searches: choice.loses };
         self.stage = if tries { Stage::Trying(trial) } else { Stage::Earning };
         self.set(choice.point)
     }

@@ -33,14 +33,10 @@ parameters! {
     amplitude = 0.3;
     /// Over how far strays are alike, in half octaves of the batching delay.
     length = 9.0;
-    /// Variance of the level, in squares of `amplitude`: large, for nothing is known of it.
-    offset_variance = 100.0;
-    /// Variance of the slope along expected latency, in the same squares.
-    slope_variance = 4.0;
+    /// Variance of level, and of the slope along expected latency, in squares of `amplitude`: diffuse.
+    trend_variance = 100.0;
     /// Variance of a point that was measured once, in the same squares: it may have been an outlier.
     surface_doubt = 0.2;
-    /// The share of a measured latency that working points cannot have added.
-    base_share = 0.3;
 
     // The point estimate (estimate.rs).
     /// Intervals over which means, noise, signature and level are averaged.
@@ -53,26 +49,10 @@ parameters! {
     drift = 0.03;
     /// Share of the innovation at a first measurement that may have been an outlier.
     doubt = 0.45;
-    /// Observations that are added before that falls with the cube of their number.
-    doubt_weight = 0.2;
-    /// Deviation of a transferred prior: what a point does under a new load, by the last one.
-    transfer_deviation = 0.15;
-    /// By how much that grows with the distance of the loads, in logarithms.
-    transfer_slope = 0.4;
-    /// Loads farther apart than this, in logarithms, transfer nothing.
-    transfer_distance = 0.7;
-    /// What a transferred prior counts, in observations.
-    transfer_weight = 0.5;
 
     // The noise estimate (estimate.rs).
     /// Deviation of a measured logarithm before any is known.
     noise = 0.05;
-    /// The least deviation that is believed.
-    noise_min = 0.005;
-    /// By how much one error moves the median of their squares, in shares of it and of its memory.
-    noise_step = 2.0;
-    /// The most that errors are believed to persist, as a correlation.
-    persistence_max = 0.85;
     /// Deviations beyond which an error is an outlier; three, by custom.
     outlier = 3.0;
     /// Deviations of an error that a point learns from; the rest is the level's.
@@ -91,12 +71,8 @@ parameters! {
     surprise_max = 15.0;
     /// The sum above which nothing is learned.
     suspicion = 5.0;
-    /// The least deviation of a signature: loads so much alike need not be told apart.
-    signature_deviation_min = 0.05;
     /// For how many intervals a load lasts, as long as nothing is known of it.
     life = 500.0;
-    /// A load is not taken for shorter than this; what lasted no longer was on its way to another.
-    life_min = 25.0;
 
     // The acquisition rule (acquisition.rs, mod.rs).
     /// What another point must earn more to be worth leaving the incumbent, as a share.
@@ -111,8 +87,6 @@ parameters! {
     proven = 0.9;
     /// Where there is nothing to explore, the most intervals until the choice is reviewed.
     rest_max = 16.0;
-    /// Observations by which the surface may lag at a point that has as many.
-    refit_every = 8.0;
     /// Rounds after which the search for a profit grows no rarer: twenty are a day apart. None is no search.
     search_rounds = 20.0;
 }

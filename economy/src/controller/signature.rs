@@ -29,7 +29,7 @@ fn values(logs: &Logs) -> [f64; 2] {
 impl Signature {
     /// Of a load that was met in this interval.
     pub fn new(p: &'static Parameters, logs: &Logs) -> Self {
-        let variance = p.signature_deviation_min * p.signature_deviation_min;
+        let variance = p.noise * p.noise;
         Self { p, both: values(logs).map(|mean| Steady { mean, variance }), weight: 1.0 }
     }
 
@@ -49,10 +49,7 @@ impl Signature {
         let [in_flight, throughput] = self.both;
         let (steady, index) =
             if in_flight.variance <= throughput.variance { (in_flight, 0) } else { (throughput, 1) };
-        (
-            values(logs)[index] - steady.mean,
-            steady.variance.max(self.p.signature_deviation_min * self.p.signature_deviation_min),
-        )
+        (values(logs)[index] - steady.mean, steady.variance.max(self.p.noise * self.p.noise))
     }
 
     /// How much an interval surprises under this load, in squares of deviations.

@@ -12,7 +12,7 @@ use crate::response::{Logs, MEAN};
 use alloc::vec::Vec;
 
 /// How much each channel follows expected latency, in logarithms.
-const TREND: Logs = [-0.5, 1.0, 1.0, 1.0, -0.5, -0.5];
+const TREND: Logs = [-0.5, 1.0, 1.0, 1.0, -0.5, -0.5, -0.5];
 
 /// What is predicted of a point.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,8 @@ pub(super) struct ResponseSurface {
 fn base_latency(space: &Space, estimates: &PointEstimates) -> f64 {
     let bases = estimates.known().map(|point| {
         let latency = libm::exp(estimates.mean(point)[MEAN]);
-        (latency - space.added_latency(point)).max(space.p.base_share * latency)
+        // Their difference where little is added, and never nothing, however wrong the expectation is.
+        latency * latency / (latency + space.added_latency(point))
     });
     bases.fold(f64::INFINITY, f64::min)
 }
@@ -104,9 +105,7 @@ impl ResponseSurface {
     }
 
     fn covariance(&self, space: &Space, a: usize, b: usize) -> f64 {
-        space.p.offset_variance
-            + space.p.slope_variance * self.expected[a] * self.expected[b]
-            + space.likeness(a, b)
+        space.p.trend_variance * (1.0 + self.expected[a] * self.expected[b]) + space.likeness(a, b)
     }
 
     /// Cholesky decomposition of the covariance of the observed points and their noise.

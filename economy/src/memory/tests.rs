@@ -47,6 +47,7 @@ impl Machine {
         Machine {
             response: Response {
                 throughput: OperationsPerSecond::new(demand.lookups).expect("good"),
+                answered: GbitPerSecond::new(demand.lookups * bytes * 8e-9).expect("good"),
                 sent: GbitPerSecond::new(demand.lookups * bytes * 8e-9).expect("good"),
                 received: GbitPerSecond::ZERO,
                 latency,
@@ -65,7 +66,7 @@ impl Machine {
 
 /// What is chosen at once, in MiB, the present amount if that stays.
 fn chosen(demand: &Demand, contract: &str, memory: f64) -> u64 {
-    let mut policy = Policy::new(4);
+    let mut policy = MemoryPolicy::new(4);
     policy.hear(demand);
     let machine = Machine::new(demand, contract, memory);
     policy.choose(0, &machine.present()).map_or(demand.limit_bytes / MIB, u64::from)
@@ -73,7 +74,7 @@ fn chosen(demand: &Demand, contract: &str, memory: f64) -> u64 {
 
 /// Where it comes to rest, a second for each choice, and the number of moves.
 fn settled(mut demand: Demand, contract: &str, memory: f64) -> (u64, usize) {
-    let (mut policy, mut moves) = (Policy::new(4), 0);
+    let (mut policy, mut moves) = (MemoryPolicy::new(4), 0);
     for second in 0..60 {
         policy.hear(&demand);
         let machine = Machine::new(&demand, contract, memory);
@@ -111,7 +112,7 @@ fn without_a_price_what_is_held_stays() {
 fn memory_that_hits_nothing_is_given_back_a_quarter_a_second() {
     let flat = demand(&[(8, 0.9)], 64);
     assert_eq!(chosen(&flat, BY_DATA, 1.0), 48);
-    let (mut policy, machine) = (Policy::new(4), Machine::new(&flat, BY_DATA, 1.0));
+    let (mut policy, machine) = (MemoryPolicy::new(4), Machine::new(&flat, BY_DATA, 1.0));
     policy.hear(&flat);
     let mut at = |ns| policy.choose(ns, &machine.present());
     assert_eq!([at(0), at(1), at(SECOND - 1), at(SECOND)], [Some(48), None, None, Some(36)]);
@@ -146,7 +147,7 @@ fn few_samples_move_nothing() {
 fn a_miss_is_no_useful_operation() {
     let found = demand(&[(8, 0.9)], 8);
     let machine = Machine::new(&found, BY_OPERATION, 1.0);
-    let mut policy = Policy::new(4);
+    let mut policy = MemoryPolicy::new(4);
     policy.hear(&found);
     let (hit, miss) = (policy.profit(0, 1.0, &machine.present()), policy.profit(0, 0.0, &machine.present()));
     assert!((hit - 1.0).abs() < 1e-9 && miss.abs() < 1e-9, "{hit} {miss}");
@@ -155,7 +156,7 @@ fn a_miss_is_no_useful_operation() {
 #[test]
 fn noise_does_not_make_it_go_back_and_forth() {
     for price in [0.3, 3.0, 10.0, 30.0] {
-        let (mut random, mut policy) = (Random::new(7), Policy::new(4));
+        let (mut random, mut policy) = (Random::new(7), MemoryPolicy::new(4));
         let (mut limit, mut history) = (32, Vec::new());
         for second in 0..300 {
             // What 5,000 look-ups look like: each step of the truth is off by as much as a count is.
@@ -203,9 +204,9 @@ proptest! {
     fn a_move_pays(demand in any_demand(), price in 1e-3..1e4_f64, by_data: bool) {
         let contract = if by_data { BY_DATA } else { BY_OPERATION };
         let machine = Machine::new(&demand, contract, price);
-        let mut policy = Policy::new(4);
+        let mut policy = MemoryPolicy::new(4);
         policy.hear(&demand);
-        let profit = |policy: &Policy, mib: u64| {
+        let profit = |policy: &MemoryPolicy, mib: u64| {
             policy.profit(mib * MIB, demand.curve.at(mib * MIB), &machine.present())
         };
         let before = demand.limit_bytes / MIB;
@@ -223,7 +224,7 @@ proptest! {
         price in 1e-3..1e4_f64,
         factor in 1.0..100.0_f64,
     ) {
-        let mut policy = Policy::new(4);
+        let mut policy = MemoryPolicy::new(4);
         policy.hear(&demand);
         let target = |price| policy.target(&Machine::new(&demand, BY_DATA, price).present());
         prop_assert!(target(price) >= target(price * factor));

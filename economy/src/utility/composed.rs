@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// What a contract pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A Gbit sent.
+    /// A Gbit of answers, as users read it.
     Gbit,
     /// A request answered.
     Operation,
@@ -281,7 +281,7 @@ impl Utility {
     #[must_use]
     pub fn revenue(&self, response: &Response, prices: &Prices) -> DollarsPerSecond {
         let throughput = match self.unit {
-            Unit::Gbit => response.sent.get(),
+            Unit::Gbit => response.answered.get(),
             Unit::Operation => response.throughput.get(),
         };
         let price = |resource| prices.quote(resource).map_or(0.0, |quote| quote.price);

@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod bulk;
 pub mod demo;
 pub mod environment;
 pub mod figure;
+pub mod floods;
 pub mod linux;
 pub mod machine;
 pub mod others;

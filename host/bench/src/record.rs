@@ -173,6 +173,16 @@ impl Record {
     }
 }
 
+/// What `system` has over what `of` has, of everything that both were measured at.
+pub fn ratios(records: &[Record], system: &str, of: &str) -> Vec<Record> {
+    let numerators = records.iter().filter(|record| record.system == system);
+    let ratio = |record: &Record| {
+        let found = records.iter().find(|other| other.system == of && other.is_comparable_to(record));
+        record.ratio_to(found?)
+    };
+    numerators.filter_map(ratio).collect()
+}
+
 /// The records as CSV, with a header.
 pub fn to_csv(records: &[Record]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());

@@ -9,6 +9,7 @@ use crate::table::Table;
 use crate::target::{Target, Verdict};
 use anyhow::{Context, Result};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Everything that a bench has to say.
@@ -78,6 +79,8 @@ impl Report {
         let drawn = self.draw()?;
         save("results.json", &(serde_json::to_string_pretty(&self.records)? + "\n"))?;
         save("results.csv", &to_csv(&self.records)?)?;
+        let environment: BTreeMap<_, _> = self.environment.rows().into_iter().collect();
+        save("environment.json", &(serde_json::to_string_pretty(&environment)? + "\n"))?;
         for (figure, svg) in self.figures.iter().zip(&drawn) {
             save(&format!("{}.svg", figure.name()), svg)?;
         }

@@ -1,7 +1,8 @@
 //! The Rust toolchain that everything is built with, for this computer and for the guest.
 //!
 //! It is the one that the search path gives in the checkout. `nom` puts the pinned one there; rustup's
-//! proxies find it by `rust-toolchain.toml`, which names it.
+//! proxies find it by `rust-toolchain.toml`, which names it. Where that one has no library sources, as a link
+//! to another toolchain may not, the one that `nom` has put beside it in the checkout takes its place.
 //!
 //! The guest's library is built from its sources, an unstable feature of cargo, hence `RUSTC_BOOTSTRAP=1`;
 //! the language itself stays stable Rust. A prebuilt library would free the kernel of that, but not the
@@ -91,6 +92,16 @@ pub struct Toolchain {
     pub version: String,
 }
 
+/// Root directory of the pinned toolchain that `nom` has installed in the checkout, if it had to.
+fn own(root: &Path) -> Option<PathBuf> {
+    let installed = root.join("target/rustup/toolchains").read_dir().ok()?;
+    let is_pinned = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with(PIN.release()) && is_complete(path)
+    };
+    installed.flatten().map(|entry| entry.path()).find(is_pinned)
+}
+
 /// Where the sources of the standard library lie below a toolchain's root.
 const LIBRARY: &str = "lib/rustlib/src/rust/library/core/src/lib.rs";
 
@@ -106,10 +117,11 @@ impl Toolchain {
         let output = rustc.output().with_context(|| format!("no rustc: {}", PIN.advice()))?;
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         ensure!(output.status.success(), "{}: {}", said(&output.stderr), PIN.advice());
-        Toolchain::at(Path::new(&said(&output.stdout)))
+        let found = PathBuf::from(said(&output.stdout));
+        Toolchain::at(&if is_complete(&found) { found } else { own(root).unwrap_or(found) })
     }
 
-    /// The toolchain with the root `sysroot`.
+    /// The toolchain with the root directory `sysroot`.
     fn at(sysroot: &Path) -> Result<Toolchain> {
         if !is_complete(sysroot) {
             bail!("the Rust toolchain {} has no library sources: {}", sysroot.display(), PIN.advice());
@@ -125,11 +137,15 @@ impl Toolchain {
     /// A cargo command that uses this toolchain alone, whatever the environment asks of other builds.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(self.bin.join("cargo"));
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut paths = vec![self.bin.clone()];
-        paths.extend(std::env::split_paths(&path));
-        if let Ok(path) = std::env::join_paths(paths) {
-            command.env("PATH", path);
+        // A cargo that runs a test has its own toolchain's libraries come first, and a compiler takes the
+        // place of its library for its own.
+        let library = self.bin.join("../lib");
+        for (variable, first) in [("PATH", self.bin.clone()), ("LD_LIBRARY_PATH", library)] {
+            let others = std::env::var_os(variable).unwrap_or_default();
+            let others = std::env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
+            if let Ok(paths) = std::env::join_paths(std::iter::once(first).chain(others)) {
+                command.env(variable, paths);
+            }
         }
         for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER", "CARGO"]
         {
@@ -171,6 +187,23 @@ mod tests {
         std::fs::create_dir_all(root.join("lib/rustlib/src/rust/library/core/src")).expect("a directory");
         std::fs::write(root.join(LIBRARY), "").expect("a file");
         assert!(is_complete(root));
+    }
+
+    #[test]
+    fn a_checkout_has_a_toolchain_of_its_own_where_the_users_has_no_sources() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let root = root.path();
+        assert_eq!(own(root), None);
+        let toolchain = root.join(format!("target/rustup/toolchains/{}-x86_64", PIN.release()));
+        for file in ["bin/cargo", "bin/rustc"] {
+            std::fs::create_dir_all(toolchain.join("bin")).expect("a directory");
+            std::fs::write(toolchain.join(file), "").expect("a file");
+        }
+        assert_eq!(own(root), None, "without library sources it is of no use");
+        std::fs::create_dir_all(toolchain.join("lib/rustlib/src/rust/library/core/src"))
+            .expect("a directory");
+        std::fs::write(toolchain.join(LIBRARY), "").expect("a file");
+        assert_eq!(own(root), Some(toolchain));
     }
 
     #[test]

@@ -331,14 +331,14 @@ pub struct Demo {
     /// Directory for results.json, results.csv, intervals.csv, statuses.csv, figures and report.html.
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub out: PathBuf,
-    /// The published experiment: 60 seconds a phase, five times, all applications; takes hours.
+    /// All applications, phases of 20 seconds, three times, and five minutes of turns; about 75 minutes.
     #[arg(long)]
     pub full: bool,
     /// Applications, separated by commas, of memcached, nhttpd and netpipe; by default memcached, and with
     /// --full all.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub applications: Vec<String>,
-    /// How often each system is run; by default once, with --full five times.
+    /// How often each system is run; by default once, with --full three times.
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=100))]
     pub repetitions: Option<u32>,
     /// Run nom alone: nothing is fetched.
@@ -355,6 +355,8 @@ pub struct Demo {
     /// Another length of every phase.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=3600))]
     pub seconds: Option<u64>,
+    #[command(flatten)]
+    pub variant: crate::demo::Variant,
     /// Utility functions, separated by commas; by default penalty, refund and bonus.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub functions: Vec<String>,

@@ -6,8 +6,9 @@ use crate::numbers::whole;
 use crate::produce::print_outcome;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use nom_bench::bulk::offloads::Offloads;
 use nom_bench::wire::conditions::Conditions;
-use nom_bench::{boot, demo, serve, wire};
+use nom_bench::{boot, bulk, demo, floods, serve, wire};
 use nom_build::Project;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,10 @@ use std::time::Duration;
 pub enum Bench {
     /// From the kernel's first instruction to the application's, system calls and memory, beside Linux.
     Boot(Boot),
+    /// Many bytes to and from a machine, beside Linux (as root).
+    Bulk(Bulk),
+    /// What floods leave of an honest client's rate (as root).
+    Floods(Floods),
     /// Throughput and latency of three servers, beside Linux (as root).
     Serve(Serve),
     /// An application's responses at each batching delay, for the field `responses` of its manifest.
@@ -43,6 +48,7 @@ pub struct Boot {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   nom bench serve
+  nom bench serve --counted --seconds 1 --only memcached --only packet-api
   nom bench serve --seconds 5 --only memcached --only packet-api")]
 pub struct Serve {
     /// Directory for results.json, results.csv, figures and report.html.
@@ -54,9 +60,14 @@ pub struct Serve {
     /// How long each load lasts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u64>(1..=3600))]
     seconds: u64,
-    /// Measure this service only, of memcached, packet-api, http and netpipe; can be given several times.
+    /// Measure this service only, of memcached, packet-api, http, netpipe and
+    /// netpipe-both-ways; can be given several times.
     #[arg(long, value_name = "SERVICE")]
     only: Vec<String>,
+    /// Count only what requests to nom cost, and where: instructions by part of
+    /// the system, locked instructions, exits. Takes a minute.
+    #[arg(long)]
+    counted: bool,
 }
 
 /// `nom bench table`.
@@ -100,6 +111,44 @@ pub struct Wire {
     only: Vec<String>,
 }
 
+/// `nom bench bulk`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  nom bench bulk --only all --only none --out results/bulk")]
+pub struct Bulk {
+    /// Directory for results.json, results.csv and report.html.
+    #[arg(long, value_name = "DIR", default_value = "bench-bulk")]
+    out: PathBuf,
+    /// How often each system is started and loaded.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
+    repetitions: u32,
+    /// How long each load lasts.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u64>(1..=3600))]
+    seconds: u64,
+    /// What the network device offers, of all, send, receive and none; can be given several times.
+    #[arg(long, value_name = "OFFLOADS")]
+    only: Vec<String>,
+}
+
+/// `nom bench floods`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  nom bench floods --turns 9 --seconds 1 --out results/floods")]
+pub struct Floods {
+    /// Directory for results.json, results.csv and report.html.
+    #[arg(long, value_name = "DIR", default_value = "bench-floods")]
+    out: PathBuf,
+    /// How often each flood comes, to the machine and to nobody.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = whole::<u32>(1..=1000))]
+    turns: u32,
+    /// How long each time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>(1..=3600))]
+    seconds: u64,
+    /// Frames a second.
+    #[arg(long, value_name = "FRAMES", default_value_t = 2000, value_parser = whole::<u32>(1..=1_000_000))]
+    rate: u32,
+}
+
 /// `nom bench`.
 ///
 /// # Errors
@@ -116,6 +165,7 @@ pub fn bench(options: &Bench) -> Result<u8> {
             repetitions: options.repetitions,
             duration: Duration::from_secs(options.seconds),
             services: options.only.clone(),
+            extent: if options.counted { serve::Extent::Counts } else { serve::Extent::Whole },
         })?,
         Bench::Wire(options) => wire::run(&wire::Options {
             out: options.out.clone(),
@@ -123,6 +173,20 @@ pub fn bench(options: &Bench) -> Result<u8> {
             repetitions: options.repetitions,
             duration: Duration::from_secs(options.seconds),
             points: points(options)?,
+        })?,
+        Bench::Bulk(options) => bulk::run(&bulk::Options {
+            out: options.out.clone(),
+            project,
+            repetitions: options.repetitions,
+            duration: Duration::from_secs(options.seconds),
+            offloads: Offloads::named(&options.only)?,
+        })?,
+        Bench::Floods(options) => floods::run(&floods::Options {
+            out: options.out.clone(),
+            project,
+            turns: options.turns,
+            duration: Duration::from_secs(options.seconds),
+            rate: options.rate,
         })?,
         Bench::Table(options) => return table(options, project),
     };
@@ -169,12 +233,16 @@ mod tests {
             ("serve", "--only", "--longest"),
             ("table", "--longest", "--repetitions"),
             ("wire", "--quick", "--longest"),
+            ("bulk", "--only", "--longest"),
+            ("floods", "--turns", "--repetitions"),
         ] {
             let help = help(&format!("nom bench {bench} --help"));
             assert!(help.contains(has) && !help.contains(lacks) && help.contains("Example"), "{help}");
         }
         assert!(
-            ["boot", "serve", "table", "wire"].iter().all(|name| help("nom bench --help").contains(name))
+            ["boot", "bulk", "floods", "serve", "table", "wire"]
+                .iter()
+                .all(|name| help("nom bench --help").contains(name))
         );
         let error = help("nom bench boto");
         assert!(error.contains("boto") && error.contains("boot"), "{error}");

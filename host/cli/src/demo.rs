@@ -2,8 +2,10 @@
 
 use crate::arguments::Demo;
 use crate::attend::watch_signals;
+use crate::numbers::whole;
 use crate::produce::print_outcome;
 use anyhow::Result;
+use clap::Args;
 use nom_bench::demo::{self, Interrupted, Options};
 use nom_build::Project;
 use std::time::Duration;
@@ -11,12 +13,35 @@ use std::time::Duration;
 /// A shell's status for a process that a signal ended is this and the signal's number.
 const SIGNALLED: u8 = 128;
 
+/// What else than the usual is measured, and how.
+#[derive(Debug, Args)]
+pub struct Variant {
+    /// How many seconds fixed and adaptive batching delays take turns within one machine under each function;
+    /// by default 42, with --full 300; 0: each delay has a machine of its own.
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=36_000))]
+    pub turns: Option<u64>,
+    /// What the order of turns follows from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Servers are processes of this computer, without a machine (as root; memcached only).
+    #[arg(long)]
+    pub native: bool,
+    /// Only find out how many connections slow Linux down as much as the paper's did; takes two minutes.
+    #[arg(long)]
+    pub scan: bool,
+    /// Instead, turn these knobs, separated by commas, of memory and cores, by a step in their price, against
+    /// every static setting (as root).
+    #[arg(long, value_name = "KNOB", value_delimiter = ',', conflicts_with = "scan")]
+    pub knobs: Vec<String>,
+}
+
 /// `nom demo`.
 ///
 /// # Errors
 /// If something that it needs is missing, or nothing is served.
 pub fn demo(options: &Demo) -> Result<u8> {
-    let outcome = demo::run(&Options {
+    let variant = &options.variant;
+    let asked = Options {
         project: Project::find_checkout("`nom demo`")?,
         out: options.out.clone(),
         full: options.full,
@@ -25,10 +50,18 @@ pub fn demo(options: &Demo) -> Result<u8> {
         linux: !options.without_linux,
         connections: options.connections,
         peers: options.peers.clone(),
+        turns: options.variant.turns.map(Duration::from_secs),
+        seed: options.variant.seed,
+        native: options.variant.native,
         phase: options.seconds.map(Duration::from_secs),
         functions: options.functions.clone(),
         signal: watch_signals()?,
-    });
+    };
+    let outcome = match (variant.scan, &variant.knobs[..]) {
+        (true, _) => demo::scan(&asked),
+        (false, []) => demo::run(&asked),
+        (false, knobs) => demo::turn_knobs(&asked, knobs),
+    };
     interruptible(outcome.map(|outcome| print_outcome(&outcome)))
 }
 

@@ -295,7 +295,8 @@ fn configure(options: &Run, boot: &Boot, accelerator: Accelerator, image: PathBu
         cores: options.cpus,
         memory: options.memory,
         allocation: if options.preallocate { Allocation::Immediate } else { Allocation::OnDemand },
-        command_line: format!("log={}", level_name(options.log)),
+        // A debugger expects the kernel where it is linked.
+        command_line: format!("log={}{}", level_name(options.log), if options.gdb { " nokaslr" } else { "" }),
         iommu: options.iommu,
         devices: options.devices.clone(),
         debugger,

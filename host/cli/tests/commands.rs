@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 31] = [
+const COMMANDS: [(&str, How); 33] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -51,6 +51,8 @@ const COMMANDS: [(&str, How); 31] = [
     ("./nom bench boot", Long),
     ("./nom bench serve", Long),
     ("./nom bench wire", Long),
+    ("./nom bench bulk", Long),
+    ("./nom bench floods", Long),
     ("nom bench table", Long),
     ("./nom run hello", Ends),
     ("./nom run --host memcached", ServesRoot("serves at")),

@@ -2,6 +2,7 @@
 
 use crate::elf::{ENDIAN, Elf, Load};
 use crate::error::Result;
+use crate::places;
 use crate::symbols::SymbolTable;
 use nom_abi::layout::{KERNEL_IMAGE, KERNEL_LOAD};
 use object::elf;
@@ -20,6 +21,9 @@ pub(crate) struct Kernel<'d> {
     pub loads: Vec<Load<'d>>,
     /// Addresses from [`KERNEL_IMAGE`].
     pub symbols: SymbolTable,
+    /// List of the places from [`KERNEL_LOAD`] on with addresses of the image, as `nom_abi::relocations` has
+    /// it; nothing if the file does not tell.
+    pub relocations: Vec<u8>,
 }
 
 impl<'d> Kernel<'d> {
@@ -34,6 +38,7 @@ impl<'d> Kernel<'d> {
             pvh_entry: pvh_entry(&elf, &loads)?,
             loads,
             symbols: SymbolTable::new(&elf, KERNEL_IMAGE)?,
+            relocations: places::list(&elf)?,
         })
     }
 

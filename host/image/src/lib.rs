@@ -19,6 +19,7 @@ mod loader;
 mod lower;
 pub mod manifest;
 mod pack;
+mod places;
 mod program;
 mod relocations;
 mod report;

@@ -140,12 +140,14 @@ fn payload(kernel: &Kernel<'_>, bundle: &[u8], compression: Compression) -> Resu
             target: Extent { start: physical as u32, bytes: contents.len() as u32 },
         }
     };
-    let parts = [part(KERNEL_LOAD, &kernel_memory(kernel)), part(bundle_at, bundle)];
-    Ok((Payload { parts, entry: kernel.pvh_entry, reserved: [0; 3] }, streams))
+    let parts = [part(KERNEL_LOAD, &kernel_memory(kernel)?), part(bundle_at, bundle)];
+    let relocations = kernel.relocations.len() as u32;
+    Ok((Payload { parts, entry: kernel.pvh_entry, relocations, reserved: [0; 2] }, streams))
 }
 
-/// What the kernel has in memory from [`KERNEL_LOAD`] on when it starts; zeros follow.
-fn kernel_memory(kernel: &Kernel<'_>) -> Vec<u8> {
+/// What the kernel has in memory from [`KERNEL_LOAD`] on when it starts, and behind it, where zeros follow
+/// once the loader has used it, the list of its addresses.
+fn kernel_memory(kernel: &Kernel<'_>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
     for load in &kernel.loads {
         memory.resize((load.physical - KERNEL_LOAD) as usize, 0);
@@ -153,7 +155,16 @@ fn kernel_memory(kernel: &Kernel<'_>) -> Vec<u8> {
     }
     let bytes = memory.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     memory.truncate(bytes);
-    memory
+    memory.extend_from_slice(&kernel.relocations);
+    let room = kernel.physical_end() - KERNEL_LOAD;
+    if memory.len() as u64 > room {
+        return Err(Error::TooLarge(format!(
+            "the kernel and the list of its addresses take {:#x} bytes, expected at most the {room:#x} that \
+             it has in memory",
+            memory.len()
+        )));
+    }
+    Ok(memory)
 }
 
 /// Headers, note and contents, one directly behind the other: no monitor needs contents aligned in the file,

@@ -192,6 +192,7 @@ fn revenue(utility: &Utility, mean: f64, jitter: f64) -> f64 {
     let [mean, jitter] = [mean, jitter].map(|value| Seconds::new(value).expect("a time"));
     let response = Response {
         throughput: OperationsPerSecond::new(1e5).expect("a rate"),
+        answered: GbitPerSecond::new(1.0).expect("a rate"),
         sent: GbitPerSecond::new(1.0).expect("a rate"),
         received: GbitPerSecond::new(0.1).expect("a rate"),
         latency: Latency::new(mean, jitter, mean).expect("a latency"),

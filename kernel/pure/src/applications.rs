@@ -3,6 +3,7 @@
 use crate::contexts::{Context, State};
 use crate::cores::FLAGS_INITIAL;
 use crate::frames::Owner;
+use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::paging::Caching;
@@ -46,8 +47,8 @@ pub struct Application {
 
 impl Application {
     /// The core on which it is told what concerns no core in particular.
-    pub fn first_core(&self) -> Option<usize> {
-        (self.cores != 0).then(|| self.cores.trailing_zeros() as usize)
+    pub fn first_core(&self) -> Option<CoreId> {
+        (self.cores != 0).then(|| CoreId::new(self.cores.trailing_zeros() as usize))
     }
 }
 
@@ -61,12 +62,12 @@ struct Placement {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    pub(crate) fn record(&self, application: usize) -> Result<ApplicationRecord> {
-        self.bundle.application(application).ok_or(Error::NoApplication)
+    pub(crate) fn record(&self, application: AppId) -> Result<ApplicationRecord> {
+        self.bundle.application(application.index()).ok_or(Error::NoApplication)
     }
 
     /// Frames charged to an application.
-    pub(crate) fn charged(&self, application: usize) -> u64 {
+    pub(crate) fn charged(&self, application: AppId) -> u64 {
         [Owner::grants(application), Owner::program(application), Owner::tables(application)]
             .map(|owner| self.frames.held(owner))
             .iter()
@@ -74,14 +75,14 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Frames that an application may still be charged.
-    pub(crate) fn allowance(&self, application: usize) -> Result<u64> {
+    pub(crate) fn allowance(&self, application: AppId) -> Result<u64> {
         Ok(self.record(application)?.frames_max.saturating_sub(self.charged(application)))
     }
 
     /// Starts an application that is not running. Errors: NoApplication, WrongState (it runs, or a device may
     /// still reach what it was granted when it ran last), OutOfMemory, OverMemoryCap; nothing of it is left
     /// then.
-    pub fn start(&mut self, application: usize) -> Result<()> {
+    pub fn start(&mut self, application: AppId) -> Result<()> {
         let record = self.record(application)?;
         if self.applications[application].space.is_some() || self.devices.is_reached(application) {
             return Err(Error::WrongState);
@@ -102,7 +103,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    fn build(&mut self, application: usize, record: &ApplicationRecord) -> Result<()> {
+    fn build(&mut self, application: AppId, record: &ApplicationRecord) -> Result<()> {
         let place = self.place(record);
         let tables = Owner::tables(application);
         let space = Space::new(&mut self.machine, &mut self.frames, tables, self.kernel_root)?;
@@ -144,7 +145,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Maps frames that stay the kernel's.
     fn show(
         &mut self,
-        application: usize,
+        application: AppId,
         address: u64,
         frame: u64,
         bytes: u64,
@@ -157,7 +158,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Maps pages, charging page tables to the application.
-    pub(crate) fn map_pages(&mut self, application: usize, bounds: Bounds, mapping: &Mapping) -> Result<()> {
+    pub(crate) fn map_pages(&mut self, application: AppId, bounds: Bounds, mapping: &Mapping) -> Result<()> {
         let budget = TableBudget { owner: Owner::tables(application), at_most: self.allowance(application)? };
         let space = self.applications[application].space.ok_or(Error::WrongState)?;
         space.map(&mut self.machine, &mut self.frames, bounds, mapping, budget).map(|_| ())
@@ -167,7 +168,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// `write` with the physical address and the offset.
     fn fill(
         &mut self,
-        application: usize,
+        application: AppId,
         address: u64,
         bytes: u64,
         protection: Protection,
@@ -186,7 +187,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Read-only segments are mapped where they lie in the bundle, others are copied.
-    fn build_segment(&mut self, application: usize, base: u64, segment: &SegmentRecord) -> Result<()> {
+    fn build_segment(&mut self, application: AppId, base: u64, segment: &SegmentRecord) -> Result<()> {
         let protection = Protection::from_code(segment.protection.into())?;
         let address = base + segment.address;
         let contents = self.bundle.contents(segment);
@@ -210,14 +211,14 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     #[inline(never)] // Its large frame is gone before the rest is built.
-    fn build_start_page(&mut self, app: usize, record: &ApplicationRecord, place: &Placement) -> Result<()> {
+    fn build_start_page(&mut self, app: AppId, record: &ApplicationRecord, place: &Placement) -> Result<()> {
         let arguments = self.bundle.run(record.arguments);
         let environment = self.bundle.run(record.environment);
         let header = size_of::<Start>() as u32;
         let mut page = Start::new_zeroed();
         page.magic = start::MAGIC;
         page.version = nom_abi::VERSION;
-        page.application = app as u32;
+        page.application = app.index() as u32;
         page.board = place.board;
         (page.image_base, page.image_bytes) = (place.image, record.image_bytes);
         (page.stack_base, page.stack_bytes) = (place.stack, record.stack_bytes);
@@ -232,7 +233,7 @@ impl<M: Machine> Kernel<'_, M> {
             *entry = start::Channel {
                 address: place.channels + CHANNEL_STRIDE * u64::from(page.channels),
                 bytes: channel.bytes,
-                peer: channel.peer as u32,
+                peer: channel.peer.index() as u32,
                 end: channel.end as u32,
             };
             page.channels += 1;
@@ -248,19 +249,19 @@ impl<M: Machine> Kernel<'_, M> {
         })
     }
 
-    fn build_shared(&mut self, app: usize, record: &ApplicationRecord, place: &Placement) -> Result<()> {
+    fn build_shared(&mut self, app: AppId, record: &ApplicationRecord, place: &Placement) -> Result<()> {
         let (frame, prices) = (self.board_frame, PRICES_OFFSET as u64);
         let publishes = record.flags & flag::PUBLISHES_PRICES != 0;
         let protection = if publishes { Protection::ReadWrite } else { Protection::Read };
         let bytes = BOARD_BYTES as u64 - prices;
         self.show(app, place.board, frame, prices, Protection::Read)?;
         self.show(app, place.board + prices, frame + prices / FRAME_BYTES, bytes, protection)?;
-        let nobody = self.applications.len();
-        for other in 0..nobody {
+        for other in self.all_applications() {
             let is_shown =
-                other == app || record.manages & 1 << other != 0 || record.flags & flag::MONITORS != 0;
-            let frame = self.usage_frame + if is_shown { other } else { nobody } as u64;
-            self.show(app, usage_address(place.board, other), frame, FRAME_BYTES, Protection::Read)?;
+                other == app || record.manages & other.bit() != 0 || record.flags & flag::MONITORS != 0;
+            let nobody = self.applications.len();
+            let frame = self.usage_frame + if is_shown { other.index() } else { nobody } as u64;
+            self.show(app, usage_address(place.board, other.index()), frame, FRAME_BYTES, Protection::Read)?;
         }
         for (number, index) in (0..nom_abi::layout::CHANNELS_MAX).enumerate() {
             let Some(channel) = self.channels_of(app).nth(index) else {
@@ -274,20 +275,20 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// The core with the least weight on it among those in `candidates`.
-    pub(crate) fn least_loaded(&self, candidates: u64) -> Option<usize> {
-        let load = |core: &usize| {
-            let holders = (0..self.applications.len()).filter(|app| self.cores[*core].queue.contains(*app));
+    pub(crate) fn least_loaded(&self, candidates: u64) -> Option<CoreId> {
+        let load = |core: &CoreId| {
+            let holders = self.all_applications().filter(|app| self.cores[*core].queue.contains(*app));
             holders.filter_map(|app| Some(self.record(app).ok()?.weight)).sum::<u32>()
         };
-        (0..self.cores.len()).filter(|core| candidates & 1 << core != 0).min_by_key(load)
+        self.all_cores().filter(|core| candidates & core.bit() != 0).min_by_key(load)
     }
 
     /// Makes an application hold a core and begin there. `rsi` becomes the core's number. Errors:
     /// OutOfMemory, OverMemoryCap.
     pub(crate) fn begin_context(
         &mut self,
-        core: usize,
-        application: usize,
+        core: CoreId,
+        application: AppId,
         mut registers: Registers,
     ) -> Result<()> {
         if self.allowance(application)? == 0 {
@@ -295,9 +296,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let frame = self.frames.allocate(Owner::program(application), PageSize::Small, 1, None)?;
         self.machine.reset_state(frame);
-        registers.rsi = core as u64;
+        registers.rsi = core.index() as u64;
         *self.context(core, application) = Context::begin(registers, frame);
-        self.applications[application].cores |= 1 << core;
+        self.applications[application].cores |= core.bit();
         let weight = self.record(application)?.weight;
         self.account(core);
         self.cores[core].queue.insert(application, weight);
@@ -308,7 +309,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Takes a core from an application and frees what it held for it.
-    pub(crate) fn end_context(&mut self, core: usize, application: usize) {
+    pub(crate) fn end_context(&mut self, core: CoreId, application: AppId) {
         self.account(core);
         self.cores[core].queue.remove(application);
         let frame = self.context(core, application).state_frame;
@@ -316,7 +317,7 @@ impl<M: Machine> Kernel<'_, M> {
         let this = &mut self.cores[core];
         this.current = this.current.filter(|current| *current != application);
         this.loaded = this.loaded.filter(|loaded| *loaded != application);
-        self.applications[application].cores &= !(1 << core);
+        self.applications[application].cores &= !core.bit();
         self.frames
             .release(Owner::program(application), frame, PageSize::Small, 1)
             .expect("a context holds its state's frame");
@@ -325,12 +326,12 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Ends an application: nobody runs it any more when this returns, and all it held is free.
-    pub(crate) fn end_application(&mut self, application: usize, state: ApplicationState, status: u8) {
+    pub(crate) fn end_application(&mut self, application: AppId, state: ApplicationState, status: u8) {
         let tsc = self.machine.cycles();
         let Some(space) = self.applications[application].space else { return };
         self.machine.leave_space(space.root());
-        for core in 0..self.cores.len() {
-            if self.applications[application].cores & 1 << core != 0 {
+        for core in self.all_cores() {
+            if self.applications[application].cores & core.bit() != 0 {
                 self.end_context(core, application);
             }
         }
@@ -358,7 +359,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         asked.store(self.machine.now_ns().max(1), Relaxed);
         self.machine.log(Level::Info, format_args!("the machine is asked to end"));
-        for application in 0..self.applications.len() {
+        for application in self.all_applications() {
             if self.applications[application].handles_shutdown {
                 self.tell(application, Upcall::Shutdown, |_| {});
             } else {
@@ -367,7 +368,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn free_memory(&mut self, application: usize) {
+    fn free_memory(&mut self, application: AppId) {
         self.applications[application] = Application::default();
         self.frames.release_all(Owner::program(application));
         if !self.devices.is_reached(application) {
@@ -386,7 +387,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn tell_peers(&mut self, application: usize) {
+    fn tell_peers(&mut self, application: AppId) {
         for index in 0..nom_abi::layout::CHANNELS_MAX {
             let Some(channel) = self.channels_of(application).nth(index) else {
                 break;

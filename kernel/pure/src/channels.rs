@@ -1,5 +1,6 @@
 //! Channels: memory that two applications share, and how one tells the other to look.
 
+use crate::ids::AppId;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::syscalls::{Caller, Reply};
@@ -13,7 +14,7 @@ pub struct End {
     /// Which channel of the bundle.
     pub index: usize,
     /// The application at the other end.
-    pub peer: usize,
+    pub peer: AppId,
     /// Which end this is.
     pub end: usize,
     /// Bytes of shared memory.
@@ -22,10 +23,10 @@ pub struct End {
 
 impl<'m, M: Machine> Kernel<'m, M> {
     /// The channels of an application, in the order of its own numbers for them.
-    pub(crate) fn channels_of(&self, application: usize) -> impl Iterator<Item = End> + use<'m, M> {
+    pub(crate) fn channels_of(&self, application: AppId) -> impl Iterator<Item = End> + use<'m, M> {
         self.bundle.channels().enumerate().filter_map(move |(index, channel)| {
-            let end = channel.ends.iter().position(|end| *end as usize == application)?;
-            Some(End { index, peer: channel.ends[1 - end] as usize, end, bytes: channel.bytes })
+            let end = channel.ends.iter().position(|end| *end as usize == application.index())?;
+            Some(End { index, peer: AppId::new(channel.ends[1 - end] as usize), end, bytes: channel.bytes })
         })
     }
 
@@ -48,7 +49,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     }
 
     /// Who is at the other end of a channel, and the bit by which it knows the channel. Errors: NoChannel.
-    fn message(&self, application: usize, channel: u64) -> Result<(usize, u64)> {
+    fn message(&self, application: AppId, channel: u64) -> Result<(AppId, u64)> {
         let number = usize::try_from(channel).map_err(|_| Error::NoChannel)?;
         let end = self.channels_of(application).nth(number).ok_or(Error::NoChannel)?;
         let theirs = self.channels_of(end.peer).position(|other| other.index == end.index);

@@ -1,5 +1,6 @@
 //! How much an application may say on the console: writing is slow, and others wait for the lock meanwhile.
 
+use crate::ids::AppId;
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 
@@ -31,7 +32,7 @@ impl Bucket {
 
 impl<M: Machine> Kernel<'_, M> {
     /// Whether an application may say so much more; if so, how much it could not say before is told.
-    pub(crate) fn may_say(&mut self, application: usize, bytes: u64) -> bool {
+    pub(crate) fn may_say(&mut self, application: AppId, bytes: u64) -> bool {
         let passed = self.console[application].take(self.machine.now_ns(), bytes);
         if let (Some(dropped @ 1..), Ok(record)) = (passed, self.record(application)) {
             let name = crate::bundle::name(&record);

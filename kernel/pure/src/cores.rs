@@ -2,6 +2,7 @@
 //! not needed.
 
 use crate::contexts::{Context, State};
+use crate::ids::{AppId, CoreId};
 use crate::kernel::{Kernel, Next};
 use crate::machine::Machine;
 use crate::wfq::Queue;
@@ -26,9 +27,9 @@ pub struct Core {
     /// Those that hold it.
     pub queue: Queue,
     /// The application whose registers are at the border.
-    pub current: Option<usize>,
+    pub current: Option<AppId>,
     /// The application whose vector state is in the processor.
-    pub loaded: Option<usize>,
+    pub loaded: Option<AppId>,
     /// Time-stamp counter up to which time is accounted for.
     pub accounted: u64,
     /// Board time at which the current application, having been warned, loses the core.
@@ -42,6 +43,13 @@ pub struct Core {
     pub armed_ns: Option<u64>,
     /// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
     pub vectors: [Option<Binding>; crate::devices::VECTORS],
+}
+
+impl Core {
+    /// Whether it may go on with what it did.
+    fn goes_on(&mut self) -> bool {
+        !core::mem::take(&mut self.disturbed) && self.current.is_some()
+    }
 }
 
 impl Default for Core {
@@ -74,15 +82,14 @@ pub struct Binding {
 
 impl<M: Machine> Kernel<'_, M> {
     /// The context of an application on a core.
-    pub(crate) fn context(&mut self, core: usize, application: usize) -> &mut Context {
-        &mut self.contexts[core * self.applications.len() + application]
+    pub(crate) fn context(&mut self, core: CoreId, application: AppId) -> &mut Context {
+        &mut self.contexts[core.index() * self.applications.len() + application.index()]
     }
 
     /// Decides what `core` does now. `registers` are those at the border, and are replaced if another
     /// context runs.
-    pub fn next(&mut self, core: usize, registers: &mut Registers, after_syscall: bool) -> Next {
-        let undisturbed = !core::mem::take(&mut self.cores[core].disturbed);
-        if undisturbed && self.cores[core].current.is_some() && self.ending.is_none() {
+    pub fn next(&mut self, core: CoreId, registers: &mut Registers, after_syscall: bool) -> Next {
+        if self.cores[core].goes_on() && self.ending.is_none() {
             return Next::Run { after_syscall };
         }
         self.decide(core, registers, after_syscall)
@@ -90,7 +97,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Decides anew. Apart from [`Kernel::next`], so that its frame costs nothing where nothing is decided.
     #[inline(never)]
-    fn decide(&mut self, core: usize, registers: &mut Registers, after_syscall: bool) -> Next {
+    fn decide(&mut self, core: CoreId, registers: &mut Registers, after_syscall: bool) -> Next {
         let mut same = after_syscall;
         self.account(core);
         self.wake_expired(core);
@@ -123,25 +130,35 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Charges the time since the last accounting to whoever had the core.
-    pub(crate) fn account(&mut self, core: usize) {
-        let now = self.machine.cycles();
-        let this = &mut self.cores[core];
-        let cycles = now.saturating_sub(this.accounted);
-        this.accounted = now;
-        match this.current {
-            Some(application) => {
-                this.queue.charge(application, cycles);
-                self.usage[application].cycles.fetch_add(cycles, Relaxed);
-            }
-            None => {
-                self.board.cores[core].idle_cycles.fetch_add(cycles, Relaxed);
-            }
+    pub(crate) fn account(&mut self, core: CoreId) {
+        let cycles = self.unaccounted(core);
+        match self.cores[core].current {
+            Some(application) => self.charge(core, application, cycles),
+            None => _ = self.board.cores[core].idle_cycles.fetch_add(cycles, Relaxed),
         }
     }
 
-    fn wake_expired(&mut self, core: usize) {
+    /// Charges the time since the last accounting, which the kernel spent on `application`'s account, to it
+    /// instead of whoever had the core.
+    pub(crate) fn account_to(&mut self, core: CoreId, application: AppId) {
+        let cycles = self.unaccounted(core);
+        self.charge(self.applications[application].first_core().unwrap_or(core), application, cycles);
+    }
+
+    /// Cycles since the last accounting, which so is now.
+    fn unaccounted(&mut self, core: CoreId) -> u64 {
+        let now = self.machine.cycles();
+        now.saturating_sub(core::mem::replace(&mut self.cores[core].accounted, now))
+    }
+
+    fn charge(&mut self, core: CoreId, application: AppId, cycles: u64) {
+        self.cores[core].queue.charge(application, cycles);
+        self.usage[application].cycles.fetch_add(cycles, Relaxed);
+    }
+
+    fn wake_expired(&mut self, core: CoreId) {
         let now = self.machine.now_ns();
-        for application in 0..self.applications.len() {
+        for application in self.all_applications() {
             if let State::Waiting { deadline_ns, .. } = self.context(core, application).state
                 && deadline_ns <= now
             {
@@ -151,7 +168,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Who runs: the current application until its turn is over and its warning has expired.
-    fn choose(&mut self, core: usize) -> Option<usize> {
+    fn choose(&mut self, core: CoreId) -> Option<AppId> {
         let current = self.cores[core].current.filter(|app| self.context(core, *app).state == State::Ready);
         let Some(current) = current else {
             self.clear_warning(core);
@@ -171,7 +188,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// The turn of `current` is over: it is warned, if it listens, and when the warning expires it is taken
     /// off the core.
-    fn warn_or_take(&mut self, core: usize, current: usize) -> Option<usize> {
+    fn warn_or_take(&mut self, core: CoreId, current: AppId) -> Option<AppId> {
         let now = self.machine.now_ns();
         let listens = self.context(core, current).takes_upcalls();
         match self.cores[core].revoke_at_ns {
@@ -192,7 +209,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn clear_warning(&mut self, core: usize) {
+    fn clear_warning(&mut self, core: CoreId) {
         if self.cores[core].revoke_at_ns.take().is_some()
             && let Some(current) = self.cores[core].current
         {
@@ -203,14 +220,14 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Puts the registers at the border back into the context that they belong to.
-    pub(crate) fn park_current(&mut self, core: usize, registers: &Registers) {
+    pub(crate) fn park_current(&mut self, core: CoreId, registers: &Registers) {
         if let Some(application) = self.cores[core].current.take() {
             self.context(core, application).registers = *registers;
         }
     }
 
     /// Makes a context the core's current one.
-    fn unpark(&mut self, core: usize, application: usize, registers: &mut Registers) {
+    fn unpark(&mut self, core: CoreId, application: AppId, registers: &mut Registers) {
         let context = self.context(core, application);
         *registers = context.registers;
         let state = context.state_frame;
@@ -229,21 +246,24 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Arms the timer for the first thing that only time can bring about, or stops it.
-    fn arm_timer(&mut self, core: usize) {
+    fn arm_timer(&mut self, core: CoreId) {
         let now = self.machine.now_ns();
         let turn = self.cores[core].current.and_then(|current| {
             let left = self.cores[core].queue.cycles_left(current, self.slice)?;
             let turn_ns = self.machine.span_ns(left).saturating_add(1);
             Some(self.cores[core].revoke_at_ns.unwrap_or(now.saturating_add(turn_ns)))
         });
-        let waits = (0..self.applications.len()).filter_map(|application| {
-            match self.contexts[core * self.applications.len() + application].state {
+        let first = core.index() * self.applications.len();
+        let waits =
+            self.contexts[first..first + self.applications.len()].iter().filter_map(|context| match context
+                .state
+            {
                 State::Waiting { deadline_ns, .. } if deadline_ns != u64::MAX => Some(deadline_ns),
                 _ => None,
-            }
-        });
-        let platform =
-            (core == 0).then(|| self.devices.deadline_ns()).filter(|deadline| *deadline != u64::MAX);
+            });
+        let platform = (core == CoreId::FIRST)
+            .then(|| self.devices.deadline_ns())
+            .filter(|deadline| *deadline != u64::MAX);
         let deadline = waits.chain(turn).chain(platform).min();
         if self.cores[core].armed_ns != deadline {
             self.cores[core].armed_ns = deadline;
@@ -251,23 +271,23 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn show_running(&mut self, core: usize) {
-        let running = self.cores[core].current.map_or(NOBODY, |application| application as u32);
+    fn show_running(&mut self, core: CoreId) {
+        let running = self.cores[core].current.map_or(NOBODY, |application| application.index() as u32);
         self.board.cores[core].running.store(running, Relaxed);
     }
 
     /// The timer fired on `core`; what is due is found by [`Kernel::next`].
-    pub fn timer(&mut self, core: usize) {
+    pub fn timer(&mut self, core: CoreId) {
         self.cores[core].armed_ns = None;
         self.cores[core].disturbed = true;
         self.board.machine.timer_interrupts.fetch_add(1, Relaxed);
-        if core == 0 {
-            self.poll_platform();
+        if core == CoreId::FIRST {
+            self.poll_platform(core);
         }
     }
 
     /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
-    pub(crate) fn wake(&mut self, core: usize, application: usize) {
+    pub(crate) fn wake(&mut self, core: CoreId, application: AppId) {
         let context = self.context(core, application);
         match context.state {
             State::Absent => {}
@@ -287,7 +307,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Makes a core look again, if it might have to do something else now.
-    fn nudge(&mut self, core: usize, application: usize) {
+    fn nudge(&mut self, core: CoreId, application: AppId) {
         let waits = self.context(core, application).upcalls_wait;
         let current = self.cores[core].current;
         if current != Some(application) || !waits {
@@ -296,12 +316,12 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Makes a core decide anew: when it next leaves the kernel, and that soon.
-    pub(crate) fn disturb(&mut self, core: usize) {
+    pub(crate) fn disturb(&mut self, core: CoreId) {
         self.cores[core].disturbed = true;
         self.machine.kick(core);
     }
 
-    pub(crate) fn write_events(&mut self, application: usize, address: u64, events: &Events) -> Result<()> {
+    pub(crate) fn write_events(&mut self, application: AppId, address: u64, events: &Events) -> Result<()> {
         use zerocopy::IntoBytes;
         let space = self.applications[application].space.ok_or(Error::WrongState)?;
         space.write_user(&mut self.machine, address, events.as_bytes())

@@ -3,6 +3,7 @@
 use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
+use crate::ids::{AppId, CoreId};
 use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Pages, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR, TableFrames};
 use crate::list::List;
@@ -12,7 +13,6 @@ use crate::paging::Caching;
 use crate::pci::{Function, Pci};
 use crate::space::{Bounds, Mapping, Space};
 use crate::syscalls::{Caller, Reply};
-use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::DmaProtection;
 use nom_abi::error::{Error, Result};
@@ -38,7 +38,7 @@ type RegisterRange = (u64, u64, u64);
 /// What an application holds of a device.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
-    owner: Option<u8>,
+    owner: Option<AppId>,
     /// Where its registers were mapped.
     ranges: List<RegisterRange, RANGES_MAX>,
     /// Whether it was asked to let go.
@@ -71,14 +71,13 @@ impl<'m> Devices<'m> {
     }
 
     /// Whether a device may still reach what an application was granted, though it gave the device back.
-    pub fn is_reached(&self, application: usize) -> bool {
-        self.reached & 1 << application != 0
-            || self.holdings.iter().any(|it| it.owner == Some(application as u8))
+    pub fn is_reached(&self, application: AppId) -> bool {
+        self.reached & application.bit() != 0 || self.holdings.iter().any(|it| it.owner == Some(application))
     }
 
     /// The device's owner, if it has one.
-    pub fn owner(&self, device: usize) -> Option<usize> {
-        self.holdings[device].owner.map(usize::from)
+    pub fn owner(&self, device: usize) -> Option<AppId> {
+        self.holdings[device].owner
     }
 
     /// Board time at which [`Kernel::poll_platform`] wants to look again; all ones: never.
@@ -93,7 +92,7 @@ impl<'m> Devices<'m> {
     }
 
     /// The function with this index, if `application` owns it. Errors: NoDevice, NotPermitted.
-    fn owned(&self, application: usize, device: u64) -> Result<(usize, &Function)> {
+    fn owned(&self, application: AppId, device: u64) -> Result<(usize, &Function)> {
         let (index, function) = self.function(device)?;
         if self.owner(index) == Some(application) { Ok((index, function)) } else { Err(Error::NotPermitted) }
     }
@@ -102,7 +101,7 @@ impl<'m> Devices<'m> {
 impl<M: Machine> Kernel<'_, M> {
     /// Has core 0 told of hot-plug events and of blocked DMA.
     pub(crate) fn start_platform_interrupts(&mut self) {
-        let apic_id = self.machine.apic_id(0);
+        let apic_id = self.machine.apic_id(CoreId::FIRST);
         let Devices { pci, iommu, .. } = &mut self.devices;
         pci.enable_hotplug(&mut self.machine, |machine, port, source| {
             iommu.bind(machine, PORTS_PLACE + port, source, apic_id, PLATFORM_VECTOR, false)
@@ -110,7 +109,7 @@ impl<M: Machine> Kernel<'_, M> {
         if let Ok(apic_id) = u8::try_from(apic_id) {
             iommu.enable_interrupt(&mut self.machine, pci, Message::new(apic_id, PLATFORM_VECTOR));
         }
-        self.poll_platform();
+        self.poll_platform(CoreId::FIRST);
     }
 
     pub(crate) fn device_acquire(&mut self, caller: Caller<'_>, asked: DeviceAcquire) -> Result<Reply> {
@@ -137,16 +136,16 @@ impl<M: Machine> Kernel<'_, M> {
             let _ = self.detach(application, address);
             return Err(Error::NoDevice);
         }
-        self.devices.holdings[index].owner = Some(application as u8);
+        self.devices.holdings[index].owner = Some(application);
         self.publish_device(index);
         Ok(Reply::DONE)
     }
 
     /// Why nobody, or not this application, can be given a device without harm to others.
-    fn hindrance(&mut self, application: usize, index: usize) -> Option<&'static str> {
+    fn hindrance(&mut self, application: AppId, index: usize) -> Option<&'static str> {
         let Devices { pci, iommu, holdings, reached, .. } = &mut self.devices;
-        let is_others = |other: usize| holdings[other].owner.is_some_and(|it| usize::from(it) != application);
-        if holdings[index].spent || *reached & 1 << application != 0 {
+        let is_others = |other: usize| holdings[other].owner.is_some_and(|it| it != application);
+        if holdings[index].spent || *reached & application.bit() != 0 {
             return Some("keeps what its last owner had it do: it has no reset, or was not detached");
         }
         if iommu.protection() == DmaProtection::Trusted {
@@ -159,12 +158,12 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Lets a device reach its new owner's grants.
-    fn attach(&mut self, application: usize, index: usize, address: crate::pci::Address) -> Result<()> {
+    fn attach(&mut self, application: AppId, index: usize, address: crate::pci::Address) -> Result<()> {
         let (owner, at_most) = (Owner::tables(application), self.allowance(application)?);
         let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
         let new = self.devices.iommu.attach(&mut self.machine, &mut source, address, application);
         if new == Err(crate::iommu::Error::Silent) {
-            self.devices.reached |= 1 << application; // It may still use the domain's tables.
+            self.devices.reached |= application.bit(); // It may still use the domain's tables.
         }
         let mut result = new.map(|_| ());
         if new == Ok(true) {
@@ -181,27 +180,29 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Takes a device out of its owner's domain. If the unit does not do it, neither the device nor what its
     /// owner was granted is ever given to anybody again.
-    fn detach(&mut self, application: usize, address: crate::pci::Address) -> bool {
+    fn detach(&mut self, application: AppId, address: crate::pci::Address) -> bool {
         let owner = Owner::tables(application);
         let mut source = TableFrames { frames: &mut self.frames, owner, at_most: 0 };
         let result = self.devices.iommu.detach(&mut self.machine, &mut source, address, application);
         if let Err(error) = result {
-            self.devices.reached |= 1 << application;
+            self.devices.reached |= application.bit();
             let what = "stays attached by the IOMMU, and its owner's memory is lost";
             self.machine.log(Level::Error, format_args!("{address} {what}: {error:?}"));
         }
         result.is_ok()
     }
 
-    fn map_grants(&mut self, application: usize) -> core::result::Result<(), crate::iommu::Error> {
+    fn map_grants(&mut self, application: AppId) -> core::result::Result<(), crate::iommu::Error> {
         let owner = Owner::grants(application);
         let mut from = 0;
         while let Some((start, count)) = self.frames.runs(owner).find(|(start, _)| *start >= from) {
             let mut frame = start;
             while frame < start + count {
                 let size = self.frames.unit(frame).size;
-                self.dma_map(application, Pages { frame, size, count: 1 })?;
-                frame += size.frames();
+                let units = (frame..start + count).step_by(size.frames() as usize);
+                let alike = units.take_while(|unit| self.frames.unit(*unit).size == size).count() as u64;
+                self.dma_map(application, Pages { frame, size, count: alike })?;
+                frame += alike * size.frames();
             }
             from = start + count;
         }
@@ -211,7 +212,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Lets the application's devices reach a grant.
     pub(crate) fn dma_map(
         &mut self,
-        application: usize,
+        application: AppId,
         pages: Pages,
     ) -> core::result::Result<(), crate::iommu::Error> {
         let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
@@ -224,10 +225,10 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(Reply::DONE)
     }
 
-    fn take_device(&mut self, application: usize, device: u64) -> Result<()> {
+    fn take_device(&mut self, application: AppId, device: u64) -> Result<()> {
         let (index, function) = self.devices.owned(application, device)?;
         let (address, is_mmio) = (function.address, function.is_mmio());
-        self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
+        self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);
         let is_reset = self.devices.pci.switch_off(&mut self.machine, index);
         if is_mmio && !is_reset {
             self.machine.log(Level::Error, format_args!("device {index} does not stop: its owner keeps it"));
@@ -240,7 +241,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Ends an ownership whose device no longer signals or writes anything.
-    fn let_go(&mut self, index: usize, application: usize) {
+    fn let_go(&mut self, index: usize, application: AppId) {
         self.unmap_registers(index, application);
         let holding = &mut self.devices.holdings[index];
         holding.owner = None;
@@ -250,7 +251,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.publish_device(index);
     }
 
-    pub(crate) fn release_devices(&mut self, application: usize) {
+    pub(crate) fn release_devices(&mut self, application: AppId) {
         for index in 0..DEVICES_MAX {
             if self.devices.owner(index) == Some(application) {
                 // It is owned, so this can only fail if the device has just left: then there is nothing to
@@ -262,13 +263,13 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
     /// send meanwhile, and sends it when the vector is bound again.
-    pub(crate) fn unbind_core(&mut self, core: usize, application: usize) {
+    pub(crate) fn unbind_core(&mut self, core: CoreId, application: AppId) {
         let is_owned = |device: &usize| self.devices.owner(*device) == Some(application);
         let owned = (0..DEVICES_MAX).filter(is_owned).fold(0_u64, |all, device| all | 1 << device);
-        self.unbind_vectors(core..core + 1, |binding| owned & 1 << binding.device != 0);
+        self.unbind_vectors(core::iter::once(core), |binding| owned & 1 << binding.device != 0);
     }
 
-    fn unbind_vectors(&mut self, cores: Range<usize>, which: impl Fn(&mut Binding) -> bool) {
+    fn unbind_vectors(&mut self, cores: impl Iterator<Item = CoreId>, which: impl Fn(&mut Binding) -> bool) {
         for (core, slot) in cores.flat_map(|core| (0..VECTORS).map(move |slot| (core, slot))) {
             if let Some(binding) = self.cores[core].vectors[slot].take_if(&which) {
                 let Devices { pci, iommu, .. } = &mut self.devices;
@@ -279,7 +280,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Takes the registers out of the owner's address space, wherever they still are in it.
-    fn unmap_registers(&mut self, index: usize, application: usize) {
+    fn unmap_registers(&mut self, index: usize, application: AppId) {
         let ranges = core::mem::replace(&mut self.devices.holdings[index].ranges, Holding::NOBODY.ranges);
         let Some(space) = self.applications[application].space else { return };
         let tables = Owner::tables(application);
@@ -367,7 +368,7 @@ impl<M: Machine> Kernel<'_, M> {
         let slots = &self.cores[core].vectors;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
-        self.unbind_vectors(0..self.cores.len(), |other| same(&Some(*other)));
+        self.unbind_vectors(self.all_cores(), |other| same(&Some(*other)));
         let vector = FIRST_DEVICE_VECTOR + slot as u8;
         let (place, source) = (place_of(core, slot), function.address);
         let message = self.devices.iommu.bind(&mut self.machine, place, source, apic_id, vector, false);
@@ -397,9 +398,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A device's or the platform's interrupt arrived on `core`. A vector that is bound to nothing is one
     /// that was on its way when it was unbound.
-    pub fn interrupt(&mut self, core: usize, vector: u8) {
+    pub fn interrupt(&mut self, core: CoreId, vector: u8) {
         if vector == PLATFORM_VECTOR {
-            return self.poll_platform();
+            return self.poll_platform(core);
         }
         let slot = usize::from(vector.wrapping_sub(FIRST_DEVICE_VECTOR));
         let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else { return };
@@ -409,7 +410,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Looks whether devices came, went, or were stopped from reaching foreign memory.
-    pub(crate) fn poll_platform(&mut self) {
+    pub(crate) fn poll_platform(&mut self, core: CoreId) {
         while let Some(event) = self.devices.pci.next_event(&mut self.machine) {
             match event {
                 Event::Arrived { devices } => self.arrived(devices),
@@ -417,16 +418,23 @@ impl<M: Machine> Kernel<'_, M> {
                 Event::Left { devices } => each(devices, |index| self.left(index)),
             }
         }
-        self.report_faults();
+        self.report_faults(core);
     }
 
-    /// Looks at blocked accesses, so many at a time: a device can cause them faster than that.
-    fn report_faults(&mut self) {
+    /// Looks at blocked accesses, so many at a time: a device can cause them faster than that. The time is
+    /// its owner's, not that of whom it interrupts.
+    fn report_faults(&mut self, core: CoreId) {
+        self.account(core);
+        let mut last = None;
         for _ in 0..FAULTS_AT_A_TIME {
-            let Some(fault) = self.devices.iommu.take_fault(&mut self.machine) else {
+            let fault = self.devices.iommu.take_fault(&mut self.machine);
+            last = fault.and_then(|fault| self.dma_blocked(fault)).or(last);
+            if let Some(owner) = last {
+                self.account_to(core, owner);
+            }
+            if fault.is_none() {
                 return self.devices.faults_ns = u64::MAX;
-            };
-            self.dma_blocked(fault);
+            }
         }
         self.devices.faults_ns = self.machine.now_ns() + FAULTS_PAUSE_NS;
     }
@@ -436,7 +444,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.board.devices[index].changes.fetch_add(1, Relaxed);
             self.publish_device(index);
         });
-        for application in 0..self.applications.len() {
+        for application in self.all_applications() {
             self.tell(application, Upcall::DeviceArrived, |_| {});
         }
     }
@@ -454,7 +462,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn left(&mut self, index: usize) {
         if let Some((owner, function)) = self.devices.owner(index).zip(self.devices.pci.device(index)) {
             let address = function.address;
-            self.unbind_vectors(0..self.cores.len(), |binding| usize::from(binding.device) == index);
+            self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);
             let _ = self.detach(owner, address);
             self.devices.holdings[index].leaving = false;
             self.let_go(index, owner);
@@ -467,15 +475,15 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Counts a blocked access, says so ever more seldom, and tells the device's owner, whose devices are
-    /// silenced if there have been too many: it can release them, and is given no other.
-    fn dma_blocked(&mut self, fault: DmaFault) {
-        let Some(index) = self.devices.pci.index_of(fault.device) else { return };
+    /// silenced if there have been too many: it can release them, and is given no other. Returns the owner.
+    fn dma_blocked(&mut self, fault: DmaFault) -> Option<AppId> {
+        let index = self.devices.pci.index_of(fault.device)?;
         let count = self.board.devices[index].dma_blocked.fetch_add(1, Relaxed).wrapping_add(1);
         if count.is_power_of_two() {
             let text = format_args!("DMA blocked: {:#x} by {}, number {count}", fault.address, fault.device);
             self.machine.log(Level::Warn, text);
         }
-        let Some(owner) = self.devices.owner(index) else { return };
+        let owner = self.devices.owner(index)?;
         self.tell(owner, Upcall::DmaBlocked, |events| events.fault_address = fault.address);
         let blocked = &mut self.applications[owner].blocked;
         *blocked += 1;
@@ -483,6 +491,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.devices.pci.silence(&mut self.machine, index);
             self.tell(owner, Upcall::DeviceLeft, |_| {});
         }
+        Some(owner)
     }
 }
 

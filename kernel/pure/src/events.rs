@@ -2,6 +2,7 @@
 
 use crate::contexts::State;
 use crate::cores::FLAGS_INITIAL;
+use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::syscalls::{Caller, Reply};
@@ -33,15 +34,15 @@ pub struct Fault {
 
 impl<M: Machine> Kernel<'_, M> {
     /// An instruction of `core`'s current application faulted. Its handler is told, or it ends.
-    pub fn fault(&mut self, core: usize, registers: &mut Registers, fault: Fault) {
+    pub fn fault(&mut self, core: CoreId, registers: &mut Registers, fault: Fault) {
         let Some(application) = self.cores[core].current else {
             return; // It ended on another core while this one was on its way here.
         };
-        if !self.context(core, application).takes_upcalls() {
+        let context = self.context(core, application);
+        if !context.takes_upcalls() {
             self.report_fault(application, core, registers, &fault);
             return self.end_application(application, ApplicationState::Faulted, FAULTED_STATUS);
         }
-        let context = self.context(core, application);
         if fault.vector == PAGE_FAULT {
             context.events.fault_address = fault.address;
             context.post(Upcall::PageFault);
@@ -51,21 +52,33 @@ impl<M: Machine> Kernel<'_, M> {
         }
         context.events.fault_code = fault.code;
         // Nothing else has changed; if its stack cannot be written, it has ended, and the core is disturbed.
-        let _ = self.deliver(core, application, registers);
+        let _ = self.enter_handler(core, application, registers);
     }
 
     /// Enters the handler of `core`'s current application if there is something to tell it. Returns whether
     /// it did; `Err` if the application ended because its upcall stack cannot be written.
     pub(crate) fn deliver(
         &mut self,
-        core: usize,
-        application: usize,
+        core: CoreId,
+        application: AppId,
         registers: &mut Registers,
     ) -> core::result::Result<bool, ()> {
         let context = self.context(core, application);
         if context.events.pending == 0 || !context.takes_upcalls() {
             return Ok(false);
         }
+        self.enter_handler(core, application, registers).map(|()| true)
+    }
+
+    /// Enters the handler of `core`'s current application, which takes upcalls, and tells it everything.
+    /// `Err` if the application ended because its upcall stack cannot be written.
+    fn enter_handler(
+        &mut self,
+        core: CoreId,
+        application: AppId,
+        registers: &mut Registers,
+    ) -> core::result::Result<(), ()> {
+        let context = self.context(core, application);
         let (entry, stack_top) = (context.upcall_entry, context.upcall_stack);
         let frame = UpcallFrame { events: context.take_events(), registers: *registers };
         context.upcalls_wait = true;
@@ -80,7 +93,7 @@ impl<M: Machine> Kernel<'_, M> {
         // As after a call: the stack is 16-byte aligned but for the return address, which is absent.
         (registers.rip, registers.rsp, registers.rbp) = (entry, address - STACK_RESERVE - 8, 0);
         (registers.rdi, registers.rflags) = (address, FLAGS_INITIAL);
-        Ok(true)
+        Ok(())
     }
 
     pub(crate) fn upcall_register(&mut self, caller: Caller<'_>, asked: UpcallRegister) -> Result<Reply> {
@@ -117,11 +130,17 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(Reply::Elsewhere)
     }
 
-    /// Sleeps until there is an event or the deadline. Answers the pending bits if there is one already.
+    /// Sleeps until there is an event or the deadline. Answers the pending bits if there is one already; what
+    /// the application noted itself, when an upcall told it, counts as such, and is left for it to take.
     pub(crate) fn core_wait(&mut self, caller: Caller<'_>, asked: CoreWait) -> Result<Reply> {
         let (Caller { core, app, registers }, CoreWait { deadline_ns, events: address }) = (caller, asked);
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
         space.check_writable(&self.machine, address, nom_abi::Events::BYTES as u64)?;
+        let mut noted = 0_u64;
+        space.read_user(&self.machine, address, noted.as_mut_bytes())?;
+        if noted != 0 {
+            return Ok(Reply::Value(0));
+        }
         let context = self.context(core, app);
         if context.events.pending != 0 {
             let events = context.take_events();
@@ -141,17 +160,15 @@ impl<M: Machine> Kernel<'_, M> {
         caller: Caller<'_>,
         CoreNotify { core }: CoreNotify,
     ) -> Result<Reply> {
-        let held = self.applications[caller.app].cores;
-        let core =
-            u32::try_from(core).ok().filter(|core| held.checked_shr(*core).is_some_and(|held| held & 1 == 1));
-        self.tell_on(core.ok_or(Error::NoCore)? as usize, caller.app, Upcall::CoreNotified, |_| {});
+        let core = CoreId::in_set(core, self.applications[caller.app].cores).ok_or(Error::NoCore)?;
+        self.tell_on(core, caller.app, Upcall::CoreNotified, |_| {});
         Ok(Reply::DONE)
     }
 
     /// Tells an application, on the first core that it holds.
     pub(crate) fn tell(
         &mut self,
-        application: usize,
+        application: AppId,
         upcall: Upcall,
         change: impl FnOnce(&mut nom_abi::Events),
     ) {
@@ -162,7 +179,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Tells an application what a core that it has given up was not told, as far as that concerns no core
     /// in particular.
-    pub(crate) fn pass_on(&mut self, application: usize, untold: &nom_abi::Events) {
+    pub(crate) fn pass_on(&mut self, application: AppId, untold: &nom_abi::Events) {
         use Upcall::{DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged, Shutdown};
         let of_no_core = [DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged, Shutdown];
         for upcall in of_no_core.into_iter().filter(|upcall| untold.has(*upcall)) {
@@ -176,8 +193,8 @@ impl<M: Machine> Kernel<'_, M> {
     /// Tells an application on a core that it holds.
     pub(crate) fn tell_on(
         &mut self,
-        core: usize,
-        application: usize,
+        core: CoreId,
+        application: AppId,
         upcall: Upcall,
         change: impl FnOnce(&mut nom_abi::Events),
     ) {

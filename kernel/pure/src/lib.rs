@@ -23,6 +23,7 @@ mod fakes;
 pub mod frames;
 pub mod hazards;
 pub mod hotplug;
+pub mod ids;
 pub mod ioapic;
 pub mod iommu;
 pub mod kernel;

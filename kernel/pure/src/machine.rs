@@ -1,5 +1,7 @@
 //! What the kernel asks of a machine: memory by physical address, device registers, and little else.
 
+use crate::ids::CoreId;
+
 /// Ordinary memory, by physical address. Addresses are those of frames that the kernel manages or of
 /// tables that firmware left; implementations panic on anything else, for that is a bug in the kernel.
 pub trait PhysicalMemory {
@@ -71,9 +73,9 @@ pub trait Machine: Hardware {
     /// A random word.
     fn random(&mut self) -> u64;
     /// APIC identifier of a core.
-    fn apic_id(&self, core: usize) -> u32;
+    fn apic_id(&self, core: CoreId) -> u32;
     /// Makes another core enter the kernel soon. Nothing happens if it is this core, which is in it.
-    fn kick(&mut self, core: usize);
+    fn kick(&mut self, core: CoreId);
     /// Arms this core's timer for a board time, or stops it.
     fn set_timer(&mut self, deadline_ns: Option<u64>);
     /// Loads the address space with its root in frame `root` on this core, or the kernel's own.

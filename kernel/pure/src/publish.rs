@@ -1,5 +1,6 @@
 //! Keeping the bulletin board true.
 
+use crate::ids::AppId;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,20 +19,18 @@ impl<M: Machine> Kernel<'_, M> {
             board.machine.dma_protection.store(self.devices.iommu.protection() as u32, Relaxed);
             board.machine.frames_total.store(self.frames.total(), Relaxed);
         });
-        for (index, core) in board.cores.iter().enumerate() {
-            core.running.store(NOBODY, Relaxed);
-            if index < self.cores.len() {
-                core.apic_id.store(self.machine.apic_id(index), Relaxed);
-                core.online.store(1, Relaxed);
-            }
+        board.cores.iter().for_each(|core| core.running.store(NOBODY, Relaxed));
+        for core in self.all_cores() {
+            board.cores[core].apic_id.store(self.machine.apic_id(core), Relaxed);
+            board.cores[core].online.store(1, Relaxed);
         }
-        for application in 0..self.applications.len() {
+        for application in self.all_applications() {
             self.publish_manifest(application);
         }
         (0..DEVICES_MAX).for_each(|device| self.publish_device(device));
     }
 
-    fn publish_manifest(&mut self, application: usize) {
+    fn publish_manifest(&mut self, application: AppId) {
         let Ok(record) = self.record(application) else { return };
         let entry = &self.board.applications[application];
         entry.sequence.write(|| {
@@ -45,7 +44,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.publish_memory(application);
     }
 
-    pub(crate) fn publish_application(&mut self, application: usize, state: ApplicationState, status: u8) {
+    pub(crate) fn publish_application(&mut self, application: AppId, state: ApplicationState, status: u8) {
         let entry = &self.board.applications[application];
         entry.sequence.write(|| {
             entry.state.store(state as u32, Relaxed);
@@ -55,7 +54,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// After memory changed hands.
-    pub(crate) fn publish_memory(&mut self, application: usize) {
+    pub(crate) fn publish_memory(&mut self, application: AppId) {
         let machine = &self.board.machine;
         let frames = self.charged(application);
         self.usage[application].frames.store(frames, Relaxed);
@@ -66,18 +65,19 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// After an application began or ended to hold a core.
-    pub(crate) fn publish_cores(&mut self, application: usize) {
+    pub(crate) fn publish_cores(&mut self, application: AppId) {
         let held = self.applications[application].cores;
         self.usage[application].cores.store(held.count_ones(), Relaxed);
-        for (index, core) in self.board.cores.iter().enumerate().take(self.cores.len()) {
-            let others = core.holders.load(Relaxed) & !(1 << application);
-            core.holders.store(others | (held >> index & 1) << application, Relaxed);
+        for (core, entry) in self.all_cores().zip(&self.board.cores) {
+            let others = entry.holders.load(Relaxed) & !application.bit();
+            let its = if held & core.bit() == 0 { 0 } else { application.bit() };
+            entry.holders.store(others | its, Relaxed);
         }
     }
 
     pub(crate) fn publish_device(&mut self, index: usize) {
         let entry = &self.board.devices[index];
-        let owner = self.devices.owner(index).map_or(NOBODY, |owner| owner as u32);
+        let owner = self.devices.owner(index).map_or(NOBODY, |owner| owner.index() as u32);
         entry.sequence.write(|| match self.devices.pci.device(index) {
             None => {
                 entry.present.store(0, Relaxed);

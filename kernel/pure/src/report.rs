@@ -1,6 +1,7 @@
 //! What is said when an application faults: what it did, its registers, and the calls that led there.
 
 use crate::events::{Fault, PAGE_FAULT};
+use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::symbols;
@@ -56,17 +57,18 @@ impl Fault {
 
 impl<M: Machine> Kernel<'_, M> {
     /// Writes the report of a fault that ends an application.
-    pub(crate) fn report_fault(&mut self, app: usize, core: usize, registers: &Registers, fault: &Fault) {
+    pub(crate) fn report_fault(&mut self, app: AppId, core: CoreId, registers: &Registers, fault: &Fault) {
         let Ok(record) = self.record(app) else { return };
         if !self.may_say(app, REPORT_BYTES) {
             return;
         }
         let name = crate::bundle::name(&record);
         match fault.cure_of_overflow(registers) {
-            None => self.error(format_args!("{name} faulted on core {core}: {fault}")),
-            Some(cure) => {
-                self.error(format_args!("{name} faulted on core {core}: stack overflow: {cure} ({fault})"))
-            }
+            None => self.error(format_args!("{name} faulted on core {}: {fault}", core.index())),
+            Some(cure) => self.error(format_args!(
+                "{name} faulted on core {}: stack overflow: {cure} ({fault})",
+                core.index()
+            )),
         }
         // In the order of `Registers`.
         let names = ["rax rbx rcx rdx", "rsi rdi rbp rsp", "r8  r9  r10 r11", "r12 r13 r14 r15", "rip flags"];
@@ -82,7 +84,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Follows frame pointers through the application's own memory, which may hold anything.
-    pub(crate) fn backtrace(&mut self, application: usize, registers: &Registers) {
+    pub(crate) fn backtrace(&mut self, application: AppId, registers: &Registers) {
         let Some(space) = self.applications[application].space else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
@@ -100,7 +102,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn print_call(&mut self, application: usize, depth: usize, address: u64) {
+    fn print_call(&mut self, application: AppId, depth: usize, address: u64) {
         let base = self.applications[application].image_base;
         let Ok(record) = self.record(application) else { return };
         let (table, offset) = (self.bundle.run(record.symbols), address.wrapping_sub(base));

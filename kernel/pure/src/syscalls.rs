@@ -4,6 +4,7 @@ use crate::contexts::Grant;
 use crate::cores::FLAGS_INITIAL;
 use crate::events::{check_code, check_stack};
 use crate::frames::{Colour, Owner};
+use crate::ids::{AppId, CoreId};
 use crate::iommu::Pages;
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
@@ -31,9 +32,9 @@ const KILLED_STATUS: u8 = 137;
 /// Who makes a system call.
 pub(crate) struct Caller<'a> {
     /// The core on which it runs.
-    pub core: usize,
+    pub core: CoreId,
     /// The application.
-    pub app: usize,
+    pub app: AppId,
     /// Its registers, at the border.
     pub registers: &'a mut Registers,
 }
@@ -69,7 +70,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// Carries out the system call in `registers`. Returns whether they are still those of the call, so that
     /// its answer goes back the fast way.
-    pub fn syscall(&mut self, core: usize, registers: &mut Registers) -> bool {
+    pub fn syscall(&mut self, core: CoreId, registers: &mut Registers) -> bool {
         let Some(app) = self.cores[core].current else {
             return false; // It ended on another core while this one was on its way here.
         };
@@ -96,7 +97,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// Counts a call that the manifest does not allow, and says so ever more seldom.
     #[cold]
-    fn refuse(&mut self, app: usize, number: u64) -> Result<Reply> {
+    fn refuse(&mut self, app: AppId, number: u64) -> Result<Reply> {
         let count = self.usage[app].refused.fetch_add(1, Relaxed).wrapping_add(1);
         if count.is_power_of_two() {
             let (record, call) = (self.record(app)?, Syscall::ALL.get(number as usize));
@@ -148,7 +149,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     }
 
     /// Zeroes the next piece of a grant, and behind the last one lets the application have it.
-    fn zero(&mut self, core: usize, application: usize, grant: Grant) -> Result<Reply> {
+    fn zero(&mut self, core: CoreId, application: AppId, grant: Grant) -> Result<Reply> {
         let Grant { frame, size, count, zeroed } = grant;
         let piece = ZEROED_AT_ONCE.min(count * size.frames() - zeroed);
         self.machine.zero_frames(frame + zeroed, piece);
@@ -181,7 +182,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// Takes a grant back, also from the application's devices. The kernel's lock is held, so nobody can be
     /// given the frames before the devices have lost them.
-    fn release_grant(&mut self, application: usize, frame: u64, size: PageSize, count: u64) -> Result<()> {
+    fn release_grant(&mut self, application: AppId, frame: u64, size: PageSize, count: u64) -> Result<()> {
         self.frames.release(Owner::grants(application), frame, size, count)?;
         let pages = Pages { frame, size, count };
         if let Err(error) = self.devices.iommu.unmap(&mut self.machine, application, pages) {
@@ -195,7 +196,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// What an application asks to be allowed: code that it made only if its manifest says so. Without, what
     /// is executable is its image, which nobody can write by any other address either.
-    fn protection(&self, application: usize, code: u64) -> Result<Protection> {
+    fn protection(&self, application: AppId, code: u64) -> Result<Protection> {
         let protection = Protection::from_code(code)?;
         let makes_code = self.record(application)?.flags & flag::MAKES_CODE != 0;
         if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
@@ -250,7 +251,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         if held.count_ones() >= self.record(app)?.cores_max || held == all {
             return Err(Error::NoCore);
         }
-        let hinted = (hint < self.cores.len() as u64 && held & 1 << hint == 0).then_some(hint as usize);
+        let hinted = CoreId::in_set(hint, all & !held);
         let free = hinted.filter(|core| self.board.cores[*core].holders.load(Relaxed) == 0);
         let core = free.or_else(|| self.least_loaded(all & !held)).ok_or(Error::NoCore)?;
         let registers = Registers {
@@ -262,7 +263,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         };
         self.begin_context(core, app, registers)?;
         self.publish_memory(app);
-        Ok(Reply::Value(core as u64))
+        Ok(Reply::Value(core.index() as u64))
     }
 
     fn core_release(&mut self, Caller { core, app, .. }: Caller<'_>, _: CoreRelease) -> Result<Reply> {
@@ -277,27 +278,28 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         Ok(Reply::Elsewhere)
     }
 
-    /// The index of an application that `manager` may start and end. Errors: NoApplication, NotPermitted.
-    fn managed(&self, manager: usize, application: u64) -> Result<usize> {
-        let index = usize::try_from(application).map_err(|_| Error::NoApplication)?;
-        self.record(index)?;
-        let manages = self.record(manager)?.manages;
-        if manages & 1 << index != 0 { Ok(index) } else { Err(Error::NotPermitted) }
+    /// The application with this number, if `manager` may start and end it. Errors: NoApplication,
+    /// NotPermitted.
+    fn managed(&self, manager: AppId, application: u64) -> Result<AppId> {
+        if application >= self.applications.len() as u64 {
+            return Err(Error::NoApplication);
+        }
+        AppId::in_set(application, self.record(manager)?.manages).ok_or(Error::NotPermitted)
     }
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
-        let index = self.managed(caller.app, asked.application)?;
-        self.start(index)?;
+        let application = self.managed(caller.app, asked.application)?;
+        self.start(application)?;
         Ok(Reply::DONE)
     }
 
     fn application_kill(&mut self, caller: Caller<'_>, asked: ApplicationKill) -> Result<Reply> {
-        let index = self.managed(caller.app, asked.application)?;
-        if self.applications[index].space.is_none() {
+        let application = self.managed(caller.app, asked.application)?;
+        if self.applications[application].space.is_none() {
             return Err(Error::WrongState);
         }
-        self.end_application(index, ApplicationState::Faulted, KILLED_STATUS);
-        Ok(if index == caller.app { Reply::Elsewhere } else { Reply::DONE })
+        self.end_application(application, ApplicationState::Faulted, KILLED_STATUS);
+        Ok(if application == caller.app { Reply::Elsewhere } else { Reply::DONE })
     }
 
     fn core_yield(&mut self, Caller { core, .. }: Caller<'_>, _: CoreYield) -> Result<Reply> {

@@ -1,6 +1,7 @@
 //! What the tests of this crate share: a machine's memory that is not there, and how much to try.
 
 use crate::frames::{BlockInfo, FrameInfo, Frames};
+use crate::ids::{AppId, CoreId};
 use crate::machine::PhysicalMemory;
 use nom_abi::memory::FRAME_BYTES;
 use proptest::test_runner::Config;
@@ -116,4 +117,14 @@ pub fn effort<T>(full: T, interpreted: T) -> T {
 /// Settings of a property test: `cases` of them, and no files written.
 pub fn cases(cases: u32) -> Config {
     Config { cases: effort(cases, 3), failure_persistence: None, ..Config::default() }
+}
+
+/// The core with this number.
+pub const fn on(number: usize) -> CoreId {
+    CoreId::new(number)
+}
+
+/// The application with this number.
+pub const fn app(number: usize) -> AppId {
+    AppId::new(number)
 }

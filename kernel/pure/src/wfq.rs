@@ -15,6 +15,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::ids::AppId;
 use nom_abi::layout::APPLICATIONS_MAX;
 
 /// Largest weight.
@@ -46,98 +47,98 @@ impl Queue {
     ///
     /// # Panics
     /// If it is a member already.
-    pub fn insert(&mut self, id: usize, weight: u32) {
-        assert!(!self.contains(id), "application {id} is in the queue already");
-        self.members |= 1 << id;
-        self.weights[id] = weight.clamp(1, WEIGHT_MAX) as u16;
-        self.virtual_times[id] = self.virtual_times[id].max(self.now);
+    pub fn insert(&mut self, id: AppId, weight: u32) {
+        assert!(!self.contains(id), "application {id:?} is in the queue already");
+        self.members |= id.bit();
+        self.weights[id.index()] = weight.clamp(1, WEIGHT_MAX) as u16;
+        self.virtual_times[id.index()] = self.virtual_times[id.index()].max(self.now);
     }
 
     /// Removes a member, ready or asleep; nothing happens if it is none.
-    pub fn remove(&mut self, id: usize) {
+    pub fn remove(&mut self, id: AppId) {
         self.sleep(id);
-        self.members &= !(1 << id);
+        self.members &= !id.bit();
     }
 
     /// Makes a member ready; nothing happens if it is. Charge the running one first.
-    pub fn wake(&mut self, id: usize) {
+    pub fn wake(&mut self, id: AppId) {
         if self.contains(id) && !self.is_ready(id) {
-            self.virtual_times[id] = self.virtual_times[id].max(self.now);
-            self.ready |= 1 << id;
+            self.virtual_times[id.index()] = self.virtual_times[id.index()].max(self.now);
+            self.ready |= id.bit();
         }
     }
 
     /// Makes a member sleep; nothing happens if it does. Charge it first, if it ran.
-    pub fn sleep(&mut self, id: usize) {
+    pub fn sleep(&mut self, id: AppId) {
         if !self.is_ready(id) {
             return;
         }
-        self.ready &= !(1 << id);
+        self.ready &= !id.bit();
         self.advance_to_least();
     }
 
     /// Counts `cycles` that a member has run, asleep by now or not.
-    pub fn charge(&mut self, id: usize, cycles: u64) {
+    pub fn charge(&mut self, id: AppId, cycles: u64) {
         if !self.contains(id) {
             return;
         }
         let cost = self.virtual_cycles(id, cycles);
-        self.virtual_times[id] = self.virtual_times[id].saturating_add(cost).min(TIME_MAX);
+        self.virtual_times[id.index()] = self.virtual_times[id.index()].saturating_add(cost).min(TIME_MAX);
         self.advance_to_least();
-        if self.virtual_times[id] >= TIME_MAX / 2 {
+        if self.virtual_times[id.index()] >= TIME_MAX / 2 {
             self.restart_count();
         }
     }
 
     /// Lets every other ready member go before `id`, which gives up what it may have been owed.
-    pub fn yield_to_others(&mut self, id: usize) {
-        if let Some(last) = self.others(id).map(|other| self.virtual_times[other]).max() {
-            self.virtual_times[id] = self.virtual_times[id].max(last + 1);
+    pub fn yield_to_others(&mut self, id: AppId) {
+        if let Some(last) = self.others(id).map(|other| self.virtual_times[other.index()]).max() {
+            self.virtual_times[id.index()] = self.virtual_times[id.index()].max(last + 1);
             self.advance_to_least();
         }
     }
 
     /// The ready member that goes next; it stays ready.
-    pub fn pick(&self) -> Option<usize> {
-        bits(self.ready).min_by_key(|id| self.virtual_times[*id])
+    pub fn pick(&self) -> Option<AppId> {
+        bits(self.ready).min_by_key(|id| self.virtual_times[id.index()])
     }
 
     /// Whether `id` is a member.
-    pub fn contains(&self, id: usize) -> bool {
-        self.members & 1 << id != 0
+    pub fn contains(&self, id: AppId) -> bool {
+        self.members & id.bit() != 0
     }
 
     /// Cycles that `running` may use before it is `slice` cycles of its own ahead of the ready member that
     /// is furthest behind; none if no other is ready. A timer need only be armed for this.
-    pub fn cycles_left(&self, running: usize, slice: u64) -> Option<u64> {
-        let least = self.others(running).map(|other| self.virtual_times[other]).min()?;
+    pub fn cycles_left(&self, running: AppId, slice: u64) -> Option<u64> {
+        let least = self.others(running).map(|other| self.virtual_times[other.index()]).min()?;
         let turn_ends = least.saturating_add(self.virtual_cycles(running, slice));
-        let left = turn_ends.saturating_sub(self.virtual_times[running]);
-        Some(scaled(left, self.weights[running].into(), WEIGHT_MAX.into()))
+        let left = turn_ends.saturating_sub(self.virtual_times[running.index()]);
+        Some(scaled(left, self.weights[running.index()].into(), WEIGHT_MAX.into()))
     }
 
     /// Whether `running` has used up its turn: it is `slice` cycles ahead of another ready member.
-    pub fn should_preempt(&self, running: usize, slice: u64) -> bool {
+    pub fn should_preempt(&self, running: AppId, slice: u64) -> bool {
         self.cycles_left(running, slice) == Some(0)
     }
 
     /// What `cycles` add to a member's virtual time; rounded up, so that whoever runs gets on.
-    fn virtual_cycles(&self, id: usize, cycles: u64) -> u64 {
-        scaled(cycles, WEIGHT_MAX.into(), self.weights[id].into()).min(TIME_MAX)
+    fn virtual_cycles(&self, id: AppId, cycles: u64) -> u64 {
+        scaled(cycles, WEIGHT_MAX.into(), self.weights[id.index()].into()).min(TIME_MAX)
     }
 
-    fn is_ready(&self, id: usize) -> bool {
-        self.ready & 1 << id != 0
+    fn is_ready(&self, id: AppId) -> bool {
+        self.ready & id.bit() != 0
     }
 
     /// The ready members but `id`.
-    fn others(&self, id: usize) -> impl Iterator<Item = usize> {
-        bits(self.ready & !(1 << id))
+    fn others(&self, id: AppId) -> impl Iterator<Item = AppId> {
+        bits(self.ready & !id.bit())
     }
 
     fn advance_to_least(&mut self) {
         if let Some(first) = self.pick() {
-            self.now = self.now.max(self.virtual_times[first]);
+            self.now = self.now.max(self.virtual_times[first.index()]);
         }
     }
 
@@ -169,11 +170,11 @@ fn scaled(value: u64, by: u64, of: u64) -> u64 {
     value.checked_mul(by).map_or_else(|| value.div_ceil(of).saturating_mul(by), |all| all.div_ceil(of))
 }
 
-/// The indices of the bits that are set.
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+/// The applications whose bits are set.
+fn bits(mut mask: u64) -> impl Iterator<Item = AppId> {
     core::iter::from_fn(move || {
         let lowest = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);
-        (lowest < 64).then_some(lowest)
+        (lowest < 64).then_some(AppId::new(lowest))
     })
 }

@@ -2,7 +2,9 @@
 
 use crate::report::Report;
 use core::ops::Range;
-use nom_abi::layout::{CORES_MAX, DEVICE_MAP, DIRECT_MAP, KERNEL_IMAGE, KERNEL_LOAD};
+use nom_abi::layout::{
+    CORES_MAX, DEVICE_MAP, DIRECT_MAP, KERNEL_IMAGE, KERNEL_LOAD, KERNEL_SLOT, KERNEL_SLOTS,
+};
 use nom_kernel_x86::direct;
 
 const PRESENT: u64 = 1;
@@ -122,6 +124,11 @@ impl Map {
         let is_placed = base.is_multiple_of(1 << 30) && (DIRECT_MAP..DEVICE_MAP).contains(&base);
         report.require(is_placed, format_args!("the direct map at {base:#x} is out of its part"));
         report.note(format_args!("direct map at {base:#x}"));
+        let image = layout.base;
+        let slide = image.wrapping_sub(KERNEL_IMAGE);
+        let is_placed = slide.is_multiple_of(KERNEL_SLOT) && slide / KERNEL_SLOT < KERNEL_SLOTS;
+        report.require(is_placed, format_args!("the image at {image:#x} is out of its part"));
+        report.note(format_args!("image at {image:#x}"));
         report.equal("bytes that can be executed", executable, layout.text.end - layout.text.start);
         self.check_stacks(report);
         report.end();
@@ -161,6 +168,8 @@ struct Expected {
 
 /// Where the parts of the image end, and the bundle behind it.
 struct Layout {
+    /// Where physical address 0 would be, if the image began there.
+    base: u64,
     text: Range<u64>,
     constants: Range<u64>,
     variables: Range<u64>,
@@ -177,10 +186,12 @@ impl Layout {
             &raw const kernel_end,
         ]
         .map(|symbol| symbol as u64);
-        let bundle = end - KERNEL_IMAGE;
+        let base = start - KERNEL_LOAD;
+        let bundle = end - base;
         // The bundle's header: its bytes are the upper half of the second word.
         let bundle_end = (bundle + (word(bundle + 8) >> 32)).next_multiple_of(4096);
         Layout {
+            base,
             text: start..text_end,
             constants: text_end..constants_end,
             variables: constants_end..end,
@@ -191,7 +202,7 @@ impl Layout {
     /// What a page must be, if it belongs anywhere.
     fn expects(&self, page: &Page) -> Option<Expected> {
         let plain = Expected {
-            physical: page.address.wrapping_sub(KERNEL_IMAGE),
+            physical: page.address.wrapping_sub(self.base),
             writable: false,
             executable: false,
             uncached: false,

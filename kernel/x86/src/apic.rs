@@ -11,6 +11,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use nom_abi::layout::{CORES_MAX, DEVICE_MAP};
 use nom_kernel_pure::clock::TickRate;
 
+/// First vector of the class (Intel SDM vol. 3A, 11.8.3.1) of the kernel's own, none of which is a device's.
+pub const OWN: u8 = 0xf0;
 /// Vector by which a core is asked into the kernel.
 pub const KICK: u8 = 0xfe;
 /// Vector of the timer.
@@ -136,7 +138,7 @@ pub fn set_timer(tsc: Option<u64>) {
     }
     let now = cpu::rdtsc();
     let ticks = tsc.map_or(0, |tsc| TickRate(TICKS.load(Relaxed)).ticks(tsc.saturating_sub(now)));
-    let armed = &ARMED[CoreArea::core()];
+    let armed = &ARMED[CoreArea::core().index()];
     armed.0.store(now, Relaxed);
     armed.1.store(ticks, Relaxed);
     write(TIMER_INITIAL, ticks);
@@ -147,7 +149,7 @@ pub fn timer_fired() {
     if DEADLINE.load(Relaxed) || read(TIMER_CURRENT) != 0 {
         return;
     }
-    let armed = &ARMED[CoreArea::core()];
+    let armed = &ARMED[CoreArea::core().index()];
     let (ticks, cycles) = (armed.1.swap(0, Relaxed), cpu::rdtsc() - armed.0.load(Relaxed));
     TICKS.fetch_max(TickRate(0).corrected(ticks, cycles).0, Relaxed);
 }

@@ -5,6 +5,7 @@ use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use nom_abi::layout::CORES_MAX;
 use nom_abi::upcall::Registers;
+use nom_kernel_pure::ids::CoreId;
 
 /// One core's area. Only that core touches it, always with interrupts off.
 #[repr(C, align(64))]
@@ -13,8 +14,8 @@ pub struct CoreArea {
     pub registers: Registers,
     /// Top of this core's kernel stack.
     pub stack_top: u64,
-    /// This core's number.
-    pub core: u64,
+    /// Which core this is.
+    pub core: CoreId,
     /// Interrupt vectors that ended a halt and wait to be handled.
     pub pending: [u64; 4],
     /// Where the area is.
@@ -33,16 +34,16 @@ static AREAS: Areas = Areas(UnsafeCell::new([const { CoreArea::EMPTY }; CORES_MA
 
 impl CoreArea {
     const EMPTY: CoreArea =
-        CoreArea { registers: Registers::ZERO, stack_top: 0, core: 0, pending: [0; 4], this: 0 };
+        CoreArea { registers: Registers::ZERO, stack_top: 0, core: CoreId::FIRST, pending: [0; 4], this: 0 };
 
     /// Makes `core`'s area the running core's.
-    pub fn install(core: usize, stack_top: u64) {
-        assert!(core < CORES_MAX);
-        let area = AREAS.0.get().cast::<CoreArea>().wrapping_add(core);
+    pub fn install(core: CoreId, stack_top: u64) {
+        assert!(core.index() < CORES_MAX);
+        let area = AREAS.0.get().cast::<CoreArea>().wrapping_add(core.index());
         // SAFETY: 1. `core` is in bounds. 2. Each core installs its own number once, before anything else
         // could reach its area. 3. GS then points to the kernel's own static memory.
         unsafe {
-            (*area).core = core as u64;
+            (*area).core = core;
             (*area).stack_top = stack_top;
             (*area).this = area as u64;
             cpu::wrmsr(msr::GS_BASE, area as u64);
@@ -58,10 +59,10 @@ impl CoreArea {
         f(unsafe { &mut *area })
     }
 
-    /// The running core's number.
-    pub fn core() -> usize {
+    /// The running core.
+    pub fn core() -> CoreId {
         // SAFETY: as in `with`.
-        unsafe { gs_word::<{ offset_of!(CoreArea, core) }>() as usize }
+        CoreId::new(unsafe { gs_word::<{ offset_of!(CoreArea, core) }>() as usize })
     }
 }
 

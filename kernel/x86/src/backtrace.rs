@@ -6,7 +6,6 @@ use crate::serial::{self, log};
 use core::arch::asm;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
-use nom_abi::layout::KERNEL_IMAGE;
 use nom_kernel_pure::machine::Level;
 use nom_kernel_pure::symbols;
 
@@ -49,7 +48,7 @@ pub fn print(rip: u64, mut frame: u64) {
 }
 
 fn print_frame(depth: usize, rip: u64) {
-    match symbols::lookup(symbol_table(), rip.wrapping_sub(KERNEL_IMAGE)) {
+    match symbols::lookup(symbol_table(), rip.wrapping_sub(mapping::image_base())) {
         Some(place) => {
             log(Level::Error, format_args!("  #{depth} {rip:#x} {}+{:#x}", place.name, place.offset));
         }

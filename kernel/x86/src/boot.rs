@@ -23,6 +23,7 @@ use nom_kernel_pure::clock::Rate;
 use nom_kernel_pure::contexts::Context;
 use nom_kernel_pure::cores::Core;
 use nom_kernel_pure::frames::{BlockInfo, FrameInfo, Frames};
+use nom_kernel_pure::ids::CoreId;
 use nom_kernel_pure::iommu::Iommu;
 use nom_kernel_pure::kernel::{Kernel, Parts, TableFrames};
 use nom_kernel_pure::machine::{Level, PhysicalMemory};
@@ -151,7 +152,7 @@ impl Boot {
         apic::choose(&self.features);
         apic::init();
         apic::calibrate();
-        shootdown::register(0);
+        shootdown::register(CoreId::FIRST);
     }
 
     /// Starts the other processors; they wait for the kernel.
@@ -285,7 +286,7 @@ impl Boot {
 fn load_core(core: usize, features: &cpu::Features) {
     let top = STACK_TOPS[core].load(Relaxed);
     let own = [1, 2, 3].map(|index| mapping::stack_top(4 * core as u64 + index));
-    CoreArea::install(core, top);
+    CoreArea::install(CoreId::new(core), top);
     tables::load(core, top, own);
     vector_state::init(features);
 }
@@ -296,7 +297,7 @@ extern "C" fn core_entry(core: u64) -> ! {
     features.enable();
     load_core(core as usize, &features);
     apic::init();
-    shootdown::register(core as usize);
+    shootdown::register(CoreId::new(core as usize));
     smp::ready();
     smp::wait_for_kernel();
     entry::begin()

@@ -63,15 +63,30 @@ unsafe extern "C" {
 
 /// Hands the kernel over to the entries.
 pub fn install(kernel: &'static mut Kernel<'static, Platform>) {
-    *KERNEL.lock() = Some(kernel);
+    *KERNEL.wait() = Some(kernel);
 }
 
 /// The kernel under its lock.
 struct Inside(Guard<'static, Option<&'static mut Kernel<'static, Platform>>>);
 
 impl Inside {
+    #[inline(always)]
     fn enter() -> Inside {
-        Inside(KERNEL.lock())
+        KERNEL.try_lock().map_or_else(Inside::enter_late, Inside)
+    }
+
+    /// Waits for the lock, and handles the interrupts that came while this core halted.
+    #[cold]
+    fn enter_late() -> Inside {
+        let mut inside = Inside(KERNEL.wait());
+        let pending = CoreArea::with(|area| core::mem::take(&mut area.pending));
+        for (word, mut bits) in pending.into_iter().enumerate() {
+            while bits != 0 {
+                interrupt(inside.kernel(), (word * 64) as u8 + bits.trailing_zeros() as u8);
+                bits &= bits - 1;
+            }
+        }
+        inside
     }
 
     fn kernel(&mut self) -> &mut Kernel<'static, Platform> {
@@ -89,13 +104,14 @@ extern "C" fn user_syscall() -> u64 {
 extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
     let address = if vector == PAGE_FAULT { cpu::cr2() } else { 0 };
     shootdown::answer();
+    end_own(vector);
     let mut inside = Inside::enter();
     report_strays();
     // A device can send the vector of an exception. An error code, which page faults of ring 3 always have,
     // comes with exceptions only.
     if vector < EXCEPTIONS && !(code == 0 && apic::is_in_service(vector as u8)) {
         let fault = Fault { vector, code, address };
-        CoreArea::with(|area| inside.kernel().fault(area.core as usize, &mut area.registers, fault));
+        CoreArea::with(|area| inside.kernel().fault(area.core, &mut area.registers, fault));
     } else {
         interrupt(inside.kernel(), vector as u8);
     }
@@ -104,18 +120,27 @@ extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
 
 /// Tells the pure kernel of an interrupt that this core took. It passes over vectors that it gave nobody.
 fn interrupt(kernel: &mut Kernel<'static, Platform>, vector: u8) {
-    if vector == apic::SPURIOUS && !apic::is_in_service(vector) {
-        return;
+    if vector < apic::OWN {
+        apic::end_of_interrupt();
     }
-    apic::end_of_interrupt();
     match vector {
-        apic::KICK => {}
+        apic::KICK | apic::SPURIOUS => {}
         apic::TIMER => {
             apic::timer_fired();
             kernel.timer(CoreArea::core());
         }
         PLATFORM_VECTOR if power::is_pressed(kernel.machine()) => kernel.shut_down(),
         vector => kernel.interrupt(CoreArea::core(), vector),
+    }
+}
+
+/// Ends an interrupt of the kernel's own class before this core waits for anything: in service, it would keep
+/// a kick waiting. Others are level-triggered, maybe, and would come again at once.
+#[inline(always)]
+fn end_own(vector: u64) {
+    let is_spurious = || vector == apic::SPURIOUS.into() && !apic::is_in_service(apic::SPURIOUS);
+    if vector >= apic::OWN.into() && !is_spurious() {
+        apic::end_of_interrupt();
     }
 }
 
@@ -145,15 +170,8 @@ fn halt(inside: Inside) -> Inside {
     drop(inside);
     cpu::halt_until_interrupt();
     shootdown::answer();
-    let mut inside = Inside::enter();
+    let inside = Inside::enter_late();
     report_strays();
-    let pending = CoreArea::with(|area| core::mem::take(&mut area.pending));
-    for (word, mut bits) in pending.into_iter().enumerate() {
-        while bits != 0 {
-            interrupt(inside.kernel(), (word * 64) as u8 + bits.trailing_zeros() as u8);
-            bits &= bits - 1;
-        }
-    }
     inside
 }
 
@@ -180,9 +198,10 @@ fn first_entry(kernel: &mut Kernel<'static, Platform>) {
 }
 
 /// Says, under the kernel's lock, that strays came; seldom, however many they are.
+#[inline(always)]
 fn report_strays() {
     let strays = STRAYS.load(Relaxed);
-    if strays >= 2 * STRAYS_REPORTED.load(Relaxed) && strays > 0 {
+    if strays > 0 && strays >= 2 * STRAYS_REPORTED.load(Relaxed) {
         STRAYS_REPORTED.store(strays, Relaxed);
         let what = "non-maskable interrupts or late debug exceptions";
         log(Level::Warn, format_args!("{strays} {what}, or interrupts in their place, ignored"));
@@ -203,6 +222,7 @@ extern "C" fn kernel_trap(vector: u64, code: u64, rip: u64, frame: u64) {
         return;
     }
     if vector >= EXCEPTIONS {
+        end_own(vector);
         return CoreArea::with(|area| area.pending[vector as usize / 64] |= 1 << (vector % 64));
     }
     let fault = Fault { vector, code, address: if vector == PAGE_FAULT { cpu::cr2() } else { 0 } };

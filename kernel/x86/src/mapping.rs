@@ -8,7 +8,7 @@ use crate::cpu;
 use crate::memory::Physical;
 use crate::start_info::StartInfo;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use nom_abi::layout::{DEVICE_MAP, KERNEL_IMAGE, KERNEL_LOAD};
+use nom_abi::layout::{DEVICE_MAP, KERNEL_LOAD};
 use nom_abi::memory::FRAME_BYTES;
 use nom_kernel_pure::machine::PhysicalMemory;
 use nom_kernel_pure::paging::direct_map_base;
@@ -40,14 +40,20 @@ static SPARE_END: AtomicU64 = AtomicU64::new(0);
 const SPARE_TABLES: u64 = 8;
 
 unsafe extern "C" {
+    static kernel_start: u8;
     static kernel_text_end: u8;
     static kernel_rodata_end: u8;
     static kernel_end: u8;
 }
 
+/// Where the loader has moved the image to: physical address `p` of the image is at this plus `p`.
+pub fn image_base() -> u64 {
+    &raw const kernel_start as u64 - KERNEL_LOAD
+}
+
 /// Physical address behind the kernel image, where the bundle begins.
 pub fn image_end() -> u64 {
-    &raw const kernel_end as u64 - KERNEL_IMAGE
+    &raw const kernel_end as u64 - image_base()
 }
 
 /// Hands out frames in order, before there is an allocator.
@@ -136,9 +142,9 @@ pub fn build(
     let root = early.table(memory);
     let spare = early.take(SPARE_TABLES * FRAME_BYTES);
     let mut mapper = Mapper { memory, early, root, huge_pages };
-    let text = KERNEL_IMAGE + KERNEL_LOAD;
+    let text = &raw const kernel_start as u64;
     let (text_end, rodata_end) = (&raw const kernel_text_end as u64, &raw const kernel_rodata_end as u64);
-    let physical = |address: u64| address - KERNEL_IMAGE;
+    let physical = |address: u64| address - image_base();
     mapper.map(text, physical(text), physical(text_end), 0);
     mapper.map(text_end, physical(text_end), physical(rodata_end), NO_EXECUTE);
     mapper.map(rodata_end, physical(rodata_end), image_end(), NO_EXECUTE | WRITE);

@@ -6,6 +6,7 @@ use crate::{apic, clock, control, cpu, mapping, serial, shootdown, vector_state}
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::memory::FRAME_BYTES;
+use nom_kernel_pure::ids::CoreId;
 use nom_kernel_pure::machine::{Level, Machine};
 
 /// All of the machine: its memory and registers, and what processors do.
@@ -40,11 +41,11 @@ impl Machine for Platform {
         })
     }
 
-    fn apic_id(&self, core: usize) -> u32 {
+    fn apic_id(&self, core: CoreId) -> u32 {
         shootdown::apic_id(core)
     }
 
-    fn kick(&mut self, core: usize) {
+    fn kick(&mut self, core: CoreId) {
         if core != CoreArea::core() {
             apic::kick(shootdown::apic_id(core));
         }

@@ -10,6 +10,7 @@ use crate::cpu;
 use crate::mapping;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use nom_abi::layout::CORES_MAX;
+use nom_kernel_pure::ids::CoreId;
 
 /// Root that each core has loaded; the kernel's own (or 0) while it halts.
 static LOADED: [AtomicU64; CORES_MAX] = [const { AtomicU64::new(0) }; CORES_MAX];
@@ -20,31 +21,36 @@ static WAITING: AtomicU64 = AtomicU64::new(0);
 static LEAVE: AtomicBool = AtomicBool::new(false);
 
 /// Notes which APIC this core is.
-pub fn register(core: usize) {
-    APIC_ID[core].store(apic::id(), Relaxed);
+pub fn register(core: CoreId) {
+    APIC_ID[core.index()].store(apic::id(), Relaxed);
 }
 
 /// The APIC identifier of a core that registered.
-pub fn apic_id(core: usize) -> u32 {
-    APIC_ID[core].load(Relaxed)
+pub fn apic_id(core: CoreId) -> u32 {
+    APIC_ID[core.index()].load(Relaxed)
 }
 
 /// Loads an address space on this core, if it is not loaded.
 pub fn load(root: u64) {
     let core = CoreArea::core();
-    if LOADED[core].swap(root, SeqCst) != root {
+    if LOADED[core.index()].swap(root, SeqCst) != root {
         // SAFETY: roots come from `Space::new`, which copies the kernel's half, or are the kernel's own.
         unsafe { cpu::set_cr3(root) };
     }
 }
 
 /// Answers a request that concerns this core, if there is one.
+#[inline(always)]
 pub fn answer() {
-    if WAITING.load(Acquire) == 0 {
-        return;
+    if WAITING.load(Acquire) != 0 {
+        answer_now();
     }
+}
+
+#[cold]
+fn answer_now() {
     let core = CoreArea::core();
-    if WAITING.load(Acquire) & 1 << core == 0 {
+    if WAITING.load(Acquire) & core.bit() == 0 {
         return;
     }
     if LEAVE.load(Relaxed) {
@@ -53,19 +59,20 @@ pub fn answer() {
         // SAFETY: reloads what is loaded.
         unsafe { cpu::set_cr3(cpu::cr3()) };
     }
-    WAITING.fetch_and(!(1 << core), AcqRel);
+    WAITING.fetch_and(!core.bit(), AcqRel);
 }
 
 /// Makes every core that has `root` loaded forget its translations, and if `leave`, load the kernel's root
 /// instead. The caller holds the kernel's lock.
 pub fn ask(root: u64, leave: bool) {
     let me = CoreArea::core();
-    let others = (0..CORES_MAX).filter(|core| *core != me && LOADED[*core].load(SeqCst) == root);
-    let mask = others.fold(0, |mask, core| mask | 1u64 << core);
+    let others =
+        CoreId::first(CORES_MAX).filter(|core| *core != me && LOADED[core.index()].load(SeqCst) == root);
+    let mask = others.fold(0, |mask, core| mask | core.bit());
     LEAVE.store(leave, Relaxed);
     WAITING.store(mask, Release);
-    (0..CORES_MAX).filter(|core| mask & 1 << core != 0).for_each(|core| apic::kick(apic_id(core)));
-    if LOADED[me].load(Relaxed) == root {
+    CoreId::first(CORES_MAX).filter(|core| mask & core.bit() != 0).for_each(|core| apic::kick(apic_id(core)));
+    if LOADED[me.index()].load(Relaxed) == root {
         if leave {
             load(mapping::kernel_root());
         } else {

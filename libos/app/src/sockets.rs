@@ -41,7 +41,8 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     let config = Config { nameservers, ..config };
     let ear = address::ear(&config, discovery);
     let contract = Earning::from_environment(crate::var).map_err(ServeError::Earning)?;
-    let is_beyond = |earning: &Earning| earning.refuses || earning.knobs.cores || earning.knobs.memory;
+    let is_beyond =
+        |earning: &Earning| earning.knobs.admission || earning.knobs.cores || earning.knobs.memory;
     if contract.as_ref().is_some_and(is_beyond) {
         return Err(ServeError::Sockets);
     }

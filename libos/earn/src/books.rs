@@ -164,7 +164,15 @@ mod tests {
         let length_s = to_ns.saturating_sub(from_ns) as f64 / 1e9;
         let latency = Latency { mean_ns: 100_000, jitter_ns: 10_000, p99_ns: 200_000 };
         let sent_bytes = (sent * length_s * 1e9 / 8.0).round() as u64;
-        Window { from_ns, to_ns, requests: 1000, sent_bytes, latency, ..Window::default() }
+        Window {
+            from_ns,
+            to_ns,
+            requests: 1000,
+            answered_bytes: sent_bytes,
+            sent_bytes,
+            latency,
+            ..Window::default()
+        }
     }
 
     fn held() -> Usage {
@@ -185,6 +193,16 @@ mod tests {
         let mut books = Books::new();
         books.close(&window(0, SECOND / 2, 1.0), &utility(), &held());
         assert_eq!(dollars(&books), (10.0, 0.0));
+    }
+
+    #[test]
+    fn users_pay_for_answers_and_the_provider_is_paid_for_frames() {
+        let mut books = Books::new();
+        books.reprice(0, tariff(1.0, 0.5));
+        let sent = window(0, SECOND, 1.0);
+        let retransmitted = Window { answered_bytes: sent.sent_bytes / 2, ..sent };
+        books.close(&retransmitted, &utility(), &held());
+        assert_eq!(dollars(&books), (10.0, 1.0 + 1.0));
     }
 
     #[test]
@@ -230,8 +248,14 @@ mod tests {
             let (count, micros) = windows(number);
             let (from_ns, to_ns) = (number * SECOND / 50, (number + 1) * SECOND / 50);
             let latency = Latency { mean_ns: micros * 1000, jitter_ns: 0, p99_ns: micros * 1000 };
-            let sent_bytes = 1000 * count;
-            let window = Window { from_ns, to_ns, requests: count, sent_bytes, latency, ..Window::default() };
+            let window = Window {
+                from_ns,
+                to_ns,
+                requests: count,
+                answered_bytes: 1000 * count,
+                latency,
+                ..Window::default()
+            };
             books.close(&window, &utility, &held());
             (requests, sum) = (requests + count as f64, sum + count as f64 * micros as f64);
         }

@@ -66,7 +66,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         let steering = Steering::new(&settings, 1);
         let last = blank(0, steering.setting());
         let keeping = settings.knobs.memory.then(Keeping::new);
-        let judge = Judge::new(settings.has_contract, settings.refuses, &settings.utility);
+        let judge = Judge::new(settings.has_contract, settings.knobs.admission, &settings.utility);
         Self {
             settings,
             board,
@@ -173,6 +173,10 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
     /// With a contract.
     fn governs(&self) -> bool {
         self.settings.has_contract
+    }
+
+    fn chooses_cores(&self) -> bool {
+        self.steering.chooses_cores()
     }
 
     fn window_ns(&self) -> u64 {

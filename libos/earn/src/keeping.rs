@@ -2,7 +2,7 @@
 
 use crate::report::Stretch;
 use crate::window;
-use nom_economy::memory::{Demand, Policy, Present};
+use nom_economy::memory::{Demand, MemoryPolicy, Present};
 use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
 use nom_economy::utility::Utility;
@@ -15,7 +15,7 @@ const FLOOR_MIB: u32 = 2;
 /// The policy, and what it decides by.
 #[derive(Debug)]
 pub(crate) struct Keeping {
-    policy: Policy,
+    policy: MemoryPolicy,
     /// Since the service last said what it makes of memory.
     period: Stretch,
     /// Of the last such period in which somebody asked something.
@@ -26,7 +26,7 @@ pub(crate) struct Keeping {
 
 impl Keeping {
     pub fn new() -> Keeping {
-        let policy = Policy::new(FLOOR_MIB);
+        let policy = MemoryPolicy::new(FLOOR_MIB);
         Keeping { policy, period: Stretch::default(), response: None, has_heard: false }
     }
 

@@ -21,6 +21,7 @@ pub trait Audience {
 pub(crate) struct Stretch {
     pub length_ns: u64,
     requests: f64,
+    answered_bytes: f64,
     sent_bytes: f64,
     received_bytes: f64,
     /// Sums over requests, of nanoseconds: latency, its square, and the p99 of the window each was in.
@@ -29,6 +30,8 @@ pub(crate) struct Stretch {
     p99: f64,
     /// The most of any window.
     clients: u32,
+    /// Whether any of them was.
+    is_overridden: bool,
 }
 
 impl Stretch {
@@ -38,12 +41,14 @@ impl Stretch {
         let other = Stretch {
             length_ns: window.length_ns(),
             requests,
+            answered_bytes: window.answered_bytes as f64,
             sent_bytes: window.sent_bytes as f64,
             received_bytes: window.received_bytes as f64,
             latency: requests * mean,
             latency_squared: requests * (mean * mean + jitter * jitter),
             p99: requests * window.latency.p99_ns as f64,
             clients: window.clients,
+            is_overridden: window.is_overridden,
         };
         self.join(&other, 1.0);
     }
@@ -52,12 +57,14 @@ impl Stretch {
     pub fn join(&mut self, other: &Stretch, times: f64) {
         self.length_ns = self.length_ns.saturating_add(other.length_ns);
         self.requests += times * other.requests;
+        self.answered_bytes += times * other.answered_bytes;
         self.sent_bytes += times * other.sent_bytes;
         self.received_bytes += times * other.received_bytes;
         self.latency += times * other.latency;
         self.latency_squared += times * other.latency_squared;
         self.p99 += times * other.p99;
         self.clients = self.clients.max(other.clients);
+        self.is_overridden |= other.is_overridden;
     }
 
     /// All as one window. Its 99th percentile is the mean of those of its windows, weighted by their
@@ -76,11 +83,13 @@ impl Stretch {
             from_ns,
             to_ns,
             requests: whole(self.requests),
+            answered_bytes: whole(self.answered_bytes),
             sent_bytes: whole(self.sent_bytes),
             received_bytes: whole(self.received_bytes),
             clients: self.clients,
             latency,
             setting,
+            is_overridden: self.is_overridden,
             ..Window::default()
         }
     }
@@ -147,12 +156,14 @@ mod tests {
             from_ns: 1000,
             to_ns: 2000,
             requests,
+            answered_bytes: 9 * requests,
             sent_bytes: 10 * requests,
             received_bytes: requests,
             clients: 0,
             latency: Latency { mean_ns: mean, jitter_ns: jitter, p99_ns: p99 },
             service: Latency::default(),
             setting: SETTING,
+            ..Window::default()
         }
     }
 

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use core::time::Duration;
 use nom_economy::controller::BatchingDelays;
-use nom_economy::table::{BadTable, Table};
+use nom_economy::table::{BadResponseTable, ResponseTable};
 use nom_economy::utility::{BadLine, Utility};
 
 /// The longest batching delay that is tried, unless the environment says otherwise: beyond a millisecond
@@ -20,11 +20,9 @@ pub struct Settings {
     /// What is turned besides the batching delay.
     pub knobs: Knobs,
     /// Responses that were measured beforehand; none, if it learns by itself.
-    pub responses: Table,
+    pub responses: ResponseTable,
     /// Whether there is a contract at all. Without one nothing is set, and only costs are reckoned.
     pub has_contract: bool,
-    /// Whether clients are refused as long as what is served costs more than it brings.
-    pub refuses: bool,
 }
 
 /// Knobs that are turned besides the batching delay.
@@ -36,6 +34,8 @@ pub struct Knobs {
     pub cores: bool,
     /// How much memory is taken for what is kept; the rest is given back.
     pub memory: bool,
+    /// How many clients are let in: fewer, as long as what is served costs more than it brings.
+    pub admission: bool,
 }
 
 impl Knobs {
@@ -48,6 +48,7 @@ impl Knobs {
                 "notice" => knobs.notice = true,
                 "cores" => knobs.cores = true,
                 "memory" => knobs.memory = true,
+                "admission" => knobs.admission = true,
                 _ => return None,
             }
         }
@@ -83,7 +84,7 @@ pub enum BadSetting {
     },
     /// No table of responses.
     #[error("the environment's responses: {0}")]
-    Responses(#[from] BadTable),
+    Responses(#[from] BadResponseTable),
     /// Another variable.
     #[error("the environment's {name}={value}: expected {expected}")]
     Variable {
@@ -99,8 +100,9 @@ pub enum BadSetting {
 impl Settings {
     /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`. The others
     /// are `batching_delay`: `adaptive`, or microseconds; `batching_delay_max`: the longest that is tried, in
-    /// microseconds; `knobs`: some of `batching_delay`, `notice`, `cores` and `memory`, separated by commas;
-    /// `responses`: a [`Table`].
+    /// microseconds; `knobs`: some of `batching_delay`, `notice`, `cores`, `memory` and `admission`,
+    /// separated by commas; `refuse`: `loss`, the same as the knob `admission`;
+    /// `responses`: a [`ResponseTable`].
     ///
     /// # Errors
     /// The first variable that is not what it must be.
@@ -110,7 +112,7 @@ impl Settings {
             .map_err(|error| BadSetting::Utility { line: line.to_string(), error })?;
         let names = var("knobs").unwrap_or_default();
         let knobs = if names.is_empty() { Some(Knobs::default()) } else { Knobs::parse(names) };
-        let knobs = knobs.ok_or_else(|| bad("knobs", names, KNOBS))?;
+        let mut knobs = knobs.ok_or_else(|| bad("knobs", names, KNOBS))?;
         let longest_micros = micros(&var, "batching_delay_max", "microseconds from 0 to 10000")?;
         let batching = match var("batching_delay") {
             None | Some("adaptive") => {
@@ -122,12 +124,12 @@ impl Settings {
             }
         };
         let responses = var("responses").map(str::parse).transpose()?.unwrap_or_default();
-        let refuses = match var("refuse") {
-            None => false,
-            Some("loss") => true,
+        match var("refuse") {
+            None => {}
+            Some("loss") => knobs.admission = true,
             Some(other) => return Err(bad("refuse", other, "`loss`")),
-        };
-        Ok(Some(Self { utility, batching, knobs, responses, has_contract: true, refuses }))
+        }
+        Ok(Some(Self { utility, batching, knobs, responses, has_contract: true }))
     }
 
     /// Those of a server without a contract, of which only what it serves is to be known.
@@ -137,9 +139,8 @@ impl Settings {
             utility: Utility::none(),
             batching: Batching::Fixed { micros: 0 },
             knobs: Knobs::default(),
-            responses: Table::default(),
+            responses: ResponseTable::default(),
             has_contract: false,
-            refuses: false,
         }
     }
 }
@@ -156,7 +157,8 @@ impl Settings {
 }
 
 /// What `knobs` may say.
-const KNOBS: &str = "some of `batching_delay`, `notice`, `cores` and `memory`, separated by commas";
+const KNOBS: &str =
+    "some of `batching_delay`, `notice`, `cores`, `memory` and `admission`, separated by commas";
 
 fn bad(name: &'static str, value: &str, expected: &'static str) -> BadSetting {
     BadSetting::Variable { name, value: value.to_string(), expected }
@@ -206,10 +208,12 @@ mod tests {
         for (names, knobs) in [
             ("batching_delay,notice", Knobs { notice: true, ..none }),
             ("cores, memory", Knobs { cores: true, memory: true, ..none }),
+            ("admission", Knobs { admission: true, ..none }),
             ("notice,cores,batching_delay", Knobs { notice: true, cores: true, ..none }),
         ] {
             assert_eq!(batching(&[("knobs", names)]), (adaptive(1000), knobs));
         }
+        assert_eq!(batching(&[("refuse", "loss")]).1, Knobs { admission: true, ..none });
         assert_eq!(batching(&[("batching_delay", "50")]), (Batching::Fixed { micros: 50 }, none));
     }
 

@@ -51,6 +51,11 @@ impl Steering {
         steering
     }
 
+    /// Whether how many cores serve is decided here.
+    pub fn chooses_cores(&self) -> bool {
+        self.staffing.is_some()
+    }
+
     /// What is to be set.
     pub fn setting(&self) -> Setting {
         self.setting
@@ -66,7 +71,7 @@ impl Steering {
         value: &Value,
     ) {
         let has_turned = core::mem::take(&mut self.has_turned);
-        if has_turned || window.setting != self.setting {
+        if has_turned || window.is_overridden || window.setting != self.setting {
             return;
         }
         let is_whole = window.length_ns() < TOO_LONG * asked_ns;

@@ -46,6 +46,7 @@ pub struct Team<L: RawMutex, B, A> {
     clients_max: AtomicU32,
     wants_demand: bool,
     governs: bool,
+    chooses_cores: bool,
     council: Mutex<L, Council<B, A>>,
 }
 
@@ -79,6 +80,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
             clients_max: AtomicU32::new(set.1),
             wants_demand: earner.wants_demand(),
             governs: earner.governs(),
+            chooses_cores: earner.chooses_cores(),
             council: Mutex::new(Council { earner, parts: vec![Stretch::default(); cores], began_ns: 0 }),
         });
         let window_ns = match cores {
@@ -134,6 +136,10 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Member<L, B, A> {
 impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
     fn governs(&self) -> bool {
         self.team.governs
+    }
+
+    fn chooses_cores(&self) -> bool {
+        self.team.chooses_cores
     }
 
     fn window_ns(&self) -> u64 {

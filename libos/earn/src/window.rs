@@ -22,6 +22,7 @@ pub(crate) fn response(window: &Window) -> Option<Response> {
     let latency = Latency::new(mean, seconds(window.latency.jitter_ns), seconds(window.latency.p99_ns));
     Some(Response {
         throughput: OperationsPerSecond::new(per_second(window.requests)).expect("a ratio of integers"),
+        answered: data(window.answered_bytes),
         sent: data(window.sent_bytes),
         received: data(window.received_bytes),
         latency: latency.expect("it is above 0"),

@@ -34,6 +34,7 @@ fn rate(clients: u32, of: u16, setting: Setting, prices: &Prices) -> f64 {
     let sum = |of: fn(&Response) -> f64| parts.iter().map(of).sum::<f64>();
     let response = Response {
         throughput: OperationsPerSecond::new(sum(|part| part.throughput.get())).expect("finite"),
+        answered: GbitPerSecond::new(sum(|part| part.answered.get())).expect("finite"),
         sent: GbitPerSecond::new(sum(|part| part.sent.get())).expect("finite"),
         ..parts[0]
     };
@@ -125,6 +126,7 @@ fn filled(window: Window, measured: &Observation, seconds: f64) -> Window {
     let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
     Window {
         requests: (throughput.get() * seconds) as u64,
+        answered_bytes: (sent.get() * seconds * 1e9 / 8.0) as u64,
         sent_bytes: (sent.get() * seconds * 1e9 / 8.0) as u64,
         latency: Latency {
             mean_ns: nanoseconds(latency.mean().get()),

@@ -111,6 +111,7 @@ fn window_at(from_ns: u64, to_ns: u64, setting: Setting) -> Window {
         from_ns,
         to_ns,
         requests: 400,
+        answered_bytes: 400_000,
         sent_bytes: 400_000,
         received_bytes: 40_000,
         clients: 4,
@@ -121,6 +122,7 @@ fn window_at(from_ns: u64, to_ns: u64, setting: Setting) -> Window {
         },
         service: Latency::default(),
         setting,
+        ..Window::default()
     }
 }
 
@@ -150,12 +152,14 @@ proptest! {
                 from_ns,
                 to_ns,
                 requests,
+                answered_bytes: sent_bytes,
                 sent_bytes,
                 received_bytes,
                 clients: requests as u32,
                 latency: Latency { mean_ns, jitter_ns, p99_ns },
                 service: Latency::default(),
                 setting: earner.setting(),
+                ..Window::default()
             };
             let setting = earner.observe(&window);
             prop_assert!(setting.batching_delay <= Duration::from_micros(300));

@@ -11,7 +11,7 @@ use nom_serve::Governor;
 const TEN_SECONDS: u32 = 600;
 /// On time in the simulated server under 64 clients without a batching delay, or with a small one.
 const ON_TIME: (&str, &str) = ("utility", "Gbit; penalty 20 100 0.0017");
-const REFUSE: (&str, &str) = ("refuse", "loss");
+const REFUSE: (&str, &str) = ("knobs", "batching_delay,admission");
 
 fn world(variables: &[(&str, &'static str)], network_out: f64) -> World {
     let world = World::new(variables, 1);

@@ -35,6 +35,7 @@ fn part(clients: f64, of: f64, now_ns: u64, setting: Setting) -> Window {
         from_ns: now_ns - PART_NS,
         to_ns: now_ns,
         requests,
+        answered_bytes: 1000 * requests,
         sent_bytes: 1000 * requests,
         latency,
         setting,
@@ -44,18 +45,29 @@ fn part(clients: f64, of: f64, now_ns: u64, setting: Setting) -> Window {
 
 /// Lets the first cores of the team serve for so many parts; the others sleep.
 fn serve(cores: &mut [Core], settings: &mut [Setting], of: usize, parts: u64, began_ns: &mut u64) {
+    serve_clients(64.0, &mut cores[..of], settings, parts, began_ns);
+}
+
+/// The same with so many clients in all.
+fn serve_clients(clients: f64, cores: &mut [Core], settings: &mut [Setting], parts: u64, began_ns: &mut u64) {
+    let of = cores.len() as f64;
     for _ in 0..parts {
         *began_ns += PART_NS;
-        for (core, setting) in cores.iter_mut().zip(settings.iter_mut()).take(of) {
+        for (core, setting) in cores.iter_mut().zip(settings.iter_mut()) {
             *setting = core.look(*began_ns).unwrap_or(*setting);
-            *setting = core.observe(&part(64.0, of as f64, *began_ns, *setting));
+            *setting = core.observe(&part(clients, of, *began_ns, *setting));
         }
     }
 }
 
 fn rate(setting: Setting, of: f64) -> f64 {
+    rate_for(64.0 / of, setting)
+}
+
+/// What one core earns from so many clients.
+fn rate_for(clients: f64, setting: Setting) -> f64 {
     let utility: Utility = CONTRACT.parse().expect("good");
-    utility.revenue(&World::truth(64.0 / of, setting), &Default::default()).get()
+    utility.revenue(&World::truth(clients, setting), &Default::default()).get()
 }
 
 #[test]
@@ -88,6 +100,43 @@ fn a_core_that_sleeps_holds_up_nobody() {
         // And when it wakes it knows.
         assert_eq!(cores[1].look(now_ns), Some(settings[0]));
         assert_eq!(cores[1].look(now_ns), None);
+    }
+}
+
+/// An owner tries delays of his own, a second each, with the governor held, and lets it go for a second. It
+/// must not take what those bring for what its own point does.
+#[test]
+fn what_an_owner_orders_teaches_nothing_about_what_was_chosen() {
+    for (count, clients) in [(1, 1.0), (1, 64.0), (2, 64.0)] {
+        let (mut cores, _, _) = team(count);
+        let (mut settings, mut now_ns) = ([Setting::default(); 2], 0);
+        serve_clients(clients, &mut cores, &mut settings, 2000, &mut now_ns);
+        let each = clients / count as f64;
+        let worth = rate_for(each, settings[0]);
+        for round in 0..10 {
+            for micros in [0, 116, 5, 500, 25] {
+                hold(clients, &mut cores, &mut settings, micros, &mut now_ns);
+            }
+            let mut earned = 0.0;
+            for _ in 0..200 {
+                serve_clients(clients, &mut cores, &mut settings, 1, &mut now_ns);
+                earned += rate_for(each, settings[0]) / 200.0;
+            }
+            assert!(earned > 0.97 * worth, "{count}, {clients}, {round}: {earned} of {worth}, {settings:?}");
+        }
+    }
+}
+
+/// Lets all serve a second with an ordered delay.
+fn hold(clients: f64, cores: &mut [Core], settings: &mut [Setting; 2], micros: u64, now_ns: &mut u64) {
+    let (of, batching_delay) = (cores.len() as f64, std::time::Duration::from_micros(micros));
+    for _ in 0..200 {
+        *now_ns += PART_NS;
+        for (core, setting) in cores.iter_mut().zip(settings.iter_mut()) {
+            core.look(*now_ns);
+            let window = part(clients, of, *now_ns, Setting { batching_delay, ..*setting });
+            *setting = core.observe(&Window { is_overridden: true, ..window });
+        }
     }
 }
 

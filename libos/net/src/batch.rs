@@ -68,6 +68,7 @@ impl Tallies {
         [("unheld", unheld), ("time", time), ("ring", ring), ("nothing_more", nothing_more)]
     }
 
+    #[inline]
     fn count(&mut self, reason: Reason, packets: usize) {
         let tally = match reason {
             Reason::Unheld => &mut self.unheld,
@@ -121,33 +122,39 @@ impl Batch {
     }
 
     /// W.
+    #[inline]
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
     /// Holds one more packet, which came at `at`.
+    #[inline]
     pub fn push(&mut self, at: Instant) {
         self.first.get_or_insert(at);
         self.held += 1;
     }
 
     /// Packets held.
+    #[inline]
     pub fn len(&self) -> usize {
         self.held
     }
 
     /// Whether nothing is held.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }
 
     /// When the held packets must go at the latest.
+    #[inline]
     pub fn due(&self) -> Option<Instant> {
         self.first.map(|first| first + self.delay)
     }
 
     /// Why the batch must be flushed now, if it must. `ring_threatened` says that the ring is close to
     /// overflowing.
+    #[inline]
     pub fn reason(&self, now: Instant, ring_threatened: bool) -> Option<Reason> {
         let due = self.due()?;
         if self.delay.is_zero() {
@@ -159,8 +166,15 @@ impl Batch {
         }
     }
 
+    /// Counts a packet that was not held.
+    #[inline]
+    pub fn count_unheld(&mut self) {
+        self.tallies.count(Reason::Unheld, 1);
+    }
+
     /// Forgets the held packets, counted under `reason`, and says how many there were. An empty batch is not
     /// counted.
+    #[inline]
     pub fn flush(&mut self, reason: Reason) -> usize {
         if self.held > 0 {
             self.tallies.count(reason, self.held);

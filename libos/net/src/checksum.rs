@@ -4,6 +4,7 @@ use crate::buffer::{Buffer, Slice};
 use core::net::IpAddr;
 
 /// The one's complement sum of `bytes` as big-endian words, not complemented.
+#[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
     // The sum does not depend on the byte order in which it is taken (RFC 1071 section 2), so 4 bytes go at a
     // time.
@@ -43,7 +44,7 @@ pub fn add(a: u16, b: u16) -> u16 {
 
 /// The sum of the words of `sum`, as one word. Each step has the carry of the one before.
 #[inline]
-fn fold(sum: u64) -> u16 {
+pub(crate) fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);

@@ -132,6 +132,7 @@ impl Config {
     }
 
     /// Whether `address` is one of ours.
+    #[inline]
     pub fn is_ours(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|cidr| cidr.address == address)
     }

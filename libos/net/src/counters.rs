@@ -96,6 +96,8 @@ counters! {
     duplicates_reported,
     /// Losses found by duplicate or selective acknowledgements, or by time.
     fast_retransmits,
+    /// Reductions of the congestion window that were undone, as nothing had been lost (RFC 4015, 3708).
+    reductions_undone,
     /// Receive windows that became larger, as their bytes were taken faster.
     receive_windows_grown,
     /// Receive windows that were cut for want of memory.

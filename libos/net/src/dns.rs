@@ -108,7 +108,12 @@ pub fn answer(
         return None;
     }
     Some(match packet.rcode() {
-        DnsRcode::NoError => addresses(&packet, rest, name, family).ok_or(ResolveError::Failed),
+        DnsRcode::NoError => {
+            // A name whose addresses were cut off seems to have none.
+            let is_whole = !packet.flags().contains(DnsFlags::TRUNCATED);
+            let found = addresses(&packet, rest, name, family);
+            found.filter(|found| is_whole || !found.is_empty()).ok_or(ResolveError::Failed)
+        }
         DnsRcode::NXDomain => Err(ResolveError::NoSuchName),
         _ => Err(ResolveError::Failed),
     })
@@ -175,6 +180,20 @@ mod tests {
         assert_eq!(found, Some(Ok(vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()])));
         assert_eq!(answer(&response(3), 77, &name, Family::V4), Some(Err(ResolveError::NoSuchName)));
         assert_eq!(answer(&response(2), 77, &name, Family::V4), Some(Err(ResolveError::Failed)));
+    }
+
+    #[test]
+    fn a_truncated_answer_is_none_unless_it_has_addresses() {
+        let name = encode("www.Example.org").unwrap();
+        let mut bytes = response(0);
+        bytes[2] |= 2;
+        let found = answer(&bytes, 77, &name, Family::V4);
+        assert_eq!(found, Some(Ok(vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()])));
+        let mut empty = question(77, &name, Family::V4);
+        empty[2] |= 0x80;
+        assert_eq!(answer(&empty, 77, &name, Family::V4), Some(Ok(vec![])));
+        empty[2] |= 2;
+        assert_eq!(answer(&empty, 77, &name, Family::V4), Some(Err(ResolveError::Failed)));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use crate::buffer::{Buffer, Slice, chain_len};
 use crate::checksum;
 use crate::counters::Counters;
 use crate::fragments::Fragment;
+use crate::tcp::plain::Plain;
+use crate::tcp::segment::Ports;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use nom_port::nic::{Head, PartialChecksum};
 use smoltcp::wire::{EthernetProtocol, Ipv4Packet, Ipv6Packet};
@@ -189,6 +191,12 @@ impl Fragment {
     }
 }
 
+/// Whether an IPv4 packet may come from `from` (RFC 1122 section 3.2.1.3).
+#[inline]
+pub(crate) fn is_answerable(from: Ipv4Addr) -> bool {
+    !(from.is_broadcast() || from.is_multicast() || from.is_loopback() || from.is_unspecified())
+}
+
 fn fragment(counters: &mut Counters) -> &mut u64 {
     &mut counters.dropped_fragment
 }
@@ -259,6 +267,92 @@ fn as_v6(address: IpAddr) -> Ipv6Addr {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,
     }
+}
+
+/// Where the header of a TCP segment over IPv4 without IP options begins.
+pub const PLAIN_TCP4_AT: u16 = (ETHERNET + IPV4) as u16;
+/// Bytes of the headers of such a segment without TCP options.
+pub const PLAIN_TCP4: usize = ETHERNET + IPV4 + 20;
+/// Bytes of timestamps, with two no-operations in front of them (RFC 7323 appendix A).
+pub const PLAIN_STAMPS: usize = 12;
+
+/// The headers of a plain TCP segment over IPv4 as words, written in one go; timestamps are its options.
+/// The checksum is that of the pseudo-header. `head` is as long as they are.
+#[inline]
+pub fn put_plain_tcp4(
+    head: &mut Head,
+    path: (Mac, Mac),
+    ends: (Ipv4Addr, Ipv4Addr),
+    ports: Ports,
+    plain: &Plain,
+) {
+    let options = if plain.stamps.is_some() { PLAIN_STAMPS } else { 0 };
+    let tcp_len = 20 + options + plain.len as usize;
+    let total = (IPV4 + tcp_len) as u32;
+    let (from, to) = (ends.0.to_bits(), ends.1.to_bits());
+    let addresses = addresses(from, to);
+    // Version and length, not to be fragmented, 64 hops.
+    let sum = !checksum::fold(0x4500 + 0x4000 + 0x4006 + u64::from(total) + addresses);
+    let pseudo = checksum::fold(addresses + u64::from(protocol::TCP) + tcp_len as u64);
+    let bytes = head.storage_mut();
+    let mut put = |at: usize, word: u32| {
+        bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    };
+    put(12, 0x0800_4500);
+    put(16, total << 16);
+    put(20, 0x4000_4006);
+    put(24, u32::from(sum) << 16 | from >> 16);
+    put(28, from << 16 | to >> 16);
+    put(32, to << 16 | u32::from(ports.from));
+    put(36, u32::from(ports.to) << 16 | plain.seq.0 >> 16);
+    put(40, plain.seq.0 << 16 | plain.ack.0 >> 16);
+    put(44, plain.ack.0 << 16 | ((20 + options as u32) / 4) << 12 | 0x18);
+    put(48, u32::from(plain.window) << 16 | u32::from(pseudo));
+    // No urgent pointer; two no-operations in front of timestamps (RFC 7323 appendix A).
+    put(52, 0x0101);
+    if let Some(stamps) = plain.stamps {
+        put(56, 0x080a_0000 | stamps.value >> 16);
+        put(60, stamps.value << 16 | stamps.echo >> 16);
+        bytes[64..66].copy_from_slice(&(stamps.echo as u16).to_be_bytes());
+    }
+    bytes[..6].copy_from_slice(&path.1);
+    bytes[6..12].copy_from_slice(&path.0);
+}
+
+/// Bytes of the headers of a datagram over IPv4 without IP options.
+pub const PLAIN_UDP4: usize = ETHERNET + IPV4 + 8;
+
+/// Those headers as words, in front of `len` bytes; the checksum is that of the pseudo-header.
+#[inline]
+pub fn put_plain_udp4(
+    head: &mut [u8; PLAIN_UDP4],
+    (mac, hop): (Mac, Mac),
+    (from, to): (Ipv4Addr, Ipv4Addr),
+    ports: Ports,
+    len: usize,
+) {
+    let (udp_len, from, to) = ((8 + len) as u32, from.to_bits(), to.to_bits());
+    let total = IPV4 as u32 + udp_len;
+    let addresses = addresses(from, to);
+    let sum = !checksum::fold(0x4500 + 0x4000 + 0x4011 + u64::from(total) + addresses);
+    let pseudo = checksum::fold(addresses + u64::from(protocol::UDP) + u64::from(udp_len));
+    let mut put = |at: usize, word: u32| head[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    put(12, 0x0800_4500);
+    put(16, total << 16);
+    put(20, 0x4000_4011);
+    put(24, u32::from(sum) << 16 | from >> 16);
+    put(28, from << 16 | to >> 16);
+    put(32, to << 16 | u32::from(ports.from));
+    put(36, u32::from(ports.to) << 16 | udp_len);
+    head[40..].copy_from_slice(&pseudo.to_be_bytes());
+    head[..6].copy_from_slice(&hop);
+    head[6..12].copy_from_slice(&mac);
+}
+
+/// The sum of the words of two addresses.
+#[inline]
+fn addresses(from: u32, to: u32) -> u64 {
+    u64::from(from >> 16) + u64::from(from & 0xffff) + u64::from(to >> 16) + u64::from(to & 0xffff)
 }
 
 /// The identification stays zero: a packet that must not be fragmented needs none (RFC 6864 section 4.1).
@@ -365,6 +459,35 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn headers_written_by_words_are_those_written_one_by_one(
+            (from, to) in (any::<u32>(), any::<u32>()),
+            (seq, ack, window, len) in (any::<u32>(), any::<u32>(), any::<u16>(), 0u32..1400),
+            stamps in proptest::option::of((any::<u32>(), any::<u32>())),
+            (here, there) in (any::<u16>(), any::<u16>()),
+        ) {
+            use crate::tcp::segment::{Flags, Timestamps};
+            use crate::tcp::sequence::Seq;
+            let (from, to) = (Ipv4Addr::from(from), Ipv4Addr::from(to));
+            let ports = Ports { from: here, to: there };
+            let path = path(from.into(), to.into());
+            let payload = [Slice::new(alloc::rc::Rc::<[u8]>::from(alloc::vec![0; len as usize]))];
+            let stamps = stamps.map(|(value, echo)| Timestamps { value, echo });
+            let plain = Plain { seq: Seq(seq), ack: Seq(ack), window, len, stamps };
+            let segment = crate::tcp::segment::Segment { flags: Flags::ACK | Flags::PSH, ..plain.whole() };
+            let (mut long, start) = ip(&path, protocol::TCP, segment.header_len(), len as usize);
+            segment.emit(ports, &mut long[start..]);
+            let field = ChecksumField { start, offset: 16, protocol: protocol::TCP };
+            put_checksum(&mut long, field, &path, &payload, true);
+            let mut short = Head::zeroed(long.len());
+            put_plain_tcp4(&mut short, (path.mac, path.hop), (from, to), ports, &plain);
+            prop_assert_eq!(&short[..], &long[..]);
+            let (long, _) = crate::packet::udp(&path, ports, &payload, true);
+            let mut short = [0; PLAIN_UDP4];
+            put_plain_udp4(&mut short, (path.mac, path.hop), (from, to), ports, len as usize);
+            prop_assert_eq!(&short[..], &long[..]);
+        }
+
         #[test]
         fn no_bytes_make_the_parsers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = Ethernet::parse(&bytes);

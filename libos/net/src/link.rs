@@ -38,15 +38,20 @@ impl<N: Nic> Link<N> {
     }
 
     /// Longest packets to `address`, headers of IP included.
+    #[inline]
     pub fn mtu_to(&self, address: IpAddr) -> u16 {
         if address.is_ipv4() { self.properties.mtu } else { self.mtu6 }
     }
 
     /// Whether a packet can be queued; tells the device to make room if not.
+    #[inline]
     pub fn has_room(&mut self) -> bool {
-        if self.room == 0 {
-            self.room = self.nic.room();
-        }
+        self.room > 0 || self.make_room()
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self) -> bool {
+        self.room = self.nic.room();
         if self.room == 0 {
             self.kick(Reason::Ring);
             self.room = self.nic.room();
@@ -56,10 +61,16 @@ impl<N: Nic> Link<N> {
 
     /// Queues a packet, or drops and counts it if the ring is full.
     pub fn transmit(&mut self, now: Instant, mut packet: Outgoing<N::Buffer>) {
+        self.queue(now, &mut packet);
+    }
+
+    /// The same without moving the packet, whose payload is taken.
+    #[inline]
+    pub fn queue(&mut self, now: Instant, packet: &mut Outgoing<N::Buffer>) {
         if self.hop_limit6 != HOPS {
             limit_hops(&mut packet.head, self.hop_limit6);
         }
-        if !self.has_room() || self.nic.transmit(packet).is_err() {
+        if !self.has_room() || !self.nic.queue(packet) {
             self.room = 0;
             self.counters.dropped_ring += 1;
             return;
@@ -70,6 +81,7 @@ impl<N: Nic> Link<N> {
     }
 
     /// Tells the device about what is queued, if it is time.
+    #[inline]
     pub fn flush(&mut self, now: Instant) {
         if self.batch.is_empty() {
             return;
@@ -82,6 +94,7 @@ impl<N: Nic> Link<N> {
         }
     }
 
+    #[inline]
     fn kick(&mut self, reason: Reason) {
         if self.batch.flush(reason) > 0 {
             self.nic.kick();

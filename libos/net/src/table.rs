@@ -27,10 +27,16 @@ pub struct FlowId {
 impl FlowId {
     /// A small number, different from that of every other flow that lives now: to index what an application
     /// keeps about its flows.
+    #[inline]
     pub fn index(self) -> usize {
         self.index as usize
     }
 }
+
+/// Places of tables that are not given back.
+pub(crate) const LASTING: usize = 1024;
+/// Memory of tables that crowds have left is given back when no more than one part in so many is in use.
+pub(crate) const SPARSE: usize = 4;
 
 #[derive(Debug)]
 struct Slot<T> {
@@ -47,6 +53,8 @@ pub struct Table<T> {
     /// Keys of the hash: without them, peers could choose ports that all collide.
     secret: [u64; 2],
     capacity: usize,
+    /// What slots that are not there yet, or any more, begin with: no name that one of them gave comes again.
+    generation: u32,
     /// The tables of this host's other stacks, if there are any.
     presence: Option<Arc<Presence>>,
 }
@@ -56,7 +64,7 @@ impl<T> Table<T> {
     pub fn new(capacity: usize, secret: [u64; 2]) -> Table<T> {
         let capacity = capacity.min(u32::MAX as usize);
         let (slots, free, by_tuple) = (Vec::new(), Vec::new(), HashTable::new());
-        Table { slots, free, by_tuple, secret, capacity, presence: None }
+        Table { slots, free, by_tuple, secret, capacity, generation: 0, presence: None }
     }
 
     /// Counts its flows among those of other tables from now on.
@@ -82,15 +90,18 @@ impl<T> Table<T> {
     }
 
     /// Flows in the table.
+    #[inline]
     pub fn len(&self) -> usize {
         self.by_tuple.len()
     }
 
     /// Whether there is no flow.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.by_tuple.is_empty()
     }
 
+    #[inline]
     fn hash(&self, tuple: &FourTuple) -> u64 {
         digest(self.secret, tuple)
     }
@@ -111,15 +122,24 @@ impl<T> Table<T> {
         (found.map(name), probes)
     }
 
+    /// The flow of these addresses, to change it.
+    #[inline]
+    pub fn find_mut(&mut self, tuple: &FourTuple) -> Option<(FlowId, &mut T)> {
+        let slots = &self.slots;
+        let is_it =
+            |&index: &u32| slots[index as usize].flow.as_ref().is_some_and(|(other, _)| other == tuple);
+        let index = *self.by_tuple.find(self.hash(tuple), is_it)?;
+        let slot = self.slots.get_mut(index as usize)?;
+        let id = FlowId { index, generation: slot.generation };
+        slot.flow.as_mut().map(|(_, flow)| (id, flow))
+    }
+
     /// Adds a flow; `None` if the table is full or has these addresses already.
     pub fn insert(&mut self, tuple: FourTuple, flow: T) -> Option<FlowId> {
         if self.len() >= self.capacity || self.find(&tuple).is_some() {
             return None;
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, flow: None });
-            (self.slots.len() - 1) as u32
-        });
+        let index = self.free_slot();
         let slot = &mut self.slots[index as usize];
         slot.flow = Some((tuple, flow));
         let id = FlowId { index, generation: slot.generation };
@@ -129,6 +149,36 @@ impl<T> Table<T> {
         self.by_tuple.insert_unique(hash, index, rehash);
         self.presence.iter().for_each(|presence| presence.add(hash));
         Some(id)
+    }
+
+    fn free_slot(&mut self) -> u32 {
+        while let Some(index) = self.free.pop() {
+            // It may be gone, or have come back and been taken: see `trim`.
+            if self.slots.get(index as usize).is_some_and(|slot| slot.flow.is_none()) {
+                return index;
+            }
+        }
+        self.slots.push(Slot { generation: self.generation, flow: None });
+        (self.slots.len() - 1) as u32
+    }
+
+    /// Gives the memory of slots behind the last flow back. What is free there stays in the list of free
+    /// slots, as looking for it would take as long as there are many.
+    #[cold]
+    fn trim(&mut self) {
+        while let Some(slot) = self.slots.pop_if(|slot| slot.flow.is_none()) {
+            self.generation = self.generation.max(slot.generation);
+        }
+        let len = self.slots.len();
+        if len >= self.slots.capacity() / SPARSE {
+            return;
+        }
+        self.slots.shrink_to(len * 2);
+        self.free.retain(|index| (*index as usize) < len);
+        self.free.shrink_to(len * 2);
+        let (slots, secret) = (&self.slots, self.secret);
+        let rehash = |&index: &u32| slots[index as usize].flow.as_ref().map_or(0, |(t, _)| digest(secret, t));
+        self.by_tuple.shrink_to(len * 2, rehash);
     }
 
     /// Removes a flow and gives it back.
@@ -142,10 +192,14 @@ impl<T> Table<T> {
             self.presence.iter().for_each(|presence| presence.remove(hash));
         }
         self.free.push(id.index);
+        if self.slots.len() > LASTING {
+            self.trim();
+        }
         Some(flow)
     }
 
     /// The flow of this name with its addresses.
+    #[inline]
     pub fn get(&self, id: FlowId) -> Option<(&FourTuple, &T)> {
         let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?;
         slot.flow.as_ref().map(|(tuple, flow)| (tuple, flow))
@@ -168,6 +222,7 @@ impl<T> Table<T> {
     }
 
     /// The flow of this name with its addresses, to change it.
+    #[inline]
     pub fn get_mut(&mut self, id: FlowId) -> Option<(&FourTuple, &mut T)> {
         let slot = self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
         slot.flow.as_mut().map(|(tuple, flow)| (&*tuple, flow))
@@ -183,6 +238,7 @@ pub(crate) fn keyed(secret: [u64; 2], value: &impl Hash) -> u64 {
 
 /// The table's hash: two rounds of a keyed folded multiplication. It is computed for every packet, and what
 /// it guards is only the length of a chain of probes; [`keyed`] would cost more than the rest of the look-up.
+#[inline]
 fn digest(secret: [u64; 2], tuple: &FourTuple) -> u64 {
     let ports = u64::from(tuple.local.port()) << 16 | u64::from(tuple.remote.port());
     let (a, b) = match (tuple.local.ip(), tuple.remote.ip()) {
@@ -207,6 +263,7 @@ fn fold_address(secret: [u64; 2], address: IpAddr) -> u64 {
     fold(bits as u64 ^ secret[1], (bits >> 64) as u64 ^ secret[0])
 }
 
+#[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -250,6 +307,46 @@ mod tests {
         assert!(table.get(first).is_none() && table.get_mut(first).is_none());
         assert_eq!(table.find(&tuple(2)), Some(second));
         assert_eq!(table.find(&tuple(1)), None);
+    }
+
+    #[test]
+    fn a_crowd_that_has_gone_leaves_no_memory_taken_and_no_name_for_another() {
+        let mut table = Table::new(100_000, [1, 2]);
+        let stays = table.insert(tuple(0), 0).unwrap();
+        let mut names = std::collections::BTreeSet::new();
+        for round in 0..3 {
+            let crowd: Vec<FlowId> = (1..50_000).map(|n| table.insert(tuple(n), n).unwrap()).collect();
+            for (number, flow) in (1..).zip(&crowd) {
+                assert!(names.insert(*flow), "{flow:?} comes again in round {round}");
+                assert_eq!(table.find(&tuple(number)), Some(*flow));
+            }
+            // In another order than they came.
+            for odd in [1, 0] {
+                for (at, flow) in crowd.iter().enumerate().filter(|(at, _)| at % 2 == odd) {
+                    assert_eq!(table.remove(*flow), Some(at as u32 + 1));
+                }
+            }
+            assert!(crowd.iter().all(|flow| table.get(*flow).is_none()));
+            let places = [table.slots.capacity(), table.free.capacity(), table.by_tuple.capacity()];
+            assert!(places.iter().all(|places| *places <= 4 * LASTING), "{places:?}");
+        }
+        assert_eq!((table.len(), table.find(&tuple(0))), (1, Some(stays)));
+    }
+
+    #[test]
+    fn who_stays_from_a_crowd_is_found_and_has_its_place_alone() {
+        let mut table = Table::new(100_000, [1, 2]);
+        let crowd: Vec<FlowId> = (0..20_000).map(|n| table.insert(tuple(n), n).unwrap()).collect();
+        for (number, flow) in crowd.iter().enumerate().filter(|(number, _)| number % 7000 != 1) {
+            assert_eq!(table.remove(*flow), Some(number as u32));
+        }
+        let later: Vec<FlowId> = (20_000..60_000).map(|n| table.insert(tuple(n), n).unwrap()).collect();
+        for (number, flow) in (20_000..).zip(later) {
+            assert_eq!(table.get(flow), Some((&tuple(number), &number)));
+        }
+        for number in [1, 7001, 14_001] {
+            assert_eq!(table.get(crowd[number as usize]), Some((&tuple(number), &number)));
+        }
     }
 
     #[test]

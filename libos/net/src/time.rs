@@ -9,6 +9,7 @@ pub struct Instant(u64);
 
 impl Instant {
     /// The point `nanos` nanoseconds after the start.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Instant {
         Instant(nanos)
     }
@@ -19,16 +20,19 @@ impl Instant {
     }
 
     /// Nanoseconds since the start.
+    #[inline]
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
     /// Microseconds since the start.
+    #[inline]
     pub const fn micros(self) -> u64 {
         self.0 / 1000
     }
 
     /// Milliseconds since the start, wrapping: the unit of RFC 7323's timestamps.
+    #[inline]
     pub const fn millis_wrapping(self) -> u32 {
         (self.0 / 1_000_000) as u32
     }
@@ -37,9 +41,10 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
 
+    #[inline]
     fn add(self, delay: Duration) -> Instant {
-        let nanos =
-            delay.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(delay.subsec_nanos()));
+        // Three centuries are as good as ever.
+        let nanos = delay.as_secs().min(u64::MAX >> 31) * 1_000_000_000 + u64::from(delay.subsec_nanos());
         Instant(self.0.saturating_add(nanos))
     }
 }
@@ -48,12 +53,14 @@ impl Sub for Instant {
     type Output = Duration;
 
     /// Zero if `earlier` is the later of the two.
+    #[inline]
     fn sub(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
 /// The first of some points in time, if there is any.
+#[inline]
 pub fn earliest<const N: usize>(points: [Option<Instant>; N]) -> Option<Instant> {
     let never = Instant(u64::MAX);
     let first = points.into_iter().fold(never, |first, point| first.min(point.unwrap_or(never)));

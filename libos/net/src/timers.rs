@@ -4,7 +4,7 @@
 //! when it comes up the flow is asked again. So a busy flow touches the heap once a timeout and not once a
 //! packet.
 
-use crate::table::FlowId;
+use crate::table::{FlowId, LASTING, SPARSE};
 use crate::time::Instant;
 use alloc::vec::Vec;
 
@@ -20,6 +20,7 @@ pub struct Timers {
 
 impl Timers {
     /// Looks at `flow` at `at` or before.
+    #[inline]
     pub fn set(&mut self, flow: FlowId, at: Instant) {
         if self.places.len() <= flow.index() {
             self.places.resize(flow.index() + 1, NOWHERE);
@@ -44,6 +45,7 @@ impl Timers {
     }
 
     /// The time of the first entry.
+    #[inline]
     pub fn first(&self) -> Option<Instant> {
         self.heap.first().map(|(at, _)| *at)
     }
@@ -63,6 +65,21 @@ impl Timers {
         if place < self.heap.len() {
             let place = self.rise(place);
             self.sink(place);
+        }
+        if self.places.len() > LASTING {
+            self.trim();
+        }
+    }
+
+    /// Gives the memory of flows back that are no more.
+    #[cold]
+    fn trim(&mut self) {
+        while self.places.pop_if(|place| *place == NOWHERE).is_some() {}
+        if self.places.len() < self.places.capacity() / SPARSE {
+            self.places.shrink_to(self.places.len() * 2);
+        }
+        if self.heap.len() < self.heap.capacity() / SPARSE {
+            self.heap.shrink_to(self.heap.len() * 2);
         }
     }
 

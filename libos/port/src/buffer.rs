@@ -32,18 +32,21 @@ pub trait Buffer: Clone + AsRef<[u8]> {
 
     /// All of its memory, to be written, if this is the only handle; from then on the handle shows all of it.
     /// `None` if there are others, or if it cannot be written.
+    #[inline]
     fn memory(&mut self) -> Option<&mut [u8]> {
         None
     }
 }
 
 impl Buffer for Rc<[u8]> {
+    #[inline]
     fn memory(&mut self) -> Option<&mut [u8]> {
         Rc::get_mut(self)
     }
 }
 
 impl Buffer for Arc<[u8]> {
+    #[inline]
     fn memory(&mut self) -> Option<&mut [u8]> {
         Arc::get_mut(self)
     }
@@ -58,22 +61,26 @@ pub struct Slice<B> {
 
 impl<B: Buffer> Slice<B> {
     /// The whole buffer.
+    #[inline]
     pub fn new(buffer: B) -> Slice<B> {
         let range = 0..buffer.as_ref().len();
         Slice { buffer, range }
     }
 
     /// Its bytes, counted without a look at the memory.
+    #[inline]
     pub fn len(&self) -> usize {
         self.range.end - self.range.start
     }
 
     /// Whether it has no bytes.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.range.start == self.range.end
     }
 
     /// The part `range` of this slice, cut to what there is.
+    #[inline]
     pub fn part(&self, range: Range<usize>) -> Slice<B> {
         let end = self.range.start.saturating_add(range.end).min(self.range.end);
         let start = self.range.start.saturating_add(range.start).min(end);
@@ -81,27 +88,38 @@ impl<B: Buffer> Slice<B> {
     }
 
     /// The buffer that it is a part of.
+    #[inline]
     pub fn buffer(&self) -> &B {
         &self.buffer
     }
 
+    /// The buffer that it is a part of, whatever part that is.
+    #[inline]
+    pub fn into_buffer(self) -> B {
+        self.buffer
+    }
+
     /// Where in that buffer it lies.
+    #[inline]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
     /// All of the buffer's memory, as [`Buffer::memory`] lends it; what the slice shows stays where it is.
+    #[inline]
     pub fn memory(&mut self) -> Option<&mut [u8]> {
         self.buffer.memory()
     }
 
     /// Shows another part of the buffer, cut to what there is.
+    #[inline]
     pub fn show(&mut self, range: Range<usize>) {
         let end = range.end.min(self.buffer.as_ref().len());
         self.range = range.start.min(end)..end;
     }
 
     /// Forgets the first `count` bytes, or all if there are fewer.
+    #[inline]
     pub fn advance(&mut self, count: usize) {
         self.range.start = self.range.start.saturating_add(count).min(self.range.end);
     }
@@ -122,6 +140,7 @@ impl<B: Buffer> Slice<B> {
     }
 
     /// Forgets what stands after the first `len` bytes.
+    #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.range.end = self.range.start.saturating_add(len).min(self.range.end);
     }
@@ -130,6 +149,7 @@ impl<B: Buffer> Slice<B> {
 impl<B: Buffer> Deref for Slice<B> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.buffer.as_ref()[self.range.clone()]
     }
@@ -159,9 +179,22 @@ impl<B: Buffer> Sink<B> for Vec<u8> {
 /// their own.
 pub type Chain<B> = SmallVec<[Slice<B>; 2]>;
 
+/// A chain of one slice.
+#[inline]
+pub fn single<B>(slice: Slice<B>) -> Chain<B> {
+    let mut chain = Chain::new();
+    chain.push(slice);
+    chain
+}
+
 /// Bytes in a chain.
+#[inline]
 pub fn chain_len<B: Buffer>(chain: &[Slice<B>]) -> usize {
-    chain.iter().map(|slice| slice.len()).sum()
+    match chain {
+        // Nearly all are in one piece.
+        [slice] => slice.len(),
+        _ => chain.iter().map(|slice| slice.len()).sum(),
+    }
 }
 
 /// Bytes in order, put in at the end and forgotten from the front, cut anywhere at the cost of a binary
@@ -176,21 +209,25 @@ pub struct Queue<B> {
 
 impl<B: Buffer> Queue<B> {
     /// A queue of nothing.
+    #[inline]
     pub fn new() -> Queue<B> {
         Queue { slices: VecDeque::new(), start: 0, end: 0 }
     }
 
     /// Bytes held.
+    #[inline]
     pub fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
 
     /// Whether no byte is held.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
     /// Appends a slice.
+    #[inline]
     pub fn push(&mut self, slice: Slice<B>) {
         if !slice.is_empty() {
             let at = self.end;
@@ -200,6 +237,7 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Takes the first slice whole.
+    #[inline]
     pub fn pop(&mut self) -> Option<Slice<B>> {
         let (_, slice) = self.slices.pop_front()?;
         self.start += slice.len() as u64;
@@ -207,6 +245,7 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Forgets the first `count` bytes, or all if there are fewer.
+    #[inline]
     pub fn advance(&mut self, count: usize) {
         let target = (self.start + count as u64).min(self.end);
         while let Some((at, slice)) = self.slices.front_mut() {
@@ -228,6 +267,7 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Handles on the `len` bytes from `offset`, or on as many as there are.
+    #[inline]
     pub fn cut(&self, offset: usize, len: usize) -> Chain<B> {
         let from = self.start + offset as u64;
         let to = from.saturating_add(len as u64).min(self.end);
@@ -236,7 +276,7 @@ impl<B: Buffer> Queue<B> {
             && to <= *at + slice.len() as u64
         {
             let part = slice.part((from - at) as usize..to.saturating_sub(*at) as usize);
-            return if part.is_empty() { Chain::new() } else { smallvec::smallvec![part] };
+            return if part.is_empty() { Chain::new() } else { single(part) };
         }
         let first = self.slices.partition_point(|(at, slice)| at + slice.len() as u64 <= from);
         let touched = self.slices.range(first.min(self.slices.len())..).take_while(|(at, _)| *at < to);

@@ -1,6 +1,6 @@
 //! One queue pair of a network interface, as the stack of one core sees it.
 
-use crate::buffer::{Buffer, Chain, Slice};
+use crate::buffer::{Buffer, Chain, Slice, chain_len};
 use alloc::vec::Vec;
 
 /// What the interface does that the stack would otherwise have to do.
@@ -60,9 +60,16 @@ impl Head {
     ///
     /// # Panics
     /// If `len` is above [`HEAD_MAX`].
+    #[inline]
     pub fn zeroed(len: usize) -> Head {
         assert!(len <= HEAD_MAX, "a head of {len} bytes");
         Head { bytes: [0; HEAD_MAX], len: len as u8 }
+    }
+
+    /// All that it has room for, to be written.
+    #[inline]
+    pub fn storage_mut(&mut self) -> &mut [u8; HEAD_MAX] {
+        &mut self.bytes
     }
 
     /// Its bytes with the unused ones behind them: a driver copies a fixed number faster than the right one.
@@ -74,12 +81,14 @@ impl Head {
 
 impl core::ops::Deref for Head {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
 impl core::ops::DerefMut for Head {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..usize::from(self.len)]
     }
@@ -139,8 +148,9 @@ impl Answer {
 
 impl<B: Buffer> Outgoing<B> {
     /// Bytes of the frame.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.head.len() + self.payload.iter().map(|slice| slice.len()).sum::<usize>()
+        self.head.len() + chain_len(&self.payload)
     }
 
     /// Whether there is no byte at all.
@@ -172,6 +182,12 @@ pub trait Nic {
     /// The next received frame, if one is there.
     fn receive(&mut self) -> Option<Received<Self::Buffer>>;
 
+    /// Whether surely no frame waits to be received, where that is cheaper to tell than to try.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// How many more frames can be queued for sending.
     fn room(&mut self) -> usize;
 
@@ -184,6 +200,20 @@ pub trait Nic {
         reason = "a full ring is rare; a box would be an allocation for every frame"
     )]
     fn transmit(&mut self, frame: Outgoing<Self::Buffer>) -> Result<(), Outgoing<Self::Buffer>>;
+
+    /// Queues a frame where it lies, for who would rather not move it: takes its payload, or returns `false`
+    /// and leaves all as it is if the ring is full.
+    #[inline]
+    fn queue(&mut self, frame: &mut Outgoing<Self::Buffer>) -> bool {
+        let taken = Outgoing { payload: core::mem::take(&mut frame.payload), ..*frame };
+        match self.transmit(taken) {
+            Ok(()) => true,
+            Err(back) => {
+                frame.payload = back.payload;
+                false
+            }
+        }
+    }
 
     /// Tells the device about everything queued, unless it is looking anyway.
     fn kick(&mut self);

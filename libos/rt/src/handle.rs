@@ -152,6 +152,13 @@ impl Handle {
         self.enqueue(queue, Event { activity, work: Work::Call(Box::new(call)) })
     }
 
+    /// Whether anything but pollers wants its turn: events, messages, or timers.
+    #[inline]
+    pub(crate) fn has_events(&self, now_ns: u64) -> bool {
+        let shared = &self.shared;
+        shared.queues.borrow().has_ready() || !shared.inbox.is_empty() || shared.wheel.borrow().is_due(now_ns)
+    }
+
     pub(crate) fn enqueue(&self, queue: QueueId, event: Event) -> Result<(), NoSuchQueue> {
         let pushed = self.shared.queues.borrow_mut().push(queue, event);
         pushed.map_err(|_dropped| NoSuchQueue)

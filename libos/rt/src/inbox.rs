@@ -46,6 +46,12 @@ impl Inbox {
         }
     }
 
+    /// Whether nobody has sent anything that was not received.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     pub fn receive(&self) -> Option<Message> {
         self.messages.pop()
     }

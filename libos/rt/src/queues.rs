@@ -167,6 +167,12 @@ impl Queues {
         Some(event)
     }
 
+    /// Whether any queue is to be served.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        self.ready > 0
+    }
+
     pub fn choose(&mut self, now_ns: u64) -> Choice {
         if self.ready == 0 {
             return Choice::Nothing;

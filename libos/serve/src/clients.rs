@@ -6,10 +6,13 @@ use crate::service::{Flow, Service};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use nom_net::{Application, Closed, Detached, FlowId, Stack};
+use nom_net::{Application, Closed, Detached, FlowId, Noted, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
 use nom_port::world::Clock;
+
+/// Places for clients that are not given back.
+const LASTING: usize = 1024;
 
 /// A stack whose queue pair is measured.
 pub(crate) type Measured<N, C> = Stack<Metered<N, C>>;
@@ -128,7 +131,19 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         let client = self.clients[flow.index()].take()?;
         self.open -= 1;
         self.excess = self.excess.saturating_sub(u32::from(!client.is_closing));
+        if self.clients.len() > LASTING {
+            self.trim();
+        }
         Some(client)
+    }
+
+    /// Gives the memory of a crowd back that has gone.
+    #[cold]
+    fn trim(&mut self) {
+        while self.clients.pop_if(|client| client.is_none()).is_some() {}
+        if self.clients.len() < self.clients.capacity() / 4 {
+            self.clients.shrink_to(self.clients.len() * 2);
+        }
     }
 
     /// Takes a client in that came from another core, and whose flow has a new name.
@@ -190,6 +205,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
 
     /// Gives a piece that arrived at a time to the service and sends what it answers. Returns as
     /// [`Clients::send`].
+    #[inline]
     fn handle<N: Nic<Buffer = B>, C: Clock>(
         &mut self,
         stack: &mut Measured<N, C>,
@@ -207,23 +223,55 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             self.excess = self.excess.saturating_sub(1);
         }
         let requests = self.reply.take_requests();
-        if S::IS_TIMED && !self.reply.is_empty() {
+        let len = self.reply.len();
+        let noted = (S::IS_TIMED && len > 0).then_some(Noted { arrived_ns, requests, len });
+        // Nearly always the stack has room: nothing need wait in a queue of its own.
+        if !client.is_closing && client.unsent.is_empty() {
+            if let Some(whole) = self.reply.take_whole(stack.nic()) {
+                if S::IS_TIMED {
+                    stack.nic().answer(len);
+                }
+                let Err(whole) = stack.send_answer(flow, noted, whole) else { return true };
+                client.unsent.push_back(whole);
+                return self.send(stack, flow);
+            }
+            if self.reply.take(stack.nic(), &mut self.slices).is_none() {
+                return self.give_up(stack, flow);
+            }
+            if S::IS_TIMED {
+                stack.nic().answer(len);
+            }
+            if stack.send_all(flow, noted, &mut self.slices).is_ok() {
+                return true;
+            }
+            client.unsent.append(&mut self.slices);
+            return self.send(stack, flow);
+        }
+        if let Some(Noted { arrived_ns, requests, len }) = noted {
             // Behind what still waits for room in the stack.
             let waiting: usize = client.unsent.iter().map(|slice| slice.len()).sum();
-            stack.note_answer(flow, arrived_ns, requests, waiting + self.reply.len());
+            stack.note_answer(flow, arrived_ns, requests, waiting + len);
         }
         self.answer(stack, flow)
+    }
+
+    /// No memory for an answer: the client must not take a part of it for the whole.
+    fn give_up<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
+        self.slices.clear();
+        self.remove(flow);
+        stack.abort(flow);
+        false
     }
 
     /// Sends what the service wrote. Returns as [`Clients::send`].
     fn answer<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
         let Some(Some(client)) = self.clients.get_mut(flow.index()) else { return false };
+        let bytes = self.reply.len();
         if !self.reply.is_empty() && self.reply.take(stack.nic(), &mut self.slices).is_none() {
-            // No memory for an answer: the client must not take a part of it for the whole.
-            self.slices.clear();
-            self.remove(flow);
-            stack.abort(flow);
-            return false;
+            return self.give_up(stack, flow);
+        }
+        if S::IS_TIMED {
+            stack.nic().answer(bytes);
         }
         // Nearly always the stack has room: nothing need wait in a queue of its own.
         if !client.unsent.is_empty() || !send_all(stack, flow, &mut self.slices) {
@@ -265,13 +313,7 @@ fn send_all<N: Nic, C: Clock>(
     flow: FlowId,
     slices: &mut VecDeque<Slice<N::Buffer>>,
 ) -> bool {
-    while let Some(slice) = slices.front() {
-        if stack.send(flow, slice.clone()).is_err() {
-            return false;
-        }
-        slices.pop_front();
-    }
-    true
+    stack.send_all(flow, None, slices).is_ok()
 }
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Clients<N::Buffer, S> {
@@ -282,7 +324,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
     ) -> Option<Received<N::Buffer>> {
         let port = self.service.packet_port().filter(|_| self.limit != Some(0));
         let Some(port) = port else { return Some(frame) };
-        stack.answer_in_place(frame, port, |datagram, room| self.service.packet(datagram, room))
+        let mut bytes = 0;
+        let left = stack.answer_in_place(frame, port, |datagram, room| {
+            self.service.packet(datagram, room).inspect(|len| bytes = *len)
+        });
+        stack.nic().answer(if left.is_none() { bytes } else { 0 });
+        left
     }
 
     fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
@@ -297,15 +344,15 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         self.answer(stack, flow);
     }
 
+    #[inline]
     fn received(&mut self, stack: &mut Measured<N, C>, flow: FlowId, bytes: Slice<N::Buffer>) {
         let arrived_ns = stack.arrived_ns();
         stack.nic().arrived(flow.index() as u32, arrived_ns);
-        match self.client(flow) {
-            Some(client) if client.is_stopped => client.waiting.push_back((arrived_ns, bytes)),
-            Some(_) => {
-                self.handle(stack, flow, (arrived_ns, bytes));
+        match self.clients.get_mut(flow.index()) {
+            Some(Some(client)) if client.is_stopped && client.flow == flow => {
+                client.waiting.push_back((arrived_ns, bytes));
             }
-            None => {}
+            _ => _ = self.handle(stack, flow, (arrived_ns, bytes)),
         }
     }
 
@@ -347,7 +394,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
             let mut datagram: Chain<N::Buffer> = stack.buffer(head).into_iter().collect();
             datagram.append(&mut reply::split(&mut self.slices, len));
             // A datagram that cannot be sent is lost, as datagrams are; the stack counts why.
-            let _ = stack.answer_datagram(to, from, datagram);
+            if stack.answer_datagram(to, from, datagram).is_ok() {
+                stack.nic().answer(head.len() + len);
+            }
         }
         self.reply.clear_datagrams();
         self.slices.clear();

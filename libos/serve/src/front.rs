@@ -150,6 +150,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         }
     }
 
+    #[inline]
     fn desk_of(&mut self, flow: FlowId) -> Option<&mut Clients<B, Desk>> {
         self.desk.as_mut().filter(|desk| desk.has(flow))
     }
@@ -220,6 +221,12 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
 }
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Front<N::Buffer, S> {
+    /// The packet API is datagrams', and what concerns all cores is not for one connection.
+    #[inline]
+    fn filters_segments(&self) -> bool {
+        false
+    }
+
     fn filter(
         &mut self,
         stack: &mut Measured<N, C>,
@@ -278,6 +285,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         }
     }
 
+    #[inline]
     fn received(&mut self, stack: &mut Measured<N, C>, flow: FlowId, bytes: Slice<N::Buffer>) {
         if self.desk_of(flow).is_none() {
             return self.clients.received(stack, flow, bytes);

@@ -40,6 +40,8 @@ pub struct Window {
     pub to_ns: u64,
     /// Requests answered.
     pub requests: u64,
+    /// Bytes of the answers, as users read them: what they pay for.
+    pub answered_bytes: u64,
     /// Bytes of the frames that left, as a provider meters them.
     pub sent_bytes: u64,
     /// Bytes of the frames that came.
@@ -54,6 +56,9 @@ pub struct Window {
     /// What was in force when it ended: of cores, how many served, which may be fewer than ordered; 0 if none
     /// can be given back.
     pub setting: Setting,
+    /// Whether somebody else than the governor had a say in the setting of any part of it. What came of that
+    /// is served and paid for, but teaches the governor nothing about the point that it had chosen.
+    pub is_overridden: bool,
 }
 
 impl Window {
@@ -69,6 +74,17 @@ pub trait Governor {
     /// Whether what [`Governor::observe`] returns is to be set. One that only watches leaves the working
     /// point to others.
     fn governs(&self) -> bool {
+        true
+    }
+
+    /// What to set where it wants `setting` and `before` is set: only what is its to choose.
+    fn within(&self, setting: Setting, before: Setting) -> Setting {
+        let cores = if self.chooses_cores() { setting.cores } else { before.cores };
+        Setting { cores, ..setting }
+    }
+
+    /// Whether how many cores serve is its choice, too; otherwise that stays as it was ordered.
+    fn chooses_cores(&self) -> bool {
         true
     }
 

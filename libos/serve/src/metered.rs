@@ -16,6 +16,8 @@ pub struct Traffic {
     pub sent_frames: u64,
     /// Bytes of them, Ethernet headers included.
     pub sent_bytes: u64,
+    /// Bytes of answers to users, as these read them: without headers, and once, however often they are sent.
+    pub answered_bytes: u64,
 }
 
 impl core::ops::AddAssign for Traffic {
@@ -24,6 +26,7 @@ impl core::ops::AddAssign for Traffic {
         self.received_bytes += other.received_bytes;
         self.sent_frames += other.sent_frames;
         self.sent_bytes += other.sent_bytes;
+        self.answered_bytes += other.answered_bytes;
     }
 }
 
@@ -59,6 +62,12 @@ impl<N: Nic, C: Clock> Metered<N, C> {
     /// Frames so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    /// Users are answered so many bytes.
+    #[inline]
+    pub(crate) fn answer(&mut self, bytes: usize) {
+        self.traffic.answered_bytes += bytes as u64;
     }
 
     /// Has a governor think, and counts the time that it takes.
@@ -98,20 +107,32 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
     }
 
     #[inline]
+    fn is_idle(&self) -> bool {
+        self.nic.is_idle()
+    }
+
+    #[inline]
     fn room(&mut self) -> usize {
         self.nic.room()
     }
 
     #[inline]
-    fn transmit(&mut self, frame: Outgoing<N::Buffer>) -> Result<(), Outgoing<N::Buffer>> {
-        let (bytes, answers) = (frame.len(), frame.answers);
-        self.nic.transmit(frame)?;
+    fn transmit(&mut self, mut frame: Outgoing<N::Buffer>) -> Result<(), Outgoing<N::Buffer>> {
+        if self.queue(&mut frame) { Ok(()) } else { Err(frame) }
+    }
+
+    #[inline]
+    fn queue(&mut self, frame: &mut Outgoing<N::Buffer>) -> bool {
+        let bytes = frame.len();
+        if !self.nic.queue(frame) {
+            return false;
+        }
         self.traffic.sent_frames += 1;
         self.traffic.sent_bytes += bytes as u64;
-        if let (Some(stopwatch), Some(answer)) = (&mut self.stopwatch, answers) {
+        if let (Some(stopwatch), Some(answer)) = (&mut self.stopwatch, frame.answers) {
             stopwatch.queue(answer);
         }
-        Ok(())
+        true
     }
 
     #[inline]

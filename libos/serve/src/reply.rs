@@ -42,21 +42,25 @@ impl<B: Buffer> Reply<B> {
 
     /// Says that so many requests were answered. Of a service that never says so, each piece that it answers
     /// counts as one.
+    #[inline]
     pub fn count(&mut self, requests: u32) {
         self.requests = self.requests.saturating_add(requests);
     }
 
     /// Requests that were answered since the last call.
+    #[inline]
     pub(crate) fn take_requests(&mut self) -> u32 {
         core::mem::take(&mut self.requests).max(1)
     }
 
     /// Bytes written.
+    #[inline]
     pub fn len(&self) -> usize {
         self.copied.len() + self.shared.iter().map(|(_, slice)| slice.len()).sum::<usize>()
     }
 
     /// Whether nothing was written.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.copied.is_empty() && self.shared.is_empty()
     }
@@ -68,6 +72,7 @@ impl<B: Buffer> Reply<B> {
     }
 
     /// Takes all bytes as slices in order; `None` if the memory for the copied ones is exhausted.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         nic: &mut impl Nic<Buffer = B>,
@@ -78,6 +83,19 @@ impl<B: Buffer> Reply<B> {
         self.copied.clear();
         self.copied.shrink_to(STAGING);
         taken
+    }
+
+    /// Takes all bytes as one slice if all were copied; `None` if they were not, or there are none, or no
+    /// memory for them: then nothing was taken.
+    #[inline]
+    pub(crate) fn take_whole(&mut self, nic: &mut impl Nic<Buffer = B>) -> Option<Slice<B>> {
+        if self.copied.is_empty() || !self.shared.is_empty() {
+            return None;
+        }
+        let whole = nic.buffer(&self.copied)?;
+        self.copied.clear();
+        self.copied.shrink_to(STAGING);
+        Some(whole)
     }
 
     fn put_all(&mut self, nic: &mut impl Nic<Buffer = B>, out: &mut VecDeque<Slice<B>>) -> Option<()> {
@@ -105,6 +123,7 @@ impl<B: Buffer> Reply<B> {
     }
 }
 
+#[inline]
 fn put<B: Buffer>(nic: &mut impl Nic<Buffer = B>, bytes: &[u8], out: &mut VecDeque<Slice<B>>) -> Option<()> {
     if !bytes.is_empty() {
         out.push_back(nic.buffer(bytes)?);
@@ -130,10 +149,12 @@ pub(crate) fn split<B: Buffer>(slices: &mut VecDeque<Slice<B>>, mut len: usize) 
 }
 
 impl<B: Buffer> Sink<B> for Reply<B> {
+    #[inline]
     fn copy(&mut self, bytes: &[u8]) {
         self.copied.extend_from_slice(bytes);
     }
 
+    #[inline]
     fn share(&mut self, slice: Slice<B>) {
         self.shared.push((self.copied.len(), slice));
     }

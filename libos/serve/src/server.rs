@@ -48,6 +48,8 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     busy_ns: Option<u64>,
     /// When the clients are looked at next.
     check_ns: u64,
+    /// Until when there is nothing to do unless frames come: 0 after a poll that found some, or a change.
+    rests_until_ns: u64,
 }
 
 /// Who sets the working point while the server runs.
@@ -57,6 +59,8 @@ struct Steering {
     governor: Option<Box<dyn Governor>>,
     /// Whether what it wants is not set: somebody else has the working point.
     is_held: bool,
+    /// Whether somebody else had it in any part of the present window.
+    was_overridden: bool,
     window_ns: u64,
     /// When the governor hears of the service's demand next.
     demand_ns: u64,
@@ -96,6 +100,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             frames: 0,
             busy_ns: None,
             check_ns: 0,
+            rests_until_ns: 0,
         }
     }
 
@@ -113,12 +118,14 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// Tests this server's addresses from `now` on and finds out others; `ear` hears of it. Of several cores
     /// the first does it, after it knows its peers, and tells them: [`Server::await_addresses`].
     pub fn discover(&mut self, now: Instant, setup: Setup, ear: Ear) {
+        self.rests_until_ns = 0;
         self.front.ear = ear;
         self.stack.discover(now, setup);
     }
 
     /// Has the addresses that another core finds out.
     pub fn await_addresses(&mut self) {
+        self.rests_until_ns = 0;
         self.stack.follow();
     }
 
@@ -137,6 +144,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// # Errors
     /// If it is longer than [`DELAY_MAX`]; the old delay stays.
     pub fn set_delay(&mut self, delay: Duration) -> Result<(), DelayTooLong> {
+        self.rests_until_ns = 0;
         self.stack.set_delay(delay)?;
         self.setting.batching_delay = delay;
         Ok(())
@@ -175,6 +183,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             handle: handle.clone(),
             governor: None,
             is_held: false,
+            was_overridden: false,
             window_ns: WINDOW_NS,
             demand_ns: 0,
         })
@@ -187,16 +196,22 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             && let Some(setting) = governor.look(now_ns)
             && !steering.is_held
         {
-            self.set(setting, &steering.handle);
+            self.set(governor.within(setting, self.setting), &steering.handle);
         }
         if let Some(Order { delay, cores, hold }) = self.front.order() {
-            steering.is_held = hold.unwrap_or(steering.is_held);
+            let was_held = steering.is_held;
+            steering.is_held = hold.unwrap_or(was_held);
+            steering.was_overridden = true;
             let batching_delay = delay.unwrap_or(self.setting.batching_delay);
             if let (Some(_), Some(peers)) = (cores, &self.front.peers) {
                 peers.ring_first();
             }
             let cores = cores.unwrap_or(self.setting.cores);
             self.set(Setting { batching_delay, cores, ..self.setting }, &steering.handle);
+            // A governor that is let go sets its own point at once.
+            if was_held && !steering.is_held {
+                self.end_window(&mut steering, now_ns);
+            }
         }
         let due_ns = self.observe(&mut steering, now_ns);
         self.steering = Some(steering);
@@ -220,7 +235,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         let (traffic, setting) = (self.stack.nic().traffic(), self.in_force());
         let Some(stopwatch) = self.stack.nic().stopwatch() else { return };
         let clients = self.front.clients.open();
-        let window = Window { clients, ..stopwatch.close(now_ns, traffic, setting) };
+        let is_overridden = core::mem::replace(&mut steering.was_overridden, steering.is_held);
+        let window = Window { clients, is_overridden, ..stopwatch.close(now_ns, traffic, setting) };
         if let Some(governor) = &mut steering.governor {
             if governor.wants_demand() && now_ns >= steering.demand_ns {
                 steering.demand_ns = now_ns + DEMAND_NS;
@@ -229,6 +245,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             let setting = self.stack.nic().governing(|| governor.observe(&window));
             steering.window_ns = governor.window_ns();
             if governor.governs() && !steering.is_held {
+                let setting = governor.within(setting, self.setting);
                 self.set(setting, &steering.handle);
             }
         }
@@ -271,6 +288,19 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
     }
 
+    /// What a poll would find if it would surely find nothing: a core that waits for frames looks for them
+    /// and for little else. With peers, a governor or a control port there is always something to look at.
+    #[inline]
+    fn rest(&mut self, now_ns: u64) -> Option<Progress> {
+        let is_alone = self.steering.is_none() && self.front.peers.is_none() && self.front.desk.is_none();
+        let is_resting = now_ns < self.rests_until_ns && is_alone && self.stack.nic().is_idle();
+        if !is_resting || self.is_asked_to_close() {
+            return None;
+        }
+        let deadline_ns = (self.rests_until_ns < u64::MAX).then_some(self.rests_until_ns);
+        Some(Progress { worked: 0, deadline_ns })
+    }
+
     /// Looks at the clients if it is time to. Returns when it will be; never, if there are none.
     fn check(&mut self, now_ns: u64) -> Option<u64> {
         let every_ns = S::CHECK_NS.filter(|_| self.stack.flow_count() > 0)?;
@@ -284,6 +314,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
     fn poll(&mut self, now_ns: u64) -> Progress {
+        if let Some(progress) = self.rest(now_ns) {
+            return progress;
+        }
+        self.rests_until_ns = 0;
         self.come_back(now_ns);
         self.look(now_ns);
         let window_ns = self.steer_at(now_ns);
@@ -304,6 +338,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         }
         let deadline_ns =
             [deadline.map(Instant::nanos), check_ns, window_ns, tend_ns].into_iter().flatten().min();
+        if worked == 0 {
+            self.rests_until_ns = deadline_ns.unwrap_or(u64::MAX);
+        }
         Progress { worked, deadline_ns }
     }
 

@@ -170,12 +170,14 @@ impl Stopwatch {
             from_ns: core::mem::replace(&mut self.from_ns, now_ns),
             to_ns: now_ns,
             requests: self.requests - requests,
+            answered_bytes: traffic.answered_bytes - before.answered_bytes,
             sent_bytes: traffic.sent_bytes - before.sent_bytes,
             received_bytes: traffic.received_bytes - before.received_bytes,
             clients: 0,
             service: self.service.close(now_ns),
             latency: self.latency.close(now_ns),
             setting,
+            is_overridden: false,
         }
     }
 
@@ -202,10 +204,11 @@ mod tests {
         stopwatch.queue(answer(130, 1));
         stopwatch.queue(answer(150, 2));
         stopwatch.depart(160);
-        let traffic = Traffic { sent_bytes: 700, received_bytes: 300, ..Traffic::default() };
+        let traffic =
+            Traffic { answered_bytes: 600, sent_bytes: 700, received_bytes: 300, ..Traffic::default() };
         let window = stopwatch.close(1_000, traffic, Setting::default());
         assert_eq!((window.from_ns, window.to_ns, window.requests), (0, 1_000, 3));
-        assert_eq!((window.sent_bytes, window.received_bytes), (700, 300));
+        assert_eq!((window.answered_bytes, window.sent_bytes, window.received_bytes), (600, 700, 300));
         assert_eq!((window.service.mean_ns, window.latency.mean_ns), ((30 + 10 + 10) / 3, (50 + 300) / 3));
         assert!(!stopwatch.has_answered());
         let next = stopwatch.close(2_000, traffic, Setting::default());

@@ -59,11 +59,24 @@ impl Service<Memory> for Echo {
 struct Limit {
     limit: Rc<Cell<Option<u32>>>,
     clients: Rc<Cell<u32>>,
+    traffic: Rc<Cell<Bytes>>,
+    overridden: Rc<RefCell<Vec<bool>>>,
+}
+
+/// What windows said of bytes, together.
+#[derive(Clone, Copy, Default)]
+struct Bytes {
+    answered: u64,
+    sent: u64,
 }
 
 impl Governor for Limit {
     fn observe(&mut self, window: &Window) -> Setting {
         self.clients.set(window.clients);
+        self.overridden.borrow_mut().push(window.is_overridden);
+        let Bytes { answered, sent } = self.traffic.get();
+        let traffic = Bytes { answered: answered + window.answered_bytes, sent: sent + window.sent_bytes };
+        self.traffic.set(traffic);
         Setting { clients_max: self.limit.get(), ..Setting::default() }
     }
 
@@ -104,6 +117,11 @@ struct World {
     now_ns: u64,
     limit: Rc<Cell<Option<u32>>>,
     heard_of: Rc<Cell<u32>>,
+    traffic: Rc<Cell<Bytes>>,
+    /// Of each window, whether somebody else than the governor had a say in its setting.
+    overridden: Rc<RefCell<Vec<bool>>>,
+    /// How many of the server's next frames are lost.
+    lost: usize,
 }
 
 impl World {
@@ -121,13 +139,21 @@ impl World {
         let mut its_config = config(2);
         change(&mut its_config);
         let mut server = Server::new(devices[1].clone(), Still, its_config, &ports, echo);
-        let (limit, heard_of) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
+        let (limit, heard_of, traffic) = (Rc::default(), Rc::new(Cell::new(0)), Rc::<Cell<Bytes>>::default());
         let core = EventLoop::new(0, Still, Still, Arc::new(Deaf));
-        server.govern(Box::new(Limit { limit: limit.clone(), clients: heard_of.clone() }), core.handle());
+        let overridden = Rc::<RefCell<Vec<bool>>>::default();
+        let governor = Limit {
+            limit: Rc::clone(&limit),
+            clients: heard_of.clone(),
+            traffic: traffic.clone(),
+            overridden: overridden.clone(),
+        };
+        server.govern(Box::new(governor), core.handle());
         server.control(Control::new(CONTROL, 1), 0, core.handle());
         let stack = Stack::new(devices[0].clone(), config(1));
         let clients = RefCell::default();
-        World { server, stack, devices, clients, now_ns: 1_000_000_000, limit, heard_of }
+        let now_ns = 1_000_000_000;
+        World { server, stack, devices, clients, now_ns, limit, heard_of, traffic, overridden, lost: 0 }
     }
 
     /// Lets a tenth of a second pass.
@@ -138,6 +164,10 @@ impl World {
             self.server.poll(self.now_ns);
             for (from, to) in [(0, 1), (1, 0)] {
                 for frame in self.devices[from].take_sent() {
+                    if from == 1 && self.lost > 0 {
+                        self.lost -= 1;
+                        continue;
+                    }
                     self.devices[to].deliver(self.now_ns, frame);
                 }
             }
@@ -183,26 +213,70 @@ fn who_is_one_too_many_is_answered_once_more_and_closed() {
     assert!(clients.closed.iter().all(|(_, why)| *why == Closed::Finished), "politely: {:?}", clients.closed);
 }
 
+/// What an answer costs to send again, the provider is paid for; nobody pays twice to read it.
+#[test]
+fn users_pay_for_what_they_read_however_often_it_is_sent() {
+    let mut world = World::new();
+    let flows = world.connect(2);
+    world.ask(&flows);
+    world.pass();
+    let before = world.traffic.get();
+    assert_eq!(before.answered, 10, "two times five bytes");
+    assert!(before.sent > before.answered + 2 * 54, "and headers");
+    world.lost = 2;
+    world.ask(&flows);
+    (0..30).for_each(|_| world.pass());
+    let again = world.traffic.get();
+    let read: usize = world.clients.borrow().heard.values().sum();
+    assert_eq!((again.answered, read), (20, 20));
+    assert!(again.sent - before.sent > 4 * (54 + 5), "each was sent twice");
+}
+
+/// Has `word` put at `path` of the control port.
+fn order(world: &mut World, path: &str, word: &str) {
+    let control = world.connect_to(CONTROL, 1)[0];
+    let length = word.len();
+    let text = format!("PUT {path} HTTP/1.1\r\nHost: n\r\nContent-Length: {length}\r\n\r\n{word}");
+    let slice = world.stack.buffer(text.as_bytes()).expect("memory");
+    world.stack.send(control, slice).expect("a connection");
+    world.pass();
+}
+
 #[test]
 fn what_a_held_governor_wants_is_not_set() {
     let mut world = World::new();
-    let order = |world: &mut World, word: &str| {
-        let control = world.connect_to(CONTROL, 1)[0];
-        let length = word.len();
-        let text = format!("PUT /governor HTTP/1.1\r\nHost: n\r\nContent-Length: {length}\r\n\r\n{word}");
-        let slice = world.stack.buffer(text.as_bytes()).expect("memory");
-        world.stack.send(control, slice).expect("a connection");
-        world.pass();
-    };
-    order(&mut world, "off");
+    order(&mut world, "/governor", "off");
     world.limit.set(Some(1));
     let flows = world.connect(3);
     world.ask(&flows);
     assert_eq!(world.heard_of.get(), 3, "it watches, and that is all");
-    order(&mut world, "on");
+    order(&mut world, "/governor", "on");
     world.ask(&flows);
     world.pass();
     assert_eq!(world.heard_of.get(), 1);
+}
+
+/// What a governor did not choose must not teach it about what it chose.
+#[test]
+fn a_governor_is_told_in_which_windows_somebody_else_decided() {
+    let mut world = World::new();
+    let flows = world.connect(1);
+    let windows = |world: &mut World| {
+        (0..5).for_each(|_| world.ask(&flows));
+        std::mem::take(&mut *world.overridden.borrow_mut())
+    };
+    assert!(windows(&mut world).iter().all(|is_overridden| !is_overridden));
+    order(&mut world, "/governor", "off");
+    windows(&mut world);
+    let held = windows(&mut world);
+    assert!(!held.is_empty() && held.iter().all(|is_overridden| *is_overridden), "{held:?}");
+    order(&mut world, "/governor", "on");
+    let let_go = windows(&mut world);
+    let governs_since = let_go.iter().position(|is_overridden| !is_overridden).expect("it has been let go");
+    assert!(governs_since > 0 && !let_go[governs_since..].contains(&true), "{let_go:?}");
+    order(&mut world, "/batching-delay", "9");
+    let ordered = windows(&mut world);
+    assert_eq!(ordered.iter().filter(|is_overridden| **is_overridden).count(), 1, "{ordered:?}");
 }
 
 #[test]

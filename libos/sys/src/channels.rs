@@ -53,14 +53,13 @@ impl Channel {
     }
 
     /// Tells the peer, and sleeps as [`events::wait`] does. A peer that waits on the same core runs at once.
+    ///
+    /// # Panics
+    /// As [`events::wait`], and if the channel is none of this program's.
     pub fn notify_and_wait(&self, deadline_ns: Option<u64>) -> Events {
-        events::wait_by(deadline_ns, |deadline_ns| {
-            let mut events = Events::default();
-            let (address, deadline_ns) = (&raw mut events as u64, deadline_ns.unwrap_or(u64::MAX));
-            // SAFETY: the call writes one `Events` there. It fails only for an address that cannot be written
-            // and for no channel of ours.
-            let _ = unsafe { raw::channel_notify_and_wait(self.number as u64, deadline_ns, address) };
-            events
+        events::wait_by(deadline_ns, |deadline_ns, events| {
+            // SAFETY: the call writes one `Events` there, where `wait_by` has the core's own.
+            unsafe { raw::channel_notify_and_wait(self.number as u64, deadline_ns, events) }
         })
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Local {
     pub is_handling: AtomicBool,
     /// How its work pauses; the first core's does not, since nobody could resume it.
     pub pause: Option<Pause>,
-    /// Events that the core took while it waited for a lock.
+    /// Events that the core was told of while it did not wait, or waited for a lock.
     pub kept: Kept,
     /// The upcall stack, once a handler was registered.
     pub upcall_stack: UnsafeCell<Option<Pages>>,

@@ -30,6 +30,7 @@ pub struct Idle;
 
 impl world::Idle for Idle {
     fn sleep(&mut self, deadline_ns: Option<u64>) -> Wakeup {
+        crate::heap::settle();
         let events = events::wait(deadline_ns);
         let messages = events.pending & !Upcall::Interrupt.mask() != 0;
         Wakeup { interrupts: events.interrupts, messages }

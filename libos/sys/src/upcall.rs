@@ -123,12 +123,15 @@ unsafe extern "C" fn trampoline() {
 /// # Safety
 /// `frame` is the frame of the upcall that this core is in.
 unsafe extern "C" fn dispatch(frame: *mut Delivery) {
-    let handler = local::current().handler.load(Relaxed);
+    // SAFETY: the kernel wrote the frame for this upcall, and nothing else knows of it.
+    let delivery = unsafe { &mut *frame };
+    // The core's block is asked for anew each time: to keep it over a call takes more instructions.
+    local::current().kept.note(delivery.events());
+    let local = local::current();
+    let handler = local.handler.load(Relaxed);
     // SAFETY: `register` alone stores a pointer there, that of a `Handler`, before the kernel can deliver.
     let handler: Handler = unsafe { core::mem::transmute(handler) };
-    let is_handling = &local::current().is_handling;
-    is_handling.store(true, Relaxed);
-    // SAFETY: the kernel wrote the frame for this upcall, and nothing else knows of it.
-    handler(unsafe { &mut *frame });
-    is_handling.store(false, Relaxed);
+    local.is_handling.store(true, Relaxed);
+    handler(delivery);
+    local::current().is_handling.store(false, Relaxed);
 }

@@ -26,6 +26,8 @@ pub enum Error {
     NeedsReset,
     /// It used what it was not lent, or more than it was lent (section 2.7.8).
     BrokeRules,
+    /// It broke again and again: as often within a minute as is put up with.
+    BrokeOften(usize),
     /// Memory for devices is exhausted.
     OutOfMemory,
     /// Its configuration changed whenever it was read.
@@ -64,6 +66,7 @@ impl fmt::Display for Error {
             }
             Error::NeedsReset => out.write_str("the device says that only a reset helps"),
             Error::BrokeRules => out.write_str("the device uses buffers that it was not given"),
+            Error::BrokeOften(times) => write!(out, "the device broke {times} times in a minute"),
             Error::OutOfMemory => out.write_str("there is no memory left for the device"),
             Error::Unsettled => out.write_str("the device's configuration does not settle"),
             Error::NoAnswer(class, command) => {

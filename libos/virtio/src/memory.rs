@@ -37,6 +37,7 @@ pub struct Carver {
     next: NonNull<u8>,
     bus: u64,
     left: usize,
+    taken: usize,
 }
 
 // SAFETY: it is the only way to its memory (condition 1), so it may move to another core.
@@ -45,7 +46,20 @@ unsafe impl Send for Carver {}
 impl Carver {
     /// Begins with all of `block`, which belongs to whoever has it.
     pub fn new(block: DmaBlock) -> Carver {
-        Carver { next: block.pointer, bus: block.bus, left: block.bytes }
+        Carver { next: block.pointer, bus: block.bus, left: block.bytes, taken: 0 }
+    }
+
+    /// Begins again, with words that are 0. Who still has some of those that were given out shares them.
+    pub fn rewind(&mut self) {
+        // SAFETY: as many bytes before it are inside the block, from which they were given out.
+        self.next = unsafe { self.next.sub(self.taken) };
+        self.bus -= self.taken as u64;
+        self.left += self.taken;
+        self.taken = 0;
+        let (next, bus) = (self.next, self.bus);
+        let words = self.words::<AtomicU64>(self.left / size_of::<u64>());
+        words.iter().flat_map(|(words, _)| words.iter()).for_each(|word| word.store(0, Relaxed));
+        (self.next, self.bus, self.left) = (next, bus, self.left + core::mem::take(&mut self.taken));
     }
 
     /// Bytes left.
@@ -61,6 +75,7 @@ impl Carver {
         self.next = unsafe { self.next.add(bytes) };
         self.bus += bytes as u64;
         self.left = left;
+        self.taken += bytes;
         Some(taken)
     }
 

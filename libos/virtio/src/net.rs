@@ -8,6 +8,7 @@ mod counters;
 mod header;
 mod pair;
 mod receive;
+mod shared;
 mod transmit;
 
 pub use control::NetDevice;
@@ -23,6 +24,7 @@ use alloc::vec::Vec;
 use control::Control;
 use nom_port::device::{Dma, PciFunction, Registers};
 use nom_port::nic::{Offloads, Properties};
+use shared::Shared;
 
 /// Type of the device (section 5.1.1), and its identifier where it is transitional.
 const KIND: u16 = 1;
@@ -192,18 +194,18 @@ where
     let count = options.pairs.clamp(1, pairs_max.min(transport.pairs_max()));
     let mut builder = Builder { transport: &transport, world: world.clone(), features, options };
     let queues = (0..count).map(|pair| builder.pair(pair)).collect::<Result<Vec<_>>>()?;
+    let spare = queues.iter().map(|lanes| builder.spare(lanes)).collect::<Result<Vec<_>>>()?;
     let control = match features & feature::CONTROL {
         0 => None,
         _ => Some(builder.control(2 * pairs_max)?),
     };
     transport.start();
-    let transport = Arc::new(transport);
-    let mut device = NetDevice::new(transport.clone(), features, control);
+    let shared = Arc::new(Shared::new(transport, features, control, spare));
+    let mut device = NetDevice::new(shared.clone());
     if count > 1 {
         device.set_pairs(count)?;
     }
-    let common =
-        pair::Common { transport, features, options: *options, properties: properties(features, &config) };
+    let common = pair::Common { shared, options: *options, properties: properties(features, &config) };
     let setup =
         |(queues, pair)| PairSetup::new(pair, queues, common.clone(), function.clone(), world.clone());
     Ok(Opened { device, pairs: queues.into_iter().zip(0..).map(setup).collect() })
@@ -216,18 +218,34 @@ struct Lane<T> {
     doorbell: Doorbell,
 }
 
-/// The same before it is used: it can be sent to another core, unlike what a queue will hold.
+/// Where it lies and how the device knows it: it can be sent to another core, unlike what a queue holds.
 #[derive(Debug)]
 struct LaneSetup {
     layout: Layout,
     memory: Carver,
     doorbell: Doorbell,
+    /// Its number, and the vector of its interrupts.
+    number: u16,
+    vector: Option<u16>,
 }
 
 impl LaneSetup {
-    fn lane<T>(mut self) -> Result<Lane<T>> {
+    /// Makes the queue, on the core that it is for. Only one is in use at a time.
+    fn lane<T>(&mut self) -> Result<Lane<T>> {
         let (queue, _) = Queue::new(self.layout, &mut self.memory)?;
         Ok(Lane { queue, doorbell: self.doorbell })
+    }
+
+    /// Empties the queue and tells the device, which was reset, where it lies.
+    fn enable<R: Registers>(&mut self, transport: &Transport<R>) -> Result<()> {
+        if transport.queue_size_max(self.number)? < self.layout.size {
+            return Err(Error::NoQueue(self.number));
+        }
+        self.memory.rewind();
+        let (_, areas) = Queue::<()>::new(self.layout, &mut self.memory)?;
+        self.doorbell = transport.enable_queue(self.number, self.layout.size, areas, self.vector)?;
+        self.memory.rewind();
+        Ok(())
     }
 }
 
@@ -248,19 +266,30 @@ impl<R: Registers, D: Dma> Builder<'_, R, D> {
         })
     }
 
+    /// Further queues of the same pair, which the device does not know.
+    fn spare(&mut self, lanes: &pair::Lanes) -> Result<pair::Lanes> {
+        let mut spare = |lane: &LaneSetup| {
+            let block = self.world.allocate(lane.layout.bytes()).ok_or(Error::OutOfMemory)?;
+            Ok::<_, Error>(LaneSetup { memory: Carver::new(block), ..*lane })
+        };
+        Ok(pair::Lanes { receive: spare(&lanes.receive)?, transmit: spare(&lanes.transmit)? })
+    }
+
     fn control(&mut self, queue: u16) -> Result<Control> {
-        let lane = self.lane(queue, None)?.lane()?;
+        let setup = self.lane(queue, None)?;
         let block = self.world.allocate(control::BYTES).ok_or(Error::OutOfMemory)?;
-        Control::new(lane, block).ok_or(Error::OutOfMemory)
+        Control::new(setup, block)
     }
 
     /// Lays a queue out to tell the device where it is. It is made in the same place where it is used.
     fn lane(&mut self, queue: u16, vector: Option<u16>) -> Result<LaneSetup> {
         let layout = self.layout(self.transport.queue_size_max(queue)?);
         let block = self.world.allocate(layout.bytes()).ok_or(Error::OutOfMemory)?;
-        let (_, areas) = Queue::<()>::new(layout, &mut Carver::new(block))?;
+        let mut memory = Carver::new(block);
+        let (_, areas) = Queue::<()>::new(layout, &mut memory)?;
         let doorbell = self.transport.enable_queue(queue, layout.size, areas, vector)?;
-        Ok(LaneSetup { layout, memory: Carver::new(block), doorbell })
+        memory.rewind();
+        Ok(LaneSetup { layout, memory, doorbell, number: queue, vector })
     }
 
     /// A split queue's size must be a power of two, and so is each that we choose.

@@ -87,6 +87,7 @@ impl<D: Dma> Pool<D> {
     }
 
     /// A handle on a copy of `bytes`; `None` as for [`Pool::take`].
+    #[inline]
     pub fn copy(&mut self, bytes: &[u8]) -> Option<DmaBuffer> {
         let mut slot = self.take(bytes.len())?;
         slot.write(0, bytes);

@@ -139,10 +139,20 @@ impl<R: Registers> Transport<R> {
             None => Transport::on_pci(function, kind, transitional)?,
             Some(place) => Transport::on_mmio(function, place, kind)?,
         };
-        transport.reset()?;
-        transport.write(STATUS, status::ACKNOWLEDGE);
-        transport.write(STATUS, status::ACKNOWLEDGE | status::DRIVER);
+        transport.restart()?;
         Ok(transport)
+    }
+
+    /// Has the device forget all that it was told, its queues and what was lent to it, and says that it has a
+    /// driver (section 3.1.1, steps 1 to 3). When this returns without an error it writes to no memory.
+    ///
+    /// # Errors
+    /// If it does not come out of its reset.
+    pub fn restart(&self) -> Result<()> {
+        self.reset()?;
+        self.write(STATUS, status::ACKNOWLEDGE);
+        self.write(STATUS, status::ACKNOWLEDGE | status::DRIVER);
+        Ok(())
     }
 
     fn on_pci<F: PciFunction<Registers = R>>(function: &mut F, kind: u16, transitional: u16) -> Result<Self> {

@@ -86,6 +86,11 @@ fn names_are_text_and_the_page_is_for_everybody() {
 }
 
 #[test]
+fn an_old_answer_takes_no_newer_report_away() {
+    play("late");
+}
+
+#[test]
 fn no_column_is_hidden_on_a_screen_of_1300_pixels() {
     play("columns");
 }

@@ -57,6 +57,21 @@ fn nobody_is_kept_out_of_the_kernel() {
     }
 }
 
+/// Who holds the kernel's lock may be a processor that the computer does not run, while those that it runs
+/// wait for it. Calls that come through, with as many processors as the computer has and with twice as many,
+/// in turns.
+#[test]
+fn the_lock_bears_more_processors_than_the_computer_has() {
+    let real = std::thread::available_parallelism().map_or(2, |count| count.get() as u32).min(16);
+    let calls = |processors| {
+        let life = Guest::bundle("tests/guest/bundles/contend.toml").cpus(processors).run().expect_status(0);
+        life.number("calls=") as f64
+    };
+    let ratios: Vec<f64> = (0..3).map(|_| (1.0 / calls(real)) * calls(2 * real)).collect();
+    println!("calls with twice the processors, against as many as there are: {ratios:.2?}");
+    assert!(ratios.iter().any(|ratio| *ratio >= 1.0 / 3.0), "it collapses: {ratios:.2?}");
+}
+
 /// What others use is a secret, and a program makes the calls that it contains or that its manifest lists.
 #[test]
 fn a_manifest_gives_rights() {
@@ -68,5 +83,7 @@ fn a_manifest_gives_rights() {
         "calls-that-the-manifest-lists-are-made",
     ];
     let life = life.expect_status(0).expect_no("FAILED").expect("confined may not call device_acquire");
+    // Who may not wait ends, and says why, instead of asking again for ever.
+    let life = life.expect("refuses to let the program wait (NotPermitted): see `calls` in its manifest");
     checks.into_iter().fold(life, |life, check| life.expect(&format!("ok {check}")));
 }

@@ -4,6 +4,8 @@
 use nom_system_tests::{Guest, Server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 
 /// Sends a command, and reads the answer up to its `end`.
 fn ask(stream: &mut TcpStream, command: &str, end: &str) -> String {
@@ -81,5 +83,41 @@ fn a_further_crowd_takes_no_more_memory() {
         let free = free_after_crowds(server);
         // On which core each connection lives is the device's choice: a core may yet need a little more.
         assert!(free[0].saturating_sub(free[2]) < 256 << 10, "free after each crowd: {free:?}");
+    });
+}
+
+/// What a round left of memory, and that nobody in it fared otherwise than he must.
+fn free_after(round: &serde_json::Value, beyond: u64) -> u64 {
+    let number = |name: &str| round[name].as_u64().unwrap_or_else(|| panic!("no {name} in {round}"));
+    assert_eq!((number("failed"), number("unanswered")), (0, 0), "{round}");
+    // Whoever is one too many is refused at once, and counted.
+    assert_eq!((number("refused"), number("counted")), (beyond, beyond), "{round}");
+    let honest: Vec<u64> = serde_json::from_value(round["honest"].clone()).expect("three numbers");
+    assert!(
+        honest.iter().all(|answers| *answers > 0),
+        "the honest client was answered all the time: {round}"
+    );
+    number("free_bytes")
+}
+
+/// 50,000 clients who say nothing, those who are too many, and as many visitors a second as come, three
+/// times: what they took is free again.
+#[test]
+fn fifty_thousand_idle_clients_take_no_memory_for_good() {
+    const TAKEN_MOST: u64 = 4 << 20;
+    let crowd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foreign/crowd.py");
+    let guest = Guest::bundle("tests/system/manifests/crowd.toml");
+    Server::on_cores("crowd50", guest, 11211, 1, |_| {
+        let mut command = Command::new("timeout");
+        let output = command.args(["900", "python3"]).arg(crowd).args(["--clients", "50000"]).output();
+        let output = output.expect("`timeout` runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
+        println!("{result}");
+        let (before, beyond) = (result["free_bytes"].as_u64(), result["beyond"].as_u64().expect("a number"));
+        let rounds = result["rounds"].as_array().expect("a list");
+        let free: Vec<u64> = rounds.iter().map(|round| free_after(round, beyond)).collect();
+        let before = before.expect("a number");
+        assert!(free.iter().all(|free| before.saturating_sub(*free) < TAKEN_MOST), "{before}, then {free:?}");
     });
 }

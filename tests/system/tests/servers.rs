@@ -146,6 +146,10 @@ fn netpipe_returns_messages() {
     if let Some(said) = server.load("NPtcp", "-h {host} -P {port} -u 65536") {
         assert!(said.contains("65536 bytes"), "{said}");
     }
+    let both_ways = Guest::app("netpipe").arguments(&["-2", "-u", "4096"]).memory("256M");
+    if let Some(said) = Server::boot(both_ways, 5002).load("NPtcp", "-2 -h {host} -P {port} -u 4096") {
+        assert!(said.contains("4096 bytes"), "{said}");
+    }
     let mut stream = server.connect();
     stream.write_all(b"SyncMe").expect("the greeting is sent");
     let mut greeting = [0; 6];

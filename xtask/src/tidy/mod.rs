@@ -5,6 +5,7 @@ mod dependencies;
 mod documents;
 mod functions;
 mod names;
+mod numbers;
 mod size;
 mod text;
 mod toolchain;
@@ -57,6 +58,9 @@ const RULES: &[Rule] = &[
     functions::functions_are_short,
     functions::sources_parse,
     names::types_have_names_of_their_own,
+    numbers::cited_numbers_are_the_records,
+    numbers::numbers_have_records,
+    numbers::records_have_a_machine,
     size::kernel_is_small,
     text::files_are_short,
     text::lines_are_short,

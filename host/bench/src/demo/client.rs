@@ -141,7 +141,15 @@ impl Client {
     /// # Errors
     /// If somebody interrupts, or the client takes too long.
     pub fn wait_for_load(&mut self, progress: &Progress) -> Result<()> {
-        let seconds = self.phase.as_secs() as usize;
+        self.wait_for_seconds(self.phase.as_secs() as usize, progress)
+    }
+
+    /// Waits until it has reported so many seconds, or has stopped; of the clients only memcaslap reports
+    /// while it runs.
+    ///
+    /// # Errors
+    /// As [`Client::wait_for_load`].
+    pub fn wait_for_seconds(&mut self, seconds: usize, progress: &Progress) -> Result<()> {
         while self.kind != Kind::Memcaslap || totals(&self.heard).count() < seconds {
             if !self.listen(progress)? {
                 return Ok(());
@@ -282,13 +290,13 @@ fn wrk(lines: &[Line], price: f64) -> Result<Interval> {
 }
 
 /// One interval for each size of message that NPtcp reported. It reports the mean of the best of its trials,
-/// and no deviation.
+/// and no deviation; where both sides send at once (`-2`), the time until both messages are there.
 fn nptcp(lines: &[Line], price: f64) -> Result<Vec<Interval>> {
     let mut intervals = Vec::new();
     for (before, line) in lines.iter().zip(lines.iter().skip(1)).filter(|(_, line)| is_size(line)) {
         //   0:    1024 bytes   8172 times -->    372.80 Mbps in      20.96 usec
         let fields: Vec<f64> = line.text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let &[bytes, times, _, one_way_us] = fields.as_slice() else {
+        let &[bytes, times, _, both_ways_us] = fields.as_slice() else {
             bail!("NPtcp printed `{}`: expected the figures of a size of message", line.text)
         };
         let operations = tools::NETPIPE_TRIALS as f64 * times;
@@ -299,7 +307,7 @@ fn nptcp(lines: &[Line], price: f64) -> Result<Vec<Interval>> {
             operations,
             useful_bytes,
             sent_bytes: sent(before, line).unwrap_or(useful_bytes),
-            latency_s: 2.0 * one_way_us / 1e6,
+            latency_s: both_ways_us / 1e6,
             jitter_s: 0.0,
             price,
         });
@@ -391,7 +399,7 @@ mod tests {
         let first = intervals[0];
         assert_eq!((intervals.len(), first.seconds, first.operations), (2, 0.8, 6000.0));
         assert_eq!((first.useful_bytes, first.sent_bytes), (6000.0 * 1024.0, 8000.0));
-        assert!((first.latency_s - 125.74e-6).abs() < 1e-12);
+        assert!((first.latency_s - 62.87e-6).abs() < 1e-12);
         assert_eq!((intervals[1].seconds, intervals[1].useful_bytes), (1.0, 300.0 * 1536.0));
         let spoilt = line(5, 5, "  0: 1024 bytes many times --> 1 Mbps in 1 usec");
         assert!(nptcp(&[line(0, 0, ""), spoilt], 1.0).unwrap_err().to_string().contains("many times"));

@@ -161,6 +161,11 @@ pub fn manifest(function: Function, Slowness(factor): Slowness) -> String {
     )
 }
 
+/// The table of a manifest whose users pay for what they get, whatever its latency.
+pub fn value() -> String {
+    format!("[utility]\nunit = \"Gbit\"\n\n[[utility.term]]\nfunction = \"value\"\nalpha = {ALPHA:?}\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +219,7 @@ mod tests {
             let sent = GbitPerSecond::new(1.0).unwrap();
             let response = Response {
                 throughput: OperationsPerSecond::new(1e5).unwrap(),
+                answered: sent,
                 sent,
                 received: sent,
                 latency: latency(5.2e-3, 0.3e-3),

@@ -15,8 +15,9 @@ pub const PHASES: [Phase; 2] = [
     Phase { name: "single", has_many: false, message_bytes: 1 << 10, price: 10.0 },
 ];
 
-/// How many connections the first half has, unless somebody says otherwise.
-pub const CONNECTIONS: u32 = 16;
+/// How many connections the first half has, unless somebody says otherwise: as many as slow Linux down about
+/// as much as the paper's clients did (`nom demo --scan`).
+pub const CONNECTIONS: u32 = 6;
 
 /// How many of its keys each connection of memcaslap asks for again. With ten thousand, its own choice, all
 /// together would not fit into a small cache, and the demo would show how caches forget.
@@ -26,8 +27,8 @@ const WINDOW: &str = "1k";
 /// to the user's home directory if it were not given, and fail where there is none.
 const MIX: &str = "key\n64 64 1\nvalue\n1024 1024 1\ncmd\n0 0.1\n1 0.9\n";
 /// From which size on NetPIPE's messages are measured, and each alone, without its neighbours; both sides
-/// must be told. The paper's messages have 1024 bytes.
-pub const NPTCP_SIZES: [&str; 4] = ["-l", "1024", "-p", "0"];
+/// must be told. The paper's messages have 1024 bytes, and go both ways at once.
+pub const NPTCP_SIZES: [&str; 5] = ["-2", "-l", "1024", "-p", "0"];
 /// How often NetPIPE sends each size of message in a trial when there are several. By itself it would take
 /// almost a second for each size, which is as long as it is to take where there is one.
 const MESSAGES: u64 = 100;
@@ -77,7 +78,7 @@ pub fn run(
         progress.step(&format!("{what}: {} at {} $/Gbit", half.name, half.price), load.phase)?;
         let command = command(machine, &load, &half)?;
         set_price(half.price)?;
-        let mut client = Client::start(load.kind, command, load.phase, origin, machine.meter())?;
+        let mut client = start(machine, &load, command, origin)?;
         client.wait_for_load(progress)?;
         machine.check()?;
         clients.push((client, half.price));
@@ -86,6 +87,18 @@ pub fn run(
     let finished = clients.into_iter().map(|(client, price)| client.finish(progress, price));
     let halves: Vec<Vec<Interval>> = finished.collect::<Result<_>>()?;
     Ok(<Halves>::try_from(halves).expect("there are two phases"))
+}
+
+fn start(machine: &Machine, load: &Load, command: Command, origin: Instant) -> Result<Client> {
+    Client::start(load.kind, command, load.phase, origin, machine.meter())
+}
+
+/// Starts the clients of a half.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn clients(machine: &Machine, load: &Load, half: &Phase, origin: Instant) -> Result<Client> {
+    start(machine, load, command(machine, load, half)?, origin)
 }
 
 fn command(machine: &Machine, load: &Load, half: &Phase) -> Result<Command> {

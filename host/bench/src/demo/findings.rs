@@ -3,7 +3,7 @@
 use super::agreement::Agreement;
 use super::analysis::{Account, Hindsight, System};
 use super::contract::{Contract, Function, Slowness};
-use super::oracle::Oracle;
+use super::oracle::{Method, Oracle};
 
 /// All that was found out about one application.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Findings {
     pub seconds: f64,
     /// Everybody who served.
     pub accounts: Vec<Account>,
+    /// What fixed delays, and adapting by a function, brought by turns within one machine.
+    pub turned: Vec<(Function, Vec<Account>)>,
     /// What adaptive applications said of themselves, beside what their clients said.
     pub agreements: Vec<Agreement>,
     /// How long it took from a price change to the new working point, in seconds of the guest's clock.
@@ -28,6 +30,13 @@ impl Findings {
     /// Who served as `system`.
     pub fn account(&self, system: System) -> Option<&Account> {
         self.accounts.iter().find(|account| account.system == system)
+    }
+
+    /// Those among whom what adapting by `function` earns is compared with what fixed delays do: by turns
+    /// within one machine where that was done, else everybody's own runs.
+    pub fn compared(&self, function: Function) -> (&[Account], bool) {
+        let turned = self.turned.iter().find(|(by, accounts)| *by == function && !accounts.is_empty());
+        turned.map_or((&self.accounts, false), |(_, accounts)| (accounts, true))
     }
 
     /// What a system earned under `function`, in dollars.
@@ -48,7 +57,9 @@ impl Findings {
 
     /// What the best fixed batching delays earn under `function`, luck kept out.
     pub fn oracle(&self, function: Function) -> Option<Oracle> {
-        Oracle::of(&self.accounts, &self.contract(function)?, self.seconds)
+        let (accounts, by_turns) = self.compared(function);
+        let oracle = Oracle::of(accounts, &self.contract(function)?, self.seconds)?;
+        Some(if by_turns { Oracle { method: Method::ByTurns, ..oracle } } else { oracle })
     }
 
     /// What is known afterwards of fixed batching delays under `function`, the luckiest included.

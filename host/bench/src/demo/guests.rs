@@ -16,8 +16,25 @@ use std::path::{Path, PathBuf};
 pub enum Setup {
     /// With one batching delay, in microseconds; it reports what that brings to a provider.
     Fixed(u32),
-    /// To earn most under a contract, at the prices that a provider names.
-    Adaptive(Function, Slowness),
+    /// To earn most under a contract, at the prices that a provider names, with at most so many
+    /// microseconds of batching delay.
+    Adaptive(Function, Slowness, u32),
+    /// Who pays for what is found, whatever its latency, with these arguments, and adapting by this knob if
+    /// any: with a batching delay of 0.
+    Knob {
+        /// Further arguments.
+        arguments: &'static [&'static str],
+        /// Processors of its machine.
+        cores: u32,
+        /// The knob.
+        knob: Option<&'static str>,
+    },
+}
+
+impl Setup {
+    fn cores(self) -> u32 {
+        if let Setup::Knob { cores, .. } = self { cores } else { 1 }
+    }
 }
 
 /// Makes the image of nom's application for `service` in `directory`, with its prices from `feed`.
@@ -31,15 +48,24 @@ pub fn nom(
     feed: &PriceFeed,
     directory: &Path,
 ) -> Result<Guest> {
-    let inherited = project.manifest_path(service.application)?;
-    let inherited = std::path::absolute(inherited.join("app.toml"))?;
-    let manifest = directory.join("app.toml");
-    save(&manifest, manifest_text(&inherited, service.arguments, setup)?.as_bytes())?;
+    let manifest = manifest(project, service, setup, directory)?;
     let bundle = project.with_priced(project.bundle(&manifest, None)?, feed)?;
     let built = project.pack(bundle, Symbols::Keep)?;
     let kernel = directory.join("image");
     save(&kernel, &built.image.elf)?;
-    Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 })
+    Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: setup.cores() })
+}
+
+/// Writes the manifest of nom's application for `service` to `directory`; returns its path.
+///
+/// # Errors
+/// If there is no such application, or it cannot be written.
+pub fn manifest(project: &Project, service: &Service, setup: Setup, directory: &Path) -> Result<PathBuf> {
+    let inherited = project.manifest_path(service.application)?;
+    let inherited = std::path::absolute(inherited.join("app.toml"))?;
+    let manifest = directory.join("app.toml");
+    save(&manifest, manifest_text(&inherited, service.arguments, setup)?.as_bytes())?;
+    Ok(manifest)
 }
 
 /// The distribution's server for `service` on a Linux of this `tuning`; its initramfs is written to
@@ -58,8 +84,10 @@ pub fn linux(servers: &Servers, service: &Service, tuning: Tuning, directory: &P
 fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<String> {
     // A string of JSON is one of TOML too.
     let mut text = format!("inherit = [{}]\n", serde_json::to_string(&inherited)?);
+    let more = if let Setup::Knob { arguments, .. } = setup { arguments } else { &[] };
+    let arguments = [arguments, more].concat();
     if !arguments.is_empty() {
-        text += &format!("arguments = {}\n", serde_json::to_string(arguments)?);
+        text += &format!("arguments = {}\n", serde_json::to_string(&arguments)?);
     }
     Ok(match setup {
         // Who reports has a contract; whichever, for nothing follows from it.
@@ -67,8 +95,15 @@ fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<S
             text += &format!("environment = {{ batching_delay = \"{us}\" }}\n\n");
             text + &contract::manifest(Function::Refund, Slowness::PAPER)
         }
-        Setup::Adaptive(function, slowness) => {
-            let longest = slowness.delay_max_us();
+        Setup::Knob { knob, .. } => {
+            let own = match knob {
+                Some(knob) => format!("knobs = \"{knob}\""),
+                None => "batching_delay = \"0\"".into(),
+            };
+            text += &format!("environment = {{ control = \"{}\", {own} }}\n\n", governing::PORT);
+            text + &contract::value()
+        }
+        Setup::Adaptive(function, slowness, longest) => {
             let control = governing::PORT;
             text += &format!(
                 "environment = {{ batching_delay_max = \"{longest}\", control = \"{control}\" }}\n\n"
@@ -91,9 +126,14 @@ mod tests {
         let begin =
             "inherit = [\"/a/app.toml\"]\narguments = [\"-v\"]\nenvironment = { batching_delay = \"20\" }\n";
         assert!(fixed.starts_with(begin) && fixed.contains("function = \"refund\""), "{fixed}");
-        let adaptive = text(&[], Setup::Adaptive(Function::Bonus, slowness));
+        let adaptive = text(&[], Setup::Adaptive(Function::Bonus, slowness, 400));
         assert!(adaptive.contains("batching_delay_max = \"400\""), "{adaptive}");
         assert!(adaptive.contains("function = \"bonus\"") && adaptive.contains("extent = 0.1"), "{adaptive}");
         assert!(!adaptive.contains("arguments"));
+        let knob = |knob| text(&["-v"], Setup::Knob { arguments: &["-m", "8"], cores: 2, knob });
+        assert!(
+            knob(None).contains("[\"-v\",\"-m\",\"8\"]") && knob(None).contains("batching_delay = \"0\"")
+        );
+        assert!(knob(Some("memory")).contains("knobs = \"memory\" }"), "{}", knob(Some("memory")));
     }
 }

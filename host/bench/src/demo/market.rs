@@ -88,10 +88,23 @@ impl Market {
     /// # Errors
     /// If the provider refuses it.
     pub fn begin(&mut self, price: f64) -> Result<()> {
+        self.set(Resource::NetworkOut, price)
+    }
+
+    /// The same of any resource.
+    ///
+    /// # Errors
+    /// If the provider refuses it.
+    pub fn set(&mut self, resource: Resource, price: f64) -> Result<()> {
         let at_s = self.origin.elapsed().as_secs_f64();
-        let revision = self.provider.set_prices(&[(Resource::NetworkOut, price)])?;
+        let revision = self.provider.set_prices(&[(resource, price)])?;
         self.set.push(Set { at_s, revision });
         Ok(())
+    }
+
+    /// What the application said last.
+    pub fn status(&self) -> Option<Status> {
+        self.provider.statuses().into_iter().next()
     }
 
     /// Waits until the application reckons with the present prices.

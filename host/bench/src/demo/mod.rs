@@ -13,8 +13,10 @@ mod figures;
 mod findings;
 mod governing;
 mod guests;
+mod knobs;
 mod market;
 mod money;
+mod native;
 mod offline;
 mod oracle;
 mod peer;
@@ -23,11 +25,14 @@ mod profits;
 mod progress;
 mod rows;
 mod runner;
+mod scan;
 mod schedule;
 mod shares;
+mod steer;
 mod summary;
 mod tables;
 mod tap;
+mod turns;
 
 use crate::Outcome;
 use crate::environment::Environment;
@@ -36,14 +41,14 @@ use crate::linux::serve::Servers;
 use crate::others::Watch;
 use crate::report::{Notes, Report};
 use agreement::Agreement;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use contract::{Contract, Function, Slowness};
 use findings::Findings;
 use nom_build::{Project, debian};
 use nom_vmm::{Accelerator, Namespace};
 use progress::Progress;
 use runner::{Adaptation, Application, Runner};
-use schedule::Schedule;
+use schedule::{NOM_START, Schedule};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,9 +56,11 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 pub use experiment::CONNECTIONS;
+pub use knobs::run as turn_knobs;
 pub use offline::{TableOptions, table};
 pub use peer::Peer;
 pub use progress::Interrupted;
+pub use scan::scan;
 
 /// What to show, and where the results go.
 #[derive(Clone, Debug)]
@@ -75,6 +82,13 @@ pub struct Options {
     pub connections: u32,
     /// Machines of others that take part, too.
     pub peers: Vec<Peer>,
+    /// How long fixed and adaptive batching delays take turns within one machine under each function, if
+    /// not as usual; if it is zero, each delay has a machine of its own.
+    pub turns: Option<Duration>,
+    /// What the order of turns follows from.
+    pub seed: u64,
+    /// Whether servers are processes of this computer, without a machine.
+    pub native: bool,
     /// Another length of each phase than the usual one.
     pub phase: Option<Duration>,
     /// Names of the utility functions; none means all.
@@ -84,15 +98,25 @@ pub struct Options {
 }
 
 /// Phases of the quick demo, so that all of it takes less than five minutes.
-const QUICK: Schedule = Schedule { phase: Duration::from_secs(10), runs: 1 };
-/// Phases of the paper, and its repetitions.
-const FULL: Schedule = Schedule { phase: Duration::from_secs(60), runs: 5 };
+const QUICK: Schedule = Schedule { phase: Duration::from_secs(8), runs: 1 };
+/// How long settings take turns in it under each function: three rounds.
+const QUICK_TURNS: Duration = Duration::from_secs(42);
+/// Phases and repetitions of the whole, so that all of it takes less than ninety minutes.
+const FULL: Schedule = Schedule { phase: Duration::from_secs(20), runs: 3 };
+/// How long settings take turns in it: the standard error of a share is below 1%.
+const FULL_TURNS: Duration = Duration::from_secs(300);
 /// About how long it takes to fetch the other system and its servers, for the progress bar.
 const FETCHING: Duration = Duration::from_secs(20);
 /// About how long the kernel and a first application take to build, with the library.
 const FIRST_BUILD: Duration = Duration::from_secs(60);
 /// About how long one more application takes, or one that was built before.
 const BUILD: Duration = Duration::from_secs(2);
+/// What turns take at least: two rounds.
+const TURNS_MIN: Duration = Duration::from_secs(28);
+/// What they take beside turns: clients begin and end.
+const TURNS_ASIDE: Duration = Duration::from_secs(8);
+/// What executes servers without a machine.
+const NATIVE: &str = "none: servers are processes of this computer";
 /// How many batching delays are tried.
 const DELAYS: usize = 6;
 
@@ -100,6 +124,44 @@ impl Options {
     fn schedule(&self) -> Schedule {
         let Schedule { phase, runs } = if self.full { FULL } else { QUICK };
         Schedule { phase: self.phase.unwrap_or(phase), runs: self.repetitions.unwrap_or(runs) }
+    }
+
+    /// Whether what is asked for can be had.
+    fn check(&self, applications: &[Application]) -> Result<()> {
+        if self.native {
+            ensure!(
+                rustix::process::geteuid().is_root(),
+                "--native needs root: a server has a network of its own"
+            );
+            let others =
+                applications.iter().find(|application| application.label() != runner::MEMCACHED.label());
+            if let Some(other) = others {
+                bail!("--native knows memcached, not {}", other.label());
+            }
+        }
+        Ok(())
+    }
+
+    fn turning(&self) -> Duration {
+        self.turns.unwrap_or(if self.full { FULL_TURNS } else { QUICK_TURNS })
+    }
+
+    /// About how long it takes to run all these.
+    fn length(&self, applications: &[Application], functions: usize) -> Duration {
+        let linux = if self.linux { if self.native { 1 } else { Tuning::ALL.len() } } else { 0 };
+        let (schedule, beside) = (self.schedule(), linux + self.peers.len());
+        let of = |application: &Application| {
+            let takes_turns = !self.turning().is_zero()
+                && application.client == client::Kind::Memcaslap
+                && rustix::process::geteuid().is_root();
+            if takes_turns {
+                let turning = NOM_START + self.turning().max(TURNS_MIN) + TURNS_ASIDE;
+                schedule.length(beside, functions, 0) + turning * functions as u32
+            } else {
+                schedule.length(beside, functions, DELAYS)
+            }
+        };
+        applications.iter().map(of).sum()
     }
 
     fn functions(&self) -> Result<Vec<Function>> {
@@ -140,6 +202,9 @@ struct Asked<'a> {
     schedule: Schedule,
     connections: u32,
     functions: &'a [Function],
+    turning: Duration,
+    seed: u64,
+    native: bool,
 }
 
 impl Stage {
@@ -149,6 +214,7 @@ impl Stage {
         applications: &[Application],
         accelerator: Accelerator,
         cache: &Path,
+        native: bool,
         progress: &mut Progress,
         notes: &mut Notes,
     ) -> Result<Stage> {
@@ -167,9 +233,7 @@ impl Stage {
             let what = format!("building nom's {}", application.label());
             progress.step(&what, building(project))?;
             let project = project.with_listener(progress.teller(&what));
-            let feed = market::feed(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), None);
-            let setup = guests::Setup::Fixed(0);
-            let built = guests::nom(&project, application.service, setup, &feed, images.path());
+            let built = build(&project, application, images.path(), native);
             // Who interrupts ends cargo, too.
             progress.tick()?;
             built?;
@@ -196,13 +260,27 @@ impl Stage {
             schedule: asked.schedule,
             connections: asked.connections,
             functions: asked.functions,
+            turning: asked.turning,
+            seed: asked.seed,
+            native: asked.native,
             progress,
             notes,
             accounts: Vec::new(),
             adaptations: Vec::new(),
+            turned: Vec::new(),
             turn: (1, 1),
         }
     }
+}
+
+/// Builds an application: an image, or a process.
+fn build(project: &Project, application: &Application, directory: &Path, native: bool) -> Result<()> {
+    let (service, setup) = (application.service, guests::Setup::Fixed(0));
+    if native {
+        return native::process(project, service, setup, directory).map(drop);
+    }
+    let feed = market::feed(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), None);
+    guests::nom(project, service, setup, &feed, directory).map(drop)
 }
 
 /// About how long the next application takes to build.
@@ -216,11 +294,13 @@ fn building(project: &Project) -> Duration {
 /// If a client, QEMU or a directory is missing, nothing is served, or somebody interrupts ([`Interrupted`]).
 pub fn run(options: &Options) -> Result<Outcome> {
     let (functions, applications) = (options.functions()?, options.applications()?);
+    options.check(&applications)?;
     debian::set_up(&debian::CLIENTS)?;
     let cache = crate::cache(&options.project)?;
     crate::make_directory(&options.out)?;
     let choice = nom_vmm::accelerator::choose(&cache);
-    let environment = Environment::capture(&choice.to_string())?;
+    let executes = if options.native { NATIVE.to_owned() } else { choice.to_string() };
+    let environment = Environment::capture(&executes)?;
     let mut notes = Notes::default();
     let mut progress = begin(options, &applications, &functions);
     let stage = prepare(options, &applications, choice.accelerator, &cache, &mut progress, &mut notes)?;
@@ -252,9 +332,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
 /// Says what is to come, and how long it will take with all that is to be fetched and built before.
 fn begin(options: &Options, applications: &[Application], functions: &[Function]) -> Progress {
     let schedule = options.schedule();
-    let linux = if options.linux { Tuning::ALL.len() } else { 0 };
-    let beside = linux + options.peers.len();
-    let mut planned = schedule.length(beside, functions.len(), DELAYS) * applications.len() as u32;
+    let mut planned = options.length(applications, functions.len());
     if options.linux {
         planned += FETCHING + runner::PROBE;
     }
@@ -282,10 +360,15 @@ fn prepare(
         Err(anyhow::anyhow!("it was not asked for"))
     };
     match &servers {
+        Ok(_) if options.native => notes.add(
+            "Linux is this computer's kernel with Debian's memcached, behind a pair of virtual Ethernet \
+             devices; nom is a process on a TAP device, and no prices are named to it: it maximises revenue."
+                .into(),
+        ),
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
-    let stage = Stage::build(&options.project, &needed, accelerator, cache, progress, notes)?;
+    let stage = Stage::build(&options.project, &needed, accelerator, cache, options.native, progress, notes)?;
     Ok(Stage { servers: servers.ok(), peers: options.peers.clone(), ..stage })
 }
 
@@ -299,7 +382,15 @@ fn perform(
     notes: &mut Notes,
 ) -> Result<(Vec<Findings>, Vec<Vec<Adaptation>>)> {
     let schedule = options.schedule();
-    let asked = Asked { project: &options.project, schedule, connections: options.connections, functions };
+    let asked = Asked {
+        project: &options.project,
+        schedule,
+        connections: options.connections,
+        functions,
+        turning: options.turning(),
+        seed: options.seed,
+        native: options.native,
+    };
     let (mut findings, mut adaptations, mut slowness) = (Vec::new(), Vec::new(), None);
     for &application in applications {
         if slowness.is_none() && application.label() != runner::MEMCACHED.label() {
@@ -308,12 +399,13 @@ fn perform(
         let mut runner = stage.runner(&asked, application, progress, notes);
         let found = runner.run(slowness)?;
         slowness = Some(found);
-        let (accounts, adapted) = (runner.accounts, runner.adaptations);
+        let (accounts, adapted, turned) = (runner.accounts, runner.adaptations, runner.turned);
         findings.push(Findings {
             application: application.label(),
             slowness: found,
             seconds: schedule.phase.as_secs_f64(),
             accounts,
+            turned,
             agreements: adapted.iter().filter_map(|run| agreement(run, found)).collect(),
             reactions_s: adapted.iter().filter_map(Adaptation::reaction_s).collect(),
             governing_shares: adapted.iter().filter_map(|run| run.governing_share).collect(),

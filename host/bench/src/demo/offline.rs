@@ -13,7 +13,7 @@ use crate::report::Notes;
 use anyhow::{Context, Result};
 use nom_build::{Project, debian};
 use nom_economy::controller::{BatchingDelays, WorkingPoints};
-use nom_economy::table::{Load, Row, Table};
+use nom_economy::table::{Load, ResponseTable, Row};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -59,10 +59,24 @@ pub fn table(options: &TableOptions) -> Result<Vec<String>> {
     let about = humantime::format_duration(Duration::from_secs(planned.as_secs()));
     eprintln!("{} with {} batching delays: about {about}", application.label(), delays.len());
     let mut progress = Progress::new(planned, options.signal.clone());
-    let stage =
-        Stage::build(&options.project, &[application], accelerator, &cache, &mut progress, &mut notes)?;
-    let asked =
-        Asked { project: &options.project, schedule, connections: super::CONNECTIONS, functions: &[] };
+    let stage = Stage::build(
+        &options.project,
+        &[application],
+        accelerator,
+        &cache,
+        false,
+        &mut progress,
+        &mut notes,
+    )?;
+    let asked = Asked {
+        project: &options.project,
+        schedule,
+        connections: super::CONNECTIONS,
+        functions: &[],
+        turning: Duration::ZERO,
+        seed: 0,
+        native: false,
+    };
     let mut loads = vec![Load::default(); 2];
     for us in delays {
         let run = stage.runner(&asked, application, &mut progress, &mut notes).reporting(us)?;
@@ -70,7 +84,7 @@ pub fn table(options: &TableOptions) -> Result<Vec<String>> {
             load.response.extend(row);
         }
     }
-    let table = Table { load: loads };
+    let table = ResponseTable { load: loads };
     table.check().context("what was measured is no table")?;
     let text = format!(
         "# Responses of {} under many clients and under a single one, measured by `nom bench table`.\n{}",
@@ -157,7 +171,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_a_manifest_takes() {
         let row = row(3, &[&says(1.0, 10, 1000)]).unwrap();
-        let table = Table { load: vec![Load { response: vec![row] }] };
+        let table = ResponseTable { load: vec![Load { response: vec![row] }] };
         let text = toml::to_string(&table).unwrap();
         assert!(text.contains("[[load.response]]\nbatching_delay = 3\n"), "{text}");
         let directory = tempfile::tempdir().unwrap();
@@ -173,6 +187,6 @@ mod tests {
         let bundle = nom_image::manifest::load(&directory.path().join("app.toml"));
         let bundle = bundle.unwrap_or_else(|error| panic!("{error}"));
         let told = &bundle.applications[0].environment["responses"];
-        assert_eq!(told.parse::<Table>().unwrap(), table);
+        assert_eq!(told.parse::<ResponseTable>().unwrap(), table);
     }
 }

@@ -14,6 +14,8 @@ use crate::statistics::fitted;
 /// How luck was kept out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
+    /// By turns within one machine, chosen by all other rounds than that by which it is judged.
+    ByTurns,
     /// Chosen by the other repetitions than that by which it is judged.
     CrossValidated,
     /// Chosen and judged together with its neighbours of the sweep.
@@ -24,6 +26,7 @@ impl Method {
     /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
+            Method::ByTurns => "by_turns",
             Method::CrossValidated => "cross_validated",
             Method::Smoothed => "smoothed",
         }
@@ -32,6 +35,7 @@ impl Method {
     /// Its name for people.
     pub fn label(self) -> &'static str {
         match self {
+            Method::ByTurns => "by turns in one machine",
             Method::CrossValidated => "cross-validated",
             Method::Smoothed => "smoothed",
         }

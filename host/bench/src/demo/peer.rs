@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// File of what the command writes.
 const LOG: &str = "peer.log";
@@ -67,24 +67,32 @@ impl Running {
         directory: &Path,
     ) -> Result<Running> {
         let Place::Tap(namespace) = place else { bail!("peers need a network namespace, which needs root") };
-        let log = directory.join(LOG);
-        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        let child = namespace
-            .command("sh")
+        let mut command = namespace.command("sh");
+        command
             .args(["-c", &peer.command])
             .env("NOM_PEER_SERVICE", service.name)
             .env("NOM_PEER_PORT", service.port.to_string())
             .env("NOM_PEER_TAP", DEVICE)
             .env("NOM_PEER_ADDRESS", format!("{GUEST}/{PREFIX}"))
             .env("NOM_PEER_GATEWAY", HOST.to_string())
-            .env("NOM_PEER_MEMORY_BYTES", memory_bytes.to_string())
+            .env("NOM_PEER_MEMORY_BYTES", memory_bytes.to_string());
+        Running::spawn(command, directory).with_context(|| format!("cannot start peer {}", peer.name))
+    }
+
+    /// Starts `command` in `directory`, where what it writes is kept.
+    ///
+    /// # Errors
+    /// If it cannot be started, or nothing be written there.
+    pub fn spawn(mut command: Command, directory: &Path) -> Result<Running> {
+        let log = directory.join(LOG);
+        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let child = command
             .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start peer {}", peer.name))?;
+            .spawn()?;
         Ok(Running { child, log })
     }
 

@@ -1,5 +1,6 @@
 //! Where a machine of the demo runs, and how clients reach it there.
 
+use super::native::{self, Native};
 use super::peer::{self, Peer};
 use super::progress::Progress;
 use super::tap::Meter;
@@ -8,7 +9,7 @@ use crate::serve::running::answers;
 use crate::serve::service::Service;
 use anyhow::{Context, Result, bail};
 use nom_vmm::namespace::GUEST;
-use nom_vmm::{Forward, Namespace, Network, Placement, Qemu, Session, Vmm};
+use nom_vmm::{Accelerator, Allocation, Forward, Namespace, Network, Placement, Qemu, Session, Vmm};
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -16,8 +17,23 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// Memory of every machine.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// No guest takes longer to its first reply, even on a slow machine without KVM.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two attempts to be answered.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// How every machine of the demo is.
+pub fn setting(accelerator: Accelerator) -> Setting {
+    Setting {
+        accelerator,
+        counts_instructions: false,
+        memory_bytes: MEMORY_BYTES,
+        allocation: Allocation::Immediate,
+        timeout: START_TIMEOUT,
+    }
+}
 
 /// A network for one machine.
 #[derive(Debug)]
@@ -38,11 +54,19 @@ impl Place {
     /// If it cannot be had.
     pub fn new(tap: bool) -> Result<Place> {
         if tap {
-            return Ok(Place::Tap(Namespace::create("demo", 1)?));
+            return Place::with_queues(1);
         }
         // Free a moment ago, and nobody hands out the same one soon again.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
         Ok(Place::User { port: listener.local_addr()?.port() })
+    }
+
+    /// A place of the better kind for a machine of so many processors.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub fn with_queues(queues: u32) -> Result<Place> {
+        Ok(Place::Tap(Namespace::create("demo", queues)?))
     }
 
     /// Does `work` in a thread that is in the place's network: what listens at its loopback interface, the
@@ -84,7 +108,7 @@ impl Place {
 enum Host {
     /// Our own monitor's.
     Monitored(Session),
-    /// Somebody else's.
+    /// Somebody else's, or no machine at all.
     Foreign(peer::Running),
 }
 
@@ -98,6 +122,10 @@ pub struct Machine {
     meter: Meter,
     /// Held while the machine is there; none where there are too few processors.
     placement: Option<Placement>,
+    /// Processors that clients keep to beside a server without a machine, as `taskset` lists them.
+    clients_on: Option<String>,
+    /// Where such a server is, if not with its clients.
+    _beside: Option<Namespace>,
 }
 
 impl Machine {
@@ -125,7 +153,7 @@ impl Machine {
         };
         let (target, process) = (place.target(service), qemu.process_id());
         let host = Host::Monitored(Session::new(qemu));
-        let mut machine = Machine { host, place, directory, target, meter, placement: None };
+        let mut machine = Machine::new(host, place, directory, target, meter);
         machine.wait_for_reply(service, setting, progress)?;
         machine.placement = Placement::apart(machine.directory.path(), process)?;
         Ok(machine)
@@ -147,7 +175,33 @@ impl Machine {
         let running = peer::Running::start(peer, &place, service, setting.memory_bytes, directory.path())?;
         let (target, meter) = (place.target(service), Meter::of_process(running.id()));
         let host = Host::Foreign(running);
-        let mut machine = Machine { host, place, directory, target, meter, placement: None };
+        let mut machine = Machine::new(host, place, directory, target, meter);
+        machine.wait_for_reply(service, setting, progress)?;
+        Ok(machine)
+    }
+
+    fn new(host: Host, place: Place, directory: TempDir, target: SocketAddr, meter: Meter) -> Machine {
+        Machine { host, place, directory, target, meter, placement: None, clients_on: None, _beside: None }
+    }
+
+    /// Starts a server without a machine at `place`, and waits until it answers.
+    ///
+    /// # Errors
+    /// As [`Machine::start`].
+    pub fn start_native(
+        server: Native<'_>,
+        service: &'static Service,
+        setting: &Setting,
+        place: Place,
+        progress: &Progress,
+    ) -> Result<Machine> {
+        let directory = tempfile::tempdir().context("no temporary directory")?;
+        let Place::Tap(namespace) = &place else { bail!("a server without a machine needs root") };
+        let (running, meter, beside) = server.start(namespace, directory.path())?;
+        let target = place.target(service);
+        let mut machine = Machine::new(Host::Foreign(running), place, directory, target, meter);
+        machine.clients_on = native::processors().map(|[_, clients]| clients);
+        machine._beside = beside;
         machine.wait_for_reply(service, setting, progress)?;
         Ok(machine)
     }
@@ -186,7 +240,14 @@ impl Machine {
     /// `program`, to be started where it reaches the service.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         match &self.place {
-            Place::Tap(namespace) => namespace.command(program),
+            Place::Tap(namespace) => match &self.clients_on {
+                Some(processors) => {
+                    let mut command = namespace.command("taskset");
+                    command.args(["-c", processors]).arg(program);
+                    command
+                }
+                None => namespace.command(program),
+            },
             Place::User { .. } => Command::new(program),
         }
     }

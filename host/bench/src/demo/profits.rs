@@ -123,7 +123,8 @@ impl Column<'_> {
 
     /// A share in per cent, and its standard error.
     fn share(&self, of: fn(&Shares) -> Option<Quotient>) -> String {
-        let account = self.findings.account(self.adaptive());
+        let (accounts, _) = self.findings.compared(self.function);
+        let account = accounts.iter().find(|account| account.system == self.adaptive());
         let Some((shares, _)) = self.shares.as_ref().zip(account) else { return MISSING.into() };
         let Some(quotient) = of(shares) else { return "no ratio".into() };
         let error = quotient.error().map(|error| format!(" \u{b1} {:.1}%", 100.0 * error));
@@ -166,6 +167,10 @@ fn remarks(findings: &Findings, method: Option<Method>) -> Vec<&'static str> {
     };
     let Some(method) = method else { return vec![noise] };
     let without_luck = match method {
+        Method::ByTurns => {
+            "By turns in one machine, a second each: W is chosen by all other rounds than that by which it \
+             is judged. On average that earns a little too little, for the choice may be wrong."
+        }
         Method::CrossValidated => {
             "Cross-validated: W is chosen by all other repetitions than that by which it is judged. On \
              average that earns a little too little, for the choice may be wrong."

@@ -9,6 +9,9 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::Path;
 
+/// What the names of systems end in that took turns within one machine.
+const BY_TURNS: &str = "-by-turns";
+
 /// An interval, and whose it was, as a row of `intervals.csv`.
 #[derive(Serialize)]
 struct Row<'a> {
@@ -31,10 +34,14 @@ pub fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
     let path = out.join("intervals.csv");
     let failed = || format!("cannot write {}", path.display());
     let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
-    for (findings, account) in
-        all.iter().flat_map(|one| one.accounts.iter().map(move |account| (one, account)))
-    {
-        let system = account.system.name();
+    let own = all.iter().flat_map(|one| one.accounts.iter().map(move |account| (one, account, "")));
+    // Of those who took turns the fixed ones are accounts of their own already.
+    let turned = all.iter().flat_map(|one| one.turned.iter().map(move |(_, accounts)| (one, accounts)));
+    let turned =
+        turned.flat_map(|(one, accounts)| accounts.iter().map(move |account| (one, account, BY_TURNS)));
+    let turned = turned.filter(|(_, account, _)| account.system.delay_us().is_none());
+    for (findings, account, how) in own.chain(turned) {
+        let system = account.system.name() + how;
         for Run { repetition, halves } in &account.runs {
             for (phase, interval) in experiment::PHASES
                 .iter()

@@ -7,20 +7,21 @@ use super::experiment::{self, Halves, Load};
 use super::governing::Reading;
 use super::guests::{self, Setup};
 use super::market::{self, Heard, Market, Set};
-use super::money::Served;
+use super::money::{Interval, Served};
+use super::native::{self, Native};
 use super::peer::Peer;
-use super::place::{Machine, Place};
+use super::place::{self, Machine, Place};
 use super::progress::{Interrupted, Progress};
 use super::schedule::{LINUX_START, NOM_START, Schedule, Turn};
 use super::tables;
+use super::turns::{self, Plan, Turns};
 use crate::linux::Tuning;
 use crate::linux::serve::{Server, Servers};
-use crate::machine::Setting;
 use crate::report::Notes;
 use crate::serve::service::{self, Service};
 use anyhow::{Context, Result};
 use nom_build::Project;
-use nom_vmm::{Accelerator, Allocation};
+use nom_vmm::Accelerator;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,6 @@ use std::time::{Duration, Instant};
 pub const SHORT: Duration = Duration::from_secs(3);
 /// How long that run takes, for the progress bar.
 pub const PROBE: Duration = LINUX_START.saturating_add(SHORT).saturating_add(SHORT);
-/// Memory of every machine.
-const MEMORY_BYTES: u64 = 256 << 20;
-/// No guest takes longer to its first reply, even on a slow machine without KVM.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Mean latency of nom with a single client in the paper (table 1), where Linux cannot be had.
 const PAPER_NOM_LATENCY_S: f64 = 63e-6;
 
@@ -56,7 +53,7 @@ pub const ALL: [Application; 3] = [MEMCACHED, HTTP, NETPIPE];
 /// NetPIPE from one size of message on.
 static NETPIPE_SERVICE: Service = Service {
     arguments: &experiment::NPTCP_SIZES,
-    linux: Server { script: "while :; do /usr/bin/NPtcp -l 1024 -p 0; done\n", ..service::NETPIPE.linux },
+    linux: Server { script: "while :; do /usr/bin/NPtcp -2 -l 1024 -p 0; done\n", ..service::NETPIPE.linux },
     // A transmitter's first word, which the receiver repeats: behind a forwarded port, being connected says
     // nothing.
     greeting: b"SyncMe",
@@ -110,6 +107,13 @@ struct Traded {
     governing_share: Option<f64>,
 }
 
+/// nom's application while it serves.
+struct Serving {
+    machine: Machine,
+    market: Option<Market>,
+    origin: Instant,
+}
+
 /// All runs so far of one application.
 pub struct Runner<'a> {
     /// The checkout.
@@ -132,6 +136,12 @@ pub struct Runner<'a> {
     pub connections: u32,
     /// Under which contracts.
     pub functions: &'a [Function],
+    /// How long settings take turns within one machine under each function; not at all if zero.
+    pub turning: Duration,
+    /// What the order of turns follows from.
+    pub seed: u64,
+    /// Whether servers are processes of this computer, without a machine.
+    pub native: bool,
     /// How far all is.
     pub progress: &'a mut Progress,
     /// What failed.
@@ -140,6 +150,8 @@ pub struct Runner<'a> {
     pub accounts: Vec<Account>,
     /// Every adaptive run.
     pub adaptations: Vec<Adaptation>,
+    /// What settings brought by turns, under each function.
+    pub turned: Vec<(Function, Vec<Account>)>,
     /// Which of how many runs of its kind is the present one, from 1.
     pub turn: (u32, u32),
 }
@@ -155,19 +167,95 @@ impl Runner<'_> {
             Some(slowness) => slowness,
             None => self.slowness()?,
         };
-        let linux = if self.servers.is_some() { &Tuning::ALL[..] } else { &[] };
+        let linux = match (self.servers, self.native) {
+            (None, _) => &[][..],
+            (Some(_), false) => &Tuning::ALL[..],
+            // What tunes a machine tunes no process.
+            (Some(_), true) => &[Tuning::Shipped][..],
+        };
         let linux = linux.iter().map(|tuning| System::Linux(*tuning));
         let beside: Vec<_> = linux.chain(self.peers.iter().map(|peer| System::Peer(peer.name))).collect();
-        for turn in self.schedule.turns(&beside, &slowness.delays_us(), self.functions) {
-            self.attempt(turn, |runner| match turn.system {
-                System::Fixed(us) => runner.fixed(us, runner.schedule.phase),
-                System::Adaptive(function) => runner.adaptive(function, slowness),
-                System::Linux(tuning) => runner.linux(tuning, runner.schedule.phase),
-                System::Peer(name) => runner.peer(name),
-            })?;
+        let delays = if self.takes_turns() { vec![] } else { self.delays_us(slowness) };
+        let turns = self.schedule.turns(&beside, &delays, self.functions);
+        // What takes turns within one machine lies between the others, too.
+        let functions = if self.takes_turns() { self.functions } else { &[] };
+        let share = turns.len().div_ceil(functions.len().max(1)).max(1);
+        let mut functions = functions.iter();
+        for some in turns.chunks(share) {
+            some.iter().try_for_each(|turn| self.take(*turn, slowness))?;
+            functions.next().map_or(Ok(()), |function| self.turned(*function, slowness))?;
         }
+        functions.try_for_each(|function| self.turned(*function, slowness))?;
         self.accounts.sort_by_key(|account| rank(account.system));
         Ok(slowness)
+    }
+
+    fn take(&mut self, turn: Turn, slowness: Slowness) -> Result<()> {
+        self.attempt(turn, |runner| match turn.system {
+            System::Fixed(us) => runner.fixed(us, runner.schedule.phase),
+            System::Adaptive(function) => runner.adaptive(function, slowness),
+            System::Linux(tuning) => runner.linux(tuning, runner.schedule.phase),
+            System::Peer(name) => runner.peer(name),
+        })
+    }
+
+    /// Whether fixed delays and adapting take turns within one machine. Only in a network namespace every
+    /// port of a machine is reached, and only memcaslap reports each second.
+    fn takes_turns(&self) -> bool {
+        self.tap && !self.turning.is_zero() && self.application.client == Kind::Memcaslap
+    }
+
+    /// The batching delays to try.
+    fn delays_us(&self, slowness: Slowness) -> Vec<u32> {
+        if self.native { native::DELAYS_US.to_vec() } else { slowness.delays_us() }
+    }
+
+    /// By turns within one machine, the fixed delays and adapting by `function`; what fails becomes a note,
+    /// unless somebody interrupted.
+    fn turned(&mut self, function: Function, slowness: Slowness) -> Result<()> {
+        let delays = self.delays_us(slowness);
+        let plan = Plan::new(&delays, function, self.turning, self.seed ^ function as u64);
+        match self.by_turns(&plan, function, slowness) {
+            Ok(turns) => {
+                let first = self.turned.len() as u32 * plan.rounds();
+                let fixed = turns::accounts(&turns, first).into_iter();
+                for account in fixed.filter(|account| account.system.delay_us().is_some()) {
+                    self.keep(account);
+                }
+                self.turned.push((function, turns::accounts(&turns, 0)));
+                Ok(())
+            }
+            Err(error) if error.is::<Interrupted>() => Err(error),
+            Err(error) => {
+                let name = self.application.label();
+                self.notes.add(format!("{name}, {} by turns, not measured: {error:#}.", function.name()));
+                Ok(())
+            }
+        }
+    }
+
+    fn by_turns(&mut self, plan: &Plan, function: Function, slowness: Slowness) -> Result<Turns> {
+        self.turn = (1, 1);
+        let what = self.said(&format!("nom, by turns ({})", function.name()));
+        let mut served = self.boot(&what, self.adapting(function, slowness))?;
+        let (load, origin, progress) = (self.load(plan.phase()), served.origin, &mut *self.progress);
+        let (machine, market) = (&mut served.machine, &mut served.market);
+        plan.carry_out(machine, load, origin, progress, &what, |price| {
+            market.as_mut().map_or(Ok(()), |market| market.set_price(price))
+        })
+    }
+
+    fn adapting(&self, function: Function, slowness: Slowness) -> Setup {
+        let longest = self.delays_us(slowness).last().copied().unwrap_or_default();
+        Setup::Adaptive(function, slowness, longest)
+    }
+
+    /// Adds the runs of an account to those that its system has already.
+    fn keep(&mut self, account: Account) {
+        match self.accounts.iter_mut().find(|known| known.system == account.system) {
+            Some(known) => known.runs.extend(account.runs),
+            None => self.accounts.push(account),
+        }
     }
 
     /// How slow this machine is: by a short run of Linux, or of nom if there is no Linux. The paper's latency
@@ -194,11 +282,7 @@ impl Runner<'_> {
         self.turn = (repetition + 1, self.schedule.runs);
         match run(self) {
             Ok(halves) => {
-                let run = Run { repetition, halves };
-                match self.accounts.iter_mut().find(|account| account.system == system) {
-                    Some(account) => account.runs.push(run),
-                    None => self.accounts.push(Account { system, runs: vec![run] }),
-                }
+                self.keep(Account { system, runs: vec![Run { repetition, halves }] });
             }
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => {
@@ -210,14 +294,48 @@ impl Runner<'_> {
     }
 
     fn linux(&mut self, tuning: Tuning, phase: Duration) -> Result<Halves> {
-        let servers = self.servers.context("there is no Linux")?;
         let what = self.said(&tables::label(System::Linux(tuning)));
-        self.progress.step(&format!("{what} boots"), LINUX_START)?;
-        let (service, load) = (self.application.service, self.load(phase));
-        let guest = guests::linux(servers, service, tuning, self.images)?;
-        let place = Place::new(self.tap)?;
-        let mut machine = Machine::start(&guest, service, &self.setting(), place, false, self.progress)?;
+        let mut machine = self.boot_linux(&what, tuning)?;
+        let load = self.load(phase);
         experiment::run(&mut machine, load, Instant::now(), self.progress, &what, |_| Ok(()))
+    }
+
+    /// Starts the distribution's server.
+    fn boot_linux(&mut self, what: &str, tuning: Tuning) -> Result<Machine> {
+        let servers = self.servers.context("there is no Linux")?;
+        self.progress.step(&format!("{what} boots"), LINUX_START)?;
+        let (service, place) = (self.application.service, Place::new(self.tap)?);
+        if self.native {
+            let server = Native::Linux(servers, service);
+            return Machine::start_native(
+                server,
+                service,
+                &place::setting(self.accelerator),
+                place,
+                self.progress,
+            );
+        }
+        let guest = guests::linux(servers, service, tuning, self.images)?;
+        Machine::start(&guest, service, &place::setting(self.accelerator), place, false, self.progress)
+    }
+
+    /// What one machine of Linux serves so many connections at a time, one number after the other.
+    ///
+    /// # Errors
+    /// If anything fails.
+    pub fn crowds(&mut self, connections: &[u32], phase: Duration) -> Result<Vec<(u32, Vec<Interval>)>> {
+        let what = self.said("Linux");
+        let (machine, origin) = (self.boot_linux(&what, Tuning::Shipped)?, Instant::now());
+        let of = |connections: &u32| {
+            self.progress.step(&format!("{what}: {connections} connections"), phase)?;
+            let load = Load { kind: self.application.client, connections: *connections, phase };
+            let mut client = experiment::clients(&machine, &load, &experiment::PHASES[0], origin)?;
+            client.wait_for_load(self.progress)?;
+            let intervals = client.finish(self.progress, experiment::PHASES[0].price)?;
+            // Of the first second nobody knows when it began.
+            Ok((*connections, intervals.into_iter().skip(1).collect()))
+        };
+        connections.iter().map(of).collect()
     }
 
     fn peer(&mut self, name: &str) -> Result<Halves> {
@@ -226,7 +344,8 @@ impl Runner<'_> {
         self.progress.step(&format!("{what} boots"), LINUX_START)?;
         let (service, load) = (self.application.service, self.load(self.schedule.phase));
         let place = Place::new(self.tap)?;
-        let mut machine = Machine::start_peer(peer, service, &self.setting(), place, self.progress)?;
+        let mut machine =
+            Machine::start_peer(peer, service, &place::setting(self.accelerator), place, self.progress)?;
         experiment::run(&mut machine, load, Instant::now(), self.progress, &what, |_| Ok(()))
     }
 
@@ -252,7 +371,7 @@ impl Runner<'_> {
 
     fn adaptive(&mut self, function: Function, slowness: Slowness) -> Result<Halves> {
         let what = format!("nom, adaptive ({})", function.name());
-        let setup = Setup::Adaptive(function, slowness);
+        let setup = self.adapting(function, slowness);
         let Traded { halves, set, heard, governing_share } =
             self.trade(&what, setup, self.schedule.phase, Market::set_price)?;
         self.adaptations.push(Adaptation { function, halves: halves.clone(), set, heard, governing_share });
@@ -279,22 +398,35 @@ impl Runner<'_> {
         begin: fn(&mut Market, f64) -> Result<()>,
     ) -> Result<Traded> {
         let what = self.said(what);
+        let Serving { mut machine, mut market, origin } = self.boot(&what, setup)?;
+        let (load, before) = (self.load(phase), self.governing(&machine, setup));
+        let progress = &mut *self.progress;
+        let halves = experiment::run(&mut machine, load, origin, progress, &what, |price| {
+            market.as_mut().map_or(Ok(()), |market| begin(market, price))
+        })?;
+        let after = self.governing(&machine, setup);
+        let governing_share = before.zip(after).map(|(before, after)| after.share_since(&before));
+        let (set, heard) = market.map(Market::close).unwrap_or_default();
+        Ok(Traded { halves, set, heard, governing_share })
+    }
+
+    /// Starts nom's application, at a market of its own: without a machine nobody names it prices.
+    fn boot(&mut self, what: &str, setup: Setup) -> Result<Serving> {
         self.progress.step(&format!("{what} boots"), NOM_START)?;
-        let (service, load) = (self.application.service, self.load(phase));
+        let (service, setting) = (self.application.service, place::setting(self.accelerator));
         let (place, origin) = (Place::new(self.tap)?, Instant::now());
+        if self.native {
+            let process = native::process(self.project, service, setup, self.images)?;
+            let server = Native::Nom(&process);
+            let machine = Machine::start_native(server, service, &setting, place, self.progress)?;
+            return Ok(Serving { machine, market: None, origin });
+        }
         let mut market = Market::open(&place, origin)?;
         market.set_price(experiment::PHASES[0].price)?;
         let guest = guests::nom(self.project, service, setup, &market.feed()?, self.images)?;
-        let mut machine = Machine::start(&guest, service, &self.setting(), place, true, self.progress)?;
+        let machine = Machine::start(&guest, service, &setting, place, true, self.progress)?;
         market.wait_until_known(self.progress)?;
-        let before = self.governing(&machine, setup);
-        let progress = &mut *self.progress;
-        let halves =
-            experiment::run(&mut machine, load, origin, progress, &what, |price| begin(&mut market, price))?;
-        let after = self.governing(&machine, setup);
-        let governing_share = before.zip(after).map(|(before, after)| after.share_since(&before));
-        let (set, heard) = market.close();
-        Ok(Traded { halves, set, heard, governing_share })
+        Ok(Serving { machine, market: Some(market), origin })
     }
 
     /// What choosing took so far, where somebody chooses. Only in a network namespace every port of a machine
@@ -305,16 +437,6 @@ impl Runner<'_> {
         reading
             .map_err(|error| self.notes.add(format!("What choosing takes was not measured: {error:#}.")))
             .ok()
-    }
-
-    fn setting(&self) -> Setting {
-        Setting {
-            accelerator: self.accelerator,
-            counts_instructions: false,
-            memory_bytes: MEMORY_BYTES,
-            allocation: Allocation::Immediate,
-            timeout: START_TIMEOUT,
-        }
     }
 }
 

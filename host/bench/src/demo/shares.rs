@@ -27,7 +27,8 @@ impl Shares {
     /// Under `function`; none unless a fixed delay served in both phases.
     pub fn of(findings: &Findings, function: Function) -> Option<Shares> {
         let (oracle, contract) = (findings.oracle(function)?, findings.contract(function)?);
-        let account = findings.account(System::Adaptive(function));
+        let (accounts, _) = findings.compared(function);
+        let account = accounts.iter().find(|account| account.system == System::Adaptive(function));
         let own = account.map(|account| account.phase_profits(&contract, findings.seconds));
         let own = own.unwrap_or_default();
         let over = |own_value: &dyn Fn(&[f64; 2]) -> f64, value: &dyn Fn(&Fold) -> f64| {

@@ -4,7 +4,7 @@ use super::agreement::{Agreement, Pair};
 use super::analysis::{Account, LINUX, System};
 use super::experiment::PHASES;
 use super::findings::Findings;
-use super::profits;
+use super::{profits, scan};
 use crate::linux::Tuning;
 use crate::record::{Unit, format_value};
 use crate::table::Table;
@@ -24,12 +24,12 @@ fn slowness(findings: &Findings) -> Table {
 }
 
 /// By how much Linux is slower with many clients than with a single one: what the number of clients means on
-/// a machine of another speed. In the paper 402 and 82 microseconds (table 1).
+/// a machine of another speed.
 fn crowding(findings: &Findings) -> Option<[String; 3]> {
     let linux = findings.account(LINUX)?;
     let [many, single] = [0, 1].map(|phase| Some(linux.served(phase)?.latency_s));
     let name = "latency of Linux with many clients over that with one".to_owned();
-    Some([name, format!("{:.1}", 402.0 / 82.0), format!("{:.1}", many? / single?)])
+    Some([name, format!("{:.1}", scan::PAPER), format!("{:.1}", many? / single?)])
 }
 
 fn served(findings: &Findings) -> Table {

@@ -6,6 +6,7 @@ use super::package::{self, Kernel};
 use super::{libraries, read, save};
 use anyhow::{Context, Result, ensure};
 use nom_vmm::namespace::{GUEST, HOST, PREFIX};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 const INIT: &str = include_str!("../../guest/serve.sh");
@@ -24,6 +25,9 @@ const MODULES: [&str; 8] = [
 /// How Debian compresses modules in one release or another; busybox undoes it.
 const COMPRESSIONS: [&str; 3] = ["", ".xz", ".zst"];
 const BUSYBOX: &str = "bin/busybox";
+/// Where Debian has the libraries that everything needs, and all others below `usr`.
+const LIBRARIES: &str = "lib/x86_64-linux-gnu";
+const LOADER: &str = "ld-linux-x86-64.so.2";
 
 /// A server of the distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +100,15 @@ impl Servers {
             archive.file(path, content.as_bytes())?;
         }
         save(path, &archive.finish()?)
+    }
+
+    /// The words that start `server` on this computer, with the libraries of its own release.
+    pub fn loaded(&self, server: &Server) -> Vec<OsString> {
+        let libraries = self.tree.join(LIBRARIES);
+        let more = self.tree.join("usr").join(LIBRARIES);
+        let path = format!("{}:{}", libraries.display(), more.display());
+        let loader = libraries.join(LOADER);
+        vec![loader.into(), "--library-path".into(), path.into(), self.tree.join(server.program).into()]
     }
 
     fn modules(&self) -> impl Iterator<Item = PathBuf> {

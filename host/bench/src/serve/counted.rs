@@ -3,10 +3,12 @@
 use super::counts::{Counters, Counts};
 use super::guests::Provider;
 use super::load::{self, Load};
+use super::parts::Executed;
 use super::running::Running;
 use super::runs::{MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, scenarios, store};
 use super::service;
 use super::tools;
+use crate::linux::save;
 use crate::machine::Setting;
 use crate::record::Unit;
 use anyhow::Result;
@@ -14,26 +16,36 @@ use nom_vmm::Accelerator;
 use std::path::Path;
 use std::time::Duration;
 
+/// What counts, and where details are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Counting<'a> {
+    /// QEMU's plugin.
+    pub plugin: &'a Path,
+    /// Directory of what is told of each scenario's instructions.
+    pub out: &'a Path,
+}
+
 /// A guest that is counted, and its counters.
 struct Counted<'a> {
     provider: &'a Provider,
+    counting: Counting<'a>,
     running: Running,
     counters: Counters,
 }
 
 impl Runs {
-    /// Counts what one request costs, by QEMU's plugin in the file `plugin`.
-    pub fn count(&mut self, provider: &Provider, plugin: &Path) -> Result<()> {
+    /// Counts what one request costs.
+    pub fn count(&mut self, provider: &Provider, counting: Counting<'_>) -> Result<()> {
         let directory = tempfile::tempdir()?;
         let counters = Counters::new(directory.path());
         // Only QEMU's translator can count.
         let setting = Setting { accelerator: Accelerator::Tcg, ..self.serving() };
-        let running = self.start(provider, setting, &counters.arguments(plugin))?;
+        let running = self.start(provider, setting, &counters.arguments(counting.plugin))?;
         if provider.service.application == service::MEMCACHED.application {
             store(&running)?;
         }
-        let mut counted = Counted { provider, running, counters };
-        if provider.service.name == service::NETPIPE.name {
+        let mut counted = Counted { provider, counting, running, counters };
+        if provider.service.application == service::NETPIPE.application {
             return self.count_messages(&mut counted);
         }
         scenarios(provider.service)
@@ -51,6 +63,7 @@ impl Runs {
             // Code is translated, and caches are warm, before anything counts.
             counted.running.inside(|| load::run(&load(WARM_UP)))?;
         }
+        let listed = counted.counters.executed()?;
         let before = counted.counters.now()?;
         let requests = if is_http {
             self.wrk(&counted.running, scenario.connections)?.requests
@@ -59,12 +72,39 @@ impl Runs {
         };
         let counts = counted.counters.now()?.since(before);
         self.push_counts(counted.provider, scenario.name, counts, requests);
-        Ok(())
+        let executed = counted.counters.executed()?.since(&listed);
+        self.push_parts(counted, scenario.name, &executed, requests)
+    }
+
+    /// Adds in which parts the instructions of a request were spent, and how many locked memory.
+    fn push_parts(
+        &mut self,
+        counted: &Counted<'_>,
+        scenario: &str,
+        executed: &Executed,
+        requests: u64,
+    ) -> Result<()> {
+        let provider = counted.provider;
+        let each = |count: u64| count as f64 / requests.max(1) as f64;
+        self.push(provider, scenario, "locked_per_request", Unit::Instructions, each(executed.locked()));
+        let Some(programs) = &provider.programs else { return Ok(()) };
+        let parts = programs.parts(executed)?;
+        for (part, count) in parts.sums() {
+            self.push(
+                provider,
+                scenario,
+                &format!("instructions_of_{part}"),
+                Unit::Instructions,
+                each(count),
+            );
+        }
+        let name = format!("instructions-{}-{scenario}.txt", provider.service.name);
+        save(&counted.counting.out.join(name), parts.text(requests).as_bytes())
     }
 
     /// Counts what each of NetPIPE's messages costs, there and back.
     fn count_messages(&mut self, counted: &mut Counted) -> Result<()> {
-        let Counted { provider, running, counters } = counted;
+        let Counted { provider, running, counters, .. } = counted;
         self.say(provider, "messages, counted");
         let mut of_sizes: Vec<(u32, Counts)> = Vec::new();
         patiently(|| {
@@ -78,7 +118,9 @@ impl Runs {
                 before = now;
                 Ok(())
             };
-            tools::netpipe(running.namespace(), running.scratch(), running.target(), MESSAGE_BYTES_MAX, watch)
+            let both = provider.service.arguments;
+            let (namespace, target) = (running.namespace(), running.target());
+            tools::netpipe(namespace, running.scratch(), target, both, MESSAGE_BYTES_MAX, watch)
         })?;
         for (bytes, counts) in of_sizes {
             self.push_counts(provider, &format!("bytes-{bytes}"), counts, tools::NETPIPE_ROUND_TRIPS);

@@ -8,6 +8,7 @@
 //! An exit is what would leave a guest that runs on real hardware for its monitor: a notification of a
 //! device, another access to a device's registers, ports or the interrupt controller's included, or a halt.
 
+use super::parts::Executed;
 use crate::linux::{read, save};
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -28,6 +29,7 @@ const SLOT_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct Counters {
     instructions: PathBuf,
+    blocks: PathBuf,
     trace: PathBuf,
     /// So much of the trace was read.
     read_bytes: u64,
@@ -59,14 +61,16 @@ struct Traced {
 impl Counters {
     /// Counters that lie in `directory`.
     pub fn new(directory: &Path) -> Counters {
-        let [instructions, trace] = ["instructions", "trace"].map(|name| directory.join(name));
-        Counters { instructions, trace, read_bytes: 0, traced: Traced::default() }
+        let [instructions, blocks, trace] =
+            ["instructions", "blocks", "trace"].map(|name| directory.join(name));
+        Counters { instructions, blocks, trace, read_bytes: 0, traced: Traced::default() }
     }
 
     /// QEMU's arguments that make it count, by the plugin in the file `plugin`.
     pub fn arguments(&self, plugin: &Path) -> Vec<String> {
         let mut words = vec!["-plugin".into()];
-        words.push(format!("{},counter={}", plugin.display(), self.instructions.display()));
+        let files = [&self.instructions, &self.blocks].map(|file| file.display());
+        words.push(format!("{},counter={},blocks={}", plugin.display(), files[0], files[1]));
         words.extend(["-D".into(), self.trace.display().to_string()]);
         let events = [NOTIFIED, INTERRUPTED].into_iter().chain(ACCESSED);
         words.extend(events.flat_map(|event| ["-trace".into(), format!("enable={event}")]));
@@ -89,6 +93,14 @@ impl Counters {
             interrupts: interrupted,
             exits: notified + accessed + halts,
         })
+    }
+
+    /// How often each instruction was executed so far.
+    ///
+    /// # Errors
+    /// If QEMU did not list any.
+    pub fn executed(&self) -> Result<Executed> {
+        Ok(Executed::read(&read(&self.blocks)?))
     }
 
     /// Counts what the trace has more than before: whole lines.

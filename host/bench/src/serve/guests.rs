@@ -1,5 +1,6 @@
 //! The guests that serve, as QEMU starts them.
 
+use super::parts::Programs;
 use super::service::Service;
 use crate::linux::serve::Servers;
 use crate::linux::{Tuning, save};
@@ -28,6 +29,8 @@ pub struct Provider {
     pub image_bytes: u64,
     /// Step in which its smallest memory is searched.
     pub memory_step_bytes: u64,
+    /// Its programs with symbols, of a system that shows them.
+    pub programs: Option<Programs>,
 }
 
 impl Provider {
@@ -36,8 +39,8 @@ impl Provider {
     /// # Errors
     /// If there is no such application, or it does not build.
     pub fn nom(project: &Project, service: &'static Service, directory: &Path) -> Result<Provider> {
-        let guest = nom_image(project, service, directory, None)?;
-        Provider::new(NOM, service, guest, 64 << 10)
+        let (guest, programs) = nom_image(project, service, directory, None)?;
+        Ok(Provider { programs: Some(programs), ..Provider::new(NOM, service, guest, 64 << 10)? })
     }
 
     /// nom's application with a batching delay of `delay_us`.
@@ -50,7 +53,7 @@ impl Provider {
         directory: &Path,
         delay_us: u32,
     ) -> Result<Provider> {
-        let guest = nom_image(project, service, directory, Some(delay_us))?;
+        let (guest, _) = nom_image(project, service, directory, Some(delay_us))?;
         Provider::new(NOM, service, guest, 64 << 10)
     }
 
@@ -87,12 +90,18 @@ impl Provider {
             service,
             guest,
             memory_step_bytes: step,
+            programs: None,
         })
     }
 }
 
 /// Builds an image through a manifest of the bench's own, which inherits the application's.
-fn nom_image(project: &Project, service: &Service, directory: &Path, delay_us: Option<u32>) -> Result<Guest> {
+fn nom_image(
+    project: &Project,
+    service: &Service,
+    directory: &Path,
+    delay_us: Option<u32>,
+) -> Result<(Guest, Programs)> {
     let inherited = project.manifest_path(service.application)?;
     let inherited = std::path::absolute(inherited.join("app.toml"))?;
     let name = format!("nom-{}{}", service.name, delay_us.map(|us| format!("-{us}")).unwrap_or_default());
@@ -101,7 +110,9 @@ fn nom_image(project: &Project, service: &Service, directory: &Path, delay_us: O
     let built = project.image(&manifest, None, Packing::SMALL)?;
     let kernel = directory.join(name);
     save(&kernel, &built.image.elf)?;
-    Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 })
+    let (_, application) = built.programs.into_iter().next().context("a bundle has an application")?;
+    let programs = Programs { application, kernel: built.kernel };
+    Ok((Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 }, programs))
 }
 
 fn manifest_text(inherited: &Path, arguments: &[&str], delay_us: Option<u32>) -> Result<String> {

@@ -4,13 +4,14 @@
 //! one after the other, again and again, so that what else the host does falls on both.
 
 mod counted;
-mod counts;
+pub(crate) mod counts;
 mod datagrams;
 pub(crate) mod guests;
 mod load;
+mod parts;
 mod processors;
 pub(crate) mod running;
-mod runs;
+pub(crate) mod runs;
 pub(crate) mod service;
 mod summary;
 mod sweep;
@@ -23,6 +24,7 @@ use crate::linux::serve::Servers;
 use crate::others::Watch;
 use crate::report::{Notes, Report};
 use anyhow::{Result, ensure};
+use counted::Counting;
 use guests::Provider;
 use nom_build::{Project, debian};
 use runs::Runs;
@@ -43,6 +45,17 @@ pub struct Options {
     pub duration: Duration,
     /// Names of the services to measure; all if there are none.
     pub services: Vec<String>,
+    /// Who and what is measured.
+    pub extent: Extent,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Both systems in every way.
+    Whole,
+    /// Only what requests to nom cost in counts: a minute instead of a quarter of an hour.
+    Counts,
 }
 
 /// Batching delays that are tried, in microseconds.
@@ -66,11 +79,19 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let environment = Environment::capture(&choice.to_string())?;
     let images = tempfile::tempdir_in(&cache)?;
     let mut notes = Notes::default();
-    let providers = providers(&options.project, &services, &cache, images.path(), &mut notes);
+    let servers = match options.extent {
+        Extent::Whole => linux_servers(&services, &cache, &mut notes),
+        Extent::Counts => None,
+    };
+    let providers = providers(&options.project, &services, servers.as_ref(), images.path(), &mut notes);
     let watch = Watch::begin();
     let mut runs = Runs::new(choice.accelerator, options.duration);
-    measure(&mut runs, &providers, options.repetitions, &cache, &mut notes);
-    if services.iter().any(|service| service.name == service::MEMCACHED.name) {
+    if options.extent == Extent::Whole {
+        measure(&mut runs, &providers, options.repetitions, &mut notes);
+    }
+    count(&mut runs, &providers, &cache, &options.out, &mut notes);
+    let is_swept = services.iter().any(|service| service.name == service::MEMCACHED.name);
+    if options.extent == Extent::Whole && is_swept {
         sweep(&mut runs, &options.project, images.path(), options.repetitions, &mut notes);
     }
     let (measured, noted) = runs.records();
@@ -82,7 +103,10 @@ pub fn run(options: &Options) -> Result<Outcome> {
         title: "nom bench serve".into(),
         environment,
         tables: Vec::new(),
-        targets: summary::targets(&services),
+        targets: match options.extent {
+            Extent::Whole => summary::targets(&services),
+            Extent::Counts => Vec::new(),
+        },
         figures: summary::figures(&records),
         records,
         notes: notes.into_vec(),
@@ -92,23 +116,28 @@ pub fn run(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Everybody who provides a service, the systems of one service side by side.
-fn providers(
-    project: &Project,
-    services: &[&'static Service],
-    cache: &Path,
-    images: &Path,
-    notes: &mut Notes,
-) -> Vec<Provider> {
+/// Linux's servers.
+fn linux_servers(services: &[&'static Service], cache: &Path, notes: &mut Notes) -> Option<Servers> {
     let all: Vec<_> = services.iter().map(|service| service.linux).collect();
     let servers = Servers::prepare(cache, &all);
     match &servers {
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
+    servers.ok()
+}
+
+/// Everybody who provides a service, the systems of one service side by side.
+fn providers(
+    project: &Project,
+    services: &[&'static Service],
+    servers: Option<&Servers>,
+    images: &Path,
+    notes: &mut Notes,
+) -> Vec<Provider> {
     let mut providers = Vec::new();
     for service in services.iter().copied() {
-        let linux = |tuning| Some(Provider::linux(servers.as_ref().ok()?, service, tuning, images));
+        let linux = |tuning| Some(Provider::linux(servers?, service, tuning, images));
         for provider in
             Tuning::ALL.into_iter().filter_map(linux).chain([Provider::nom(project, service, images)])
         {
@@ -122,13 +151,8 @@ fn providers(
 }
 
 /// Takes every measurement; what fails becomes a note. Systems take turns.
-fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, cache: &Path, notes: &mut Notes) {
-    let mut note = |what: &str, provider: &Provider, result: Result<()>| {
-        if let Err(error) = result {
-            let Service { name, .. } = provider.service;
-            notes.add(format!("{what} of {name} on {} not measured: {error:#}.", provider.system));
-        }
-    };
+fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, notes: &mut Notes) {
+    let mut note = |what, provider: &Provider, result| note(notes, what, provider, result);
     for _ in 0..repetitions {
         for provider in providers {
             note("time to first reply", provider, runs.start_up(provider));
@@ -138,17 +162,29 @@ fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, cache: &Pa
     for provider in providers.iter().map(|provider| provider.on(WIDE)) {
         note("serving on several processors", &provider, runs.serve_wide(&provider));
     }
-    let plugin = counts::plugin(cache);
-    for provider in providers {
-        let counted = match &plugin {
-            Ok(plugin) => runs.count(provider, plugin),
-            Err(error) => Err(anyhow::anyhow!("{error:#}")),
-        };
-        note("counts per request", provider, counted);
-    }
     // The packet API's image is memcached's.
     for provider in providers.iter().filter(|provider| provider.service.name != service::PACKET_API.name) {
         note("sizes", provider, runs.sizes(provider));
+    }
+}
+
+/// Counts what requests cost; what fails becomes a note.
+fn count(runs: &mut Runs, providers: &[Provider], cache: &Path, out: &Path, notes: &mut Notes) {
+    let plugin = counts::plugin(cache);
+    for provider in providers {
+        let counted = match &plugin {
+            Ok(plugin) => runs.count(provider, Counting { plugin, out }),
+            Err(error) => Err(anyhow::anyhow!("{error:#}")),
+        };
+        note(notes, "counts per request", provider, counted);
+    }
+}
+
+/// Notes what could not be measured.
+fn note(notes: &mut Notes, what: &str, provider: &Provider, result: Result<()>) {
+    if let Err(error) = result {
+        let Service { name, .. } = provider.service;
+        notes.add(format!("{what} of {name} on {} not measured: {error:#}.", provider.system));
     }
 }
 

@@ -35,6 +35,17 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
 /// NetPIPE's largest message.
 pub(super) const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 
+/// Of a machine whose service is measured.
+pub(crate) fn serving(accelerator: Accelerator) -> Setting {
+    Setting {
+        accelerator,
+        counts_instructions: false,
+        memory_bytes: ENOUGH_BYTES,
+        allocation: Allocation::Immediate,
+        timeout: START_TIMEOUT,
+    }
+}
+
 /// How a service is loaded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
@@ -148,7 +159,7 @@ impl Runs {
                 self.memcaslap(provider, &running, Transport::Udp)
             }
             "http" => self.http(provider, &running, scenarios),
-            "netpipe" => self.netpipe(provider, &running),
+            "netpipe" | "netpipe-both-ways" => self.netpipe(provider, &running),
             other => bail!("no client for the service {other}"),
         }
     }
@@ -255,8 +266,9 @@ impl Runs {
     fn netpipe(&mut self, provider: &Provider, running: &Running) -> Result<()> {
         self.say(provider, "messages");
         let messages = patiently(|| {
-            let watch = |_: u32, _: bool| Ok(());
-            tools::netpipe(running.namespace(), running.scratch(), running.target(), MESSAGE_BYTES_MAX, watch)
+            let (watch, both) = (|_: u32, _: bool| Ok(()), provider.service.arguments);
+            let (namespace, target) = (running.namespace(), running.target());
+            tools::netpipe(namespace, running.scratch(), target, both, MESSAGE_BYTES_MAX, watch)
         })?;
         for message in messages {
             let scenario = format!("bytes-{}", message.bytes);
@@ -293,13 +305,7 @@ impl Runs {
 
     /// Of a machine whose service is measured.
     pub(super) fn serving(&self) -> Setting {
-        Setting {
-            accelerator: self.accelerator,
-            counts_instructions: false,
-            memory_bytes: ENOUGH_BYTES,
-            allocation: Allocation::Immediate,
-            timeout: START_TIMEOUT,
-        }
+        serving(self.accelerator)
     }
 
     /// Of a machine whose start is measured: the time to take memory that nobody needs would count in it.
@@ -336,7 +342,7 @@ pub(super) fn store(running: &Running) -> Result<()> {
 }
 
 /// NetPIPE's server serves one client and is started anew, so the next one may come too early.
-pub(super) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let started = Instant::now();
     loop {
         match attempt() {
@@ -373,6 +379,7 @@ mod tests {
             guest,
             image_bytes: 0,
             memory_step_bytes: 1,
+            programs: None,
         };
         let mut runs = Runs::new(Accelerator::Tcg, Duration::from_secs(1));
         runs.push_served(&provider, "tcp-many", &served(0));

@@ -89,8 +89,16 @@ pub const NETPIPE: Service = Service {
     greeting: b"",
 };
 
+/// The same with messages in both directions at once.
+pub const NETPIPE_BOTH_WAYS: Service = Service {
+    name: "netpipe-both-ways",
+    arguments: &["-2"],
+    linux: Server { script: "while :; do /usr/bin/NPtcp -2; done\n", ..NETPIPE.linux },
+    ..NETPIPE
+};
+
 /// All services.
-pub const ALL: [&Service; 4] = [&MEMCACHED, &PACKET_API, &HTTP, &NETPIPE];
+pub const ALL: [&Service; 5] = [&MEMCACHED, &PACKET_API, &HTTP, &NETPIPE, &NETPIPE_BOTH_WAYS];
 
 /// The services of these names; all if there are none.
 ///
@@ -146,7 +154,10 @@ mod tests {
         assert_eq!(named(&[]).unwrap().len(), ALL.len());
         assert_eq!(named(&["http".into()]).unwrap()[0].application, "nhttpd");
         let error = named(&["ftp".into()]).unwrap_err().to_string();
-        assert_eq!(error, "no service `ftp`: there are memcached, packet-api, http, netpipe");
+        assert_eq!(
+            error,
+            "no service `ftp`: there are memcached, packet-api, http, netpipe, netpipe-both-ways"
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ const TARGETS: &[Target] = &[
         Limit::AtLeast(1.42),
     ),
     alone("memcached gives its first reply within 0.15 s", "time_to_first_reply", Unit::Seconds, 0.15),
-    alone("the memcached image takes at most 450 KB", "image_size", Unit::Bytes, 450_000.0),
+    alone("the memcached image takes at most 500 KB", "image_size", Unit::Bytes, 500_000.0),
     alone("memcached serves in 6 MiB of memory", "smallest_memory", Unit::Bytes, 6.0 * 1024.0 * 1024.0),
 ];
 
@@ -104,7 +104,9 @@ pub fn complete(mut measured: Vec<Record>) -> Vec<Record> {
 
 /// Whether any system served anything.
 pub fn served(records: &[Record]) -> bool {
-    records.iter().any(|record| record.metric == "time_to_first_reply")
+    records
+        .iter()
+        .any(|record| ["time_to_first_reply", "instructions_per_request"].contains(&&*record.metric))
 }
 
 /// The message size of one of NetPIPE's records.
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn targets_find_their_records() {
-        let mut rows = vec![("nom", "memcached", "start", "image_size", Unit::Bytes, 450_000.0)];
+        let mut rows = vec![("nom", "memcached", "start", "image_size", Unit::Bytes, 500_000.0)];
         for (system, factor) in [("linux", 1.0), ("nom", 10.0)] {
             for (application, scenario) in
                 [("memcached", "tcp-many"), ("packet-api", "udp-many"), ("http", "tcp-many")]

@@ -174,7 +174,7 @@ pub struct Message {
     pub bytes: u32,
     /// Throughput of messages of this size back and forth.
     pub bits_per_second: f64,
-    /// Half of a round trip.
+    /// Half of a round trip; where both sides send at once, the time until both messages are there.
     pub seconds: f64,
 }
 
@@ -184,8 +184,8 @@ pub(crate) const NETPIPE_TRIALS: u64 = 3;
 pub const NETPIPE_ROUND_TRIPS: u64 = NETPIPE_TRIALS * MESSAGES;
 
 /// Runs NetPIPE's client against the server at `host`, messages of 1 byte to `largest`. Both sides must
-/// walk through the same sizes, those that NPtcp has by default, as nothing on the wire names them. `watch`
-/// is told when a size begins, and when it is over.
+/// walk through the same sizes, those that NPtcp has by default, as nothing on the wire names them, and have
+/// the same `options`. `watch` is told when a size begins, and when it is over.
 ///
 /// # Errors
 /// If NPtcp fails, or `watch` does.
@@ -193,12 +193,13 @@ pub fn netpipe(
     namespace: &Namespace,
     scratch: &Path,
     host: SocketAddr,
+    options: &[&str],
     largest: u32,
     mut watch: impl FnMut(u32, bool) -> Result<()>,
 ) -> Result<Vec<Message>> {
     let file = scratch.join("np.out");
     let mut command = client(namespace, "NPtcp");
-    command.args(netpipe_arguments(&file, host, largest, Some(MESSAGES)));
+    command.args(options).args(netpipe_arguments(&file, host, largest, Some(MESSAGES)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot run NPtcp")?;
     let complaint = child.stderr.take().context("NPtcp has a standard error")?;

@@ -10,7 +10,7 @@ pub mod peers;
 
 use crate::Outcome;
 use crate::environment::Environment;
-use crate::record::{Key, Record, Samples, Unit, format_value};
+use crate::record::{self, Key, Record, Samples, Unit, format_value};
 use crate::report::{Notes, Report};
 use crate::table::Table;
 use crate::target::{Limit, Target};
@@ -105,7 +105,7 @@ fn conclude(
     measured: Vec<Record>,
     notes: Notes,
 ) -> Result<Outcome> {
-    let ratios = ratios(&measured);
+    let ratios = record::ratios(&measured, "nom", "linux");
     let worst = ratios.iter().min_by(|a, b| a.value.total_cmp(&b.value)).cloned();
     let worst = worst.map(|worst| Record { metric: WORST.into(), ..worst });
     let table = table(&measured, &ratios);
@@ -128,16 +128,6 @@ fn conclude(
         notes: notes.into_vec(),
     };
     report.conclude(&options.out)
-}
-
-/// nom's value over Linux's, of every point that both were measured at.
-fn ratios(measured: &[Record]) -> Vec<Record> {
-    let nom = measured.iter().filter(|record| record.system == "nom");
-    let ratio = |record: &Record| {
-        let linux = measured.iter().find(|other| other.system == "linux" && other.is_comparable_to(record));
-        record.ratio_to(linux?)
-    };
-    nom.filter_map(ratio).collect()
 }
 
 fn table(measured: &[Record], ratios: &[Record]) -> Table {

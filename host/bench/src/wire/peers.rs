@@ -118,7 +118,11 @@ fn name_space(what: &str) -> Result<Namespace> {
     Ok(namespace)
 }
 
-fn configure(namespace: &Namespace, steps: &[String]) -> Result<()> {
+/// Has `ip` take these steps in a namespace.
+///
+/// # Errors
+/// If it refuses one.
+pub(crate) fn configure(namespace: &Namespace, steps: &[String]) -> Result<()> {
     for step in steps {
         let mut command = Command::new("ip");
         let output = command

@@ -10,7 +10,7 @@ use super::{Application, BundleManifest, Files, Mount, Peer, Places, Program};
 use crate::error::{Error, Result};
 use nom_abi::image::DeviceSelector;
 use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX, CORES_MAX};
-use nom_economy::table::Table;
+use nom_economy::table::ResponseTable;
 use nom_economy::utility::Utility;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
@@ -115,7 +115,7 @@ fn program(layers: &Layers) -> Result<Program> {
 fn environment(
     layers: &Layers,
     utility: Option<&Utility>,
-    responses: Option<&Table>,
+    responses: Option<&ResponseTable>,
 ) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
@@ -132,11 +132,11 @@ fn utility(layers: &Layers) -> Result<Option<Utility>> {
 }
 
 /// The table of responses, from its own file.
-fn responses(layers: &Layers) -> Result<Option<Table>> {
+fn responses(layers: &Layers) -> Result<Option<ResponseTable>> {
     let Some(given) = layers.find(|raw| &raw.responses) else { return Ok(None) };
     not_by_hand(layers, RESPONSES)?;
     let source = Source::read(&given.source.relative(given.value()))?;
-    let table: Table = source.parse()?;
+    let table: ResponseTable = source.parse()?;
     table.check().map_err(|error| source.error(None, error.to_string()))?;
     Ok(Some(table))
 }

@@ -1,5 +1,6 @@
 //! What is remembered of each frame and of each 2 MiB block, and the names of those who hold them.
 
+use crate::ids::AppId;
 use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX};
 use nom_abi::memory::PageSize;
 use zerocopy::{FromZeros, Immutable, KnownLayout};
@@ -30,21 +31,21 @@ impl Owner {
     const CHANNELS: usize = Self::TABLES + APPLICATIONS_MAX;
 
     /// What application `app` was granted: it may map and release these frames.
-    pub const fn grants(app: usize) -> Owner {
-        assert!(app < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::GRANTS + app) as u16)
+    pub const fn grants(app: AppId) -> Owner {
+        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
+        Owner((Self::GRANTS + app.index()) as u16)
     }
 
     /// What application `app` runs from but cannot name: its image's copies, first stack and start page.
-    pub const fn program(app: usize) -> Owner {
-        assert!(app < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::PROGRAMS + app) as u16)
+    pub const fn program(app: AppId) -> Owner {
+        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
+        Owner((Self::PROGRAMS + app.index()) as u16)
     }
 
     /// The page tables of application `app`.
-    pub const fn tables(app: usize) -> Owner {
-        assert!(app < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::TABLES + app) as u16)
+    pub const fn tables(app: AppId) -> Owner {
+        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
+        Owner((Self::TABLES + app.index()) as u16)
     }
 
     /// The shared memory of channel `channel` of the bundle.

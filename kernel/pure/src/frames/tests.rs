@@ -1,13 +1,13 @@
 mod model;
 
 use super::*;
-use crate::testing::{Metadata, cases, effort};
+use crate::testing::{Metadata, app, cases, effort};
 use PageSize::{Huge, Large, Small};
 use model::Model;
 use proptest::prelude::*;
 
-const A: Owner = Owner::grants(0);
-const B: Owner = Owner::tables(63);
+const A: Owner = Owner::grants(app(0));
+const B: Owner = Owner::tables(app(63));
 
 /// Runs `test` on memory whose frames in `free` are free.
 fn with_memory<T>(free: Range<u64>, test: impl FnOnce(&mut Frames<'_>) -> T) -> T {
@@ -24,8 +24,12 @@ fn metadata_takes_four_bytes_a_frame_and_sixteen_a_block() {}
 fn every_owner_is_somebody_else() {
     let mut all = vec![Owner::RESERVED, Owner::FREE, Owner::KERNEL];
     for index in 0..64 {
-        let owners =
-            [Owner::grants(index), Owner::program(index), Owner::tables(index), Owner::channel(index)];
+        let owners = [
+            Owner::grants(app(index)),
+            Owner::program(app(index)),
+            Owner::tables(app(index)),
+            Owner::channel(index),
+        ];
         all.extend(owners);
     }
     let unique: std::collections::HashSet<Owner> = all.iter().copied().collect();
@@ -243,6 +247,34 @@ fn unmapping_what_was_never_mapped_is_a_bug() {
 }
 
 #[test]
+fn what_is_passed_on_is_what_was_held_and_no_more() {
+    with_memory(0..4096, |frames| {
+        for (size, count) in [(Small, 3), (Large, 2)] {
+            let frame = frames.allocate(A, size, count, None).unwrap();
+            let free = frames.free();
+            assert_eq!(frames.pass_on(A, B, frame, size, count), Ok(()));
+            let passed = count * size.frames();
+            assert_eq!((frames.held(A), frames.held(B), frames.free()), (0, passed, free));
+            assert_eq!(frames.release(B, frame, size, count), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn large_units_of_others_outlive_a_dead_application() {
+    let huge = Huge.frames();
+    with_memory(0..4 * huge, |frames| {
+        let units = [(B, Large), (A, Large), (B, Huge), (A, Huge)];
+        let at = units.map(|(owner, size)| frames.allocate(owner, size, 1, None).unwrap());
+        // What is dead lies behind what lives, too.
+        assert!(at[0] < at[1] && at[2] < at[3]);
+        assert_eq!(frames.release_all(A), huge + Large.frames());
+        assert_eq!((frames.held(A), frames.held(B)), (0, huge + Large.frames()));
+        assert_eq!([at[0], at[2]].map(|frame| frames.unit(frame).owner), [B; 2]);
+    });
+}
+
+#[test]
 fn a_dead_application_loses_everything_and_nobody_else_does() {
     with_memory(0..4096, |frames| {
         frames.allocate(A, Small, 3, None).unwrap();
@@ -269,7 +301,7 @@ enum Step {
 }
 
 fn step(end: u64) -> impl Strategy<Value = Step> {
-    let owner = || prop_oneof![Just(A), Just(B), Just(Owner::program(0)), Just(Owner::KERNEL)];
+    let owner = || prop_oneof![Just(A), Just(B), Just(Owner::program(app(0))), Just(Owner::KERNEL)];
     let size = || prop_oneof![8 => Just(Small), 3 => Just(Large), 1 => Just(Huge)];
     let count = || prop_oneof![4 => 1..3_u64, 2 => 1..40_u64, 1 => 1..1200_u64];
     let colour = (0..17_u64, 1..17_u64).prop_map(|(index, count)| Colour { index, count });
@@ -352,7 +384,7 @@ fn allocate(
 
 fn compare(frames: &Frames<'_>, model: &Model) {
     assert_eq!(frames.free(), model.free());
-    for owner in [A, B, Owner::program(0), Owner::KERNEL, Owner::channel(3)] {
+    for owner in [A, B, Owner::program(app(0)), Owner::KERNEL, Owner::channel(3)] {
         assert_eq!(frames.held(owner), model.held(owner));
         assert_eq!(frames.runs(owner).collect::<Vec<_>>(), model.runs(owner));
     }

@@ -18,6 +18,7 @@ mod vtd;
 
 use crate::acpi::Tables;
 use crate::devices::VECTORS;
+use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, PORTS_MAX, Pci};
@@ -83,7 +84,7 @@ enum Unit {
 
 /// A domain that lives has at least one device.
 #[derive(Clone, Copy, Debug)]
-struct Domain {
+pub(crate) struct Domain {
     devices: u32,
     /// Frame of its highest table, if the unit has tables.
     root: u64,
@@ -176,7 +177,7 @@ impl Iommu {
         machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         device: Address,
-        domain: usize,
+        domain: AppId,
     ) -> Result<bool> {
         let Domain { devices, mut root } = self.domains[domain];
         match &mut self.unit {
@@ -204,7 +205,7 @@ impl Iommu {
         machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
         device: Address,
-        domain: usize,
+        domain: AppId,
     ) -> Result<()> {
         let held = &mut self.domains[domain];
         let was_attached = match &mut self.unit {
@@ -228,7 +229,7 @@ impl Iommu {
         &mut self,
         machine: &mut impl Hardware,
         frames: &mut impl FrameSource,
-        domain: usize,
+        domain: AppId,
         pages: Pages,
     ) -> Result<()> {
         let Domain { devices, root } = self.domains[domain];
@@ -245,7 +246,7 @@ impl Iommu {
     /// Takes pages away again, in units of the page size with which they were mapped. When this returns no
     /// device of the domain reaches them. Does nothing if the domain does not live. After an error the
     /// frames must not be used for anything else.
-    pub fn unmap(&mut self, machine: &mut impl Hardware, domain: usize, pages: Pages) -> Result<()> {
+    pub fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
         let Domain { devices, root } = self.domains[domain];
         match &mut self.unit {
             Unit::Virtio(unit) if devices > 0 => unit.unmap(machine, domain, pages),
@@ -298,9 +299,9 @@ pub const BUTTON_PLACE: usize = 0;
 pub(crate) const PORTS_PLACE: usize = 1;
 
 /// Place of the interrupt that is bound to a slot of a core.
-pub(crate) fn place_of(core: usize, slot: usize) -> usize {
+pub(crate) fn place_of(core: CoreId, slot: usize) -> usize {
     const _: () = assert!(PORTS_PLACE + PORTS_MAX <= VECTORS);
-    (core + 1) * VECTORS + slot
+    (core.index() + 1) * VECTORS + slot
 }
 
 /// Polls until `is_done`, at most [`PATIENCE_NS`].

@@ -5,7 +5,7 @@ use crate::fakes::virtio_iommu::{FakeVirtioIommu, Messages};
 use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{ECAM, FakeFrames, FakeMachine, IO_APIC};
 use crate::list::List;
-use crate::testing::cases;
+use crate::testing::{app, cases, on};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -54,19 +54,19 @@ impl Rig {
     }
 
     fn attach(&mut self, device: Address, domain: usize) -> Result<bool, Error> {
-        self.iommu.attach(&mut self.machine, &mut self.frames, device, domain)
+        self.iommu.attach(&mut self.machine, &mut self.frames, device, app(domain))
     }
 
     fn detach(&mut self, device: Address, domain: usize) -> Result<(), Error> {
-        self.iommu.detach(&mut self.machine, &mut self.frames, device, domain)
+        self.iommu.detach(&mut self.machine, &mut self.frames, device, app(domain))
     }
 
     fn map(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        self.iommu.map(&mut self.machine, &mut self.frames, domain, Pages { frame, size, count })
+        self.iommu.map(&mut self.machine, &mut self.frames, app(domain), Pages { frame, size, count })
     }
 
     fn unmap(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        self.iommu.unmap(&mut self.machine, domain, Pages { frame, size, count })
+        self.iommu.unmap(&mut self.machine, app(domain), Pages { frame, size, count })
     }
 
     fn reaches(&mut self, device: Address, frame: u64) -> bool {
@@ -179,7 +179,7 @@ fn the_table_of_interrupts_has_room_for_every_core() {
         tables.remapping_units.push(vtd::BASE);
         (0..cores).for_each(|id| assert!(tables.processors.push(id)));
         let mut rig = Rig::start(machine, tables).expect("it starts");
-        let last = rig.bind(place_of(cores as usize - 1, VECTORS - 1), NET, 0x70).expect("it is bound");
+        let last = rig.bind(place_of(on(cores as usize - 1), VECTORS - 1), NET, 0x70).expect("it is bound");
         assert_eq!(rig.deliver(NET, last), Some((2, 0x70)));
     }
 }

@@ -6,6 +6,7 @@ use super::queue::{Buffer, Queue, SIZE};
 use super::request::{Request, messages_pass};
 use super::{DmaFault, Error, FrameSource, Pages, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
+use crate::ids::AppId;
 use crate::ioapic;
 use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::msix::Message;
@@ -140,7 +141,7 @@ impl VirtioIommu {
         &mut self,
         machine: &mut impl Hardware,
         device: Address,
-        domain: usize,
+        domain: AppId,
     ) -> Result<()> {
         let request = Request::attach(self.domain_id(domain), self.endpoint(device)?);
         self.submit(machine, [request].into_iter())
@@ -151,20 +152,20 @@ impl VirtioIommu {
         &mut self,
         machine: &mut impl Hardware,
         device: Address,
-        domain: usize,
+        domain: AppId,
     ) -> Result<bool> {
         let request = Request::detach(self.domain_id(domain), self.endpoint(device)?);
         self.submit(machine, [request].into_iter()).map(|()| true)
     }
 
     /// Maps each page as a unit of its own: the device unmaps only what it mapped as one.
-    pub(super) fn map(&mut self, machine: &mut impl Hardware, domain: usize, pages: Pages) -> Result<()> {
+    pub(super) fn map(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
         let (id, size) = (self.domain_id(domain), pages.size.frames());
         let starts = pages.frames().step_by(size as usize);
         self.submit(machine, starts.map(|start| Request::map(id, start..start + size)))
     }
 
-    pub(super) fn unmap(&mut self, machine: &mut impl Hardware, domain: usize, pages: Pages) -> Result<()> {
+    pub(super) fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
         let request = Request::unmap(self.domain_id(domain), pages.frames());
         self.submit(machine, [request].into_iter())
     }
@@ -186,8 +187,8 @@ impl VirtioIommu {
         }
     }
 
-    fn domain_id(&self, domain: usize) -> u32 {
-        self.first_domain + domain as u32
+    fn domain_id(&self, domain: AppId) -> u32 {
+        self.first_domain + domain.index() as u32
     }
 
     /// Has the device carry requests out, in batches, and waits for each batch. Returns the first refusal,

@@ -7,6 +7,7 @@
 use super::request::MESSAGE_PAGE;
 use super::tables::Shape;
 use super::{DmaFault, Error, FrameSource, Result, place_of, wait_until, zeroed};
+use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Pci};
@@ -138,7 +139,8 @@ impl Vtd {
         if extended & HAS_QUEUE == 0 {
             return Err(Error::Refused("the VT-d unit has no queue of invalidations"));
         }
-        let table_frames = (place_of(processors, 0) as u64).div_ceil(ENTRIES_PER_FRAME).next_power_of_two();
+        let table_frames =
+            (place_of(CoreId::new(processors), 0) as u64).div_ceil(ENTRIES_PER_FRAME).next_power_of_two();
         let (root, queue) = (zeroed(machine, frames, 1)?, zeroed(machine, frames, 1)?);
         let remaps = extended & REMAPS_INTERRUPTS != 0;
         let interrupts =
@@ -233,7 +235,7 @@ impl Vtd {
         &mut self,
         machine: &mut impl Hardware,
         device: Address,
-        domain: usize,
+        domain: AppId,
         root: u64,
     ) -> Result<()> {
         let entry = self.context_entry(machine, device).ok_or(Error::NotCovered)?;
@@ -252,7 +254,7 @@ impl Vtd {
         &mut self,
         machine: &mut impl Hardware,
         device: Address,
-        domain: usize,
+        domain: AppId,
     ) -> Result<bool> {
         let entry = self.context_entry(machine, device);
         let Some(entry) = entry.filter(|entry| machine.read(*entry) & PRESENT != 0) else { return Ok(false) };
@@ -262,7 +264,7 @@ impl Vtd {
     }
 
     /// Makes the unit see entries of a domain that were absent before.
-    pub(super) fn publish(&mut self, machine: &mut impl Hardware, domain: usize) -> Result<()> {
+    pub(super) fn publish(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         if self.capabilities.has(Capabilities::CACHES_ABSENT) {
             self.forget(machine, domain)?;
         }
@@ -274,7 +276,7 @@ impl Vtd {
     }
 
     /// Makes the unit forget what it knows of a domain's tables.
-    pub(super) fn forget(&mut self, machine: &mut impl Hardware, domain: usize) -> Result<()> {
+    pub(super) fn forget(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         self.invalidate(machine, invalidate::ONE_DOMAIN | domain_id(domain) << 16)
     }
 
@@ -326,14 +328,14 @@ impl Vtd {
 const ENTRIES_PER_FRAME: u64 = 256;
 
 /// Stands for domain identifier 0.
-const NO_DOMAIN: usize = usize::MAX;
+const NO_DOMAIN: AppId = AppId::new(usize::MAX);
 
 /// A domain's identifier in the unit; 0 stands for absent entries.
-fn domain_id(domain: usize) -> u64 {
-    domain.wrapping_add(1) as u64
+fn domain_id(domain: AppId) -> u64 {
+    domain.index().wrapping_add(1) as u64
 }
 
 /// Names one device's context entry to [`Vtd::invalidate`].
-fn one_context(device: Address, domain: usize) -> u64 {
+fn one_context(device: Address, domain: AppId) -> u64 {
     invalidate::ONE_CONTEXT | u64::from(device.0) << 32 | (domain_id(domain) & 0xffff) << 16
 }

@@ -10,9 +10,12 @@ use crate::contexts::Context;
 use crate::cores::Core;
 use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
+use crate::ids::CoreId;
 use crate::iommu::Iommu;
 use crate::machine::{Level, Machine, PhysicalMemory, Registers};
 use crate::pci::Pci;
+use crate::testing::{app, on};
+use core::cell::Cell;
 use core::fmt;
 use nom_abi::board::{BOARD_BYTES, Board, Usage};
 use nom_abi::image::{
@@ -48,6 +51,10 @@ pub struct FakeMachine {
     pub kicked: BTreeSet<usize>,
     /// Board time.
     pub now_ns: u64,
+    /// Time that it takes to read a register of a device, or to look at the clock.
+    pub register_ns: u64,
+    /// Time that went by so while the clock was looked at.
+    looked_ns: Cell<u64>,
     seed: u64,
     /// Deadline of the timer that was last set.
     pub timer: Option<u64>,
@@ -63,6 +70,8 @@ impl FakeMachine {
             core: 0,
             kicked: BTreeSet::new(),
             now_ns: 1_000,
+            register_ns: 0,
+            looked_ns: Cell::new(0),
             seed: 7,
             timer: None,
             said: String::new(),
@@ -105,6 +114,7 @@ macro_rules! forward_registers {
         impl Registers for FakeMachine {
             $(
                 fn $read(&mut self, address: u64) -> $type {
+                    self.now_ns += self.register_ns;
                     self.hardware.$read(address)
                 }
                 fn $write(&mut self, address: u64, value: $type) {
@@ -112,7 +122,8 @@ macro_rules! forward_registers {
                 }
             )+
             fn now_ns(&self) -> u64 {
-                self.now_ns
+                self.looked_ns.set(self.looked_ns.get() + self.register_ns);
+                self.now_ns + self.looked_ns.get()
             }
         }
     };
@@ -121,7 +132,7 @@ forward_registers! { read8 write8 u8; read16 write16 u16; read32 write32 u32; re
 
 impl Machine for FakeMachine {
     fn cycles(&self) -> u64 {
-        self.now_ns * CYCLES_PER_NS
+        (self.now_ns + self.looked_ns.get()) * CYCLES_PER_NS
     }
     fn span_cycles(&self, nanoseconds: u64) -> u64 {
         nanoseconds * CYCLES_PER_NS
@@ -133,11 +144,11 @@ impl Machine for FakeMachine {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.seed >> 16
     }
-    fn apic_id(&self, core: usize) -> u32 {
-        core as u32
+    fn apic_id(&self, core: CoreId) -> u32 {
+        core.index() as u32
     }
-    fn kick(&mut self, core: usize) {
-        self.kicked.insert(core);
+    fn kick(&mut self, core: CoreId) {
+        self.kicked.insert(core.index());
     }
     fn set_timer(&mut self, deadline_ns: Option<u64>) {
         self.timer = deadline_ns;
@@ -321,7 +332,7 @@ impl World {
     /// Lets a core leave the kernel.
     pub fn settle(&mut self, core: usize, after_syscall: bool) {
         self.kernel.machine.core = core;
-        self.next[core] = self.kernel.next(core, &mut self.borders[core], after_syscall);
+        self.next[core] = self.kernel.next(on(core), &mut self.borders[core], after_syscall);
     }
 
     /// The application on a core makes a system call; the answer if it is still there to get one.
@@ -337,7 +348,7 @@ impl World {
         let registers = &mut self.borders[core];
         registers.rax = call as u64;
         [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = all;
-        let answered = self.kernel.syscall(core, registers);
+        let answered = self.kernel.syscall(on(core), registers);
         let answer = nom_abi::error::decode(registers.rax, registers.rdx);
         self.settle(core, answered);
         answered.then_some(answer)
@@ -355,7 +366,7 @@ impl World {
         while let Some(deadline) = self.kernel.machine.timer.filter(|deadline| *deadline <= end) {
             self.kernel.machine.now_ns = self.kernel.machine.now_ns.max(deadline);
             self.kernel.machine.timer = None; // It fires once.
-            self.kernel.timer(core);
+            self.kernel.timer(on(core));
             self.settle(core, false);
         }
         self.kernel.machine.now_ns = end;
@@ -364,7 +375,11 @@ impl World {
 
     /// Everything that an application holds: grants, program, page tables.
     pub fn held(&self, application: usize) -> [u64; 3] {
-        let owners = [Owner::grants(application), Owner::program(application), Owner::tables(application)];
+        let owners = [
+            Owner::grants(app(application)),
+            Owner::program(app(application)),
+            Owner::tables(app(application)),
+        ];
         owners.map(|owner| self.kernel.frames.held(owner))
     }
 }

@@ -5,6 +5,7 @@
 
 use super::fake::{FakeMachine, Program, World};
 use super::{Kernel, Next};
+use crate::testing::{app, on};
 use nom_abi::error::Error;
 use nom_abi::syscall::Syscall;
 use proptest::prelude::*;
@@ -40,7 +41,7 @@ fn argument() -> impl Strategy<Value = u64> {
 /// What an application can observe of its own state, and what the machine has left.
 fn observe(kernel: &Kernel<'_, FakeMachine>) -> (u64, [u64; 4], Vec<u64>, u64) {
     use crate::frames::Owner;
-    let owners = [Owner::grants(0), Owner::program(0), Owner::tables(0), Owner::KERNEL];
+    let owners = [Owner::grants(app(0)), Owner::program(app(0)), Owner::tables(app(0)), Owner::KERNEL];
     let space = kernel.applications[0].space.expect("it still runs");
     let leaves = (0..512u64).filter_map(|page| {
         let leaf = space.translate(&kernel.machine, page * 4096)?;
@@ -64,7 +65,7 @@ fn drive(run: &[u8]) {
             return; // It ended itself.
         }
     }
-    world.kernel.end_application(0, nom_abi::board::ApplicationState::Exited, 0);
+    world.kernel.end_application(app(0), nom_abi::board::ApplicationState::Exited, 0);
     assert_eq!(world.held(0), [0; 3]);
 }
 
@@ -76,7 +77,7 @@ fn make(world: &mut World, call: &[u8]) {
     registers.rax = call[0].into();
     (registers.rdi, registers.rsi, registers.rdx) = (rdi, rsi, rdx);
     (registers.r10, registers.r8, registers.r9) = (r10, r8, r9);
-    let answered = world.kernel.syscall(0, registers);
+    let answered = world.kernel.syscall(on(0), registers);
     if answered && registers.rax != 0 {
         assert!(Error::from_code(registers.rax).is_some());
         assert_eq!(observe(&world.kernel), before, "call {call:x?}");
@@ -85,10 +86,10 @@ fn make(world: &mut World, call: &[u8]) {
     world.settle(1, false);
     if world.kernel.applications[0].cores & 1 == 0 {
         // It gave core 0 up and lives on elsewhere: the run is over.
-        world.kernel.end_application(0, nom_abi::board::ApplicationState::Exited, 0);
+        world.kernel.end_application(app(0), nom_abi::board::ApplicationState::Exited, 0);
     } else if !matches!(world.next[0], Next::Run { .. }) {
         // It sleeps: wake it.
-        world.kernel.wake(0, 0);
+        world.kernel.wake(on(0), app(0));
         world.settle(0, false);
     }
 }

@@ -4,6 +4,8 @@ use super::Next;
 use super::fake::{Program, World};
 use crate::cores::{GRACE_NS, SLICE_NS};
 use crate::events::{Fault, PAGE_FAULT};
+use crate::machine::PhysicalMemory;
+use crate::testing::{app, on};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::usage_address;
 use nom_abi::error::Error;
@@ -19,6 +21,18 @@ const RUN: Next = Next::Run { after_syscall: true };
 
 fn idle(name: &'static str) -> Program {
     Program { flags: 0, ..Program::named(name) }
+}
+
+/// Waits for events at the page that [`map_page`] maps.
+fn wait(world: &mut World, core: usize, deadline_ns: u64) -> Option<nom_abi::error::Result<u64>> {
+    take_events(world, core);
+    world.call(core, Syscall::CoreWait, &[deadline_ns, 0x10_0000])
+}
+
+/// Takes note of the events there.
+fn take_events(world: &mut World, core: usize) {
+    let place = world.touch(core, 0x10_0000, true).expect("it is mapped");
+    world.kernel.machine.write(place, 0);
 }
 
 /// Grants a page and maps it at `address`; returns the frame.
@@ -85,11 +99,11 @@ fn only_the_manager_starts_and_ends_others() {
 #[test]
 fn a_fault_without_handler_ends_one_application_alone() {
     let mut world = World::boot(1, &[Program::named("bad"), Program::named("good")], &[]);
-    assert_eq!(world.kernel.cores[0].current, Some(0));
+    assert_eq!(world.kernel.cores[0].current, Some(app(0)));
     let fault = Fault { vector: PAGE_FAULT, code: 6, address: 0xdead_0000 };
-    world.kernel.fault(0, &mut world.borders[0], fault);
+    world.kernel.fault(on(0), &mut world.borders[0], fault);
     world.settle(0, false);
-    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(1), [0; 3]));
+    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(app(1)), [0; 3]));
     let said = &world.kernel.machine.said;
     assert!(said.contains("bad faulted on core 0: write to 0xdead0000, which is not mapped"), "{said}");
     assert!(said.contains("faulted app=bad status=139"), "{said}");
@@ -109,7 +123,7 @@ fn an_overflow_of_the_stack_is_called_so_and_cured() {
     ] {
         let mut world = World::boot(1, &[Program::named("bad")], &[]);
         world.borders[0].rsp = rsp;
-        world.kernel.fault(0, &mut world.borders[0], Fault { vector: PAGE_FAULT, code, address });
+        world.kernel.fault(on(0), &mut world.borders[0], Fault { vector: PAGE_FAULT, code, address });
         let heard = &world.kernel.machine.said;
         assert!(heard.contains(said), "expected `{said}` in {heard}");
     }
@@ -119,7 +133,7 @@ fn an_overflow_of_the_stack_is_called_so_and_cured() {
 fn a_page_fault_upcall_returns_to_exactly_where_it_was() {
     let mut world = with_upcalls(&[Program::named("pager")]);
     let before = world.borders[0];
-    world.kernel.fault(0, &mut world.borders[0], Fault { vector: PAGE_FAULT, code: 4, address: 0x5000 });
+    world.kernel.fault(on(0), &mut world.borders[0], Fault { vector: PAGE_FAULT, code: 4, address: 0x5000 });
     world.settle(0, false);
     let frame = upcall_frame(&world);
     assert_eq!((frame.registers, world.borders[0].rip), (before, 0x2000_0000));
@@ -133,25 +147,29 @@ fn a_page_fault_upcall_returns_to_exactly_where_it_was() {
 fn a_fault_inside_the_handler_ends_the_application() {
     let mut world = with_upcalls(&[Program::named("pager"), Program::named("other")]);
     for _ in 0..2 {
-        world.kernel.fault(0, &mut world.borders[0], Fault { vector: PAGE_FAULT, code: 4, address: 0x5000 });
+        world.kernel.fault(
+            on(0),
+            &mut world.borders[0],
+            Fault { vector: PAGE_FAULT, code: 4, address: 0x5000 },
+        );
         world.settle(0, false);
     }
-    assert_eq!(world.kernel.cores[0].current, Some(1));
+    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
 }
 
 #[test]
 fn an_unwritable_upcall_stack_ends_the_application() {
     let mut world = World::boot(1, &[Program::named("pager"), Program::named("other")], &[]);
     world.call(0, Syscall::UpcallRegister, &[0x2000_0000, 0x10_1000]).unwrap().unwrap();
-    world.kernel.fault(0, &mut world.borders[0], Fault { vector: 6, code: 0, address: 0 });
+    world.kernel.fault(on(0), &mut world.borders[0], Fault { vector: 6, code: 0, address: 0 });
     world.settle(0, false);
-    assert_eq!(world.kernel.cores[0].current, Some(1));
+    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
 }
 
 #[test]
 fn an_upcall_return_cannot_raise_privileges() {
     let mut world = with_upcalls(&[Program::named("pager")]);
-    world.kernel.fault(0, &mut world.borders[0], Fault { vector: 6, code: 0, address: 0 });
+    world.kernel.fault(on(0), &mut world.borders[0], Fault { vector: 6, code: 0, address: 0 });
     world.settle(0, false);
     let (address, mut frame) = (world.borders[0].rdi, upcall_frame(&world));
     frame.registers.rflags = u64::MAX;
@@ -170,7 +188,7 @@ fn an_upcall_return_cannot_raise_privileges() {
 fn waiting_ends_at_the_deadline_and_arms_one_timer() {
     let mut world = World::boot(1, &[Program::named("a")], &[]);
     map_page(&mut world, 0x10_0000);
-    assert_eq!(world.call(0, Syscall::CoreWait, &[5_000_000, 0x10_0000]), None);
+    assert_eq!(wait(&mut world, 0, 5_000_000), None);
     assert_eq!((world.next[0], world.kernel.machine.timer), (Next::Halt, Some(5_000_000)));
     world.pass(0, 5_000_000);
     assert_eq!((world.borders[0].rax, world.borders[0].rdx), (0, 0));
@@ -181,7 +199,7 @@ fn waiting_ends_at_the_deadline_and_arms_one_timer() {
 fn waiting_for_good_arms_no_timer() {
     let mut world = World::boot(1, &[Program::named("a")], &[]);
     map_page(&mut world, 0x10_0000);
-    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 0, u64::MAX);
     assert_eq!((world.next[0], world.kernel.machine.timer), (Next::Halt, None));
 }
 
@@ -192,9 +210,9 @@ fn a_notification_wakes_the_peer_with_its_own_number_for_the_channel() {
     // Core 1 runs b: it has both channels, and the one with c is its number 1.
     let frame = world.call(1, Syscall::MemoryGrant, &[0, 1, ANY]).unwrap().unwrap();
     world.call(1, Syscall::MemoryMap, &[0x10_0000, frame, 0, 1, 3]).unwrap().unwrap();
-    world.call(1, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 1, u64::MAX);
     // It was told that its peers started before it waited.
-    world.call(1, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 1, u64::MAX);
     assert_eq!(world.call(2, Syscall::ChannelNotify, &[0]), Some(Ok(0)));
     world.settle(1, false);
     assert_eq!(world.borders[1].rdx, Upcall::Message.mask());
@@ -206,18 +224,19 @@ fn a_notification_wakes_the_peer_with_its_own_number_for_the_channel() {
 fn a_peer_on_the_same_core_runs_at_once_when_its_notifier_sleeps() {
     let mut world = World::boot(1, &[Program::named("a"), Program::named("b")], &[[0, 1]]);
     map_page(&mut world, 0x10_0000);
-    world.call(0, Syscall::CoreWait, &[0, 0x10_0000]); // That its peer started.
+    wait(&mut world, 0, 0); // That its peer started.
     world.call(0, Syscall::CoreYield, &[]);
-    assert_eq!(world.kernel.cores[0].current, Some(1));
+    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
     map_page(&mut world, 0x10_0000);
-    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 0, u64::MAX);
     for (notifier, peer) in [(0, 1), (1, 0), (0, 1)] {
-        assert_eq!(world.kernel.cores[0].current, Some(notifier));
+        assert_eq!(world.kernel.cores[0].current, Some(app(notifier)));
         let refused = world.call(0, Syscall::ChannelNotifyAndWait, &[0, u64::MAX, 0x20_0000]);
         assert_eq!(refused, Some(Err(Error::BadPointer)), "and nobody is told");
-        assert_eq!(world.kernel.cores[0].current, Some(notifier));
+        assert_eq!(world.kernel.cores[0].current, Some(app(notifier)));
+        take_events(&mut world, 0);
         assert_eq!(world.call(0, Syscall::ChannelNotifyAndWait, &[0, u64::MAX, 0x10_0000]), None);
-        assert_eq!(world.kernel.cores[0].current, Some(peer));
+        assert_eq!(world.kernel.cores[0].current, Some(app(peer)));
         assert_eq!((world.borders[0].rax, world.borders[0].rdx), (0, Upcall::Message.mask()));
     }
     let refused = world.call(0, Syscall::ChannelNotifyAndWait, &[1, u64::MAX, 0x10_0000]);
@@ -245,7 +264,7 @@ fn a_core_wakes_another_of_its_application_and_no_other() {
     map_page(&mut world, 0x10_0000);
     let other = world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 2]).unwrap().unwrap();
     world.settle(other as usize, false);
-    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 0, u64::MAX);
     assert_eq!(world.next[0], Next::Halt);
     assert_eq!(world.call(other as usize, Syscall::CoreNotify, &[0]), Some(Ok(0)));
     world.settle(0, false);
@@ -272,7 +291,7 @@ fn three_spinners_get_their_shares() {
 fn a_core_is_taken_only_after_a_warning() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
     let longest = world.kernel.machine.now_ns + 10 * SLICE_NS;
-    while world.kernel.cores[0].current != Some(0) || world.kernel.contexts[0].takes_upcalls() {
+    while world.kernel.cores[0].current != Some(app(0)) || world.kernel.contexts[0].takes_upcalls() {
         assert!(world.kernel.machine.now_ns < longest, "no warning");
         world.pass(0, GRACE_NS / 10);
     }
@@ -281,7 +300,7 @@ fn a_core_is_taken_only_after_a_warning() {
     let left = frame.events.revoke_deadline_ns - world.kernel.machine.now_ns;
     assert!(left <= GRACE_NS);
     world.pass(0, left + 1);
-    assert_eq!(world.kernel.cores[0].current, Some(1));
+    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
     assert_eq!(world.kernel.usage[0].preemptions.load(Relaxed), 1);
 }
 
@@ -289,7 +308,7 @@ fn a_core_is_taken_only_after_a_warning() {
 fn giving_the_core_up_in_time_is_no_preemption() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
     assert_eq!(world.call(0, Syscall::CoreYield, &[]), Some(Ok(0)));
-    assert_eq!(world.kernel.cores[0].current, Some(1));
+    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
     assert_eq!(world.kernel.usage[0].preemptions.load(Relaxed), 0);
 }
 
@@ -314,7 +333,7 @@ fn two_on_two_cores() -> World {
     let mut world = World::boot(2, &[a, Program { weight: 10, ..Program::named("b") }], &[]);
     map_page(&mut world, 0x10_0000);
     assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
-    while world.kernel.cores[1].current != Some(0) {
+    while world.kernel.cores[1].current != Some(app(0)) {
         world.pass(1, SLICE_NS);
     }
     world
@@ -323,9 +342,9 @@ fn two_on_two_cores() -> World {
 #[test]
 fn what_concerns_no_core_outlives_the_core_that_was_to_hear_of_it() {
     let mut world = two_on_two_cores();
-    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 0, u64::MAX);
     for upcall in [Upcall::Message, Upcall::PeerChanged, Upcall::Interrupt, Upcall::CoreNotified] {
-        world.kernel.tell_on(1, 0, upcall, |events| events.messages = 0b100);
+        world.kernel.tell_on(on(1), app(0), upcall, |events| events.messages = 0b100);
     }
     assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
     world.settle(0, false);
@@ -340,7 +359,7 @@ fn who_handles_a_shutdown_is_told_once_and_others_end_but_not_the_machine() {
     let mut world = World::boot(2, &[essential("server"), essential("other")], &[]);
     map_page(&mut world, 0x10_0000);
     assert_eq!(world.call(0, Syscall::ShutdownHandle, &[]), Some(Ok(0)));
-    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 0, u64::MAX);
     world.kernel.machine.now_ns = 77;
     for now_ns in [77, 99] {
         world.kernel.shut_down();
@@ -350,10 +369,10 @@ fn who_handles_a_shutdown_is_told_once_and_others_end_but_not_the_machine() {
     }
     assert_eq!((world.borders[0].rdx, world.held(1)), (Upcall::Shutdown.mask(), [0; 3]));
     assert!(world.kernel.machine.said.contains("exited app=other status=143"));
-    world.call(0, Syscall::CoreWait, &[u64::MAX, 0x10_0000]);
+    wait(&mut world, 0, u64::MAX);
     assert_eq!(world.next[0], Next::Halt, "it was told, and goes on until it ends");
     world.pass(0, 1);
-    world.kernel.end_application(0, nom_abi::board::ApplicationState::Exited, 5);
+    world.kernel.end_application(app(0), nom_abi::board::ApplicationState::Exited, 5);
     world.settle(0, false);
     assert_eq!(world.next[0], Next::End { status: 5 });
 }
@@ -374,7 +393,7 @@ fn granted_memory_is_zero_and_capped() {
 fn an_unknown_number_is_an_error() {
     let mut world = World::boot(1, &[Program::named("a")], &[]);
     world.borders[0].rax = 1 << 40;
-    assert!(world.kernel.syscall(0, &mut world.borders[0]));
+    assert!(world.kernel.syscall(on(0), &mut world.borders[0]));
     assert_eq!(world.borders[0].rax, Error::UnknownSyscall as u64);
     world.settle(0, true);
     assert_eq!(world.next[0], RUN);

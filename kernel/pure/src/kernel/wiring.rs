@@ -12,7 +12,9 @@ use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{FakeMachine, IO_APIC};
 use crate::frames::Owner;
 use crate::list::List;
+use crate::machine::PhysicalMemory;
 use crate::pci::Address;
+use crate::testing::{app, on};
 use nom_abi::board::ApplicationState;
 use nom_abi::error::Error;
 use nom_abi::start::Start;
@@ -62,11 +64,34 @@ fn a_mapping_that_fails_does_not_hold_its_frames() {
 fn a_sleep_that_fails_keeps_what_there_was_to_tell() {
     let mut world = World::boot(1, &[Program::named("a")], &[]);
     map(&mut world, 0, PAGE);
-    world.kernel.tell_on(0, 0, Upcall::CoreNotified, |_| {});
-    let nowhere = world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE + 0x5000]);
-    assert_eq!(nowhere, Some(Err(Error::BadPointer)));
+    map(&mut world, 0, PAGE + 0x3000);
+    world.call(0, Syscall::MemoryProtect, &[PAGE + 0x3000, 4096, READ]).unwrap().unwrap();
+    world.kernel.tell_on(on(0), app(0), Upcall::CoreNotified, |_| {});
+    for place in [PAGE + 0x3000, PAGE + 0x5000] {
+        let nowhere = world.call(0, Syscall::CoreWait, &[u64::MAX, place]);
+        assert_eq!(nowhere, Some(Err(Error::BadPointer)), "nothing can be written to {place:#x}");
+    }
     let told = world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]);
     assert_eq!(told, Some(Ok(Upcall::CoreNotified.mask())));
+}
+
+/// An upcall comes behind the application's last look and before its call: it notes that where it waits.
+#[test]
+fn what_an_upcall_told_ends_a_wait_that_is_about_to_begin() {
+    let mut world = World::boot(1, &[Program::named("a")], &[]);
+    let frame = map(&mut world, 0, PAGE);
+    world.call(0, Syscall::UpcallRegister, &[PAGE, PAGE + 4096]).unwrap().unwrap();
+    world.kernel.tell_on(on(0), app(0), Upcall::Message, |events| events.messages |= 1);
+    world.settle(0, false);
+    assert_eq!(world.borders[0].rip, PAGE, "it is in its handler");
+    let (told, message) = (world.borders[0].rdi - PAGE, Upcall::Message.mask());
+    assert_eq!(world.kernel.machine.memory_word(frame * 4096 + told), message);
+    world.call(0, Syscall::UpcallReturn, &[PAGE + told]);
+    world.kernel.machine.write(frame * 4096, message);
+    assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), Some(Ok(0)), "it sleeps");
+    assert_eq!(world.kernel.machine.memory_word(frame * 4096), message, "and finds what it noted");
+    world.kernel.machine.write(frame * 4096, 0);
+    assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
 }
 
 #[test]
@@ -128,15 +153,19 @@ fn vector_registers_stay_with_their_context_and_begin_as_nobodys() {
         let processor = &world.kernel.machine.processors[0];
         (processor.vector, processor.thread_pointer)
     };
-    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(0), (0, 0)));
+    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (0, 0)));
     set(&mut world, 5);
     for round in 0..2 {
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
         let expected = if round == 0 { (0, 0) } else { (6, 6 << 12) };
-        assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(1), expected), "round {round}");
+        assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(1)), expected), "round {round}");
         set(&mut world, 6);
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-        assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(0), (5, 5 << 12)), "round {round}");
+        assert_eq!(
+            (world.kernel.cores[0].current, now(&world)),
+            (Some(app(0)), (5, 5 << 12)),
+            "round {round}"
+        );
     }
 }
 
@@ -148,7 +177,10 @@ fn vector_registers_of_the_ended_are_nobodys() {
     for _ in 0..2 {
         world.call(0, Syscall::ApplicationStart, &[1]).unwrap().unwrap();
         world.settle(1, false);
-        assert_eq!((world.kernel.cores[1].current, world.kernel.machine.processors[1].vector), (Some(1), 0));
+        assert_eq!(
+            (world.kernel.cores[1].current, world.kernel.machine.processors[1].vector),
+            (Some(app(1)), 0)
+        );
         world.kernel.machine.processors[1].vector = 7;
         world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
         world.settle(1, false);
@@ -262,7 +294,7 @@ fn with_hardware(unit: Unit, mut hardware: FakeMachine) -> World {
     let second = Program { drives: NET, ..Program::named("second") };
     let idle = Program { drives: 0, ..Program::named("bystander") };
     let mut world = World::boot_on(hardware, &tables, 2, &[driver, second, idle], &[]);
-    while world.kernel.cores[0].current != Some(0) {
+    while world.kernel.cores[0].current != Some(app(0)) {
         world.pass(0, 1_000_000);
     }
     world
@@ -319,7 +351,7 @@ fn a_device_reaches_what_its_owner_is_granted_and_no_longer() {
 #[test]
 fn tables_of_a_domain_are_charged_to_its_application() {
     let (mut world, _) = with_device(Unit::Vtd);
-    let tables = |world: &World| world.kernel.frames.held(Owner::tables(0));
+    let tables = |world: &World| world.kernel.frames.held(Owner::tables(app(0)));
     let (own, (kernels, free)) = (tables(&world), frames(&world));
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
     grant(&mut world, 0);
@@ -327,12 +359,12 @@ fn tables_of_a_domain_are_charged_to_its_application() {
     assert_eq!(frames(&world), (kernels, free - 4), "these, and the grant");
     assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
     assert_eq!((tables(&world), frames(&world)), (own, (kernels, free - 1)));
-    let most = world.kernel.record(0).unwrap().frames_max;
-    while world.kernel.charged(0) < most {
+    let most = world.kernel.record(app(0)).unwrap().frames_max;
+    while world.kernel.charged(app(0)) < most {
         grant(&mut world, 0);
     }
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::OutOfMemory)));
-    assert_eq!(world.kernel.charged(0), most);
+    assert_eq!(world.kernel.charged(app(0)), most);
 }
 
 #[test]
@@ -357,7 +389,7 @@ fn vectors_are_masked_with_the_core_that_they_are_bound_to() {
     let (mut world, number) = with_device(Unit::None);
     drive(&mut world);
     assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
-    while world.kernel.cores[1].current != Some(0) {
+    while world.kernel.cores[1].current != Some(app(0)) {
         world.pass(1, 1_000_000);
     }
     assert_eq!(world.call(1, Syscall::InterruptBind, &[0, 1, 6]), Some(Ok(0)));
@@ -378,7 +410,7 @@ fn a_device_that_is_lost_is_silent_and_reaches_nothing() {
     let losses: [(&str, Loss); 3] = [
         ("release", |world| assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)))),
         ("exit", |world| assert_eq!(world.call(0, Syscall::Exit, &[0]), None)),
-        ("kill", |world| world.kernel.end_application(0, ApplicationState::Faulted, 137)),
+        ("kill", |world| world.kernel.end_application(app(0), ApplicationState::Faulted, 137)),
     ];
     for (unit, (name, lose)) in UNITS.into_iter().flat_map(|unit| losses.map(|loss| (unit, loss))) {
         let (mut world, number) = with_device(unit);
@@ -409,14 +441,14 @@ fn a_device_that_is_lost_is_silent_and_reaches_nothing() {
 
 /// An interrupt that was on its way to the first owner, and its frames, are not the second's.
 fn the_next_owner_hears_of_its_own_alone(world: &mut World, number: usize, frame: u64, unit: Unit) {
-    assert_eq!(world.kernel.cores[1].current, Some(1));
+    assert_eq!(world.kernel.cores[1].current, Some(app(1)));
     assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)), "{unit:?}");
-    world.kernel.interrupt(0, FIRST_DEVICE_VECTOR);
+    world.kernel.interrupt(on(0), FIRST_DEVICE_VECTOR);
     assert!(!world.kernel.contexts.iter().any(|context| context.events.has(Upcall::Interrupt)));
     assert_eq!([0, 1, 2].map(|entry| signals(world, number, entry)), [false; 3], "{unit:?}");
     assert_eq!(dma(world, number, frame), unit == Unit::None, "{unit:?}");
     assert_eq!(world.call(1, Syscall::InterruptBind, &[0, 0, 9]), Some(Ok(0)));
-    world.kernel.interrupt(1, FIRST_DEVICE_VECTOR);
+    world.kernel.interrupt(on(1), FIRST_DEVICE_VECTOR);
     world.settle(1, false);
     let heard: Vec<u64> = world.kernel.contexts.iter().map(|context| context.events.interrupts).collect();
     assert_eq!(heard.iter().sum::<u64>(), 1 << 9, "{unit:?}: {heard:?}");
@@ -430,7 +462,7 @@ fn a_device_goes_to_one_that_may_have_it_and_to_one_at_a_time() {
         assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
         assert_eq!(world.call(1, Syscall::DeviceRelease, &[0]), Some(Err(Error::NotPermitted)));
         assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
-        while world.kernel.cores[0].current != Some(2) {
+        while world.kernel.cores[0].current != Some(app(2)) {
             world.pass(0, 1_000_000);
         }
         assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)), "{unit:?}");

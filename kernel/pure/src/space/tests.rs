@@ -1,11 +1,11 @@
 use super::*;
 use crate::paging::{ROOT_LEVEL, entry_bytes, leaf_level};
-use crate::testing::{FakeMemory, Metadata, cases, effort};
+use crate::testing::{FakeMemory, Metadata, app, cases, effort};
 use PageSize::{Huge, Large, Small};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const OWNER: Owner = Owner::tables(1);
+const OWNER: Owner = Owner::tables(app(1));
 const KERNEL_ROOT: u64 = 0x10_0000;
 const NO_CAP: TableBudget = TableBudget { owner: OWNER, at_most: u64::MAX };
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{cases, effort};
+use crate::testing::{app, cases, effort};
 use proptest::prelude::*;
 
 const SLICE: u64 = 1_000_000;
@@ -12,7 +12,7 @@ fn run(queue: &mut Queue, total: u64) -> [u64; APPLICATIONS_MAX] {
         let running = queue.pick().expect("somebody is ready");
         let turn = queue.cycles_left(running, SLICE).unwrap_or(left).clamp(1, left);
         queue.charge(running, turn);
-        used[running] += turn;
+        used[running.index()] += turn;
         left -= turn;
     }
     used
@@ -22,8 +22,8 @@ fn run(queue: &mut Queue, total: u64) -> [u64; APPLICATIONS_MAX] {
 fn ready(weights: &[u32]) -> Queue {
     let mut queue = Queue::default();
     for (id, weight) in weights.iter().enumerate() {
-        queue.insert(id, *weight);
-        queue.wake(id);
+        queue.insert(app(id), *weight);
+        queue.wake(app(id));
     }
     queue
 }
@@ -40,39 +40,39 @@ fn shares_follow_weights() {
 #[test]
 fn one_alone_runs_without_end() {
     let mut queue = ready(&[7]);
-    assert_eq!((queue.pick(), queue.cycles_left(0, SLICE)), (Some(0), None));
-    queue.charge(0, u64::MAX);
-    assert_eq!((queue.pick(), queue.should_preempt(0, SLICE)), (Some(0), false));
+    assert_eq!((queue.pick(), queue.cycles_left(app(0), SLICE)), (Some(app(0)), None));
+    queue.charge(app(0), u64::MAX);
+    assert_eq!((queue.pick(), queue.should_preempt(app(0), SLICE)), (Some(app(0)), false));
 }
 
 #[test]
 fn nobody_ready_is_nobody_picked() {
     let mut queue = ready(&[1, 1]);
-    queue.sleep(0);
-    queue.remove(1);
+    queue.sleep(app(0));
+    queue.remove(app(1));
     assert_eq!((queue.pick(), queue.ready), (None, 0));
-    assert!(queue.contains(0) && !queue.contains(1));
-    queue.wake(1);
+    assert!(queue.contains(app(0)) && !queue.contains(app(1)));
+    queue.wake(app(1));
     assert_eq!(queue.pick(), None);
 }
 
 #[test]
 fn a_turn_lasts_a_slice() {
     let mut queue = ready(&[100, 100]);
-    assert_eq!(queue.cycles_left(0, SLICE), Some(SLICE));
-    queue.charge(0, SLICE - 1);
-    assert!(!queue.should_preempt(0, SLICE));
-    queue.charge(0, 1);
-    assert!(queue.should_preempt(0, SLICE));
-    assert_eq!(queue.pick(), Some(1));
+    assert_eq!(queue.cycles_left(app(0), SLICE), Some(SLICE));
+    queue.charge(app(0), SLICE - 1);
+    assert!(!queue.should_preempt(app(0), SLICE));
+    queue.charge(app(0), 1);
+    assert!(queue.should_preempt(app(0), SLICE));
+    assert_eq!(queue.pick(), Some(app(1)));
 }
 
 #[test]
 fn a_sleeper_does_not_hoard() {
     let mut queue = ready(&[100, 100]);
-    queue.sleep(1);
+    queue.sleep(app(1));
     run(&mut queue, 1000 * SLICE);
-    queue.wake(1);
+    queue.wake(app(1));
     let used = run(&mut queue, 100 * SLICE);
     assert!(used[0].abs_diff(used[1]) <= 2 * SLICE, "{used:?}");
 }
@@ -80,9 +80,9 @@ fn a_sleeper_does_not_hoard() {
 #[test]
 fn a_sleeper_that_wakes_waits_for_one_turn_at_most() {
     let mut queue = ready(&[100, 100, 100]);
-    queue.sleep(2);
+    queue.sleep(app(2));
     run(&mut queue, 777 * SLICE + 5);
-    queue.wake(2);
+    queue.wake(app(2));
     let used = run(&mut queue, 2 * SLICE + 2);
     assert!(used[2] > 0, "{used:?}");
 }
@@ -90,38 +90,38 @@ fn a_sleeper_that_wakes_waits_for_one_turn_at_most() {
 #[test]
 fn all_start_level_after_the_core_was_idle() {
     let mut queue = ready(&[100, 100]);
-    queue.sleep(1);
-    queue.charge(0, 500 * SLICE);
-    queue.sleep(0);
-    queue.wake(1);
-    queue.wake(0);
-    assert_eq!(queue.cycles_left(1, SLICE), Some(SLICE));
-    assert_eq!(queue.cycles_left(0, SLICE), Some(SLICE));
+    queue.sleep(app(1));
+    queue.charge(app(0), 500 * SLICE);
+    queue.sleep(app(0));
+    queue.wake(app(1));
+    queue.wake(app(0));
+    assert_eq!(queue.cycles_left(app(1), SLICE), Some(SLICE));
+    assert_eq!(queue.cycles_left(app(0), SLICE), Some(SLICE));
 }
 
 #[test]
 fn a_newcomer_starts_level_with_those_that_are_ready() {
     let mut queue = ready(&[100, 100]);
-    queue.charge(1, 5 * SLICE);
-    queue.sleep(0);
-    queue.insert(2, 100);
-    queue.wake(2);
-    assert_eq!(queue.cycles_left(2, SLICE), Some(SLICE));
+    queue.charge(app(1), 5 * SLICE);
+    queue.sleep(app(0));
+    queue.insert(app(2), 100);
+    queue.wake(app(2));
+    assert_eq!(queue.cycles_left(app(2), SLICE), Some(SLICE));
 }
 
 #[test]
 fn whoever_yields_goes_last() {
     let mut queue = ready(&[100, 100, 100]);
-    queue.yield_to_others(0);
-    assert_eq!(queue.pick(), Some(1));
-    queue.charge(1, 10);
-    queue.charge(2, 20);
-    queue.yield_to_others(0);
-    assert_eq!(queue.pick(), Some(1));
-    queue.sleep(1);
-    queue.sleep(2);
-    queue.yield_to_others(0);
-    assert_eq!(queue.pick(), Some(0));
+    queue.yield_to_others(app(0));
+    assert_eq!(queue.pick(), Some(app(1)));
+    queue.charge(app(1), 10);
+    queue.charge(app(2), 20);
+    queue.yield_to_others(app(0));
+    assert_eq!(queue.pick(), Some(app(1)));
+    queue.sleep(app(1));
+    queue.sleep(app(2));
+    queue.yield_to_others(app(0));
+    assert_eq!(queue.pick(), Some(app(0)));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn virtual_time_can_go_on_for_ever() {
         let running = queue.pick().unwrap();
         let turn = queue.cycles_left(running, 1 << 48).unwrap();
         queue.charge(running, turn);
-        used[running] += u128::from(turn);
+        used[running.index()] += u128::from(turn);
     }
     assert!(used[0] > 1 << 50, "the test is long enough to pass the largest virtual time: {used:?}");
     let ratio = used[1] / used[0];
@@ -143,10 +143,10 @@ fn virtual_time_can_go_on_for_ever() {
 fn check(queue: &Queue) {
     assert_eq!(queue.ready & !queue.members, 0);
     for id in bits(queue.ready) {
-        assert!(queue.virtual_times[id] >= queue.now, "{id} is before the queue's own time");
+        assert!(queue.virtual_times[id.index()] >= queue.now, "{id:?} is before the queue's own time");
     }
-    let least = bits(queue.ready).map(|id| queue.virtual_times[id]).min();
-    assert_eq!(queue.pick().map(|id| queue.virtual_times[id]), least);
+    let least = bits(queue.ready).map(|id| queue.virtual_times[id.index()]).min();
+    assert_eq!(queue.pick().map(|id| queue.virtual_times[id.index()]), least);
     assert_eq!(queue.pick().is_some(), queue.ready != 0, "work conserving");
     assert!(queue.pick().is_none_or(|id| queue.contains(id) && queue.is_ready(id)));
 }
@@ -181,13 +181,13 @@ fn weight(most: u32) -> impl Strategy<Value = u32> {
 
 fn take(step: Step, queue: &mut Queue) {
     match step {
-        Step::Insert(id, weight) if !queue.contains(id) => queue.insert(id, weight),
+        Step::Insert(id, weight) if !queue.contains(app(id)) => queue.insert(app(id), weight),
         Step::Insert(..) => {}
-        Step::Remove(id) => queue.remove(id),
-        Step::Wake(id) => queue.wake(id),
-        Step::Sleep(id) => queue.sleep(id),
-        Step::Charge(id, cycles) => queue.charge(id, cycles),
-        Step::Yield(id) => queue.yield_to_others(id),
+        Step::Remove(id) => queue.remove(app(id)),
+        Step::Wake(id) => queue.wake(app(id)),
+        Step::Sleep(id) => queue.sleep(app(id)),
+        Step::Charge(id, cycles) => queue.charge(app(id), cycles),
+        Step::Yield(id) => queue.yield_to_others(app(id)),
     }
 }
 
@@ -216,11 +216,11 @@ proptest! {
         for (turn, noise) in turns {
             let running = queue.pick().unwrap();
             queue.charge(running, turn);
-            if running < 2 {
-                used[running] += turn;
+            if running < app(2) {
+                used[running.index()] += turn;
             }
             let other = 2 + usize::from(noise / 2) % (weights.len() - 2);
-            if noise % 2 == 0 { queue.sleep(other) } else { queue.wake(other) }
+            if noise % 2 == 0 { queue.sleep(app(other)) } else { queue.wake(app(other)) }
 
             let service = |id: usize| used[id] as f64 / f64::from(weights[id]);
             let bound = SLICE as f64 / f64::from(weights[0]) + SLICE as f64 / f64::from(weights[1]);
@@ -254,18 +254,19 @@ proptest! {
         for (turn, ruse) in ruses {
             let running = queue.pick().unwrap();
             // The honest one runs as long as it may.
-            let turn = if running == 0 { queue.cycles_left(0, SLICE).unwrap().max(1) } else { turn };
+            let honest = running == app(0);
+            let turn = if honest { queue.cycles_left(running, SLICE).unwrap().max(1) } else { turn };
             queue.charge(running, turn);
-            used[running] += turn;
+            used[running.index()] += turn;
             match ruse {
                 Ruse::None => {}
-                Ruse::Sleep => queue.sleep(1),
+                Ruse::Sleep => queue.sleep(app(1)),
                 Ruse::Leave => {
-                    queue.remove(1);
-                    queue.insert(1, weights.1);
+                    queue.remove(app(1));
+                    queue.insert(app(1), weights.1);
                 }
             }
-            queue.wake(1);
+            queue.wake(app(1));
             let service = |id: usize| used[id] as f64 / f64::from([weights.0, weights.1][id]);
             let bound = SLICE as f64 / f64::from(weights.0) + SLICE as f64 / f64::from(weights.1);
             prop_assert!(service(1) - service(0) <= bound * 1.001, "{used:?} cycles");

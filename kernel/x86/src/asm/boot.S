@@ -2,7 +2,8 @@
  *
  * PVH (Xen "x86/HVM direct boot ABI"): 32-bit protected mode, flat segments, paging off, interrupts off,
  * EBX = physical address of the start info. We build just enough paging to run in the top 2 GiB: the first
- * GiB of physical memory identity-mapped, at DIRECT_MAP and at KERNEL_IMAGE, with 2 MiB pages, writable.
+ * GiB of physical memory identity-mapped, at DIRECT_MAP and where the image was moved to, with 2 MiB pages,
+ * writable.
  * `mapping.rs` replaces all of it; the processors started later pass through the identity half of it once.
  *
  * The loader enters here, in the state in which the machine's monitor entered it; EDI:ESI is the time-stamp
@@ -35,6 +36,20 @@ pvh_entry:
     loop 1b
     movl $(boot_directory - {kernel_image} + 3), %eax
     movl %eax, (boot_pointers_low - {kernel_image})
+    /* The same from where the loader has moved the image to: 8 bytes of the directory for each 2 MiB. What is
+     * beyond its end is at its beginning, so that boot takes as long wherever that is. */
+    movl (boot_image - {kernel_image}), %edi
+    subl $(kernel_start - {kernel_image} + 0x80000000), %edi
+    shrl $18, %edi
+    movl $(boot_directory_high - {kernel_image}), %edx
+    movl $0x83, %eax
+    movl $512, %ecx
+1:  movl %eax, (%edx,%edi)
+    addl $0x200000, %eax
+    addl $8, %edi
+    andl $4095, %edi
+    loop 1b
+    movl $(boot_directory_high - {kernel_image} + 3), %eax
     movl %eax, (boot_pointers_high - {kernel_image} + 510 * 8)
     movl $(boot_pointers_low - {kernel_image} + 3), %eax
     movl %eax, (boot_root - {kernel_image})
@@ -140,12 +155,16 @@ boot_gdt_pointer:
     .word boot_gdt_end - boot_gdt - 1
     .long boot_gdt - {kernel_image}
 
+    .balign 8
+boot_image:         .quad kernel_start
+
     .section .bss
     .balign 4096
 boot_root:          .skip 4096
 boot_pointers_low:  .skip 4096
 boot_pointers_high: .skip 4096
 boot_directory:     .skip 4096
+boot_directory_high: .skip 4096
     .global boot_stack
 boot_stack:         .skip 131072
     .global boot_stack_top

@@ -149,6 +149,7 @@ impl World {
             from_ns: self.now_ns,
             to_ns: self.now_ns + length_ns,
             requests: (response.throughput.get() * seconds) as u64,
+            answered_bytes: bytes(response.answered.get()),
             sent_bytes: bytes(response.sent.get()),
             received_bytes: bytes(response.received.get()),
             clients: clients as u32,
@@ -159,6 +160,7 @@ impl World {
             },
             service: Latency::default(),
             setting,
+            is_overridden: false,
         };
         self.now_ns += length_ns;
         self.earner.observe(&window);

@@ -2,19 +2,22 @@
 
 use super::{Application, Stack};
 use crate::buffer::{Chain, Slice};
-use crate::frame::{self, Path, protocol};
+use crate::frame::{self, Mac, Path, protocol};
+use crate::link::Link;
 use crate::neighbour::Hop;
-use crate::table::{FlowId, FourTuple, keyed};
+use crate::table::{FlowId, FourTuple, LASTING, SPARSE, keyed};
 use crate::tcp::close::SendError;
 use crate::tcp::connection::{Connection, Context, Effects, Origin, State};
 use crate::tcp::memory::Held;
+use crate::tcp::plain::Plain;
 use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
 use crate::time::Instant;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
-use nom_port::nic::{Answer, Head, Nic, Outgoing, Segmentation};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use nom_port::nic::{Answer, Head, Nic, Outgoing, PartialChecksum, Properties, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
 const LARGE_MAX: u32 = 65_535 - 60 - 60;
@@ -60,6 +63,18 @@ pub(super) struct TimeWait {
 pub(super) enum Flow<B> {
     Open(Box<Open<B>>),
     Waiting(TimeWait),
+}
+
+/// What the next bytes that are sent on a flow answer: so many requests, the oldest of which came in a frame
+/// that arrived at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// When that frame arrived.
+    pub arrived_ns: u64,
+    /// How many requests.
+    pub requests: u32,
+    /// Bytes of the answer.
+    pub len: usize,
 }
 
 /// Why a connection could not be asked for.
@@ -179,6 +194,7 @@ impl<N: Nic> Stack<N> {
         }
     }
 
+    #[inline]
     pub(super) fn open_mut(&mut self, id: FlowId) -> Option<&mut Open<N::Buffer>> {
         match self.flows.get_mut(id)?.1 {
             Flow::Open(open) => Some(open),
@@ -193,13 +209,68 @@ impl<N: Nic> Stack<N> {
     /// try again.
     pub fn send(&mut self, flow: FlowId, bytes: Slice<N::Buffer>) -> Result<(), SendError> {
         let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return Err(SendError::Closed) };
-        let outcome = open.connection.push(bytes, &self.config.tcp, &mut self.held);
-        if outcome == Err(SendError::Full) && open.connection.send.queue.len() < self.config.tcp.send_max {
-            self.link.counters.send_queues_short += 1;
+        if let Err(error) = open.connection.make_room(&self.config.tcp, &self.held) {
+            let is_short = open.connection.send.queue.len() < self.config.tcp.send_max;
+            self.link.counters.send_queues_short += u64::from(error == SendError::Full && is_short);
+            return Err(error);
         }
-        outcome?;
+        open.connection.push_within(bytes, &mut self.held);
         open.mark(flow, &mut self.dirty);
         Ok(())
+    }
+
+    /// Queues one slice, which answers what `noted` says; the slice if there is no room for it.
+    ///
+    /// # Errors
+    /// The slice, of which nothing was queued.
+    #[inline]
+    pub fn send_answer(
+        &mut self,
+        flow: FlowId,
+        noted: Option<Noted>,
+        bytes: Slice<N::Buffer>,
+    ) -> Result<(), Slice<N::Buffer>> {
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return Err(bytes) };
+        if let Some(Noted { arrived_ns, requests, len }) = noted {
+            open.connection.note_answer(arrived_ns, requests, len as u32);
+        }
+        if open.connection.make_room(&self.config.tcp, &self.held).is_err() {
+            return Err(bytes);
+        }
+        open.connection.push_within(bytes, &mut self.held);
+        open.mark(flow, &mut self.dirty);
+        Ok(())
+    }
+
+    /// The same for as many of `slices` as there is room for, from the front. If `noted` says so, what is
+    /// sent next answers requests.
+    ///
+    /// # Errors
+    /// [`SendError`]; `slices` has what was not queued.
+    #[inline]
+    pub fn send_all(
+        &mut self,
+        flow: FlowId,
+        noted: Option<Noted>,
+        slices: &mut VecDeque<Slice<N::Buffer>>,
+    ) -> Result<(), SendError> {
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else {
+            return if slices.is_empty() { Ok(()) } else { Err(SendError::Closed) };
+        };
+        if let Some(Noted { arrived_ns, requests, len }) = noted {
+            open.connection.note_answer(arrived_ns, requests, len as u32);
+        }
+        let mut outcome = Ok(());
+        while outcome.is_ok() && !slices.is_empty() {
+            outcome = open.connection.make_room(&self.config.tcp, &self.held);
+            if let Some(slice) = slices.pop_front_if(|_| outcome.is_ok()) {
+                open.connection.push_within(slice, &mut self.held);
+                open.mark(flow, &mut self.dirty);
+            }
+        }
+        let is_short = open.connection.send.queue.len() < self.config.tcp.send_max;
+        self.link.counters.send_queues_short += u64::from(outcome == Err(SendError::Full) && is_short);
+        outcome
     }
 
     /// Says that the next `len` bytes that are sent on a flow answer so many requests, the oldest of which
@@ -374,6 +445,9 @@ impl<N: Nic> Stack<N> {
                 _ => _ = self.flows.remove(id),
             }
         }
+        if self.waiting.len() < self.waiting.capacity() / SPARSE && self.waiting.capacity() > LASTING {
+            self.waiting.shrink_to((self.waiting.len() * 2).max(LASTING));
+        }
     }
 
     /// Tells the application what happened to a flow.
@@ -444,16 +518,21 @@ impl<N: Nic> Stack<N> {
     }
 
     /// Sends what all marked flows have to send.
+    #[inline]
     pub(super) fn emit(&mut self) {
         if self.dirty.is_empty() {
             return;
         }
-        let mut dirty = core::mem::take(&mut self.dirty);
-        for id in dirty.drain(..) {
+        // Those that find no room come back behind these.
+        let count = self.dirty.len();
+        for index in 0..count {
+            let id = self.dirty[index];
             self.emit_flow(id);
         }
-        if self.dirty.is_empty() {
-            self.dirty = dirty;
+        if self.dirty.len() == count {
+            self.dirty.clear();
+        } else {
+            self.dirty.drain(..count);
         }
     }
 
@@ -470,10 +549,23 @@ impl<N: Nic> Stack<N> {
             if open.connection.is_quiet() {
                 break;
             }
-            let is_large = if tuple.remote.is_ipv4() { offloads.segment_tcp4 } else { offloads.segment_tcp6 };
             let counters = &mut self.link.counters;
             let held = &mut self.held;
             let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
+            if let Some(way) = plain_way(tuple, open.hop, self.neighbours.version(), &self.link.properties)
+                && let Some(plain) = open.connection.emit_plain(&mut context)
+            {
+                send_plain(&mut self.link, id, &way, &plain, &mut open.connection, self.now);
+                // All that was queued has gone: nearly always there is no more to say.
+                if !open.connection.is_quiet() {
+                    continue;
+                }
+                if let Some(first) = open.connection.deadlines.first() {
+                    self.timers.set(id, first);
+                }
+                return;
+            }
+            let is_large = if tuple.remote.is_ipv4() { offloads.segment_tcp4 } else { offloads.segment_tcp6 };
             let Some((segment, payload)) =
                 open.connection.emit(&mut context, if is_large { LARGE_MAX } else { 0 })
             else {
@@ -497,6 +589,7 @@ impl<N: Nic> Stack<N> {
         self.schedule(id);
     }
 
+    #[inline]
     fn schedule(&mut self, id: FlowId) {
         let Some((_, Flow::Open(open))) = self.flows.get(id) else { return };
         if let Some(first) = open.connection.deadlines.first() {
@@ -546,6 +639,52 @@ impl<N: Nic> Stack<N> {
         }
         hop
     }
+}
+
+/// The way of a plain segment: Ethernet addresses, IPv4 addresses and ports, ours first.
+struct PlainWay {
+    macs: (Mac, Mac),
+    ends: (Ipv4Addr, Ipv4Addr),
+    ports: Ports,
+}
+
+/// The way of a flow's plain segments, if headers can be written for it in one go.
+#[inline]
+fn plain_way(tuple: &FourTuple, hop: Option<Hop>, version: u32, properties: &Properties) -> Option<PlainWay> {
+    let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (tuple.local, tuple.remote) else { return None };
+    let hop = hop.filter(|hop| hop.version == version && properties.offloads.checksum)?;
+    Some(PlainWay {
+        macs: (properties.mac, hop.mac),
+        ends: (*local.ip(), *remote.ip()),
+        ports: Ports { from: local.port(), to: remote.port() },
+    })
+}
+
+/// Sends a plain segment, whose payload is next in the queue.
+#[inline]
+fn send_plain<N: Nic>(
+    link: &mut Link<N>,
+    id: FlowId,
+    way: &PlainWay,
+    plain: &Plain,
+    connection: &mut Connection<N::Buffer>,
+    now: Instant,
+) {
+    let options = if plain.stamps.is_some() { frame::PLAIN_STAMPS } else { 0 };
+    let answers = connection.take_answer_before(plain.seq + plain.len).map(|due| Answer {
+        arrived_ns: due.arrived_ns,
+        requests: due.requests,
+        flow: Some(id.index() as u32),
+    });
+    let mut packet = Outgoing {
+        head: Head::zeroed(frame::PLAIN_TCP4 + options),
+        payload: connection.cut(plain.seq, plain.len),
+        checksum: Some(PartialChecksum { start: frame::PLAIN_TCP4_AT, offset: 16 }),
+        segmentation: None,
+        answers,
+    };
+    frame::put_plain_tcp4(&mut packet.head, way.macs, way.ends, way.ports, plain);
+    link.queue(now, &mut packet);
 }
 
 struct Extra {

@@ -5,12 +5,14 @@
 //! back.
 
 use super::Stack;
+use super::plain::FRAGMENT;
 use crate::checksum;
-use crate::frame::{self, ETHERNET, Ethernet, IPV4, IPV6, Packet, Path, protocol};
+use crate::frame::{self, ETHERNET, Ethernet, IPV4, IPV6, PLAIN_UDP4, Packet, Path, is_answerable, protocol};
 use crate::packet::{UDP_HEADER, is_sum_good};
 use crate::tcp::segment::Ports;
+use core::net::{IpAddr, Ipv4Addr};
 use core::ops::Range;
-use nom_port::nic::{Answer, Head, Nic, Outgoing, PartialChecksum, Properties, Received};
+use nom_port::nic::{Answer, Checksum, Head, Nic, Outgoing, PartialChecksum, Properties, Received};
 use smoltcp::wire::{EthernetProtocol, UdpPacket};
 
 /// Frames begin at multiples of this, as drivers place them, so that headers are written by whole words.
@@ -65,6 +67,11 @@ impl<N: Nic> Stack<N> {
     fn question(&self, received: &Received<N::Buffer>, port: u16) -> Option<Question> {
         let [slice] = &received.frame[..] else { return None };
         let bytes: &[u8] = slice;
+        if received.checksum == Checksum::Good
+            && let Some(question) = self.plain_question(bytes, port)
+        {
+            return Some(question);
+        }
         let ethernet = Ethernet::parse(bytes)?;
         let (packet, headers) = match ethernet.protocol {
             EthernetProtocol::Ipv4 if *bytes.get(ETHERNET + 9)? == protocol::UDP => {
@@ -99,6 +106,39 @@ impl<N: Nic> Stack<N> {
         })
     }
 
+    /// A question over IPv4 whose checksum somebody has looked at, if nothing is unusual about it.
+    #[inline]
+    fn plain_question(&self, bytes: &[u8], port: u16) -> Option<Question> {
+        let head: &[u8; PLAIN_UDP4] = bytes.first_chunk()?;
+        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let mac = self.link.properties.mac;
+        let (total, whole) = (usize::from(half(16)), usize::from(half(38)));
+        let is_plain = word(12) >> 8 == 0x0008_0045
+            && word(20) & FRAGMENT == 0
+            && head[23] == protocol::UDP
+            && half(36) == port
+            && half(34) != 0
+            && head[..6] == mac
+            && ETHERNET + total <= bytes.len()
+            && IPV4 + whole <= total;
+        let ip: &[u8; IPV4] = head[ETHERNET..].first_chunk()?;
+        if !is_plain || checksum::sum(ip) != 0xffff {
+            return None;
+        }
+        let (from, to) = (Ipv4Addr::from_bits(word(26)), Ipv4Addr::from_bits(word(30)));
+        if !is_answerable(from) || !self.config.is_ours(to.into()) {
+            return None;
+        }
+        let (_, rest) = head.split_first_chunk::<6>()?;
+        Some(Question {
+            path: Path { mac, hop: *rest.first_chunk()?, from: to.into(), to: from.into() },
+            ports: Ports { from: port, to: half(34) },
+            headers: PLAIN_UDP4,
+            len: whole.checked_sub(UDP_HEADER)?,
+        })
+    }
+
     /// Writes the answer behind the question and says where in the buffer the frame lies.
     fn write_answer(
         &self,
@@ -124,6 +164,11 @@ impl Question {
     /// Writes the headers of an answer in front of it.
     fn write_headers(&self, head: &mut [u8], payload: &[u8], is_checksum_offloaded: bool) {
         let Question { path, ports, headers, .. } = self;
+        if let (IpAddr::V4(from), IpAddr::V4(to), true) = (path.from, path.to, is_checksum_offloaded)
+            && let Some(head) = head.as_mut_array()
+        {
+            return frame::put_plain_udp4(head, (path.mac, path.hop), (from, to), *ports, payload.len());
+        }
         let start = headers - UDP_HEADER;
         let len = UDP_HEADER + payload.len();
         head.fill(0);

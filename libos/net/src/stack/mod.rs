@@ -12,6 +12,7 @@ mod in_place;
 mod moves;
 mod neighbours;
 mod pieces;
+mod plain;
 mod segments;
 mod services;
 mod setup;
@@ -22,7 +23,7 @@ use crate::config::{Config, link_local};
 use crate::counters::Counters;
 use crate::dns::ResolveError;
 use crate::fragments::Fragments;
-use crate::frame::{Drop, Ethernet, Packet, protocol};
+use crate::frame::{Drop, Ethernet, Packet, is_answerable, protocol};
 use crate::link::Link;
 use crate::neighbour::Neighbours;
 use crate::paths::Paths;
@@ -45,7 +46,7 @@ use services::Services;
 use smoltcp::wire::EthernetProtocol;
 
 pub use datagrams::DatagramError;
-pub use flows::ConnectError;
+pub use flows::{ConnectError, Noted};
 pub use moves::{AdoptError, Detached};
 pub use services::QueryId;
 pub use setup::{Dispute, Ear, Finding, Setup};
@@ -62,6 +63,12 @@ pub trait Application<N: Nic> {
     fn filter(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)
+    }
+
+    /// Whether [`Application::filter`] wants segments of connections, too. If not, those that go the short
+    /// way are not shown to it.
+    fn filters_segments(&self) -> bool {
+        true
     }
 
     /// A segment came for a flow that this stack does not have, but another of this host may
@@ -237,6 +244,7 @@ impl<N: Nic> Stack<N> {
     }
 
     /// It is `now`, unless a flow that was adopted knew better.
+    #[inline]
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
@@ -248,13 +256,21 @@ impl<N: Nic> Stack<N> {
         self.has_more = false;
         let mut left = FRAMES_MAX;
         loop {
-            let reason = self.gather(&mut left);
-            if self.receive_batch.flush(reason) == 0 {
-                return;
-            }
-            while let Some(frame) = self.frames.pop_front() {
+            // To take what is there holds nothing longer: of a batch that is overdue, too, all goes together.
+            if self.delay().is_zero() && self.frames.is_empty() {
+                let Some(frame) = self.link.nic.receive() else { return };
+                left -= 1;
+                self.receive_batch.count_unheld();
                 self.frame(application, frame);
-                self.flush_overdue();
+            } else {
+                let reason = self.gather(&mut left);
+                if self.receive_batch.flush(reason) == 0 {
+                    return;
+                }
+                while let Some(frame) = self.frames.pop_front() {
+                    self.frame(application, frame);
+                    self.flush_overdue();
+                }
             }
             self.emit();
             let now = self.clock();
@@ -284,6 +300,7 @@ impl<N: Nic> Stack<N> {
     }
 
     /// The time as the device knows it. Nobody asks for it when nothing is held.
+    #[inline]
     fn clock(&self) -> Instant {
         if self.delay().is_zero() {
             return self.now;
@@ -297,7 +314,7 @@ impl<N: Nic> Stack<N> {
             *left -= 1;
             self.receive_batch.push(Instant::from_nanos(frame.at_ns));
             self.frames.push_back(frame);
-            // To take what is there holds nothing longer: of a batch that is overdue, too, all goes together.
+            // Set while the batch was gathered.
             if self.delay().is_zero() {
                 return Reason::Unheld;
             }
@@ -330,9 +347,13 @@ impl<N: Nic> Stack<N> {
     }
 
     /// One frame.
-    fn frame(&mut self, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
+    #[inline]
+    fn frame(&mut self, application: &mut impl Application<N>, mut frame: Received<N::Buffer>) {
         self.link.counters.frames_received += 1;
         self.arrived_ns = frame.at_ns;
+        if !application.filters_segments() && self.plain_segment(application, &mut frame) {
+            return;
+        }
         let Some(frame) = application.filter(self, frame) else { return };
         if let Err(counter) = self.demultiplex(application, frame) {
             *counter(&mut self.link.counters) += 1;
@@ -391,7 +412,7 @@ impl<N: Nic> Stack<N> {
         let (IpAddr::V4(from), IpAddr::V4(to)) = (packet.from, packet.to) else {
             unreachable!("parsed as IPv4")
         };
-        if from.is_broadcast() || from.is_multicast() || from.is_loopback() || from.is_unspecified() {
+        if !is_answerable(from) {
             return Err(|counters| &mut counters.dropped_source);
         }
         if self.config.is_ours(packet.to) {

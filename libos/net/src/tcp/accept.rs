@@ -146,6 +146,7 @@ impl<B: Buffer> Connection<B> {
     pub(super) fn note_twice(&mut self, from: Seq, to: Seq) {
         if from.before(to) {
             self.receive.twice = Some((from, to));
+            self.receive.quick = super::deliver::QUICK;
         }
     }
 

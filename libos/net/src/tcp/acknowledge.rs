@@ -3,9 +3,11 @@
 
 use super::congestion::Heard;
 use super::connection::{Connection, Context, Effects, State};
-use super::segment::{Flags, Segment};
+use super::segment::{Flags, Segment, Timestamps};
 use super::sequence::Seq;
+use super::undo::Reduction;
 use crate::buffer::Buffer;
+use alloc::boxed::Box;
 use core::time::Duration;
 
 /// Duplicate acknowledgements that make a loss likely (RFC 5681 section 3.2).
@@ -26,16 +28,17 @@ impl<B: Buffer> Connection<B> {
             self.challenge(context);
             return false;
         }
-        self.note_life(segment);
+        self.note_life(segment.ack, segment.window);
         let is_advance = self.send.una.before(segment.ack);
         if is_advance {
-            self.advance(context, segment, effects);
+            self.advance(context, segment.ack, segment.options.timestamps, effects);
         }
         let is_news = self.is_sack && segment.options.sack[0].is_some() && self.take_sack(context, segment);
         if !is_advance && (is_news || self.is_duplicate(segment)) {
             self.recovery.duplicates += 1;
         }
         self.take_window(segment);
+        self.consider_undo(context, segment, is_advance);
         self.consider_loss(context);
         true
     }
@@ -43,8 +46,9 @@ impl<B: Buffer> Connection<B> {
     /// Begins to count unanswered attempts anew. Whoever acknowledges nothing of what goes again and again is
     /// gone, whatever else he sends (R2, RFC 9293 section 3.8.3); but a peer that keeps its window shut, or
     /// speaks while nothing waits to be acknowledged, is there (sections 3.8.4 and 3.8.6.1).
-    pub(super) fn note_life(&mut self, segment: &Segment) {
-        if self.send.una.before(segment.ack) || self.deadlines.retransmit.is_none() || segment.window == 0 {
+    #[inline]
+    pub(super) fn note_life(&mut self, ack: Seq, window: u16) {
+        if self.send.una.before(ack) || self.deadlines.retransmit.is_none() || window == 0 {
             self.retries = 0;
         }
     }
@@ -61,10 +65,16 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Something new is acknowledged.
-    pub fn advance(&mut self, context: &mut Context<'_>, segment: &Segment, effects: &mut Effects<B>) {
-        let (una, ack) = (self.send.una, segment.ack);
+    pub fn advance(
+        &mut self,
+        context: &mut Context<'_>,
+        ack: Seq,
+        stamps: Option<Timestamps>,
+        effects: &mut Effects<B>,
+    ) {
+        let una = self.send.una;
         let acked = ack.since(una);
-        let smoothed = self.measure(context, segment);
+        self.measure(context, ack, stamps);
         let was_limited = self.send.max.since(una) + self.send.mss >= self.cubic.window() / 2;
         let is_fin_acked = self.send.is_closing && self.send.end().before(ack);
         let queued = self.send.queue.len();
@@ -77,6 +87,7 @@ impl<B: Buffer> Connection<B> {
         self.progress(ack, acked);
         if self.recovery.point.is_none() && was_limited {
             let (rtt, max) = (self.recovery.rack.rtt(), self.send.max);
+            let smoothed = self.rtt.smoothed().unwrap_or_default();
             self.cubic.acknowledged(context.now, &Heard { count: acked, ack, max, smoothed, rtt });
         }
         self.restart_timer(context);
@@ -89,22 +100,23 @@ impl<B: Buffer> Connection<B> {
     /// Takes a round-trip sample if there is one (RFC 6298 section 3; Karn: never of what was sent twice,
     /// unless the peer's echo says which of the two it was). The echo counts after a timeout, too: it is the
     /// only news of a path that became slower than the timeout, where everything is sent twice.
-    fn measure(&mut self, context: &Context<'_>, segment: &Segment) -> Duration {
+    #[inline]
+    fn measure(&mut self, context: &Context<'_>, ack: Seq, stamps: Option<Timestamps>) {
         if let Some((end, at)) = self.timed {
-            if end.at_most(segment.ack) {
+            if end.at_most(ack) {
                 self.timed = None;
                 self.rtt.sample(context.now - at);
             }
-        } else if let (Some(_), Some(stamps)) = (self.stamps, segment.options.timestamps) {
+        } else if let (Some(_), Some(stamps)) = (self.stamps, stamps) {
             let millis = self.stamp_clock(context.now).wrapping_sub(stamps.echo);
             if stamps.echo != 0 && millis < 60_000 {
                 self.rtt.sample(Duration::from_millis(u64::from(millis)));
             }
         }
-        self.rtt.smoothed().unwrap_or_default()
     }
 
     /// Recovery ends, or goes on with the next hole (RFC 6582 section 3.2 step 3, RFC 6675 section 5).
+    #[inline]
     fn progress(&mut self, ack: Seq, acked: u32) {
         let recovery = &mut self.recovery;
         if recovery.not_before.is_some_and(|end| end.before(ack)) {
@@ -132,13 +144,15 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// RFC 6298 rules 5.2 and 5.3.
+    #[inline]
     fn restart_timer(&mut self, context: &Context<'_>) {
         let is_quiet = self.send.una == self.send.max;
         self.deadlines.retransmit = (!is_quiet).then(|| context.now + self.rtt.timeout());
-        self.schedule_tail(context);
+        self.schedule_tail(context.now);
     }
 
     /// Says once that there is room, when half of the queue is free.
+    #[inline]
     fn tell_room(&mut self, context: &Context<'_>, effects: &mut Effects<B>) {
         if self.send.is_awaited
             && self.send.queue.len() <= self.send_limit(context.settings, context.held) / 2
@@ -198,6 +212,8 @@ impl<B: Buffer> Connection<B> {
         }
         self.recovery.point = Some(self.send.max);
         self.recovery.is_first_due = true;
+        let flight = (self.send.una, self.send.max);
+        self.recovery.reduction = Some(Box::new(Reduction::new(self.cubic, flight, false)));
         self.cubic.lost();
         self.timed = None;
     }

@@ -33,6 +33,17 @@ impl<B: Buffer> Connection<B> {
     /// # Errors
     /// [`SendError`]; nothing was queued.
     pub fn push(&mut self, bytes: Slice<B>, settings: &Settings, held: &mut Held) -> Result<(), SendError> {
+        self.make_room(settings, held)?;
+        self.push_within(bytes, held);
+        Ok(())
+    }
+
+    /// Whether a slice can be queued; if not, for want of room, it will be said when there is some.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    #[inline]
+    pub fn make_room(&mut self, settings: &Settings, held: &Held) -> Result<(), SendError> {
         let is_open =
             matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait);
         if !is_open || self.send.is_closing {
@@ -42,9 +53,14 @@ impl<B: Buffer> Connection<B> {
             self.send.is_awaited = true;
             return Err(SendError::Full);
         }
+        Ok(())
+    }
+
+    /// Queues a slice where there is room.
+    #[inline]
+    pub fn push_within(&mut self, bytes: Slice<B>, held: &mut Held) {
         held.queued += bytes.len();
         self.send.queue.push(bytes);
-        Ok(())
     }
 
     /// Sends FIN after everything queued; the peer may go on as long as it likes. Who says so again says

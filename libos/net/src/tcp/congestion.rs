@@ -3,6 +3,7 @@
 use super::hystart::HyStart;
 use super::sequence::Seq;
 use crate::time::Instant;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 /// C = 0.4 and beta = 0.7 of RFC 9438 section 4, as fractions.
@@ -12,6 +13,10 @@ const BETA_TENTHS: u32 = 7;
 const UNKNOWN: u32 = u32::MAX / 2;
 /// Initial window in segments (RFC 6928).
 const INITIAL_SEGMENTS: u32 = 10;
+/// While no loss has told what the path takes, the window grows in a round trip by at least this part of
+/// it, as Linux's does: the cubic function begins flat, and slow start may have ended far below the
+/// path's width.
+const UNKNOWN_PART: u32 = 20;
 
 /// What a sender that used its window heard.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +33,17 @@ pub struct Heard {
     pub rtt: Duration,
 }
 
+/// A growth without a loss.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// When it began.
+    start: Instant,
+    /// K: the time from then to the plateau.
+    k_ms: u32,
+    /// The window of the plateau; it takes no room beside that whether there is an epoch.
+    origin: NonZeroU32,
+}
+
 /// How much may be in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
@@ -36,8 +52,7 @@ pub struct Cubic {
     threshold: u32,
     /// W_max of section 4.1.1, in bytes.
     window_max: u32,
-    /// When the present growth began, and K, the time from then to `window_max`.
-    epoch: Option<(Instant, Duration)>,
+    epoch: Option<Epoch>,
     /// The window of a Reno sender in this epoch (section 4.3), in bytes.
     reno: u32,
     /// Acknowledged bytes not yet turned into growth.
@@ -73,6 +88,7 @@ impl Cubic {
     }
 
     /// Bytes that may be in flight.
+    #[inline]
     pub fn window(&self) -> u32 {
         self.window
     }
@@ -96,16 +112,20 @@ impl Cubic {
             self.window = self.window.saturating_add(growth).min(self.threshold);
             return;
         }
-        let (start, k) = *self.epoch.get_or_insert_with(|| {
-            let gap = self.window_max.saturating_sub(self.window);
-            (now, Duration::from_millis(cube_root(millis_cubed(gap, self.mss))))
+        let epoch = *self.epoch.get_or_insert_with(|| {
+            // Without a loss above it, the window itself is the plateau (section 4.2).
+            let origin = self.window_max.max(self.window);
+            let k_ms = cube_root(millis_cubed(origin - self.window, self.mss));
+            let k_ms = u32::try_from(k_ms).unwrap_or(u32::MAX);
+            Epoch { start: now, k_ms, origin: NonZeroU32::new(origin).unwrap_or(NonZeroU32::MIN) }
         });
         if self.reno == 0 {
             self.reno = self.window;
         }
         self.grow_reno(count);
-        let target = self.cubic(now - start + heard.smoothed, k).max(self.reno);
-        self.approach(target, count);
+        let least = if self.window_max == 0 { self.window / UNKNOWN_PART } else { 0 };
+        let target = self.cubic(now - epoch.start + heard.smoothed, &epoch);
+        self.approach(target.max(self.reno).max(self.window.saturating_add(least)), count);
     }
 
     /// A loss was found: multiplicative decrease (section 4.6) with fast convergence (section 4.7).
@@ -117,12 +137,22 @@ impl Cubic {
         self.restart();
     }
 
-    /// The retransmission timer expired (section 4.8): begin again from one segment.
-    pub fn timed_out(&mut self) {
-        if self.window > self.mss {
+    /// The retransmission timer expired (section 4.8): begin again from one segment. Where the loss had been
+    /// found already, the threshold has been lowered for it.
+    pub fn timed_out(&mut self, is_known: bool) {
+        if self.window > self.mss && !is_known {
             self.lost();
         }
         self.window = self.mss;
+        self.restart();
+    }
+
+    /// What made it become smaller since it was `before` was no loss (RFC 4015 section 3.2): what was learned
+    /// by that is forgotten, and growth goes on.
+    pub fn undo(&mut self, before: Cubic) {
+        let (window, mss) = (self.window.max(before.window), self.mss);
+        *self = Cubic { window, mss, ..before };
+        self.restart();
     }
 
     fn restart(&mut self) {
@@ -132,21 +162,27 @@ impl Cubic {
     }
 
     /// W_cubic(t) of section 4.2, in bytes, at most half as much again as the window (section 4.4).
-    fn cubic(&self, elapsed: Duration, k: Duration) -> u32 {
-        let (t, k) = (elapsed.as_millis() as u64, k.as_millis() as u64);
+    fn cubic(&self, elapsed: Duration, epoch: &Epoch) -> u32 {
+        let (t, k) = (elapsed.as_millis() as u64, u64::from(epoch.k_ms));
         let distance = t.abs_diff(k).min(1_000_000);
         // C * t^3 segments, t in milliseconds: 10^9 of them cubed make a second cubed.
         let bytes =
             u128::from(distance).pow(3) * u128::from(C_TENTHS) * u128::from(self.mss) / 10_000_000_000;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let target =
-            if t < k { self.window_max.saturating_sub(bytes) } else { self.window_max.saturating_add(bytes) };
+        let target = if t < k {
+            epoch.origin.get().saturating_sub(bytes)
+        } else {
+            epoch.origin.get().saturating_add(bytes)
+        };
         target.clamp(self.window, self.window.saturating_add(self.window / 2))
     }
 
-    /// alpha = 3 * (1 - beta) / (1 + beta) = 9/17 segments for each window acknowledged (section 4.3).
+    /// alpha = 3 * (1 - beta) / (1 + beta) = 9/17 segments for each window acknowledged, and a whole one
+    /// above the window of the last loss (section 4.3).
     fn grow_reno(&mut self, count: u32) {
-        let growth = u64::from(self.mss) * u64::from(count) * 9 / (17 * u64::from(self.window));
+        let prior = self.threshold / BETA_TENTHS * 10;
+        let (part, of) = if self.reno < prior { (9, 17) } else { (1, 1) };
+        let growth = u64::from(self.mss) * u64::from(count) * part / (of * u64::from(self.window));
         self.reno = self.reno.saturating_add(growth as u32);
     }
 
@@ -232,10 +268,52 @@ mod tests {
     #[test]
     fn a_timeout_leaves_one_segment_and_repeats_do_not_lower_the_threshold() {
         let mut cubic = Cubic { window: 100 * MSS, ..Cubic::new(MSS) };
-        cubic.timed_out();
-        cubic.timed_out();
+        cubic.timed_out(false);
+        cubic.timed_out(false);
         assert_eq!((cubic.window(), cubic.threshold), (MSS, 70 * MSS));
         assert!(cubic.in_slow_start());
+    }
+
+    #[test]
+    fn a_timeout_of_what_was_known_to_be_lost_does_not_lower_the_threshold_again() {
+        let mut cubic = Cubic { window: 100 * MSS, ..Cubic::new(MSS) };
+        cubic.lost();
+        cubic.timed_out(true);
+        assert_eq!((cubic.window(), cubic.threshold), (MSS, 70 * MSS));
+    }
+
+    #[test]
+    fn slow_start_that_ended_without_a_loss_is_not_followed_by_a_rest() {
+        let mut cubic = Cubic { window: 100 * MSS, threshold: 100 * MSS, ..Cubic::new(MSS) };
+        let windows = rounds(&mut cubic, 0, 2000);
+        assert!(windows[9] > 150 * MSS, "{windows:?}: a twentieth in each round trip");
+        assert!(windows[19] > 240 * MSS, "{windows:?}");
+    }
+
+    #[test]
+    fn without_a_loss_above_it_the_window_itself_is_the_plateau() {
+        let mut cubic = Cubic { window: 100 * MSS, threshold: 99 * MSS, window_max: MSS, ..Cubic::new(MSS) };
+        // 100 segments and 0.4 * 5.1^3, long before 0.4 * t^3 alone came to 100.
+        let at_5_s = rounds(&mut cubic, 0, 5000)[49];
+        assert!((148 * MSS..158 * MSS).contains(&at_5_s), "{at_5_s}");
+    }
+
+    #[test]
+    fn above_the_window_of_the_last_loss_a_reno_sender_grows_by_a_segment() {
+        let mut cubic = Cubic { window: 10 * MSS, ..Cubic::new(MSS) };
+        cubic.lost();
+        let windows = rounds(&mut cubic, 0, 1600);
+        let (below, above) = (windows[4] - windows[1], windows[15] - windows[12]);
+        assert!(below <= 2 * MSS && above >= 5 * MSS / 2, "{windows:?}");
+    }
+
+    #[test]
+    fn what_was_no_loss_is_forgotten() {
+        let before = Cubic { window: 100 * MSS, ..Cubic::new(MSS) };
+        let mut cubic = before;
+        cubic.lost();
+        cubic.undo(before);
+        assert_eq!((cubic.window(), cubic.threshold, cubic.window_max), (100 * MSS, UNKNOWN, 0));
     }
 
     #[test]

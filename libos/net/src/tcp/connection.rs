@@ -16,6 +16,7 @@ use super::reassemble::Reassembly;
 use super::rtt::Rtt;
 use super::segment::{Options, Segment};
 use super::sequence::Seq;
+use super::undo::Reduction;
 use crate::buffer::{Buffer, Queue, Slice};
 use crate::counters::Counters;
 use crate::time::{Instant, earliest};
@@ -227,6 +228,8 @@ pub struct Receiver<B> {
     pub longest: u32,
     /// The acknowledgement number sent last.
     pub acknowledged: Seq,
+    /// Large segments that are to be acknowledged at once, after a loss or a duplicate.
+    pub quick: u8,
     /// What came although it was there already, to be said once (RFC 2883).
     pub twice: Option<(Seq, Seq)>,
     /// Whether an acknowledgement must go now.
@@ -261,6 +264,8 @@ pub struct Recovery {
     pub is_first_due: bool,
     /// No new recovery before this is acknowledged: duplicates up to here may be of our own making.
     pub not_before: Option<Seq>,
+    /// The last reduction of the congestion window, while it may yet turn out to have been wrong.
+    pub reduction: Option<Box<Reduction>>,
 }
 
 /// When time will do something.
@@ -282,6 +287,7 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// The first of them.
+    #[inline]
     pub fn first(&self) -> Option<Instant> {
         earliest([self.retransmit, self.loss, self.acknowledge, self.persist, self.keep_alive, self.linger])
     }
@@ -396,6 +402,7 @@ impl<B: Buffer> Connection<B> {
                 mss,
                 longest: 0,
                 acknowledged: Seq(0),
+                quick: 0,
                 twice: None,
                 is_acknowledgement_due: false,
                 reassembly: Reassembly::new(),
@@ -455,6 +462,7 @@ impl<B: Buffer> Connection<B> {
 
     /// The next `len` bytes that are queued answer so many requests, the oldest of which arrived at
     /// `arrived_ns`.
+    #[inline]
     pub fn note_answer(&mut self, arrived_ns: u64, requests: u32, len: u32) {
         let end = self.send.end() + len;
         let is_full = self.answers.len() >= ANSWERS_MAX;
@@ -469,16 +477,28 @@ impl<B: Buffer> Connection<B> {
 
     /// The answers that `segment` carries to their ends, as one that is as old as the oldest.
     pub fn take_answer(&mut self, segment: &Segment) -> Option<Due> {
-        if self.answers.is_empty() || segment.sequence_len() == 0 {
-            return None;
+        if segment.sequence_len() == 0 { None } else { self.take_answer_before(segment.end()) }
+    }
+
+    /// The answers that end at `end` or before.
+    #[inline]
+    pub fn take_answer_before(&mut self, end: Seq) -> Option<Due> {
+        // Nearly always there is one, and it fits into a segment.
+        match self.answers[..] {
+            [] => return None,
+            [due] if due.end.at_most(end) => {
+                self.answers.clear();
+                return Some(due);
+            }
+            _ => {}
         }
-        let end = segment.end();
         let count = self.answers.iter().take_while(|due| due.end.at_most(end)).count();
         let carried = self.answers.drain(..count);
         carried.reduce(|first, due| Due { requests: first.requests.saturating_add(due.requests), ..first })
     }
 
     /// The clock of our timestamps (RFC 7323 section 5.4), in milliseconds.
+    #[inline]
     pub fn stamp_clock(&self, now: Instant) -> u32 {
         now.millis_wrapping().wrapping_add(self.stamp_offset)
     }

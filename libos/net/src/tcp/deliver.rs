@@ -4,6 +4,12 @@ use super::connection::{Closed, Connection, Context, Effects, State};
 use super::segment::{Flags, Segment};
 use crate::buffer::{Buffer, Chain};
 
+/// Large segments acknowledged at once after a loss or a duplicate, as many as Linux does.
+pub(super) const QUICK: u8 = 16;
+/// The smallest that every path takes (RFC 9293 section 3.7.1), without timestamps. Who sends less asks
+/// questions, and is answered by more than an acknowledgement.
+const LARGE: u32 = 524;
+
 impl<B: Buffer> Connection<B> {
     /// Takes the payload of an accepted segment.
     pub fn deliver(
@@ -35,10 +41,8 @@ impl<B: Buffer> Connection<B> {
         payload: &mut Chain<B>,
         effects: &mut Effects<B>,
     ) {
-        self.receive.next = self.receive.next + len;
-        // The device may have put several into one.
-        self.receive.longest = self.receive.longest.max(len.min(self.receive.mss));
         effects.data.extend(payload.drain(..));
+        self.note_in_order(context, len);
         if !self.receive.reassembly.is_empty() {
             let before = self.receive.reassembly.pinned();
             while let Some(piece) = self.receive.reassembly.take(self.receive.next) {
@@ -49,17 +53,29 @@ impl<B: Buffer> Connection<B> {
             // RFC 5681 section 4.2: a hole that is filled is news for the peer.
             self.receive.is_acknowledgement_due = true;
         }
-        self.delay_acknowledgement(context);
         if self.state == State::FinWait2 && self.is_orphan {
             self.deadlines.linger = Some(context.now + context.settings.linger);
         }
     }
 
+    /// The next `len` bytes came.
+    #[inline]
+    pub(super) fn note_in_order(&mut self, context: &Context<'_>, len: u32) {
+        self.receive.next = self.receive.next + len;
+        // The device may have put several into one.
+        self.receive.longest = self.receive.longest.max(len.min(self.receive.mss));
+        self.delay_acknowledgement(context, len);
+    }
+
     /// Every second full segment is acknowledged at once, all others after a while (RFC 9293 section
     /// 3.8.6.3). Full is what the peer's longest was: it counts without its options, and may send less than
-    /// we take.
-    fn delay_acknowledgement(&mut self, context: &Context<'_>) {
-        if self.receive.next.since(self.receive.acknowledged) >= 2 * self.receive.longest {
+    /// we take. For a while after a loss or a duplicate each large one is: the peer's window may be so small
+    /// that no second comes.
+    #[inline]
+    fn delay_acknowledgement(&mut self, context: &Context<'_>, len: u32) {
+        let is_quick = self.receive.quick > 0 && len >= LARGE;
+        self.receive.quick -= u8::from(is_quick);
+        if is_quick || self.receive.next.since(self.receive.acknowledged) >= 2 * self.receive.longest {
             self.receive.is_acknowledgement_due = true;
         } else {
             let due = context.now + context.settings.acknowledge_delay;
@@ -71,6 +87,7 @@ impl<B: Buffer> Connection<B> {
     fn keep_early(&mut self, context: &mut Context<'_>, segment: &Segment, payload: &mut Chain<B>) {
         let before = self.receive.reassembly.pinned();
         let mut at = segment.seq;
+        self.receive.quick = QUICK;
         if self.receive.reassembly.has(segment.seq, segment.seq + segment.len) {
             self.note_twice(segment.seq, segment.seq + segment.len);
         }

@@ -51,6 +51,7 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Whether [`Connection::emit`] would surely find nothing: cheaper than to ask it.
+    #[inline]
     pub fn is_quiet(&self) -> bool {
         !self.receive.is_acknowledgement_due
             && !self.is_probe_due
@@ -84,7 +85,11 @@ impl<B: Buffer> Connection<B> {
         let mss = self.send.mss - self.options(context.now).len() as u32;
         let (from, to) = self.lost_hole(mss)?;
         self.recovery.is_first_due = false;
-        self.emit_again(context, from, to)
+        let again = self.emit_again(context, from, to);
+        if let Some((segment, _)) = &again {
+            self.note_again(context.now, segment.sequence_len());
+        }
+        again
     }
 
     /// The last segment, so that the peer says what it has (RFC 8985 section 7.3).
@@ -238,7 +243,8 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Bytes of the queue from sequence number `from` on, in as many slices as a packet takes.
-    fn cut(&self, from: Seq, len: u32) -> Chain<B> {
+    #[inline]
+    pub fn cut(&self, from: Seq, len: u32) -> Chain<B> {
         let mut chain = self.send.queue.cut(from.since(self.send.una) as usize, len as usize);
         chain.truncate(SLICES_MAX);
         chain
@@ -260,6 +266,13 @@ impl<B: Buffer> Connection<B> {
 
     /// A header that acknowledges everything received.
     fn header(&mut self, options: Options, seq: Seq, flags: Flags) -> Segment {
+        let window = self.promise();
+        Segment { seq, ack: self.receive.next, flags, window, options, len: 0 }
+    }
+
+    /// Acknowledges everything received with what is about to be sent, and says how the window's field is.
+    #[inline]
+    pub(super) fn promise(&mut self) -> u16 {
         let receive = &mut self.receive;
         // What the field cannot say (RFC 7323 section 2.2) was not promised.
         let wanted = receive.next + receive.window.min(0xffff << receive.scale);
@@ -273,7 +286,7 @@ impl<B: Buffer> Connection<B> {
         receive.twice = None;
         receive.is_acknowledgement_due = false;
         self.deadlines.acknowledge = None;
-        Segment { seq, ack: self.receive.next, flags, window, options, len: 0 }
+        window
     }
 
     /// Notes that `segment`, which takes sequence numbers from `send.next` on, was sent.
@@ -281,17 +294,24 @@ impl<B: Buffer> Connection<B> {
         let end = segment.end();
         if segment.seq.before(self.send.max) {
             context.counters.retransmissions += 1;
+            self.note_again(context.now, segment.sequence_len());
         } else if self.timed.is_none() {
             self.timed = Some((end, context.now));
         }
         if self.is_synchronised() {
             self.recovery.flight.sent(self.send.una, segment.seq, end, context.now);
         }
+        self.note_sent(context.now, end);
+    }
+
+    /// Something was sent that ends at `end`: timers run.
+    #[inline]
+    pub(super) fn note_sent(&mut self, now: Instant, end: Seq) {
         self.send.next = end;
         self.send.max = self.send.max.max(end);
-        let due = context.now + self.rtt.timeout();
-        self.deadlines.retransmit.get_or_insert(due);
-        self.schedule_tail(context);
-        self.sent_at = context.now;
+        let rtt = &self.rtt;
+        self.deadlines.retransmit.get_or_insert_with(|| Instant::from_nanos(now.nanos() + rtt.timeout_ns()));
+        self.schedule_tail(now);
+        self.sent_at = now;
     }
 }

@@ -42,7 +42,9 @@ impl<B: Buffer> Connection<B> {
         context.counters.timeouts += 1;
         self.rtt.back_off();
         self.timed = None;
-        self.cubic.timed_out();
+        let is_known = self.recovery.point.is_some();
+        self.note_timeout(is_known);
+        self.cubic.timed_out(is_known);
         // What arrived once is not sent again, but a peer may have forgotten it (RFC 2018 section 8).
         self.recovery.flight.lose_all(self.send.una, self.retries > 1);
         self.recovery.rack.timed_out();

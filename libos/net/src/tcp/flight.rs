@@ -52,27 +52,32 @@ pub struct Flight {
 
 impl Flight {
     /// Bytes that arrived out of order.
+    #[inline]
     pub fn arrived(&self) -> u32 {
         self.arrived
     }
 
     /// Bytes that have to be sent again.
+    #[inline]
     pub fn lost(&self) -> u32 {
         self.lost
     }
 
     /// Whether nothing is amiss: all that was sent is on its way, as far as is known.
+    #[inline]
     pub fn is_plain(&self) -> bool {
         self.arrived == 0 && self.lost == 0
     }
 
     /// Bytes on their way, of those from `una` on.
+    #[inline]
     pub fn flying(&self, una: Seq) -> u32 {
         let all = self.runs.back().map_or(0, |last| last.end.since(una));
         all.saturating_sub(self.arrived + self.lost)
     }
 
     /// Everything from `from` to `to` is sent now.
+    #[inline]
     pub fn sent(&mut self, una: Seq, from: Seq, to: Seq, now: Instant) {
         let end = self.runs.back().map_or(una, |last| last.end);
         if from.before(end) {
@@ -97,8 +102,20 @@ impl Flight {
     }
 
     /// Everything before `ack` has arrived.
+    #[inline]
     pub fn acknowledged(&mut self, una: Seq, ack: Seq) -> News {
         let mut news = News::default();
+        // Nearly always all that was sent at once arrives at once.
+        if let (1, Some(run)) = (self.runs.len(), self.runs.front())
+            && run.end == ack
+            && run.fate == Fate::Flying
+        {
+            let run = *run;
+            self.note(&mut news, run, ack);
+            self.runs.clear();
+            self.furthest = Some(self.furthest.map_or(ack, |furthest| furthest.max(ack)));
+            return news;
+        }
         let mut start = una;
         while let Some(run) = self.runs.front().copied().filter(|_| start.before(ack)) {
             let end = run.end.min(ack);
@@ -147,6 +164,7 @@ impl Flight {
         }
     }
 
+    #[inline]
     fn note(&self, news: &mut News, run: Run, end: Seq) {
         news.is_any = true;
         let is_newer = news.newest.is_none_or(|(at, last, _)| (at, 0) < (run.at, end.since(last)));
@@ -203,6 +221,20 @@ impl Flight {
         for index in 0..self.runs.len() {
             if forget || self.runs[index].fate != Fate::Arrived {
                 self.set_fate(una, index, Fate::Lost);
+            }
+        }
+    }
+
+    /// Whether something was sent again of which nobody knows whether it arrived.
+    pub fn is_again_flying(&self) -> bool {
+        self.runs.iter().any(|run| run.is_again && run.fate == Fate::Flying)
+    }
+
+    /// What was given up for lost was not: it is on its way.
+    pub fn recant(&mut self, una: Seq) {
+        for index in 0..self.runs.len() {
+            if self.runs[index].fate == Fate::Lost {
+                self.set_fate(una, index, Fate::Flying);
             }
         }
     }

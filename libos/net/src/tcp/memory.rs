@@ -54,7 +54,7 @@ pub struct Tuning {
     /// Bytes that it had read, counted like sequence numbers, when the present round trip began.
     round: u32,
     /// When that is over.
-    until: Instant,
+    pub(super) until: Instant,
 }
 
 impl Tuning {
@@ -122,6 +122,7 @@ impl<B: Buffer> Connection<B> {
 
     /// How many bytes the application may have queued before it is told to wait. A queue that is empty takes
     /// something in any case, or nobody would say when there is room again.
+    #[inline]
     pub fn send_limit(&self, settings: &Settings, held: &Held) -> usize {
         let flying = QUEUE_WINDOWS * self.cubic.window().min(self.send.window_max) as usize;
         let wanted = flying.min(settings.send_queue_max).max(settings.send_max);

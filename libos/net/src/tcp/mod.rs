@@ -15,12 +15,14 @@ pub mod hystart;
 pub mod input;
 pub mod listen;
 pub mod memory;
+pub mod plain;
 pub mod rack;
 pub mod ranges;
 pub mod reassemble;
 pub mod rtt;
 pub mod segment;
 pub mod sequence;
+pub mod undo;
 pub mod unreachable;
 
 #[cfg(test)]

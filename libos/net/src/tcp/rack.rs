@@ -41,6 +41,7 @@ pub struct Rack {
 
 impl Rack {
     /// Takes what an acknowledgement told (section 6.2, steps 1 to 3).
+    #[inline]
     pub fn take(&mut self, now: Instant, news: &News) {
         self.is_reordered |= news.is_reordered;
         let Some((at, end, is_again)) = news.newest else { return };
@@ -59,16 +60,19 @@ impl Rack {
     }
 
     /// The last round trip.
+    #[inline]
     pub fn rtt(&self) -> Duration {
         Duration::from_micros(u64::from(self.rtt_us))
     }
 
     /// Whether the last segment is to go again.
+    #[inline]
     pub fn is_tail_due(&self) -> bool {
         self.is_tail_due
     }
 
     /// The same, and then no more.
+    #[inline]
     pub fn take_tail(&mut self) -> bool {
         core::mem::take(&mut self.is_tail_due)
     }
@@ -76,6 +80,11 @@ impl Rack {
     /// The last segment, whose end is `end`, was sent again.
     pub fn probed(&mut self, end: Seq) {
         self.probed = Some(end);
+    }
+
+    /// What was sent again had not been lost, but overtaken.
+    pub fn overtaken(&mut self) {
+        self.is_reordered = true;
     }
 
     /// All is sent again anyway.
@@ -104,6 +113,7 @@ impl<B: Buffer> Connection<B> {
         if is_report(sack, segment.ack) {
             context.counters.duplicates_reported += 1;
             self.reported(segment.ack);
+            self.disprove(sack[0]);
         }
         self.recovery.rack.take(context.now, &news);
         news.is_any
@@ -158,7 +168,8 @@ impl<B: Buffer> Connection<B> {
 
     /// When the last segment goes again, unless something is heard before (section 7.2): only where that is
     /// sooner than the timeout, and nothing else is amiss.
-    pub(super) fn schedule_tail(&mut self, context: &Context<'_>) {
+    #[inline]
+    pub(super) fn schedule_tail(&mut self, now: Instant) {
         let flight = self.send.max.since(self.send.una);
         let recovery = &self.recovery;
         let is_plain = recovery.flight.is_plain() && recovery.point.is_none() && self.retries == 0;
@@ -168,14 +179,17 @@ impl<B: Buffer> Connection<B> {
             }
             return;
         }
-        let Some(smoothed) = self.rtt.smoothed() else { return };
+        let Some(smoothed) = self.rtt.smoothed_ns() else { return };
         let delay = if flight <= self.send.mss { PEER_DELAY } else { Duration::ZERO };
-        let due = context.now + (smoothed * 2 + delay).max(PROBE_MIN);
+        // Counted as numbers: it is done for each segment.
+        let after_ns = (2 * smoothed + delay.as_nanos() as u64).max(PROBE_MIN.as_nanos() as u64);
+        let due = Instant::from_nanos(now.nanos() + after_ns);
         self.deadlines.loss = self.deadlines.retransmit.filter(|timeout| due < *timeout).map(|_| due);
     }
 
     /// The last segment, sent again, is acknowledged: if that was a repair, there was a loss, which the
     /// congestion window is to know (section 7.4); and a recovery that ends makes patience older.
+    #[inline]
     pub(super) fn probe_answered(&mut self, ack: Seq) {
         let rack = &mut self.recovery.rack;
         if rack.probed.is_some_and(|end| end.before(ack)) {

@@ -25,6 +25,7 @@ impl Rtt {
 
     /// Takes one measurement (rules 2.2 and 2.3). It, and nothing else, ends the doubling (section 5, at the
     /// end): what merely arrived may be the answer to the first of several attempts, all of them too early.
+    #[inline]
     pub fn sample(&mut self, rtt: Duration) {
         self.backoff = 0;
         let rtt = nanos(rtt);
@@ -45,22 +46,45 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// The timeout to wait now.
+    /// The smoothed round-trip time in nanoseconds, once there is a sample.
+    #[inline]
+    pub fn smoothed_ns(&self) -> Option<u64> {
+        self.estimate.map(|(smooth, _)| smooth)
+    }
+
+    /// The timeout to wait now. Where round trips hardly vary, the next may yet be longer by what a peer
+    /// delays an acknowledgement, however long they are: half of the shortest timeout is left for that
+    /// (rule 2.3's G).
+    #[inline]
     pub fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.timeout_ns())
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub fn timeout_ns(&self) -> u64 {
         let base = match self.estimate {
             None => INITIAL,
-            Some((smooth, variation)) => smooth + variation * 4,
+            Some((smooth, variation)) => smooth + (variation * 4).max(self.min / 2),
         };
-        Duration::from_nanos((base.max(self.min).min(MAX) << self.backoff).min(MAX))
+        (base.max(self.min).min(MAX) << self.backoff).min(MAX)
+    }
+
+    /// Whether so long may be longer than the timeout: cheaper than to ask how long that is.
+    #[inline]
+    pub fn may_be_over(&self, time: Duration) -> bool {
+        nanos(time) > self.min
     }
 
     /// The smoothed round-trip time, once there is a sample.
+    #[inline]
     pub fn smoothed(&self) -> Option<Duration> {
         self.estimate.map(|(smooth, _)| Duration::from_nanos(smooth))
     }
 }
 
 /// No round trip or timeout is longer than [`MAX`], so that no sum overflows.
+#[inline]
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(MAX).min(MAX)
 }
@@ -80,6 +104,13 @@ mod tests {
         rtt.sample(MS * 100);
         assert_eq!(rtt.timeout(), MS * 250, "the variation shrinks by a quarter");
         assert_eq!(rtt.smoothed(), Some(MS * 100));
+    }
+
+    #[test]
+    fn a_long_path_that_does_not_vary_leaves_time_for_a_delayed_acknowledgement() {
+        let mut rtt = Rtt::new(MS * 200);
+        (0..100).for_each(|_| rtt.sample(MS * 200));
+        assert_eq!(rtt.timeout(), MS * 300);
     }
 
     #[test]

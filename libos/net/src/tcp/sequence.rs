@@ -8,26 +8,31 @@ pub struct Seq(pub u32);
 
 impl Seq {
     /// Whether this stands before `other`.
+    #[inline]
     pub fn before(self, other: Seq) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 
     /// Whether this stands before `other` or is the same.
+    #[inline]
     pub fn at_most(self, other: Seq) -> bool {
         !other.before(self)
     }
 
     /// The later of the two.
+    #[inline]
     pub fn max(self, other: Seq) -> Seq {
         if self.before(other) { other } else { self }
     }
 
     /// The earlier of the two.
+    #[inline]
     pub fn min(self, other: Seq) -> Seq {
         if self.before(other) { self } else { other }
     }
 
     /// How far this stands after `earlier`; zero if it stands before it.
+    #[inline]
     pub fn since(self, earlier: Seq) -> u32 {
         u32::try_from(self.0.wrapping_sub(earlier.0) as i32).unwrap_or(0)
     }
@@ -36,6 +41,7 @@ impl Seq {
 impl Add<u32> for Seq {
     type Output = Seq;
 
+    #[inline]
     fn add(self, count: u32) -> Seq {
         Seq(self.0.wrapping_add(count))
     }
@@ -44,6 +50,7 @@ impl Add<u32> for Seq {
 impl Sub<u32> for Seq {
     type Output = Seq;
 
+    #[inline]
     fn sub(self, count: u32) -> Seq {
         Seq(self.0.wrapping_sub(count))
     }

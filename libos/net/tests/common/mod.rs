@@ -20,6 +20,19 @@ pub struct Faults {
     pub corrupt: u64,
 }
 
+/// A narrow line: so many bits a second each way, and a queue in front that drops what would wait for longer.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub rate: u64,
+    pub queue: Duration,
+    /// Of a million frames, how many are lost.
+    pub loss: u64,
+    /// Of a million frames, how many come 2 ms late, behind others that were sent after them.
+    pub late: u64,
+    /// When each way has sent what waits in front of it.
+    pub busy: [Instant; 2],
+}
+
 /// A machine: a stack and its application.
 pub struct Machine<A> {
     pub stack: Stack<Device>,
@@ -64,6 +77,7 @@ pub struct World<A, B> {
     pub random: Random,
     pub faults: Faults,
     pub delay: Duration,
+    pub line: Option<Line>,
     pub now: Instant,
     /// Frames on their way, by arrival and number: whether to the right, and the frame.
     pub flying: BTreeMap<(Instant, u64), (bool, Vec<u8>)>,
@@ -74,7 +88,23 @@ impl<A: Application<Device>, B: Application<Device>> World<A, B> {
     pub fn new(left: Machine<A>, right: Machine<B>, seed: u64, faults: Faults) -> World<A, B> {
         let delay = Duration::from_micros(100);
         let (random, now) = (Random::new(seed), Instant::default());
-        World { left, right, random, faults, delay, now, flying: BTreeMap::new(), count: 0 }
+        World { left, right, random, faults, delay, line: None, now, flying: BTreeMap::new(), count: 0 }
+    }
+
+    /// Through the line: when it arrives, if it does.
+    fn squeeze(&mut self, is_to_right: bool, frame: &[u8]) -> Option<Instant> {
+        let Some(line) = &mut self.line else { return Some(self.now + self.delay) };
+        let busy = &mut line.busy[usize::from(is_to_right)];
+        let start = self.now.max(*busy);
+        if start - self.now > line.queue {
+            return None;
+        }
+        *busy = start + Duration::from_nanos(frame.len() as u64 * 8 * 1_000_000_000 / line.rate);
+        let departure = *busy;
+        let (is_lost, is_late) =
+            (self.random.below(1_000_000) < line.loss, self.random.below(1_000_000) < line.late);
+        let late = Duration::from_millis(2 * u64::from(is_late));
+        (!is_lost).then_some(departure + self.delay + late)
     }
 
     fn carry(&mut self, is_to_right: bool, mut frame: Vec<u8>) {
@@ -90,10 +120,11 @@ impl<A: Application<Device>, B: Application<Device>> World<A, B> {
             let at = self.random.below(frame.len() as u64) as usize;
             frame[at] ^= 1 << self.random.below(8);
         }
+        let Some(arrival) = self.squeeze(is_to_right, &frame) else { return };
         let copies = 1 + usize::from(self.random.chance(faults.duplicate));
         for _ in 0..copies {
             let late = if self.random.chance(faults.reorder) { self.random.below(2000) } else { 0 };
-            let at = self.now + self.delay + Duration::from_micros(late);
+            let at = arrival + Duration::from_micros(late);
             self.count += 1;
             self.flying.insert((at, self.count), (is_to_right, frame.clone()));
         }

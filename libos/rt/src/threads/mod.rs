@@ -4,8 +4,10 @@
 //! One task of the loop, the dispatcher, resumes the thread that [`policy`] chooses; the thread runs until
 //! it blocks, ends or reaches a [`Thread::checkpoint`] after its turn. To block is to wait for a future, so
 //! threads wait for whatever tasks can wait for. Between two threads other events of the core have their
-//! turn.
+//! turn; where there are none, the next thread follows at once, and what is polled waits for at most
+//! [`POLLERS_WAIT_NS`] and the rest of one thread's turn.
 
+mod incoming;
 pub mod policy;
 
 use crate::handle::Handle;
@@ -26,7 +28,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 pub use corosensei::stack::Stack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use crossbeam_queue::SegQueue;
+use incoming::Incoming;
 use policy::{Account, RunQueue, Settings};
 use slotmap::SlotMap;
 
@@ -34,6 +36,9 @@ slotmap::new_key_type! {
     /// Names a thread of one core.
     pub struct ThreadId;
 }
+
+/// How long threads follow each other before the loop looks at its pollers again.
+pub const POLLERS_WAIT_NS: u64 = 10_000;
 
 /// Why a thread gives the core back.
 enum Pause {
@@ -46,12 +51,6 @@ enum Pause {
 }
 
 type Routine<S> = Coroutine<(), Pause, (), S>;
-
-/// Threads that were woken, perhaps from other cores, and are not yet in the run queue.
-struct Incoming {
-    threads: SegQueue<ThreadId>,
-    dispatcher: Waker,
-}
 
 struct Alarm {
     thread: ThreadId,
@@ -67,28 +66,52 @@ impl Wake for Alarm {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_incoming.swap(true, Ordering::AcqRel) {
-            self.incoming.threads.push(self.thread);
-            self.incoming.dispatcher.wake_by_ref();
+            self.incoming.push(self.thread);
         }
     }
 }
 
 struct Entry<S: Stack> {
-    /// Taken out while it runs.
-    routine: Option<Routine<S>>,
+    /// Taken out while it runs. In a box, since it is taken out and put back at each switch.
+    routine: Option<Box<Routine<S>>>,
     alarm: Arc<Alarm>,
     /// Here while the thread is blocked.
     account: Option<Account>,
     activity: Activity,
 }
 
+/// Whose turn it is.
+struct Turns {
+    run_queue: RefCell<RunQueue<ThreadId>>,
+    /// When the running thread's turn is over, as far as it has asked since others became ready.
+    over_ns: Cell<Option<u64>>,
+    /// How long it runs if it is alone, until others of the core are asked whether they want something.
+    alone_ns: u64,
+}
+
+impl Turns {
+    /// Whether the running thread's turn is over.
+    fn is_over(&self, now_ns: u64) -> bool {
+        let over_ns = self.over_ns.get().unwrap_or_else(|| {
+            let preempt_at_ns = self.run_queue.borrow_mut().preempt_at_ns(now_ns);
+            let over_ns = preempt_at_ns.unwrap_or(now_ns.saturating_add(self.alone_ns));
+            self.over_ns.set(Some(over_ns));
+            over_ns
+        });
+        now_ns >= over_ns
+    }
+
+    /// Another thread became ready, or runs.
+    fn change(&self) {
+        self.over_ns.set(None);
+    }
+}
+
 struct State<S: Stack> {
     handle: Handle,
-    run_queue: RefCell<RunQueue<ThreadId>>,
+    turns: Rc<Turns>,
     threads: RefCell<SlotMap<ThreadId, Entry<S>>>,
     incoming: OnceCell<Arc<Incoming>>,
-    /// When the turn of the running thread is over.
-    preempt_at_ns: Rc<Cell<Option<u64>>>,
     make_stack: RefCell<Box<dyn FnMut() -> Option<S>>>,
     /// Of threads that have ended.
     stacks: RefCell<Vec<S>>,
@@ -131,17 +154,20 @@ impl<S: Stack + 'static> Threads<S> {
     pub fn new(handle: &Handle, settings: Settings, make_stack: impl FnMut() -> Option<S> + 'static) -> Self {
         let state = Rc::new(State {
             handle: handle.clone(),
-            run_queue: RefCell::new(RunQueue::new(settings)),
+            turns: Rc::new(Turns {
+                run_queue: RefCell::new(RunQueue::new(settings)),
+                over_ns: Cell::new(None),
+                alone_ns: settings.hysteresis_ns,
+            }),
             threads: RefCell::new(SlotMap::with_key()),
             incoming: OnceCell::new(),
-            preempt_at_ns: Rc::default(),
             make_stack: RefCell::new(Box::new(make_stack)),
             stacks: RefCell::default(),
             switches: Cell::new(0),
         });
         let task = handle.spawn(dispatch(state.clone()));
         let dispatcher = handle.shared().tasks.borrow().waker_of(task.id()).expect("it has not run yet");
-        let incoming = Arc::new(Incoming { threads: SegQueue::new(), dispatcher });
+        let incoming = Arc::new(Incoming::new(dispatcher));
         state.incoming.set(incoming).ok().expect("it is set nowhere else");
         Self { state }
     }
@@ -160,10 +186,11 @@ impl<S: Stack + 'static> Threads<S> {
         let (promise, joined) = task::promise();
         let id = self.state.insert(stack, move |thread| promise.keep(main(thread)));
         let now_ns = self.state.handle.clock_ns();
-        let mut run_queue = self.state.run_queue.borrow_mut();
+        let mut run_queue = self.state.turns.run_queue.borrow_mut();
         let account = run_queue.inherit(weight, now_ns);
         run_queue.wake(id, account, now_ns);
-        self.state.incoming().dispatcher.wake_by_ref();
+        self.state.turns.change();
+        self.state.incoming().call();
         Ok(joined(id))
     }
 }
@@ -199,70 +226,93 @@ impl<S: Stack> State<S> {
     }
 
     /// Wakes what was woken. A thread that is not blocked looks for itself before it blocks.
-    fn receive(&self) {
-        while let Some(id) = self.incoming().threads.pop() {
+    fn receive(&self, now_ns: u64) {
+        while let Some(id) = self.incoming().pop() {
             let mut threads = self.threads.borrow_mut();
             let Some(entry) = threads.get_mut(id) else { continue };
             entry.alarm.is_incoming.store(false, Ordering::Release);
             if let Some(account) = entry.account.take() {
-                self.run_queue.borrow_mut().wake(id, account, self.handle.clock_ns());
+                self.turns.run_queue.borrow_mut().wake(id, account, now_ns);
             }
         }
     }
 
-    /// Runs the thread whose turn it is until it pauses. Returns whether there was one.
-    fn run_next(&self) -> bool {
-        let decision = self.run_queue.borrow_mut().decide(self.handle.clock_ns());
-        let Some(id) = decision.thread else { return false };
-        self.preempt_at_ns.set(decision.preempt_at_ns);
+    /// Runs threads, one after the other, until something else of the core wants its turn. Returns whether
+    /// there was one.
+    fn run_some(&self) -> bool {
+        let start_ns = self.handle.clock_ns();
+        self.receive(start_ns);
+        let mut next = self.turns.run_queue.borrow_mut().decide(start_ns);
+        let has_run = next.is_some();
+        while let Some(id) = next {
+            let now_ns;
+            (now_ns, next) = self.run(id);
+            if now_ns.saturating_sub(start_ns) >= POLLERS_WAIT_NS || self.handle.has_events(now_ns) {
+                break;
+            }
+        }
+        has_run
+    }
+
+    /// Runs a thread until it pauses. Returns when that was, and who is next.
+    fn run(&self, id: ThreadId) -> (u64, Option<ThreadId>) {
         self.switches.set(self.switches.get() + 1);
+        self.turns.change();
         let (mut routine, activity) = self.take_routine(id);
         self.handle.charge(activity);
         let result = routine.resume(());
         let now_ns = self.handle.clock_ns();
-        match result {
+        let next = match result {
             CoroutineResult::Yield(pause) => self.pause(id, routine, &pause, now_ns),
-            CoroutineResult::Return(()) => self.end(id, routine, now_ns),
-        }
-        true
+            CoroutineResult::Return(()) => self.end(id, *routine, now_ns),
+        };
+        (now_ns, next)
     }
 
-    fn take_routine(&self, id: ThreadId) -> (Routine<S>, Activity) {
+    fn take_routine(&self, id: ThreadId) -> (Box<Routine<S>>, Activity) {
         let entry = &mut self.threads.borrow_mut()[id];
         (entry.routine.take().expect("only one thread runs"), entry.activity)
     }
 
-    fn pause(&self, id: ThreadId, routine: Routine<S>, pause: &Pause, now_ns: u64) {
-        let (mut threads, mut run_queue) = (self.threads.borrow_mut(), self.run_queue.borrow_mut());
-        let entry = &mut threads[id];
-        entry.routine = Some(routine);
-        entry.activity = self.handle.activity();
-        match pause {
-            Pause::Blocked => entry.account = run_queue.block(now_ns).map(|(_, account)| account),
-            Pause::GaveWay => run_queue.give_way(now_ns),
-            Pause::Preempted => (),
+    /// Returns who is next.
+    fn pause(&self, id: ThreadId, routine: Box<Routine<S>>, pause: &Pause, now_ns: u64) -> Option<ThreadId> {
+        let is_blocked = matches!(pause, Pause::Blocked);
+        // It need not be asked whether it runs.
+        let account = if is_blocked { self.turns.run_queue.borrow_mut().block(now_ns) } else { None };
+        {
+            let entry = &mut self.threads.borrow_mut()[id];
+            entry.routine = Some(routine);
+            entry.activity = self.handle.activity();
+            entry.account = account.map(|(_, account)| account);
         }
+        // Only now: who was woken before it blocked must not be lost.
+        self.receive(now_ns);
+        let mut run_queue = self.turns.run_queue.borrow_mut();
+        if matches!(pause, Pause::GaveWay) { run_queue.give_way(now_ns) } else { run_queue.decide(now_ns) }
     }
 
-    fn end(&self, id: ThreadId, routine: Routine<S>, now_ns: u64) {
-        self.run_queue.borrow_mut().block(now_ns);
+    /// Returns who is next.
+    fn end(&self, id: ThreadId, routine: Routine<S>, now_ns: u64) -> Option<ThreadId> {
+        self.turns.run_queue.borrow_mut().block(now_ns);
         self.threads.borrow_mut().remove(id);
         self.stacks.borrow_mut().push(routine.into_stack());
+        self.receive(now_ns);
+        self.turns.run_queue.borrow_mut().decide(now_ns)
     }
 }
 
 impl<S: Stack + 'static> State<S> {
     fn insert(&self, stack: S, main: impl FnOnce(&Thread<'_>) + 'static) -> ThreadId {
-        let (handle, preempt_at_ns) = (self.handle.clone(), self.preempt_at_ns.clone());
+        let (handle, turns) = (self.handle.clone(), self.turns.clone());
         self.threads.borrow_mut().insert_with_key(|thread| {
             let incoming = self.incoming().clone();
             let alarm = Arc::new(Alarm { thread, incoming, is_incoming: AtomicBool::new(false) });
             let waker = alarm.clone().into();
             let routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Pause>, ()| {
-                main(&Thread { yielder, handle, waker, preempt_at_ns });
+                main(&Thread { yielder, handle, waker, turns });
             });
             let activity = self.handle.activity();
-            Entry { routine: Some(routine), alarm, account: None, activity }
+            Entry { routine: Some(Box::new(routine)), alarm, account: None, activity }
         })
     }
 }
@@ -270,7 +320,7 @@ impl<S: Stack + 'static> State<S> {
 /// A thread that has begun cannot be dropped: its frames are left where they are.
 impl<S: Stack> Drop for Entry<S> {
     fn drop(&mut self) {
-        if let Some(routine) = self.routine.take().filter(Routine::started) {
+        if let Some(routine) = self.routine.take().filter(|routine| routine.started()) {
             mem::forget(routine);
         }
     }
@@ -279,8 +329,7 @@ impl<S: Stack> Drop for Entry<S> {
 /// The task that runs the threads.
 async fn dispatch<S: Stack>(state: Rc<State<S>>) {
     loop {
-        state.receive();
-        if state.run_next() {
+        if state.run_some() {
             state.handle.yield_now().await;
         } else {
             state.woken().await;
@@ -292,8 +341,12 @@ impl<S: Stack> State<S> {
     /// Ready when a thread was started or woken.
     fn woken(&self) -> impl Future<Output = ()> {
         poll_fn(|_| {
-            let is_idle = self.incoming().threads.is_empty() && self.run_queue.borrow().load() == 0;
-            if is_idle { Poll::Pending } else { Poll::Ready(()) }
+            let is_idle = self.turns.run_queue.borrow().load() == 0 && self.incoming().leave();
+            if is_idle {
+                return Poll::Pending;
+            }
+            self.incoming().watch();
+            Poll::Ready(())
         })
     }
 }
@@ -303,7 +356,7 @@ pub struct Thread<'y> {
     yielder: &'y Yielder<(), Pause>,
     handle: Handle,
     waker: Waker,
-    preempt_at_ns: Rc<Cell<Option<u64>>>,
+    turns: Rc<Turns>,
 }
 
 impl Thread<'_> {
@@ -334,9 +387,9 @@ impl Thread<'_> {
         self.yielder.suspend(Pause::GaveWay);
     }
 
-    /// Lets another thread go on if this one's turn is over. For loops that compute for long.
+    /// Lets others go on if this thread's turn is over. For loops that compute for long.
     pub fn checkpoint(&self) {
-        if self.preempt_at_ns.get().is_some_and(|at_ns| self.handle.clock_ns() >= at_ns) {
+        if self.turns.is_over(self.handle.clock_ns()) {
             self.yielder.suspend(Pause::Preempted);
         }
     }

@@ -10,10 +10,11 @@
 //! For hysteresis a thread is lent some run time when it starts and gives it back when it stops; with two
 //! busy threads of equal weight, 2 ms of it make slices of 4 ms.
 
-use alloc::collections::BTreeMap;
-use core::cmp::Ordering;
-use core::mem;
+use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
+use exponential::Exponential;
+
+mod exponential;
 
 /// Times that an average decays in one epoch: `exp(256)` is far from what a double can hold, in both
 /// directions.
@@ -69,53 +70,32 @@ impl Account {
     }
 }
 
-/// The place of a ready thread: by run time, then by who came first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
-    runtime: f64,
-    arrival: u64,
-}
-
-impl Eq for Place {}
-
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Place {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.runtime.total_cmp(&other.runtime).then(self.arrival.cmp(&other.arrival))
-    }
-}
-
 #[derive(Debug)]
 struct Running<K> {
     thread: K,
     account: Account,
     /// Subtracted from its run time as long as it runs.
     lent: f64,
+    /// Until when it was charged, and what the scale was then.
     since_ns: u64,
-}
-
-/// What the core does now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision<K> {
-    /// Who runs; nobody if no thread is ready.
-    pub thread: Option<K>,
-    /// When to decide again even if nothing happens; never if nobody else waits. The only timer there is.
-    pub preempt_at_ns: Option<u64>,
+    scale: f64,
 }
 
 /// The run queue of one core. `K` names a thread.
 #[derive(Debug)]
 pub struct RunQueue<K> {
-    settings: Settings,
-    ready: BTreeMap<Place, (K, Account)>,
+    /// By run time, then by who came first. Whoever comes nearly always belongs to one end: who has just run,
+    /// or slept for long.
+    ready: VecDeque<(K, Account)>,
     running: Option<Running<K>>,
+    /// `exp(time / decay)`, with time counted from the beginning of the epoch.
+    scale: Exponential,
+    /// By what share that grows within the hysteresis.
+    lent_growth: f64,
     epoch: u64,
-    arrivals: u64,
+    /// When the epoch began, and when it ends.
+    epoch_from_ns: u64,
+    epoch_to_ns: u64,
 }
 
 impl<K: Copy> RunQueue<K> {
@@ -126,7 +106,16 @@ impl<K: Copy> RunQueue<K> {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         assert!(settings.decay_ns > 0, "a decay of 0 ns: expected more");
-        Self { settings, ready: BTreeMap::new(), running: None, epoch: 0, arrivals: 0 }
+        let scale = Exponential::new(settings.decay_ns);
+        Self {
+            ready: VecDeque::new(),
+            running: None,
+            scale,
+            lent_growth: scale.growth(settings.hysteresis_ns),
+            epoch: 0,
+            epoch_from_ns: 0,
+            epoch_to_ns: settings.decay_ns.saturating_mul(DECAYS_PER_EPOCH),
+        }
     }
 
     /// Threads that run or are ready to: the core's load.
@@ -164,19 +153,28 @@ impl<K: Copy> RunQueue<K> {
         self.running.take().map(|running| (running.thread, running.account))
     }
 
-    /// The running thread lets all others go first that are ready. A decision is due.
-    pub fn give_way(&mut self, now_ns: u64) {
+    /// The running thread lets all others go first that are ready. Returns who runs from now on.
+    #[inline]
+    pub fn give_way(&mut self, now_ns: u64) -> Option<K> {
         self.charge(now_ns);
-        let Some(mut running) = self.running.take() else { return };
-        let last = self.ready.last_key_value().map_or(f64::MIN, |(place, _)| place.runtime);
-        running.account.runtime = running.account.runtime.max(last);
-        self.enqueue(running.thread, running.account);
+        if let Some(running) = &mut self.running
+            && let Some((_, last)) = self.ready.back()
+            && let Some((thread, account)) = self.ready.front().copied()
+        {
+            running.account.runtime = running.account.runtime.max(last.runtime);
+            let lent = running.scale * self.lent_growth / f64::from(account.weight.get());
+            let before = Running { thread, account, lent, ..*running };
+            let before = core::mem::replace(running, before);
+            self.ready.pop_front();
+            self.ready.push_back((before.thread, before.account));
+        }
+        self.running()
     }
 
-    /// Who runs from now on, and until when at most.
-    pub fn decide(&mut self, now_ns: u64) -> Decision<K> {
+    /// Who runs from now on.
+    pub fn decide(&mut self, now_ns: u64) -> Option<K> {
         self.charge(now_ns);
-        let first = self.ready.first_key_value().map(|(place, _)| place.runtime);
+        let first = self.ready.front().map(|(_, account)| account.runtime);
         let has_turn =
             |running: &Running<K>| first.is_none_or(|first| running.account.runtime - running.lent < first);
         if !self.running.as_ref().is_some_and(has_turn) {
@@ -185,78 +183,80 @@ impl<K: Copy> RunQueue<K> {
             }
             self.start_first(now_ns);
         }
-        Decision { thread: self.running(), preempt_at_ns: self.preempt_at_ns(now_ns) }
+        self.running()
+    }
+
+    /// When to decide again even if nothing happens: when the running thread's number, less what it was lent,
+    /// passes that of the first that waits; never if nobody does. The only timer there is.
+    pub fn preempt_at_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let scale = self.scale_at(now_ns);
+        let (_, first) = self.ready.front()?;
+        let running = self.running.as_ref()?;
+        let weight = f64::from(running.account.weight.get());
+        let ran = (scale - running.scale) / weight;
+        let ahead = first.runtime - (running.account.runtime + ran - running.lent);
+        // Two nanoseconds more than needed: running a bit too long is paid for, waking too early is not.
+        let more_ns = self.scale.time_to_grow(ahead.max(0.0) * weight / scale);
+        Some(now_ns.saturating_add(more_ns).saturating_add(2))
     }
 
     /// Takes a ready thread out, for another core: the one whose turn is last.
     pub fn give_away(&mut self) -> Option<(K, Account)> {
-        self.ready.pop_last().map(|(_, thread)| thread)
+        self.ready.pop_back()
     }
 
     fn enqueue(&mut self, thread: K, account: Account) {
-        let place = Place { runtime: account.runtime, arrival: self.arrivals };
-        self.arrivals += 1;
+        let comes_before = |(_, other): &(K, Account)| other.runtime <= account.runtime;
+        if self.ready.back().is_none_or(comes_before) {
+            return self.ready.push_back((thread, account));
+        }
+        let place = self.ready.partition_point(comes_before);
         self.ready.insert(place, (thread, account));
     }
 
     fn start_first(&mut self, now_ns: u64) {
-        let Some((_, (thread, account))) = self.ready.pop_first() else { return };
-        let lent = self.cost(now_ns, self.settings.hysteresis_ns, account.weight);
-        self.running = Some(Running { thread, account, lent, since_ns: now_ns });
+        let Some((thread, account)) = self.ready.pop_front() else { return };
+        let scale = self.scale_at(now_ns);
+        let lent = scale * self.lent_growth / f64::from(account.weight.get());
+        self.running = Some(Running { thread, account, lent, since_ns: now_ns, scale });
     }
 
-    /// Charges the running thread until now.
+    /// Charges the running thread until now: by how much the scale has grown, over its weight.
     fn charge(&mut self, now_ns: u64) {
         self.enter_epoch(now_ns);
-        let Some(mut running) = self.running.take() else { return };
-        let ran_ns = now_ns.saturating_sub(running.since_ns);
-        running.account.runtime += self.cost(running.since_ns, ran_ns, running.account.weight);
-        running.since_ns += ran_ns;
-        self.running = Some(running);
+        let scale = self.scale_at(now_ns);
+        let Some(running) = &mut self.running else { return };
+        if now_ns > running.since_ns {
+            running.account.runtime += (scale - running.scale) / f64::from(running.account.weight.get());
+            (running.since_ns, running.scale) = (now_ns, scale);
+        }
     }
 
-    /// What it adds to a thread's number to run from `start_ns` for `ran_ns`.
-    fn cost(&self, start_ns: u64, ran_ns: u64, weight: NonZeroU32) -> f64 {
-        let decays = ran_ns as f64 / self.settings.decay_ns as f64;
-        self.scale(start_ns) * libm::expm1(decays) / f64::from(weight.get())
-    }
-
-    /// When the running thread's number, less what it was lent, passes that of the first that waits.
-    fn preempt_at_ns(&self, now_ns: u64) -> Option<u64> {
-        let (running, (first, _)) = (self.running.as_ref()?, self.ready.first_key_value()?);
-        let ahead = first.runtime - (running.account.runtime - running.lent);
-        let weight = f64::from(running.account.weight.get());
-        let decays = libm::log1p(ahead.max(0.0) * weight / self.scale(now_ns));
-        // A nanosecond more than needed: running a bit too long is paid for, waking too early is not.
-        let ns = libm::ceil(decays * self.settings.decay_ns as f64) as u64 + 1;
-        Some(now_ns.saturating_add(ns))
-    }
-
-    fn epoch_ns(&self) -> u64 {
-        self.settings.decay_ns.saturating_mul(DECAYS_PER_EPOCH)
-    }
-
-    /// `exp(time / decay)`, with time counted from the beginning of the epoch.
-    fn scale(&self, at_ns: u64) -> f64 {
-        let since_ns = at_ns.wrapping_sub(self.epoch * self.epoch_ns()) as i64;
-        libm::exp(since_ns as f64 / self.settings.decay_ns as f64)
+    fn scale_at(&mut self, now_ns: u64) -> f64 {
+        self.scale.at(now_ns.wrapping_sub(self.epoch_from_ns) as i64)
     }
 
     fn enter_epoch(&mut self, now_ns: u64) {
-        let epoch = now_ns / self.epoch_ns();
-        if epoch <= self.epoch {
-            return;
+        if now_ns >= self.epoch_to_ns {
+            self.change_epoch(now_ns);
         }
-        let shrink = libm::exp(-(((epoch - self.epoch) * DECAYS_PER_EPOCH) as f64));
-        self.epoch = epoch;
+    }
+
+    #[cold]
+    fn change_epoch(&mut self, now_ns: u64) {
+        let epoch_ns = (self.epoch_to_ns - self.epoch_from_ns).max(1);
+        let epochs = (now_ns - self.epoch_from_ns) / epoch_ns;
+        self.epoch += epochs;
+        self.epoch_from_ns += epochs * epoch_ns;
+        self.epoch_to_ns = self.epoch_from_ns.saturating_add(epoch_ns);
         if let Some(running) = &mut self.running {
-            running.account.rebase(epoch);
+            let shrink = libm::exp(-((epochs * DECAYS_PER_EPOCH) as f64));
+            running.account.rebase(self.epoch);
             running.lent *= shrink;
+            running.scale *= shrink;
         }
-        for (place, (thread, mut account)) in mem::take(&mut self.ready) {
-            account.rebase(epoch);
-            self.ready.insert(Place { runtime: account.runtime, ..place }, (thread, account));
-        }
+        // All shrink alike, so their order stays.
+        self.ready.iter_mut().for_each(|(_, account)| account.rebase(self.epoch));
     }
 }
 

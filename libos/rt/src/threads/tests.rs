@@ -128,6 +128,56 @@ fn threads_that_give_way_take_turns_with_events_between_them() {
     assert_eq!(trace.take(), ["a", "event", "b", "event", "a", "event", "b", "event"]);
 }
 
+/// Alone on its core, it has nobody to make way for; but its loop has timers and messages.
+#[test]
+fn a_thread_that_computes_alone_keeps_no_event_waiting() {
+    let (world, mut core, threads) = threads();
+    let clock = world.clone();
+    threads.spawn(ONE, move |thread| compute(thread, &clock, 1000 * MS)).unwrap();
+    core.handle().at(10 * MS, |handle| handle.stop(3));
+    assert_eq!(core.run(), 3);
+    assert!(world.now_ns.get() < 13 * MS, "{} ns", world.now_ns.get());
+}
+
+/// Whom a thread starts while it is alone takes its turn, too.
+#[test]
+fn who_is_started_by_a_thread_that_computes_has_its_turn() {
+    let (world, mut core, all) = threads();
+    let (clock, starts) = (world.clone(), all.clone());
+    let main = move |thread: &Thread<'_>| {
+        compute(thread, &clock, MS);
+        let handle = thread.handle().clone();
+        starts.spawn(ONE, move |_| handle.stop(4)).unwrap();
+        compute(thread, &clock, 1000 * MS);
+    };
+    all.spawn(ONE, main).unwrap();
+    assert_eq!(core.run(), 4);
+    assert!(world.now_ns.get() < 8 * MS, "{} ns", world.now_ns.get());
+}
+
+/// Threads that hand the core to each other do not keep it from what is polled.
+#[test]
+fn threads_that_follow_each_other_leave_pollers_their_time() {
+    let (world, mut core, threads) = threads();
+    world.arrivals_ns.borrow_mut().extend((1..=100).map(|n| n * 1000));
+    core.handle().add_poller(crate::INFRASTRUCTURE, crate::world::FakeNic(world.clone()));
+    for _ in 0..2 {
+        threads
+            .spawn(ONE, |thread| {
+                loop {
+                    thread.yield_now()
+                }
+            })
+            .unwrap();
+    }
+    core.handle().at(MS, |handle| handle.stop(0));
+    core.run();
+    assert!(world.arrivals_ns.borrow().is_empty(), "all was received");
+    let turns = core.handle().statistics().turns;
+    let expected = MS / POLLERS_WAIT_NS;
+    assert!((expected / 2..2 * expected).contains(&turns), "{turns} turns in 1 ms");
+}
+
 #[test]
 fn a_wake_up_while_the_thread_runs_is_not_lost() {
     let (_, mut core, threads) = threads();

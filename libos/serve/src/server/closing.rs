@@ -52,9 +52,15 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// Does what is left to do if the server is to end; all that has come by now has been answered.
     #[inline]
     pub(super) fn close(&mut self) {
-        if self.closing.as_ref().is_some_and(|part| (part.closing.is_asked)()) {
+        if self.is_asked_to_close() {
             self.go_on_closing();
         }
+    }
+
+    /// Whether the server is to end, or is about to.
+    #[inline]
+    pub(super) fn is_asked_to_close(&self) -> bool {
+        self.closing.as_ref().is_some_and(|part| (part.closing.is_asked)())
     }
 
     #[cold]

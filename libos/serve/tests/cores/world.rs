@@ -39,7 +39,7 @@ pub struct Case {
     /// Cores that are ordered one after the other.
     pub orders: Vec<u16>,
     pub steering: Steering,
-    /// Whether a governor orders; otherwise only the control port does.
+    /// Whether the governor orders cores; otherwise only the control port does.
     pub is_governed: bool,
     /// Per cent of the frames.
     pub loss: u64,
@@ -202,8 +202,8 @@ impl Crew for Lender {
     }
 }
 
-/// Has so many cores serve as is ordered.
-struct Orders(Rc<Cell<u16>>);
+/// Has so many cores serve as is ordered; or leaves that to others.
+struct Orders(Option<Rc<Cell<u16>>>);
 
 impl Governor for Orders {
     fn observe(&mut self, window: &Window) -> Setting {
@@ -212,7 +212,12 @@ impl Governor for Orders {
     }
 
     fn look(&mut self, _: u64) -> Option<Setting> {
-        Some(Setting { cores: self.0.get(), ..Setting::default() })
+        let cores = self.0.as_ref().map_or(0, |order| order.get());
+        Some(Setting { cores, ..Setting::default() })
+    }
+
+    fn chooses_cores(&self) -> bool {
+        self.0.is_some()
     }
 }
 
@@ -383,9 +388,8 @@ impl World {
             server.set_peers(peers);
             server.set_crew(Arc::new(Lender(lent.clone())));
             server.control(control.clone(), cores.len(), event_loop.handle());
-            if case.is_governed {
-                server.govern(Box::new(Orders(order.clone())), event_loop.handle());
-            }
+            let orders = Orders(case.is_governed.then(|| order.clone()));
+            server.govern(Box::new(orders), event_loop.handle());
             cores.push(server);
             loops.push(event_loop);
         }

@@ -59,11 +59,17 @@ pub(crate) struct Cache {
     /// Whether an operation is under way. An upcall handler looks at it between any two instructions, so the
     /// compiler must not move what the lists go through beyond it.
     is_busy: AtomicBool,
+    /// How often the shared heap had shrunk when everything was last given back for that.
+    settled: Cell<u64>,
 }
 
 impl Cache {
     pub const fn new() -> Cache {
-        Cache { lists: [const { List::new() }; CLASSES], is_busy: AtomicBool::new(false) }
+        Cache {
+            lists: [const { List::new() }; CLASSES],
+            is_busy: AtomicBool::new(false),
+            settled: Cell::new(0),
+        }
     }
 
     /// A block of `class`; null if `shared` has no more memory.
@@ -101,6 +107,14 @@ impl Cache {
             list.empty(batch, class, shared);
         }
         self.leave();
+    }
+
+    /// Gives everything back if the shared heap has shrunk since the last time, of now so many.
+    #[inline]
+    pub fn settle(&self, shrunk: u64, shared: &impl GlobalAlloc) {
+        if self.settled.replace(shrunk) != shrunk {
+            self.drain(shared);
+        }
     }
 
     /// Gives everything back, because the core leaves.
@@ -257,6 +271,23 @@ mod tests {
         from.drain(&shared);
         to.drain(&shared);
         assert_eq!(shared.held.get(), 0);
+    }
+
+    #[test]
+    fn a_core_keeps_nothing_of_a_heap_that_has_shrunk() {
+        let shared = Counted { held: Cell::new(0), most: usize::MAX };
+        let cache = Cache::new();
+        let block = cache.take(class(64), &shared);
+        // SAFETY: it was just taken, and is not used.
+        unsafe { cache.put(block, class(64), &shared) };
+        let held = shared.held.get();
+        cache.settle(0, &shared);
+        assert_eq!(shared.held.get(), held, "it has not shrunk");
+        cache.settle(1, &shared);
+        assert_eq!(shared.held.get(), 0);
+        cache.take(class(64), &shared);
+        cache.settle(1, &shared);
+        assert!(shared.held.get() > 0, "it has not shrunk again");
     }
 
     #[test]

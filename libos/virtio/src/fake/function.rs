@@ -116,6 +116,11 @@ impl FakeFunction {
         FakeFunction(Rc::new(RefCell::new(device)))
     }
 
+    /// Makes another device of it.
+    pub fn change(&self, change: impl FnOnce(&mut FakeOptions)) {
+        change(&mut self.0.borrow_mut().options);
+    }
+
     /// Works on queue number `queue` as the device does.
     pub fn queue<T>(&self, queue: u16, work: impl FnOnce(&mut DeviceQueue, &FakeMemory) -> T) -> T {
         let device = &mut *self.0.borrow_mut();

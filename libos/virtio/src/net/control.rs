@@ -1,11 +1,13 @@
 //! The device as a whole: link state, and commands on the control queue (section 5.1.6.5).
 
-use super::{Config, Lane, feature};
+use super::shared::{OnReset, Shared};
+use super::{Config, Lane, LaneSetup, feature};
 use crate::error::{Error, Result};
 use crate::memory::{FreeList, Slot};
 use crate::queue::Descriptor;
 use crate::transport::Transport;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use nom_port::device::{DmaBlock, Registers};
 
 /// A command's class and number.
@@ -29,23 +31,43 @@ const SLOT_BYTES: u32 = 64;
 pub(super) const BYTES: usize = SLOT_BYTES as usize;
 /// Looks at the queue before a device is given up: some seconds.
 const PATIENCE: u32 = 200_000_000;
+/// Looks after which it is asked whether it has broken.
+const ASKED: u32 = 1 << 16;
 /// Bit of the configuration's status (section 5.1.4).
 const LINK_UP: u16 = 1;
 
 /// The control queue: one command at a time.
 #[derive(Debug)]
 pub(super) struct Control {
+    setup: LaneSetup,
     lane: Lane<()>,
-    /// The command that the device carries out. It stays the device's if it never answers.
+    /// The command that the device carries out. It stays the device's if it never answers, until a reset.
     slot: Slot,
+    /// The last command of each kind that was carried out, with its data.
+    done: Vec<(Command, Vec<u8>)>,
 }
 
 impl Control {
-    pub(super) fn new(mut lane: Lane<()>, memory: DmaBlock) -> Option<Control> {
+    pub(super) fn new(mut setup: LaneSetup, memory: DmaBlock) -> Result<Control> {
+        let mut lane = setup.lane()?;
         lane.queue.disarm();
         let mut list = FreeList::default();
         list.add(memory, SLOT_BYTES);
-        Some(Control { lane, slot: list.take()? })
+        Ok(Control { setup, lane, slot: list.take().ok_or(Error::OutOfMemory)?, done: Vec::new() })
+    }
+
+    /// Tells the device, which was reset, where the queue lies.
+    pub(super) fn enable<R: Registers>(&mut self, transport: &Transport<R>) -> Result<()> {
+        self.setup.enable(transport)?;
+        self.lane = self.setup.lane()?;
+        self.lane.queue.disarm();
+        Ok(())
+    }
+
+    /// Has the device carry out all that it did before it was reset.
+    pub(super) fn repeat<R: Registers>(&mut self, transport: &Transport<R>) -> Result<()> {
+        let done = core::mem::take(&mut self.done);
+        done.into_iter().try_for_each(|(command, data)| self.execute(transport, command, &data))
     }
 
     /// Has the device carry out a command and waits for its answer.
@@ -70,7 +92,8 @@ impl Control {
         if pushed.is_ok() && self.lane.queue.publish() {
             transport.notify(self.lane.doorbell);
         }
-        let answered = (0..PATIENCE).any(|_| {
+        let goes_on = |look: &u32| look % ASKED != ASKED - 1 || !transport.is_broken();
+        let answered = (0..PATIENCE).take_while(goes_on).any(|_| {
             core::hint::spin_loop();
             self.lane.queue.pop().is_some()
         });
@@ -78,7 +101,11 @@ impl Control {
         self.slot.read(ANSWER_AT, &mut answer);
         match answer {
             _ if !answered => Err(Error::NoAnswer(class, number)),
-            [OK] => Ok(()),
+            [OK] => {
+                self.done.retain(|(before, _)| *before != command);
+                self.done.push((command, data.to_vec()));
+                Ok(())
+            }
             _ => Err(Error::CommandRefused(class, number)),
         }
     }
@@ -87,19 +114,24 @@ impl Control {
 /// A network device as a whole. Its queue pairs go on without it.
 #[derive(Debug)]
 pub struct NetDevice<R: Registers> {
-    transport: Arc<Transport<R>>,
-    features: u64,
-    control: Option<Control>,
+    shared: Arc<Shared<R>>,
 }
 
 impl<R: Registers> NetDevice<R> {
-    pub(super) fn new(transport: Arc<Transport<R>>, features: u64, control: Option<Control>) -> NetDevice<R> {
-        NetDevice { transport, features, control }
+    pub(super) fn new(shared: Arc<Shared<R>>) -> NetDevice<R> {
+        NetDevice { shared }
+    }
+
+    /// Has `on_reset` called with the reason whenever the device has broken and was reset, on the core that
+    /// found it broken. It wakes the cores of all other queue pairs: these begin anew as soon as they look
+    /// for frames, and receive nothing before.
+    pub fn on_reset(&mut self, on_reset: OnReset) {
+        self.shared.on_reset(on_reset);
     }
 
     /// The features that were negotiated, as [`feature`] and [`crate::transport::feature`] name them.
     pub fn features(&self) -> u64 {
-        self.features
+        self.shared.features
     }
 
     /// Whether the link is up; a device that does not say always is.
@@ -107,8 +139,8 @@ impl<R: Registers> NetDevice<R> {
     /// # Errors
     /// [`Error::Unsettled`].
     pub fn is_link_up(&self) -> Result<bool> {
-        let status = Config::read(&self.transport)?.status;
-        Ok(self.features & feature::STATUS == 0 || status & LINK_UP != 0)
+        let status = Config::read(&self.shared.transport)?.status;
+        Ok(self.features() & feature::STATUS == 0 || status & LINK_UP != 0)
     }
 
     /// Whether frames to other stations are received too.
@@ -144,8 +176,9 @@ impl<R: Registers> NetDevice<R> {
     }
 
     fn execute(&mut self, needed: u64, name: &'static str, command: Command, data: &[u8]) -> Result<()> {
-        match &mut self.control {
-            Some(control) if self.features & needed != 0 => control.execute(&self.transport, command, data),
+        let transport = &self.shared.transport;
+        match &mut *self.shared.control() {
+            Some(control) if self.features() & needed != 0 => control.execute(transport, command, data),
             _ => Err(Error::NotOffered(name)),
         }
     }

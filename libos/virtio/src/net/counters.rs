@@ -76,4 +76,8 @@ counters! {
     error_identifier_not_lent,
     /// Queues given up because the device used more chains than it had.
     error_overrun,
+    /// Resets of the device by this pair, which found it broken.
+    resets,
+    /// Chains that the device had when it was reset: frames not sent, buffers not filled.
+    reset_chains,
 }

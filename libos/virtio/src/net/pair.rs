@@ -2,13 +2,14 @@
 
 use super::counters::Counters;
 use super::receive::Receiver;
+use super::shared::Shared;
 use super::transmit::Transmitter;
 use super::{LaneSetup, Options};
 use crate::error::{Error, Result};
 use crate::memory::DmaBuffer;
 use crate::pool::Pool;
 use crate::queue::Errors;
-use crate::transport::{self, Transport};
+use crate::transport;
 use alloc::sync::Arc;
 use nom_port::buffer::Slice;
 use nom_port::device::{Dma, PciFunction, Registers};
@@ -25,15 +26,14 @@ pub(super) struct Lanes {
 /// What all pairs of a device have in common.
 #[derive(Debug)]
 pub(super) struct Common<R: Registers> {
-    pub transport: Arc<Transport<R>>,
-    pub features: u64,
+    pub shared: Arc<Shared<R>>,
     pub options: Options,
     pub properties: Properties,
 }
 
 impl<R: Registers> Clone for Common<R> {
     fn clone(&self) -> Common<R> {
-        Common { transport: self.transport.clone(), ..*self }
+        Common { shared: self.shared.clone(), ..*self }
     }
 }
 
@@ -100,7 +100,10 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
     /// If the world binds no interrupt or has no memory.
     pub fn start<C: Clock>(mut self, clock: C, bit: u8) -> Result<QueuePair<F::Registers, D, C>> {
         self.interrupt.bind(bit)?;
-        let Common { transport, features, options, properties } = self.common;
+        let Common { shared, options, properties } = self.common;
+        let features = shared.features;
+        // The device may have been reset since it was brought up.
+        let epoch = shared.take(self.interrupt.vector, &mut self.lanes);
         let mut pool = Pool::new(self.world, options.memory_bytes);
         let indirect = features & transport::feature::INDIRECT != 0;
         let (receive, transmit) = (self.lanes.receive.lane()?, self.lanes.transmit.lane()?);
@@ -109,7 +112,10 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
             receiver: Receiver::new(receive, features, properties.mtu, options.receive_buffers),
             transmitter: transmitter.ok_or(Error::OutOfMemory)?,
             pool,
-            transport,
+            number: self.interrupt.vector,
+            lanes: self.lanes,
+            epoch,
+            shared,
             clock,
             properties,
             counters: Counters::default(),
@@ -132,51 +138,82 @@ pub struct QueuePair<R: Registers, D, C> {
     receiver: Receiver,
     transmitter: Transmitter,
     pool: Pool<D>,
-    clock: C,
+    pub(super) clock: C,
     properties: Properties,
     counters: Counters,
+    number: u16,
+    /// Where its queues lie.
+    lanes: Lanes,
+    /// The reset since which they are the device's.
+    epoch: u64,
     /// Whether it sleeps on interrupts rather than polls.
     is_interrupting: bool,
     /// Batches of frames that had come when interrupts were last asked for.
     batches: u64,
     on_failure: fn(Error),
-    transport: Arc<Transport<R>>,
+    shared: Arc<Shared<R>>,
 }
 
 impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
     /// What happened so far.
     pub fn counters(&self) -> Counters {
-        let (receive, transmit) = (self.receiver.errors(), self.transmitter.errors());
-        Counters {
-            error_identifier_out_of_range: receive.identifier_out_of_range + transmit.identifier_out_of_range,
-            error_identifier_not_lent: receive.identifier_not_lent + transmit.identifier_not_lent,
-            error_overrun: receive.overrun + transmit.overrun,
-            ..self.counters
+        let mut counters = self.counters;
+        for errors in [self.receiver.errors(), self.transmitter.errors()] {
+            counters.error_identifier_out_of_range += errors.identifier_out_of_range;
+            counters.error_identifier_not_lent += errors.identifier_not_lent;
+            counters.error_overrun += errors.overrun;
         }
+        counters
     }
 
-    /// Has `on_failure` told when the device has broken: no frame comes or goes any more. It is found out
-    /// before the core sleeps, each time, so `on_failure` had better not return.
+    /// Has `on_failure` told when the device has broken and no reset helps, or not for long: no frame comes
+    /// or goes any more. It is found out before the core sleeps, each time, so `on_failure` had better not
+    /// return.
     pub fn on_failure(self, on_failure: fn(Error)) -> Self {
         QueuePair { on_failure, ..self }
     }
 
     /// Looks whether the device has broken. Its status, which is slow to read, is of interest only if nothing
     /// came since the last look: a device that breaks interrupts for that (section 2.1.2).
-    fn look_for_failure(&mut self) {
+    fn failure(&mut self) -> Option<Error> {
         let before = core::mem::replace(&mut self.batches, self.counters.received_batches);
-        let errors = [self.receiver.errors(), self.transmitter.errors()];
-        if errors != [Errors::default(); 2] {
-            (self.on_failure)(Error::BrokeRules);
-        } else if before == self.batches && self.transport.is_broken() {
-            (self.on_failure)(Error::NeedsReset);
+        if [self.receiver.errors(), self.transmitter.errors()] != [Errors::default(); 2] {
+            return Some(Error::BrokeRules);
+        }
+        (before == self.batches && self.shared.transport.is_broken()).then_some(Error::NeedsReset)
+    }
+
+    /// Resets the device, which broke by `cause`, and goes on with it.
+    #[cold]
+    fn reset(&mut self, cause: Error) {
+        match self.shared.reset(self.epoch, self.clock.now_ns(), cause) {
+            Err(error) => return (self.on_failure)(error),
+            Ok(by_us) => self.counters.resets += u64::from(by_us),
+        }
+        self.restart();
+    }
+
+    /// Goes on with new queues after a reset, of which the device has forgotten the old ones: all that it had
+    /// comes back.
+    #[cold]
+    fn restart(&mut self) {
+        self.counters = self.counters();
+        self.epoch = self.shared.take(self.number, &mut self.lanes);
+        let Lanes { receive, transmit } = &mut self.lanes;
+        // Their memory was large enough when it was laid out.
+        if let (Ok(receive), Ok(transmit)) = (receive.lane(), transmit.lane()) {
+            let chains = self.receiver.restart(receive) + self.transmitter.restart(transmit);
+            self.counters.reset_chains += chains as u64;
         }
     }
 
     /// Frees what the device has read, and gives it buffers for those that it has filled.
     #[inline]
     fn refill(&mut self) {
-        self.receiver.refill(&mut self.pool, &self.transport, &mut self.counters);
+        if self.shared.epoch() != self.epoch {
+            self.restart();
+        }
+        self.receiver.refill(&mut self.pool, &self.shared.transport, &mut self.counters);
     }
 }
 
@@ -194,21 +231,31 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
     }
 
     #[inline]
+    fn is_idle(&self) -> bool {
+        self.receiver.is_idle() && self.shared.epoch() == self.epoch
+    }
+
+    #[inline]
     fn room(&mut self) -> usize {
         self.transmitter.room()
     }
 
     #[inline]
     fn transmit(&mut self, mut frame: Outgoing<DmaBuffer>) -> core::result::Result<(), Outgoing<DmaBuffer>> {
-        let taken = self.transmitter.push(&mut frame, &mut self.pool, &mut self.counters);
-        if taken { Ok(()) } else { Err(frame) }
+        if self.queue(&mut frame) { Ok(()) } else { Err(frame) }
+    }
+
+    #[inline]
+    fn queue(&mut self, frame: &mut Outgoing<DmaBuffer>) -> bool {
+        self.transmitter.push(frame, &mut self.pool, &mut self.counters)
     }
 
     #[inline]
     fn kick(&mut self) {
-        self.transmitter.kick(&self.transport, &mut self.counters);
+        self.transmitter.kick(&self.shared.transport, &mut self.counters);
     }
 
+    #[inline]
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<DmaBuffer>> {
         if let Some(copy) = self.pool.copy(bytes) {
             return Some(Slice::new(copy));
@@ -241,11 +288,14 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
     }
 
     fn arm(&mut self) -> bool {
-        self.transport.acknowledge();
+        self.shared.transport.acknowledge();
         self.transmitter.reclaim();
         self.refill();
-        let armed = self.transmitter.arm() && self.receiver.arm(&mut self.counters);
-        self.look_for_failure();
+        let mut armed = self.transmitter.arm() && self.receiver.arm(&mut self.counters);
+        if let Some(cause) = self.failure() {
+            self.reset(cause);
+            armed = false;
+        }
         self.counters.switches_raced += u64::from(!armed);
         self.counters.switches_to_interrupts += u64::from(armed && !self.is_interrupting);
         self.is_interrupting |= armed;

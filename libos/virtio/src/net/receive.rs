@@ -7,7 +7,7 @@ use crate::memory::{DmaBuffer, Slot};
 use crate::pool::Pool;
 use crate::queue::Descriptor;
 use crate::transport::Transport;
-use nom_port::buffer::{Chain, Slice};
+use nom_port::buffer::{Chain, Slice, single};
 use nom_port::device::{Dma, Registers};
 use nom_port::nic::Received;
 use nom_port::world::Clock;
@@ -75,6 +75,12 @@ impl Receiver {
         }
     }
 
+    /// Whether the device has filled no buffer that was not taken.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        !self.lane.queue.is_ready()
+    }
+
     /// The next filled buffer. The clock is read once for all that are found together.
     #[inline]
     fn pop(&mut self, clock: &impl Clock, counters: &mut Counters) -> Option<DmaBuffer> {
@@ -111,8 +117,7 @@ impl Receiver {
         let mut slice = Slice::new(first);
         slice.advance(header::BYTES);
         let buffers = if self.mergeable { usize::from(buffers) } else { 1 };
-        let frame =
-            if buffers == 1 { Chain::from_iter([slice]) } else { self.merge(slice, buffers, counters)? };
+        let frame = if buffers == 1 { single(slice) } else { self.merge(slice, buffers, counters)? };
         Some(Received { frame, checksum, at_ns: self.seen_ns })
     }
 
@@ -213,6 +218,16 @@ impl Receiver {
             self.armed = false;
             counters.interrupts += 1;
         }
+    }
+
+    /// Goes on with another queue, as the device that had the old one was reset. Returns how many buffers it
+    /// had.
+    pub(super) fn restart(&mut self, mut lane: Lane<Slot>) -> usize {
+        lane.queue.disarm();
+        let lent = core::mem::replace(&mut self.lane, lane).queue.lent();
+        self.missing += lent;
+        self.armed = false;
+        lent
     }
 
     pub(super) fn errors(&self) -> crate::queue::Errors {

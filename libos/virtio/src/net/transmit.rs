@@ -28,9 +28,13 @@ type Frame = Outgoing<DmaBuffer>;
 
 /// What the device reads of one frame; kept until it has.
 #[derive(Debug)]
-pub(super) struct Sent {
-    _payload: Chain<DmaBuffer>,
-    _table: Option<Slot>,
+pub(super) enum Sent {
+    /// Its headers alone.
+    Bare,
+    /// A payload in one piece, as nearly all are.
+    Whole { _payload: DmaBuffer },
+    /// Several pieces, and the table that lists them.
+    Pieces { _kept: Box<(Chain<DmaBuffer>, Option<Slot>)> },
 }
 
 /// The sending half: frames that the device is to read.
@@ -125,6 +129,13 @@ impl Transmitter {
         }
         let Some(id) = self.lane.queue.next_id() else { return false };
         let head = self.write_head(id, frame);
+        // Nearly all payloads are in one piece.
+        if let [slice] = &frame.payload[..]
+            && !slice.is_empty()
+        {
+            let slice = readable(slice);
+            return self.give(&[head, slice], frame, None);
+        }
         let (count, first) = (slices(frame).count(), slices(frame).next().map(readable));
         match first {
             None => self.give(&[head], frame, None),
@@ -193,7 +204,13 @@ impl Transmitter {
         if self.lane.queue.free() < chain.len() {
             return false;
         }
-        let sent = Sent { _payload: core::mem::take(&mut frame.payload), _table: table };
+        let sent = match (frame.payload.len(), table) {
+            (0, None) => Sent::Bare,
+            (1, None) => {
+                frame.payload.pop().map_or(Sent::Bare, |slice| Sent::Whole { _payload: slice.into_buffer() })
+            }
+            (_, table) => Sent::Pieces { _kept: Box::new((core::mem::take(&mut frame.payload), table)) },
+        };
         let pushed = self.lane.queue.push(chain, sent);
         assert!(pushed.is_ok(), "a chain of {} does not fit", chain.len());
         true
@@ -232,6 +249,14 @@ impl Transmitter {
     /// Asks for no more interrupts.
     pub(super) fn disarm(&mut self) {
         self.lane.queue.disarm();
+    }
+
+    /// Goes on with another queue, as the device that had the old one was reset. Returns how many frames it
+    /// had, which are lost.
+    pub(super) fn restart(&mut self, mut lane: Lane<Sent>) -> usize {
+        lane.queue.disarm();
+        (self.queued, self.is_blocked) = (0, false);
+        core::mem::replace(&mut self.lane, lane).queue.lent()
     }
 
     pub(super) fn errors(&self) -> Errors {

@@ -30,7 +30,7 @@ pub(super) fn bytes(size: u16) -> usize {
 #[derive(Debug)]
 pub struct Split<T> {
     /// Two words a descriptor: its address; then length, flags and next.
-    table: &'static [AtomicU64],
+    table: &'static [[AtomicU64; 2]],
     /// Flags, index, ring, and which used chain the driver wants to hear of.
     available: &'static [AtomicU16],
     /// Flags and index of the used ring.
@@ -68,7 +68,7 @@ impl<T> Split<T> {
         let (used_ring, _) = carver.words(size)?;
         let (wanted, _) = carver.words::<AtomicU16>(1)?;
         let queue = Split {
-            table,
+            table: table.as_chunks().0,
             available,
             used,
             used_ring,
@@ -118,8 +118,9 @@ impl<T> Split<T> {
         for (index, descriptor) in chain.iter().enumerate() {
             let next = self.next[usize::from(at)];
             let more = index + 1 < chain.len();
-            self.table[2 * usize::from(at)].store(descriptor.bus, Relaxed);
-            self.table[2 * usize::from(at) + 1].store(second_word(*descriptor, more, next), Relaxed);
+            let [first, second] = &self.table[usize::from(at)];
+            first.store(descriptor.bus, Relaxed);
+            second.store(second_word(*descriptor, more, next), Relaxed);
             at = next;
         }
         self.first_free = at;

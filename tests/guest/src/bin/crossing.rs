@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_app::memory::{Grant, Region};
 use nom_app::sync::Mutex;
-use nom_app::{Error, PageSize, Protection, Upcall, upcall};
+use nom_app::{Error, PageSize, Protection, Upcall, cores, events, time, upcall};
 use nom_guest_tests::{Check, border, expect, expect_that, run};
 
 nom_app::main!(main);
@@ -24,6 +24,7 @@ fn main() -> u8 {
         ("exception-upcall", exception_upcall),
         ("single-step", single_step),
         ("vectors-kept", vectors_kept),
+        ("told-before-a-wait", told_before_a_wait),
         ("no-code", no_code),
     ])
 }
@@ -99,6 +100,19 @@ fn vectors_kept() -> Check {
     let address = region.address();
     *DEMAND.lock() = Some((region, grant));
     expect_that("every vector register is as before", border::vectors_survive_fault(address))
+}
+
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// What comes after a look at what there is to do, and before the wait for more, ends that wait, though an
+/// upcall told it already.
+fn told_before_a_wait() -> Check {
+    upcall::register(|upcall| _ = TOLD.fetch_add(upcall.events().has(Upcall::CoreNotified).into(), Relaxed))?;
+    cores::notify(cores::current())?;
+    expect("upcalls", TOLD.load(Relaxed), 1)?;
+    let events = events::wait(Some(time::now_ns() + 1_000_000_000));
+    expect_that("the wait hears of it", events.has(Upcall::CoreNotified))?;
+    expect("what is told again", events::wait(Some(time::now_ns() + 1_000_000)).pending, 0)
 }
 
 /// Memory that was written cannot be executed, neither where it was written nor by another address: the

@@ -2,7 +2,9 @@
 //! each the median of many batches.
 //!
 //! Arguments: `measure ECHO` measures on several processors, with the application ECHO at the other end of
-//! the channel; `measure YIELD ECHO` on one, which all share; `echo` answers, `yield` only yields.
+//! the channel; `measure YIELD ECHO` on one, which all share; `echo` answers, `yield` only yields. `lives
+//! HOLDER FAULTER` measures on one processor what it takes to start and to end an application: `holder` takes
+//! all memory that it can have, `fault` faults at once.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -10,9 +12,9 @@
 use core::sync::atomic::Ordering::Relaxed;
 use nom_app::alloc::vec::Vec;
 use nom_app::memory::{Grant, Region};
-use nom_app::{PageSize, Protection, applications, args, board, events, println, time, upcall};
+use nom_app::{Error, PageSize, Protection, applications, args, board, events, println, time, upcall};
 use nom_guest_tests::line::{Line, Patience};
-use nom_guest_tests::{Check, border, expect, run};
+use nom_guest_tests::{Check, Failure, border, expect, run};
 
 nom_app::main!(main);
 
@@ -28,6 +30,12 @@ fn main() -> u8 {
         Some("yield") => loop {
             events::yield_core();
         },
+        Some("holder") => hold(),
+        Some("fault") => {
+            border::raise_undefined();
+            0
+        }
+        Some("lives") => run(&[("lives", lives)]),
         _ => run(&[("measure", measure)]),
     }
 }
@@ -98,6 +106,48 @@ fn holds() -> Check {
     for (name, cycles) in ["map", "protect", "unmap", "release", "grant_and_release_16"].iter().zip(worst) {
         println!("figure name=longest_{name} cycles={cycles}");
     }
+    Ok(())
+}
+
+/// Takes all memory that it can have, page by page and mapped, and keeps it until it is ended.
+fn hold() -> ! {
+    let take = || {
+        let grant = Grant::new(PageSize::Small, PAGES)?;
+        let region = Region::reserve(grant.bytes(), PageSize::Small)?;
+        region.map(0, &grant, Protection::ReadWrite)?;
+        Ok::<_, Error>((grant, region))
+    };
+    let held: Vec<_> = core::iter::from_fn(|| take().ok()).collect();
+    println!("holder has {} KiB", held.len() as u64 * PAGES * PageSize::Small.bytes() / 1024);
+    loop {
+        events::wait(None);
+    }
+}
+
+/// What an application's start and its end have the kernel do in one go. A fault's figure contains the short
+/// life of who faults.
+fn lives() -> Check {
+    let peer =
+        |number| applications::find(args().nth(number).ok_or("expected two peers")?).map_err(Failure::from);
+    let (holder, faulter) = (peer(1)?, peer(2)?);
+    let start = time::cycles();
+    applications::start(holder)?;
+    println!("figure name=longest_start cycles={}", time::cycles() - start);
+    let frames = || applications::usage(holder).frames.load(Relaxed);
+    let mut before = 0;
+    while frames() > before {
+        before = frames();
+        events::sleep(100_000_000);
+    }
+    let start = time::cycles();
+    applications::kill(holder)?;
+    println!("figure name=longest_end cycles={} KiB={}", time::cycles() - start, before * 4);
+    applications::start(faulter)?;
+    let start = time::cycles();
+    while applications::is_running(faulter) {
+        events::yield_core();
+    }
+    println!("figure name=longest_fault cycles={}", time::cycles() - start);
     Ok(())
 }
 

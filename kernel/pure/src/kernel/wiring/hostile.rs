@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::devices::FAULTS_MAX;
+use crate::testing::{app, on};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Has the device try to reach memory that is not its owner's, if it can try, and the kernel hear of it.
@@ -9,7 +10,7 @@ fn fault(world: &mut World, number: usize) -> bool {
     let foreign = crate::kernel::fake::FRAMES - 1;
     let tries = world.kernel.machine.hardware.pci.get(number).can_dma();
     assert!(!tries || !dma(world, number, foreign));
-    world.kernel.poll_platform();
+    world.kernel.poll_platform(on(0));
     tries
 }
 
@@ -33,6 +34,34 @@ fn a_flood_of_blocked_accesses_ends_and_fills_no_log() {
     // It is a matter between the kernel and that application.
     assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
     assert!(fault(&mut world, number) && fault(&mut world, number));
+}
+
+/// Whom the interrupts of blocked accesses hit pays nothing for them, in cycles and in its turn.
+#[test]
+fn what_a_flood_costs_is_its_owners() {
+    let (mut world, number) = with_device(Unit::Vtd);
+    drive(&mut world);
+    world.kernel.contexts[0].events.pending = 0;
+    world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
+    assert_eq!(world.kernel.cores[0].current, Some(app(2)), "the bystander");
+    let used = |world: &World| [0, 2].map(|app: usize| world.kernel.usage[app].cycles.load(Relaxed));
+    let turn = |world: &World, app| world.kernel.cores[0].queue.cycles_left(app, crate::cores::SLICE_NS);
+    world.kernel.account(on(0));
+    let (before, begin, turns) =
+        (used(&world), world.kernel.machine.now_ns, [0, 2].map(|it| turn(&world, app(it))));
+    world.kernel.machine.register_ns = 1_000;
+    for _ in 0..FAULTS_MAX {
+        assert!(fault(&mut world, number));
+    }
+    world.kernel.account(on(0));
+    let [owner, bystander] = used(&world);
+    let passed = (world.kernel.machine.now_ns - begin) * 2;
+    assert!(owner - before[0] > passed * 9 / 10, "{} of {passed} cycles", owner - before[0]);
+    assert!(bystander - before[1] < passed / 10, "{} of {passed} cycles", bystander - before[1]);
+    assert!(
+        turn(&world, app(0)) < turns[0] && turn(&world, app(2)) > turns[1],
+        "who has been given more is not next"
+    );
 }
 
 #[test]
@@ -85,7 +114,24 @@ fn what_a_device_may_still_reach_is_nobodys() {
     assert_eq!((world.held(0)[0], world.held(0)[1]), (held[0], 0), "so nobody is given its grants");
     assert!(world.kernel.machine.said.contains("its owner's memory is lost"));
     assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
-    assert_eq!(world.kernel.start(0), Err(Error::WrongState));
+    assert_eq!(world.kernel.start(app(0)), Err(Error::WrongState));
+}
+
+/// Whether the attachment came about nobody knows, so the device may use the domain's tables for good.
+#[test]
+fn what_a_unit_that_did_not_answer_may_have_attached_is_nobodys() {
+    let (mut world, _) = with_device(Unit::Virtio);
+    map(&mut world, 0, PAGE);
+    world.kernel.machine.register_ns = 1_000_000;
+    let unit = world.kernel.machine.hardware.virtio_iommu.as_mut();
+    unit.expect("it is there").is_dead = true;
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::OutOfMemory)));
+    let [grants, _, tables] = world.held(0);
+    assert!(grants > 0);
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
+    assert_eq!(world.call(0, Syscall::Exit, &[0]), None);
+    assert_eq!((world.held(0)[0], world.held(0)[2]), (grants, tables), "nobody is given them");
+    assert_eq!(world.kernel.start(app(0)), Err(Error::WrongState));
 }
 
 #[test]

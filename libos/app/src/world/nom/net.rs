@@ -47,7 +47,14 @@ pub fn find() -> Result<usize, nom_sys::Error> {
 pub fn open(index: usize, options: &Options) -> Result<Opened, Error> {
     let refused = |error: nom_sys::Error| Error::World(nom_port::device::Refused(error.name()));
     let function = Function::acquire(index).map_err(refused)?;
-    net::open(function, &Dma, options)
+    let mut opened = net::open(function, &Dma, options)?;
+    opened.device.on_reset(Arc::new(tell));
+    Ok(opened)
+}
+
+/// Whoever runs the program is to know: what was under way was lost once more, and some devices get worse.
+fn tell(cause: Error) {
+    crate::println!("the network device broke and was reset: {cause}");
 }
 
 /// A queue pair on its way to its core.
@@ -66,8 +73,8 @@ pub fn start(pair: PairSetup, bit: u8) -> Result<QueuePair, Error> {
 /// Status of a program whose network device broke: as sysexits.h calls an input or output error.
 const BROKEN_STATUS: u8 = 74;
 
-/// A server without its network would be silent for ever: who started it can start it again, with a device
-/// that was reset.
+/// A server without its network would be silent for ever: who started it can start it again, maybe with
+/// another device.
 fn end(error: Error) {
     crate::println!("error: the network device broke: {error}");
     crate::exit(BROKEN_STATUS)
@@ -175,7 +182,13 @@ impl Network {
         seeds: Vec<T>,
         work: impl Fn(T, QueuePair, Idle, Option<Arc<dyn nom_serve::Crew>>) -> u8 + Send + Sync + 'static,
     ) -> Result<u8, NoInterface> {
-        let Network { device, mut pairs, team, doorbells } = self;
+        let Network { mut device, mut pairs, team, doorbells } = self;
+        let (bells, cores) = (doorbells.clone(), pairs.len());
+        device.on_reset(Arc::new(move |cause| {
+            tell(cause);
+            // Whoever sleeps takes its part of the device up again.
+            (0..cores).for_each(|core| bells.ring(core));
+        }));
         let work = Arc::new(work);
         let ours = Arc::new(Crew::new(device, &pairs, doorbells.clone()));
         let crew = (pairs.len() > 1).then(|| ours.clone() as Arc<dyn nom_serve::Crew>);

@@ -1,0 +1,18 @@
+//! What it takes to go from one thread of a core to another, in guest instructions.
+
+use nom_system_tests::Guest;
+
+/// Most instructions of a switch, with what the core's loop takes in between.
+const MOST: [(&str, u64); 3] = [("yield", 500), ("yield_of_16", 500), ("wake_and_block", 950)];
+
+#[test]
+fn a_switch_between_threads_costs_what_is_promised() {
+    let guest = Guest::bundle("tests/guest/bundles/threads.toml");
+    let counted = guest.emulated().qemu("-icount shift=0").run().expect_status(0);
+    let counted =
+        MOST.map(|(name, most)| (name, counted.number(&format!("figure name={name} cycles=")), most));
+    println!("{counted:?}");
+    for (name, instructions, most) in counted {
+        assert!((1..=most).contains(&instructions), "{name} takes {instructions} instructions");
+    }
+}
