@@ -37,6 +37,8 @@ pub(super) struct Outlook {
     pub level: Logs,
     /// Deviation of logarithms by which everything will be better at times and worse at others.
     pub deviation: f64,
+    /// What the present point earns by what was measured since it was set; none if nothing was.
+    pub realised: Option<f64>,
 }
 
 impl Outlook {
@@ -161,6 +163,14 @@ impl Estimator {
             (prospect, expected)
         });
         points.collect()
+    }
+
+    /// What the incumbent earns, if it makes a profit where its estimate expects a loss: it is kept
+    /// ("win-stay": Robbins, "Some aspects of the sequential design of experiments", 1952). Near a promise an
+    /// error of a percent, much of it the level's, decides between the two.
+    fn kept(&self, prospects: &[(Prospect, f64)], present: usize, outlook: &Outlook) -> Option<f64> {
+        let expects_loss = self.incumbent == Some(present) && prospects[present].1 <= 0.0;
+        outlook.realised.filter(|realised| expects_loss && *realised > 0.0)
     }
 
     /// The point of highest likely profit, and this profit; incumbent unless another is clearly better.
@@ -302,7 +312,10 @@ impl Estimator {
         }
         self.refit(space);
         let prospects = self.prospects(space, outlook, profit);
-        let best = self.best(space, &prospects, present);
+        let best = match self.kept(&prospects, present, outlook) {
+            Some(realised) => (present, realised),
+            None => self.best(space, &prospects, present),
+        };
         if best.0 != present {
             // Only who is known well can be a incumbent, for errors there are taken for the host's.
             let explores = self.estimates.weight(best.0) < space.p.proven;
