@@ -287,7 +287,7 @@ fn an_interval_without_requests_changes_nothing() {
 #[test]
 fn cores_are_held_while_they_pay() {
     let delays = BatchingDelays::up_to(100);
-    let knobs = KnobGrid::new(delays, &[Notice::Interrupt, Notice::Poll], &[1, 2], &[128]).expect("values");
+    let knobs = KnobGrid::new(delays, &[Notice::Interrupt, Notice::Poll], &[1, 2]).expect("values");
     let respond = |point: usize, clients: f64| {
         let setting = knobs.setting(point);
         let mut server = server();

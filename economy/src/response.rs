@@ -54,6 +54,24 @@ pub(crate) struct Measured {
     pub share: f64,
 }
 
+/// Mean of logarithms, of which the old count less from some number on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunningMean {
+    pub logs: Logs,
+    /// How many it is the mean of.
+    pub count: f64,
+}
+
+impl RunningMean {
+    /// Adds one; as many as `most` count.
+    pub fn add(&mut self, logs: &Logs, most: f64) {
+        self.count = (self.count + 1.0).min(most);
+        for (mean, log) in self.logs.iter_mut().zip(logs) {
+            *mean += (log - *mean) / self.count;
+        }
+    }
+}
+
 /// Requests with which an observation counts half of one with very many.
 const SAMPLES_HALF: f64 = 4.0;
 

@@ -5,7 +5,7 @@
 //! intervals under a new load do not spoil what is known of the old one.
 
 use super::parameters::Parameters;
-use crate::response::{CHANNELS, Logs};
+use crate::response::{Logs, RunningMean};
 
 /// What an interval says about the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,8 +22,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangeDetector {
     sum: f64,
-    held: u32,
-    mean: Logs,
+    held: RunningMean,
 }
 
 impl ChangeDetector {
@@ -34,34 +33,23 @@ impl ChangeDetector {
         let most = if is_another { alarm + p.allowance } else { p.surprise_max };
         self.sum = (self.sum + surprise.min(most) - p.allowance).max(0.0);
         if self.sum < p.suspicion {
-            self.held = 0;
+            self.held = RunningMean::default();
             return Verdict::Same;
         }
         if surprise > p.allowance {
-            self.hold(logs);
+            self.held.add(logs, f64::INFINITY);
         }
         if self.sum < alarm {
             return Verdict::Suspicious;
         }
-        let mean = self.mean;
-        *self = Self::default();
-        Verdict::Changed(mean)
-    }
-
-    fn hold(&mut self, logs: &Logs) {
-        if self.held == 0 {
-            self.mean = [0.0; CHANNELS];
-        }
-        self.held += 1;
-        for (mean, log) in self.mean.iter_mut().zip(logs) {
-            *mean += (log - *mean) / f64::from(self.held);
-        }
+        Verdict::Changed(core::mem::take(self).held.logs)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response::CHANNELS;
 
     #[test]
     fn one_outlier_is_no_change_and_leaves_no_trace() {

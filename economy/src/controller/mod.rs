@@ -13,16 +13,15 @@ mod drift;
 mod estimate;
 mod loads;
 mod parameters;
-mod points;
 mod signature;
 mod space;
 mod surface;
 
+pub use crate::knobs::{BatchingDelays, KnobGrid, KnobValues, NoValue, Notice, WorkingPoints};
 pub use acquisition::Profit;
 pub use parameters::Parameters;
-pub use points::{BatchingDelays, KnobGrid, KnobValues, NoValue, Notice, WorkingPoints};
 
-use crate::response::{Logs, Measured, Observation, Response};
+use crate::response::{Measured, Observation, Response, RunningMean};
 use acquisition::{Estimator, Outlook};
 use change::{ChangeDetector, Verdict};
 use loads::{Loads, Trial};
@@ -57,28 +56,6 @@ struct Departure {
     searches: bool,
 }
 
-/// What was measured since the point was set, the old counting less: what the point does, whatever its
-/// estimate says.
-#[derive(Clone, Copy, Debug, Default)]
-struct Realised {
-    logs: Logs,
-    intervals: f64,
-}
-
-impl Realised {
-    fn add(&mut self, p: &Parameters, logs: &Logs) {
-        self.intervals = (self.intervals + 1.0).min(p.memory);
-        for (mean, log) in self.logs.iter_mut().zip(logs) {
-            *mean += (log - *mean) / self.intervals;
-        }
-    }
-
-    /// What that earns; none if nothing was measured.
-    fn profit(&self, point: usize, profit: &Profit) -> Option<f64> {
-        (self.intervals > 0.0).then(|| profit(point, &Response::from_logs(&self.logs)).get())
-    }
-}
-
 /// The controller of one set of knobs.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -89,7 +66,8 @@ pub struct Controller {
     /// Whether the point was set for the interval before, too.
     is_settled: bool,
     stage: Stage,
-    realised: Realised,
+    /// What was measured since the point was set: what it does, whatever its estimate says.
+    realised: RunningMean,
     /// Intervals until the choice is reviewed, and those of the next rest.
     rest: u32,
     next_rest: u32,
@@ -122,7 +100,7 @@ impl Controller {
             point: start,
             is_settled: false,
             stage: Stage::Earning,
-            realised: Realised::default(),
+            realised: RunningMean::default(),
             rest: 0,
             next_rest: 1,
         }
@@ -199,10 +177,10 @@ impl Controller {
             (Verdict::Changed(logs), _) => {
                 self.loads.change(&self.space, self.point, &Measured { logs, ..measured });
                 (self.rest, self.next_rest) = (0, 1);
-                self.realised = Realised::default();
+                self.realised = RunningMean::default();
             }
         }
-        self.realised.add(self.space.p, &measured.logs);
+        self.realised.add(&measured.logs, self.space.p.memory);
         if self.rest > 0 {
             self.rest -= 1;
             return self.point;
@@ -241,7 +219,7 @@ impl Controller {
         if earned > 0.0 {
             self.loads.conclude(&self.space, &Trial { point: self.point, measured, level });
             self.loads.present().settle(self.point);
-            self.realised.add(self.space.p, &measured.logs);
+            self.realised.add(&measured.logs, self.space.p.memory);
             return self.point;
         }
         self.stage = Stage::Settling(Trial { point: self.point, measured, level });
@@ -251,7 +229,7 @@ impl Controller {
     fn set(&mut self, point: usize) -> usize {
         self.is_settled &= point == self.point;
         if point != self.point {
-            self.realised = Realised::default();
+            self.realised = RunningMean::default();
         }
         self.point = point;
         point
@@ -266,7 +244,8 @@ impl Controller {
     fn choose(&mut self, earned: f64, profit: &Profit) -> usize {
         let (horizon, level) = (self.loads.horizon(), self.loads.level());
         let (level, deviation) = (level.of_late(), level.deviation());
-        let realised = self.realised.profit(self.point, profit);
+        let RunningMean { logs, count } = &self.realised;
+        let realised = (*count > 0.0).then(|| profit(self.point, &Response::from_logs(logs)).get());
         let outlook = Outlook { horizon, level, deviation, realised };
         let choice = self.loads.present().choose(&self.space, self.point, &outlook, profit);
         if choice.explores || choice.loses || choice.point != self.point {

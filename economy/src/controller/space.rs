@@ -1,7 +1,7 @@
 //! What is known of working points before anything is measured, computed once.
 
 use super::parameters::Parameters;
-use super::points::WorkingPoints;
+use crate::knobs::WorkingPoints;
 use alloc::vec::Vec;
 
 const SQRT_3: f64 = 1.732_050_807_568_877_2;

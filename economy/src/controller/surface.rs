@@ -172,8 +172,8 @@ fn subtract(from: &mut Logs, factor: f64, other: &Logs) {
 #[cfg(test)]
 mod tests {
     use super::super::parameters::Parameters;
-    use super::super::points::BatchingDelays;
     use super::*;
+    use crate::knobs::BatchingDelays;
     use crate::response::CHANNELS;
 
     fn learned(space: &Space, latency: impl Fn(f64) -> f64, points: &[usize]) -> ResponseSurface {

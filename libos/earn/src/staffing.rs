@@ -42,8 +42,7 @@ pub(crate) struct Staffing {
 impl Staffing {
     /// From 1 core to `most`, of which all serve at first; nothing if there is nothing to choose.
     pub fn new(most: u16) -> Option<Staffing> {
-        let points =
-            KnobGrid::new(BatchingDelays::up_to(0), &[Notice::Interrupt], &choices(most), &[1]).ok()?;
+        let points = KnobGrid::new(BatchingDelays::up_to(0), &[Notice::Interrupt], &choices(most)).ok()?;
         let controller = Controller::with_parameters(&points, 0, &PARAMETERS);
         let staffing =
             Staffing { points, controller, period: Stretch::default(), settling_ns: 0, is_idle: false };

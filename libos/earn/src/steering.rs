@@ -40,7 +40,7 @@ impl Steering {
         let notices = if settings.knobs.notice { &notices[..] } else { &notices[..1] };
         // How many cores serve is decided apart: that knob turns slowly.
         let delays = BatchingDelays::up_to(longest_micros.unwrap_or(0));
-        let points = KnobGrid::new(delays.clone(), notices, &[1], &[1]).expect("each knob has a value");
+        let points = KnobGrid::new(delays.clone(), notices, &[1]).expect("each knob has a value");
         let mut controller = longest_micros.map(|_| Controller::new(&points, 0));
         controller.iter_mut().for_each(|controller| teach(controller, &delays, settings));
         let staffing = Staffing::new(cores).filter(|_| settings.knobs.cores);

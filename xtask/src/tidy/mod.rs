@@ -62,6 +62,7 @@ const RULES: &[Rule] = &[
     numbers::numbers_have_records,
     numbers::records_have_a_machine,
     size::kernel_is_small,
+    size::controller_is_small,
     text::files_are_short,
     text::lines_are_short,
     text::no_leftovers,

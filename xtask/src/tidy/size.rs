@@ -1,18 +1,38 @@
-//! The kernel stays small.
+//! The kernel and the controller stay small.
 
 use super::Violation;
 use super::tree::{File, Tree};
 use syn::spanned::Spanned;
 
-const LINES_MAX: usize = 8700;
+const KERNEL_MAX: usize = 8700;
+const CONTROLLER_MAX: usize = 1200;
 /// A kernel that tests itself, which never ships.
 const TEST_BUILD: &str = "kernel/selfcheck/";
 
 /// The kernel has at most 8,700 lines of code: what ships counts, without comments and empty lines. A line
 /// has at most 110 columns, as everywhere.
 pub fn kernel_is_small(tree: &Tree) -> Vec<Violation> {
-    let kernel: Vec<&File> = tree.files.iter().filter(|file| is_shipped(&file.path)).collect();
-    let test_modules: Vec<String> = kernel.iter().flat_map(|file| test_modules(file)).collect();
+    let is_shipped = |path: &str| path.starts_with("kernel/") && !path.starts_with(TEST_BUILD);
+    let lines = lines_of(tree, is_shipped);
+    let message = format!("the kernel has {lines} lines of code, at most {KERNEL_MAX}");
+    (lines > KERNEL_MAX).then(|| Violation::new("kernel", 1, "kernel-size", message)).into_iter().collect()
+}
+
+/// The controller of the working point has at most 1,200 lines of code, counted alike.
+pub fn controller_is_small(tree: &Tree) -> Vec<Violation> {
+    const PATH: &str = "economy/src/controller";
+    let lines = lines_of(tree, |path| path.starts_with(PATH));
+    let message = format!("the controller has {lines} lines of code, at most {CONTROLLER_MAX}");
+    (lines > CONTROLLER_MAX)
+        .then(|| Violation::new(PATH, 1, "controller-size", message))
+        .into_iter()
+        .collect()
+}
+
+/// Lines of code, without tests, of the source files whose paths are in a part of the tree.
+fn lines_of(tree: &Tree, is_in: impl Fn(&str) -> bool) -> usize {
+    let files: Vec<&File> = tree.files.iter().filter(|file| is_in(&file.path)).collect();
+    let test_modules: Vec<String> = files.iter().flat_map(|file| test_modules(file)).collect();
     let is_counted = |file: &&&File| {
         let is_source = [".rs", ".S", ".ld"].iter().any(|ending| file.path.ends_with(ending));
         let is_test = file.path.contains("/tests/")
@@ -22,13 +42,7 @@ pub fn kernel_is_small(tree: &Tree) -> Vec<Violation> {
             });
         is_source && !is_test
     };
-    let lines: usize = kernel.iter().filter(is_counted).map(|file| code_lines(file)).sum();
-    let message = format!("the kernel has {lines} lines of code, at most {LINES_MAX}");
-    (lines > LINES_MAX).then(|| Violation::new("kernel", 1, "kernel-size", message)).into_iter().collect()
-}
-
-fn is_shipped(path: &str) -> bool {
-    path.starts_with("kernel/") && !path.starts_with(TEST_BUILD)
+    files.iter().filter(is_counted).map(|file| code_lines(file)).sum()
 }
 
 /// Paths, without `.rs`, of the modules in files of their own that a file declares for tests only.
@@ -68,6 +82,18 @@ fn is_test_only(attribute: &syn::Attribute) -> bool {
 mod tests {
     use super::*;
     use crate::tidy::judge;
+
+    #[test]
+    fn a_controller_that_grows_is_told() {
+        let lines = "const A: u8 = 0;\n".repeat(1200);
+        let fine =
+            [("economy/src/controller/a.rs", lines.as_str()), ("economy/src/b.rs", "const B: u8 = 0;")];
+        assert_eq!(judge(controller_is_small, &fine), [""; 0]);
+        let large = [fine[0], ("economy/src/controller/mod.rs", "const B: u8 = 0;")];
+        let told =
+            "economy/src/controller:1: controller-size: the controller has 1201 lines of code, at most 1200";
+        assert_eq!(judge(controller_is_small, &large), [told]);
+    }
 
     #[test]
     fn tests_do_not_count() {

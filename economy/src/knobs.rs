@@ -102,8 +102,6 @@ pub struct KnobValues {
     pub notice: Notice,
     /// Cores held.
     pub cores: u16,
-    /// Memory held, in MiB.
-    pub memory_mib: u32,
 }
 
 /// Every combination of the values of each knob.
@@ -112,7 +110,6 @@ pub struct KnobGrid {
     delays: BatchingDelays,
     notices: Vec<Notice>,
     cores: Vec<u16>,
-    memory_mib: Vec<u32>,
 }
 
 /// A knob without a value.
@@ -131,39 +128,29 @@ impl KnobGrid {
     /// with.
     ///
     /// # Errors
-    /// If a knob has no value, or a number of cores or an amount of memory is 0.
-    pub fn new(
-        delays: BatchingDelays,
-        notices: &[Notice],
-        cores: &[u16],
-        memory_mib: &[u32],
-    ) -> Result<Self, NoValue> {
-        let knobs = [
-            ("notice", !notices.is_empty()),
-            ("cores", !cores.is_empty() && !cores.contains(&0)),
-            ("memory", !memory_mib.is_empty() && !memory_mib.contains(&0)),
-        ];
+    /// If a knob has no value, or a number of cores is 0.
+    pub fn new(delays: BatchingDelays, notices: &[Notice], cores: &[u16]) -> Result<Self, NoValue> {
+        let knobs = [("notice", !notices.is_empty()), ("cores", !cores.is_empty() && !cores.contains(&0))];
         if let Some((knob, _)) = knobs.into_iter().find(|(_, is_good)| !is_good) {
             return Err(NoValue { knob });
         }
-        Ok(Self { delays, notices: notices.into(), cores: cores.into(), memory_mib: memory_mib.into() })
+        Ok(Self { delays, notices: notices.into(), cores: cores.into() })
     }
 
     /// The setting at a point.
     #[must_use]
     pub fn setting(&self, point: usize) -> KnobValues {
-        let [delay, notice, cores, memory] = self.digits(point);
+        let [delay, notice, cores] = self.digits(point);
         KnobValues {
             batching_micros: self.delays.micros(delay),
             notice: self.notices[notice],
             cores: self.cores[cores],
-            memory_mib: self.memory_mib[memory],
         }
     }
 
     /// Index of each knob's value, the batching delay changing fastest.
-    fn digits(&self, point: usize) -> [usize; 4] {
-        let bases = [self.delays.count(), self.notices.len(), self.cores.len(), self.memory_mib.len()];
+    fn digits(&self, point: usize) -> [usize; 3] {
+        let bases = [self.delays.count(), self.notices.len(), self.cores.len()];
         let mut rest = point;
         bases.map(|base| {
             let digit = rest % base;
@@ -175,19 +162,18 @@ impl KnobGrid {
 
 impl WorkingPoints for KnobGrid {
     fn count(&self) -> usize {
-        self.delays.count() * self.notices.len() * self.cores.len() * self.memory_mib.len()
+        self.delays.count() * self.notices.len() * self.cores.len()
     }
 
-    /// Euclidean over the knobs; twice as many cores, or twice the memory, count as two half octaves.
+    /// Euclidean over the knobs; twice as many cores count as two half octaves.
     fn distance(&self, a: usize, b: usize) -> f64 {
         let ([delay, ..], [other, ..]) = (self.digits(a), self.digits(b));
         let (x, y) = (self.setting(a), self.setting(b));
         let notice = if x.notice == y.notice { 0.0 } else { NOTICE_DISTANCE };
         let half_octaves = |more: f64, less: f64| 2.0 * libm::log2(more / less);
         let cores = half_octaves(f64::from(x.cores), f64::from(y.cores));
-        let memory = half_octaves(f64::from(x.memory_mib), f64::from(y.memory_mib));
         let delay = self.delays.distance(delay, other);
-        libm::sqrt(delay * delay + notice * notice + cores * cores + memory * memory)
+        libm::sqrt(delay * delay + notice * notice + cores * cores)
     }
 
     fn added_latency(&self, point: usize) -> Seconds {
@@ -218,7 +204,7 @@ mod tests {
     fn knobs_are_every_combination_once() {
         let delays = BatchingDelays::up_to(40);
         let both = [Notice::Interrupt, Notice::Poll];
-        let knobs = KnobGrid::new(delays.clone(), &both, &[1, 2, 4], &[128]).expect("values");
+        let knobs = KnobGrid::new(delays.clone(), &both, &[1, 2, 4]).expect("values");
         assert_eq!(knobs.count(), delays.count() * 6);
         let first = knobs.setting(0);
         assert_eq!((first.batching_micros, first.notice, first.cores), (0, Notice::Interrupt, 1));
@@ -230,13 +216,12 @@ mod tests {
 
     #[test]
     fn a_knob_without_a_value_is_named() {
-        let knobs = |cores: &[u16], memory: &[u32]| {
-            KnobGrid::new(BatchingDelays::up_to(8), &[Notice::Poll], cores, memory)
-                .err()
-                .map(|error| error.knob)
+        let knobs = |notices: &[Notice], cores: &[u16]| {
+            KnobGrid::new(BatchingDelays::up_to(8), notices, cores).err().map(|error| error.knob)
         };
-        assert_eq!(knobs(&[], &[64]), Some("cores"));
-        assert_eq!(knobs(&[1], &[0]), Some("memory"));
-        assert_eq!(knobs(&[1], &[64]), None);
+        assert_eq!(knobs(&[Notice::Poll], &[]), Some("cores"));
+        assert_eq!(knobs(&[Notice::Poll], &[1, 0]), Some("cores"));
+        assert_eq!(knobs(&[], &[1]), Some("notice"));
+        assert_eq!(knobs(&[Notice::Poll], &[1]), None);
     }
 }
