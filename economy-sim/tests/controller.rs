@@ -210,6 +210,24 @@ fn as_long_as_it_loses_it_keeps_looking_ever_more_rarely() {
 }
 
 #[test]
+fn one_slow_request_at_the_start_begins_no_search() {
+    let latency = Seconds::from_micros(8000);
+    let latency = Latency::new(latency, Seconds::from_micros(1), latency).expect("a latency");
+    let (rate, data) = (OperationsPerSecond::new(50.0), GbitPerSecond::new(1e-4).expect("data"));
+    let throughput = rate.expect("a rate");
+    let response = Response { throughput, answered: data, sent: data, received: data, latency };
+    let mut controller = Controller::new(&BatchingDelays::up_to(10_000), 0);
+    for interval in 0..2 {
+        let point = controller.observe(&Observation { response, samples: 1 }, &strict);
+        assert_eq!(point, 0, "interval {interval}");
+    }
+    for _ in 0..4 {
+        controller.observe(&Observation { response, samples: 100 }, &strict);
+    }
+    assert_ne!(controller.point(), 0, "what stays so slow is a loss, though");
+}
+
+#[test]
 fn a_load_that_was_met_is_known_again_within_two_intervals() {
     let mut bench = Bench::new(0.02, 2);
     [64.0, 1.0].into_iter().for_each(|clients| drop(bench.serve(clients, 100, &refund(1.0))));

@@ -307,7 +307,8 @@ impl Estimator {
         outlook: &Outlook,
         profit: &Profit,
     ) -> Choice {
-        if self.estimates.known().next().is_none() {
+        // The first request may be slow: of who is hardly known it is not known, either, whether it loses.
+        if self.incumbent.is_none() && self.estimates.weight(present) < space.p.doubt {
             return Choice { point: present, explores: true, loses: false };
         }
         self.refit(space);
