@@ -239,8 +239,8 @@ impl<M: Machine> Kernel<'_, M> {
 
     pub(crate) fn device_release(&mut self, caller: Caller<'_>, asked: DeviceRelease) -> Result<Reply> {
         let (index, _) = self.devices.owned(caller.app, asked.device)?;
-        self.unmap_registers(index, caller.app);
-        if !self.devices.holdings[index].ranges.is_empty() {
+        if self.devices.holdings[index].ranges.len() > 1 {
+            self.unmap_registers(index, caller.app);
             return Ok(Reply::Unfinished);
         }
         self.take_device(caller.app, asked.device)?;
@@ -328,10 +328,10 @@ impl<M: Machine> Kernel<'_, M> {
         if !offset.is_multiple_of(FRAME_BYTES) || !length.is_multiple_of(FRAME_BYTES) {
             return Err(Error::Misaligned);
         }
-        let physical = function.bars[register].pages(offset, length).ok_or(Error::NoSuchRegion)?;
         if length > PAGES_MAX * FRAME_BYTES {
             return Err(Error::InvalidArgument);
         }
+        let physical = function.bars[register].pages(offset, length).ok_or(Error::NoSuchRegion)?;
         if length == 0 || function.is_reserved(register, offset, length) {
             return Err(Error::NoSuchRegion);
         }
