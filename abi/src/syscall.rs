@@ -78,8 +78,8 @@ macro_rules! for_each_syscall {
             14 DeviceRelease device_release(device)
             /// Maps `length` bytes from `offset` of base address register `bar` at `address`, uncached. Pages
             /// that hold the MSI-X table are refused. At most 8 ranges of a device are mapped at a time.
-            /// Errors: NoDevice, NotPermitted, NoSuchRegion, Misaligned, Overflow, OutsideUserSpace,
-            /// AlreadyMapped, OutOfMemory, OverMemoryCap, TableFull.
+            /// Errors: NoDevice, NotPermitted, NoSuchRegion, InvalidArgument (more than 512 pages),
+            /// Misaligned, Overflow, OutsideUserSpace, AlreadyMapped, OutOfMemory, OverMemoryCap, TableFull.
             15 DeviceMap device_map(device, bar, offset, address, length)
             /// Reads 4 bytes of the device's configuration space at `offset` (a multiple of 4, below 4096);
             /// all ones if it has none. Errors: NoDevice, NotPermitted, Misaligned, InvalidArgument.

@@ -32,22 +32,22 @@ pub const SHUT_DOWN_STATUS: u8 = 143;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Application {
     /// Its address space, while it runs.
-    pub space: Option<Space>,
+    pub(crate) space: Option<Space>,
     /// Cores that it holds, one bit each.
-    pub cores: u64,
+    pub(crate) cores: u64,
     /// Where its image was placed.
-    pub image_base: u64,
+    pub(crate) image_base: u64,
     /// Whether it ends by itself when the machine is to end.
-    pub handles_shutdown: bool,
+    pub(crate) handles_shutdown: bool,
     /// DMA of its devices that was blocked since it started.
-    pub blocked: u32,
+    pub(crate) blocked: u32,
     /// System calls that it may make, one bit each.
-    pub calls: u32,
+    pub(crate) calls: u32,
 }
 
 impl Application {
     /// The core on which it is told what concerns no core in particular.
-    pub fn first_core(&self) -> Option<CoreId> {
+    pub(crate) fn first_core(&self) -> Option<CoreId> {
         (self.cores != 0).then(|| CoreId::new(self.cores.trailing_zeros() as usize))
     }
 }

@@ -5,7 +5,7 @@ use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// The application does not hold this core.
     #[default]
     Absent,
@@ -22,56 +22,56 @@ pub enum State {
 
 /// Memory on its way to an application, which the program holds and cannot name before all is zeroed.
 #[derive(Clone, Copy, Debug)]
-pub struct Grant {
+pub(crate) struct Grant {
     /// First frame.
-    pub frame: u64,
+    pub(crate) frame: u64,
     /// Size of its pages.
-    pub size: PageSize,
+    pub(crate) size: PageSize,
     /// Number of its pages.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Frames that are zeroed.
-    pub zeroed: u64,
+    pub(crate) zeroed: u64,
 }
 
 /// An application on a core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context {
     /// Whether it can run.
-    pub state: State,
+    pub(crate) state: State,
     /// Its registers, while it is not the core's current one.
-    pub registers: Registers,
+    pub(crate) registers: Registers,
     /// Frame of its vector registers and segment bases.
-    pub state_frame: u64,
+    pub(crate) state_frame: u64,
     /// Entry of its upcall handler, or 0.
-    pub upcall_entry: u64,
+    pub(crate) upcall_entry: u64,
     /// Top of its handler's stack.
-    pub upcall_stack: u64,
+    pub(crate) upcall_stack: u64,
     /// Whether upcalls wait: it is in its handler, or has never registered one.
-    pub upcalls_wait: bool,
+    pub(crate) upcalls_wait: bool,
     /// What it has yet to be told.
-    pub events: Events,
+    pub(crate) events: Events,
     /// What `memory_grant` goes on with, which is called again until it is done.
-    pub unfinished: Option<Grant>,
+    pub(crate) unfinished: Option<Grant>,
 }
 
 impl Context {
     /// A context that is about to begin.
-    pub fn begin(registers: Registers, state_frame: u64) -> Context {
+    pub(crate) fn begin(registers: Registers, state_frame: u64) -> Context {
         Context { state: State::Ready, registers, state_frame, upcalls_wait: true, ..Context::default() }
     }
 
     /// Whether an upcall can be delivered to it now.
-    pub fn takes_upcalls(&self) -> bool {
+    pub(crate) fn takes_upcalls(&self) -> bool {
         self.upcall_entry != 0 && !self.upcalls_wait && self.unfinished.is_none()
     }
 
     /// Makes an upcall pending.
-    pub fn post(&mut self, upcall: Upcall) {
+    pub(crate) fn post(&mut self, upcall: Upcall) {
         self.events.pending |= upcall.mask();
     }
 
     /// Takes everything that is pending.
-    pub fn take_events(&mut self) -> Events {
+    pub(crate) fn take_events(&mut self) -> Events {
         core::mem::take(&mut self.events)
     }
 }

@@ -13,11 +13,11 @@ use nom_abi::error::Result;
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// How far ahead of its share an application may get while others wait.
-pub const SLICE_NS: u64 = 2_000_000;
+pub(crate) const SLICE_NS: u64 = 2_000_000;
 /// How long an application has to park its work after it was told that its core is wanted.
-pub const GRACE_NS: u64 = 200_000;
+pub(crate) const GRACE_NS: u64 = 200_000;
 /// Flags that an application starts with: interrupts on, and the bit that is always one.
-pub const FLAGS_INITIAL: u64 = 0x202;
+pub(crate) const FLAGS_INITIAL: u64 = 0x202;
 /// Flags that an application may set itself: the arithmetic ones, direction, overflow, alignment check, ID.
 const FLAGS_OWN: u64 = 0x24_0cd5;
 
@@ -25,24 +25,24 @@ const FLAGS_OWN: u64 = 0x24_0cd5;
 #[derive(Clone, Debug)]
 pub struct Core {
     /// Those that hold it.
-    pub queue: Queue,
+    pub(crate) queue: Queue,
     /// The application whose registers are at the border.
-    pub current: Option<AppId>,
+    pub(crate) current: Option<AppId>,
     /// The application whose vector state is in the processor.
-    pub loaded: Option<AppId>,
+    pub(crate) loaded: Option<AppId>,
     /// Time-stamp counter up to which time is accounted for.
-    pub accounted: u64,
+    pub(crate) accounted: u64,
     /// Board time at which the current application, having been warned, loses the core.
-    pub revoke_at_ns: Option<u64>,
+    pub(crate) revoke_at_ns: Option<u64>,
     /// Whether the current application said that others may go first.
-    pub yielded: bool,
+    pub(crate) yielded: bool,
     /// Whether something happened because of which the core may have to do something else. Most entries into
     /// the kernel are system calls that change nothing here, and go back at once.
-    pub disturbed: bool,
+    pub(crate) disturbed: bool,
     /// What the timer is armed for.
-    pub armed_ns: Option<u64>,
+    pub(crate) armed_ns: Option<u64>,
     /// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
-    pub vectors: [Option<Binding>; crate::devices::VECTORS],
+    pub(crate) vectors: [Option<Binding>; crate::devices::VECTORS],
 }
 
 impl Core {
@@ -71,13 +71,13 @@ impl Default for Core {
 
 /// Whom a vector belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Binding {
+pub(crate) struct Binding {
     /// Device, by its index on the board.
-    pub device: u8,
+    pub(crate) device: u8,
     /// Bit that the owner named.
-    pub bit: u8,
+    pub(crate) bit: u8,
     /// Entry of the device's MSI-X table.
-    pub entry: u16,
+    pub(crate) entry: u16,
 }
 
 impl<M: Machine> Kernel<'_, M> {

@@ -11,7 +11,7 @@ use crate::machine::{Level, Machine, PhysicalMemory};
 use crate::msix::Message;
 use crate::paging::Caching;
 use crate::pci::{Function, Pci};
-use crate::space::{Bounds, Mapping, Space};
+use crate::space::{Bounds, Mapping, PAGES_MAX, Space};
 use crate::syscalls::{Caller, Reply};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::DmaProtection;
@@ -24,6 +24,9 @@ use nom_abi::{PageSize, Protection};
 
 /// Interrupt vectors that each core has for devices.
 pub const VECTORS: usize = 64;
+/// Runs of grants that a device is let reach at a time, and units in each: nobody waits longer for the lock.
+const RUNS_AT_A_TIME: usize = 16;
+const UNITS_AT_A_TIME: usize = 64;
 /// Most ranges of one device's registers that can be mapped at a time.
 const RANGES_MAX: usize = 8;
 /// Most blocked accesses that are looked at at a time, and the pause after that many, in nanoseconds.
@@ -41,6 +44,8 @@ struct Holding {
     owner: Option<AppId>,
     /// Where its registers were mapped.
     ranges: List<RegisterRange, RANGES_MAX>,
+    /// Whether it is not turned on yet: `device_acquire` is made again until it reaches its owner's grants.
+    arriving: bool,
     /// Whether it was asked to let go.
     leaving: bool,
     /// Whether it keeps what its last owner had it do: nobody gets it any more.
@@ -49,7 +54,7 @@ struct Holding {
 
 impl Holding {
     const NOBODY: Holding =
-        Holding { owner: None, ranges: List::new((0, 0, 0)), leaving: false, spent: false };
+        Holding { owner: None, ranges: List::new((0, 0, 0)), arriving: false, leaving: false, spent: false };
 }
 
 /// The machine's devices.
@@ -117,6 +122,10 @@ impl<M: Machine> Kernel<'_, M> {
         let (index, function) = self.devices.function(asked.device)?;
         let (address, vendor, id, class) =
             (function.address, function.vendor, function.device, function.class);
+        let holding = &self.devices.holdings[index];
+        if holding.owner == Some(application) && holding.arriving {
+            return self.go_on_acquiring(application, index);
+        }
         let record = self.record(application)?;
         let permitted = self.bundle.devices(&record).any(|selector| {
             (selector.vendor == 0xffff || selector.vendor == vendor)
@@ -132,13 +141,28 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::NotPermitted);
         }
         self.attach(application, index, address)?;
-        if !self.devices.pci.switch_on(&mut self.machine, index) {
-            let _ = self.detach(application, address);
-            return Err(Error::NoDevice);
+        let holding = &mut self.devices.holdings[index];
+        (holding.owner, holding.arriving) = (Some(application), true);
+        self.go_on_acquiring(application, index)
+    }
+
+    /// Has a device reach all that its new owner was granted, piece by piece, and then turns it on.
+    fn go_on_acquiring(&mut self, application: AppId, index: usize) -> Result<Reply> {
+        let result = match self.map_grants(application) {
+            Ok(false) => return Ok(Reply::Unfinished),
+            Ok(true) if self.devices.pci.switch_on(&mut self.machine, index) => Ok(Reply::DONE),
+            Ok(true) => Err(Error::NoDevice),
+            Err(error) => Err(self.cannot_confine(index, error)),
+        };
+        self.devices.holdings[index].arriving = false;
+        match self.devices.pci.device(index).map(|function| function.address) {
+            Some(address) if result.is_err() => {
+                self.devices.holdings[index].spent = !self.detach(application, address);
+                self.let_go(index, application);
+            }
+            _ => self.publish_device(index),
         }
-        self.devices.holdings[index].owner = Some(application);
-        self.publish_device(index);
-        Ok(Reply::DONE)
+        result
     }
 
     /// Why nobody, or not this application, can be given a device without harm to others.
@@ -157,7 +181,7 @@ impl<M: Machine> Kernel<'_, M> {
         pci.group(index).any(is_others).then_some("reaches a device of another owner without the IOMMU")
     }
 
-    /// Lets a device reach its new owner's grants.
+    /// Puts a device into its new owner's domain.
     fn attach(&mut self, application: AppId, index: usize, address: crate::pci::Address) -> Result<()> {
         let (owner, at_most) = (Owner::tables(application), self.allowance(application)?);
         let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
@@ -165,17 +189,12 @@ impl<M: Machine> Kernel<'_, M> {
         if new == Err(crate::iommu::Error::Silent) {
             self.devices.reached |= application.bit(); // It may still use the domain's tables.
         }
-        let mut result = new.map(|_| ());
-        if new == Ok(true) {
-            result = self.map_grants(application);
-            if result.is_err() {
-                let _ = self.detach(application, address);
-            }
-        }
-        result.map_err(|error| {
-            self.machine.log(Level::Warn, format_args!("device {index} cannot be confined: {error:?}"));
-            Error::OutOfMemory
-        })
+        new.map(|_| ()).map_err(|error| self.cannot_confine(index, error))
+    }
+
+    fn cannot_confine(&mut self, index: usize, error: crate::iommu::Error) -> Error {
+        self.machine.log(Level::Warn, format_args!("device {index} cannot be confined: {error:?}"));
+        Error::OutOfMemory
     }
 
     /// Takes a device out of its owner's domain. If the unit does not do it, neither the device nor what its
@@ -192,21 +211,19 @@ impl<M: Machine> Kernel<'_, M> {
         result.is_ok()
     }
 
-    fn map_grants(&mut self, application: AppId) -> core::result::Result<(), crate::iommu::Error> {
-        let owner = Owner::grants(application);
-        let mut from = 0;
-        while let Some((start, count)) = self.frames.runs(owner).find(|(start, _)| *start >= from) {
-            let mut frame = start;
-            while frame < start + count {
-                let size = self.frames.unit(frame).size;
-                let units = (frame..start + count).step_by(size.frames() as usize);
-                let alike = units.take_while(|unit| self.frames.unit(*unit).size == size).count() as u64;
-                self.dma_map(application, Pages { frame, size, count: alike })?;
-                frame += alike * size.frames();
-            }
-            from = start + count;
+    /// Lets the devices of an application reach more of what it was granted before it had any. Returns
+    /// whether that is all.
+    fn map_grants(&mut self, application: AppId) -> core::result::Result<bool, crate::iommu::Error> {
+        let grants = Owner::grants(application);
+        for _ in 0..RUNS_AT_A_TIME {
+            let Some(from) = self.devices.iommu.mapped_until(application) else { return Ok(true) };
+            let run = self.frames.next_units(grants, from, UNITS_AT_A_TIME);
+            let pages = run.map(|(frame, size, count)| Pages { frame, size, count });
+            let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
+            let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
+            self.devices.iommu.map_next(&mut self.machine, &mut source, application, pages)?;
         }
-        Ok(())
+        Ok(self.devices.iommu.mapped_until(application).is_none())
     }
 
     /// Lets the application's devices reach a grant.
@@ -221,6 +238,11 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     pub(crate) fn device_release(&mut self, caller: Caller<'_>, asked: DeviceRelease) -> Result<Reply> {
+        let (index, _) = self.devices.owned(caller.app, asked.device)?;
+        if self.devices.holdings[index].ranges.len() > 1 {
+            self.unmap_registers(index, caller.app);
+            return Ok(Reply::Unfinished);
+        }
         self.take_device(caller.app, asked.device)?;
         Ok(Reply::DONE)
     }
@@ -242,7 +264,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Ends an ownership whose device no longer signals or writes anything.
     fn let_go(&mut self, index: usize, application: AppId) {
-        self.unmap_registers(index, application);
+        for _ in 0..RANGES_MAX {
+            self.unmap_registers(index, application);
+        }
         let holding = &mut self.devices.holdings[index];
         holding.owner = None;
         if core::mem::take(&mut holding.leaving) {
@@ -279,20 +303,18 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Takes the registers out of the owner's address space, wherever they still are in it.
+    /// Takes a range of registers out of the owner's address space, as far as they still are in it.
     fn unmap_registers(&mut self, index: usize, application: AppId) {
-        let ranges = core::mem::replace(&mut self.devices.holdings[index].ranges, Holding::NOBODY.ranges);
+        let Some((start, length, frame)) = self.devices.holdings[index].ranges.pop() else { return };
         let Some(space) = self.applications[application].space else { return };
         let tables = Owner::tables(application);
-        for (start, length, frame) in ranges.iter().copied() {
-            for offset in (0..length).step_by(FRAME_BYTES as usize) {
-                let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
-                if is_registers(&self.machine, space, page, frame) {
-                    let (memory, frames) = (&mut self.machine, &mut self.frames);
-                    let bounds = Bounds::APPLICATION;
-                    // It is mapped as one small page: nothing else is ever mapped uncached.
-                    let _ = space.unmap(memory, frames, bounds, page, FRAME_BYTES, tables, |_, _| {});
-                }
+        for offset in (0..length).step_by(FRAME_BYTES as usize) {
+            let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
+            if is_registers(&self.machine, space, page, frame) {
+                let (memory, frames) = (&mut self.machine, &mut self.frames);
+                let bounds = Bounds::APPLICATION;
+                // It is mapped as one small page: nothing else is ever mapped uncached.
+                let _ = space.unmap(memory, frames, bounds, page, FRAME_BYTES, tables, |_, _| {});
             }
         }
         self.machine.flush_space(space.root());
@@ -305,6 +327,9 @@ impl<M: Machine> Kernel<'_, M> {
         let register = usize::try_from(bar).ok().filter(|bar| *bar < 6).ok_or(Error::NoSuchRegion)?;
         if !offset.is_multiple_of(FRAME_BYTES) || !length.is_multiple_of(FRAME_BYTES) {
             return Err(Error::Misaligned);
+        }
+        if length > PAGES_MAX * FRAME_BYTES {
+            return Err(Error::InvalidArgument);
         }
         let physical = function.bars[register].pages(offset, length).ok_or(Error::NoSuchRegion)?;
         if length == 0 || function.is_reserved(register, offset, length) {

@@ -47,6 +47,9 @@ pub struct Unit {
     pub maps: u64,
 }
 
+/// Frames, or whole blocks, at which a search for what somebody holds looks at a time.
+const LOOKS: usize = 512;
+
 /// All of memory.
 #[derive(Debug)]
 pub struct Frames<'m> {
@@ -241,9 +244,24 @@ impl<'m> Frames<'m> {
         }
     }
 
-    /// The runs of contiguous frames that `owner` holds, by ascending frame: (first frame, frames).
-    pub fn runs(&self, owner: Owner) -> Runs<'_> {
-        Runs { frames: self, owner, next: 0 }
+    /// The first units of one size in a row that `owner` holds, from `frame` on, at most `most` of them:
+    /// frame, size and number. The number is 0 if there are none before that frame, which is as far as one
+    /// look goes. `None`: there are no more.
+    pub fn next_units(&self, owner: Owner, mut frame: u64, most: usize) -> Option<(u64, PageSize, u64)> {
+        for _ in 0..LOOKS {
+            let Unit { owner: holder, frame: start, size, .. } = self.unit(frame);
+            let is_within = match self.blocks.get(block_of(frame))?.0 {
+                Block::Split { owners, .. } => owners & owner.bit() != 0,
+                _ => false,
+            };
+            if holder == owner && start == frame {
+                let alike = |next: &u64| (self.unit(*next).owner, self.unit(*next).size) == (owner, size);
+                let units = (frame..).step_by(size.frames() as usize).take(most).take_while(alike);
+                return Some((frame, size, units.count() as u64));
+            }
+            frame = if is_within { frame + 1 } else { first_frame(block_of(frame) + 1) };
+        }
+        Some((frame, PageSize::Small, 0))
     }
 
     /// Frames that `owner` holds.
@@ -299,47 +317,4 @@ fn frame_range(frame: u64, size: PageSize, count: u64) -> Result<Range<u64>> {
     let length = count.checked_mul(size.frames()).ok_or(Error::Overflow)?;
     let end = frame.checked_add(length).ok_or(Error::Overflow)?;
     Ok(frame..end)
-}
-
-/// See [`Frames::runs`].
-#[derive(Debug)]
-pub struct Runs<'f> {
-    frames: &'f Frames<'f>,
-    owner: Owner,
-    next: u64,
-}
-
-impl Iterator for Runs<'_> {
-    type Item = (u64, u64);
-
-    fn next(&mut self) -> Option<(u64, u64)> {
-        let (start, mut end) = self.next_unit()?;
-        while let Some((next, next_end)) = self.next_unit() {
-            if next != end {
-                self.next = next;
-                break;
-            }
-            end = next_end;
-        }
-        Some((start, end - start))
-    }
-}
-
-impl Runs<'_> {
-    /// The next unit that the owner holds, as (first frame, end).
-    fn next_unit(&mut self) -> Option<(u64, u64)> {
-        while let Some(block) = self.frames.blocks.get(block_of(self.next)) {
-            let unit = self.frames.unit(self.next);
-            let elsewhere = match block.0 {
-                Block::Split { owners, .. } => owners & self.owner.bit() == 0,
-                _ => unit.owner != self.owner,
-            };
-            let end = unit.frame + unit.size.frames();
-            self.next = if elsewhere { first_frame(block_of(self.next) + 1) } else { end };
-            if unit.owner == self.owner {
-                return Some((unit.frame, end));
-            }
-        }
-        None
-    }
 }

@@ -22,6 +22,12 @@ impl<T: Copy, const N: usize> List<T, N> {
         self.length += 1;
         true
     }
+
+    /// Takes the last item, if there is one.
+    pub fn pop(&mut self) -> Option<T> {
+        self.length = self.length.checked_sub(1)?;
+        Some(self.items[self.length])
+    }
 }
 
 impl<T, const N: usize> Deref for List<T, N> {

@@ -1,6 +1,6 @@
 //! The border between the rings, against programs that mean no good.
 
-use nom_system_tests::{Guest, MachineKind};
+use nom_system_tests::{Guest, Iommu, MachineKind};
 use nom_vmm::qmp::Monitor;
 
 #[test]
@@ -54,6 +54,19 @@ fn nobody_is_kept_out_of_the_kernel() {
         let mut lives = (0..3).map(|_| guest.clone().run());
         let fair = lives.find(|life| life.serial.contains("ok not-starved"));
         fair.unwrap_or_else(|| panic!("{what}: starved three times")).expect_status(0);
+    }
+}
+
+/// What a device is to reach is told the IOMMU page by page, each time it has an owner.
+#[test]
+fn nobody_is_kept_out_of_the_kernel_by_devices_that_come_and_go() {
+    for iommu in [Iommu::Virtio, Iommu::Intel] {
+        let guest = Guest::bundle("tests/guest/bundles/starved-devices.toml").cpus(2).memory("256M");
+        let guest = guest.iommu(iommu).device("virtio-rng-pci,iommu_platform=on,disable-legacy=on");
+        let mut lives = (0..3).map(|_| guest.clone().run());
+        let fair = lives.find(|life| life.serial.contains("ok not-starved"));
+        let fair = fair.unwrap_or_else(|| panic!("{iommu:?}: starved three times")).expect_status(0);
+        println!("{iommu:?}: {} calls came through", fair.number("starved calls="));
     }
 }
 

@@ -284,7 +284,21 @@ fn a_dead_application_loses_everything_and_nobody_else_does() {
         assert_eq!(frames.release_all(A), 3 + 1024);
         assert_eq!((frames.held(A), frames.held(B), frames.free()), (0, 3, 4093));
         assert_eq!(frames.release_all(A), 0);
-        assert_eq!(frames.runs(B).collect::<Vec<_>>(), [(3, 3)]);
+        assert_eq!(runs(frames, B, 512), [(3, 3)]);
+    });
+}
+
+#[test]
+fn a_search_for_what_somebody_holds_looks_at_so_much_at_a_time() {
+    with_memory(0..4 * 512, |frames| {
+        frames.allocate(B, Small, 1, None).unwrap();
+        frames.allocate(A, Small, 600, None).unwrap();
+        frames.allocate(B, Small, 1, None).unwrap();
+        assert_eq!(frames.next_units(B, 0, 512), Some((0, Small, 1)));
+        let (first, size, count) = frames.next_units(B, 1, 512).expect("there are more");
+        assert_eq!((first, size, count), (513, Small, 0));
+        assert_eq!(frames.next_units(B, first, 512), Some((601, Small, 1)));
+        assert_eq!(frames.next_units(B, 602, 512), None);
     });
 }
 
@@ -382,11 +396,29 @@ fn allocate(
     }
 }
 
+/// All that somebody holds as (first frame, frames), found so many units at a time at most.
+fn runs(frames: &Frames<'_>, owner: Owner, most: usize) -> Vec<(u64, u64)> {
+    let (mut runs, mut next): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+    while let Some((frame, size, count)) = frames.next_units(owner, next, most) {
+        assert!(frame >= next && count <= most as u64);
+        assert!(count > 0 || frame > next, "it goes on");
+        next = frame + count * size.frames();
+        match runs.last_mut() {
+            Some((start, length)) if *start + *length == frame => *length += next - frame,
+            _ if count > 0 => runs.push((frame, next - frame)),
+            _ => {}
+        }
+    }
+    runs
+}
+
 fn compare(frames: &Frames<'_>, model: &Model) {
     assert_eq!(frames.free(), model.free());
     for owner in [A, B, Owner::program(app(0)), Owner::KERNEL, Owner::channel(3)] {
         assert_eq!(frames.held(owner), model.held(owner));
-        assert_eq!(frames.runs(owner).collect::<Vec<_>>(), model.runs(owner));
+        for most in [1, 3, 512] {
+            assert_eq!(runs(frames, owner, most), model.runs(owner));
+        }
     }
     for unit in model.units.values() {
         assert_eq!(frames.unit(unit.frame + unit.size.frames() - 1), *unit);

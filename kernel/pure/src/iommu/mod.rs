@@ -88,6 +88,8 @@ pub(crate) struct Domain {
     devices: u32,
     /// Frame of its highest table, if the unit has tables.
     root: u64,
+    /// Grants that begin before this frame are mapped; the others are yet to be ([`Iommu::map_next`]).
+    mapped_until: u64,
 }
 
 impl Iommu {
@@ -107,7 +109,7 @@ impl Iommu {
             (None, [base], _) => Unit::Vtd(Vtd::start(machine, frames, *base, tables.processors.len(), pci)?),
             (None, ..) => return Err(Error::Refused("there is more than one VT-d unit")),
         };
-        Ok(Iommu { unit, domains: [Domain { devices: 0, root: 0 }; APPLICATIONS_MAX] })
+        Ok(Iommu { unit, domains: [Domain { devices: 0, root: 0, mapped_until: 0 }; APPLICATIONS_MAX] })
     }
 
     /// What the board says.
@@ -170,8 +172,9 @@ impl Iommu {
         }
     }
 
-    /// Attaches a device to a domain. Returns true if the domain is new, so that nothing is mapped in it:
-    /// the caller then maps every grant of the application. Nothing has changed after an error.
+    /// Attaches a device to a domain. Returns true if the domain is new, so that nothing is mapped in it: the
+    /// caller then passes every grant of the application to [`Iommu::map_next`]. Nothing has changed after an
+    /// error.
     pub fn attach(
         &mut self,
         machine: &mut impl Hardware,
@@ -179,7 +182,7 @@ impl Iommu {
         device: Address,
         domain: AppId,
     ) -> Result<bool> {
-        let Domain { devices, mut root } = self.domains[domain];
+        let Domain { devices, mut root, mapped_until } = self.domains[domain];
         match &mut self.unit {
             Unit::None => return Ok(false),
             Unit::Virtio(unit) => unit.attach(machine, device, domain)?,
@@ -188,7 +191,8 @@ impl Iommu {
                 root = if devices == 0 { zeroed(machine, frames, 1)? } else { root };
             }
         }
-        self.domains[domain] = Domain { devices: devices + 1, root };
+        let mapped_until = if devices == 0 { 0 } else { mapped_until };
+        self.domains[domain] = Domain { devices: devices + 1, root, mapped_until };
         if let Unit::Vtd(unit) = &mut self.unit
             && let Err(error) = unit.attach(machine, device, domain, root)
         {
@@ -223,8 +227,33 @@ impl Iommu {
         Ok(())
     }
 
-    /// Lets the devices of a domain reach `pages`. Does nothing if the domain does not live. After an error
-    /// some of the pages may be mapped: unmap them.
+    /// The frame before which the application's grants are mapped in its domain, as long as some are not.
+    pub fn mapped_until(&self, domain: AppId) -> Option<u64> {
+        let Domain { devices, mapped_until, .. } = self.domains[domain];
+        (devices > 0 && mapped_until < u64::MAX).then_some(mapped_until)
+    }
+
+    /// Maps the next of the grants that the application had before its domain lived, or notes that there
+    /// are no more. Between [`Iommu::mapped_until`] and these there is none. After an error all is as it was,
+    /// but that some of the pages may be mapped.
+    pub fn map_next(
+        &mut self,
+        machine: &mut impl Hardware,
+        frames: &mut impl FrameSource,
+        domain: AppId,
+        pages: Option<Pages>,
+    ) -> Result<()> {
+        let end = pages.map_or(u64::MAX, |pages| pages.frames().end);
+        let before = core::mem::replace(&mut self.domains[domain].mapped_until, end);
+        let result = pages.map_or(Ok(()), |pages| self.map(machine, frames, domain, pages));
+        if result.is_err() {
+            self.domains[domain].mapped_until = before;
+        }
+        result
+    }
+
+    /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_next`] will come to. Does
+    /// nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
     pub fn map(
         &mut self,
         machine: &mut impl Hardware,
@@ -232,8 +261,11 @@ impl Iommu {
         domain: AppId,
         pages: Pages,
     ) -> Result<()> {
-        let Domain { devices, root } = self.domains[domain];
+        let Domain { devices, root, mapped_until } = self.domains[domain];
+        let due = mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
+        let pages = Pages { count: pages.count.min(due), ..pages };
         match &mut self.unit {
+            _ if pages.count == 0 => Ok(()),
             Unit::Virtio(unit) if devices > 0 => unit.map(machine, domain, pages),
             Unit::Vtd(unit) if devices > 0 => {
                 unit.shape.map(machine, frames, root, pages.frames(), pages.size)?;
@@ -247,7 +279,7 @@ impl Iommu {
     /// device of the domain reaches them. Does nothing if the domain does not live. After an error the
     /// frames must not be used for anything else.
     pub fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
-        let Domain { devices, root } = self.domains[domain];
+        let Domain { devices, root, .. } = self.domains[domain];
         match &mut self.unit {
             Unit::Virtio(unit) if devices > 0 => unit.unmap(machine, domain, pages),
             Unit::Vtd(unit) if devices > 0 => {

@@ -106,8 +106,9 @@ fn unmap_level(memory: &mut impl PhysicalMemory, table: u64, level: u32, frames:
 }
 
 fn free_level(memory: &impl PhysicalMemory, source: &mut impl FrameSource, table: u64, level: u32) {
-    let whole = 0..1 << (INDEX_BITS * level);
-    for part in parts(table, level, whole).filter(|_| level > 1) {
+    // A table of the lowest level leads to no other.
+    let whole = if level > 1 { 0..1 << (INDEX_BITS * level) } else { 0..0 };
+    for part in parts(table, level, whole) {
         let entry = memory.read(part.entry);
         if entry & READ_WRITE != 0 && entry & LARGE == 0 {
             free_level(memory, source, frame_of(entry), level - 1);

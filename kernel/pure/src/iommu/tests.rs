@@ -54,7 +54,15 @@ impl Rig {
     }
 
     fn attach(&mut self, device: Address, domain: usize) -> Result<bool, Error> {
-        self.iommu.attach(&mut self.machine, &mut self.frames, device, app(domain))
+        let is_new = self.iommu.attach(&mut self.machine, &mut self.frames, device, app(domain))?;
+        if is_new {
+            self.map_next(domain, None)?;
+        }
+        Ok(is_new)
+    }
+
+    fn map_next(&mut self, domain: usize, pages: Option<Pages>) -> Result<(), Error> {
+        self.iommu.map_next(&mut self.machine, &mut self.frames, app(domain), pages)
     }
 
     fn detach(&mut self, device: Address, domain: usize) -> Result<(), Error> {
@@ -103,6 +111,38 @@ fn without_a_unit_everything_is_trusted() {
     assert_eq!(rig.map(0, 1, PageSize::Small, 1), Ok(()));
     assert_eq!(rig.detach(NET, 0), Ok(()));
     assert_eq!(rig.iommu.take_fault(&mut rig.machine), None);
+}
+
+/// What is granted and released meanwhile is mapped once, by whoever comes first.
+#[test]
+fn a_new_domain_is_filled_in_pieces() {
+    for mut rig in rigs() {
+        rig.iommu.attach(&mut rig.machine, &mut rig.frames, NET, app(5)).unwrap();
+        assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));
+        let pages = |frame, count| Some(Pages { frame, size: PageSize::Small, count });
+        assert_eq!(rig.map_next(5, pages(100, 3)), Ok(()));
+        assert_eq!(rig.iommu.mapped_until(app(5)), Some(103));
+        assert_eq!(rig.map(5, 98, PageSize::Small, 2), Ok(()), "a grant behind");
+        assert_eq!(rig.map(5, 200, PageSize::Small, 2), Ok(()), "one that is yet to come");
+        assert!(rig.reaches(NET, 98) && rig.reaches(NET, 102) && !rig.reaches(NET, 200));
+        assert_eq!(rig.map_next(5, pages(103, 0)), Ok(()), "nothing was found there");
+        assert_eq!(rig.unmap(5, 201, PageSize::Small, 1), Ok(()));
+        assert_eq!(rig.map_next(5, pages(200, 1)), Ok(()));
+        assert_eq!(rig.map(5, 199, PageSize::Small, 1), Ok(()));
+        assert_eq!(rig.map_next(5, None), Ok(()));
+        assert_eq!(rig.iommu.mapped_until(app(5)), None);
+        assert_eq!(rig.map(5, 300, PageSize::Small, 1), Ok(()));
+        assert!(rig.reaches(NET, 200) && rig.reaches(NET, 300));
+    }
+}
+
+#[test]
+fn a_piece_that_fails_is_yet_to_be_mapped() {
+    let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
+    rig.iommu.attach(&mut rig.machine, &mut rig.frames, NET, app(5)).unwrap();
+    let pages = Some(Pages { frame: 1 << 40, size: PageSize::Small, count: 1 });
+    assert!(rig.map_next(5, pages).is_err());
+    assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));
 }
 
 #[test]

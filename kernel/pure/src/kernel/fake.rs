@@ -335,8 +335,26 @@ impl World {
         self.next[core] = self.kernel.next(on(core), &mut self.borders[core], after_syscall);
     }
 
-    /// The application on a core makes a system call; the answer if it is still there to get one.
+    /// The application on a core makes a system call, again until it is finished; the answer if it is still
+    /// there to get one.
     pub fn call(
+        &mut self,
+        core: usize,
+        call: Syscall,
+        arguments: &[u64],
+    ) -> Option<nom_abi::error::Result<u64>> {
+        let begin = self.borders[core].rip;
+        loop {
+            let answer = self.call_once(core, call, arguments);
+            if self.borders[core].rip.wrapping_add(2) != begin {
+                return answer;
+            }
+            self.borders[core].rip = begin;
+        }
+    }
+
+    /// As [`World::call`], once: unfinished, the instruction pointer is on `syscall` again.
+    pub fn call_once(
         &mut self,
         core: usize,
         call: Syscall,

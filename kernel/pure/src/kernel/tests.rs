@@ -238,6 +238,9 @@ fn a_peer_on_the_same_core_runs_at_once_when_its_notifier_sleeps() {
         assert_eq!(world.call(0, Syscall::ChannelNotifyAndWait, &[0, u64::MAX, 0x10_0000]), None);
         assert_eq!(world.kernel.cores[0].current, Some(app(peer)));
         assert_eq!((world.borders[0].rax, world.borders[0].rdx), (0, Upcall::Message.mask()));
+        let place = 0x10_0000 + std::mem::offset_of!(nom_abi::Events, messages) as u64;
+        let place = world.touch(0, place, false).expect("where it waited");
+        assert_eq!(world.kernel.machine.memory_word(place), 1, "the first of its channels");
     }
     let refused = world.call(0, Syscall::ChannelNotifyAndWait, &[1, u64::MAX, 0x10_0000]);
     assert_eq!(refused, Some(Err(Error::NoChannel)));

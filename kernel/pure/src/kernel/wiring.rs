@@ -135,6 +135,8 @@ fn a_core_that_has_something_to_do_is_asked_into_the_kernel() {
     world.kernel.machine.kicked.clear();
     world.call(0, Syscall::CoreNotify, &[0]).unwrap().unwrap();
     assert!(!world.kernel.machine.kicked.contains(&1));
+    world.call(1, Syscall::CoreNotify, &[0]).unwrap().unwrap();
+    assert!(!world.kernel.machine.kicked.contains(&0), "without a handler it cannot be told before it asks");
     map(&mut world, 1, PAGE);
     assert_eq!(world.call(1, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
     world.kernel.machine.kicked.clear();
@@ -231,7 +233,7 @@ fn a_grant_is_nobodys_to_map_before_all_of_it_is_zero() {
     let next = grant(&mut world, 0) + 1;
     let (mut pieces, begin) = (0, world.borders[0].rip);
     loop {
-        let answer = world.call(0, Syscall::MemoryGrant, &[0, FRAMES, ANY]);
+        let answer = world.call_once(0, Syscall::MemoryGrant, &[0, FRAMES, ANY]);
         if world.borders[0].rip == begin {
             assert_eq!(answer, Some(Ok(next)));
             break;
@@ -344,6 +346,52 @@ fn a_device_reaches_what_its_owner_is_granted_and_no_longer() {
         assert_eq!(world.call(0, Syscall::MemoryRelease, &[after, 0, 1]), Some(Ok(0)));
         assert_eq!(dma(&mut world, number, after), unit == Unit::None, "{unit:?}");
         assert!(dma(&mut world, number, before), "{unit:?}");
+    }
+}
+
+/// What a device is to reach is as much as its owner wants: it is told in pieces, with others in between.
+#[test]
+fn a_device_is_acquired_and_released_in_pieces() {
+    for unit in [Unit::Virtio, Unit::Vtd] {
+        let (mut world, number) = with_device(unit);
+        let single: Vec<u64> = (0..100).map(|_| grant(&mut world, 0)).collect();
+        for frame in single.iter().skip(1).step_by(2) {
+            world.call(0, Syscall::MemoryRelease, &[*frame, 0, 1]).unwrap().unwrap();
+        }
+        let (begin, mut pieces) = (world.borders[0].rip, 0);
+        loop {
+            let answer = world.call_once(0, Syscall::DeviceAcquire, &[0]);
+            if world.borders[0].rip == begin {
+                assert_eq!(answer, Some(Ok(0)));
+                break;
+            }
+            world.borders[0].rip = begin;
+            pieces += 1;
+            assert!(!dma(&mut world, number, single[0]), "{unit:?}: it is not turned on before");
+            let other = world.call(1, Syscall::DeviceAcquire, &[0]);
+            assert_eq!(other, Some(Err(Error::NotPermitted)), "it is somebody's already");
+        }
+        assert!((3..=4).contains(&pieces), "{unit:?}: {pieces} pieces for 50 runs");
+        let again = world.call(0, Syscall::DeviceAcquire, &[0]);
+        assert_eq!(again, Some(Err(Error::NotPermitted)), "{unit:?}");
+        assert!(single.iter().step_by(2).all(|frame| dma(&mut world, number, *frame)), "{unit:?}");
+        assert!(!single.iter().skip(1).step_by(2).any(|frame| dma(&mut world, number, *frame)), "{unit:?}");
+        let maps = |world: &mut World, place: u64, pages: u64| {
+            let arguments = [0, BAR, 0, REGISTERS + place * 0x1000, pages * 0x1000];
+            world.call(0, Syscall::DeviceMap, &arguments).expect("it is answered")
+        };
+        assert_eq!(maps(&mut world, 0, 513), Err(Error::InvalidArgument), "more than a call maps");
+        assert_eq!(maps(&mut world, 0, 1), Ok(0));
+        assert_eq!(maps(&mut world, 1, 1), Ok(0));
+        world.call_once(0, Syscall::DeviceRelease, &[0]);
+        assert_eq!(world.borders[0].rip + 2, begin, "a range at a time");
+        world.borders[0].rip = begin;
+        assert!(dma(&mut world, number, single[0]), "{unit:?}: it is released last");
+        assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
+        assert!(!dma(&mut world, number, single[0]), "{unit:?}");
+        for place in 0..2 {
+            assert_eq!(world.touch(0, REGISTERS + place * 0x1000, false), None, "{unit:?}");
+        }
     }
 }
 

@@ -1,20 +1,24 @@
 //! Keeps the kernel as busy as it can, so that nobody else comes in. Its peer counts.
 //!
-//! Argument: `grants` or `console`, what to do without end.
+//! Argument: `grants`, `console` or `devices`, what to do without end.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
 use core::sync::atomic::Ordering::Relaxed;
+use nom_app::alloc::vec::Vec;
+use nom_app::devices::Device;
 use nom_app::memory::Grant;
-use nom_app::{PageSize, args, channels};
-use nom_guest_tests::{Check, Failure, run};
+use nom_app::{PageSize, args, channels, println};
+use nom_guest_tests::{Check, Failure, entropy, run};
 use nom_sys::console;
 
 nom_app::main!(main);
 
 /// Pages of 2 MiB that are granted at a time: all but nothing of it is zeroing.
 const PAGES: u64 = 64;
+/// Most single pages that its device is to reach, no two of them neighbours: as many entries of tables.
+const SINGLES: usize = 7_000;
 const LINE: &[u8; 4096] = &[b'.'; 4096];
 
 fn main() -> u8 {
@@ -22,10 +26,16 @@ fn main() -> u8 {
 }
 
 fn greedy() -> Check {
+    let scattered: Vec<Grant>;
     let work: fn() -> Check = match args().next() {
         Some("grants") => grants,
         Some("console") => lines,
-        _ => return Err(Failure::from("expected grants or console")),
+        Some("devices") => {
+            scattered = scatter()?;
+            println!("greedy holds {} single pages", scattered.len());
+            devices
+        }
+        _ => return Err(Failure::from("expected grants, console or devices")),
     };
     let channel = channels::all().next().ok_or("no channel to a peer")?;
     loop {
@@ -41,5 +51,18 @@ fn grants() -> Check {
 
 fn lines() -> Check {
     console::write(LINE);
+    Ok(())
+}
+
+/// Every other one of as many pages as there are.
+fn scatter() -> Result<Vec<Grant>, Failure> {
+    let all = core::iter::from_fn(|| Grant::new(PageSize::Small, 1).ok()).take(2 * SINGLES);
+    let mut all: Vec<Option<Grant>> = all.map(Some).collect();
+    Ok(all.iter_mut().step_by(2).filter_map(Option::take).collect())
+}
+
+/// All that it holds is mapped for the device, and unmapped.
+fn devices() -> Check {
+    drop(Device::acquire(entropy::find()?)?);
     Ok(())
 }
