@@ -147,8 +147,8 @@ impl Cubic {
         self.restart();
     }
 
-    /// A handshake was lost more than once: begin with one segment. One timeout alone is no reason, as the path
-    /// may just be longer than was supposed, and neither says how much the path takes (RFC 6928 section 2).
+    /// A handshake was lost more than once: begin with one segment. One timeout alone is no reason, as the
+    /// path may just be longer than was supposed, and neither says how much it takes (RFC 6928 section 2).
     pub fn handshake_timed_out(&mut self) {
         self.window = self.mss;
     }
