@@ -1,6 +1,8 @@
 //! More clients than memcached lets in: they are told so at once and counted, the others are served, and a
 //! crowd that has gone leaves room for the next.
 
+use nom_bench::serve::load::Exchange;
+use nom_bench::serve::visits::{self, Visits};
 use nom_system_tests::{Guest, Server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -119,5 +121,37 @@ fn fifty_thousand_idle_clients_take_no_memory_for_good() {
         let free: Vec<u64> = rounds.iter().map(|round| free_after(round, beyond)).collect();
         let before = before.expect("a number");
         assert!(free.iter().all(|free| before.saturating_sub(*free) < TAKEN_MOST), "{before}, then {free:?}");
+    });
+}
+
+/// Who comes faster than a computer serves is answered, refused or left without an answer; nobody is told
+/// anything wrong, and nothing of it stays. How many are answered is for a quiet computer to say.
+#[test]
+fn ten_thousand_visitors_a_second_leave_nothing_behind() {
+    // In three rounds half of the ports that there are: each stays taken for a minute, and Linux is slow to find
+    // one of the last.
+    const VISITORS: usize = 10_000;
+    const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+    const TAKEN_MOST: u64 = 4 << 20;
+    let guest = Guest::bundle("tests/system/manifests/crowd.toml");
+    Server::on_cores("visits", guest, 11211, 1, |server| {
+        std::fs::write(PORTS, "1024 65000").expect("it is root's");
+        let mut old = server.connect();
+        assert_eq!(ask(&mut old, "set a 0 0 1\r\nx\r\n", "\r\n"), "STORED\r\n");
+        let exchange =
+            Exchange { request: b"get a\r\n".to_vec(), reply: b"VALUE a 0 1\r\nx\r\nEND\r\n".to_vec() };
+        let visits = Visits { target: server.address, exchange: &exchange, rate: 10_000, count: VISITORS };
+        let mut free = Vec::new();
+        for _ in 0..3 {
+            let visited = visits::run(&visits).expect("right answers");
+            println!("{visited:?}");
+            assert_eq!(visited.answered + visited.refused + visited.unanswered, VISITORS);
+            assert!(visited.answered > 0 && visited.refused == 0, "{visited:?}");
+            settle(&mut old, 1);
+            // It is told once a second.
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            free.push(stat(&mut old, "nom_free_bytes"));
+        }
+        assert!(free[0].saturating_sub(free[2]) < TAKEN_MOST, "free after each round: {free:?}");
     });
 }
