@@ -62,6 +62,59 @@ fn who_is_one_too_many_is_told_so_and_the_others_are_served() {
     assert_eq!(stat(&mut old, "total_connections"), MOST as u64 + 1);
 }
 
+/// nhttpd's refused connections, as its control port tells.
+fn refused_by_nhttpd(server: &Server) -> u64 {
+    const METRIC: &str = "\nnhttpd_connections_refused_total ";
+    let mut control = TcpStream::connect((server.address.ip(), 9999)).expect("the control port");
+    control.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").expect("it is sent");
+    let said = told(control);
+    let (_, rest) = said.split_once(METRIC).unwrap_or_else(|| panic!("no {METRIC} in {said}"));
+    rest.lines().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_browser_that_is_one_too_many_is_told_so_and_the_others_are_served() {
+    const MOST: usize = 100;
+    let guest = Guest::bundle("tests/system/manifests/crowd-nhttpd.toml");
+    Server::on_cores("crowd80", guest, 80, 1, |server| {
+        let mut crowd = Vec::new();
+        // Whoever looked whether the machine serves may not have gone yet.
+        while crowd.len() < MOST {
+            crowd.extend(browser(server));
+        }
+        let before = refused_by_nhttpd(server);
+        for _ in 0..30 {
+            let said = told(server.connect());
+            assert!(said.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{said}");
+        }
+        assert_eq!(refused_by_nhttpd(server) - before, 30);
+        // The others are served on, and their places are others' when they have gone.
+        crowd.iter_mut().for_each(|one| assert!(is_served(one)));
+        drop(crowd);
+        while browser(server).is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    });
+}
+
+/// A client of nhttpd that was served.
+fn browser(server: &Server) -> Option<TcpStream> {
+    let mut one = server.connect();
+    is_served(&mut one).then_some(one)
+}
+
+/// Whether a client asks for the head of a page, and gets it.
+fn is_served(stream: &mut TcpStream) -> bool {
+    // Who is one too many is told so without asking, and may hear of a reset when he asks.
+    let mut said = Vec::new();
+    let is_asked = stream.write_all(b"HEAD / HTTP/1.1\r\nHost: nom\r\n\r\n").is_ok();
+    let mut byte = [0];
+    while is_asked && !said.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+        said.push(byte[0]);
+    }
+    said.starts_with(b"HTTP/1.1 200 OK\r\n")
+}
+
 /// Free memory after each of three crowds has come and gone.
 fn free_after_crowds(server: &Server) -> Vec<u64> {
     const CROWD: u64 = 800;
