@@ -181,8 +181,8 @@ fn fifty_thousand_idle_clients_take_no_memory_for_good() {
 /// anything wrong, and nothing of it stays. How many are answered is for a quiet computer to say.
 #[test]
 fn ten_thousand_visitors_a_second_leave_nothing_behind() {
-    // In three rounds half of the ports that there are: each stays taken for a minute, and Linux is slow to find
-    // one of the last.
+    // In three rounds half of the ports that there are: each stays taken for a minute, and Linux is slow to
+    // find one of the last.
     const VISITORS: usize = 10_000;
     const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
     const TAKEN_MOST: u64 = 4 << 20;

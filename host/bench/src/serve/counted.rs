@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// The scenario in which a connection carries one request.
 const VISITS: &str = "visits";
-/// Visitors that are counted: no more than memcached lets in at a time (`-c`), for they come faster than they are
-/// served, so that the machine does not sleep between them.
+/// Visitors that are counted: no more than memcached lets in at a time (`-c`), for they come faster than they
+/// are served, so that the machine does not sleep between them.
 const VISITORS: usize = 900;
 const VISITS_PER_SECOND: u32 = 5_000;
 
