@@ -14,6 +14,7 @@ pub mod machine;
 pub mod memory;
 pub mod network;
 pub mod nic;
+mod prices;
 pub mod program;
 pub mod random;
 pub mod scenario;

@@ -38,6 +38,8 @@ pub enum Scenario {
     Delay,
     /// Long texts between our TCP and two others: smoltcp's, and a model of RFC 9293.
     Foreign,
+    /// A provider whose prices move, `priced`, and a memcached whose governor reckons with them.
+    Prices,
     /// All of it at once.
     Mixed,
 }
@@ -150,6 +152,16 @@ impl Builder {
     pub(crate) fn add<M: Machine + 'static>(&mut self, plan: Plan, make: impl FnOnce(Core) -> M) -> usize {
         let mac = plan.shape.properties.mac;
         let link = self.link();
+        self.world.add(Host::new(plan, make), mac, link)
+    }
+
+    /// The same behind a link of any kind, though the network is sound.
+    pub(crate) fn add_rough<M: Machine + 'static>(
+        &mut self,
+        plan: Plan,
+        make: impl FnOnce(Core) -> M,
+    ) -> usize {
+        let (mac, link) = (plan.shape.properties.mac, Link::any(&mut self.random));
         self.world.add(Host::new(plan, make), mac, link)
     }
 
@@ -278,7 +290,7 @@ impl Builder {
 
     /// Adds clients of the first server that ask for small values, each as soon as it has the last, and note
     /// how long that took.
-    fn timed_clients(&mut self, count: usize, requests: u64) -> memcached::Latencies {
+    pub(crate) fn timed_clients(&mut self, count: usize, requests: u64) -> memcached::Latencies {
         let latencies = memcached::Latencies::default();
         let plan = self.plan("clients");
         let remote = SocketAddr::new(address(self.places[0].0, true), MEMCACHED_PORT);
@@ -346,6 +358,9 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
     if scenario == Scenario::Foreign {
         return crate::foreign::run(seed, is_printed);
     }
+    if scenario == Scenario::Prices {
+        return crate::prices::run(seed, is_printed);
+    }
     let mut builder = Builder::new(seed, false, is_printed);
     match scenario {
         Scenario::Memcached => {
@@ -367,7 +382,7 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
             (0..2).for_each(|_| builder.rude());
             builder.flood();
         }
-        Scenario::Mixed | Scenario::Delay | Scenario::Foreign => {
+        Scenario::Mixed | Scenario::Delay | Scenario::Foreign | Scenario::Prices => {
             builder.servers(&[MEMCACHED_PORT, HTTP_PORT, STREAM_PORT, NETPIPE_PORT]);
             (0..3).for_each(|_| builder.callers(4));
             builder.datagram_client();

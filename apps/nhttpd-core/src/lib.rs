@@ -14,6 +14,7 @@ mod condition;
 mod connection;
 mod date;
 mod path;
+mod places;
 mod range;
 mod reply;
 mod request;
@@ -21,5 +22,6 @@ mod server;
 mod site;
 
 pub use connection::{Connection, Flow};
+pub use places::Places;
 pub use server::{Server, Stats};
 pub use site::{File, Site, content_type_of};

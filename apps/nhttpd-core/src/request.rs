@@ -22,6 +22,7 @@ pub enum Status {
     ExpectationFailed,
     HeaderFieldsTooLarge,
     NotImplemented,
+    ServiceUnavailable,
     VersionNotSupported,
 }
 
@@ -41,6 +42,7 @@ impl Status {
             Status::ExpectationFailed => "417 Expectation Failed",
             Status::HeaderFieldsTooLarge => "431 Request Header Fields Too Large",
             Status::NotImplemented => "501 Not Implemented",
+            Status::ServiceUnavailable => "503 Service Unavailable",
             Status::VersionNotSupported => "505 HTTP Version Not Supported",
         }
     }

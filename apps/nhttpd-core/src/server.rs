@@ -1,10 +1,14 @@
 //! What all connections share.
 
+use crate::connection::Connection;
 use crate::date;
+use crate::places::Places;
+use crate::reply;
+use crate::request::Status;
 use crate::site::Site;
 use alloc::format;
 use alloc::string::String;
-use nom_port::buffer::Buffer;
+use nom_port::buffer::{Buffer, Sink};
 
 /// `Date: Sun, 06 Nov 1994 08:49:37 GMT` and its line end.
 pub(crate) type DateLine = [u8; 37];
@@ -20,6 +24,8 @@ pub struct Stats {
     pub redirected: u64,
     /// Replies with an error of the client's.
     pub refused: u64,
+    /// Connections for which there was no place.
+    pub connections_refused: u64,
     /// Connections that were ended because the client took too long.
     pub timed_out: u64,
 }
@@ -32,6 +38,7 @@ pub struct Server<B> {
     pub(crate) date: DateLine,
     /// Separates the parts of a reply with several.
     pub(crate) boundary: String,
+    places: Places,
     /// Counters.
     pub stats: Stats,
 }
@@ -40,11 +47,39 @@ impl<B: Buffer> Server<B> {
     /// A server for a site. `unix` is the time in seconds since 1970; `seed` should not be in any file.
     pub fn new(site: Site<B>, unix: u64, seed: u64) -> Server<B> {
         let boundary = format!("{seed:016x}");
-        let mut server = Server { site, now: 0, date: [b' '; 37], boundary, stats: Stats::default() };
+        let (date, places, stats) = ([b' '; 37], Places::default(), Stats::default());
+        let mut server = Server { site, now: 0, date, boundary, places, stats };
         server.date[..6].copy_from_slice(b"Date: ");
         server.date[35..].copy_from_slice(b"\r\n");
         server.write_date(unix);
         server
+    }
+
+    /// The same for as many connections as there are `places`.
+    #[must_use]
+    pub fn with_places(self, places: Places) -> Server<B> {
+        Server { places, ..self }
+    }
+
+    /// A client has connected. If there is no place for it, it is told so, and nothing is to be heard of it
+    /// any more; otherwise [`Server::disconnected`] is to follow.
+    pub fn connected(&mut self, sink: &mut impl Sink<B>) -> Option<Connection> {
+        if self.places.take() {
+            return Some(Connection::new(self.now));
+        }
+        self.stats.connections_refused += 1;
+        reply::send_error(self, Status::ServiceUnavailable, None, sink);
+        None
+    }
+
+    /// A client is gone.
+    pub fn disconnected(&mut self) {
+        self.places.give_back();
+    }
+
+    /// A client could not even connect.
+    pub fn refused(&mut self) {
+        self.stats.connections_refused += 1;
     }
 
     /// Tells the time, in seconds since 1970. Cheap if it is the same as before.

@@ -7,7 +7,7 @@
 mod common;
 
 use common::{Bytes, NOW, letters, replies, server};
-use nom_nhttpd_core::{Connection, Flow};
+use nom_nhttpd_core::{Connection, Flow, Places};
 use nom_port::buffer::{Sink, Slice};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -249,4 +249,17 @@ fn files_are_not_copied() {
     let stream = format!("{request}Range: bytes=0-999,-500\r\n\r\n{request}\r\n");
     let _open = connection.receive(&mut server, Slice::new(Bytes::from(stream.as_bytes())), &mut shares);
     assert_eq!(shares.0, [1000, 500, 10_000]);
+}
+
+#[test]
+fn who_is_one_too_many_is_told_so_and_counted() {
+    let mut server = server().with_places(Places::new(1));
+    let mut told = Vec::new();
+    assert!(server.connected(&mut told).is_some() && told.is_empty());
+    assert!(server.connected(&mut told).is_none());
+    assert!(told.starts_with(b"HTTP/1.1 503 Service Unavailable\r\n"), "{}", told.escape_ascii());
+    server.disconnected();
+    assert!(server.connected(&mut Vec::new()).is_some());
+    server.refused();
+    assert_eq!(server.stats.connections_refused, 2);
 }

@@ -9,25 +9,50 @@ use nom_app::alloc::format;
 use nom_app::net::{DmaBuffer, QueuePair};
 use nom_app::port::nic::Nic as _;
 use nom_app::port::world::Entropy as _;
-use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve_on};
+use nom_app::serve::{Bytes, Flow, Metrics, Ports, Reply, Service, serve_on};
 use nom_app::{args, files, port, println, time};
-use nom_nhttpd_core::{Connection, Flow as Stream, Server, Site, content_type_of};
+use nom_nhttpd_core::{Connection, Flow as Stream, Places, Server, Site, content_type_of};
 
 nom_app::main!(main);
 
 const PORT: u16 = 80;
 
 fn main() -> Result<u8, Box<dyn core::error::Error>> {
-    let port = match (args().next(), args().nth(1)) {
-        (None, _) => PORT,
-        (Some("-p"), Some(text)) => text.parse().map_err(|_| "-p: expected a port from 0 to 65535")?,
-        (Some(other), _) => return Err(format!("{other}: expected -p PORT").into()),
-    };
+    let Options { port, connections } = options()?;
+    let places = Places::new(connections);
     let ports = Ports { tcp: [port].into(), udp: Default::default() };
     // Each core has the files in memory of its own, so that none waits for another to count who sends them.
-    let service =
-        |pair: &mut QueuePair| Nhttpd { server: Server::new(site(pair), time::unix(), seed()), told: 0 };
+    let service = move |pair: &mut QueuePair| {
+        let server = Server::new(site(pair), time::unix(), seed()).with_places(places.clone());
+        Nhttpd { server, told: 0 }
+    };
     Ok(serve_on(usize::MAX, &ports, |_| service)?)
+}
+
+/// What the program is told.
+struct Options {
+    port: u16,
+    /// Most connections at a time.
+    connections: usize,
+}
+
+fn options() -> Result<Options, Box<dyn core::error::Error>> {
+    let mut options = Options { port: PORT, connections: usize::MAX };
+    let mut words = args();
+    while let Some(name) = words.next() {
+        let value = words.next().unwrap_or_default();
+        match name {
+            "-p" => {
+                options.port = value.parse().map_err(|_| "-p: expected a port from 0 to 65535")?;
+            }
+            "-c" => {
+                let count = value.parse().ok().filter(|count| *count > 0);
+                options.connections = count.ok_or("-c: expected a number of connections above 0")?;
+            }
+            other => return Err(format!("{other}: expected -p PORT or -c CONNECTIONS").into()),
+        }
+    }
+    Ok(options)
 }
 
 /// The files, in memory that the device reaches.
@@ -58,8 +83,21 @@ struct Nhttpd {
 impl Service<DmaBuffer> for Nhttpd {
     type Connection = Connection;
 
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<Connection> {
-        Some(Connection::new(time::unix()))
+    fn connected(&mut self, _: SocketAddr, reply: &mut Reply) -> Option<Connection> {
+        self.server.connected(reply)
+    }
+
+    fn refused(&mut self) {
+        self.server.refused();
+    }
+
+    fn disconnected(&mut self, _: Connection) {
+        self.server.disconnected();
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        let help = "Connections for which there was no place.";
+        out.counter("nhttpd_connections_refused_total", help, self.server.stats.connections_refused);
     }
 
     fn received(&mut self, client: &mut Connection, bytes: Bytes, reply: &mut Reply) -> Flow {

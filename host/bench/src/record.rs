@@ -183,6 +183,14 @@ pub fn ratios(records: &[Record], system: &str, of: &str) -> Vec<Record> {
     numerators.filter_map(ratio).collect()
 }
 
+/// What a table shows of `metric` of a system where `at` was measured; nothing if it was not.
+pub fn cell(records: &[Record], system: &str, metric: &str, at: &Record) -> String {
+    let found = records
+        .iter()
+        .find(|record| record.system == system && record.scenario == at.scenario && record.metric == metric);
+    found.map(Record::to_string).unwrap_or_default()
+}
+
 /// The records as CSV, with a header.
 pub fn to_csv(records: &[Record]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());

@@ -25,7 +25,7 @@ use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
 use nom_serve::{Closing, Control, Crew, Peers, Server};
-pub use nom_serve::{Curve, Demand, Flow, Ports, Service};
+pub use nom_serve::{Curve, Demand, Flow, Metrics, Ports, Service};
 pub use settings::BadSetting;
 
 /// A piece of a stream: the memory that the device filled.

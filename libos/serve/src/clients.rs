@@ -168,10 +168,12 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             if client.has_progressed(stack.queued(flow)) {
                 self.service.progressed(&mut client.connection);
             }
-            if !client.is_closing
-                && self.service.check(&mut client.connection, &mut self.reply) == Flow::Close
-            {
-                client.is_closing = true;
+            if client.is_closing {
+                continue;
+            }
+            client.is_closing = self.service.check(&mut client.connection, &mut self.reply) == Flow::Close;
+            // What it is told now nobody else may hear.
+            if client.is_closing || !self.reply.is_empty() {
                 self.answer(stack, flow);
             }
         }

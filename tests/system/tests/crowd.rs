@@ -1,6 +1,8 @@
 //! More clients than memcached lets in: they are told so at once and counted, the others are served, and a
 //! crowd that has gone leaves room for the next.
 
+use nom_bench::serve::load::Exchange;
+use nom_bench::serve::visits::{self, Visits};
 use nom_system_tests::{Guest, Server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -58,6 +60,59 @@ fn who_is_one_too_many_is_told_so_and_the_others_are_served() {
     let mut new = server.connect();
     assert_eq!(ask(&mut new, "get a\r\n", "END\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
     assert_eq!(stat(&mut old, "total_connections"), MOST as u64 + 1);
+}
+
+/// nhttpd's refused connections, as its control port tells.
+fn refused_by_nhttpd(server: &Server) -> u64 {
+    const METRIC: &str = "\nnhttpd_connections_refused_total ";
+    let mut control = TcpStream::connect((server.address.ip(), 9999)).expect("the control port");
+    control.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").expect("it is sent");
+    let said = told(control);
+    let (_, rest) = said.split_once(METRIC).unwrap_or_else(|| panic!("no {METRIC} in {said}"));
+    rest.lines().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_browser_that_is_one_too_many_is_told_so_and_the_others_are_served() {
+    const MOST: usize = 100;
+    let guest = Guest::bundle("tests/system/manifests/crowd-nhttpd.toml");
+    Server::on_cores("crowd80", guest, 80, 1, |server| {
+        let mut crowd = Vec::new();
+        // Whoever looked whether the machine serves may not have gone yet.
+        while crowd.len() < MOST {
+            crowd.extend(browser(server));
+        }
+        let before = refused_by_nhttpd(server);
+        for _ in 0..30 {
+            let said = told(server.connect());
+            assert!(said.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{said}");
+        }
+        assert_eq!(refused_by_nhttpd(server) - before, 30);
+        // The others are served on, and their places are others' when they have gone.
+        crowd.iter_mut().for_each(|one| assert!(is_served(one)));
+        drop(crowd);
+        while browser(server).is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    });
+}
+
+/// A client of nhttpd that was served.
+fn browser(server: &Server) -> Option<TcpStream> {
+    let mut one = server.connect();
+    is_served(&mut one).then_some(one)
+}
+
+/// Whether a client asks for the head of a page, and gets it.
+fn is_served(stream: &mut TcpStream) -> bool {
+    // Who is one too many is told so without asking, and may hear of a reset when he asks.
+    let mut said = Vec::new();
+    let is_asked = stream.write_all(b"HEAD / HTTP/1.1\r\nHost: nom\r\n\r\n").is_ok();
+    let mut byte = [0];
+    while is_asked && !said.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+        said.push(byte[0]);
+    }
+    said.starts_with(b"HTTP/1.1 200 OK\r\n")
 }
 
 /// Free memory after each of three crowds has come and gone.
@@ -119,5 +174,37 @@ fn fifty_thousand_idle_clients_take_no_memory_for_good() {
         let free: Vec<u64> = rounds.iter().map(|round| free_after(round, beyond)).collect();
         let before = before.expect("a number");
         assert!(free.iter().all(|free| before.saturating_sub(*free) < TAKEN_MOST), "{before}, then {free:?}");
+    });
+}
+
+/// Who comes faster than a computer serves is answered, refused or left without an answer; nobody is told
+/// anything wrong, and nothing of it stays. How many are answered is for a quiet computer to say.
+#[test]
+fn ten_thousand_visitors_a_second_leave_nothing_behind() {
+    // In three rounds half of the ports that there are: each stays taken for a minute, and Linux is slow to
+    // find one of the last.
+    const VISITORS: usize = 10_000;
+    const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+    const TAKEN_MOST: u64 = 4 << 20;
+    let guest = Guest::bundle("tests/system/manifests/crowd.toml");
+    Server::on_cores("visits", guest, 11211, 1, |server| {
+        std::fs::write(PORTS, "1024 65000").expect("it is root's");
+        let mut old = server.connect();
+        assert_eq!(ask(&mut old, "set a 0 0 1\r\nx\r\n", "\r\n"), "STORED\r\n");
+        let exchange =
+            Exchange { request: b"get a\r\n".to_vec(), reply: b"VALUE a 0 1\r\nx\r\nEND\r\n".to_vec() };
+        let visits = Visits { target: server.address, exchange: &exchange, rate: 10_000, count: VISITORS };
+        let mut free = Vec::new();
+        for _ in 0..3 {
+            let visited = visits::run(&visits).expect("right answers");
+            println!("{visited:?}");
+            assert_eq!(visited.answered + visited.refused + visited.unanswered, VISITORS);
+            assert!(visited.answered > 0 && visited.refused == 0, "{visited:?}");
+            settle(&mut old, 1);
+            // It is told once a second.
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            free.push(stat(&mut old, "nom_free_bytes"));
+        }
+        assert!(free[0].saturating_sub(free[2]) < TAKEN_MOST, "free after each round: {free:?}");
     });
 }

@@ -229,12 +229,7 @@ fn table(measured: &[Record], ratios: &[Record]) -> Table {
     let mut table =
         Table::new("Bulk to and from a machine", ["way, offloads", "metric", "nom", "linux", "nom/linux"]);
     for ratio in ratios {
-        let of = |system: &str| {
-            let found = measured.iter().find(|record| {
-                record.system == system && record.scenario == ratio.scenario && record.metric == ratio.metric
-            });
-            found.map(Record::to_string).unwrap_or_default()
-        };
+        let of = |system| record::cell(measured, system, &ratio.metric, ratio);
         let (way, metric) = (ratio.scenario.clone(), ratio.metric.clone());
         table = table.row([way, metric, of(NOM), of(LINUX), format!("{:.2}", ratio.value)]);
     }

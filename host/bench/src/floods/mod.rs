@@ -6,7 +6,7 @@
 use crate::Outcome;
 use crate::environment::Environment;
 use crate::others::Watch;
-use crate::record::{Key, Record, Samples, Unit};
+use crate::record::{self, Key, Record, Samples, Unit};
 use crate::report::{Notes, Report};
 use crate::serve::guests::{NOM, Provider};
 use crate::serve::running::Running;
@@ -152,12 +152,7 @@ fn table(records: &[Record]) -> Table {
     let mut table =
         Table::new("What floods leave of a client's rate", ["flood", "to nobody", "to nom", "kept"]);
     for kept in records.iter().filter(|record| record.metric == KEPT) {
-        let of = |system: &str| {
-            let found = records.iter().find(|record| {
-                record.system == system && record.scenario == kept.scenario && record.metric == "throughput"
-            });
-            found.map(Record::to_string).unwrap_or_default()
-        };
+        let of = |system| record::cell(records, system, "throughput", kept);
         let error = kept.standard_error().map(|error| format!(" ± {error:.3}")).unwrap_or_default();
         table = table.row([kept.scenario.clone(), of(NOBODY), of(NOM), format!("{:.3}{error}", kept.value)]);
     }

@@ -8,13 +8,21 @@ use super::running::Running;
 use super::runs::{MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, scenarios, store};
 use super::service;
 use super::tools;
+use super::visits::{self, Visits};
 use crate::linux::save;
 use crate::machine::Setting;
 use crate::record::Unit;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use nom_vmm::Accelerator;
 use std::path::Path;
 use std::time::Duration;
+
+/// The scenario in which a connection carries one request.
+const VISITS: &str = "visits";
+/// Visitors that are counted: no more than memcached lets in at a time (`-c`), for they come faster than they
+/// are served, so that the machine does not sleep between them.
+const VISITORS: usize = 900;
+const VISITS_PER_SECOND: u32 = 5_000;
 
 /// What counts, and where details are written.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +58,30 @@ impl Runs {
         }
         scenarios(provider.service)
             .iter()
-            .try_for_each(|scenario| self.count_scenario(&mut counted, scenario))
+            .try_for_each(|scenario| self.count_scenario(&mut counted, scenario))?;
+        if provider.service.name == service::MEMCACHED.name {
+            self.count_visits(&mut counted)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Counts what a visitor costs: to open a connection, to answer one question, to close.
+    fn count_visits(&mut self, counted: &mut Counted) -> Result<()> {
+        self.say(counted.provider, &format!("{VISITS}, counted"));
+        let gets = service::gets();
+        let (target, rate) = (counted.running.target(), VISITS_PER_SECOND);
+        let visits = |count| Visits { target, exchange: &gets[0], rate, count };
+        // Code is translated, and caches are warm, before anything counts.
+        counted.running.inside(|| visits::run(&visits(VISITORS / 10)))?;
+        let listed = counted.counters.executed()?;
+        let before = counted.counters.now()?;
+        let visited = counted.running.inside(|| visits::run(&visits(VISITORS)))?;
+        ensure!(visited.answered == VISITORS, "not all visitors were answered: {visited:?}");
+        let counts = counted.counters.now()?.since(before);
+        self.push_counts(counted.provider, VISITS, counts, VISITORS as u64);
+        let executed = counted.counters.executed()?.since(&listed);
+        self.push_parts(counted, VISITS, &executed, VISITORS as u64)
     }
 
     fn count_scenario(&mut self, counted: &mut Counted, scenario: &Scenario) -> Result<()> {

@@ -7,7 +7,7 @@ mod counted;
 pub(crate) mod counts;
 mod datagrams;
 pub(crate) mod guests;
-mod load;
+pub mod load;
 mod parts;
 mod processors;
 pub(crate) mod running;
@@ -16,6 +16,7 @@ pub(crate) mod service;
 mod summary;
 mod sweep;
 pub(crate) mod tools;
+pub mod visits;
 
 use crate::Outcome;
 use crate::environment::Environment;

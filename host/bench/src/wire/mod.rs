@@ -134,12 +134,7 @@ fn table(measured: &[Record], ratios: &[Record]) -> Table {
     let head = ["round trip, faults", "load", "nom", "linux", "nom/linux"];
     let mut table = Table::new("What passes a bad path", head);
     for ratio in ratios {
-        let of = |system: &str| {
-            let found = measured.iter().find(|record| {
-                record.system == system && record.scenario == ratio.scenario && record.metric == ratio.metric
-            });
-            found.map(Record::to_string).unwrap_or_default()
-        };
+        let of = |system| record::cell(measured, system, &ratio.metric, ratio);
         let cells = [
             ratio.scenario.clone(),
             ratio.metric.clone(),

@@ -208,15 +208,40 @@ impl<N: Nic> Stack<N> {
     /// [`SendError`]; nothing was queued. After [`SendError::Full`], [`Application::sendable`] tells when to
     /// try again.
     pub fn send(&mut self, flow: FlowId, bytes: Slice<N::Buffer>) -> Result<(), SendError> {
-        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return Err(SendError::Closed) };
+        let outcome = self.queue(flow, None, bytes).map_err(|(error, _)| error);
+        self.note_shortness(flow, outcome)
+    }
+
+    /// Queues a slice if there is room, puts the flow into the list of those that have something to send, and
+    /// notes what the slice answers; otherwise gives it back, and says why.
+    #[inline]
+    fn queue(
+        &mut self,
+        flow: FlowId,
+        noted: Option<Noted>,
+        bytes: Slice<N::Buffer>,
+    ) -> Result<(), (SendError, Slice<N::Buffer>)> {
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else {
+            return Err((SendError::Closed, bytes));
+        };
+        if let Some(Noted { arrived_ns, requests, len }) = noted {
+            open.connection.note_answer(arrived_ns, requests, len as u32);
+        }
         if let Err(error) = open.connection.make_room(&self.config.tcp, &self.held) {
-            let is_short = open.connection.send.queue.len() < self.config.tcp.send_max;
-            self.link.counters.send_queues_short += u64::from(error == SendError::Full && is_short);
-            return Err(error);
+            return Err((error, bytes));
         }
         open.connection.push_within(bytes, &mut self.held);
         open.mark(flow, &mut self.dirty);
         Ok(())
+    }
+
+    /// Counts a queue that is full although it is short, as all together hold too much.
+    fn note_shortness(&mut self, flow: FlowId, outcome: Result<(), SendError>) -> Result<(), SendError> {
+        if outcome == Err(SendError::Full) {
+            let is_short = self.queued(flow) < self.config.tcp.send_max;
+            self.link.counters.send_queues_short += u64::from(is_short);
+        }
+        outcome
     }
 
     /// Queues one slice, which answers what `noted` says; the slice if there is no room for it.
@@ -230,16 +255,7 @@ impl<N: Nic> Stack<N> {
         noted: Option<Noted>,
         bytes: Slice<N::Buffer>,
     ) -> Result<(), Slice<N::Buffer>> {
-        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return Err(bytes) };
-        if let Some(Noted { arrived_ns, requests, len }) = noted {
-            open.connection.note_answer(arrived_ns, requests, len as u32);
-        }
-        if open.connection.make_room(&self.config.tcp, &self.held).is_err() {
-            return Err(bytes);
-        }
-        open.connection.push_within(bytes, &mut self.held);
-        open.mark(flow, &mut self.dirty);
-        Ok(())
+        self.queue(flow, noted, bytes).map_err(|(_, bytes)| bytes)
     }
 
     /// The same for as many of `slices` as there is room for, from the front. If `noted` says so, what is
@@ -251,26 +267,16 @@ impl<N: Nic> Stack<N> {
     pub fn send_all(
         &mut self,
         flow: FlowId,
-        noted: Option<Noted>,
+        mut noted: Option<Noted>,
         slices: &mut VecDeque<Slice<N::Buffer>>,
     ) -> Result<(), SendError> {
-        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else {
-            return if slices.is_empty() { Ok(()) } else { Err(SendError::Closed) };
-        };
-        if let Some(Noted { arrived_ns, requests, len }) = noted {
-            open.connection.note_answer(arrived_ns, requests, len as u32);
-        }
-        let mut outcome = Ok(());
-        while outcome.is_ok() && !slices.is_empty() {
-            outcome = open.connection.make_room(&self.config.tcp, &self.held);
-            if let Some(slice) = slices.pop_front_if(|_| outcome.is_ok()) {
-                open.connection.push_within(slice, &mut self.held);
-                open.mark(flow, &mut self.dirty);
+        while let Some(slice) = slices.pop_front() {
+            if let Err((error, slice)) = self.queue(flow, noted.take(), slice) {
+                slices.push_front(slice);
+                return self.note_shortness(flow, Err(error));
             }
         }
-        let is_short = open.connection.send.queue.len() < self.config.tcp.send_max;
-        self.link.counters.send_queues_short += u64::from(outcome == Err(SendError::Full) && is_short);
-        outcome
+        Ok(())
     }
 
     /// Says that the next `len` bytes that are sent on a flow answer so many requests, the oldest of which

@@ -147,6 +147,12 @@ impl Cubic {
         self.restart();
     }
 
+    /// A handshake was lost more than once: begin with one segment. One timeout alone is no reason, as the
+    /// path may just be longer than was supposed, and neither says how much it takes (RFC 6928 section 2).
+    pub fn handshake_timed_out(&mut self) {
+        self.window = self.mss;
+    }
+
     /// What made it become smaller since it was `before` was no loss (RFC 4015 section 3.2): what was learned
     /// by that is forgotten, and growth goes on.
     pub fn undo(&mut self, before: Cubic) {

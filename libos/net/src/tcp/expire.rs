@@ -43,8 +43,12 @@ impl<B: Buffer> Connection<B> {
         self.rtt.back_off();
         self.timed = None;
         let is_known = self.recovery.point.is_some();
-        self.note_timeout(is_known);
-        self.cubic.timed_out(is_known);
+        if self.is_synchronised() {
+            self.note_timeout(is_known);
+            self.cubic.timed_out(is_known);
+        } else if self.retries > 1 {
+            self.cubic.handshake_timed_out();
+        }
         // What arrived once is not sent again, but a peer may have forgotten it (RFC 2018 section 8).
         self.recovery.flight.lose_all(self.send.una, self.retries > 1);
         self.recovery.rack.timed_out();

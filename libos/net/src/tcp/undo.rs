@@ -38,7 +38,7 @@ impl<B: Buffer> Connection<B> {
     pub(super) fn note_timeout(&mut self, is_known: bool) {
         if is_known {
             self.recovery.reduction = None;
-        } else if self.retries == 1 && self.is_synchronised() {
+        } else if self.retries == 1 {
             let flight = (self.send.una, self.send.max);
             self.recovery.reduction = Some(Box::new(Reduction::new(self.cubic, flight, true)));
         }
