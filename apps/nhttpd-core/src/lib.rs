@@ -20,6 +20,6 @@ mod request;
 mod server;
 mod site;
 
-pub use connection::{Connection, Flow};
+pub use connection::Connection;
 pub use server::{Server, Stats};
 pub use site::{File, Site, content_type_of};
