@@ -6,6 +6,7 @@
 use crate::units::{Dollars, DollarsPerSecond, Seconds};
 use alloc::collections::BTreeMap;
 use core::fmt;
+use nom_service::Activity;
 
 const NANOS_PER_DOLLAR: i128 = 1_000_000_000;
 
@@ -58,10 +59,6 @@ impl fmt::Display for Money {
         write!(f, "{sign}${}.{:09}", nanos / per_dollar, nanos % per_dollar)
     }
 }
-
-/// Whom consumption is charged to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Activity(pub u32);
 
 /// A stretch of time on the caller's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use crate::nic::Device;
 use crate::program::{Node, Program};
 use nom_net::batch::Tallies;
 use nom_rt::poller::{Poller, Progress};
-use nom_serve::{Server, Service};
+use nom_serve::Server;
+use nom_service::Service;
 use std::any::Any;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use crate::cut;
 use crate::memory::{Bytes, Memory, Pool};
-use nom_port::buffer::{Chain, Slice, chain_len};
-use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
+use nom_port::buffer::{Buffers, Chain, Slice, chain_len};
+use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received, RingFull};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -133,9 +133,15 @@ impl Port {
 #[derive(Clone, Debug)]
 pub struct Device(pub Rc<RefCell<Port>>);
 
-impl Nic for Device {
+impl Buffers for Device {
     type Buffer = Memory;
 
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Bytes> {
+        self.0.borrow().pool.take(bytes.to_vec()).map(Slice::new)
+    }
+}
+
+impl Nic for Device {
     fn properties(&self) -> Properties {
         self.0.borrow().shape.properties
     }
@@ -154,9 +160,9 @@ impl Nic for Device {
         port.shape.ring - port.queued.len()
     }
 
-    fn transmit(&mut self, frame: Outgoing<Memory>) -> Result<(), Outgoing<Memory>> {
+    fn transmit(&mut self, frame: &mut Outgoing<Memory>) -> Result<(), RingFull> {
         if self.room() == 0 {
-            return Err(frame);
+            return Err(RingFull);
         }
         let port = &mut *self.0.borrow_mut();
         port.work.0 += 1;
@@ -165,7 +171,7 @@ impl Nic for Device {
             // As into a device that was reset: nobody will ever send it.
             return Ok(());
         }
-        port.queued.push((port.now_ns, frame));
+        port.queued.push((port.now_ns, Outgoing { payload: std::mem::take(&mut frame.payload), ..*frame }));
         port.tally.packets += 1;
         Ok(())
     }
@@ -178,10 +184,6 @@ impl Nic for Device {
             port.tally.held_max_ns = port.tally.held_max_ns.max(port.now_ns - at_ns);
             cut::frames(&frame, &port.shape.properties, &mut port.sent);
         }
-    }
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Bytes> {
-        self.0.borrow().pool.take(bytes.to_vec()).map(Slice::new)
     }
 
     fn arm(&mut self) -> bool {

@@ -19,7 +19,8 @@ use nom_net::tcp::connection::WINDOW_MAX;
 use nom_net::{Cidr, Config, KeepAlive, Settings};
 use nom_port::nic::{Offloads, Properties};
 use nom_rt::rest::Thresholds;
-use nom_serve::{Ports, Server, Service};
+use nom_serve::{Ports, Server};
+use nom_service::Service;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 

@@ -6,9 +6,8 @@ use crate::random::text;
 use nom_memcached_core as memcached;
 use nom_netpipe_core as netpipe;
 use nom_nhttpd_core as nhttpd;
-use nom_port::buffer::Sink as _;
-use nom_port::nic::Nic as _;
-use nom_serve::{Flow, Service};
+use nom_port::buffer::{Buffers as _, Sink as _};
+use nom_service::{Service, Stream};
 use std::net::SocketAddr;
 
 /// Where memcached is found, over TCP and UDP.
@@ -21,7 +20,7 @@ pub const NETPIPE_PORT: u16 = 5002;
 pub const STREAM_PORT: u16 = 7;
 
 /// What a server answers.
-type Reply = nom_serve::Reply<Memory>;
+type Reply = nom_service::Reply<Memory>;
 
 /// Seconds since 1970 at time 0.
 const EPOCH: u64 = 1_700_000_000;
@@ -52,11 +51,8 @@ impl Service<Memory> for Memcached {
         self.0.refused();
     }
 
-    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
-        match client.receive(&mut self.0, bytes, reply) {
-            memcached::Flow::Open => Flow::Open,
-            memcached::Flow::Close => Flow::Close,
-        }
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Stream {
+        client.receive(&mut self.0, bytes, reply)
     }
 
     fn disconnected(&mut self, _: Self::Connection) {
@@ -108,8 +104,8 @@ impl Service<Memory> for Nhttpd {
         Some(nhttpd::Connection::new(self.unix))
     }
 
-    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
-        http_flow(client.receive(&mut self.server, bytes, reply))
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Stream {
+        client.receive(&mut self.server, bytes, reply)
     }
 
     const CHECK_NS: Option<u64> = Some(1_000_000_000);
@@ -118,20 +114,13 @@ impl Service<Memory> for Nhttpd {
         client.progressed(&self.server);
     }
 
-    fn check(&mut self, client: &mut Self::Connection, reply: &mut Reply) -> Flow {
-        http_flow(client.check_time(&mut self.server, reply))
+    fn check(&mut self, client: &mut Self::Connection, reply: &mut Reply) -> Stream {
+        client.check_time(&mut self.server, reply)
     }
 
     fn at(&mut self, now_ns: u64) {
         self.unix = unix(now_ns);
         self.server.set_time(self.unix);
-    }
-}
-
-fn http_flow(flow: nhttpd::Flow) -> Flow {
-    match flow {
-        nhttpd::Flow::Open => Flow::Open,
-        nhttpd::Flow::Close => Flow::Close,
     }
 }
 
@@ -171,11 +160,8 @@ impl Service<Memory> for Netpipe {
         Some(())
     }
 
-    fn received(&mut self, (): &mut (), bytes: Bytes, reply: &mut Reply) -> Flow {
-        match self.session.receive(bytes, self.now_ns, reply) {
-            Ok(netpipe::Flow::Open) => Flow::Open,
-            Ok(netpipe::Flow::Close) | Err(_) => Flow::Close,
-        }
+    fn received(&mut self, (): &mut (), bytes: Bytes, reply: &mut Reply) -> Stream {
+        self.session.receive(bytes, self.now_ns, reply).unwrap_or(Stream::Close)
     }
 
     fn disconnected(&mut self, (): ()) {
@@ -208,9 +194,9 @@ impl Service<Memory> for Streams {
         Some(StreamClient::default())
     }
 
-    fn received(&mut self, client: &mut StreamClient, bytes: Bytes, reply: &mut Reply) -> Flow {
+    fn received(&mut self, client: &mut StreamClient, bytes: Bytes, reply: &mut Reply) -> Stream {
         reply.copy(&client.answer(&bytes));
-        Flow::Open
+        Stream::Open
     }
 }
 

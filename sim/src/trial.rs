@@ -12,7 +12,7 @@ use crate::memory::Memory;
 use crate::scenario::{Builder, LIMIT};
 use crate::world::Outcome;
 use nom_net::Closed;
-use nom_serve::Service;
+use nom_service::Service;
 use std::time::Duration;
 
 /// A run before it begins.

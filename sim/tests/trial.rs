@@ -1,7 +1,7 @@
 //! A service of one's own in the simulator.
 
 use nom_port::buffer::{Buffer, Sink, Slice};
-use nom_serve::{Flow, Reply, Service};
+use nom_service::{Reply, Service, Stream};
 use nom_sim::{Talk, Trial};
 use std::net::SocketAddr;
 use std::panic::catch_unwind;
@@ -17,9 +17,9 @@ impl<B: Buffer> Service<B> for Capitals {
         Some(())
     }
 
-    fn received(&mut self, (): &mut (), bytes: Slice<B>, reply: &mut Reply<B>) -> Flow {
+    fn received(&mut self, (): &mut (), bytes: Slice<B>, reply: &mut Reply<B>) -> Stream {
         reply.copy(&bytes.to_ascii_uppercase());
-        if bytes.contains(&b'.') { Flow::Close } else { Flow::Open }
+        if bytes.contains(&b'.') { Stream::Close } else { Stream::Open }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::value::{Gather, Incoming};
 use alloc::vec::Vec;
 use lock_api::RawMutex;
 use nom_port::buffer::{Buffer, Sink, Slice};
+use nom_service::Stream;
 
 /// Longest command line in bytes, its end not counted, unless it names many keys.
 const LINE_MAX: usize = 2048;
@@ -23,16 +24,6 @@ const KEYS_LINE_MAX: usize = 256 << 10;
 
 /// Memory that an idle connection may keep for commands to come.
 const KEEP_MAX: usize = 4096;
-
-/// Whether a connection goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Flow {
-    /// It does.
-    Open,
-    /// It is to be closed when the replies so far are sent.
-    Close,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
@@ -92,13 +83,13 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Takes the next piece of the stream and writes the replies to the commands that it completes. After
-    /// [`Flow::Close`] further pieces are ignored.
+    /// [`Stream::Close`] further pieces are ignored.
     pub fn receive<R: RawMutex>(
         &mut self,
         server: &mut Server<B, R>,
         mut input: Slice<B>,
         sink: &mut impl Sink<B>,
-    ) -> Flow {
+    ) -> Stream {
         server.counts.bytes_read.add(input.len() as u64);
         if self.protocol.is_none() {
             self.protocol =
@@ -118,13 +109,13 @@ impl<B: Buffer> Connection<B> {
                     }
                     used
                 }
-                State::Closed => return Flow::Close,
+                State::Closed => return Stream::Close,
             };
             input.advance(used);
             let is_within = is_skipping || matches!(self.state, State::Value(_)) || !self.command.is_empty();
             self.done += u32::from(!is_within);
         }
-        if matches!(self.state, State::Closed) { Flow::Close } else { Flow::Open }
+        if matches!(self.state, State::Closed) { Stream::Close } else { Stream::Open }
     }
 
     /// Takes a command line, or as much as there is of it, and says how many bytes that were.

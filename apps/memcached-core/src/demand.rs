@@ -2,29 +2,10 @@
 
 use crate::curve::Tally;
 use crate::server::Server;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 use nom_port::buffer::Buffer;
-
-/// What a server would make of any amount of memory.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Demand {
-    /// The share of look-ups that find something, by bytes that items may cost, ascending.
-    pub curve: Vec<(u64, f64)>,
-    /// Look-ups that the curve is made of.
-    pub samples: f64,
-    /// Look-ups in a second.
-    pub lookups: f64,
-    /// Bytes of a value that was found; a mean.
-    pub hit_bytes: f64,
-    /// Bytes that items may cost at present.
-    pub limit_bytes: u64,
-    /// Bytes without which the largest items would have no place.
-    pub least_bytes: u64,
-    /// Bytes that it was told at its start.
-    pub most_bytes: u64,
-}
+use nom_service::{Curve, Demand};
 
 impl<B: Buffer, R: RawMutex> Server<B, R> {
     /// What it would make of more or less memory. The first time it only begins to measure.
@@ -42,8 +23,9 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
                 }
             }
         }
-        is_measured.then(|| Demand {
-            curve: tally.curve(),
+        let curve = Curve::new(tally.curve()).ok().filter(|_| is_measured)?;
+        Some(Demand {
+            curve,
             samples: tally.samples(),
             lookups: tally.rate(),
             hit_bytes: tally.hit_bytes(),

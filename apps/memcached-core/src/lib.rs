@@ -34,8 +34,7 @@ mod text;
 pub mod udp;
 mod value;
 
-pub use connection::{Connection, Flow};
-pub use demand::Demand;
+pub use connection::Connection;
 pub use nom_port::options::OptionError;
 pub use options::Options;
 pub use server::Server;

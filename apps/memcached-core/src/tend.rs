@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use lock_api::{Mutex, RawMutex};
 use nom_port::buffer::Buffer;
-use nom_port::nic::Nic;
+use nom_port::buffer::Buffers;
 
 /// What is done at a time takes as long as some tens of requests: so many items go, or of so many bytes.
 const SHED_ITEMS: usize = 64;
@@ -88,21 +88,21 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     }
 
     /// Has values settle that this core stored.
-    fn settle<N: Nic<Buffer = B>>(&mut self, nic: &mut N) {
+    fn settle<M: Buffers<Buffer = B>>(&mut self, memory: &mut M) {
         let mut copied = 0;
         while copied < SETTLED_BYTES
             && let Some((shard, index)) = self.unsettled.get_mut().pop()
         {
-            copied += self.shard_at(shard).store.settle(index, |bytes| nic.keep(bytes));
+            copied += self.shard_at(shard).store.settle(index, |bytes| memory.keep(bytes));
         }
     }
 
-    /// Does a little of what is to be done about memory, if anything is. `nic` is the running core's. Returns
-    /// when to call again.
+    /// Does a little of what is to be done about memory, if anything is. `memory` is the running core's.
+    /// Returns when to call again.
     #[inline]
-    pub fn tend<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
+    pub fn tend<M: Buffers<Buffer = B>>(&mut self, now_ns: u64, memory: &mut M) -> Option<u64> {
         if !self.unsettled.get_mut().is_empty() {
-            self.settle(nic);
+            self.settle(memory);
         }
         let settles_ns = if self.unsettled.get_mut().is_empty() { None } else { Some(now_ns) };
         let limits_set = self.shared().limits_set.load(Relaxed);
@@ -114,18 +114,18 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         }
         if now_ns >= self.tending.next_ns {
             self.tending.next_ns = now_ns + PAUSE_NS;
-            self.go_on(now_ns, nic);
+            self.go_on(now_ns, memory);
         }
         settles_ns.or((self.tending.stage != Stage::Nothing).then_some(self.tending.next_ns))
     }
 
     #[cold]
-    fn go_on<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) {
+    fn go_on<M: Buffers<Buffer = B>>(&mut self, now_ns: u64, memory: &mut M) {
         self.tending.stage = match self.tending.stage {
             Stage::Nothing => Stage::Nothing,
             Stage::Shed(first) => self.shed(first),
-            Stage::Trim => self.trim(now_ns, nic),
-            Stage::Compact(shard, slot) => self.compact(shard, slot, nic),
+            Stage::Trim => self.trim(now_ns, memory),
+            Stage::Compact(shard, slot) => self.compact(shard, slot, memory),
         };
     }
 
@@ -140,8 +140,8 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         Stage::Trim
     }
 
-    fn trim<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) -> Stage {
-        let trimmed = nic.trim(KEPT_BYTES);
+    fn trim<M: Buffers<Buffer = B>>(&mut self, now_ns: u64, memory: &mut M) -> Stage {
+        let trimmed = memory.trim(KEPT_BYTES);
         if trimmed.left_bytes > 0 {
             return Stage::Trim;
         }
@@ -157,9 +157,9 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         Stage::Compact(0, 0)
     }
 
-    fn compact<N: Nic<Buffer = B>>(&self, first: usize, from: Index, nic: &mut N) -> Stage {
+    fn compact<M: Buffers<Buffer = B>>(&self, first: usize, from: Index, memory: &mut M) -> Stage {
         let Some(mut shard) = self.shards().nth(first) else { return Stage::Trim };
-        let (next, _) = shard.store.compact(from, LOOKED_AT, MOVED_BYTES, |bytes| nic.buffer(bytes));
+        let (next, _) = shard.store.compact(from, LOOKED_AT, MOVED_BYTES, |bytes| memory.buffer(bytes));
         match next {
             Some(slot) => Stage::Compact(first, slot),
             None => Stage::Compact(first + 1, 0),

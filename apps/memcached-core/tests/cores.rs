@@ -1,7 +1,8 @@
 //! One server on several cores, which are threads here.
 
-use nom_memcached_core::{Connection, Flow, Options, Server, Stats};
+use nom_memcached_core::{Connection, Options, Server, Stats};
 use nom_port::buffer::Slice;
+use nom_service::Stream;
 use std::sync::Arc;
 use std::thread;
 
@@ -14,7 +15,7 @@ const UNIX: u64 = 1_700_000_000;
 fn talk(core: &mut Core, request: &str) -> String {
     let mut reply = Vec::new();
     let flow = Connection::new().receive(core, Slice::new(Bytes::from(request.as_bytes())), &mut reply);
-    assert_eq!(flow, Flow::Open, "{request}");
+    assert_eq!(flow, Stream::Open, "{request}");
     String::from_utf8(reply).expect("text")
 }
 

@@ -138,7 +138,7 @@ fn connections_end_for_the_same_reasons() {
         let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options(), unix(), 7);
         let mut ours = Vec::new();
         let flow = Connection::new().receive(&mut server, Slice::new(Bytes::from(script)), &mut ours);
-        assert_eq!(flow, nom_memcached_core::Flow::Close, "{}", script.escape_ascii());
+        assert_eq!(flow, nom_service::Stream::Close, "{}", script.escape_ascii());
         // memcached closes with bytes unread, which resets the connection; that may overtake the replies.
         let mut theirs = Vec::new();
         for _ in 0..20 {

@@ -1,8 +1,8 @@
 //! Where values lie, and a limit of memory that changes while clients are served.
 
-use nom_memcached_core::{Connection, Flow, Options, Server};
-use nom_port::buffer::{Buffer, Sink, Slice};
-use nom_port::nic::{Nic, Outgoing, Properties, Received, Trimmed};
+use nom_memcached_core::{Connection, Options, Server};
+use nom_port::buffer::{Buffer, Buffers, Sink, Slice, Trimmed};
+use nom_service::Stream;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,26 +59,8 @@ impl Memory {
     }
 }
 
-impl Nic for Memory {
+impl Buffers for Memory {
     type Buffer = Piece;
-
-    fn properties(&self) -> Properties {
-        Properties::default()
-    }
-
-    fn receive(&mut self) -> Option<Received<Piece>> {
-        None
-    }
-
-    fn room(&mut self) -> usize {
-        0
-    }
-
-    fn transmit(&mut self, frame: Outgoing<Piece>) -> Result<(), Outgoing<Piece>> {
-        Err(frame)
-    }
-
-    fn kick(&mut self) {}
 
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Piece>> {
         self.copy(bytes, 0)
@@ -93,12 +75,6 @@ impl Nic for Memory {
         let sparse_bytes = if self.trims <= self.sparse { KIB } else { 0 };
         Trimmed { sparse_bytes, ..Trimmed::default() }
     }
-
-    fn arm(&mut self) -> bool {
-        true
-    }
-
-    fn disarm(&mut self) {}
 }
 
 type Core = Server<Piece, parking_lot::RawMutex>;
@@ -111,7 +87,7 @@ fn core(threads: u32) -> Core {
 fn talk(core: &mut Core, request: &[u8]) -> Vec<u8> {
     let mut reply = Vec::new();
     let received = Slice::new(Piece { bytes: request.into(), pinned: 0, is_sparse: true, is_scarce: false });
-    assert_eq!(Connection::new().receive(core, received, &mut reply), Flow::Open);
+    assert_eq!(Connection::new().receive(core, received, &mut reply), Stream::Open);
     reply
 }
 
@@ -225,7 +201,7 @@ fn what_memory_is_worth_is_measured_once_somebody_asks() {
     assert_eq!((demand.limit_bytes, demand.most_bytes), (64 << 20, 64 << 20));
     assert!(demand.samples > 1000.0 && (1000.0..3000.0).contains(&demand.lookups), "{demand:?}");
     assert!((800.0..900.0).contains(&demand.hit_bytes), "{}", demand.hit_bytes);
-    let at = |bytes: u64| demand.curve.iter().find(|point| point.0 >= bytes).expect("a point").1;
+    let at = |bytes: u64| demand.curve.points().iter().find(|point| point.0 >= bytes).expect("a point").1;
     assert!(at(MIB as u64) < 0.2 && at(4 * MIB as u64) > 0.7, "{demand:?}");
 }
 
@@ -251,7 +227,7 @@ fn send(core: &mut Core, request: &[u8], is_scarce: bool) -> Sent {
     let (mut client, mut sent) = (Connection::new(), Sent::default());
     for frame in request.chunks(1448) {
         let buffer = Piece { bytes: frame.into(), pinned: 2 * KIB, is_sparse: false, is_scarce };
-        assert_eq!(client.receive(core, Slice::new(buffer), &mut sent), Flow::Open);
+        assert_eq!(client.receive(core, Slice::new(buffer), &mut sent), Stream::Open);
     }
     sent
 }

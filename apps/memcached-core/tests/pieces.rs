@@ -5,8 +5,9 @@ mod common;
 
 use common::Bytes;
 use common::script::{Dice, binary_command, text_command};
-use nom_memcached_core::{Connection, Flow, Options, Server, udp};
+use nom_memcached_core::{Connection, Options, Server, udp};
 use nom_port::buffer::Slice;
+use nom_service::Stream;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
@@ -15,11 +16,11 @@ const UNIX: u64 = 1_800_000_000;
 
 /// The replies to a stream that comes in pieces of the given lengths, the last of them for the rest; and to
 /// how many commands they are.
-fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Flow, u32) {
+fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Stream, u32) {
     let options = Options { memory: 1 << 16, item_max: 1 << 15, ..Options::default() };
     let mut server = Server::<Bytes, parking_lot::RawMutex>::new(options, UNIX, 7);
     let mut connection = Connection::new();
-    let (mut sent, mut rest, mut flow) = (Vec::new(), stream, Flow::Open);
+    let (mut sent, mut rest, mut flow) = (Vec::new(), stream, Stream::Open);
     let mut lens = lens.iter().copied().cycle();
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(lens.next().unwrap_or(rest.len()).clamp(1, rest.len()));

@@ -6,12 +6,12 @@
 use core::net::SocketAddr;
 use nom_app::alloc::boxed::Box;
 use nom_app::net::{DmaBuffer, QueuePair};
-use nom_app::port::nic::Nic;
+use nom_app::port::buffer::Buffers;
 use nom_app::port::world::Entropy as _;
-use nom_app::serve::{Bytes, Curve, Demand, Flow, Ports, Reply, Service, serve_on};
+use nom_app::serve::{Bytes, Demand, Ports, Reply, Service, Stream, serve_on};
 use nom_app::sync::RawLock;
 use nom_app::{args, port, println, time};
-use nom_memcached_core::{Connection, Flow as Stream, Options, Server, packet, udp};
+use nom_memcached_core::{Connection, Options, Server, packet, udp};
 
 nom_app::main!(main);
 
@@ -67,15 +67,12 @@ impl Service<DmaBuffer> for Memcached {
         self.server.refused();
     }
 
-    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
+    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Stream {
         let before = reply.len();
         let stream = client.receive(&mut self.server, bytes, reply);
         self.server.sent(reply.len() - before);
         reply.count(client.take_done());
-        match stream {
-            Stream::Open => Flow::Open,
-            Stream::Close => Flow::Close,
-        }
+        stream
     }
 
     fn disconnected(&mut self, _: Self::Connection) {
@@ -98,24 +95,15 @@ impl Service<DmaBuffer> for Memcached {
     }
 
     fn demand(&mut self) -> Option<Demand> {
-        let demand = self.server.demand()?;
-        Some(Demand {
-            curve: Curve::new(demand.curve).ok()?,
-            samples: demand.samples,
-            lookups: demand.lookups,
-            hit_bytes: demand.hit_bytes,
-            limit_bytes: demand.limit_bytes,
-            least_bytes: demand.least_bytes,
-            most_bytes: demand.most_bytes,
-        })
+        self.server.demand()
     }
 
     fn set_memory(&mut self, bytes: Option<u64>) {
         self.server.set_limit(bytes.and_then(|bytes| usize::try_from(bytes).ok()));
     }
 
-    fn tend<N: Nic<Buffer = DmaBuffer>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
-        self.server.tend(now_ns, nic)
+    fn tend<M: Buffers<Buffer = DmaBuffer>>(&mut self, now_ns: u64, memory: &mut M) -> Option<u64> {
+        self.server.tend(now_ns, memory)
     }
 
     fn at(&mut self, now_ns: u64) {

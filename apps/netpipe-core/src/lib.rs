@@ -23,5 +23,5 @@ mod sizes;
 
 pub use nom_port::options::OptionError;
 pub use options::Options;
-pub use session::{Flow, ProtocolError, Session};
+pub use session::{ProtocolError, Session};
 pub use sizes::Sizes;

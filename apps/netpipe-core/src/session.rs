@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::take;
 use nom_port::buffer::{Buffer, Sink, Slice};
+use nom_service::Stream;
 
 /// Greeting before each measurement.
 const SYNC: &[u8] = b"SyncMe";
@@ -18,16 +19,6 @@ const COUNT_LEN: usize = 4;
 
 /// Messages of the first size that are exchanged before the measurements.
 const WARMUP: u32 = 100;
-
-/// Whether a connection goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Flow {
-    /// It does.
-    Open,
-    /// It is to be closed when what was answered so far is sent; another may follow.
-    Close,
-}
 
 /// The transmitter sent something else than what its turn was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,14 +131,14 @@ impl<B: Buffer> Session<B> {
         mut input: Slice<B>,
         now: u64,
         sink: &mut impl Sink<B>,
-    ) -> Result<Flow, ProtocolError> {
+    ) -> Result<Stream, ProtocolError> {
         while !input.is_empty() {
             let used = match self.turn {
                 Turn::Warmup | Turn::Trial => self.take_message(&input, now, sink),
-                Turn::Finished => return Ok(Flow::Close),
+                Turn::Finished => return Ok(Stream::Close),
                 _ => {
                     let (used, flow) = self.take_word(&input, now, sink)?;
-                    if flow == Flow::Close {
+                    if flow == Stream::Close {
                         return Ok(flow);
                     }
                     used
@@ -155,7 +146,7 @@ impl<B: Buffer> Session<B> {
             };
             input.advance(used);
         }
-        Ok(Flow::Open)
+        Ok(Stream::Open)
     }
 
     /// Takes a piece of a message; answers one that is complete.
@@ -217,7 +208,7 @@ impl<B: Buffer> Session<B> {
         input: &Slice<B>,
         now: u64,
         sink: &mut impl Sink<B>,
-    ) -> Result<(usize, Flow), ProtocolError> {
+    ) -> Result<(usize, Stream), ProtocolError> {
         let len = match (self.turn, self.word.first().or(input.first())) {
             (Turn::Count, _) => COUNT_LEN,
             (Turn::Reset { .. }, _) | (Turn::SizeSync, Some(b'Q')) => QUIT.len(),
@@ -226,7 +217,7 @@ impl<B: Buffer> Session<B> {
         let used = (len - self.word.len()).min(input.len());
         self.word.extend_from_slice(&input[..used]);
         if self.word.len() < len {
-            return Ok((used, Flow::Open));
+            return Ok((used, Stream::Open));
         }
         let word = take(&mut self.word);
         let flow = match (self.turn, &word[..]) {
@@ -242,13 +233,13 @@ impl<B: Buffer> Session<B> {
         Ok((used, flow))
     }
 
-    fn quit(&mut self, then: Turn, sink: &mut impl Sink<B>) -> Flow {
+    fn quit(&mut self, then: Turn, sink: &mut impl Sink<B>) -> Stream {
         sink.copy(QUIT);
         self.turn = then;
-        Flow::Close
+        Stream::Close
     }
 
-    fn sync(&mut self, now: u64, sink: &mut impl Sink<B>) -> Flow {
+    fn sync(&mut self, now: u64, sink: &mut impl Sink<B>) -> Stream {
         sink.copy(SYNC);
         match self.turn {
             Turn::WarmupSync => {
@@ -264,10 +255,10 @@ impl<B: Buffer> Session<B> {
                 }
             }
         }
-        Flow::Open
+        Stream::Open
     }
 
-    fn count(&mut self, word: &[u8]) -> Result<Flow, ProtocolError> {
+    fn count(&mut self, word: &[u8]) -> Result<Stream, ProtocolError> {
         let Some(size) = self.sizes.next() else {
             return Err(ProtocolError { expected: "no further size", got: word.to_vec() });
         };
@@ -275,7 +266,7 @@ impl<B: Buffer> Session<B> {
         self.count = word.iter().fold(0, |count, byte| count << 8 | u32::from(*byte));
         (self.trials, self.best) = (self.options.trials, u64::MAX);
         self.turn = Turn::TrialSync;
-        Ok(Flow::Open)
+        Ok(Stream::Open)
     }
 }
 

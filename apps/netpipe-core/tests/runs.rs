@@ -1,7 +1,8 @@
 //! Runs of the protocol: played from a script in pieces, and by Debian's `NPtcp` on loopback.
 
-use nom_netpipe_core::{Flow, Options, ProtocolError, Session, Sizes};
+use nom_netpipe_core::{Options, ProtocolError, Session, Sizes};
 use nom_port::buffer::Slice;
+use nom_service::Stream;
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -56,7 +57,7 @@ fn play(options: &Options, count: u32, lens: &[usize]) -> Result<(), TestCaseErr
     let mut lens = lens.iter().cycle();
     let mut now = 0;
     for (sent, back) in script(options, count) {
-        let (mut rest, mut got, mut flow) = (&sent[..], Vec::new(), Flow::Open);
+        let (mut rest, mut got, mut flow) = (&sent[..], Vec::new(), Stream::Open);
         prop_assert!(!session.is_finished());
         session.connected(&mut got);
         while !rest.is_empty() {
@@ -66,7 +67,7 @@ fn play(options: &Options, count: u32, lens: &[usize]) -> Result<(), TestCaseErr
                 session.receive(Slice::new(Bytes::from(piece)), now, &mut got).expect("the script is right");
             rest = after;
         }
-        prop_assert_eq!(flow, Flow::Close);
+        prop_assert_eq!(flow, Stream::Close);
         prop_assert_eq!(got, back);
     }
     prop_assert!(session.is_finished());
@@ -98,16 +99,16 @@ proptest! {
 }
 
 /// What a stream is answered, and how it ends, in pieces of `len` bytes.
-fn replies(stream: &[u8], len: usize) -> (Vec<u8>, Result<Flow, ProtocolError>) {
+fn replies(stream: &[u8], len: usize) -> (Vec<u8>, Result<Stream, ProtocolError>) {
     let mut session = Session::<Bytes>::new(Options::default());
     let mut sent = Vec::new();
     for piece in stream.chunks(len) {
         match session.receive(Slice::new(Bytes::from(piece)), 0, &mut sent) {
-            Ok(Flow::Open) => {}
+            Ok(Stream::Open) => {}
             end => return (sent, end),
         }
     }
-    (sent, Ok(Flow::Open))
+    (sent, Ok(Stream::Open))
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn a_streaming_run_is_timed() {
 #[test]
 fn a_transmitter_with_other_options_is_told() {
     let mut session = Session::<Bytes>::new(Options::default());
-    let receive = |session: &mut Session<Bytes>, bytes: &[u8]| -> Result<Flow, ProtocolError> {
+    let receive = |session: &mut Session<Bytes>, bytes: &[u8]| -> Result<Stream, ProtocolError> {
         session.receive(Slice::new(Bytes::from(bytes)), 0, &mut Vec::new())
     };
     let error = receive(&mut session, b"GET / HTTP/1.1").unwrap_err();
@@ -242,7 +243,7 @@ fn serve(listener: &TcpListener, options: Options) -> usize {
             let flow =
                 session.receive(piece, now, &mut reply).expect("the transmitter keeps to the protocol");
             stream.write_all(&reply).expect("the transmitter reads");
-            if flow == Flow::Close {
+            if flow == Stream::Close {
                 break;
             }
         }

@@ -6,9 +6,9 @@
 use core::net::SocketAddr;
 use nom_app::alloc::boxed::Box;
 use nom_app::net::DmaBuffer;
-use nom_app::serve::{Bytes, Flow, Ports, Reply, Service, serve};
+use nom_app::serve::{Bytes, Ports, Reply, Service, Stream, serve};
 use nom_app::{args, println};
-use nom_netpipe_core::{Flow as Stream, Options, Session};
+use nom_netpipe_core::{Options, Session};
 
 nom_app::main!(main);
 
@@ -39,14 +39,13 @@ impl Service<DmaBuffer> for Netpipe {
         Some(())
     }
 
-    fn received(&mut self, (): &mut (), bytes: Bytes, reply: &mut Reply) -> Flow {
+    fn received(&mut self, (): &mut (), bytes: Bytes, reply: &mut Reply) -> Stream {
         match self.session.receive(bytes, self.now_ns, reply) {
-            Ok(Stream::Open) => Flow::Open,
-            Ok(Stream::Close) => Flow::Close,
+            Ok(stream) => stream,
             Err(error) => {
                 println!("netpipe: {error}");
                 self.session = Session::new(self.options.clone());
-                Flow::Close
+                Stream::Close
             }
         }
     }

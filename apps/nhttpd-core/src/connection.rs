@@ -7,6 +7,7 @@ use crate::server::Server;
 use alloc::vec::Vec;
 use memchr::memchr;
 use nom_port::buffer::{Buffer, Sink, Slice};
+use nom_service::Stream;
 
 /// Most bytes of a head.
 const HEAD_MAX: usize = 16 << 10;
@@ -16,16 +17,6 @@ const REQUEST_TIME: u64 = 20;
 
 /// Longest time in seconds that a connection may be idle.
 const IDLE_TIME: u64 = 60;
-
-/// Whether a connection goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Flow {
-    /// It does.
-    Open,
-    /// It is to be closed when the replies so far are sent.
-    Close,
-}
 
 #[derive(Debug)]
 enum State {
@@ -56,13 +47,13 @@ impl Connection {
     }
 
     /// Takes the next piece of the stream and writes the replies to the requests that it completes. After
-    /// [`Flow::Close`] further pieces are ignored.
+    /// [`Stream::Close`] further pieces are ignored.
     pub fn receive<B: Buffer>(
         &mut self,
         server: &mut Server<B>,
         mut input: Slice<B>,
         sink: &mut impl Sink<B>,
-    ) -> Flow {
+    ) -> Stream {
         while !input.is_empty() {
             let used = match &mut self.state {
                 State::Head => self.take_head(server, &input, sink),
@@ -75,7 +66,7 @@ impl Connection {
                     Ok((used, false)) => used,
                     Err(status) => self.refuse(server, status, sink),
                 },
-                State::Closed => return Flow::Close,
+                State::Closed => return Stream::Close,
             };
             input.advance(used);
         }
@@ -90,7 +81,7 @@ impl Connection {
 
     /// Ends a connection whose client takes too long; to be called about once a second, after
     /// [`Connection::progressed`] if that is the case.
-    pub fn check_time<B: Buffer>(&mut self, server: &mut Server<B>, sink: &mut impl Sink<B>) -> Flow {
+    pub fn check_time<B: Buffer>(&mut self, server: &mut Server<B>, sink: &mut impl Sink<B>) -> Stream {
         let is_idle = matches!(self.state, State::Head) && self.head.is_empty();
         let limit = if is_idle { IDLE_TIME } else { REQUEST_TIME };
         if !matches!(self.state, State::Closed) && server.now.saturating_sub(self.since) > limit {
@@ -103,8 +94,8 @@ impl Connection {
         self.flow()
     }
 
-    fn flow(&self) -> Flow {
-        if matches!(self.state, State::Closed) { Flow::Close } else { Flow::Open }
+    fn flow(&self) -> Stream {
+        if matches!(self.state, State::Closed) { Stream::Close } else { Stream::Open }
     }
 
     /// Refuses what does not belong to a request that is understood, which ends the connection. All input is

@@ -21,7 +21,7 @@ mod request;
 mod server;
 mod site;
 
-pub use connection::{Connection, Flow};
+pub use connection::Connection;
 pub use places::Places;
 pub use server::{Server, Stats};
 pub use site::{File, Site, content_type_of};

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{MODIFIED, files, replies};
-use nom_nhttpd_core::Flow;
+use nom_service::Stream;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -327,7 +327,7 @@ fn nginx_answers_the_same() {
         let (theirs, closed) = nginx.ask(text.as_bytes());
         let (ours, flow) = replies(text.as_bytes(), &[text.len()]);
         let (theirs, ours) = (answers(&theirs, heads), answers(&ours, heads));
-        if (&ours, flow == Flow::Close) == (&theirs, closed) {
+        if (&ours, flow == Stream::Close) == (&theirs, closed) {
             continue;
         }
         let reason =

@@ -4,8 +4,9 @@
 mod common;
 
 use common::{Bytes, NOW, letters, server};
-use nom_nhttpd_core::{Connection, Flow, Server};
+use nom_nhttpd_core::{Connection, Server};
 use nom_port::buffer::Slice;
+use nom_service::Stream;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output};
@@ -35,7 +36,7 @@ fn answer(server: &Mutex<Server<Bytes>>, mut stream: TcpStream) {
         let mut reply = Vec::new();
         let piece = Slice::new(Bytes::from(&buffer[..len]));
         let flow = connection.receive(&mut server.lock().expect("no thread panicked"), piece, &mut reply);
-        if stream.write_all(&reply).is_err() || flow == Flow::Close {
+        if stream.write_all(&reply).is_err() || flow == Stream::Close {
             return;
         }
     }

@@ -7,8 +7,9 @@
 mod common;
 
 use common::{Bytes, NOW, letters, replies, server};
-use nom_nhttpd_core::{Connection, Flow, Places};
+use nom_nhttpd_core::{Connection, Places};
 use nom_port::buffer::{Sink, Slice};
+use nom_service::Stream;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs;
@@ -78,7 +79,7 @@ fn pipelined_requests_are_answered_in_order() {
         );
     }
     let (sent, flow) = replies(&stream, &[usize::MAX]);
-    assert_eq!((count_replies(&sent), flow), (200, Flow::Open));
+    assert_eq!((count_replies(&sent), flow), (200, Stream::Open));
     let bodies: Vec<u8> = sent
         .split(|&byte| byte == b'\n')
         .filter_map(|line| match line {
@@ -176,7 +177,7 @@ fn heads_and_contents_are_limited() {
         let (sent, flow) = replies(stream.as_bytes(), &[1000]);
         (String::from_utf8_lossy(&sent[9..12.min(sent.len())]).into_owned(), flow)
     };
-    let closed = |code: &str| (code.to_owned(), Flow::Close);
+    let closed = |code: &str| (code.to_owned(), Stream::Close);
     let long = "x".repeat(20_000);
     assert_eq!(status(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), closed("414"));
     assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}\r\n\r\n")), closed("431"));
@@ -190,7 +191,7 @@ fn heads_and_contents_are_limited() {
     assert_eq!(content("Transfer-Encoding: chunked", &format!("{chunk}{chunk}1\r\n")), closed("413"));
     assert_eq!(
         content("Transfer-Encoding: chunked", &format!("{chunk}{chunk}0\r\n\r\n")),
-        ("200".to_owned(), Flow::Open)
+        ("200".to_owned(), Stream::Open)
     );
     assert_eq!(
         content("Transfer-Encoding: chunked", &format!("0\r\n{}", "A: b\r\n".repeat(1000))),
@@ -203,17 +204,17 @@ fn heads_and_contents_are_limited() {
 fn slow_clients_are_sent_away() {
     let (mut server, mut connection, mut sent) = (server(), Connection::new(NOW), Vec::new());
     let half = Slice::new(Bytes::from(&b"GET / HT"[..]));
-    assert_eq!(connection.receive(&mut server, half, &mut sent), Flow::Open);
+    assert_eq!(connection.receive(&mut server, half, &mut sent), Stream::Open);
     server.set_time(NOW + 20);
-    assert_eq!(connection.check_time(&mut server, &mut sent), Flow::Open);
+    assert_eq!(connection.check_time(&mut server, &mut sent), Stream::Open);
     server.set_time(NOW + 21);
-    assert_eq!(connection.check_time(&mut server, &mut sent), Flow::Close);
+    assert_eq!(connection.check_time(&mut server, &mut sent), Stream::Close);
     assert!(sent.starts_with(b"HTTP/1.1 408 Request Timeout\r\n"), "{}", sent.escape_ascii());
     let (mut idle, mut silence) = (Connection::new(NOW), Vec::new());
     server.set_time(NOW + 60);
-    assert_eq!(idle.check_time(&mut server, &mut silence), Flow::Open);
+    assert_eq!(idle.check_time(&mut server, &mut silence), Stream::Open);
     server.set_time(NOW + 61);
-    assert_eq!((idle.check_time(&mut server, &mut silence), silence.len()), (Flow::Close, 0));
+    assert_eq!((idle.check_time(&mut server, &mut silence), silence.len()), (Stream::Close, 0));
     assert_eq!(server.stats.timed_out, 2);
 }
 
@@ -221,14 +222,14 @@ fn slow_clients_are_sent_away() {
 fn a_long_reply_that_is_read_is_no_idleness() {
     let (mut server, mut connection, mut sent) = (server(), Connection::new(NOW), Vec::new());
     let request = Slice::new(Bytes::from(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"[..]));
-    assert_eq!(connection.receive(&mut server, request, &mut sent), Flow::Open);
+    assert_eq!(connection.receive(&mut server, request, &mut sent), Stream::Open);
     for second in 1..=200 {
         server.set_time(NOW + second);
         connection.progressed(&server);
-        assert_eq!(connection.check_time(&mut server, &mut sent), Flow::Open, "after {second} s");
+        assert_eq!(connection.check_time(&mut server, &mut sent), Stream::Open, "after {second} s");
     }
     server.set_time(NOW + 261);
-    assert_eq!(connection.check_time(&mut server, &mut sent), Flow::Close, "it reads no more");
+    assert_eq!(connection.check_time(&mut server, &mut sent), Stream::Close, "it reads no more");
 }
 
 /// A file is sent from where it lies.

@@ -7,11 +7,11 @@ use core::net::SocketAddr;
 use nom_app::alloc::boxed::Box;
 use nom_app::alloc::format;
 use nom_app::net::{DmaBuffer, QueuePair};
-use nom_app::port::nic::Nic as _;
+use nom_app::port::buffer::Buffers as _;
 use nom_app::port::world::Entropy as _;
-use nom_app::serve::{Bytes, Flow, Metrics, Ports, Reply, Service, serve_on};
+use nom_app::serve::{Bytes, Metrics, Ports, Reply, Service, Stream, serve_on};
 use nom_app::{args, files, port, println, time};
-use nom_nhttpd_core::{Connection, Flow as Stream, Places, Server, Site, content_type_of};
+use nom_nhttpd_core::{Connection, Places, Server, Site, content_type_of};
 
 nom_app::main!(main);
 
@@ -100,14 +100,11 @@ impl Service<DmaBuffer> for Nhttpd {
         out.counter("nhttpd_connections_refused_total", help, self.server.stats.connections_refused);
     }
 
-    fn received(&mut self, client: &mut Connection, bytes: Bytes, reply: &mut Reply) -> Flow {
+    fn received(&mut self, client: &mut Connection, bytes: Bytes, reply: &mut Reply) -> Stream {
         let before = self.server.stats.requests;
         let stream = client.receive(&mut self.server, bytes, reply);
         reply.count((self.server.stats.requests - before) as u32);
-        match stream {
-            Stream::Open => Flow::Open,
-            Stream::Close => Flow::Close,
-        }
+        stream
     }
 
     const CHECK_NS: Option<u64> = Some(1_000_000_000);
@@ -116,11 +113,8 @@ impl Service<DmaBuffer> for Nhttpd {
         client.progressed(&self.server);
     }
 
-    fn check(&mut self, client: &mut Connection, reply: &mut Reply) -> Flow {
-        match client.check_time(&mut self.server, reply) {
-            Stream::Open => Flow::Open,
-            Stream::Close => Flow::Close,
-        }
+    fn check(&mut self, client: &mut Connection, reply: &mut Reply) -> Stream {
+        client.check_time(&mut self.server, reply)
     }
 
     fn at(&mut self, now_ns: u64) {

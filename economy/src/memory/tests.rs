@@ -4,6 +4,7 @@ use crate::units::Seconds;
 use crate::utility::Latency;
 use alloc::vec::Vec;
 use nom_economy_sim::Random;
+use nom_service::Curve;
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;

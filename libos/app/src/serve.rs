@@ -24,15 +24,16 @@ use nom_rt::event_loop::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
+pub use nom_serve::Ports;
 use nom_serve::{Closing, Control, Crew, Peers, Server};
-pub use nom_serve::{Curve, Demand, Flow, Metrics, Ports, Service};
+pub use nom_service::{Curve, Demand, Metrics, Service, Stream};
 pub use settings::BadSetting;
 
 /// A piece of a stream: the memory that the device filled.
 pub type Bytes = nom_port::buffer::Slice<DmaBuffer>;
 
 /// What a service answers.
-pub type Reply = nom_serve::Reply<DmaBuffer>;
+pub type Reply = nom_service::Reply<DmaBuffer>;
 
 /// Why there is no service.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use crate::market::Tariff;
 use crate::report::Stretch;
 use crate::window;
 use alloc::vec::Vec;
-use nom_economy::ledger::{Account, Activity, Entry, Interval, Ledger, Money};
+use nom_economy::ledger::{Account, Entry, Interval, Ledger, Money};
 use nom_economy::prices::Usage;
 use nom_economy::units::DollarsPerSecond;
 use nom_economy::utility::Utility;
-use nom_serve::{Setting, Window};
+use nom_service::{Activity, Setting, Window};
 
 /// The accounts of an application's own books: what it owes, and what it is paid.
 const OWED: Activity = Activity(0);
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use nom_economy::prices::{Prices, Resource};
     use nom_economy::units::Cores;
-    use nom_serve::governor::Latency;
+    use nom_service::Latency;
     use proptest::prelude::*;
 
     const SECOND: u64 = 1_000_000_000;

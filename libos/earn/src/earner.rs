@@ -10,11 +10,11 @@ use crate::steering::Steering;
 use crate::window;
 use nom_abi::priced::Report;
 use nom_economy::ledger::{Account, Money};
-use nom_economy::memory::Demand;
 use nom_economy::prices::{Resource, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{Cores, DollarsPerSecond, Gib};
-use nom_serve::{Governor, Setting, Window};
+use nom_service::Demand;
+use nom_service::{Governor, Setting, Window};
 
 /// How often it reports.
 const REPORT_NS: u64 = 100_000_000;

@@ -2,11 +2,12 @@
 
 use crate::report::Stretch;
 use crate::window;
-use nom_economy::memory::{Demand, MemoryPolicy, Present};
+use nom_economy::memory::{MemoryPolicy, Present};
 use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
 use nom_economy::utility::Utility;
-use nom_serve::{Setting, Window};
+use nom_service::Demand;
+use nom_service::{Setting, Window};
 
 /// What is kept never has less, in MiB: where nearly nothing is asked for now, that tells little of what will
 /// be.

@@ -2,8 +2,8 @@
 
 use nom_abi::priced::{Report, Solvency};
 use nom_economy::prices::Refusal;
-use nom_serve::governor::Latency;
-use nom_serve::{Setting, Window};
+use nom_service::Latency;
+use nom_service::{Setting, Window};
 
 /// Whom an application reports to.
 pub trait Audience {

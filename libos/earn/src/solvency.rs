@@ -12,7 +12,7 @@ use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{DollarsPerSecond, Seconds};
 use nom_economy::utility::{Latency, Term, Utility};
-use nom_serve::{Setting, Window};
+use nom_service::{Setting, Window};
 
 /// What was served is judged by so much time, as revenue is.
 const PERIOD_NS: u64 = 1_000_000_000;

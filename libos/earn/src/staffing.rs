@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice, Parameters};
 use nom_economy::response::Response;
 use nom_economy::units::DollarsPerSecond;
-use nom_serve::Window;
+use nom_service::Window;
 
 /// A number of cores is judged by so much time.
 const PERIOD_NS: u64 = 200_000_000;
@@ -85,7 +85,7 @@ impl Staffing {
 
     fn judge(&mut self, value: &Value) {
         let period = core::mem::take(&mut self.period);
-        let whole = period.window(0, period.length_ns, nom_serve::Setting::default());
+        let whole = period.window(0, period.length_ns, nom_service::Setting::default());
         let Some(observation) = window::observation(&whole) else { return };
         self.controller.observe(&observation, &value_of_choices(&self.points, value));
     }

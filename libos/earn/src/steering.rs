@@ -7,7 +7,7 @@ use core::time::Duration;
 use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice};
 use nom_economy::response::Observation;
 use nom_economy::table::Row;
-use nom_serve::{Setting, Window};
+use nom_service::{Setting, Window};
 
 /// Windows this many times as long as was asked say nothing: the core slept, the machine was stopped, or the
 /// clock jumped.

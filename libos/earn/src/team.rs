@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
 use nom_economy::controller::BatchingDelays;
-use nom_economy::memory::Demand;
-use nom_serve::{Governor, Setting, Window};
+use nom_service::Demand;
+use nom_service::{Governor, Setting, Window};
 
 /// The window of a core among others: short, so that little of it belongs to another window of the whole.
 const PART_NS: u64 = 5_000_000;

@@ -3,7 +3,7 @@
 use nom_economy::response::{Observation, Response};
 use nom_economy::units::{GbitPerSecond, OperationsPerSecond, Seconds};
 use nom_economy::utility::Latency;
-use nom_serve::Window;
+use nom_service::Window;
 
 /// No client has its answer sooner: what a clock that reads two times at once, or a path that nobody knows,
 /// makes of a latency must not earn a bonus.

@@ -8,7 +8,7 @@ use nom_economy::controller::{BatchingDelays, WorkingPoints};
 use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
 use nom_economy::utility::Utility;
-use nom_serve::{Governor, Setting};
+use nom_service::{Governor, Setting};
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;

@@ -10,8 +10,8 @@ use nom_economy::response::{Observation, Response};
 use nom_economy::units::{Cores, GbitPerSecond, OperationsPerSecond};
 use nom_economy::utility::Utility;
 use nom_economy_sim::{Noise, Random};
-use nom_serve::governor::Latency;
-use nom_serve::{Governor, Setting, Window};
+use nom_service::Latency;
+use nom_service::{Governor, Setting, Window};
 use std::time::Duration;
 
 const CONTRACT: &str = "Gbit; refund 20 2000";

@@ -5,8 +5,8 @@ mod common;
 use common::{World, earner};
 use nom_abi::prices::PricedResource;
 use nom_economy::prices::Resource;
-use nom_serve::governor::Latency;
-use nom_serve::{Governor, Setting, Window};
+use nom_service::Latency;
+use nom_service::{Governor, Setting, Window};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ mod common;
 
 use common::World;
 use nom_abi::prices::PricedResource;
-use nom_economy::memory::{Curve, Demand};
-use nom_serve::Governor;
+use nom_service::Governor;
+use nom_service::{Curve, Demand};
 
 const MIB: u64 = 1 << 20;
 const MOST_MIB: u64 = 64;

@@ -5,7 +5,7 @@ mod common;
 use common::World;
 use nom_abi::prices::PricedResource;
 use nom_earn::Solvency;
-use nom_serve::Governor;
+use nom_service::Governor;
 
 /// Windows of more than ten seconds.
 const TEN_SECONDS: u32 = 600;
@@ -96,7 +96,7 @@ fn as_many_are_served_as_can_be_in_time() {
 fn without_a_contract_costs_are_reckoned_and_nothing_is_set() {
     use common::{Board, Heard};
     use nom_earn::{Earner, Held, Settings};
-    use nom_serve::{Setting, Window};
+    use nom_service::{Setting, Window};
     use std::time::Duration;
     let (board, heard) = (Board::default(), Heard::default());
     let held = || Held { cores: 2, memory_bytes: 1 << 30 };

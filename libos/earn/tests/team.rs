@@ -6,8 +6,8 @@ use common::{Board, Heard, World, earner};
 use nom_abi::prices::PricedResource;
 use nom_earn::{Member, Team};
 use nom_economy::utility::Utility;
-use nom_serve::governor::Latency;
-use nom_serve::{Governor, Setting, Window};
+use nom_service::Latency;
+use nom_service::{Governor, Setting, Window};
 
 const CONTRACT: &str = "Gbit; refund 20 2000";
 const PART_NS: u64 = 5_000_000;

@@ -56,14 +56,14 @@ impl Pool {
     }
 
     /// A slot of at least `bytes`; `None` if memory is exhausted or nothing is that large.
-    pub fn take(&self, bytes: usize) -> Option<Slot> {
+    pub fn take(&self, bytes: usize) -> Option<PoolSlot> {
         let class = class(bytes)?;
         let mut free = self.free[class].borrow_mut();
         if free.is_empty() {
             swap(&mut *free, &mut *self.shared.returned[class].lock());
         }
         let kept = free.pop();
-        kept.or_else(|| self.allocate(1 << (class as u32 + SMALLEST))).map(Slot)
+        kept.or_else(|| self.allocate(1 << (class as u32 + SMALLEST))).map(PoolSlot)
     }
 
     /// A handle on a copy of `bytes`; `None` as for [`Pool::take`].
@@ -95,9 +95,9 @@ fn class(bytes: usize) -> Option<usize> {
 
 /// A block that nobody else has a handle on. Whoever drops it unshared loses it to the pool: it is made to be
 /// filled.
-pub struct Slot(Arc<Block>);
+pub struct PoolSlot(Arc<Block>);
 
-impl Slot {
+impl PoolSlot {
     /// Its memory.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.block().bytes
@@ -115,9 +115,9 @@ impl Slot {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for PoolSlot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Slot({} bytes)", self.0.bytes.len())
+        write!(out, "PoolSlot({} bytes)", self.0.bytes.len())
     }
 }
 

@@ -59,6 +59,7 @@
 
 extern crate alloc;
 
+mod answer;
 pub mod batch;
 pub mod chain;
 pub mod chance;
@@ -87,6 +88,7 @@ pub mod tcp;
 pub mod time;
 pub mod timers;
 
+pub use answer::{Answer, Observed};
 pub use config::{Cidr, Config};
 pub use dns::{Family, ResolveError};
 pub use nom_port::buffer;

@@ -70,7 +70,7 @@ impl<N: Nic> Link<N> {
         if self.hop_limit6 != HOPS {
             limit_hops(&mut packet.head, self.hop_limit6);
         }
-        if !self.has_room() || !self.nic.queue(packet) {
+        if !self.has_room() || self.nic.transmit(packet).is_err() {
             self.room = 0;
             self.counters.dropped_ring += 1;
             return;

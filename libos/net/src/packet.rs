@@ -26,13 +26,14 @@
 //! }
 //! ```
 
+use crate::answer::Answer;
 use crate::buffer::{Buffer, Chain, Slice, chain_len};
 use crate::chain;
 use crate::checksum;
 use crate::frame::{self, ChecksumField, Ethernet, Mac, Packet, Path, protocol};
 use crate::tcp::segment::Ports;
 use core::net::SocketAddr;
-use nom_port::nic::{Answer, Checksum, Head, Outgoing, PartialChecksum, Received};
+use nom_port::nic::{Checksum, Head, Outgoing, PartialChecksum, Received};
 use smoltcp::wire::{EthernetProtocol, UdpPacket};
 
 /// Bytes of a UDP header.
@@ -99,7 +100,7 @@ impl Datagram {
         let ports = Ports { from: self.to.port(), to: self.from.port() };
         let (head, checksum) = udp(&path, ports, &payload, is_checksum_offloaded);
         let answer = Answer::to_datagram(self.at_ns);
-        Outgoing { head, payload, checksum, segmentation: None, answers: Some(answer) }
+        Outgoing { head, payload, checksum, segmentation: None, tag: Some(answer.tag()) }
     }
 }
 

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Device, Faults, Machine, Memory, World, config, server};
+use nom_net::Answer;
 use nom_net::{Application, FlowId, Slice, Stack};
-use nom_port::nic::Answer;
 use std::time::Duration;
 
 /// Sends a byte as soon as it can.

@@ -155,6 +155,39 @@ impl<B: Buffer> Deref for Slice<B> {
     }
 }
 
+/// What became of memory that nobody uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Bytes given back.
+    pub released_bytes: usize,
+    /// Bytes that could have been given back, too, and will be next time.
+    pub left_bytes: usize,
+    /// Bytes of memory that could be given back if the little in use there lay elsewhere:
+    /// [`Buffer::is_sparse`] says of which buffers that is so.
+    pub sparse_bytes: usize,
+}
+
+/// Memory of received frames and of payloads to send.
+pub trait Buffers {
+    /// A handle on a piece of it.
+    type Buffer: Buffer;
+
+    /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
+
+    /// The same for bytes that are kept for long: leaves enough to send from.
+    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>> {
+        self.buffer(bytes)
+    }
+
+    /// Gives memory for buffers that nobody uses back to the world, all but `keep_bytes`: a bounded part at a
+    /// time. Who cannot gives nothing.
+    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
+        let _ = keep_bytes;
+        Trimmed::default()
+    }
+}
+
 /// Where an application writes what it sends, in order.
 pub trait Sink<B: Buffer> {
     /// Sends bytes that are copied: they may change as soon as this returns.

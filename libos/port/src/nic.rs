@@ -1,6 +1,6 @@
 //! One queue pair of a network interface, as the stack of one core sees it.
 
-use crate::buffer::{Buffer, Chain, Slice, chain_len};
+use crate::buffer::{Buffer, Buffers, Chain, Slice, chain_len};
 use alloc::vec::Vec;
 
 /// What the interface does that the stack would otherwise have to do.
@@ -124,27 +124,18 @@ pub struct Outgoing<B> {
     pub checksum: Option<PartialChecksum>,
     /// How it is to be cut; only if the interface offers that.
     pub segmentation: Option<Segmentation>,
-    /// What it answers: for the latency that clients see.
-    pub answers: Option<Answer>,
+    /// For who measures; a driver does not look at it.
+    pub tag: Option<Tag>,
 }
 
-/// What a frame answers.
+/// What whoever sends a frame says of it to whoever stands between it and the device. Drivers neither read
+/// nor keep it, and its bits mean what those two agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// When the oldest of the requests arrived ([`Received::at_ns`]).
-    pub arrived_ns: u64,
-    /// How many requests they are; none if the frame opens a connection.
-    pub requests: u32,
-    /// The connection, by the number that its stack knows it by; a datagram has none.
-    pub flow: Option<u32>,
-}
+pub struct Tag(pub [u64; 2]);
 
-impl Answer {
-    /// That to a datagram which arrived at `arrived_ns`.
-    pub fn to_datagram(arrived_ns: u64) -> Answer {
-        Answer { arrived_ns, requests: 1, flow: None }
-    }
-}
+/// The ring has no place for another frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingFull;
 
 impl<B: Buffer> Outgoing<B> {
     /// Bytes of the frame.
@@ -159,84 +150,37 @@ impl<B: Buffer> Outgoing<B> {
     }
 }
 
-/// What became of memory that nobody uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trimmed {
-    /// Bytes given back.
-    pub released_bytes: usize,
-    /// Bytes that could have been given back, too, and will be next time.
-    pub left_bytes: usize,
-    /// Bytes of memory that could be given back if the little in use there lay elsewhere:
-    /// [`Buffer::is_sparse`] says of which buffers that is so.
-    pub sparse_bytes: usize,
-}
-
-/// One queue pair.
-pub trait Nic {
-    /// Memory of received frames and of payloads to send.
-    type Buffer: Buffer;
-
+/// One queue pair: frames in, frames out, and when to be told of them.
+pub trait Nic: Buffers {
     /// What it is.
     fn properties(&self) -> Properties;
 
     /// The next received frame, if one is there.
     fn receive(&mut self) -> Option<Received<Self::Buffer>>;
 
-    /// Whether surely no frame waits to be received, where that is cheaper to tell than to try.
-    #[inline]
-    fn is_idle(&self) -> bool {
-        false
-    }
-
     /// How many more frames can be queued for sending.
     fn room(&mut self) -> usize;
 
-    /// Queues a frame. The device may not see it before [`Nic::kick`].
+    /// Queues a frame, and takes its payload; a large one need not be moved for it. The device may not see it
+    /// before [`Nic::kick`].
     ///
     /// # Errors
-    /// Gives the frame back if the ring is full.
-    #[expect(
-        clippy::result_large_err,
-        reason = "a full ring is rare; a box would be an allocation for every frame"
-    )]
-    fn transmit(&mut self, frame: Outgoing<Self::Buffer>) -> Result<(), Outgoing<Self::Buffer>>;
-
-    /// Queues a frame where it lies, for who would rather not move it: takes its payload, or returns `false`
-    /// and leaves all as it is if the ring is full.
-    #[inline]
-    fn queue(&mut self, frame: &mut Outgoing<Self::Buffer>) -> bool {
-        let taken = Outgoing { payload: core::mem::take(&mut frame.payload), ..*frame };
-        match self.transmit(taken) {
-            Ok(()) => true,
-            Err(back) => {
-                frame.payload = back.payload;
-                false
-            }
-        }
-    }
+    /// [`RingFull`]; the frame is as it was.
+    fn transmit(&mut self, frame: &mut Outgoing<Self::Buffer>) -> Result<(), RingFull>;
 
     /// Tells the device about everything queued, unless it is looking anyway.
     fn kick(&mut self);
 
-    /// Bytes of a connection came, or the end of its handshake, in a frame that was first seen at `at_ns`:
-    /// for who measures paths. A driver does not.
-    fn arrived(&mut self, flow: u32, at_ns: u64) {
-        let _ = (flow, at_ns);
-    }
+    /// Asks for an interrupt at the next frame. `false` if frames are there already: poll again.
+    fn arm(&mut self) -> bool;
 
-    /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
+    /// Asks for no more interrupts.
+    fn disarm(&mut self);
 
-    /// The same for bytes that are kept for long: leaves enough to send from.
-    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>> {
-        self.buffer(bytes)
-    }
-
-    /// Gives memory for buffers that nobody uses back to the world, all but `keep_bytes`: a bounded part at a
-    /// time. A driver that cannot gives nothing.
-    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
-        let _ = keep_bytes;
-        Trimmed::default()
+    /// Whether surely no frame waits to be received, where that is cheaper to tell than to try.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        false
     }
 
     /// The time, in nanoseconds of the clock of [`Received::at_ns`], for who was last told that it is
@@ -249,12 +193,6 @@ pub trait Nic {
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         let _ = count;
     }
-
-    /// Asks for an interrupt at the next frame. `false` if frames are there already: poll again.
-    fn arm(&mut self) -> bool;
-
-    /// Asks for no more interrupts.
-    fn disarm(&mut self);
 }
 
 /// A frame's bytes in one piece, for what must look at all of them.

@@ -36,14 +36,14 @@ impl Recorder {
 
     /// What was recorded since the last call; the next window begins now. No answer is in two windows or in
     /// none.
-    pub fn window(&mut self, now_ns: u64) -> Window {
-        let mut window = Window { from_ns: now_ns, to_ns: now_ns, histogram: Histogram::new() };
+    pub fn window(&mut self, now_ns: u64) -> Recording {
+        let mut window = Recording { from_ns: now_ns, to_ns: now_ns, histogram: Histogram::new() };
         self.window_into(now_ns, &mut window);
         window
     }
 
     /// The same in place of `window`, whose memory serves the next one: nothing is allocated.
-    pub fn window_into(&mut self, now_ns: u64, window: &mut Window) {
+    pub fn window_into(&mut self, now_ns: u64, window: &mut Recording) {
         window.from_ns = mem::replace(&mut self.from_ns, now_ns);
         window.to_ns = now_ns;
         window.histogram.clear();
@@ -59,7 +59,7 @@ impl Recorder {
 
 /// The answers of a stretch of time.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct Recording {
     /// When it began.
     pub from_ns: u64,
     /// When it ended.
@@ -68,7 +68,7 @@ pub struct Window {
     pub histogram: Histogram,
 }
 
-impl Window {
+impl Recording {
     /// Answers per second.
     #[must_use]
     pub fn throughput(&self) -> f64 {

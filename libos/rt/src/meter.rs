@@ -7,10 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem;
-pub use nom_economy::ledger::Activity;
-
-/// Who pays for what nobody else can be charged with.
-pub const INFRASTRUCTURE: Activity = Activity(0);
+pub use nom_service::{Activity, INFRASTRUCTURE};
 
 /// What was consumed of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

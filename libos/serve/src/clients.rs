@@ -1,15 +1,14 @@
 //! The clients of one stack: between its flows and the service.
 
 use crate::metered::Metered;
-use crate::reply::{self, Reply};
-use crate::service::{Flow, Service};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use nom_net::{Application, Closed, Detached, FlowId, Noted, Stack};
+use nom_net::{Application, Closed, Detached, FlowId, Noted, Observed as _, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
 use nom_port::world::Clock;
+use nom_service::{Reply, Service, Stream};
 
 /// Places for clients that are not given back.
 const LASTING: usize = 1024;
@@ -171,7 +170,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             if client.is_closing {
                 continue;
             }
-            client.is_closing = self.service.check(&mut client.connection, &mut self.reply) == Flow::Close;
+            client.is_closing = self.service.check(&mut client.connection, &mut self.reply) == Stream::Close;
             // What it is told now nobody else may hear.
             if client.is_closing || !self.reply.is_empty() {
                 self.answer(stack, flow);
@@ -218,7 +217,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if client.flow != flow || client.is_closing {
             return false;
         }
-        let is_over = self.service.received(&mut client.connection, bytes, &mut self.reply) == Flow::Close;
+        let is_over = self.service.received(&mut client.connection, bytes, &mut self.reply) == Stream::Close;
         let is_too_many = self.excess > 0 && !self.reply.is_empty();
         if is_over || is_too_many {
             client.is_closing = true;
@@ -394,7 +393,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         let taken = self.reply.take(stack.nic(), &mut self.slices);
         for (head, len) in self.reply.datagrams().filter(|_| taken.is_some()) {
             let mut datagram: Chain<N::Buffer> = stack.buffer(head).into_iter().collect();
-            datagram.append(&mut reply::split(&mut self.slices, len));
+            datagram.append(&mut split(&mut self.slices, len));
             // A datagram that cannot be sent is lost, as datagrams are; the stack counts why.
             if stack.answer_datagram(to, from, datagram).is_ok() {
                 stack.nic().answer(head.len() + len);
@@ -408,4 +407,21 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
 /// A datagram in one piece: copied, if it filled several buffers; `None` if there is no memory for that.
 fn whole<N: Nic>(stack: &mut Stack<N>, mut bytes: Chain<N::Buffer>) -> Option<Slice<N::Buffer>> {
     if bytes.len() == 1 { bytes.pop() } else { stack.buffer(&gather(&bytes)) }
+}
+
+/// Takes the first `len` bytes of `slices`.
+fn split<B: Buffer>(slices: &mut VecDeque<Slice<B>>, mut len: usize) -> Chain<B> {
+    let mut chain = Chain::new();
+    while len > 0
+        && let Some(slice) = slices.front_mut()
+    {
+        let part = slice.part(0..len);
+        slice.advance(part.len());
+        if slice.is_empty() {
+            slices.pop_front();
+        }
+        len -= part.len();
+        chain.push(part);
+    }
+    chain
 }

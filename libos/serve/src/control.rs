@@ -18,9 +18,6 @@ mod snapshot;
 
 pub(crate) use snapshot::Snapshot;
 
-use crate::governor::Window;
-use crate::reply::Reply;
-use crate::service::{Flow, Service};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -33,6 +30,9 @@ use http::{Method, Request, Response};
 use nom_net::batch::DELAY_MAX;
 use nom_port::buffer::{Buffer, Slice};
 use nom_rt::handle::Handle;
+use nom_service::Reply;
+use nom_service::Window;
+use nom_service::{Service, Stream};
 
 /// What the servers of one application, each on its core, share of their control port: whichever of them a
 /// connection reaches speaks for all.
@@ -320,11 +320,11 @@ impl<B: Buffer> Service<B> for Desk {
         Some(Vec::new())
     }
 
-    fn received(&mut self, input: &mut Vec<u8>, bytes: Slice<B>, reply: &mut Reply<B>) -> Flow {
+    fn received(&mut self, input: &mut Vec<u8>, bytes: Slice<B>, reply: &mut Reply<B>) -> Stream {
         input.extend_from_slice(&bytes);
         loop {
             let (used, response) = match http::parse(input) {
-                Ok(None) if input.len() <= REQUEST_MAX => return Flow::Open,
+                Ok(None) if input.len() <= REQUEST_MAX => return Stream::Open,
                 Ok(None) => (input.len(), Response::too_large().closing()),
                 Ok(Some(request)) if request.is_last => (request.len, self.answer(&request).closing()),
                 Ok(Some(request)) => (request.len, self.answer(&request)),
@@ -333,7 +333,7 @@ impl<B: Buffer> Service<B> for Desk {
             input.drain(..used);
             response.write(reply);
             if response.closes() {
-                return Flow::Close;
+                return Stream::Close;
             }
         }
     }

@@ -2,11 +2,9 @@
 
 use crate::clients::{Clients, Guest, Measured, Moving};
 use crate::control::{Desk, Order, Snapshot};
-use crate::governor::Window;
 use crate::metered::Metered;
 use crate::peers::{Passed, Passing, Peers, Way};
 use crate::plan::Plan;
-use crate::service::Service;
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 use nom_net::common::concerns_all;
@@ -14,6 +12,8 @@ use nom_net::{AdoptError, Application, Chain, Closed, Dispute, Ear, Finding, Flo
 use nom_port::buffer::Buffer;
 use nom_port::nic::{Nic, Received};
 use nom_port::world::Clock;
+use nom_service::Service;
+use nom_service::Window;
 
 /// The clients of a server.
 pub(crate) struct Front<B: Buffer, S: Service<B>> {

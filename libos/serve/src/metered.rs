@@ -1,8 +1,9 @@
 //! A queue pair that counts what a provider meters, and notes when requests arrive and replies depart.
 
 use crate::stopwatch::Stopwatch;
-use nom_port::buffer::{Slice, chain_len};
-use nom_port::nic::{Nic, Outgoing, Properties, Received, Trimmed};
+use nom_net::{Answer, Observed};
+use nom_port::buffer::{Buffers, Slice, Trimmed, chain_len};
+use nom_port::nic::{Nic, Outgoing, Properties, Received, RingFull};
 use nom_port::world::Clock;
 
 /// Frames that went through a queue pair. A frame that the device cuts counts once.
@@ -90,9 +91,32 @@ impl<N: Nic, C: Clock> Metered<N, C> {
     }
 }
 
-impl<N: Nic, C: Clock> Nic for Metered<N, C> {
+impl<N: Nic, C: Clock> Buffers for Metered<N, C> {
     type Buffer = N::Buffer;
 
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
+        self.nic.buffer(bytes)
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
+        self.nic.keep(bytes)
+    }
+
+    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
+        self.nic.trim(keep_bytes)
+    }
+}
+
+impl<N: Nic, C: Clock> Observed for Metered<N, C> {
+    #[inline]
+    fn arrived(&mut self, flow: u32, at_ns: u64) {
+        if let Some(stopwatch) = &mut self.stopwatch {
+            stopwatch.arrive(flow as usize, at_ns);
+        }
+    }
+}
+
+impl<N: Nic, C: Clock> Nic for Metered<N, C> {
     #[inline]
     fn properties(&self) -> Properties {
         self.nic.properties()
@@ -117,22 +141,15 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
     }
 
     #[inline]
-    fn transmit(&mut self, mut frame: Outgoing<N::Buffer>) -> Result<(), Outgoing<N::Buffer>> {
-        if self.queue(&mut frame) { Ok(()) } else { Err(frame) }
-    }
-
-    #[inline]
-    fn queue(&mut self, frame: &mut Outgoing<N::Buffer>) -> bool {
+    fn transmit(&mut self, frame: &mut Outgoing<N::Buffer>) -> Result<(), RingFull> {
         let bytes = frame.len();
-        if !self.nic.queue(frame) {
-            return false;
-        }
+        self.nic.transmit(frame)?;
         self.traffic.sent_frames += 1;
         self.traffic.sent_bytes += bytes as u64;
-        if let (Some(stopwatch), Some(answer)) = (&mut self.stopwatch, frame.answers) {
-            stopwatch.queue(answer);
+        if let (Some(stopwatch), Some(tag)) = (&mut self.stopwatch, frame.tag) {
+            stopwatch.queue(Answer::of(tag));
         }
-        true
+        Ok(())
     }
 
     #[inline]
@@ -145,25 +162,6 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
             stopwatch.depart(self.clock.now_ns());
         }
         self.nic.kick();
-    }
-
-    #[inline]
-    fn arrived(&mut self, flow: u32, at_ns: u64) {
-        if let Some(stopwatch) = &mut self.stopwatch {
-            stopwatch.arrive(flow as usize, at_ns);
-        }
-    }
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
-        self.nic.buffer(bytes)
-    }
-
-    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
-        self.nic.keep(bytes)
-    }
-
-    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
-        self.nic.trim(keep_bytes)
     }
 
     #[inline]

@@ -6,10 +6,8 @@ mod membership;
 use crate::clients::{Clients, Measured};
 use crate::control::{Control, Desk, Order};
 use crate::front::Front;
-use crate::governor::{Governor, Setting, Window};
 use crate::metered::Metered;
 use crate::peers::{Passing, Peers};
-use crate::service::Service;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,6 +21,8 @@ use nom_port::world::Clock;
 use nom_rt::handle::Handle;
 use nom_rt::poller::{Poller, Progress};
 use nom_rt::rest::Thresholds;
+use nom_service::Service;
+use nom_service::{Governor, Setting, Window};
 
 /// Where a service is to be found.
 #[derive(Clone, Debug, Default)]

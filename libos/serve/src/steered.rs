@@ -1,16 +1,16 @@
 //! A governor for a stack that is no [`Server`](crate::Server)'s: that of an application on sockets.
 
 use crate::clients::Measured;
-use crate::governor::{Governor, Setting};
 use alloc::boxed::Box;
 use nom_net::batch::DELAY_MAX;
 use nom_port::nic::Nic;
 use nom_port::world::Clock;
 use nom_rt::handle::Handle;
 use nom_rt::rest::Thresholds;
+use nom_service::{Governor, Setting};
 
 /// Who sets the batching delay of one core's stack, and whether it polls. It has no other knob: sockets stay
-/// on their core, and their application has no [`Demand`](crate::Demand).
+/// on their core, and their application has no [`Demand`](nom_service::Demand).
 pub struct Steered {
     governor: Box<dyn Governor>,
     /// Of the loop that polls the stack.

@@ -1,12 +1,12 @@
 //! How long requests take: in the machine, and as clients see it.
 
-use crate::governor::{Latency, Setting, Window};
 use crate::metered::Traffic;
 use crate::path::{self, Path};
 use alloc::vec::Vec;
-use nom_port::nic::Answer;
+use nom_net::Answer;
 use nom_rt::histogram::Histogram;
 use nom_rt::latency::{self, Recorder};
+use nom_service::{Latency, Setting, Window};
 
 /// Latencies since the start.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Latencies {
 struct Series {
     recorder: Recorder,
     /// The last window; kept for its memory.
-    last: latency::Window,
+    last: latency::Recording,
     before: Histogram,
 }
 

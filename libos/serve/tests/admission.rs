@@ -8,7 +8,8 @@ use nom_port::buffer::Sink;
 use nom_port::nic::Offloads;
 use nom_rt::EventLoop;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Control, Flow, Governor, Ports, Reply, Server, Service, Setting, Window};
+use nom_serve::{Control, Ports, Server};
+use nom_service::{Governor, Reply, Service, Setting, Stream, Window};
 use nom_wire::{Device, Memory};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -49,9 +50,9 @@ impl Service<Memory> for Echo {
         self.refused.set(self.refused.get() + 1);
     }
 
-    fn received(&mut self, (): &mut (), bytes: Slice<Memory>, reply: &mut Reply<Memory>) -> Flow {
+    fn received(&mut self, (): &mut (), bytes: Slice<Memory>, reply: &mut Reply<Memory>) -> Stream {
         reply.share(bytes);
-        Flow::Open
+        Stream::Open
     }
 }
 

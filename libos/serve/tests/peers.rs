@@ -4,11 +4,13 @@ mod common;
 
 use common::{Deaf, Still};
 use nom_net::{Application, Cidr, Config, Instant, Slice, Stack};
-use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
+use nom_port::buffer::Buffers;
+use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received, RingFull};
 use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Closing, Flow, Peers, Ports, Reply, Server, Service};
+use nom_serve::{Closing, Peers, Ports, Server};
+use nom_service::{Reply, Service, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -27,9 +29,15 @@ struct Card {
     steer: Steer,
 }
 
-impl Nic for Card {
+impl Buffers for Card {
     type Buffer = Bytes;
 
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Bytes>> {
+        Some(Slice::new(bytes.into()))
+    }
+}
+
+impl Nic for Card {
     fn properties(&self) -> Properties {
         Properties { mac: self.mac, mtu: 1500, ..Properties::default() }
     }
@@ -47,7 +55,7 @@ impl Nic for Card {
         64
     }
 
-    fn transmit(&mut self, frame: Outgoing<Bytes>) -> Result<(), Outgoing<Bytes>> {
+    fn transmit(&mut self, frame: &mut Outgoing<Bytes>) -> Result<(), RingFull> {
         let bytes: Vec<u8> =
             frame.head.iter().chain(frame.payload.iter().flat_map(|slice| slice.iter())).copied().collect();
         (self.steer)(&bytes).borrow_mut().push_back(bytes.into());
@@ -55,10 +63,6 @@ impl Nic for Card {
     }
 
     fn kick(&mut self) {}
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Bytes>> {
-        Some(Slice::new(bytes.into()))
-    }
 
     fn arm(&mut self) -> bool {
         true
@@ -77,9 +81,9 @@ impl Service<Bytes> for Echo {
         Some(())
     }
 
-    fn received(&mut self, (): &mut (), bytes: Slice<Bytes>, reply: &mut Reply<Bytes>) -> Flow {
+    fn received(&mut self, (): &mut (), bytes: Slice<Bytes>, reply: &mut Reply<Bytes>) -> Stream {
         nom_port::buffer::Sink::share(reply, bytes);
-        Flow::Open
+        Stream::Open
     }
 }
 

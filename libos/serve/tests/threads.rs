@@ -2,12 +2,13 @@
 //! do in one thread, at the mercy of a real scheduler.
 
 use nom_net::{Application, Cidr, Closed, Config, FlowId, Stack};
-use nom_port::buffer::{Sink, Slice};
-use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
+use nom_port::buffer::{Buffers, Sink, Slice};
+use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received, RingFull};
 use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::inbox::Remote;
 use nom_rt::{EventLoop, INFRASTRUCTURE};
-use nom_serve::{Crew, Flow, Governor, Passing, Peers, Ports, Reply, Server, Service, Setting, Window};
+use nom_serve::{Crew, Passing, Peers, Ports, Server};
+use nom_service::{Governor, Reply, Service, Setting, Stream, Window};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -54,9 +55,15 @@ impl Shared {
 /// One end of the cable; a core's, if it has a number.
 struct Card(Arc<Shared>, Option<usize>);
 
-impl Nic for Card {
+impl Buffers for Card {
     type Buffer = Bytes;
 
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Bytes>> {
+        Some(Slice::new(bytes.into()))
+    }
+}
+
+impl Nic for Card {
     fn properties(&self) -> Properties {
         Properties { mac: [2, 0, 0, 0, 0, self.1.map_or(1, |_| 2)], mtu: 1500, ..Properties::default() }
     }
@@ -75,7 +82,7 @@ impl Nic for Card {
         64
     }
 
-    fn transmit(&mut self, frame: Outgoing<Bytes>) -> Result<(), Outgoing<Bytes>> {
+    fn transmit(&mut self, frame: &mut Outgoing<Bytes>) -> Result<(), RingFull> {
         let payload = frame.payload.iter().flat_map(|slice| slice.iter());
         let bytes: Bytes = frame.head.iter().chain(payload).copied().collect();
         let cable = &mut *self.0.lock();
@@ -92,10 +99,6 @@ impl Nic for Card {
 
     fn kick(&mut self) {
         self.0.change.notify_all();
-    }
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Bytes>> {
-        Some(Slice::new(bytes.into()))
     }
 
     fn arm(&mut self) -> bool {
@@ -181,12 +184,12 @@ impl Service<Bytes> for Count {
         Some(0)
     }
 
-    fn received(&mut self, count: &mut u8, bytes: Slice<Bytes>, reply: &mut Reply<Bytes>) -> Flow {
+    fn received(&mut self, count: &mut u8, bytes: Slice<Bytes>, reply: &mut Reply<Bytes>) -> Stream {
         for _ in bytes.iter() {
             reply.copy(&[*count]);
             *count = count.wrapping_add(1);
         }
-        Flow::Open
+        Stream::Open
     }
 }
 

@@ -5,7 +5,7 @@ use crate::network::{Network, TcpListener, TcpStream, UdpSocket};
 use crate::readiness::{Event, PollId};
 use core::fmt;
 use core::net::SocketAddr;
-use nom_net::Nic;
+use nom_net::Observed;
 use nom_rt::threads::Thread;
 
 /// A socket, or a network, as a thread uses it.
@@ -27,7 +27,7 @@ impl<S: fmt::Debug> fmt::Debug for Blocking<'_, '_, S> {
     }
 }
 
-impl<N: Nic + 'static> Blocking<'_, '_, Network<N>> {
+impl<N: Observed + 'static> Blocking<'_, '_, Network<N>> {
     /// As [`Network::connect`].
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl<N: Nic + 'static> Blocking<'_, '_, Network<N>> {
     }
 }
 
-impl<N: Nic> Blocking<'_, '_, TcpListener<N>> {
+impl<N: Observed> Blocking<'_, '_, TcpListener<N>> {
     /// As [`TcpListener::accept`].
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl<N: Nic> Blocking<'_, '_, TcpListener<N>> {
     }
 }
 
-impl<N: Nic> Blocking<'_, '_, TcpStream<N>> {
+impl<N: Observed> Blocking<'_, '_, TcpStream<N>> {
     /// As [`TcpStream::receive`].
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl<N: Nic> Blocking<'_, '_, TcpStream<N>> {
     }
 }
 
-impl<N: Nic> Blocking<'_, '_, UdpSocket<N>> {
+impl<N: Observed> Blocking<'_, '_, UdpSocket<N>> {
     /// As [`UdpSocket::send_to`].
     ///
     /// # Errors

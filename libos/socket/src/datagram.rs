@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::sockets::{Kind, SocketId, Sockets};
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
-use nom_net::{Chain, DatagramError, Nic};
+use nom_net::Answer;
+use nom_net::{Chain, DatagramError, Observed};
 use nom_port::buffer::{Buffer, Slice};
-use nom_port::nic::Answer;
 
 /// Ports that are given out to those who name none (RFC 6335 section 6).
 const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
@@ -44,7 +44,7 @@ impl<B: Buffer> Datagrams<B> {
     }
 }
 
-impl<N: Nic> Sockets<N> {
+impl<N: Observed> Sockets<N> {
     /// Takes datagrams to a UDP port; 0 takes one that is free.
     ///
     /// # Errors

@@ -5,9 +5,9 @@ use crate::readiness::Ready;
 use crate::sockets::{Kind, SocketId, Table};
 use crate::stream::Stream;
 use core::net::SocketAddr;
-use nom_net::{Application, Chain, Closed, Dispute, Finding, FlowId, Nic, QueryId, Slice, Stack};
+use nom_net::{Application, Chain, Closed, Dispute, Finding, FlowId, Observed, QueryId, Slice, Stack};
 
-impl<N: Nic> Application<N> for Table<N::Buffer> {
+impl<N: Observed> Application<N> for Table<N::Buffer> {
     fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
         let at_ns = stack.arrived_ns();
         stack.nic().arrived(flow.index() as u32, at_ns);

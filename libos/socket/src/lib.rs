@@ -13,12 +13,12 @@
 //! the stack's channels.
 //!
 //! ```
-//! use nom_net::Nic;
+//! use nom_net::Observed;
 //! use nom_rt::Handle;
 //! use nom_socket::{Error, Network, TcpStream};
 //!
 //! /// Sends back what a client sends, until it has no more to say.
-//! async fn echo<N: Nic + 'static>(client: TcpStream<N>) -> Result<(), Error> {
+//! async fn echo<N: Observed + 'static>(client: TcpStream<N>) -> Result<(), Error> {
 //!     let mut buffer = [0; 4096];
 //!     loop {
 //!         match client.receive(&mut buffer).await? {
@@ -28,7 +28,7 @@
 //!     }
 //! }
 //!
-//! async fn serve<N: Nic + 'static>(network: Network<N>, handle: Handle) -> Result<(), Error> {
+//! async fn serve<N: Observed + 'static>(network: Network<N>, handle: Handle) -> Result<(), Error> {
 //!     let listener = network.listen(7)?;
 //!     loop {
 //!         let client = listener.accept().await?;

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::sockets::{Kind, SocketId, Sockets};
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
-use nom_net::Nic;
+use nom_net::Observed;
 
 /// A port on which connections are accepted.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Listener {
     pub pending_max: usize,
 }
 
-impl<N: Nic> Sockets<N> {
+impl<N: Observed> Sockets<N> {
     /// Accepts connections to a TCP port, of which `pending_max` may wait for [`Sockets::accept`].
     ///
     /// # Errors

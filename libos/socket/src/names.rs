@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::future::poll_fn;
 use core::net::IpAddr;
 use core::task::{Poll, Waker};
-use nom_net::{Family, Nic, QueryId, ResolveError};
+use nom_net::{Family, Observed, QueryId, ResolveError};
 
 /// What a question came to.
 pub(crate) type Answer = Result<Vec<IpAddr>, ResolveError>;
@@ -46,18 +46,18 @@ impl Questions {
 }
 
 /// A question that is forgotten when this is dropped.
-struct Asked<'n, N: Nic + 'static> {
+struct Asked<'n, N: Observed + 'static> {
     network: &'n Network<N>,
     query: QueryId,
 }
 
-impl<N: Nic> Drop for Asked<'_, N> {
+impl<N: Observed> Drop for Asked<'_, N> {
     fn drop(&mut self) {
         self.network.with(|sockets| sockets.table.questions.0.remove(&self.query));
     }
 }
 
-impl<N: Nic + 'static> Network<N> {
+impl<N: Observed + 'static> Network<N> {
     /// Asks for the addresses of `name` of one family, and waits for them; there may be none.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use core::fmt;
 use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::task::{Context, Poll};
-use nom_net::{Instant, Nic, Stack};
+use nom_net::{Instant, Observed, Stack};
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::{Handle, Poller, Progress};
 
@@ -17,23 +17,23 @@ use nom_rt::{Handle, Poller, Progress};
 const PENDING_MAX: usize = 128;
 
 /// The sockets of a core. Clones are the same sockets.
-pub struct Network<N: Nic> {
+pub struct Network<N: Observed> {
     sockets: Rc<RefCell<Sockets<N>>>,
 }
 
-impl<N: Nic> Clone for Network<N> {
+impl<N: Observed> Clone for Network<N> {
     fn clone(&self) -> Self {
         Network { sockets: self.sockets.clone() }
     }
 }
 
-impl<N: Nic> fmt::Debug for Network<N> {
+impl<N: Observed> fmt::Debug for Network<N> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Network({} sockets)", self.sockets.borrow().len())
     }
 }
 
-impl<N: Nic + 'static> Network<N> {
+impl<N: Observed + 'static> Network<N> {
     /// The sockets of the loop of `handle`, which polls `stack` from now on.
     pub fn start(handle: &Handle, stack: Stack<N>) -> Network<N> {
         Network::start_steered(handle, stack, |_, _| None)
@@ -113,13 +113,13 @@ impl<N: Nic + 'static> Network<N> {
 }
 
 /// The stack, as the event loop polls it.
-struct Polled<N: Nic, F> {
+struct Polled<N: Observed, F> {
     network: Network<N>,
     frames: u64,
     steer: F,
 }
 
-impl<N: Nic + 'static, F: FnMut(&mut Stack<N>, u64) -> Option<u64>> Poller for Polled<N, F> {
+impl<N: Observed + 'static, F: FnMut(&mut Stack<N>, u64) -> Option<u64>> Poller for Polled<N, F> {
     fn poll(&mut self, now_ns: u64) -> Progress {
         let steer = &mut self.steer;
         let (steer_ns, due, frames) = self.network.with(|sockets| {
@@ -141,12 +141,12 @@ impl<N: Nic + 'static, F: FnMut(&mut Stack<N>, u64) -> Option<u64>> Poller for P
 }
 
 /// A socket that is closed when this is dropped.
-pub(crate) struct Owned<N: Nic + 'static> {
+pub(crate) struct Owned<N: Observed + 'static> {
     pub network: Network<N>,
     pub id: SocketId,
 }
 
-impl<N: Nic + 'static> Owned<N> {
+impl<N: Observed + 'static> Owned<N> {
     pub fn with<T>(&self, act: impl FnOnce(&mut Sockets<N>, SocketId) -> T) -> T {
         self.network.with(|sockets| act(sockets, self.id))
     }
@@ -170,16 +170,16 @@ impl<N: Nic + 'static> Owned<N> {
     }
 }
 
-impl<N: Nic> Drop for Owned<N> {
+impl<N: Observed> Drop for Owned<N> {
     fn drop(&mut self) {
         self.with(|sockets, id| sockets.close(id)).expect("only its owner closes a socket");
     }
 }
 
 /// A TCP port on which connections are accepted.
-pub struct TcpListener<N: Nic + 'static>(pub(crate) Owned<N>);
+pub struct TcpListener<N: Observed + 'static>(pub(crate) Owned<N>);
 
-impl<N: Nic> TcpListener<N> {
+impl<N: Observed> TcpListener<N> {
     /// Waits for a connection.
     ///
     /// # Errors
@@ -205,9 +205,9 @@ impl<N: Nic> TcpListener<N> {
 }
 
 /// A TCP connection.
-pub struct TcpStream<N: Nic + 'static>(pub(crate) Owned<N>);
+pub struct TcpStream<N: Observed + 'static>(pub(crate) Owned<N>);
 
-impl<N: Nic> TcpStream<N> {
+impl<N: Observed> TcpStream<N> {
     /// Waits until something was received, and moves it into `target`; 0 at the end of the stream.
     ///
     /// # Errors
@@ -282,9 +282,9 @@ impl<N: Nic> TcpStream<N> {
 }
 
 /// A UDP port.
-pub struct UdpSocket<N: Nic + 'static>(pub(crate) Owned<N>);
+pub struct UdpSocket<N: Observed + 'static>(pub(crate) Owned<N>);
 
-impl<N: Nic> UdpSocket<N> {
+impl<N: Observed> UdpSocket<N> {
     /// Sends a datagram; waits if the ring is full.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ impl<N: Nic> UdpSocket<N> {
 
 macro_rules! named {
     ($($socket:ident)*) => {$(
-        impl<N: Nic> fmt::Debug for $socket<N> {
+        impl<N: Observed> fmt::Debug for $socket<N> {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(out, concat!(stringify!($socket), "({:?})"), self.0.id)
             }

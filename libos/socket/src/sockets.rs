@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
-use nom_net::{Ear, FlowId, Instant, Nic, Stack};
+use nom_net::{Ear, FlowId, Instant, Observed, Stack};
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -108,19 +108,19 @@ impl<B> Table<B> {
 }
 
 /// The sockets of one core, over its stack.
-pub struct Sockets<N: Nic> {
+pub struct Sockets<N: Observed> {
     pub(crate) stack: Stack<N>,
     pub(crate) table: Table<N::Buffer>,
     pub(crate) next_port: u16,
 }
 
-impl<N: Nic> fmt::Debug for Sockets<N> {
+impl<N: Observed> fmt::Debug for Sockets<N> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Sockets({})", self.table.sockets.len())
     }
 }
 
-impl<N: Nic> Sockets<N> {
+impl<N: Observed> Sockets<N> {
     /// No sockets yet, on a stack that has no flows.
     pub fn new(stack: Stack<N>) -> Sockets<N> {
         let receive_max = stack.config().tcp.receive_window as usize;
@@ -276,7 +276,7 @@ impl<N: Nic> Sockets<N> {
     }
 }
 
-fn ready<N: Nic>(stack: &Stack<N>, socket: &Socket<N::Buffer>) -> Ready {
+fn ready<N: Observed>(stack: &Stack<N>, socket: &Socket<N::Buffer>) -> Ready {
     match &socket.kind {
         Kind::Stream(stream) => stream.ready(stack),
         Kind::Listener(listener) => Ready::READABLE.when(!listener.pending.is_empty()),

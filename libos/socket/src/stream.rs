@@ -5,7 +5,7 @@ use crate::inbox::Inbox;
 use crate::readiness::Ready;
 use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
 use core::net::SocketAddr;
-use nom_net::{Closed, FlowId, Nic, Stack};
+use nom_net::{Closed, FlowId, Observed, Stack};
 use nom_port::buffer::Buffer;
 
 /// Bytes that are put into one buffer of the device.
@@ -61,7 +61,7 @@ impl<B: Buffer> Stream<B> {
         }
     }
 
-    pub fn ready<N: Nic<Buffer = B>>(&self, stack: &Stack<N>) -> Ready {
+    pub fn ready<N: Observed<Buffer = B>>(&self, stack: &Stack<N>) -> Ready {
         let is_over = self.end.is_some();
         let is_failed = self.error().is_some();
         let has_room = self.is_open && stack.has_room(self.flow);
@@ -83,7 +83,7 @@ impl<B: Buffer> Stream<B> {
     }
 
     /// Tells the stack how much is unread, and so how much the peer may send.
-    pub fn advertise<N: Nic<Buffer = B>>(&mut self, stack: &mut Stack<N>) {
+    pub fn advertise<N: Observed<Buffer = B>>(&mut self, stack: &mut Stack<N>) {
         let unread = self.inbox.len();
         if core::mem::replace(&mut self.held, unread) != unread {
             stack.hold(self.flow, unread.min(u32::MAX as usize) as u32);
@@ -91,7 +91,7 @@ impl<B: Buffer> Stream<B> {
     }
 }
 
-impl<N: Nic> Sockets<N> {
+impl<N: Observed> Sockets<N> {
     /// Asks `remote` for a connection. The stream is writable when it is open, or has failed.
     ///
     /// # Errors

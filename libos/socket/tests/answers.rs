@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Device, Pair, address};
-use nom_port::nic::Answer;
+use nom_net::Answer;
 use std::time::Duration;
 
 /// The answers to requests that machine 2 has sent.

@@ -104,7 +104,7 @@ impl Function {
 }
 
 impl PciFunction for Function {
-    type Registers = Window;
+    type Registers = RegisterWindow;
 
     fn config(&self, offset: u16) -> u32 {
         self.0.config(offset.into()).unwrap_or(u32::MAX)
@@ -115,7 +115,7 @@ impl PciFunction for Function {
         (address > 0xffff).then_some(u64::from(address) % PageSize::Small.bytes())
     }
 
-    fn map(&mut self, bar: u8, offset: u64, bytes: u64) -> core::result::Result<Window, Refused> {
+    fn map(&mut self, bar: u8, offset: u64, bytes: u64) -> core::result::Result<RegisterWindow, Refused> {
         let page = PageSize::Small.bytes();
         let start = offset - offset % page;
         let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(page));
@@ -123,7 +123,7 @@ impl PciFunction for Function {
         // SAFETY: who has a `Function` tells the device only addresses of blocks of `Dma`, as its
         // documentation demands, and those are used as shared memory.
         let registers = unsafe { self.0.map(bar.into(), start, end - start) }.map_err(refused)?;
-        Ok(Window { registers, offset: offset - start, _device: self.0.clone() })
+        Ok(RegisterWindow { registers, offset: offset - start, _device: self.0.clone() })
     }
 
     fn bind_interrupt(&mut self, vector: u16, bit: u8) -> core::result::Result<(), Refused> {
@@ -137,7 +137,7 @@ fn refused(error: Error) -> Refused {
 
 /// Registers from an offset on.
 #[derive(Debug)]
-pub struct Window {
+pub struct RegisterWindow {
     // Unmapped before the device is released.
     registers: devices::Registers,
     offset: u64,
@@ -158,7 +158,7 @@ macro_rules! forward {
     )+ };
 }
 
-impl device::Registers for Window {
+impl device::Registers for RegisterWindow {
     forward! {
         read8 write8 u8;
         read16 write16 u16;

@@ -6,7 +6,7 @@
 
 mod trim;
 
-pub use trim::Budget;
+pub use trim::TrimBudget;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -5,10 +5,10 @@
 //! into are a list of their own, which sending takes from only where the device can spare them, and a part of
 //! the memory is never received into.
 
-use crate::memory::{Budget, DmaBuffer, FreeList, Slot};
+use crate::memory::{DmaBuffer, FreeList, Slot, TrimBudget};
 use core::array;
+use nom_port::buffer::Trimmed;
 use nom_port::device::{Dma, DmaBlock};
-use nom_port::nic::Trimmed;
 
 /// The smallest slot has 2 to this power bytes.
 const SMALLEST: u32 = 7;
@@ -114,7 +114,7 @@ impl<D: Dma> Pool<D> {
     /// what remains the fullest blocks are used first, and of the emptiest it is told that they are
     /// [sparse](nom_port::buffer::Buffer::is_sparse). Takes as long as there are free slots.
     pub fn trim(&mut self, keep_bytes: usize) -> Trimmed {
-        let mut budget = Budget { keep_bytes, blocks: TRIM_BLOCKS };
+        let mut budget = TrimBudget { keep_bytes, blocks: TRIM_BLOCKS };
         let mut sum = Trimmed::default();
         for list in core::iter::once(&mut self.receive).chain(&mut self.free) {
             let trimmed = list.trim(&mut budget, |block| self.source.take_back(block));

@@ -6,8 +6,9 @@
 mod cut;
 
 pub use cut::frames;
-use nom_port::buffer::{Chain, Slice};
-use nom_port::nic::{Answer, Checksum, Nic, Offloads, Outgoing, Properties, Received};
+use nom_net::{Answer, Observed};
+use nom_port::buffer::{Buffers, Chain, Slice};
+use nom_port::nic::{Checksum, Nic, Offloads, Outgoing, Properties, Received, RingFull};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::RefCell;
@@ -106,9 +107,17 @@ impl Device {
     }
 }
 
-impl Nic for Device {
+impl Buffers for Device {
     type Buffer = Memory;
 
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
+        Some(Slice::new(bytes.into()))
+    }
+}
+
+impl Observed for Device {}
+
+impl Nic for Device {
     fn properties(&self) -> Properties {
         self.properties
     }
@@ -131,14 +140,14 @@ impl Nic for Device {
         self.room - self.port.borrow().queued.len()
     }
 
-    fn transmit(&mut self, frame: Outgoing<Memory>) -> Result<(), Outgoing<Memory>> {
+    fn transmit(&mut self, frame: &mut Outgoing<Memory>) -> Result<(), RingFull> {
         if self.room() == 0 {
-            return Err(frame);
+            return Err(RingFull);
         }
         let mut port = self.port.borrow_mut();
         let now = port.now_ns;
-        port.answers.push(frame.answers);
-        port.queued.push((now, frame));
+        port.answers.push(frame.tag.map(Answer::of));
+        port.queued.push((now, Outgoing { payload: std::mem::take(&mut frame.payload), ..*frame }));
         Ok(())
     }
 
@@ -149,10 +158,6 @@ impl Nic for Device {
             port.held_max_ns = port.held_max_ns.max(port.now_ns - at);
             port.sent.push(frame);
         }
-    }
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
-        Some(Slice::new(bytes.into()))
     }
 
     fn now_ns(&self, _: u64) -> u64 {

@@ -90,7 +90,7 @@ fn segment_frame(mac: [u8; 6], victim: &Victim, from: SocketAddr, segment: &Segm
     let sum = checksum::pseudo_header(from_ip, to.ip(), protocol::TCP, head.len() - start);
     let sum = !checksum::add(sum, checksum::sum(&head[start..]));
     head[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
-    Outgoing { head, payload: Chain::new(), checksum: None, segmentation: None, answers: None }
+    Outgoing { head, payload: Chain::new(), checksum: None, segmentation: None, tag: None }
 }
 
 impl Program for Flood {

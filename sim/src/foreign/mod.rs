@@ -16,6 +16,7 @@ use crate::random::Random;
 use crate::servers::StreamClient;
 use nom_net::Closed;
 use nom_net::batch::Tallies;
+use nom_port::buffer::Buffers as _;
 use nom_port::nic::{Head, Nic as _, Outgoing, gather};
 use nom_rt::poller::{Poller, Progress};
 use std::any::Any;
@@ -215,10 +216,10 @@ impl<E: Endpoint> Foreign<E> {
             payload: [rest].into_iter().collect(),
             checksum: None,
             segmentation: None,
-            answers: None,
+            tag: None,
         };
         packet.head.copy_from_slice(head);
-        let _ = self.device.transmit(packet);
+        let _ = self.device.transmit(&mut packet);
     }
 }
 

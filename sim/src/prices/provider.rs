@@ -3,7 +3,7 @@
 use super::market::{Books, Script};
 use crate::memory::{Bytes, Memory};
 use nom_port::buffer::Sink as _;
-use nom_serve::{Flow, Reply, Service};
+use nom_service::{Reply, Service, Stream};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -89,22 +89,22 @@ impl Service<Memory> for Provider {
         Some(Viewer::default())
     }
 
-    fn received(&mut self, viewer: &mut Viewer, bytes: Bytes, reply: &mut Reply<Memory>) -> Flow {
+    fn received(&mut self, viewer: &mut Viewer, bytes: Bytes, reply: &mut Reply<Memory>) -> Stream {
         viewer.input.push_str(std::str::from_utf8(&bytes).expect("priced writes ASCII"));
         while let Some((head, body)) = viewer.take() {
             self.answer(viewer, &head, &body, reply);
         }
-        Flow::Open
+        Stream::Open
     }
 
-    fn check(&mut self, viewer: &mut Viewer, reply: &mut Reply<Memory>) -> Flow {
+    fn check(&mut self, viewer: &mut Viewer, reply: &mut Reply<Memory>) -> Stream {
         if viewer.follows && self.revision() != viewer.told {
             self.tell(viewer, reply);
         } else if viewer.follows && self.now_ns - viewer.told_ns >= COMMENT_NS {
             viewer.told_ns = self.now_ns;
             reply.copy(b":\n\n");
         }
-        Flow::Open
+        Stream::Open
     }
 
     fn at(&mut self, now_ns: u64) {

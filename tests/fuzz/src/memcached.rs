@@ -21,7 +21,7 @@ fn replies(stream: &[u8], cut: u8) -> (Vec<u8>, bool) {
     let mut is_open = true;
     for piece in pieces(stream, cut) {
         let flow = connection.receive(&mut server, Slice::new(Bytes::from(piece)), &mut sent);
-        is_open = flow == nom_memcached_core::Flow::Open;
+        is_open = flow == nom_service::Stream::Open;
     }
     assert!(server.memory_used() <= MEMORY, "{} bytes are used", server.memory_used());
     (sent, is_open)

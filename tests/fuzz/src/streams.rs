@@ -2,8 +2,9 @@
 
 use crate::input::{Input, pieces};
 use nom_netpipe_core::{Options, Session};
-use nom_nhttpd_core::{Connection, Flow, Server, Site, content_type_of};
+use nom_nhttpd_core::{Connection, Server, Site, content_type_of};
 use nom_port::buffer::Slice;
+use nom_service::Stream;
 use std::sync::Arc;
 
 type Bytes = Arc<[u8]>;
@@ -27,9 +28,9 @@ pub fn http(data: &[u8]) {
     assert_eq!(pages(input.0, cut), pages(input.0, 0), "cut into pieces of {cut}");
 }
 
-fn pages(stream: &[u8], cut: u8) -> (Vec<u8>, Flow) {
+fn pages(stream: &[u8], cut: u8) -> (Vec<u8>, Stream) {
     let (mut server, mut connection) = (Server::new(site(), NOW, 7), Connection::new(NOW));
-    let (mut sent, mut flow) = (Vec::new(), Flow::Open);
+    let (mut sent, mut flow) = (Vec::new(), Stream::Open);
     for piece in pieces(stream, cut) {
         flow = connection.receive(&mut server, Slice::new(Bytes::from(piece)), &mut sent);
     }
@@ -58,8 +59,8 @@ fn returned(options: &Options, stream: &[u8], cut: u8) -> (Vec<u8>, bool) {
     session.connected(&mut back);
     for piece in pieces(stream, cut) {
         match session.receive(Slice::new(Bytes::from(piece)), 1, &mut back) {
-            Ok(nom_netpipe_core::Flow::Open) => {}
-            Ok(nom_netpipe_core::Flow::Close) => return (back, false),
+            Ok(Stream::Open) => {}
+            Ok(Stream::Close) => return (back, false),
             Err(_) => return (back, true),
         }
     }

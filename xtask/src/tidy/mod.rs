@@ -3,6 +3,7 @@
 
 mod dependencies;
 mod documents;
+mod flags;
 mod functions;
 mod names;
 mod numbers;
@@ -55,6 +56,7 @@ const RULES: &[Rule] = &[
     documents::safety_pages_exist,
     documents::specification_rows_have_checks,
     documents::style_has_few_rules,
+    flags::arguments_say_what_they_mean,
     functions::functions_are_short,
     functions::sources_parse,
     names::types_have_names_of_their_own,

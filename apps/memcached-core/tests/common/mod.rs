@@ -1,7 +1,8 @@
 //! The core behind sockets of the host, one thread a connection: only a test would serve so.
 
-use nom_memcached_core::{Connection, Flow, Options, Server, udp};
+use nom_memcached_core::{Connection, Options, Server, udp};
 use nom_port::buffer::Slice;
+use nom_service::Stream;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ fn answer_stream(server: &Shared, mut stream: TcpStream) {
             server.set_time(unix());
             connection.receive(&mut server, Slice::new(Bytes::from(&buffer[..len])), &mut reply)
         };
-        if stream.write_all(&reply).is_err() || flow == Flow::Close {
+        if stream.write_all(&reply).is_err() || flow == Stream::Close {
             return;
         }
     }

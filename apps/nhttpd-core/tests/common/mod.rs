@@ -1,7 +1,8 @@
 //! A site to test with, and the core fed with pieces.
 
-use nom_nhttpd_core::{Connection, Flow, Server, Site, content_type_of};
+use nom_nhttpd_core::{Connection, Server, Site, content_type_of};
 use nom_port::buffer::Slice;
+use nom_service::Stream;
 use std::sync::Arc;
 
 pub type Bytes = Arc<[u8]>;
@@ -38,9 +39,9 @@ pub fn server() -> Server<Bytes> {
 }
 
 /// The replies to a stream that comes in pieces of the given lengths, again and again.
-pub fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Flow) {
+pub fn replies(stream: &[u8], lens: &[usize]) -> (Vec<u8>, Stream) {
     let (mut server, mut connection) = (server(), Connection::new(NOW));
-    let (mut sent, mut rest, mut flow) = (Vec::new(), stream, Flow::Open);
+    let (mut sent, mut rest, mut flow) = (Vec::new(), stream, Stream::Open);
     let mut lens = lens.iter().copied().cycle();
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(lens.next().unwrap_or(rest.len()).clamp(1, rest.len()));

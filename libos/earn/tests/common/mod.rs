@@ -8,8 +8,8 @@ use nom_earn::{Audience, Earner, Held, PriceBoard, Settings};
 use nom_economy::prices::Refusal;
 use nom_economy::response::Response;
 use nom_economy_sim::{Noise, Random, Server};
-use nom_serve::governor::Latency;
-use nom_serve::{Governor, Setting, Window};
+use nom_service::Latency;
+use nom_service::{Governor, Setting, Window};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -9,10 +9,10 @@ mod header;
 
 pub use device::{TapError, plug};
 
-use crate::pool::{Pool, PoolBuffer, Slot};
+use crate::pool::{Pool, PoolBuffer, PoolSlot};
 use crate::time::now_ns;
-use nom_port::buffer::{Chain, Slice};
-use nom_port::nic::{Nic, Outgoing, Properties, Received, gather};
+use nom_port::buffer::{Buffers, Chain, Slice};
+use nom_port::nic::{Nic, Outgoing, Properties, Received, RingFull, gather};
 use rustix::io::{Errno, readv, retry_on_intr, writev};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::replace;
@@ -127,9 +127,9 @@ pub struct TapNic {
     properties: Properties,
     pool: Pool,
     /// Where the next frame goes.
-    front: Slot,
+    front: PoolSlot,
     /// Where what is too large for `front` goes.
-    rest: Slot,
+    rest: PoolSlot,
     counters: Counters,
 }
 
@@ -211,9 +211,15 @@ impl TapNic {
     }
 }
 
-impl Nic for TapNic {
+impl Buffers for TapNic {
     type Buffer = PoolBuffer;
 
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<PoolBuffer>> {
+        self.pool.copy(bytes).map(Slice::new)
+    }
+}
+
+impl Nic for TapNic {
     fn properties(&self) -> Properties {
         self.properties
     }
@@ -238,15 +244,15 @@ impl Nic for TapNic {
         ROOM
     }
 
-    fn transmit(&mut self, frame: Outgoing<PoolBuffer>) -> Result<(), Outgoing<PoolBuffer>> {
-        match self.write(&frame) {
+    fn transmit(&mut self, frame: &mut Outgoing<PoolBuffer>) -> Result<(), RingFull> {
+        match self.write(frame) {
             Ok(()) => {
                 self.counters.sent_frames += 1;
                 self.counters.sent_bytes += frame.len() as u64;
             }
             Err(Errno::AGAIN | Errno::NOBUFS) => {
                 self.counters.writes_full += 1;
-                return Err(frame);
+                return Err(RingFull);
             }
             // Lost, as on a cable that nobody holds.
             Err(_) => self.counters.writes_refused += 1,
@@ -256,10 +262,6 @@ impl Nic for TapNic {
 
     /// Every frame has left with its own system call.
     fn kick(&mut self) {}
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<PoolBuffer>> {
-        self.pool.copy(bytes).map(Slice::new)
-    }
 
     fn now_ns(&self, _: u64) -> u64 {
         now_ns()

@@ -30,7 +30,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 fn outgoing(head: &[u8], payload: Vec<Slice<PoolBuffer>>) -> Outgoing<PoolBuffer> {
     let mut storage = Head::zeroed(head.len());
     storage.copy_from_slice(head);
-    Outgoing { head: storage, payload: payload.into(), checksum: None, segmentation: None, answers: None }
+    Outgoing { head: storage, payload: payload.into(), checksum: None, segmentation: None, tag: None }
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_frame_is_gathered_behind_its_header() {
         frame.checksum = Some(PartialChecksum { start: 34, offset: 16 });
         frame.segmentation = Some(Segmentation { payload_max: 1000, is_ipv6: false });
         let expected = [b"head".as_slice(), &gather(&frame.payload)].concat();
-        nic.transmit(frame).expect("room");
+        nic.transmit(&mut frame).expect("room");
         let mut seen = vec![0; 2000];
         let bytes = far.read(&mut seen).expect("a frame");
         assert_eq!(
@@ -124,13 +124,14 @@ fn a_frame_without_room_is_given_back_and_one_that_nobody_takes_is_lost() {
     let (mut nic, far) = interface(1 << 20);
     let frame = loop {
         let payload = nic.buffer(&[0; 60_000]).expect("memory");
-        if let Err(frame) = nic.transmit(outgoing(b"head", vec![payload])) {
+        let mut frame = outgoing(b"head", vec![payload]);
+        if nic.transmit(&mut frame).is_err() {
             break frame;
         }
     };
     assert_eq!((frame.len(), nic.counters().writes_full), (60_004, 1));
     drop(far);
-    assert!(nic.transmit(outgoing(b"head", Vec::new())).is_ok());
+    assert!(nic.transmit(&mut outgoing(b"head", Vec::new())).is_ok());
     assert_eq!(nic.counters().writes_refused, 1);
 }
 

@@ -2,13 +2,14 @@
 
 use super::segments::transport;
 use super::{Application, Stack};
+use crate::answer::Answer;
 use crate::chain;
 use crate::frame::{self, Drop, ETHERNET, Packet, Path, protocol};
 use crate::packet;
 use crate::tcp::segment::Ports;
 use core::net::SocketAddr;
 use nom_port::buffer::{Chain, chain_len};
-use nom_port::nic::{Answer, Checksum, Nic, Outgoing, Received};
+use nom_port::nic::{Checksum, Nic, Outgoing, Received};
 use smoltcp::wire::UdpPacket;
 
 /// Bytes of a UDP header.
@@ -107,7 +108,8 @@ impl<N: Nic> Stack<N> {
         let ports = Ports { from: from.port(), to: to.port() };
         let is_offloaded = self.link.properties.offloads.checksum;
         let (head, checksum) = packet::udp(&path, ports, &payload, is_offloaded);
-        self.transmit_to(to.ip(), hop, Outgoing { head, payload, checksum, segmentation: None, answers });
+        let tag = answers.map(Answer::tag);
+        self.transmit_to(to.ip(), hop, Outgoing { head, payload, checksum, segmentation: None, tag });
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Flows as the application handles them, their timers, and what they send.
 
 use super::{Application, Stack};
+use crate::answer::Answer;
 use crate::buffer::{Chain, Slice};
 use crate::frame::{self, Mac, Path, protocol};
 use crate::link::Link;
@@ -17,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use nom_port::nic::{Answer, Head, Nic, Outgoing, PartialChecksum, Properties, Segmentation};
+use nom_port::nic::{Head, Nic, Outgoing, PartialChecksum, Properties, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
 const LARGE_MAX: u32 = 65_535 - 60 - 60;
@@ -630,7 +631,7 @@ impl<N: Nic> Stack<N> {
             payload,
             checksum: None,
             segmentation: is_large.then_some(segmentation),
-            answers: extra.answers,
+            tag: extra.answers.map(Answer::tag),
         };
         let Outgoing { head, payload, .. } = &mut packet;
         frame::put_ip(&mut head[..start], &path, protocol::TCP, header_len + segment.len as usize);
@@ -687,7 +688,7 @@ fn send_plain<N: Nic>(
         payload: connection.cut(plain.seq, plain.len),
         checksum: Some(PartialChecksum { start: frame::PLAIN_TCP4_AT, offset: 16 }),
         segmentation: None,
-        answers,
+        tag: answers.map(Answer::tag),
     };
     frame::put_plain_tcp4(&mut packet.head, way.macs, way.ends, way.ports, plain);
     link.queue(now, &mut packet);

@@ -207,7 +207,7 @@ impl<N: Nic> Stack<N> {
             sum = checksum::add(sum, checksum::pseudo_header(from, to, protocol, HEADER + len));
         }
         head[start + 2..start + 4].copy_from_slice(&(!sum).to_be_bytes());
-        let packet = Outgoing { head, payload, checksum: None, segmentation: None, answers: None };
+        let packet = Outgoing { head, payload, checksum: None, segmentation: None, tag: None };
         self.transmit_to(to, hop, packet);
     }
 }

@@ -6,13 +6,14 @@
 
 use super::Stack;
 use super::plain::FRAGMENT;
+use crate::answer::Answer;
 use crate::checksum;
 use crate::frame::{self, ETHERNET, Ethernet, IPV4, IPV6, PLAIN_UDP4, Packet, Path, is_answerable, protocol};
 use crate::packet::{UDP_HEADER, is_sum_good};
 use crate::tcp::segment::Ports;
 use core::net::{IpAddr, Ipv4Addr};
 use core::ops::Range;
-use nom_port::nic::{Answer, Checksum, Head, Nic, Outgoing, PartialChecksum, Properties, Received};
+use nom_port::nic::{Checksum, Head, Nic, Outgoing, PartialChecksum, Properties, Received};
 use smoltcp::wire::{EthernetProtocol, UdpPacket};
 
 /// Frames begin at multiples of this, as drivers place them, so that headers are written by whole words.
@@ -58,7 +59,7 @@ impl<N: Nic> Stack<N> {
                 payload: received.frame,
                 checksum: offloads.checksum.then_some(PartialChecksum { start, offset: CHECKSUM }),
                 segmentation: None,
-                answers: Some(Answer::to_datagram(received.at_ns)),
+                tag: Some(Answer::to_datagram(received.at_ns).tag()),
             },
         );
         None

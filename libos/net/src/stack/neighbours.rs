@@ -264,5 +264,5 @@ fn as_mac(address: RawHardwareAddress) -> Option<Mac> {
 
 /// A frame that is all header.
 pub(super) fn bare<B>(head: nom_port::nic::Head) -> Outgoing<B> {
-    Outgoing { head, payload: Chain::new(), checksum: None, segmentation: None, answers: None }
+    Outgoing { head, payload: Chain::new(), checksum: None, segmentation: None, tag: None }
 }

@@ -1,10 +1,10 @@
 //! Requests and responses of the control port: the little of HTTP/1.1 (RFC 9112) that it takes.
 
-use crate::reply::Reply;
 use alloc::format;
 use alloc::string::{String, ToString};
 use httparse::Status;
 use nom_port::buffer::{Buffer, Sink as _};
+use nom_service::Reply;
 
 /// Most fields of a request.
 const FIELDS_MAX: usize = 32;

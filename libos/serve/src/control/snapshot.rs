@@ -1,11 +1,8 @@
 //! What a server says of itself at one time; what several say is added up.
 
 use crate::clients::Measured;
-use crate::governor::Window;
 use crate::metered::Traffic;
-use crate::metrics::Metrics;
 use crate::peers::Passing;
-use crate::service::Service;
 use crate::stopwatch::Latencies;
 use alloc::vec::Vec;
 use nom_net::batch::Tallies;
@@ -15,6 +12,9 @@ use nom_port::world::Clock;
 use nom_rt::event_loop::Statistics;
 use nom_rt::handle::Handle;
 use nom_rt::rest::Mode;
+use nom_service::Metrics;
+use nom_service::Service;
+use nom_service::Window;
 
 /// Named counts.
 pub(super) type Counts = Vec<(&'static str, u64)>;

@@ -2,13 +2,13 @@
 //! clients have their answers.
 
 use super::Server;
-use crate::service::Service;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use nom_port::nic::Nic;
 use nom_port::world::Clock;
 use nom_rt::handle::Handle;
+use nom_service::Service;
 
 /// How the cores of a server end together.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use super::Server;
 use crate::crew::Crew;
 use crate::peers::Peers;
 use crate::roster::Leader;
-use crate::service::Service;
 use alloc::sync::Arc;
 use nom_net::Instant;
 use nom_port::nic::Nic;
 use nom_port::world::Clock;
+use nom_service::Service;
 
 /// What a core knows of it.
 pub(super) struct Membership {

@@ -2,13 +2,13 @@
 
 use crate::common::{Deaf, Still};
 use nom_net::{Application, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
-use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received};
+use nom_port::buffer::Buffers;
+use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received, RingFull};
 use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
-use nom_serve::{
-    Control, Crew, Flow, Governor, Passing, Peers, Ports, Reply, Server, Service, Setting, Window,
-};
+use nom_serve::{Control, Crew, Passing, Peers, Ports, Server};
+use nom_service::{Governor, Reply, Service, Setting, Stream, Window};
 use nom_wire::Random;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -138,9 +138,15 @@ struct Card {
     device: Rc<RefCell<Device>>,
 }
 
-impl Nic for Card {
+impl Buffers for Card {
     type Buffer = Bytes;
 
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Bytes>> {
+        Some(Slice::new(bytes.into()))
+    }
+}
+
+impl Nic for Card {
     fn properties(&self) -> Properties {
         Properties { mac: self.mac, mtu: 1500, ..Properties::default() }
     }
@@ -155,7 +161,7 @@ impl Nic for Card {
         64
     }
 
-    fn transmit(&mut self, frame: Outgoing<Bytes>) -> Result<(), Outgoing<Bytes>> {
+    fn transmit(&mut self, frame: &mut Outgoing<Bytes>) -> Result<(), RingFull> {
         let payload = frame.payload.iter().flat_map(|slice| slice.iter());
         let bytes: Vec<u8> = frame.head.iter().chain(payload).copied().collect();
         let device = &mut *self.device.borrow_mut();
@@ -167,10 +173,6 @@ impl Nic for Card {
     }
 
     fn kick(&mut self) {}
-
-    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Bytes>> {
-        Some(Slice::new(bytes.into()))
-    }
 
     fn arm(&mut self) -> bool {
         true
@@ -242,7 +244,7 @@ impl Service<Bytes> for Numbers {
         (part, count): &mut (Vec<u8>, u32),
         bytes: Slice<Bytes>,
         reply: &mut Reply<Bytes>,
-    ) -> Flow {
+    ) -> Stream {
         part.extend_from_slice(&bytes);
         while part.len() >= REQUEST {
             let request: Vec<u8> = part.drain(..REQUEST).collect();
@@ -250,7 +252,7 @@ impl Service<Bytes> for Numbers {
             nom_port::buffer::Sink::copy(reply, &count.to_be_bytes());
             *count += 1;
         }
-        Flow::Open
+        Stream::Open
     }
 
     fn disconnected(&mut self, _: (Vec<u8>, u32)) {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::fake::FakeMemory;
 use crate::pool::Pool;
+use nom_port::buffer::Trimmed;
 use nom_port::device::Dma as _;
-use nom_port::nic::Trimmed;
 use std::sync::mpsc::channel;
 use std::thread;
 

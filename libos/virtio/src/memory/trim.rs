@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
+use nom_port::buffer::Trimmed;
 use nom_port::device::DmaBlock;
-use nom_port::nic::Trimmed;
 
 /// Of what is in use, the part that the blocks which are not sparse have room for beyond it: an eighth. What
 /// is to move must find room, and blocks are not to become sparse by turns.
@@ -17,7 +17,7 @@ const SPARE_PART: usize = 8;
 
 /// How much is given back.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct TrimBudget {
     /// Bytes of free blocks that stay.
     pub keep_bytes: usize,
     /// Blocks that go, at most.
@@ -34,7 +34,7 @@ impl Cut {
 impl FreeList {
     /// Hands blocks of which nothing is in use to `release`, within `budget`, of which it takes what it
     /// keeps and gives back. What remains is free as before, in another order.
-    pub fn trim(&mut self, budget: &mut Budget, mut release: impl FnMut(DmaBlock)) -> Trimmed {
+    pub fn trim(&mut self, budget: &mut TrimBudget, mut release: impl FnMut(DmaBlock)) -> Trimmed {
         self.sort();
         let mut trimmed = Trimmed { sparse_bytes: self.mark(), ..Trimmed::default() };
         let first_free = self.cuts.partition_point(|cut| cut.used() > 0);

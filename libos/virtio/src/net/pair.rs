@@ -11,9 +11,9 @@ use crate::pool::Pool;
 use crate::queue::Errors;
 use crate::transport;
 use alloc::sync::Arc;
-use nom_port::buffer::Slice;
+use nom_port::buffer::{Buffers, Slice, Trimmed};
 use nom_port::device::{Dma, PciFunction, Registers};
-use nom_port::nic::{Nic, Outgoing, Properties, Received, Trimmed};
+use nom_port::nic::{Nic, Outgoing, Properties, Received, RingFull};
 use nom_port::world::Clock;
 
 /// The two queues of a pair.
@@ -217,43 +217,8 @@ impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
     }
 }
 
-impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
+impl<R: Registers, D: Dma, C: Clock> Buffers for QueuePair<R, D, C> {
     type Buffer = DmaBuffer;
-
-    fn properties(&self) -> Properties {
-        self.properties
-    }
-
-    #[inline]
-    fn receive(&mut self) -> Option<Received<DmaBuffer>> {
-        self.refill();
-        self.receiver.next(&self.clock, &mut self.counters)
-    }
-
-    #[inline]
-    fn is_idle(&self) -> bool {
-        self.receiver.is_idle() && self.shared.epoch() == self.epoch
-    }
-
-    #[inline]
-    fn room(&mut self) -> usize {
-        self.transmitter.room()
-    }
-
-    #[inline]
-    fn transmit(&mut self, mut frame: Outgoing<DmaBuffer>) -> core::result::Result<(), Outgoing<DmaBuffer>> {
-        if self.queue(&mut frame) { Ok(()) } else { Err(frame) }
-    }
-
-    #[inline]
-    fn queue(&mut self, frame: &mut Outgoing<DmaBuffer>) -> bool {
-        self.transmitter.push(frame, &mut self.pool, &mut self.counters)
-    }
-
-    #[inline]
-    fn kick(&mut self) {
-        self.transmitter.kick(&self.shared.transport, &mut self.counters);
-    }
 
     #[inline]
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<DmaBuffer>> {
@@ -276,6 +241,38 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
     fn trim(&mut self, keep_bytes: usize) -> Trimmed {
         self.transmitter.reclaim();
         self.pool.trim(keep_bytes)
+    }
+}
+
+impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
+    fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<Received<DmaBuffer>> {
+        self.refill();
+        self.receiver.next(&self.clock, &mut self.counters)
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.receiver.is_idle() && self.shared.epoch() == self.epoch
+    }
+
+    #[inline]
+    fn room(&mut self) -> usize {
+        self.transmitter.room()
+    }
+
+    #[inline]
+    fn transmit(&mut self, frame: &mut Outgoing<DmaBuffer>) -> core::result::Result<(), RingFull> {
+        self.transmitter.push(frame, &mut self.pool, &mut self.counters)
+    }
+
+    #[inline]
+    fn kick(&mut self) {
+        self.transmitter.kick(&self.shared.transport, &mut self.counters);
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nom_port::buffer::{Chain, Slice};
 use nom_port::device::{Dma, Registers};
-use nom_port::nic::{HEAD_MAX, Offloads, Outgoing, gather};
+use nom_port::nic::{HEAD_MAX, Offloads, Outgoing, RingFull, gather};
 
 /// Where a frame's first byte lies in its header slot: aligned, with the device's header right in front.
 const FRAME_AT: usize = 16;
@@ -90,25 +90,25 @@ impl Transmitter {
         frame: &mut Frame,
         pool: &mut Pool<D>,
         counters: &mut Counters,
-    ) -> bool {
+    ) -> core::result::Result<(), RingFull> {
         let bytes = frame.len();
         if bytes == 0 || bytes > FRAME_MAX {
             counters.refused_length += 1;
-            return true;
+            return Ok(());
         }
         if !self.offers(frame) {
             counters.refused_offload += 1;
-            return true;
+            return Ok(());
         }
         if !self.lend(frame, pool, counters) {
             self.is_blocked = true;
             counters.ring_full += 1;
-            return false;
+            return Err(RingFull);
         }
         self.queued += 1;
         counters.sent_frames += 1;
         counters.sent_bytes += bytes as u64;
-        true
+        Ok(())
     }
 
     /// Whether the device does what the frame leaves to it; cutting a segment takes finishing checksums.

@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_app::alloc::{vec, vec::Vec};
 use nom_app::net::{self, DmaBuffer, Options, PairSetup, QueuePair};
+use nom_app::port::buffer::Buffers as _;
 use nom_app::port::nic::{Head, Nic, Outgoing, Received};
 use nom_app::port::world::Idle as _;
 use nom_app::{args, board, cores, port, println, time};
@@ -58,7 +59,7 @@ fn request(mac: [u8; 6]) -> Outgoing<DmaBuffer> {
     head[22..28].copy_from_slice(&mac);
     head[28..32].copy_from_slice(&OUR_IP);
     head[38..42].copy_from_slice(&GATEWAY_IP);
-    Outgoing { head, payload: Default::default(), checksum: None, segmentation: None, answers: None }
+    Outgoing { head, payload: Default::default(), checksum: None, segmentation: None, tag: None }
 }
 
 /// The gateway's Ethernet address, if the frame is its answer.
@@ -74,7 +75,7 @@ fn answer(frame: &Received<DmaBuffer>, mac: [u8; 6]) -> Option<[u8; 6]> {
 /// Sends a request.
 fn send(pair: &mut QueuePair) -> Check {
     expect_that("there is room", pair.room() > 0)?;
-    expect_that("the frame is taken", pair.transmit(request(pair.properties().mac)).is_ok())?;
+    expect_that("the frame is taken", pair.transmit(&mut request(pair.properties().mac)).is_ok())?;
     pair.kick();
     Ok(())
 }
@@ -221,9 +222,9 @@ fn cost() -> Check {
         };
         // The first batch finds cold tables of the translator and pools that are still to grow.
         for warm in [false, true] {
-            let batch = frames(&mut pair);
+            let mut batch = frames(&mut pair);
             let (before, start) = (pair.counters(), time::cycles());
-            let refused = batch.into_iter().filter_map(|frame| pair.transmit(frame).err()).count();
+            let refused = batch.iter_mut().filter_map(|frame| pair.transmit(frame).err()).count();
             let queued = time::cycles();
             pair.kick();
             let kicked = time::cycles();

@@ -10,7 +10,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicUsize, fence};
 use nom_port::world::Doorbell;
-use nom_sys::port::{Clock, Dma, Function, Idle, Window};
+use nom_sys::port::{Clock, Dma, Function, Idle, RegisterWindow};
 use nom_virtio::net;
 
 pub use nom_virtio::memory::DmaBuffer;
@@ -18,9 +18,9 @@ pub use nom_virtio::net::{Counters, Options, feature};
 pub use nom_virtio::{Error, transport::feature as ring_feature};
 
 /// The queue pair of one core; `nom_port::nic::Nic` says what it does.
-pub type QueuePair = net::QueuePair<Window, Dma, Clock>;
+pub type QueuePair = net::QueuePair<RegisterWindow, Dma, Clock>;
 /// A device as a whole.
-pub type NetDevice = net::NetDevice<Window>;
+pub type NetDevice = net::NetDevice<RegisterWindow>;
 /// A device that was brought up.
 pub type Opened = net::Opened<Function, Dma>;
 

@@ -32,8 +32,8 @@ fn works(function: &FakeFunction, pair: &mut Pair, number: u16) {
     for seed in 0..70 {
         assert!(function.deliver(number, [0; 12], &frame(seed, 60 + seed)), "frame {seed} finds no buffer");
         assert_eq!(gather(&pair.receive().expect("a frame").frame), frame(seed, 60 + seed));
-        let out = outgoing(pair, &frame(seed, 54), &[&frame(seed + 1, 90)]);
-        pair.transmit(out).unwrap();
+        let mut out = outgoing(pair, &frame(seed, 54), &[&frame(seed + 1, 90)]);
+        pair.transmit(&mut out).unwrap();
         pair.kick();
         let sent = function.sent(number);
         assert_eq!(sent.len(), 1);
@@ -89,9 +89,9 @@ fn what_the_device_had_comes_back_once() {
         for _ in 0..3 {
             works(&function, &mut pair, 0);
             let before = pair.counters();
-            let out = outgoing(&mut pair, &frame(1, 54), &[&frame(2, 700), &frame(3, 700)]);
+            let mut out = outgoing(&mut pair, &frame(1, 54), &[&frame(2, 700), &frame(3, 700)]);
             let kept = out.payload[0].clone();
-            pair.transmit(out).unwrap();
+            pair.transmit(&mut out).unwrap();
             pair.kick();
             // The device is at it: both of us and the ring hold the payload.
             let (_, bytes) = function.take_sent(0).unwrap();
@@ -201,8 +201,8 @@ fn each_pair_begins_anew_when_it_looks() {
                 assert_eq!(told_twice(&mut first), None);
                 assert_eq!(function.commands()[commands..], [vec![0, 0, 1], vec![4, 0, 2, 0]], "said again");
                 assert!(!function.deliver(1, [0; 12], &frame(1, 60)), "it has lent nothing yet");
-                let out = outgoing(&mut second, &frame(1, 54), &[&frame(2, 700)]);
-                second.transmit(out).unwrap();
+                let mut out = outgoing(&mut second, &frame(1, 54), &[&frame(2, 700)]);
+                second.transmit(&mut out).unwrap();
                 second.kick();
                 assert!(function.take_sent(1).is_none(), "what went into the old ring is lost");
                 works(&function, &mut first, 0);

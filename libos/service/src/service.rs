@@ -1,18 +1,18 @@
 //! What a protocol is to a server.
 
+use crate::demand::Demand;
 use crate::metrics::Metrics;
 use crate::reply::Reply;
 use core::net::SocketAddr;
-use nom_economy::memory::Demand;
-use nom_port::buffer::{Buffer, Slice};
-use nom_port::nic::Nic;
+use nom_port::buffer::{Buffer, Buffers, Slice};
 
-/// Whether a stream goes on.
+/// Whether a client's stream goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+#[must_use]
+pub enum Stream {
     /// It does.
     Open,
-    /// It is closed when all answers are sent.
+    /// It is closed when all that was answered so far is sent.
     Close,
 }
 
@@ -32,7 +32,12 @@ pub trait Service<B: Buffer> {
     fn refused(&mut self) {}
 
     /// Bytes came, as a piece of the memory that the device filled: they can be kept and sent again.
-    fn received(&mut self, connection: &mut Self::Connection, bytes: Slice<B>, reply: &mut Reply<B>) -> Flow;
+    fn received(
+        &mut self,
+        connection: &mut Self::Connection,
+        bytes: Slice<B>,
+        reply: &mut Reply<B>,
+    ) -> Stream;
 
     /// How often each client is looked at though nothing came from it; `None`: never.
     const CHECK_NS: Option<u64> = None;
@@ -43,9 +48,9 @@ pub trait Service<B: Buffer> {
     }
 
     /// Looks at a client: it may be too slow.
-    fn check(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) -> Flow {
+    fn check(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) -> Stream {
         let _ = (connection, reply);
-        Flow::Open
+        Stream::Open
     }
 
     /// A client is gone.
@@ -82,11 +87,11 @@ pub trait Service<B: Buffer> {
         let _ = bytes;
     }
 
-    /// Does a little of what can wait; called after each poll. `nic` makes buffers for what is to lie
-    /// elsewhere, and gives memory back. Returns when to call again though nothing else happens; never, if
-    /// nothing waits.
-    fn tend<N: Nic<Buffer = B>>(&mut self, now_ns: u64, nic: &mut N) -> Option<u64> {
-        let _ = (now_ns, nic);
+    /// Does a little of what can wait; called after each poll. `memory` has buffers for what is to lie
+    /// elsewhere, and gives back what nobody uses. Returns when to call again though nothing else
+    /// happens; never, if nothing waits.
+    fn tend<M: Buffers<Buffer = B>>(&mut self, now_ns: u64, memory: &mut M) -> Option<u64> {
+        let _ = (now_ns, memory);
         None
     }
 

@@ -9,11 +9,14 @@ pub struct Metrics(Vec<Metric>);
 
 /// One metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Metric {
+pub struct Metric {
+    /// Its name for Prometheus.
     pub name: &'static str,
     /// Prometheus' word for its kind.
     pub kind: &'static str,
+    /// What it counts, in one line.
     pub help: &'static str,
+    /// How much.
     pub value: u64,
 }
 
@@ -30,7 +33,7 @@ impl Metrics {
     }
 
     /// Adds those of another core.
-    pub(crate) fn merge(&mut self, other: &Metrics) {
+    pub fn merge(&mut self, other: &Metrics) {
         if self.0.is_empty() {
             return self.clone_from(other);
         }
@@ -39,7 +42,8 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Metric> {
+    /// All of them, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Metric> {
         self.0.iter()
     }
 }

@@ -2,8 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use nom_port::buffer::{Buffer, Chain, Sink, Slice};
-use nom_port::nic::Nic;
+use nom_port::buffer::{Buffer, Buffers, Sink, Slice};
 
 /// Bytes of small answers that are gathered before they are put into memory of the device.
 const STAGING: usize = 4096;
@@ -49,7 +48,7 @@ impl<B: Buffer> Reply<B> {
 
     /// Requests that were answered since the last call.
     #[inline]
-    pub(crate) fn take_requests(&mut self) -> u32 {
+    pub fn take_requests(&mut self) -> u32 {
         core::mem::take(&mut self.requests).max(1)
     }
 
@@ -65,20 +64,19 @@ impl<B: Buffer> Reply<B> {
         self.copied.is_empty() && self.shared.is_empty()
     }
 
-    /// The bytes that were copied.
-    #[cfg(test)]
-    pub(crate) fn copied(&self) -> &[u8] {
+    /// The bytes that were copied: all, of an answer that shares none.
+    pub fn copied(&self) -> &[u8] {
         &self.copied
     }
 
     /// Takes all bytes as slices in order; `None` if the memory for the copied ones is exhausted.
     #[inline]
-    pub(crate) fn take(
+    pub fn take(
         &mut self,
-        nic: &mut impl Nic<Buffer = B>,
+        memory: &mut impl Buffers<Buffer = B>,
         out: &mut VecDeque<Slice<B>>,
     ) -> Option<()> {
-        let taken = self.put_all(nic, out);
+        let taken = self.put_all(memory, out);
         self.shared.clear();
         self.copied.clear();
         self.copied.shrink_to(STAGING);
@@ -88,28 +86,28 @@ impl<B: Buffer> Reply<B> {
     /// Takes all bytes as one slice if all were copied; `None` if they were not, or there are none, or no
     /// memory for them: then nothing was taken.
     #[inline]
-    pub(crate) fn take_whole(&mut self, nic: &mut impl Nic<Buffer = B>) -> Option<Slice<B>> {
+    pub fn take_whole(&mut self, memory: &mut impl Buffers<Buffer = B>) -> Option<Slice<B>> {
         if self.copied.is_empty() || !self.shared.is_empty() {
             return None;
         }
-        let whole = nic.buffer(&self.copied)?;
+        let whole = memory.buffer(&self.copied)?;
         self.copied.clear();
         self.copied.shrink_to(STAGING);
         Some(whole)
     }
 
-    fn put_all(&mut self, nic: &mut impl Nic<Buffer = B>, out: &mut VecDeque<Slice<B>>) -> Option<()> {
+    fn put_all(&mut self, memory: &mut impl Buffers<Buffer = B>, out: &mut VecDeque<Slice<B>>) -> Option<()> {
         let mut at = 0;
         for (end, slice) in self.shared.drain(..) {
-            put(nic, &self.copied[at..end], out)?;
+            put(memory, &self.copied[at..end], out)?;
             out.push_back(slice);
             at = end;
         }
-        put(nic, &self.copied[at..], out)
+        put(memory, &self.copied[at..], out)
     }
 
     /// The datagrams that the bytes are to be sent as: the head of each, and how many bytes follow it.
-    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (&[u8], usize)> {
+    pub fn datagrams(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let mut start = 0;
         self.datagrams
             .iter()
@@ -117,35 +115,22 @@ impl<B: Buffer> Reply<B> {
     }
 
     /// Forgets how the bytes were to be sent.
-    pub(crate) fn clear_datagrams(&mut self) {
+    pub fn clear_datagrams(&mut self) {
         self.datagrams.clear();
         self.heads.clear();
     }
 }
 
 #[inline]
-fn put<B: Buffer>(nic: &mut impl Nic<Buffer = B>, bytes: &[u8], out: &mut VecDeque<Slice<B>>) -> Option<()> {
+fn put<B: Buffer>(
+    memory: &mut impl Buffers<Buffer = B>,
+    bytes: &[u8],
+    out: &mut VecDeque<Slice<B>>,
+) -> Option<()> {
     if !bytes.is_empty() {
-        out.push_back(nic.buffer(bytes)?);
+        out.push_back(memory.buffer(bytes)?);
     }
     Some(())
-}
-
-/// Takes the first `len` bytes of `slices`.
-pub(crate) fn split<B: Buffer>(slices: &mut VecDeque<Slice<B>>, mut len: usize) -> Chain<B> {
-    let mut chain = Chain::new();
-    while len > 0
-        && let Some(slice) = slices.front_mut()
-    {
-        let part = slice.part(0..len);
-        slice.advance(part.len());
-        if slice.is_empty() {
-            slices.pop_front();
-        }
-        len -= part.len();
-        chain.push(part);
-    }
-    chain
 }
 
 impl<B: Buffer> Sink<B> for Reply<B> {

@@ -1,7 +1,7 @@
 //! Who sets a server's working point while it runs.
 
+use crate::demand::Demand;
 use core::time::Duration;
-use nom_economy::memory::Demand;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Window {
     /// Latency in the machine: from when the driver saw the request's frame to when the device was told of
     /// the reply's.
     pub service: Latency,
-    /// Latency as clients see it, as far as a server can tell: with the path ([`crate::path`]).
+    /// Latency as clients see it, as far as a server can tell: with the path.
     pub latency: Latency,
     /// What was in force when it ended: of cores, how many served, which may be fewer than ordered; 0 if none
     /// can be given back.
