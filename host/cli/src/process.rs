@@ -103,8 +103,11 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
+    /// A shell that SIGINT ends, though this test may run where it is ignored: in a script's background.
     fn sh(script: &str) -> Child {
-        Command::new("sh").args(["-c", script]).process_group(0).spawn().expect("a shell")
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", "sh", "-c", script]).process_group(0);
+        command.spawn().expect("a shell")
     }
 
     /// The status of a script that is asked to end as soon as it has said that it runs.
