@@ -273,8 +273,6 @@ fn as_v6(address: IpAddr) -> Ipv6Addr {
 pub const PLAIN_TCP4_AT: u16 = (ETHERNET + IPV4) as u16;
 /// Bytes of the headers of such a segment without TCP options.
 pub const PLAIN_TCP4: usize = ETHERNET + IPV4 + 20;
-/// Bytes of timestamps, with two no-operations in front of them (RFC 7323 appendix A).
-pub const PLAIN_STAMPS: usize = 12;
 
 /// The headers of a plain TCP segment over IPv4 as words, written in one go; timestamps are its options.
 /// The checksum is that of the pseudo-header. `head` is as long as they are.
@@ -286,24 +284,13 @@ pub fn put_plain_tcp4(
     ports: Ports,
     plain: &Plain,
 ) {
-    let options = if plain.stamps.is_some() { PLAIN_STAMPS } else { 0 };
+    let options = plain.options_len();
     let tcp_len = 20 + options + plain.len as usize;
-    let total = (IPV4 + tcp_len) as u32;
-    let (from, to) = (ends.0.to_bits(), ends.1.to_bits());
-    let addresses = addresses(from, to);
-    // Version and length, not to be fragmented, 64 hops.
-    let sum = !checksum::fold(0x4500 + 0x4000 + 0x4006 + u64::from(total) + addresses);
-    let pseudo = checksum::fold(addresses + u64::from(protocol::TCP) + tcp_len as u64);
     let bytes = head.storage_mut();
     let mut put = |at: usize, word: u32| {
         bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
     };
-    put(12, 0x0800_4500);
-    put(16, total << 16);
-    put(20, 0x4000_4006);
-    put(24, u32::from(sum) << 16 | from >> 16);
-    put(28, from << 16 | to >> 16);
-    put(32, to << 16 | u32::from(ports.from));
+    let pseudo = put_plain_ip4(&mut put, protocol::TCP, ends, ports.from, tcp_len as u32);
     put(36, u32::from(ports.to) << 16 | plain.seq.0 >> 16);
     put(40, plain.seq.0 << 16 | plain.ack.0 >> 16);
     put(44, plain.ack.0 << 16 | ((20 + options as u32) / 4) << 12 | 0x18);
@@ -327,32 +314,40 @@ pub const PLAIN_UDP4: usize = ETHERNET + IPV4 + 8;
 pub fn put_plain_udp4(
     head: &mut [u8; PLAIN_UDP4],
     (mac, hop): (Mac, Mac),
-    (from, to): (Ipv4Addr, Ipv4Addr),
+    ends: (Ipv4Addr, Ipv4Addr),
     ports: Ports,
     len: usize,
 ) {
-    let (udp_len, from, to) = ((8 + len) as u32, from.to_bits(), to.to_bits());
-    let total = IPV4 as u32 + udp_len;
-    let addresses = addresses(from, to);
-    let sum = !checksum::fold(0x4500 + 0x4000 + 0x4011 + u64::from(total) + addresses);
-    let pseudo = checksum::fold(addresses + u64::from(protocol::UDP) + u64::from(udp_len));
+    let udp_len = (8 + len) as u32;
     let mut put = |at: usize, word: u32| head[at..at + 4].copy_from_slice(&word.to_be_bytes());
-    put(12, 0x0800_4500);
-    put(16, total << 16);
-    put(20, 0x4000_4011);
-    put(24, u32::from(sum) << 16 | from >> 16);
-    put(28, from << 16 | to >> 16);
-    put(32, to << 16 | u32::from(ports.from));
+    let pseudo = put_plain_ip4(&mut put, protocol::UDP, ends, ports.from, udp_len);
     put(36, u32::from(ports.to) << 16 | udp_len);
     head[40..].copy_from_slice(&pseudo.to_be_bytes());
     head[..6].copy_from_slice(&hop);
     head[6..12].copy_from_slice(&mac);
 }
 
-/// The sum of the words of two addresses.
+/// The words from the type of the Ethernet frame to the port that sends: those of an IPv4 header that is not
+/// to be fragmented and has 64 hops to go, in front of `len` bytes. Returns the pseudo-header's checksum.
 #[inline]
-fn addresses(from: u32, to: u32) -> u64 {
-    u64::from(from >> 16) + u64::from(from & 0xffff) + u64::from(to >> 16) + u64::from(to & 0xffff)
+fn put_plain_ip4(
+    put: &mut impl FnMut(usize, u32),
+    protocol: u8,
+    ends: (Ipv4Addr, Ipv4Addr),
+    port: u16,
+    len: u32,
+) -> u16 {
+    let (from, to, total) = (ends.0.to_bits(), ends.1.to_bits(), IPV4 as u32 + len);
+    let addresses = [from >> 16, from & 0xffff, to >> 16, to & 0xffff].map(u64::from).iter().sum::<u64>();
+    let hops = 0x4000 | u32::from(protocol);
+    let sum = !checksum::fold(0x4500 + 0x4000 + u64::from(hops) + u64::from(total) + addresses);
+    put(12, 0x0800_4500);
+    put(16, total << 16);
+    put(20, 0x4000_0000 | hops);
+    put(24, u32::from(sum) << 16 | from >> 16);
+    put(28, from << 16 | to >> 16);
+    put(32, to << 16 | u32::from(port));
+    checksum::fold(addresses + u64::from(protocol) + u64::from(len))
 }
 
 /// The identification stays zero: a packet that must not be fragmented needs none (RFC 6864 section 4.1).

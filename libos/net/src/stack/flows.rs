@@ -282,7 +282,7 @@ impl<N: Nic> Stack<N> {
 
     /// Says that the next `len` bytes that are sent on a flow answer so many requests, the oldest of which
     /// came in a frame that arrived at `arrived_ns`: the frame that carries the last of them will tell
-    /// ([`Outgoing::answers`]).
+    /// ([`Outgoing::tag`]).
     pub fn note_answer(&mut self, flow: FlowId, arrived_ns: u64, requests: u32, len: usize) {
         if let Some(open) = self.open_mut(flow) {
             open.connection.note_answer(arrived_ns, requests, len as u32);
@@ -677,7 +677,7 @@ fn send_plain<N: Nic>(
     connection: &mut Connection<N::Buffer>,
     now: Instant,
 ) {
-    let options = if plain.stamps.is_some() { frame::PLAIN_STAMPS } else { 0 };
+    let options = plain.options_len();
     let answers = connection.take_answer_before(plain.seq + plain.len).map(|due| Answer {
         arrived_ns: due.arrived_ns,
         requests: due.requests,

@@ -4,11 +4,11 @@
 use super::flows::Flow;
 use super::{Application, Stack};
 use crate::checksum;
-use crate::frame::{ETHERNET, IPV4, Mac, PLAIN_STAMPS, PLAIN_TCP4, protocol};
+use crate::frame::{ETHERNET, IPV4, Mac, PLAIN_TCP4, protocol};
 use crate::table::FourTuple;
 use crate::tcp::connection::{Context, Effects};
 use crate::tcp::plain::Plain;
-use crate::tcp::segment::Timestamps;
+use crate::tcp::segment::{STAMPS, Timestamps};
 use crate::tcp::sequence::Seq;
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::ops::Range;
@@ -79,7 +79,7 @@ fn glance(bytes: &[u8], mac: Mac) -> Option<(FourTuple, Plain, Range<usize>)> {
     let end = ETHERNET + usize::from(half(16));
     let (start, stamps) = match head[46] >> 4 {
         5 => (PLAIN_TCP4, None),
-        8 => (PLAIN_TCP4 + PLAIN_STAMPS, Some(stamps(bytes)?)),
+        8 => (PLAIN_TCP4 + STAMPS, Some(stamps(bytes)?)),
         _ => return None,
     };
     let ip: &[u8; IPV4] = head[ETHERNET..].first_chunk()?;
@@ -96,7 +96,7 @@ fn glance(bytes: &[u8], mac: Mac) -> Option<(FourTuple, Plain, Range<usize>)> {
 /// The timestamps of a header that has nothing else, as RFC 7323 appendix A has them.
 #[inline]
 fn stamps(bytes: &[u8]) -> Option<Timestamps> {
-    let head: &[u8; PLAIN_TCP4 + PLAIN_STAMPS] = bytes.first_chunk()?;
+    let head: &[u8; PLAIN_TCP4 + STAMPS] = bytes.first_chunk()?;
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     (word(54) == 0x0101_080a).then(|| Timestamps { value: word(58), echo: word(62) })
 }
@@ -114,7 +114,7 @@ mod tests {
 
     /// A frame to us of so many bytes of payload.
     fn frame(plain: &Plain) -> Vec<u8> {
-        let options = if plain.stamps.is_some() { PLAIN_STAMPS } else { 0 };
+        let options = plain.options_len();
         let mut head = Head::zeroed(PLAIN_TCP4 + options);
         let ends = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 1));
         put_plain_tcp4(&mut head, ([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, plain);

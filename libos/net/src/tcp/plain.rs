@@ -3,7 +3,7 @@
 //! once; whatever is not plain goes the long way.
 
 use super::connection::{Connection, Context, Effects, State};
-use super::segment::{Flags, Options, Segment, Timestamps};
+use super::segment::{Flags, Options, STAMPS, Segment, Timestamps};
 use super::sequence::Seq;
 use crate::buffer::Buffer;
 
@@ -23,6 +23,12 @@ pub struct Plain {
 }
 
 impl Plain {
+    /// Bytes of its TCP options.
+    #[inline]
+    pub fn options_len(&self) -> usize {
+        if self.stamps.is_some() { STAMPS } else { 0 }
+    }
+
     /// The same as any segment is told.
     pub fn whole(&self) -> Segment {
         let Plain { seq, ack, window, len, stamps } = *self;
@@ -98,7 +104,7 @@ impl<B: Buffer> Connection<B> {
         let now = context.now;
         let (send, recovery) = (&self.send, &self.recovery);
         let len = send.end().since(send.next);
-        let options = if self.stamps.is_some() { 12 } else { 0 };
+        let options = if self.stamps.is_some() { STAMPS as u32 } else { 0 };
         let flying = send.max.since(send.una);
         let is_plain = self.state == State::Established
             && len > 0

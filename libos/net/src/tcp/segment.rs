@@ -4,6 +4,9 @@ use super::sequence::Seq;
 use core::ops::BitOr;
 use smoltcp::wire::{TcpOption, TcpPacket};
 
+/// Bytes of timestamps, with two no-operations in front of them (RFC 7323 appendix A).
+pub const STAMPS: usize = 12;
+
 /// Control bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u8);
@@ -110,7 +113,7 @@ impl Options {
         let sum = usize::from(self.mss.is_some()) * 4
             + usize::from(self.scale.is_some()) * 4
             + usize::from(self.sack_permitted) * 4
-            + usize::from(self.timestamps.is_some()) * 12;
+            + usize::from(self.timestamps.is_some()) * STAMPS;
         // Nearly always nothing was received too early.
         let Some(_) = self.sack[0] else { return sum };
         sum + self.sack_option().map_or(0, |option| 2 + option.buffer_len())
