@@ -133,11 +133,13 @@ fn free_after_crowds(server: &Server) -> Vec<u64> {
 
 #[test]
 fn a_further_crowd_takes_no_more_memory() {
+    const TAKEN_MOST: u64 = 1 << 20;
     let guest = Guest::app("memcached").arguments(&["-t", "2"]);
     Server::on_cores("crowd", guest, 11211, 2, |server| {
         let free = free_after_crowds(server);
-        // On which core each connection lives is the device's choice: a core may yet need a little more.
-        assert!(free[0].saturating_sub(free[2]) < 256 << 10, "free after each crowd: {free:?}");
+        // On which core each connection lives is the device's choice: a core may yet need another slab or two
+        // (256 KiB each). Two crowds whose connections left 700 bytes each would leave more.
+        assert!(free[0].saturating_sub(free[2]) < TAKEN_MOST, "free after each crowd: {free:?}");
     });
 }
 
