@@ -54,8 +54,8 @@ fn floods_take_no_memory_for_good_and_nothing_from_honest_clients() {
         let result: serde_json::Value = serde_json::from_slice(&said).expect("one line of JSON");
         println!("{result}");
         let free: Vec<u64> = serde_json::from_value(result["free_bytes"].clone()).expect("three numbers");
-        // The first round makes tables as large as they get; a slow client may meet another state of them, and
-        // memory is taken in slabs of 256 KiB. A kind of packet that kept its buffer would keep 4 MiB.
+        // The first round makes tables as large as they get; a slow client may meet another state of them.
+        // Memory is taken in slabs of 256 KiB; a kind of packet that kept its buffer would keep 4 MiB.
         assert!(free[0].saturating_sub(free[2]) < TAKEN_MOST, "free after each round: {free:?}");
         assert_eq!(result["left"].as_object().map(|kinds| kinds.len()), Some(9), "{result}");
     });

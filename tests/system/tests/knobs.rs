@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// How long anything may take to come about.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take to come about: on a quiet computer it takes 10 s.
+const PATIENCE: Duration = Duration::from_secs(240);
 /// As good as nothing, and more than a few clients pay.
 const CHEAP: f64 = 0.01;
 const DEAR: f64 = 100.0;
@@ -226,6 +226,8 @@ fn memory_that_costs_more_than_it_brings_is_given_back() {
         });
         let over = Over(&is_over);
         market.wait_until("values are kept", |status| status.memory_bytes > 20 << 20 && status.requests > 0);
+        // The first report may tell of a part of what was stored: a second apart, the third does not.
+        std::thread::sleep(Duration::from_secs(2));
         let before = market.provider.statuses()[0].memory_bytes;
         market.price(Resource::Memory, DEAR);
         // What is looked for takes some 5 MiB, by then the rest was given up.
