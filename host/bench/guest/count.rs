@@ -5,6 +5,9 @@
 //! each, little-endian. Only its own processor writes a slot, so that several count exactly. Each translated
 //! block adds its length when it is entered; a block that an exception leaves early counts whole.
 //!
+//! Each block also lasts a little longer, so that a guest that polls is slower than its clients and always has
+//! something to do: polling in vain costs instructions, as many as the computer has time for.
+//!
 //! A second file, if one is asked for, tells which instructions they were: for each translated block its
 //! count, the number of its instructions, and their addresses, 8 bytes each, little-endian; bit 62 of the
 //! address of an instruction that locks memory is turned over. What was translated again is there again.
@@ -189,6 +192,7 @@ fn is_locked(instruction: &[u8]) -> bool {
 
 /// A processor enters a block of so many instructions.
 extern "C" fn entered(processor: c_uint, instructions: *mut c_void) {
+    std::hint::spin_loop();
     add(&slot(processor).instructions, instructions as u64);
 }
 
@@ -196,6 +200,7 @@ extern "C" fn entered(processor: c_uint, instructions: *mut c_void) {
 extern "C" fn entered_listed(processor: c_uint, listed: *mut c_void) {
     // SAFETY: it was registered with the address of words that stay mapped.
     let [count, instructions] = unsafe { &*listed.cast::<[AtomicU64; BLOCK_HEAD]>() };
+    std::hint::spin_loop();
     add(count, 1);
     add(&slot(processor).instructions, instructions.load(Relaxed));
 }
