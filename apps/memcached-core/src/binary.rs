@@ -8,7 +8,7 @@ use crate::store::Facts;
 use crate::value::Incoming;
 use crate::{KEY_MAX, VERSION, stats};
 use lock_api::RawMutex;
-use nom_port::buffer::{Buffer, Sink};
+use nom_port::buffer::{Asked, Buffer, Sink};
 
 /// First byte of a request.
 pub(crate) const MAGIC: u8 = 0x80;
@@ -233,6 +233,17 @@ fn double_word(extras: &[u8], at: usize) -> u64 {
     u64::from(word(extras, at)) << 32 | u64::from(word(extras, at + 4))
 }
 
+/// Says what a sound command is about, to who tells apart whom it is for.
+#[inline]
+pub(crate) fn tell<B: Buffer>(head: &[u8], sink: &mut impl Sink<B>) {
+    if sink.tells_apart()
+        && let Some(header) = Header::parse(head)
+        && let Some(key) = head.get(HEADER_LEN + header.extras()..).filter(|key| !key.is_empty())
+    {
+        sink.asked(Asked::Key(key));
+    }
+}
+
 /// Carries out a command that has no value; of one that has, says how long the value is.
 pub(crate) fn begin<B: Buffer, R: RawMutex>(
     server: &mut Server<B, R>,
@@ -244,6 +255,7 @@ pub(crate) fn begin<B: Buffer, R: RawMutex>(
         return refuse(header, sink);
     }
     let (extras, key) = head[HEADER_LEN..].split_at(header.extras());
+    tell(head, sink);
     let Some((action, quiet)) = decode(header.opcode) else {
         header.send_error(Status::Unknown, sink);
         return skip(header);

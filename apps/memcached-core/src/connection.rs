@@ -183,6 +183,7 @@ impl<B: Buffer> Connection<B> {
                 return after;
             }
         };
+        text::tell(&request, sink);
         let (len, admitted) = match &request {
             Request::Update { update, quiet } => {
                 let admitted = text::admit(server, update);
@@ -241,10 +242,12 @@ impl<B: Buffer> Connection<B> {
         };
         let command = core::mem::take(&mut self.command);
         if self.protocol == Some(Protocol::Binary) {
+            binary::tell(&command, sink);
             binary::complete(server, &command, value.gather.finish(), sink);
         } else {
             let whole = value.end_good.then(|| value.gather.finish());
             let request = text::parse(&command).expect("it was understood when it came");
+            text::tell(&request, sink);
             complete_line(server, &request, whole, sink);
         }
         self.keep_room(command);

@@ -63,20 +63,20 @@ pub(crate) struct Flags {
 
 /// A key on the stack.
 #[derive(Clone, Copy, Debug)]
-struct DecodedKey {
+pub(crate) struct DecodedKey {
     bytes: [u8; KEY_MAX],
     len: usize,
 }
 
 impl DecodedKey {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 impl Request<'_> {
     /// The key as it is stored.
-    fn key(&self) -> DecodedKey {
+    pub(crate) fn key(&self) -> DecodedKey {
         let mut key = DecodedKey { bytes: [0; KEY_MAX], len: self.raw_key.len() };
         if self.flags.key_binary {
             let decoded = Base64::decode(self.raw_key, &mut key.bytes);

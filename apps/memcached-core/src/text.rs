@@ -11,7 +11,7 @@ use crate::value::Incoming;
 use crate::{KEY_MAX, VERSION};
 use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
-use nom_port::buffer::{Buffer, Sink};
+use nom_port::buffer::{Asked, Buffer, Sink};
 
 mod stats;
 
@@ -340,6 +340,30 @@ fn memory_limit(words: Words<'_>) -> Result<Request<'_>, Refusal> {
         0..MEGABYTES_MIN => refused("MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"),
         MEGABYTES_MIN..=MEGABYTES_MAX => Ok(Request::MemoryLimit { megabytes, quiet }),
         _ => refused("MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"),
+    }
+}
+
+/// Says what a command is about, to who tells apart whom it is for.
+#[inline]
+pub(crate) fn tell<B: Buffer>(request: &Request<'_>, sink: &mut impl Sink<B>) {
+    if sink.tells_apart() {
+        tell_key(request, sink);
+    }
+}
+
+#[cold]
+fn tell_key<B: Buffer>(request: &Request<'_>, sink: &mut impl Sink<B>) {
+    let key = match request {
+        Request::Get { keys, .. } => keys.clone().next(),
+        Request::Update { update, .. } => Some(update.key),
+        Request::Delete { key, .. } | Request::Arithmetic { key, .. } | Request::Touch { key, .. } => {
+            Some(*key)
+        }
+        Request::Meta(request) => return sink.asked(Asked::Key(request.key().bytes())),
+        _ => None,
+    };
+    if let Some(key) = key {
+        sink.asked(Asked::Key(key));
     }
 }
 

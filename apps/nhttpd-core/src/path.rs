@@ -31,6 +31,18 @@ pub fn raw_path(target: &str) -> Result<&str, BadTarget> {
     }
 }
 
+/// The site that a request is for, without a port: the target's, if it names one (RFC 9112 section 3.2.2),
+/// and else that of the field `Host`.
+pub fn host<'a>(target: &'a str, field: &'a [u8]) -> &'a [u8] {
+    let named = after_scheme(target, "http://").or_else(|| after_scheme(target, "https://"));
+    let authority =
+        named.map_or(field, |rest| &rest.as_bytes()[..rest.find(['/', '?']).unwrap_or(rest.len())]);
+    // An IPv6 address has colons of its own, within brackets (RFC 3986 section 3.2.2).
+    let name = authority.iter().position(|byte| *byte == b']').map_or(0, |end| end + 1);
+    let end = authority[name..].iter().position(|byte| *byte == b':').map_or(authority.len(), |at| name + at);
+    &authority[..end]
+}
+
 /// The query of a target, with its question mark.
 pub fn query(target: &str) -> &str {
     target.find('?').map_or("", |at| &target[at..])
@@ -82,6 +94,21 @@ fn after_scheme<'a>(target: &'a str, scheme: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_site_is_named_without_its_port() {
+        for (target, field, expected) in [
+            ("/", "a.example", "a.example"),
+            ("/", "a.example:80", "a.example"),
+            ("/a:b", "[::1]:80", "[::1]"),
+            ("/", "[::1]", "[::1]"),
+            ("/", "", ""),
+            ("http://b.example:8080/x:y", "a.example", "b.example"),
+            ("HTTPS://b.example?x", "a.example", "b.example"),
+        ] {
+            assert_eq!(host(target, field.as_bytes()), expected.as_bytes(), "{target} {field}");
+        }
+    }
 
     fn path(target: &str) -> Result<String, BadTarget> {
         let decoded = decode(raw_path(target)?)?;

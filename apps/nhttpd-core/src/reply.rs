@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
-use nom_port::buffer::{Buffer, Sink, Slice};
+use nom_port::buffer::{Asked, Buffer, Sink, Slice};
 
 /// Files up to this many bytes are copied: that is cheaper than to gather one more piece.
 const COPY_MAX: usize = 256;
@@ -22,7 +22,7 @@ pub(crate) fn answer<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, s
     let refused = match request.method {
         Method::Unknown => Err(Status::NotImplemented),
         Method::Other => Err(Status::MethodNotAllowed),
-        Method::Get | Method::Head => find(server, request),
+        Method::Get | Method::Head => find(server, request, sink),
     };
     match refused {
         Ok(Found::File(number)) => send_file(server, request, number, sink),
@@ -37,13 +37,21 @@ enum Found<'a> {
     Directory(&'a str),
 }
 
-fn find<'a, B: Buffer>(server: &Server<B>, request: &Request<'a>) -> Result<Found<'a>, Status> {
+fn find<'a, B: Buffer>(
+    server: &Server<B>,
+    request: &Request<'a>,
+    sink: &mut impl Sink<B>,
+) -> Result<Found<'a>, Status> {
     let refuse = |bad| match bad {
         BadTarget::Malformed => Status::BadRequest,
         BadTarget::Traversal => Status::Forbidden,
     };
     let raw = path::raw_path(request.target).map_err(refuse)?;
     let path = path::decode(raw).map_err(refuse)?;
+    if sink.tells_apart() {
+        // As files are found, however the client has written it: nobody has another pay by a `%`.
+        sink.asked(Asked::Page { host: path::host(request.target, request.host), path: &path });
+    }
     match server.site.entry(&path) {
         Some(Entry::File(number)) => Ok(Found::File(number)),
         Some(Entry::Directory) => Ok(Found::Directory(raw)),

@@ -85,6 +85,8 @@ pub enum Framing {
 pub struct Request<'a> {
     pub method: Method,
     pub target: &'a str,
+    /// What the field `Host` says: nothing, if there is none.
+    pub host: &'a [u8],
     pub persistence: Persistence,
     pub framing: Framing,
     /// The client waits for `100 Continue` before it sends the content.
@@ -125,6 +127,7 @@ pub fn parse(head: &[u8]) -> Result<Request<'_>, Status> {
     let mut request = Request {
         method: method(parsed.method.unwrap_or_default()),
         target: parsed.path.unwrap_or_default(),
+        host: b"",
         persistence: Persistence::Close,
         framing: Framing::Empty,
         expects_continue: false,
@@ -185,6 +188,7 @@ impl<'a> Request<'a> {
         match field.name.len() {
             4 if is("host") => {
                 delimiters.hosts += 1;
+                self.host = value;
                 delimiters.is_host_bad |= !value.iter().all(is_of_host);
             }
             5 if is("range") => self.range = Some(value),

@@ -5,8 +5,8 @@
 //! each, little-endian. Only its own processor writes a slot, so that several count exactly. Each translated
 //! block adds its length when it is entered; a block that an exception leaves early counts whole.
 //!
-//! Each block also lasts a little longer, so that a guest that polls is slower than its clients and always has
-//! something to do: polling in vain costs instructions, as many as the computer has time for.
+//! Each block also lasts a little longer, so that a guest that polls is slower than its clients and always
+//! has something to do: polling in vain costs instructions, as many as the computer has time for.
 //!
 //! A second file, if one is asked for, tells which instructions they were: for each translated block its
 //! count, the number of its instructions, and their addresses, 8 bytes each, little-endian; bit 62 of the

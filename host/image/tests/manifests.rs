@@ -290,15 +290,20 @@ fn examples_in_the_documentation_are_right() {
     let page = manifest::page();
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
-    let [least, utility, files, variant, bundle] = examples[..] else { panic!("five examples") };
+    let [least, utility, activity, files, variant, bundle] = examples[..] else { panic!("six examples") };
     let directory = common::directory(&format!(
-        "{least}--- utility.toml\n{utility}--- files.toml\n{files}--- variant.toml\n{variant}\
-         --- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
+        "{least}--- utility.toml\n{utility}--- activity.toml\n{activity}--- files.toml\n{files}\
+         --- variant.toml\n{variant}--- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
          --- memcached/app.toml\nname = \"memcached\"\nprogram = \"p\"\n"
     ));
-    for (file, applications) in
-        [("app.toml", 1), ("utility.toml", 1), ("files.toml", 1), ("variant.toml", 1), ("bundles", 2)]
-    {
+    for (file, applications) in [
+        ("app.toml", 1),
+        ("utility.toml", 1),
+        ("activity.toml", 1),
+        ("files.toml", 1),
+        ("variant.toml", 1),
+        ("bundles", 2),
+    ] {
         let bundle = manifest::load(&directory.path().join(file)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(bundle.applications.len(), applications);
     }

@@ -26,6 +26,7 @@ use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
 pub use nom_serve::Ports;
 use nom_serve::{Closing, Control, Crew, Peers, Server};
+use nom_service::{BadRules, Rules};
 pub use nom_service::{Curve, Demand, Metrics, Service, Stream};
 pub use settings::BadSetting;
 
@@ -44,6 +45,8 @@ pub enum ServeError {
     Setting(BadSetting),
     /// The contract, or what else is said about earning, is not what it must be.
     Earning(nom_earn::BadSetting),
+    /// The rules that tell activities apart are not what they must be.
+    Rules(BadRules),
     /// An application on sockets has knobs that it cannot turn.
     Sockets,
 }
@@ -54,6 +57,7 @@ impl fmt::Display for ServeError {
             ServeError::Interface(why) => why.fmt(out),
             ServeError::Setting(why) => why.fmt(out),
             ServeError::Earning(why) => why.fmt(out),
+            ServeError::Rules(why) => write!(out, "the environment's activity: {why}"),
             ServeError::Sockets => out.write_str(
                 "an application on sockets refuses nobody, and stays on its core with its memory: expected \
                  no `refuse` in its environment, and of `knobs` at most `batching_delay` and `notice`",
@@ -122,6 +126,8 @@ struct Setup {
     control_port: Option<u16>,
     control: Option<Arc<Control>>,
     closing: Arc<Closing>,
+    /// Whose clients and requests are whose, if they are told apart.
+    rules: Option<Arc<Rules>>,
 }
 
 impl Setup {
@@ -134,8 +140,9 @@ impl Setup {
         let control_port = settings::control().map_err(ServeError::Setting)?;
         let waiting = settings::waiting().map_err(ServeError::Setting)?;
         let closing = Closing::new(1, shutdown::is_requested);
+        let rules = settings::rules().map_err(ServeError::Rules)?.map(Arc::new);
         let (control, ports) = (None, ports.clone());
-        Ok(Setup { config, discovery, delay, waiting, ports, control_port, control, closing })
+        Ok(Setup { config, discovery, delay, waiting, ports, control_port, control, closing, rules })
     }
 
     /// The same, once it is known how many cores have a part in it.
@@ -160,6 +167,9 @@ impl Setup {
         server.set_delay(self.delay).expect("a delay that was checked");
         server.set_waiting(self.waiting, event_loop.handle());
         server.close_with(self.closing, peers.index(), event_loop.handle());
+        if let Some(rules) = self.rules {
+            server.charge(rules, event_loop.handle());
+        }
         if let Some(control) = self.control {
             server.control(control, peers.index(), event_loop.handle());
         }

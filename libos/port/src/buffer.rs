@@ -195,6 +195,32 @@ pub trait Sink<B: Buffer> {
 
     /// Sends bytes as they lie, by a handle of their own.
     fn share(&mut self, slice: Slice<B>);
+
+    /// Whether it matters what the next request is about ([`Sink::asked`]).
+    #[inline]
+    fn tells_apart(&self) -> bool {
+        false
+    }
+
+    /// Says what the request is about whose answer comes next, for who tells apart whom it is for.
+    #[inline]
+    fn asked(&mut self, about: Asked<'_>) {
+        let _ = about;
+    }
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// What is kept under a key; the first, if it names several.
+    Key(&'a [u8]),
+    /// A page, by its path, and the name of the site, if it says one.
+    Page {
+        /// The name of the site, without a port.
+        host: &'a [u8],
+        /// The path, as the client wrote it.
+        path: &'a [u8],
+    },
 }
 
 /// Copies everything.

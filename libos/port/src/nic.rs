@@ -133,6 +133,11 @@ pub struct Outgoing<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub [u64; 2]);
 
+/// For whom something is done, said by a stack to whoever stands between it and the device. Its bits mean
+/// what the one who chose it says; drivers do not look at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Label(pub u32);
+
 /// The ring has no place for another frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingFull;
@@ -176,6 +181,13 @@ pub trait Nic: Buffers {
 
     /// Asks for no more interrupts.
     fn disarm(&mut self);
+
+    /// What was done since the last frame came, and what is done from here on, is for whom `label` says. A
+    /// driver does not heed it.
+    #[inline]
+    fn attribute(&mut self, label: Label) {
+        let _ = label;
+    }
 
     /// Whether surely no frame waits to be received, where that is cheaper to tell than to try.
     #[inline]

@@ -101,6 +101,12 @@ impl Handle {
         self.shared.has_charged.set(true);
     }
 
+    /// A piece of work begins whose payer is not known yet: whoever is charged next pays for it from here.
+    #[inline]
+    pub fn part(&self) {
+        self.shared.meter.borrow_mut().part(|| self.shared.clock.now_ns());
+    }
+
     /// Where this core's time went, until the last boundary between events.
     #[must_use]
     pub fn usage(&self) -> Usage {

@@ -34,11 +34,14 @@ pub struct Usage {
     pub spinning_ns: u64,
     /// Time asleep.
     pub sleeping_ns: u64,
+    /// All time since the metering began, by the clock alone.
+    pub elapsed_ns: u64,
 }
 
 /// Charges time.
 #[derive(Debug)]
 pub struct Meter {
+    started_ns: u64,
     since_ns: u64,
     /// Who has worked since then.
     payer: Option<Activity>,
@@ -56,6 +59,7 @@ impl Meter {
     #[must_use]
     pub fn new(now_ns: u64) -> Self {
         Self {
+            started_ns: now_ns,
             since_ns: now_ns,
             payer: None,
             pending: Record::default(),
@@ -81,6 +85,15 @@ impl Meter {
         self.sleeping_ns += self.advance(now_ns);
     }
 
+    /// If somebody has worked, his work is over now, when `now_ns` is asked: who works next pays from here
+    /// on.
+    #[inline]
+    pub fn part(&mut self, now_ns: impl FnOnce() -> u64) {
+        if self.payer.is_some() {
+            self.close(now_ns());
+        }
+    }
+
     /// If somebody else has worked, the work of `activity` begins now; `now_ns` is asked only then.
     #[inline]
     pub fn separate(&mut self, activity: Activity, now_ns: impl FnOnce() -> u64) {
@@ -103,7 +116,8 @@ impl Meter {
         records.entry(self.of).or_default().add(self.pending);
         records.retain(|_, record| *record != Record::default());
         let (spinning_ns, sleeping_ns) = (self.spinning_ns, self.sleeping_ns);
-        Usage { activities: records.into_iter().collect(), spinning_ns, sleeping_ns }
+        let elapsed_ns = self.since_ns - self.started_ns;
+        Usage { activities: records.into_iter().collect(), spinning_ns, sleeping_ns, elapsed_ns }
     }
 
     fn advance(&mut self, now_ns: u64) -> u64 {
@@ -148,6 +162,20 @@ mod tests {
         let usage = meter.usage();
         assert_eq!(usage.activities, [(A, Record { events: 2, ns: 30 }), (B, Record { events: 5, ns: 60 })]);
         assert_eq!((usage.spinning_ns, usage.sleeping_ns), (10, 800));
+    }
+
+    #[test]
+    fn work_whose_payer_is_known_late_is_paid_for_from_its_beginning() {
+        let mut meter = Meter::new(100);
+        meter.worked(A, 1);
+        meter.part(|| 130);
+        meter.part(unread);
+        meter.separate(B, unread);
+        meter.worked(B, 1);
+        meter.close(200);
+        let usage = meter.usage();
+        assert_eq!(usage.activities, [(A, Record { events: 1, ns: 30 }), (B, Record { events: 1, ns: 70 })]);
+        assert_eq!(usage.elapsed_ns, 100);
     }
 
     #[test]

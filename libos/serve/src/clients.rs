@@ -1,14 +1,16 @@
 //! The clients of one stack: between its flows and the service.
 
 use crate::metered::Metered;
+use crate::payers::{Payers, label};
 use alloc::collections::VecDeque;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use nom_net::{Application, Closed, Detached, FlowId, Noted, Observed as _, Stack};
+use nom_net::{Application, Closed, Detached, FlowId, FourTuple, Noted, Observed as _, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
 use nom_port::world::Clock;
-use nom_service::{Reply, Service, Stream};
+use nom_service::{Class, Reply, Service, Stream};
 
 /// Places for clients that are not given back.
 const LASTING: usize = 1024;
@@ -49,11 +51,14 @@ pub(crate) struct Client<B, C> {
     is_closing: bool,
     /// Bytes that it had yet to take when it was last looked at.
     left: usize,
+    /// Whose it is.
+    class: Class,
 }
 
 impl<B: Buffer, C> Client<B, C> {
-    fn new(flow: FlowId, connection: C) -> Client<B, C> {
+    fn new(flow: FlowId, connection: C, class: Class) -> Client<B, C> {
         Client {
+            class,
             flow,
             connection,
             unsent: VecDeque::new(),
@@ -86,13 +91,34 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     limit: Option<u32>,
     /// How many are to be closed once they are answered.
     excess: u32,
+    /// If activities are told apart.
+    payers: Option<Rc<Payers>>,
 }
 
 impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// No clients yet.
     pub fn new(service: S) -> Clients<B, S> {
         let (clients, reply, slices) = (Vec::new(), Reply::default(), VecDeque::new());
-        Clients { service, clients, reply, slices, open: 0, limit: None, excess: 0 }
+        Clients { service, clients, reply, slices, open: 0, limit: None, excess: 0, payers: None }
+    }
+
+    /// Tells activities apart from now on.
+    pub fn charge_to(&mut self, payers: Rc<Payers>) {
+        self.reply.attribute(payers.rules().clone(), payers.clone());
+        self.payers = Some(payers);
+    }
+
+    /// Whose the clients are that connect from one address to a port of ours.
+    pub fn class(&self, tuple: &FourTuple) -> Class {
+        let of = |payers: &Rc<Payers>| payers.rules().of_connection(tuple.local.port(), tuple.remote.ip());
+        self.payers.as_ref().map_or(Class::OTHERS, of)
+    }
+
+    /// A client came, or went.
+    fn count(&self, class: Class, change: i64) {
+        if let Some(payers) = &self.payers {
+            payers.connected(class.base(), change);
+        }
     }
 
     /// How many clients have a connection.
@@ -129,6 +155,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         self.client(flow)?;
         let client = self.clients[flow.index()].take()?;
         self.open -= 1;
+        self.count(client.class, -1);
         self.excess = self.excess.saturating_sub(u32::from(!client.is_closing));
         if self.clients.len() > LASTING {
             self.trim();
@@ -150,8 +177,12 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if self.clients.len() <= flow.index() {
             self.clients.resize_with(flow.index() + 1, || None);
         }
+        self.count(client.class, 1);
         let before = self.clients[flow.index()].replace(Client { flow, ..client });
         self.open += u32::from(before.is_none());
+        if let Some(before) = before {
+            self.count(before.class, -1);
+        }
     }
 
     /// Has no place for a client.
@@ -217,6 +248,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if client.flow != flow || client.is_closing {
             return false;
         }
+        self.reply.begin(client.class);
         let is_over = self.service.received(&mut client.connection, bytes, &mut self.reply) == Stream::Close;
         let is_too_many = self.excess > 0 && !self.reply.is_empty();
         if is_over || is_too_many {
@@ -225,6 +257,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
         let requests = self.reply.take_requests();
         let len = self.reply.len();
+        if let Some(activity) = self.reply.end(if len > 0 { requests } else { 0 }, len) {
+            stack.set_label(flow, label(activity, true));
+        }
         let noted = (S::IS_TIMED && len > 0).then_some(Noted { arrived_ns, requests, len });
         // Nearly always the stack has room: nothing need wait in a queue of its own.
         if !client.is_closing && client.unsent.is_empty() {
@@ -337,11 +372,14 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         let arrived_ns = stack.arrived_ns();
         stack.nic().arrived(flow.index() as u32, arrived_ns);
         let has_room = self.limit.is_none_or(|limit| self.open < limit);
-        let peer = stack.addresses(flow).map(|addresses| addresses.remote).filter(|_| has_room);
-        let Some(connection) = peer.and_then(|peer| self.service.connected(peer, &mut self.reply)) else {
+        let addresses = stack.addresses(flow).filter(|_| has_room);
+        let Some((connection, class)) = addresses.and_then(|addresses| {
+            let connection = self.service.connected(addresses.remote, &mut self.reply)?;
+            Some((connection, self.class(addresses)))
+        }) else {
             return self.see_off(stack, flow);
         };
-        self.take_in(flow, Client::new(flow, connection));
+        self.take_in(flow, Client::new(flow, connection, class));
         self.answer(stack, flow);
     }
 
@@ -389,7 +427,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
             return;
         }
         let Some(bytes) = whole(stack, bytes) else { return };
+        let class = self.class(&FourTuple { local: to, remote: from });
+        stack.nic().attribute(label(class.base(), class.is_by_request()));
+        self.reply.begin(class);
         self.service.datagram(bytes, &mut self.reply);
+        let len = self.reply.len();
+        self.reply.end(u32::from(len > 0), len);
         let taken = self.reply.take(stack.nic(), &mut self.slices);
         for (head, len) in self.reply.datagrams().filter(|_| taken.is_some()) {
             let mut datagram: Chain<N::Buffer> = stack.buffer(head).into_iter().collect();

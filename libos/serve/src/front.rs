@@ -3,14 +3,17 @@
 use crate::clients::{Clients, Guest, Measured, Moving};
 use crate::control::{Desk, Order, Snapshot};
 use crate::metered::Metered;
+use crate::payers::label;
 use crate::peers::{Passed, Passing, Peers, Way};
 use crate::plan::Plan;
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 use nom_net::common::concerns_all;
-use nom_net::{AdoptError, Application, Chain, Closed, Dispute, Ear, Finding, FlowId, Instant, Slice};
+use nom_net::{
+    AdoptError, Application, Chain, Closed, Dispute, Ear, Finding, FlowId, FourTuple, Instant, Slice,
+};
 use nom_port::buffer::Buffer;
-use nom_port::nic::{Nic, Received};
+use nom_port::nic::{Label, Nic, Received};
 use nom_port::world::Clock;
 use nom_service::Service;
 use nom_service::Window;
@@ -260,6 +263,14 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
             Some(peers) => peers.hand_on(frame),
             None => Some(frame),
         }
+    }
+
+    fn classify(&mut self, tuple: &FourTuple) -> Label {
+        if self.desk.as_ref().is_some_and(|desk| desk.service.port() == tuple.local.port()) {
+            return Label::default();
+        }
+        let class = self.clients.class(tuple);
+        label(class.base(), class.is_by_request())
     }
 
     fn configured(&mut self, stack: &mut Measured<N, C>) {

@@ -1,9 +1,11 @@
 //! A queue pair that counts what a provider meters, and notes when requests arrive and replies depart.
 
+use crate::payers::Payers;
 use crate::stopwatch::Stopwatch;
+use alloc::rc::Rc;
 use nom_net::{Answer, Observed};
 use nom_port::buffer::{Buffers, Slice, Trimmed, chain_len};
-use nom_port::nic::{Nic, Outgoing, Properties, Received, RingFull};
+use nom_port::nic::{Label, Nic, Outgoing, Properties, Received, RingFull};
 use nom_port::world::Clock;
 
 /// Frames that went through a queue pair. A frame that the device cuts counts once.
@@ -41,18 +43,31 @@ pub struct Metered<N, C> {
     stopwatch: Option<Stopwatch>,
     /// Time that a governor took so far.
     governing_ns: u64,
+    /// If activities are told apart.
+    payers: Option<Rc<Payers>>,
 }
 
 impl<N: Nic, C: Clock> Metered<N, C> {
     /// A queue pair whose frames are counted, but not timed.
     pub fn new(nic: N, clock: C) -> Metered<N, C> {
-        Metered { nic, clock, traffic: Traffic::default(), stopwatch: None, governing_ns: 0 }
+        Metered { nic, clock, traffic: Traffic::default(), stopwatch: None, governing_ns: 0, payers: None }
     }
 
     /// Times requests from now on, if it did not already.
     pub(crate) fn start(&mut self) {
         let now_ns = self.clock.now_ns();
         self.stopwatch.get_or_insert_with(|| Stopwatch::new(now_ns));
+    }
+
+    /// Charges activities with what is done from now on.
+    pub(crate) fn charge_to(&mut self, payers: Rc<Payers>) {
+        self.payers = Some(payers);
+    }
+
+    /// Who pays, if activities are told apart.
+    #[inline]
+    pub(crate) fn payers(&self) -> Option<&Rc<Payers>> {
+        self.payers.as_ref()
     }
 
     /// The queue pair.
@@ -74,7 +89,10 @@ impl<N: Nic, C: Clock> Metered<N, C> {
     /// Has a governor think, and counts the time that it takes.
     pub(crate) fn governing<R>(&mut self, think: impl FnOnce() -> R) -> R {
         let begin_ns = self.clock.now_ns();
-        let thought = think();
+        let thought = match self.payers.clone() {
+            Some(payers) => payers.governing(think),
+            None => think(),
+        };
         self.governing_ns += self.clock.now_ns().saturating_sub(begin_ns);
         thought
     }
@@ -124,9 +142,18 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
 
     #[inline]
     fn receive(&mut self) -> Option<Received<N::Buffer>> {
-        let received = self.nic.receive()?;
+        let Some(received) = self.nic.receive() else {
+            if let Some(payers) = &self.payers {
+                payers.settle();
+            }
+            return None;
+        };
+        let bytes = chain_len(&received.frame) as u64;
         self.traffic.received_frames += 1;
-        self.traffic.received_bytes += chain_len(&received.frame) as u64;
+        self.traffic.received_bytes += bytes;
+        if let Some(payers) = &self.payers {
+            payers.frame_came(bytes);
+        }
         Some(received)
     }
 
@@ -146,10 +173,20 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
         self.nic.transmit(frame)?;
         self.traffic.sent_frames += 1;
         self.traffic.sent_bytes += bytes as u64;
+        if let Some(payers) = &self.payers {
+            payers.frame_leaves(bytes as u64);
+        }
         if let (Some(stopwatch), Some(tag)) = (&mut self.stopwatch, frame.tag) {
             stopwatch.queue(Answer::of(tag));
         }
         Ok(())
+    }
+
+    #[inline]
+    fn attribute(&mut self, label: Label) {
+        if let Some(payers) = &self.payers {
+            payers.attribute(label);
+        }
     }
 
     #[inline]

@@ -7,6 +7,7 @@ use crate::clients::{Clients, Measured};
 use crate::control::{Control, Desk, Order};
 use crate::front::Front;
 use crate::metered::Metered;
+use crate::payers::{Consumption, Payers};
 use crate::peers::{Passing, Peers};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,7 +23,7 @@ use nom_rt::handle::Handle;
 use nom_rt::poller::{Poller, Progress};
 use nom_rt::rest::Thresholds;
 use nom_service::Service;
-use nom_service::{Governor, Setting, Window};
+use nom_service::{Governor, Rules, Setting, Window};
 
 /// Where a service is to be found.
 #[derive(Clone, Debug, Default)]
@@ -177,6 +178,19 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
     }
 
+    /// Charges everything from now on, and the core's time, to the activities that `rules` tell apart.
+    /// `handle` is that of the loop that polls this server.
+    pub fn charge(&mut self, rules: Arc<Rules>, handle: &Handle) {
+        let payers = Payers::new(rules, handle.clone());
+        self.front.clients.charge_to(payers.clone());
+        self.stack.nic().charge_to(payers);
+    }
+
+    /// What was consumed so far, by the numbers of the activities; nothing if they are not told apart.
+    pub fn consumption(&mut self) -> Vec<Consumption> {
+        self.stack.nic().payers().map_or_else(Vec::new, |payers| payers.records())
+    }
+
     fn steer(&mut self, handle: &Handle) -> &mut Steering {
         self.stack.nic().start();
         self.steering.get_or_insert_with(|| Steering {
@@ -326,6 +340,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         let check_ns = self.check(now_ns);
         self.front.take_passed(&mut self.stack, Instant::from_nanos(now_ns));
         let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.front);
+        if let Some(payers) = self.stack.nic().payers() {
+            payers.end();
+        }
         let tend_ns = self.front.clients.service.tend(now_ns, self.stack.nic());
         let frames = self.stack.counters().frames_received;
         self.close();

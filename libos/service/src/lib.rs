@@ -4,7 +4,7 @@
 //! A [`Service`] sees streams and datagrams, writes what it answers into a [`Reply`], and says by [`Stream`]
 //! whether a stream goes on; by [`Demand`] it says what it makes of memory. A [`Governor`] hears what
 //! happened in each [`Window`] and chooses the next [`Setting`]. Whoever does work names the [`Activity`]
-//! that pays.
+//! that pays; [`Rules`] tell whose clients and requests are whose.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -16,12 +16,14 @@ mod demand;
 mod governor;
 mod metrics;
 mod reply;
+mod rules;
 mod service;
 
-pub use activity::{Activity, INFRASTRUCTURE};
+pub use activity::{Activity, GOVERNING, INFRASTRUCTURE, OTHERS};
 pub use curve::{Curve, NoCurve};
 pub use demand::Demand;
 pub use governor::{Governor, Latency, Setting, Window};
 pub use metrics::{Metric, Metrics};
-pub use reply::Reply;
+pub use reply::{Payer, Reply};
+pub use rules::{AddressPrefix, BadRules, Class, RULES_MAX, Rule, Rules};
 pub use service::{Service, Stream};

@@ -1,11 +1,47 @@
 //! What a service answers, until the stack has it.
 
+use crate::activity::Activity;
+use crate::rules::{Class, Rules};
 use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use nom_port::buffer::{Buffer, Buffers, Sink, Slice};
+use core::fmt::Debug;
+use nom_port::buffer::{Asked, Buffer, Buffers, Sink, Slice};
 
 /// Bytes of small answers that are gathered before they are put into memory of the device.
 const STAGING: usize = 4096;
+
+/// Who is told who pays for what is done.
+pub trait Payer: Debug {
+    /// What was done since the request at hand came, and what is done from here on, is paid for by
+    /// `activity`.
+    fn charge(&self, activity: Activity);
+
+    /// So many requests of an activity are answered, by so many bytes.
+    fn count(&self, activity: Activity, requests: u32, bytes: usize);
+}
+
+/// Whose the requests are that are being answered.
+#[derive(Debug)]
+struct Attribution {
+    rules: Arc<Rules>,
+    payer: Rc<dyn Payer>,
+    /// What the client is, and who pays at present.
+    class: Class,
+    present: Option<Activity>,
+    /// What was asked of the piece at hand, in its order.
+    asked: Vec<Share>,
+}
+
+/// Requests for one activity that follow each other.
+#[derive(Debug)]
+struct Share {
+    activity: Activity,
+    requests: u32,
+    /// How much was written when the first of them was asked.
+    from: usize,
+}
 
 /// What a service answers.
 #[derive(Debug)]
@@ -18,6 +54,8 @@ pub struct Reply<B> {
     heads: Vec<u8>,
     /// Requests that it answers, as far as the service has said.
     requests: u32,
+    /// If activities are told apart.
+    attribution: Option<Attribution>,
 }
 
 impl<B> Default for Reply<B> {
@@ -28,6 +66,7 @@ impl<B> Default for Reply<B> {
             datagrams: Vec::new(),
             heads: Vec::new(),
             requests: 0,
+            attribution: None,
         }
     }
 }
@@ -50,6 +89,28 @@ impl<B: Buffer> Reply<B> {
     #[inline]
     pub fn take_requests(&mut self) -> u32 {
         core::mem::take(&mut self.requests).max(1)
+    }
+
+    /// Tells activities apart from now on, by `rules`.
+    pub fn attribute(&mut self, rules: Arc<Rules>, payer: Rc<dyn Payer>) {
+        let asked = Vec::new();
+        self.attribution = Some(Attribution { rules, payer, class: Class::OTHERS, present: None, asked });
+    }
+
+    /// A piece of a client of this class is at hand.
+    #[inline]
+    pub fn begin(&mut self, class: Class) {
+        if let Some(attribution) = &mut self.attribution {
+            (attribution.class, attribution.present) = (class, None);
+            attribution.asked.clear();
+        }
+    }
+
+    /// The piece is answered: so many requests, by `len` bytes. Returns who pays for what is sent of it, if
+    /// that is not who pays for the connection as such.
+    #[inline]
+    pub fn end(&mut self, requests: u32, len: usize) -> Option<Activity> {
+        self.attribution.as_mut()?.end(requests, len)
     }
 
     /// Bytes written.
@@ -121,6 +182,46 @@ impl<B: Buffer> Reply<B> {
     }
 }
 
+impl Attribution {
+    /// A request came when so much was written.
+    fn asked(&mut self, about: Asked<'_>, written: usize) {
+        let activity = self.rules.of_request(self.class, about);
+        if self.present != Some(activity) {
+            self.present = Some(activity);
+            self.payer.charge(activity);
+        }
+        match self.asked.last_mut() {
+            Some(share) if share.activity == activity => share.requests += 1,
+            _ => self.asked.push(Share { activity, requests: 1, from: written }),
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, requests: u32, len: usize) -> Option<Activity> {
+        match &self.asked[..] {
+            // Whose requests are told apart by nothing but his address.
+            [] if len == 0 => {}
+            [] => self.payer.count(self.class.base(), requests, len),
+            [share] => self.payer.count(share.activity, requests, len),
+            _ => self.end_several(requests, len),
+        }
+        self.asked.clear();
+        self.present
+    }
+
+    /// What was written before the first of them was asked is his, too.
+    fn end_several(&self, requests: u32, len: usize) {
+        let ends = self.asked.iter().skip(1).map(|share| share.from).chain([len]);
+        let (mut left, mut from) = (requests, 0);
+        for (index, (share, end)) in self.asked.iter().zip(ends).enumerate() {
+            let is_last = index + 1 == self.asked.len();
+            let count = if is_last { left } else { share.requests.min(left) };
+            self.payer.count(share.activity, count, end - from);
+            (left, from) = (left - count, end);
+        }
+    }
+}
+
 #[inline]
 fn put<B: Buffer>(
     memory: &mut impl Buffers<Buffer = B>,
@@ -142,5 +243,18 @@ impl<B: Buffer> Sink<B> for Reply<B> {
     #[inline]
     fn share(&mut self, slice: Slice<B>) {
         self.shared.push((self.copied.len(), slice));
+    }
+
+    #[inline]
+    fn tells_apart(&self) -> bool {
+        self.attribution.as_ref().is_some_and(|attribution| attribution.class.is_by_request())
+    }
+
+    #[inline]
+    fn asked(&mut self, about: Asked<'_>) {
+        let written = self.len();
+        if let Some(attribution) = self.attribution.as_mut().filter(|it| it.class.is_by_request()) {
+            attribution.asked(about, written);
+        }
     }
 }

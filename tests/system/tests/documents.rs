@@ -7,10 +7,11 @@ use tempfile::TempDir;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Documents with manifests, and the directory from which the paths in them count.
-const DOCUMENTS: [(&str, &str); 4] = [
+const DOCUMENTS: [(&str, &str); 5] = [
     ("README.md", "apps/hello"),
     ("docs/manifest.md", "apps/hello"),
     ("docs/earn.md", "apps/memcached"),
+    ("docs/grid.md", "apps/memcached"),
     ("docs/priced.md", "."),
 ];
 /// What a program says once it has begun.

@@ -2,7 +2,9 @@
 
 use super::Port;
 use super::utility::{RawUtility, UTILITY};
-use super::values::{CallBit, Class, Cores, Name, PciId, RegionSize, Scalar, Size, Text, Variable, Weight};
+use super::values::{
+    CallBit, Class, Clients, Cores, Name, PciId, RegionSize, Scalar, Service, Size, Text, Variable, Weight,
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,6 +67,8 @@ fields! {
         essential: bool, "`true` or `false`", "`false`";
         /// What its owner is paid for what it serves, see below. The application adapts itself to earn most.
         utility: RawUtility, UTILITY, "none: nothing is earned";
+        /// Whose clients and requests are whose, see below: what each costs is told apart.
+        activity: Vec<RawActivity>, "a list of tables", "none: nobody is told apart";
         /// Responses that were measured beforehand, with which its controller begins; see `docs/earn.md`.
         responses: PathBuf, "a path relative to the manifest that says so", "none: all is learned";
         /// Directory of files that go along with it, see below.
@@ -115,5 +119,23 @@ fields! {
         name: Name, Name::EXPECTED, "required";
         /// Size of the shared memory.
         bytes: RegionSize, RegionSize::EXPECTED, "`\"64KiB\"`";
+    }
+}
+
+fields! {
+    /// An entry of `activity`. What is not given holds of everybody.
+    RawActivity {
+        /// The activity; several entries may name the same.
+        name: Text, "printable ASCII characters without spaces, `;`, `\"`, `=` and `\\`", "required";
+        /// The port of the machine at which the client asks.
+        port: Service, Service::EXPECTED, "any";
+        /// Where the client is.
+        clients: Clients, Clients::EXPECTED, "anywhere";
+        /// The site that is asked for, as HTTP's `Host` names it, without a port.
+        host: Text, "a string without spaces and `;`", "any";
+        /// What the path of the page begins with, decoded as files are named.
+        path: Text, "a string without spaces and `;`", "any";
+        /// What the key begins with, of memcached's commands; of several keys, the first.
+        key: Text, "a string without spaces and `;`", "any";
     }
 }

@@ -1,6 +1,6 @@
 //! The documentation page of the manifest, made from the parser's own table.
 
-use super::fields::{Field, RawApplication, RawDevice, RawPeer};
+use super::fields::{Field, RawActivity, RawApplication, RawDevice, RawPeer};
 use super::utility;
 use std::fmt::Write;
 
@@ -13,6 +13,7 @@ pub fn page() -> String {
         ("{APPLICATION}", table(own)),
         ("{DEVICE}", table(RawDevice::FIELDS.iter())),
         ("{PEER}", table(RawPeer::FIELDS.iter())),
+        ("{ACTIVITY}", table(RawActivity::FIELDS.iter())),
         ("{UTILITY}", table(utility::FIELDS)),
         ("{TERM}", utility::terms()),
         ("{ENTRY}", table(of_bundles)),

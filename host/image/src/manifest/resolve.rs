@@ -1,7 +1,7 @@
 //! From layers to the typed structure: defaults, names turned into indices, and what must hold between
 //! applications.
 
-use super::fields::{RawDevice, RawPeer};
+use super::fields::{RawActivity, RawDevice, RawPeer};
 use super::layers::{Given, Layers};
 use super::source::Source;
 use super::utility;
@@ -12,6 +12,7 @@ use nom_abi::image::DeviceSelector;
 use nom_abi::layout::{APPLICATIONS_MAX, CHANNELS_MAX, CORES_MAX};
 use nom_economy::table::ResponseTable;
 use nom_economy::utility::Utility;
+use nom_service::{Rule, Rules};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
@@ -29,6 +30,8 @@ const VIRTIO_ENTROPY: [u16; 2] = [0x1005, 0x1044];
 
 /// The variable of the environment in which the application reads its table of responses.
 const RESPONSES: &str = "responses";
+/// The variable of the environment in which the application reads whose clients and requests are whose.
+const ACTIVITIES: &str = "activity";
 /// The variable of the environment that says where its files are; set when they are packed.
 pub(crate) const FILES: &str = "files";
 
@@ -64,7 +67,7 @@ fn index(layers: &[Layers]) -> Result<Index<'_>> {
 
 fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
     let name = layers.require("name", |raw| &raw.name)?.value();
-    let (utility, responses) = (utility(layers)?, responses(layers)?);
+    let (utility, responses, activities) = (utility(layers)?, responses(layers)?, activities(layers)?);
     Ok(Application {
         name: name.0.clone(),
         program: program(layers)?,
@@ -81,7 +84,14 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
             .find(|raw| &raw.calls)
             .map(|calls| calls.value().iter().fold(0, |all, call| all | call.0)),
         arguments: list(layers.find(|raw| &raw.arguments), |text| text.0.clone()),
-        environment: environment(layers, utility.as_ref(), responses.as_ref()),
+        environment: environment(
+            layers,
+            [
+                (utility::VARIABLE, utility.as_ref().map(Utility::to_string)),
+                (RESPONSES, responses.as_ref().map(ResponseTable::to_string)),
+                (ACTIVITIES, activities.as_ref().map(Rules::to_string)),
+            ],
+        ),
         utility,
         files: files(layers)?,
         devices: devices(layers)?,
@@ -112,23 +122,35 @@ fn program(layers: &Layers) -> Result<Program> {
     })
 }
 
-fn environment(
-    layers: &Layers,
-    utility: Option<&Utility>,
-    responses: Option<&ResponseTable>,
-) -> BTreeMap<String, String> {
+/// What the manifests say, and `fields` that an application reads as variables.
+fn environment(layers: &Layers, fields: [(&str, Option<String>); 3]) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
     let given = variables.map(|(name, value)| (name.0.clone(), value.0.clone()));
-    let utility = utility.map(|utility| (utility::VARIABLE.to_owned(), utility.to_string()));
-    let responses = responses.map(|table| (RESPONSES.to_owned(), table.to_string()));
-    given.chain(utility).chain(responses).collect()
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    given.chain(fields).collect()
 }
 
 fn utility(layers: &Layers) -> Result<Option<Utility>> {
     let Some(given) = layers.find(|raw| &raw.utility) else { return Ok(None) };
     not_by_hand(layers, utility::VARIABLE)?;
     given.value().utility().map(Some).map_err(|error| given.error(format!("`utility`: {error}")))
+}
+
+/// Whose clients and requests are whose.
+fn activities(layers: &Layers) -> Result<Option<Rules>> {
+    let Some(given) = layers.find(|raw| &raw.activity) else { return Ok(None) };
+    not_by_hand(layers, ACTIVITIES)?;
+    let text = |text: &Option<Spanned<Text>>| text.as_ref().map(|text| text.get_ref().0.clone());
+    let rule = |raw: &RawActivity| {
+        let name = text(&raw.name).ok_or_else(|| given.error("`activity`: an entry has no `name`"))?;
+        let port = raw.port.as_ref().map(|port| port.get_ref().0);
+        let clients = raw.clients.as_ref().map(|clients| clients.get_ref().0);
+        let (host, path, key) = (text(&raw.host), text(&raw.path), text(&raw.key));
+        Ok(Rule { name, port, clients, host, path, key })
+    };
+    let rules = given.value().iter().map(rule).collect::<Result<_>>()?;
+    Rules::checked(rules).map(Some).map_err(|error| given.error(format!("`activity`: {error}")))
 }
 
 /// The table of responses, from its own file.

@@ -4,6 +4,7 @@ use super::{Port, Protocol};
 use nom_abi::layout::{CHANNEL_STRIDE, CORES_MAX};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::syscall::Syscall;
+use nom_service::AddressPrefix;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
@@ -57,7 +58,9 @@ macro_rules! scalars {
         })+
     };
 }
-scalars!(Name, CallBit, Text, Variable, Cores, Weight, Size, RegionSize, Class, PciId, Port);
+scalars!(
+    Name, CallBit, Text, Clients, Service, Variable, Cores, Weight, Size, RegionSize, Class, PciId, Port
+);
 
 /// Name of an application.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,6 +97,31 @@ impl Scalar for Text {
 
     fn from_text(text: &str) -> Option<Self> {
         (!text.contains('\0')).then(|| Text(text.to_owned()))
+    }
+}
+
+/// A port at which an application serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service(pub u16);
+
+impl Scalar for Service {
+    const EXPECTED: &'static str = "a whole number from 1 to 65535";
+
+    fn from_integer(value: i64) -> Option<Self> {
+        u16::try_from(value).ok().filter(|port| *port > 0).map(Service)
+    }
+}
+
+/// Addresses of clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clients(pub AddressPrefix);
+
+impl Scalar for Clients {
+    const EXPECTED: &'static str =
+        "an address such as \"10.0.0.7\", or a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"";
+
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok().map(Clients)
     }
 }
 

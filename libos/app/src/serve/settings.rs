@@ -13,6 +13,7 @@ use nom_net::config::{Config, FLOWS_MAX};
 use nom_net::tcp::connection::{KeepAlive, Settings};
 use nom_port::world::Entropy as _;
 use nom_rt::rest::Thresholds;
+use nom_service::{BadRules, Rules};
 
 /// QEMU's user-mode network passes questions on from here.
 const DEFAULT_NAMESERVER: &str = "10.0.2.3";
@@ -102,6 +103,13 @@ const QUEUES_PART: u64 = 8;
 fn flows_max(memory: u64) -> usize {
     let most = FLOWS_MAX as u64;
     (memory / FLOWS_PART / FLOW_BYTES).clamp(64, most) as usize
+}
+
+/// Whose clients and requests are whose: `activity`, as the manifest's `[[activity]]` lists them; nothing if
+/// it lists none.
+pub(super) fn rules() -> Result<Option<Rules>, BadRules> {
+    let rules: Rules = crate::var("activity").unwrap_or_default().parse()?;
+    Ok((!rules.is_empty()).then_some(rules))
 }
 
 /// The batching delay W at the start: `batching_delay`, in microseconds.

@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use nom_port::nic::{Head, Nic, Outgoing, PartialChecksum, Properties, Segmentation};
+use nom_port::nic::{Head, Label, Nic, Outgoing, PartialChecksum, Properties, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
 const LARGE_MAX: u32 = 65_535 - 60 - 60;
@@ -35,6 +35,8 @@ pub(super) struct Open<B> {
     pub is_dirty: bool,
     /// Whether the application knows its name.
     pub is_known: bool,
+    /// For whom it is, as the application says.
+    pub label: Label,
 }
 
 impl<B> Open<B> {
@@ -172,7 +174,7 @@ impl<N: Nic> Stack<N> {
         if let Some(rtt) = self.paths.rtt(remote, self.now) {
             connection.rtt.suppose(rtt);
         }
-        let open = Open { connection, hop: None, is_dirty: false, is_known };
+        let open = Open { connection, hop: None, is_dirty: false, is_known, label: Label::default() };
         self.make_room();
         let id = self.flows.insert(tuple, Flow::Open(Box::new(open)))?;
         self.shares.add(tuple.remote.ip());
@@ -200,6 +202,13 @@ impl<N: Nic> Stack<N> {
         match self.flows.get_mut(id)?.1 {
             Flow::Open(open) => Some(open),
             Flow::Waiting(_) => None,
+        }
+    }
+
+    /// Says for whom a flow is from now on, to whoever [is told](Nic::attribute).
+    pub fn set_label(&mut self, flow: FlowId, label: Label) {
+        if let Some(open) = self.open_mut(flow) {
+            open.label = label;
         }
     }
 
@@ -438,6 +447,7 @@ impl<N: Nic> Stack<N> {
                 let counters = &mut self.link.counters;
                 let held = &mut self.held;
                 let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
+                self.link.nic.attribute(open.label);
                 open.connection.expire(&mut context, &mut effects);
                 self.mark(id);
             }
@@ -556,6 +566,7 @@ impl<N: Nic> Stack<N> {
             if open.connection.is_quiet() {
                 break;
             }
+            self.link.nic.attribute(open.label);
             let counters = &mut self.link.counters;
             let held = &mut self.held;
             let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };

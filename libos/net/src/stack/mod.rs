@@ -29,7 +29,7 @@ use crate::neighbour::Neighbours;
 use crate::paths::Paths;
 use crate::ports::Ports;
 use crate::shares::Shares;
-use crate::table::{FlowId, Table};
+use crate::table::{FlowId, FourTuple, Table};
 use crate::tcp::connection::{Closed, Effects};
 use crate::tcp::memory::Held;
 use crate::time::{Instant, earliest};
@@ -41,7 +41,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use flows::Flow;
 use nom_port::buffer::Chain;
-use nom_port::nic::{Nic, Received};
+use nom_port::nic::{Label, Nic, Received};
 use services::Services;
 use smoltcp::wire::EthernetProtocol;
 
@@ -84,6 +84,13 @@ pub trait Application<N: Nic> {
     fn newcomer(&mut self, stack: &mut Stack<N>, frame: Received<N::Buffer>) -> Option<Received<N::Buffer>> {
         let _ = stack;
         Some(frame)
+    }
+
+    /// For whom a flow between these addresses is that somebody asks for: told to whoever stands between the
+    /// stack and its device ([`Nic::attribute`]) whenever something is done for it.
+    fn classify(&mut self, tuple: &FourTuple) -> Label {
+        let _ = tuple;
+        Label::default()
     }
 
     /// Somebody asked for a connection to port `port`, and is refused: there is no place for it.

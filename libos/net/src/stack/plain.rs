@@ -46,6 +46,7 @@ impl<N: Nic> Stack<N> {
             return false;
         }
         self.probes += 1;
+        self.link.nic.attribute(open.label);
         open.mark(id, &mut self.dirty);
         if !payload.is_empty()
             && let Some(mut bytes) = received.frame.pop()

@@ -77,6 +77,7 @@ impl<N: Nic> Stack<N> {
         let mut effects = core::mem::take(&mut self.effects);
         match self.flows.get_mut(id) {
             Some((_, Flow::Open(open))) => {
+                self.link.nic.attribute(open.label);
                 let counters = &mut self.link.counters;
                 let held = &mut self.held;
                 let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
@@ -145,6 +146,7 @@ impl<N: Nic> Stack<N> {
                 return self.begin(application, tuple, &segment);
             }
             if let Some(id) = self.redeem(&tuple, &segment) {
+                self.set_label(id, application.classify(&tuple));
                 return self.known(application, id, tuple, segment, payload);
             }
         }
@@ -177,7 +179,8 @@ impl<N: Nic> Stack<N> {
         let end = connection.send.una + 1;
         connection.answers.push(Due { end, arrived_ns: self.arrived_ns, requests: 0 });
         match self.add(tuple, connection, false) {
-            Some(_) => {
+            Some(id) => {
+                self.set_label(id, application.classify(&tuple));
                 self.half_open += 1;
                 Ok(())
             }

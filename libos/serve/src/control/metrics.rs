@@ -1,6 +1,6 @@
 //! A snapshot in Prometheus' text format, version 0.0.4.
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Account, Snapshot};
 use crate::peers::Passing;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -130,6 +130,7 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     page.counters("nom_stack_total", "What the stack did.", "event", done.into_iter());
     page.counters("nom_driver_total", "What the driver did.", "event", snapshot.driver.iter().copied());
     page.counters("nom_loop_total", "What the event loop did.", "event", snapshot.event_loop.iter().copied());
+    activities(&mut page, &snapshot.activities);
     snapshot.own.iter().for_each(|own| page.one(own.name, own.kind, own.help, own.value));
     page.0
 }
@@ -152,6 +153,34 @@ fn passing(page: &mut Page, passing: &Passing) {
     page.counter("nom_flows_moved_total", "Connections that went on on another core.", passing.adopted);
     page.counter("nom_flows_refused_total", "Connections that no other core took.", passing.refused);
     page.counter("nom_frames_passed_total", "Frames passed on from core to core.", passing.passed);
+}
+
+/// A metric of each activity: its name, what it says, and how much that is.
+type OfActivity = (&'static str, &'static str, fn(&Account) -> u64);
+
+const OF_ACTIVITIES: [OfActivity; 7] = [
+    ("core_nanoseconds_total", "Time of cores that it took.", |account| account.core_ns),
+    ("requests_total", "Requests answered.", |account| account.consumption.requests),
+    ("answered_bytes_total", "Bytes of answers.", |account| account.consumption.answered_bytes),
+    ("received_bytes_total", "Bytes of frames that came.", |account| account.consumption.received_bytes),
+    ("sent_bytes_total", "Bytes of frames that left.", |account| account.consumption.sent_bytes),
+    ("received_frames_total", "Frames that came.", |account| account.consumption.received_frames),
+    ("sent_frames_total", "Frames that left.", |account| account.consumption.sent_frames),
+];
+
+fn activities(page: &mut Page, accounts: &[Account]) {
+    if accounts.is_empty() {
+        return;
+    }
+    for (name, help, of) in OF_ACTIVITIES {
+        let counts = accounts.iter().map(|account| (&*account.name, of(account)));
+        page.counters(&alloc::format!("nom_activity_{name}"), help, "activity", counts);
+    }
+    page.family("nom_activity_connections", "gauge", "Clients that are connected.");
+    for Account { name, consumption, .. } in accounts {
+        let value = consumption.connections;
+        page.line(format_args!("nom_activity_connections{{activity=\"{name}\"}} {value}"));
+    }
 }
 
 fn traffic(page: &mut Page, snapshot: &Snapshot) {

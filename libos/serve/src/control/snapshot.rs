@@ -2,8 +2,11 @@
 
 use crate::clients::Measured;
 use crate::metered::Traffic;
+use crate::payers::Consumption;
 use crate::peers::Passing;
 use crate::stopwatch::Latencies;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
 use nom_net::batch::Tallies;
 use nom_net::counters::Counters;
@@ -18,6 +21,14 @@ use nom_service::Window;
 
 /// Named counts.
 pub(super) type Counts = Vec<(&'static str, u64)>;
+
+/// What an activity has consumed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    pub name: String,
+    pub core_ns: u64,
+    pub consumption: Consumption,
+}
 
 /// A server, or several of them, at one time.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +59,8 @@ pub(crate) struct Snapshot {
     pub sent_bits_per_second: u64,
     /// What the service counts by itself.
     pub own: Metrics,
+    /// By number, if activities are told apart.
+    pub activities: Vec<Account>,
 }
 
 impl Snapshot {
@@ -67,8 +80,15 @@ impl Snapshot {
             .stopwatch()
             .map(|stopwatch| (stopwatch.requests(), stopwatch.latencies()))
             .unwrap_or_default();
+        let activities = stack.nic().payers().map_or_else(Vec::new, |payers| {
+            let accounts = payers.rules().names().zip(payers.records());
+            let account =
+                |(name, consumption): (&str, _)| Account { name: name.to_owned(), core_ns: 0, consumption };
+            accounts.map(account).collect()
+        });
         Snapshot {
             servers: 1,
+            activities,
             passing,
             stack: Counters::iter(stack.counters()).collect(),
             driver,
@@ -103,8 +123,16 @@ impl Snapshot {
             ("rings", rings),
             ("spinning_ns", usage.spinning_ns),
             ("sleeping_ns", usage.sleeping_ns),
+            ("elapsed_ns", usage.elapsed_ns),
         ]
         .into();
+        for (activity, record) in usage.activities {
+            // Whatever else has an activity in this program is the infrastructure's.
+            let place = if (activity.0 as usize) < self.activities.len() { activity.0 as usize } else { 0 };
+            if let Some(account) = self.activities.get_mut(place) {
+                account.core_ns += record.ns;
+            }
+        }
     }
 
     /// It does not serve any more.
@@ -151,6 +179,14 @@ impl Snapshot {
         self.requests_per_second += other.requests_per_second;
         self.sent_bits_per_second += other.sent_bits_per_second;
         self.own.merge(&other.own);
+        if self.activities.is_empty() {
+            self.activities.clone_from(&other.activities);
+        } else {
+            for (account, more) in self.activities.iter_mut().zip(&other.activities) {
+                account.core_ns += more.core_ns;
+                account.consumption += more.consumption;
+            }
+        }
         let slowest = |window: &Window| window.latency.mean_ns;
         self.window = self.window.into_iter().chain(other.window).max_by_key(slowest);
     }

@@ -3,6 +3,7 @@
 use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 
 /// A world in which no time passes, and nobody sleeps.
+#[allow(dead_code, reason = "not every test's world stands still")]
 pub struct Still;
 
 impl Clock for Still {

@@ -1,0 +1,220 @@
+//! Who pays for what a server does: every frame, and all the core's time, is charged to an activity.
+//!
+//! ```text
+//!   frame comes       its flow is found      the request is read        segments are sent
+//!   ──────┬──────────────────┬───────────────────────┬─────────────────────────┬────────▶
+//!         │ nobody pays yet  │ the flow's activity,  │ the request's, for all  │ the flow's
+//!         │                  │ if no request says    │ since the frame came    │
+//! ```
+//! What is done before anybody knows for whom is paid for by whoever turns out to be it; what nobody turns
+//! out to be for, by the infrastructure. The clock is read once a frame, and where another begins to pay.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use nom_port::nic::Label;
+use nom_rt::handle::Handle;
+use nom_service::{Activity, GOVERNING, INFRASTRUCTURE, Payer, Rules};
+
+/// In a flow's label, beside the activity: a request may say otherwise.
+const BY_REQUEST: u32 = 1 << 31;
+
+/// The label of flows that are for an activity, until a request says otherwise if it `may`.
+pub(crate) fn label(activity: Activity, may: bool) -> Label {
+    Label(activity.0 | if may { BY_REQUEST } else { 0 })
+}
+
+/// What was consumed for an activity, but for the core's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consumption {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Frames that came, and their bytes, Ethernet headers included.
+    pub received_frames: u64,
+    /// See [`Consumption::received_frames`].
+    pub received_bytes: u64,
+    /// Frames that left, and their bytes, Ethernet headers included. A frame that the device cuts counts
+    /// once.
+    pub sent_frames: u64,
+    /// See [`Consumption::sent_frames`].
+    pub sent_bytes: u64,
+    /// Bytes of answers, without headers, and once, however often they are sent.
+    pub answered_bytes: u64,
+    /// Clients that are connected.
+    pub connections: u64,
+}
+
+impl core::ops::AddAssign for Consumption {
+    fn add_assign(&mut self, other: Consumption) {
+        self.requests += other.requests;
+        self.received_frames += other.received_frames;
+        self.received_bytes += other.received_bytes;
+        self.sent_frames += other.sent_frames;
+        self.sent_bytes += other.sent_bytes;
+        self.answered_bytes += other.answered_bytes;
+        self.connections += other.connections;
+    }
+}
+
+/// Charges what is done on one core.
+#[derive(Debug)]
+pub(crate) struct Payers {
+    rules: Arc<Rules>,
+    handle: Handle,
+    present: Cell<Activity>,
+    last: Cell<Last>,
+    /// By the activities' numbers.
+    records: Box<[Record]>,
+}
+
+/// The frame that came last, by its bytes.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    Paid,
+    /// Nobody pays for it yet.
+    Unknown(u64),
+    /// This activity pays for it, if no request says otherwise.
+    Found(u64, Activity),
+}
+
+/// A [`Consumption`] that grows.
+#[derive(Debug, Default)]
+struct Record {
+    requests: Cell<u64>,
+    received: Frames,
+    sent: Frames,
+    answered_bytes: Cell<u64>,
+    connections: Cell<u64>,
+}
+
+/// Frames, and their bytes.
+#[derive(Debug, Default)]
+struct Frames {
+    frames: Cell<u64>,
+    bytes: Cell<u64>,
+}
+
+impl Frames {
+    #[inline]
+    fn add(&self, bytes: u64) {
+        self.frames.update(|frames| frames + 1);
+        self.bytes.update(|before| before + bytes);
+    }
+}
+
+impl Record {
+    fn told(&self) -> Consumption {
+        Consumption {
+            requests: self.requests.get(),
+            received_frames: self.received.frames.get(),
+            received_bytes: self.received.bytes.get(),
+            sent_frames: self.sent.frames.get(),
+            sent_bytes: self.sent.bytes.get(),
+            answered_bytes: self.answered_bytes.get(),
+            connections: self.connections.get(),
+        }
+    }
+}
+
+impl Payers {
+    pub fn new(rules: Arc<Rules>, handle: Handle) -> Rc<Payers> {
+        let records = rules.names().map(|_| Record::default()).collect();
+        let (present, last) = (Cell::new(INFRASTRUCTURE), Cell::new(Last::Paid));
+        Rc::new(Payers { rules, handle, present, last, records })
+    }
+
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// What was consumed so far, by the activities' numbers.
+    pub fn records(&self) -> Vec<Consumption> {
+        self.records.iter().map(Record::told).collect()
+    }
+
+    /// Labels and activities come from the rules, so that there is always one.
+    #[inline]
+    fn record(&self, activity: Activity) -> &Record {
+        &self.records[activity.0 as usize]
+    }
+
+    /// A frame came.
+    #[inline]
+    pub fn frame_came(&self, bytes: u64) {
+        self.settle();
+        self.handle.part();
+        self.last.set(Last::Unknown(bytes));
+    }
+
+    /// Nobody else will say for whom the last frame was: what was for nobody is the infrastructure's.
+    #[inline]
+    pub fn settle(&self) {
+        match self.last.get() {
+            Last::Paid => {}
+            Last::Unknown(_) => self.charge(INFRASTRUCTURE),
+            Last::Found(_, activity) => self.charge(activity),
+        }
+    }
+
+    /// What is done is for whom `label` says.
+    pub fn attribute(&self, Label(bits): Label) {
+        let activity = Activity(bits & !BY_REQUEST);
+        match self.last.get() {
+            Last::Unknown(bytes) if bits & BY_REQUEST != 0 => self.last.set(Last::Found(bytes, activity)),
+            Last::Unknown(_) => self.charge(activity),
+            Last::Found(_, of_last) => {
+                self.charge(of_last);
+                self.charge(activity);
+            }
+            Last::Paid if self.present.get() == activity => {}
+            Last::Paid => self.charge(activity),
+        }
+    }
+
+    /// A frame of so many bytes leaves.
+    pub fn frame_leaves(&self, bytes: u64) {
+        self.settle();
+        self.record(self.present.get()).sent.add(bytes);
+    }
+
+    /// A client of an activity came, or went.
+    pub fn connected(&self, activity: Activity, change: i64) {
+        self.record(activity).connections.update(|before| before.saturating_add_signed(change));
+    }
+
+    /// All that there was to do is done; what follows is for nobody.
+    pub fn end(&self) {
+        self.settle();
+        if self.present.get() != INFRASTRUCTURE {
+            self.charge(INFRASTRUCTURE);
+        }
+    }
+
+    /// Has a governor think, at its own expense.
+    pub fn governing<R>(&self, think: impl FnOnce() -> R) -> R {
+        self.end();
+        self.handle.part();
+        self.charge(GOVERNING);
+        let thought = think();
+        self.charge(INFRASTRUCTURE);
+        thought
+    }
+}
+
+impl Payer for Payers {
+    fn charge(&self, activity: Activity) {
+        self.handle.charge(activity);
+        self.present.set(activity);
+        if let Last::Unknown(bytes) | Last::Found(bytes, _) = self.last.replace(Last::Paid) {
+            self.record(activity).received.add(bytes);
+        }
+    }
+
+    fn count(&self, activity: Activity, requests: u32, bytes: usize) {
+        let record = self.record(activity);
+        record.requests.update(|before| before + u64::from(requests));
+        record.answered_bytes.update(|before| before + bytes as u64);
+    }
+}

@@ -1,0 +1,378 @@
+//! Whatever is asked, on whichever connections, in whatever pieces: each nanosecond, frame and byte is
+//! charged once, to whom it was for. Here nothing takes time but what says so.
+
+mod common;
+
+use common::Deaf;
+use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
+use nom_port::buffer::{Asked, Buffers, Sink as _, Trimmed};
+use nom_port::nic::{Label, Nic, Offloads, Outgoing, Properties, Received, RingFull};
+use nom_port::world::{Clock, Idle, Wakeup};
+use nom_rt::EventLoop;
+use nom_rt::meter::Usage;
+use nom_rt::poller::{Poller, Progress};
+use nom_serve::{Consumption, Ports, Server};
+use nom_service::{INFRASTRUCTURE, Reply, Rules, Service, Stream};
+use nom_wire::{Device, Memory};
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const PORT: u16 = 7;
+/// What a frame costs that comes, and one that leaves.
+const RECEIVE_NS: u64 = 100;
+const SEND_NS: u64 = 50;
+/// What it costs to look after things when all is answered, which nobody asked for.
+const TEND_NS: u64 = 7;
+/// What requests cost, by their first letter.
+const REQUESTS: [(u8, u64); 3] = [(b'g', 1000), (b's', 3000), (b'x', 10)];
+const REQUEST_BYTES: usize = 8;
+/// Behind the letter of a request that wants no answer.
+const QUIET: u8 = b'!';
+
+/// A clock that goes on only when told.
+#[derive(Clone, Default)]
+struct Told(Rc<Cell<u64>>);
+
+impl Told {
+    fn pass(&self, ns: u64) {
+        self.0.set(self.0.get() + ns);
+    }
+}
+
+impl Clock for Told {
+    fn now_ns(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl Idle for Told {
+    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
+        Wakeup::default()
+    }
+}
+
+/// A queue pair whose frames cost time.
+struct Costly {
+    device: Device,
+    clock: Told,
+}
+
+impl Buffers for Costly {
+    type Buffer = Memory;
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
+        self.device.buffer(bytes)
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
+        self.device.keep(bytes)
+    }
+
+    fn trim(&mut self, keep_bytes: usize) -> Trimmed {
+        self.device.trim(keep_bytes)
+    }
+}
+
+impl Nic for Costly {
+    fn properties(&self) -> Properties {
+        self.device.properties()
+    }
+
+    fn receive(&mut self) -> Option<Received<Memory>> {
+        self.device.receive()
+    }
+
+    fn room(&mut self) -> usize {
+        self.device.room()
+    }
+
+    fn transmit(&mut self, frame: &mut Outgoing<Memory>) -> Result<(), RingFull> {
+        self.device.transmit(frame)?;
+        self.clock.pass(SEND_NS);
+        Ok(())
+    }
+
+    fn kick(&mut self) {
+        self.device.kick();
+    }
+
+    fn attribute(&mut self, _: Label) {}
+
+    fn arm(&mut self) -> bool {
+        self.device.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.device.disarm();
+    }
+}
+
+/// Sends requests back, each of which says its key.
+struct Keys(Told);
+
+impl Service<Memory> for Keys {
+    type Connection = ();
+
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply<Memory>) -> Option<()> {
+        Some(())
+    }
+
+    fn received(&mut self, (): &mut (), bytes: Slice<Memory>, reply: &mut Reply<Memory>) -> Stream {
+        // What it takes to look at a frame is for whom it came.
+        self.0.pass(RECEIVE_NS);
+        for request in bytes.chunks(REQUEST_BYTES) {
+            reply.asked(Asked::Key(request));
+            self.0.pass(cost(request[0]));
+            if request[1] != QUIET {
+                reply.copy(request);
+                reply.count(1);
+            }
+        }
+        Stream::Open
+    }
+
+    fn tend<M: Buffers<Buffer = Memory>>(&mut self, _: u64, _: &mut M) -> Option<u64> {
+        self.0.pass(TEND_NS);
+        None
+    }
+}
+
+fn cost(letter: u8) -> u64 {
+    REQUESTS.iter().find(|(of, _)| *of == letter).expect("a request").1
+}
+
+struct Clients;
+
+impl Application<Device> for Clients {
+    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
+}
+
+type Served = Rc<RefCell<Server<Costly, Told, Keys>>>;
+
+/// The server, as its loop polls it.
+struct Polled(Served);
+
+impl Poller for Polled {
+    fn poll(&mut self, now_ns: u64) -> Progress {
+        self.0.borrow_mut().poll(now_ns)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.borrow_mut().arm()
+    }
+
+    fn disarm(&mut self) {
+        self.0.borrow_mut().disarm();
+    }
+}
+
+struct World {
+    clock: Told,
+    core: EventLoop<Told, Told>,
+    server: Served,
+    stack: Stack<Device>,
+    devices: [Device; 2],
+    /// Frames from either device, and their bytes, in all and by the client's port.
+    passed: [Frames; 2],
+    of_ports: BTreeMap<u16, [Frames; 2]>,
+}
+
+/// Frames, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Frames(u64, u64);
+
+impl Frames {
+    fn add(&mut self, bytes: usize) {
+        *self = Frames(self.0 + 1, self.1 + bytes as u64);
+    }
+}
+
+/// Frames that came for an activity, and that left.
+fn frames(record: &Consumption) -> [Frames; 2] {
+    let received = Frames(record.received_frames, record.received_bytes);
+    [received, Frames(record.sent_frames, record.sent_bytes)]
+}
+
+impl World {
+    fn new(rules: &str) -> World {
+        let clock = Told::default();
+        let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
+        let config = |number: u8| {
+            let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
+            Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) }
+        };
+        // Most segments go the short way.
+        devices[1].port.borrow_mut().is_sum_good = true;
+        let core = EventLoop::new(0, clock.clone(), clock.clone(), Arc::new(Deaf));
+        let card = Costly { device: devices[1].clone(), clock: clock.clone() };
+        let ports = Ports { tcp: vec![PORT], udp: Vec::new() };
+        let mut server = Server::new(card, clock.clone(), config(2), &ports, Keys(clock.clone()));
+        let rules: Rules = rules.parse().expect("good rules");
+        server.charge(Arc::new(rules), core.handle());
+        let server = Rc::new(RefCell::new(server));
+        core.handle().add_poller(INFRASTRUCTURE, Polled(server.clone()));
+        let stack = Stack::new(devices[0].clone(), config(1));
+        World { clock, core, server, stack, devices, passed: Default::default(), of_ports: BTreeMap::new() }
+    }
+
+    /// Lets what is under way arrive, while a little time passes.
+    fn pass(&mut self) {
+        for _ in 0..4 {
+            self.stack.poll(Instant::from_nanos(self.clock.0.get()), &mut Clients);
+            while self.core.turn() {}
+            self.clock.pass(1_000_000);
+            for (from, to) in [(0, 1), (1, 0)] {
+                for frame in self.devices[from].take_sent() {
+                    self.passed[from].add(frame.len());
+                    // The client's port in a TCP segment behind an IPv4 header without options.
+                    if frame.get(23) == Some(&6) {
+                        let port = u16::from_be_bytes([frame[34 + 2 * from], frame[35 + 2 * from]]);
+                        self.of_ports.entry(port).or_default()[from].add(frame.len());
+                    }
+                    self.devices[to].deliver(self.clock.0.get(), frame);
+                }
+            }
+        }
+        while self.core.turn() {}
+    }
+
+    fn connect(&mut self) -> FlowId {
+        let flow = self.stack.connect(SocketAddr::from(([10, 0, 0, 2], PORT))).expect("a way");
+        self.pass();
+        flow
+    }
+
+    fn ask(&mut self, flow: FlowId, letters: &[u8]) {
+        self.send(flow, letters, b':');
+    }
+
+    fn send(&mut self, flow: FlowId, letters: &[u8], mark: u8) {
+        let request = |letter: &u8| [*letter, mark, b'0', b'1', b'2', b'3', b'4', b'5'];
+        let requests: Vec<u8> = letters.iter().flat_map(request).collect();
+        let slice = self.stack.buffer(&requests).expect("memory");
+        self.stack.send(flow, slice).expect("room");
+    }
+
+    fn told(&self) -> (Usage, Vec<Consumption>) {
+        (self.core.handle().usage(), self.server.borrow_mut().consumption())
+    }
+}
+
+/// Time of an activity, by its number.
+fn time_of(usage: &Usage, number: usize) -> u64 {
+    let found = usage.activities.iter().find(|(activity, _)| activity.0 as usize == number);
+    found.map_or(0, |(_, record)| record.ns)
+}
+
+const OTHERS: usize = 2;
+const GOLD: usize = 3;
+const SILVER: usize = 4;
+
+#[test]
+fn whoever_is_told_apart_by_his_address_pays_from_the_handshake_on() {
+    let mut world = World::new("near clients=10.0.0.0/24");
+    let flow = world.connect();
+    world.ask(flow, b"gs");
+    world.pass();
+    let (usage, records) = world.told();
+    assert_eq!((records[GOLD].requests, records[GOLD].connections, records[GOLD].answered_bytes), (2, 1, 16));
+    // The first SYN, and what the two find out about each other's addresses, is for nobody yet.
+    assert!(records[0].received_frames <= 3 && records[OTHERS] == Consumption::default(), "{records:?}");
+    assert_eq!(time_of(&usage, GOLD), RECEIVE_NS + 4000 + SEND_NS * records[GOLD].sent_frames);
+}
+
+/// Who asks always for the same pays for every frame of his connection behind the first request: those with
+/// requests, those with answers, those that only acknowledge, and those that end it.
+#[test]
+fn every_frame_of_a_connection_is_charged_to_whom_it_is_for() {
+    let mut world = World::new("gold key=g; silver key=s");
+    let (gold, silver) = (world.connect(), world.connect());
+    let port = |world: &World, flow| world.stack.addresses(flow).expect("it is open").local.port();
+    let ports = [port(&world, gold), port(&world, silver)];
+    let (_, before) = world.told();
+    let of_ports = world.of_ports.clone();
+    for round in 0..20 {
+        world.ask(gold, b"g");
+        world.ask(silver, if round % 3 == 0 { b"ss" } else { b"s" });
+        // Frames of both lie side by side; answers and acknowledgements go together, or alone.
+        for _ in 0..round % 4 {
+            world.pass();
+        }
+        for flow in [gold, silver] {
+            world.send(flow, if flow == gold { b"g" } else { b"s" }, QUIET);
+        }
+        // Until both sides have acknowledged what they had nothing to say to, and somebody asks something
+        // else.
+        for _ in 0..30 {
+            world.pass();
+            let stranger = [&[0xff; 6][..], &[2; 6], &[0x88, 0xcc], &[0; 46]].concat();
+            world.devices[1].deliver(world.clock.0.get(), stranger);
+        }
+    }
+    world.stack.close(gold);
+    world.pass();
+    let (_, records) = world.told();
+    for (place, port) in [GOLD, SILVER].into_iter().zip(ports) {
+        let (now, then) = (world.of_ports[&port], of_ports[&port]);
+        let since = [0, 1].map(|from| Frames(now[from].0 - then[from].0, now[from].1 - then[from].1));
+        assert_eq!(frames(&records[place]), since, "{records:?}");
+        assert!(since[1].0 > 10);
+    }
+    assert_eq!(records[0].received_frames - before[0].received_frames, 20 * 30);
+    assert_eq!((before[OTHERS].connections, records[OTHERS].connections), (2, 1));
+}
+
+/// Requests of one segment.
+fn kinds() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(0usize..3, 1..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn everything_is_charged_once_and_to_whom_it_was_for(
+        asked in proptest::collection::vec((0usize..3, kinds(), any::<bool>()), 1..20)
+    ) {
+        let mut world = World::new("gold key=g; silver key=s");
+        let flows = [world.connect(), world.connect(), world.connect()];
+        let (mut requests, mut costs, mut pieces) = ([0; 3], [0; 3], [0; 3]);
+        for (flow, kinds, at_once) in &asked {
+            let letters: Vec<u8> = kinds.iter().map(|kind| REQUESTS[*kind].0).collect();
+            world.ask(flows[*flow], &letters);
+            for kind in kinds {
+                requests[*kind] += 1;
+                costs[*kind] += REQUESTS[*kind].1;
+            }
+            if !at_once {
+                world.pass();
+            }
+        }
+        world.pass();
+        world.pass();
+        let (usage, records) = world.told();
+        let places = [GOLD, SILVER, OTHERS];
+        prop_assert_eq!(places.map(|place| records[place].requests), requests);
+        prop_assert_eq!(places.map(|place| records[place].answered_bytes), requests.map(|count| 8 * count));
+        // A piece is for whom its first request is for; that many there were, nobody else can know.
+        for (place, cost) in places.into_iter().zip(costs) {
+            let rest = time_of(&usage, place) - cost - SEND_NS * records[place].sent_frames;
+            prop_assert_eq!(rest % RECEIVE_NS, 0);
+            pieces[if place == OTHERS { 2 } else { place - GOLD }] = rest / RECEIVE_NS;
+            prop_assert!(rest / RECEIVE_NS <= records[place].received_frames);
+        }
+        prop_assert!(pieces.iter().sum::<u64>() <= asked.len() as u64);
+        prop_assert_eq!((time_of(&usage, 0) - SEND_NS * records[0].sent_frames) % TEND_NS, 0);
+        let sum = |of: fn(&Consumption) -> u64| records.iter().map(of).sum::<u64>();
+        let received = Frames(sum(|record| record.received_frames), sum(|record| record.received_bytes));
+        let sent = Frames(sum(|record| record.sent_frames), sum(|record| record.sent_bytes));
+        prop_assert_eq!([received, sent], world.passed);
+        let charged: u64 = usage.activities.iter().map(|(_, record)| record.ns).sum();
+        prop_assert_eq!(charged + usage.spinning_ns + usage.sleeping_ns, usage.elapsed_ns);
+        prop_assert_eq!(records[OTHERS].connections, 3);
+    }
+}

@@ -1,0 +1,100 @@
+//! Who pays for what a server does, on a real machine: every request, frame and byte has one payer, and so
+//! has all the cores' time.
+
+use nom_system_tests::{Guest, Server};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// What the control port tells.
+struct Told(String);
+
+impl Told {
+    fn ask(server: &Server) -> Told {
+        let mut control = TcpStream::connect((server.address.ip(), 9999)).expect("the control port");
+        control.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").expect("it is sent");
+        let mut text = String::new();
+        control.read_to_string(&mut text).expect("text");
+        Told(text)
+    }
+
+    /// The sum of all lines whose metric begins so.
+    fn sum(&self, metric: &str) -> u64 {
+        let lines = self.0.lines().filter_map(|line| line.strip_prefix(metric));
+        lines.map(|rest| rest.rsplit(' ').next().expect("a value").parse::<u64>().expect("a number")).sum()
+    }
+
+    fn of(&self, metric: &str, activity: &str) -> u64 {
+        self.sum(&format!("nom_activity_{metric}{{activity=\"{activity}\"}}"))
+    }
+}
+
+/// Asks for values of keys that begin so, `requests` of them, a few at a time.
+fn ask(mut stream: TcpStream, prefix: &str, requests: usize) {
+    for first in (0..requests).step_by(5) {
+        let text: String = (first..first + 5).map(|number| format!("get {prefix}{number}\r\n")).collect();
+        stream.write_all(text.as_bytes()).expect("it is sent");
+        let mut answer = [0; 25];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, "END\r\n".repeat(5).as_bytes());
+    }
+}
+
+fn everything_has_a_payer(cores: u32) {
+    let guest = Guest::bundle("tests/system/manifests/activities.toml");
+    let guest = if cores > 1 { guest.arguments(&["-t", "2"]) } else { guest };
+    Server::on_cores(&format!("payers{cores}"), guest, 11211, cores, |server| {
+        let before = Told::ask(server);
+        let mut kept = server.connect();
+        kept.write_all(b"set g:1 0 0 3\r\n").expect("it is sent");
+        std::thread::sleep(Duration::from_millis(20));
+        kept.write_all(b"abc\r\n").expect("it is sent");
+        kept.read_exact(&mut [0; 8]).expect("it is stored");
+        std::thread::scope(|scope| {
+            for (prefix, requests) in [("g:none", 1000), ("s:", 500), ("x", 100), ("s:", 500)] {
+                let stream = server.connect();
+                scope.spawn(move || ask(stream, prefix, requests));
+            }
+        });
+        // What other cores say is a little old.
+        std::thread::sleep(Duration::from_millis(1200));
+        let told = Told::ask(server);
+        let requests = |activity| told.of("requests_total", activity) - before.of("requests_total", activity);
+        assert_eq!(
+            [requests("gold"), requests("silver"), requests("others")],
+            [1001, 1000, 100],
+            "{}",
+            told.0
+        );
+        assert_eq!((requests("infrastructure"), requests("governing")), (0, 0));
+        for (all, of) in [
+            ("nom_received_bytes_total ", "nom_activity_received_bytes_total{"),
+            ("nom_received_frames_total ", "nom_activity_received_frames_total{"),
+            ("nom_sent_bytes_total ", "nom_activity_sent_bytes_total{"),
+            ("nom_sent_frames_total ", "nom_activity_sent_frames_total{"),
+        ] {
+            // The frame that asked for this is not charged yet, of each core.
+            let (all, of) = (told.sum(all), told.sum(of));
+            assert!(all - of <= 1600 * u64::from(cores), "{all} and {of}: {}", told.0);
+        }
+        let event = |name| told.sum(&format!("nom_loop_total{{event=\"{name}\"}}"));
+        let (spinning, sleeping, elapsed) = (event("spinning_ns"), event("sleeping_ns"), event("elapsed_ns"));
+        let charged = told.sum("nom_activity_core_nanoseconds_total{");
+        assert_eq!(charged + spinning + sleeping, elapsed, "{}", told.0);
+        for activity in ["infrastructure", "gold", "silver", "others"] {
+            assert!(told.of("core_nanoseconds_total", activity) > 0, "{activity}: {}", told.0);
+        }
+        assert_eq!(told.sum("nom_activity_connections{activity=\"others\"}"), 1, "{}", told.0);
+        drop(kept);
+    });
+}
+
+#[test]
+fn all_that_one_core_does_has_a_payer() {
+    everything_has_a_payer(1);
+}
+
+#[test]
+fn all_that_two_cores_do_has_a_payer() {
+    everything_has_a_payer(2);
+}
