@@ -2,6 +2,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
+use nom_abi::PageSize;
 use nom_abi::board::Hazards;
 
 /// Model-specific registers by name (Intel SDM vol. 4).
@@ -244,6 +245,7 @@ pub fn cache_colours() -> u32 {
     let caches = (0..8).map(|index| cpuid(leaf, index)).take_while(|cache| cache.eax & 0x1f != 0);
     let way_bytes = caches.map(|cache| ((cache.ebx & 0xfff) + 1) as u64 * (u64::from(cache.ecx) + 1)).max();
     let frames = way_bytes.unwrap_or(0) / 4096;
-    // A cache whose sets are hashed has no meaningful colours; cap what a broken CPUID could claim.
-    frames.clamp(1, 1 << 16) as u32
+    // A cache whose sets are hashed has no meaningful colours; of more than these, each frame of a large page
+    // would have one of its own.
+    frames.clamp(1, PageSize::Large.frames()) as u32
 }
