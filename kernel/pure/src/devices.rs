@@ -96,10 +96,12 @@ impl<'m> Devices<'m> {
         Ok((index, self.pci.device(index).ok_or(Error::NoDevice)?))
     }
 
-    /// The function with this index, if `application` owns it. Errors: NoDevice, NotPermitted.
+    /// The function with this index, if `application` owns it and it is turned on. Errors: NoDevice,
+    /// NotPermitted.
     fn owned(&self, application: AppId, device: u64) -> Result<(usize, &Function)> {
         let (index, function) = self.function(device)?;
-        if self.owner(index) == Some(application) { Ok((index, function)) } else { Err(Error::NotPermitted) }
+        let is_owned = self.owner(index) == Some(application) && !self.holdings[index].arriving;
+        if is_owned { Ok((index, function)) } else { Err(Error::NotPermitted) }
     }
 }
 
@@ -120,8 +122,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn device_acquire(&mut self, caller: Caller<'_>, asked: DeviceAcquire) -> Result<Reply> {
         let application = caller.app;
         let (index, function) = self.devices.function(asked.device)?;
-        let (address, vendor, id, class) =
-            (function.address, function.vendor, function.device, function.class);
+        let &Function { address, vendor, device: id, class, .. } = function;
         let holding = &self.devices.holdings[index];
         if holding.owner == Some(application) && holding.arriving {
             return self.go_on_acquiring(application, index);
@@ -243,12 +244,14 @@ impl<M: Machine> Kernel<'_, M> {
             self.unmap_registers(index, caller.app);
             return Ok(Reply::Unfinished);
         }
-        self.take_device(caller.app, asked.device)?;
+        self.take_device(caller.app, index)?;
         Ok(Reply::DONE)
     }
 
-    fn take_device(&mut self, application: AppId, device: u64) -> Result<()> {
-        let (index, function) = self.devices.owned(application, device)?;
+    /// Takes a device from its owner. If it has no reset nobody gets it any more, unless it was never turned
+    /// on, so that nobody has seen its registers.
+    fn take_device(&mut self, application: AppId, index: usize) -> Result<()> {
+        let function = self.devices.pci.device(index).ok_or(Error::NoDevice)?;
         let (address, is_mmio) = (function.address, function.is_mmio());
         self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);
         let is_reset = self.devices.pci.switch_off(&mut self.machine, index);
@@ -257,7 +260,8 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::WrongState);
         }
         let is_detached = self.detach(application, address);
-        self.devices.holdings[index].spent = !(is_reset && is_detached);
+        let holding = &mut self.devices.holdings[index];
+        holding.spent = !(is_detached && (is_reset || holding.arriving));
         self.let_go(index, application);
         Ok(())
     }
@@ -267,9 +271,9 @@ impl<M: Machine> Kernel<'_, M> {
         for _ in 0..RANGES_MAX {
             self.unmap_registers(index, application);
         }
-        let holding = &mut self.devices.holdings[index];
-        holding.owner = None;
-        if core::mem::take(&mut holding.leaving) {
+        let Holding { leaving, spent, .. } = self.devices.holdings[index];
+        self.devices.holdings[index] = Holding { spent, ..Holding::NOBODY };
+        if leaving {
             self.devices.pci.eject(&mut self.machine, index);
         }
         self.publish_device(index);
@@ -278,9 +282,9 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn release_devices(&mut self, application: AppId) {
         for index in 0..DEVICES_MAX {
             if self.devices.owner(index) == Some(application) {
-                // It is owned, so this can only fail if the device has just left: then there is nothing to
-                // do; or does not stop: then nobody else is given it, nor the memory that it may write to.
-                let _ = self.take_device(application, index as u64);
+                // This only fails if the device has just left: then there is nothing to do; or does not
+                // stop: then nobody else is given it, nor the memory that it may write to.
+                let _ = self.take_device(application, index);
             }
         }
     }
