@@ -4,7 +4,7 @@ use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
 use crate::ids::{AppId, CoreId};
-use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Pages, place_of};
+use crate::iommu::{DmaFault, Iommu, Means, PORTS_PLACE, Pages, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR, TableFrames};
 use crate::list::List;
 use crate::machine::{Level, Machine, PhysicalMemory};
@@ -182,15 +182,20 @@ impl<M: Machine> Kernel<'_, M> {
         pci.group(index).any(is_others).then_some("reaches a device of another owner without the IOMMU")
     }
 
+    /// Has the IOMMU do what takes memory, charged to an application.
+    fn iommu<T>(&mut self, application: AppId, act: impl FnOnce(&mut Iommu, &mut Means<M>) -> T) -> T {
+        let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
+        let frames = &mut TableFrames { frames: &mut self.frames, owner, at_most };
+        act(&mut self.devices.iommu, &mut Means { machine: &mut self.machine, frames })
+    }
+
     /// Puts a device into its new owner's domain.
     fn attach(&mut self, application: AppId, index: usize, address: crate::pci::Address) -> Result<()> {
-        let (owner, at_most) = (Owner::tables(application), self.allowance(application)?);
-        let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
-        let new = self.devices.iommu.attach(&mut self.machine, &mut source, address, application);
-        if new == Err(crate::iommu::Error::Silent) {
+        let result = self.iommu(application, |iommu, by| iommu.attach(by, address, application));
+        if result == Err(crate::iommu::Error::Silent) {
             self.devices.reached |= application.bit(); // It may still use the domain's tables.
         }
-        new.map(|_| ()).map_err(|error| self.cannot_confine(index, error))
+        result.map_err(|error| self.cannot_confine(index, error))
     }
 
     fn cannot_confine(&mut self, index: usize, error: crate::iommu::Error) -> Error {
@@ -201,9 +206,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Takes a device out of its owner's domain. If the unit does not do it, neither the device nor what its
     /// owner was granted is ever given to anybody again.
     fn detach(&mut self, application: AppId, address: crate::pci::Address) -> bool {
-        let owner = Owner::tables(application);
-        let mut source = TableFrames { frames: &mut self.frames, owner, at_most: 0 };
-        let result = self.devices.iommu.detach(&mut self.machine, &mut source, address, application);
+        let result = self.iommu(application, |iommu, by| iommu.detach(by, address, application));
         if let Err(error) = result {
             self.devices.reached |= application.bit();
             let what = "stays attached by the IOMMU, and its owner's memory is lost";
@@ -220,9 +223,7 @@ impl<M: Machine> Kernel<'_, M> {
             let Some(from) = self.devices.iommu.mapped_until(application) else { return Ok(true) };
             let run = self.frames.next_units(grants, from, UNITS_AT_A_TIME);
             let pages = run.map(|(frame, size, count)| Pages { frame, size, count });
-            let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
-            let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
-            self.devices.iommu.map_next(&mut self.machine, &mut source, application, pages)?;
+            self.iommu(application, |iommu, by| iommu.map_next(by, application, pages))?;
         }
         Ok(self.devices.iommu.mapped_until(application).is_none())
     }
@@ -233,9 +234,7 @@ impl<M: Machine> Kernel<'_, M> {
         application: AppId,
         pages: Pages,
     ) -> core::result::Result<(), crate::iommu::Error> {
-        let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
-        let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
-        self.devices.iommu.map(&mut self.machine, &mut source, application, pages)
+        self.iommu(application, |iommu, by| iommu.map(by, application, pages))
     }
 
     pub(crate) fn device_release(&mut self, caller: Caller<'_>, asked: DeviceRelease) -> Result<Reply> {

@@ -3,7 +3,7 @@
 //! Bus addresses are physical addresses, so an entry holds the very address that it is found at.
 //! Source: VT-d specification 3.3, section 9.8 (legacy mode).
 
-use super::{Error, FrameSource, Result, zeroed};
+use super::{Error, Means, Result, zeroed};
 use crate::machine::PhysicalMemory;
 use core::ops::Range;
 use nom_abi::PageSize;
@@ -40,8 +40,7 @@ impl Shape {
     /// Maps `frames` in the tables under `root`, by entries for pages of `size` where the unit has them.
     pub fn map(
         &self,
-        memory: &mut impl PhysicalMemory,
-        source: &mut impl FrameSource,
+        by: &mut Means<impl PhysicalMemory>,
         root: u64,
         frames: Range<u64>,
         size: PageSize,
@@ -50,7 +49,7 @@ impl Shape {
             return Err(Error::Refused("memory lies beyond what the unit translates"));
         }
         let leaf = size.min(self.largest) as u32 + 1;
-        map_level(memory, source, root, self.levels, leaf, frames)
+        map_level(by, root, self.levels, leaf, frames)
     }
 
     /// Takes `frames` out of the tables under `root`; those that are not there are passed over.
@@ -59,34 +58,33 @@ impl Shape {
     }
 
     /// Gives every table under `root`, and `root`, back.
-    pub fn free(&self, memory: &impl PhysicalMemory, source: &mut impl FrameSource, root: u64) {
-        free_level(memory, source, root, self.levels);
+    pub fn free(&self, by: &mut Means<impl PhysicalMemory>, root: u64) {
+        free_level(by, root, self.levels);
     }
 }
 
 fn map_level<M: PhysicalMemory>(
-    memory: &mut M,
-    source: &mut impl FrameSource,
+    by: &mut Means<M>,
     table: u64,
     level: u32,
     leaf: u32,
     frames: Range<u64>,
 ) -> Result<()> {
     for part in parts(table, level, frames) {
-        let entry = memory.read(part.entry);
+        let entry = by.machine.read(part.entry);
         let present = entry & READ_WRITE != 0;
         let is_table = present && level > 1 && entry & LARGE == 0;
         if level <= leaf && part.is_whole && !is_table {
             let large = if level > 1 { LARGE } else { 0 };
-            memory.write(part.entry, part.frames.start << FRAME_SHIFT | large | READ_WRITE);
+            by.machine.write(part.entry, part.frames.start << FRAME_SHIFT | large | READ_WRITE);
             continue;
         }
         if present && !is_table {
             continue;
         }
-        let next = if is_table { frame_of(entry) } else { zeroed(memory, source, 1)? };
-        memory.write(part.entry, next << FRAME_SHIFT | READ_WRITE);
-        map_level(memory, source, next, level - 1, leaf, part.frames)?;
+        let next = if is_table { frame_of(entry) } else { zeroed(by, 1)? };
+        by.machine.write(part.entry, next << FRAME_SHIFT | READ_WRITE);
+        map_level(by, next, level - 1, leaf, part.frames)?;
     }
     Ok(())
 }
@@ -105,16 +103,16 @@ fn unmap_level(memory: &mut impl PhysicalMemory, table: u64, level: u32, frames:
     }
 }
 
-fn free_level(memory: &impl PhysicalMemory, source: &mut impl FrameSource, table: u64, level: u32) {
+fn free_level(by: &mut Means<impl PhysicalMemory>, table: u64, level: u32) {
     // A table of the lowest level leads to no other.
     let whole = if level > 1 { 0..1 << (INDEX_BITS * level) } else { 0..0 };
     for part in parts(table, level, whole) {
-        let entry = memory.read(part.entry);
+        let entry = by.machine.read(part.entry);
         if entry & READ_WRITE != 0 && entry & LARGE == 0 {
-            free_level(memory, source, frame_of(entry), level - 1);
+            free_level(by, frame_of(entry), level - 1);
         }
     }
-    source.give_back(table);
+    by.frames.give_back(table);
 }
 
 fn frame_of(entry: u64) -> u64 {

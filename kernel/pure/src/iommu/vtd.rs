@@ -6,7 +6,7 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::Shape;
-use super::{DmaFault, Error, FrameSource, Result, place_of, wait_until, zeroed};
+use super::{DmaFault, Error, Means, Result, place_of, wait_until, zeroed};
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysicalMemory, Registers};
 use crate::msix::Message;
@@ -122,16 +122,15 @@ pub struct Vtd {
 impl Vtd {
     /// Starts the unit whose registers are at `base`, on a machine with so many processors.
     pub(super) fn start(
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
+        by: &mut Means<impl Hardware>,
         base: u64,
         processors: usize,
         pci: &Pci,
     ) -> Result<Vtd> {
         const HAS_QUEUE: u64 = 1 << 1;
         const REMAPS_INTERRUPTS: u64 = 1 << 3;
-        let capabilities = Capabilities(machine.read64(base + register::CAPABILITY));
-        let extended = machine.read64(base + register::EXTENDED_CAPABILITY);
+        let capabilities = Capabilities(by.machine.read64(base + register::CAPABILITY));
+        let extended = by.machine.read64(base + register::EXTENDED_CAPABILITY);
         let shape = capabilities.shape().ok_or(Error::Refused("page tables have neither 3 nor 4 levels"))?;
         if capabilities.domains() <= APPLICATIONS_MAX as u64 {
             return Err(Error::Refused("there are fewer domains than applications"));
@@ -141,19 +140,18 @@ impl Vtd {
         }
         let table_frames =
             (place_of(CoreId::new(processors), 0) as u64).div_ceil(ENTRIES_PER_FRAME).next_power_of_two();
-        let (root, queue) = (zeroed(machine, frames, 1)?, zeroed(machine, frames, 1)?);
+        let (root, queue) = (zeroed(by, 1)?, zeroed(by, 1)?);
         let remaps = extended & REMAPS_INTERRUPTS != 0;
-        let interrupts =
-            if remaps { Some(zeroed(machine, frames, table_frames)? << FRAME_SHIFT) } else { None };
+        let interrupts = if remaps { Some(zeroed(by, table_frames)? << FRAME_SHIFT) } else { None };
         // A context table for each bus: there are few.
         for bus in pci.buses() {
-            let contexts = zeroed(machine, frames, 1)?;
-            machine.write((root << FRAME_SHIFT) + u64::from(bus) * 16, contexts << FRAME_SHIFT | PRESENT);
+            let contexts = zeroed(by, 1)?;
+            by.machine.write((root << FRAME_SHIFT) + u64::from(bus) * 16, contexts << FRAME_SHIFT | PRESENT);
         }
         let trusts_interrupts = !remaps;
         let mut unit =
             Vtd { base, capabilities, shape, queue, queued: 0, interrupts, trusts_interrupts, root };
-        unit.enable(machine, table_frames)?;
+        unit.enable(by.machine, table_frames)?;
         Ok(unit)
     }
 

@@ -11,7 +11,7 @@ use crate::cores::Core;
 use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::ids::CoreId;
-use crate::iommu::Iommu;
+use crate::iommu::{Iommu, Means};
 use crate::machine::{Level, Machine, PhysicalMemory, Registers};
 use crate::pci::Pci;
 use crate::testing::{app, on};
@@ -298,7 +298,9 @@ impl World {
         let mut machine = FakeMachine::new(hardware, cores);
         let pci = std::boxed::Box::leak(std::boxed::Box::new(Pci::none()));
         pci.enumerate(&mut machine, ECAM, FRAMES * FRAME_BYTES);
-        let iommu = Iommu::start(&mut machine, &mut TableFrames::of_kernel(&mut frames), tables, pci);
+        let resources =
+            &mut Means { machine: &mut machine, frames: &mut TableFrames::of_kernel(&mut frames) };
+        let iommu = Iommu::start(resources, tables, pci);
         let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
         assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= USAGE_FRAME);
         assert!(BUNDLE_FRAME > USAGE_FRAME + programs.len() as u64);
