@@ -11,7 +11,7 @@ mod tests;
 mod user;
 
 use crate::frames::{Frames, Owner};
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, KERNEL_HALF, Meaning, ROOT_LEVEL, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
@@ -147,9 +147,9 @@ impl Space {
         Ok(Space { root })
     }
 
-    /// Frame of the root table, for CR3.
-    pub fn root(self) -> u64 {
-        self.root
+    /// Where the root table is, for CR3.
+    pub fn root(self) -> PhysAddr {
+        PhysAddr::of_frame(self.root)
     }
 
     /// Number of page tables that [`Space::map`] would add. Errors: those of `map`, but for its budget.

@@ -4,6 +4,7 @@ use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 use nom_abi::PageSize;
 use nom_abi::board::Hazards;
+use nom_kernel_pure::machine::PhysAddr;
 
 /// Model-specific registers by name (Intel SDM vol. 4).
 pub mod msr {
@@ -109,20 +110,20 @@ pub fn cr2() -> u64 {
     value
 }
 
-pub fn cr3() -> u64 {
+pub fn cr3() -> PhysAddr {
     let value;
     // SAFETY: reads a register.
     unsafe { asm!("mov {}, cr3", out(reg) value, options(nomem, nostack, preserves_flags)) };
-    value
+    PhysAddr::new(value)
 }
 
 /// Loads a page-table root, and so forgets every non-global translation.
 ///
 /// # Safety
-/// `root` must be the physical address of a root whose upper half is the kernel's.
-pub unsafe fn set_cr3(root: u64) {
+/// At `root` must be a root whose upper half is the kernel's.
+pub unsafe fn set_cr3(root: PhysAddr) {
     // SAFETY: by this function's contract the kernel stays mapped.
-    unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
+    unsafe { asm!("mov cr3, {}", in(reg) root.word(), options(nostack, preserves_flags)) };
 }
 
 pub fn cr4_set(bits: u64) {

@@ -19,7 +19,7 @@ mod vtd;
 use crate::acpi::Tables;
 use crate::devices::VECTORS;
 use crate::ids::{AppId, CoreId};
-use crate::machine::{Hardware, PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, PORTS_MAX, Pci};
 use core::ops::Range;
@@ -94,11 +94,14 @@ enum Unit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Domain {
     devices: u32,
-    /// Frame of its highest table, if the unit has tables.
-    root: u64,
+    /// Its highest table, if the unit has tables.
+    root: PhysAddr,
     /// Grants that begin before this frame are mapped; the others are yet to be ([`Iommu::map_next`]).
     mapped_until: u64,
 }
+
+/// One that does not live.
+const NO_DOMAIN: Domain = Domain { devices: 0, root: PhysAddr::new(0), mapped_until: 0 };
 
 impl Iommu {
     /// Starts the unit that the machine has, with no domain: from here on devices reach nothing. A
@@ -112,7 +115,7 @@ impl Iommu {
             (None, [base], _) => Unit::Vtd(Vtd::start(by, *base, tables.processors.len(), pci)?),
             (None, ..) => return Err(Error::Refused("there is more than one VT-d unit")),
         };
-        Ok(Iommu { unit, domains: [Domain { devices: 0, root: 0, mapped_until: 0 }; APPLICATIONS_MAX] })
+        Ok(Iommu { unit, domains: [NO_DOMAIN; APPLICATIONS_MAX] })
     }
 
     /// What the board says.
@@ -302,10 +305,10 @@ impl Pages {
 }
 
 /// Frames in a row for tables or queues.
-fn zeroed(by: &mut Means<impl PhysicalMemory>, count: u64) -> Result<u64> {
+fn zeroed(by: &mut Means<impl PhysicalMemory>, count: u64) -> Result<PhysAddr> {
     let first = by.frames.take(count).ok_or(Error::OutOfMemory)?;
     by.machine.zero_frames(first, count);
-    Ok(first)
+    Ok(PhysAddr::of_frame(first))
 }
 
 /// Place of the power button's interrupt in a unit's table of interrupts, before those of hot-plug ports.

@@ -8,7 +8,7 @@ use super::{DmaFault, Error, Means, Pages, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
 use crate::ids::AppId;
 use crate::ioapic;
-use crate::machine::{Hardware, PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Function, Pci, command, offset};
 use crate::virtio_pci::{self, common};
@@ -216,7 +216,7 @@ impl VirtioIommu {
         }
     }
 
-    fn request_address(&self, slot: u16) -> u64 {
+    fn request_address(&self, slot: u16) -> PhysAddr {
         self.requests.buffers() + u64::from(slot) * REQUEST_STRIDE
     }
 
@@ -230,7 +230,7 @@ impl VirtioIommu {
     }
 
     /// Offers two parts of memory, address and length: one that the device reads, and one that it writes.
-    fn offer_pair(&mut self, memory: &mut impl PhysicalMemory, slot: u16, parts: [(u64, u32); 2]) {
+    fn offer_pair(&mut self, memory: &mut impl PhysicalMemory, slot: u16, parts: [(PhysAddr, u32); 2]) {
         let [first, second] = [2 * slot, 2 * slot + 1];
         for ((address, length), descriptor) in parts.into_iter().zip([first, second]) {
             let is_first = descriptor == first;

@@ -12,7 +12,7 @@ use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{FakeMachine, IO_APIC};
 use crate::frames::Owner;
 use crate::list::List;
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::pci::Address;
 use crate::testing::{app, on};
 use nom_abi::PageSize;
@@ -88,10 +88,10 @@ fn what_an_upcall_told_ends_a_wait_that_is_about_to_begin() {
     let (told, message) = (world.borders[0].rdi - PAGE, Upcall::Message.mask());
     assert_eq!(world.kernel.machine.memory_word(frame * 4096 + told), message);
     world.call(0, Syscall::UpcallReturn, &[PAGE + told]);
-    world.kernel.machine.write(frame * 4096, message);
+    world.kernel.machine.write(PhysAddr::of_frame(frame), message);
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), Some(Ok(0)), "it sleeps");
     assert_eq!(world.kernel.machine.memory_word(frame * 4096), message, "and finds what it noted");
-    world.kernel.machine.write(frame * 4096, 0);
+    world.kernel.machine.write(PhysAddr::of_frame(frame), 0);
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
 }
 
@@ -194,7 +194,7 @@ fn vector_registers_of_the_ended_are_nobodys() {
 /// Whether a page that ring 3 reaches is full of `byte` from `offset` on.
 fn is_full_of(world: &mut World, address: u64, offset: u64, byte: u8) -> bool {
     let physical = world.touch(0, address, false).expect("it is mapped");
-    let mut page = [0; 4096];
+    let (physical, mut page) = (PhysAddr::new(physical), [0; 4096]);
     crate::machine::PhysicalMemory::read_bytes(&world.kernel.machine, physical, &mut page);
     page[offset as usize..].iter().all(|it| *it == byte)
 }

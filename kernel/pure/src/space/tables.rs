@@ -4,7 +4,7 @@
 
 use super::{Leaf, Mapping, PAGES_MAX};
 use crate::frames::{Frames, Owner};
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::paging::{ENTRIES, Entry, Meaning, Privilege, entry_bytes, leaf_level, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
@@ -12,14 +12,13 @@ use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
 
 /// Physical address of an entry of the table in frame `table`.
-pub(super) const fn entry_address(table: u64, index: usize) -> u64 {
-    table * FRAME_BYTES + (index * size_of::<u64>()) as u64
+pub(super) fn entry_address(table: u64, index: usize) -> PhysAddr {
+    PhysAddr::of_frame(table) + (index * size_of::<u64>()) as u64
 }
 
 /// One entry of a table, and the part of the range that lies behind it.
 struct Slot {
-    /// Physical address of the entry.
-    entry: u64,
+    entry: PhysAddr,
     start: u64,
     end: u64,
     level: u32,
@@ -146,7 +145,7 @@ impl<M: PhysicalMemory> Installer<'_, '_, M> {
     }
 
     /// Makes the entry at `entry` point to a new table, and returns the table's frame.
-    fn add_table(&mut self, entry: u64) -> u64 {
+    fn add_table(&mut self, entry: PhysAddr) -> u64 {
         let allocated = self.frames.allocate(self.owner, PageSize::Small, 1, None);
         let table = allocated.expect("enough frames were free for all missing tables");
         self.memory.zero_frames(table, 1);
