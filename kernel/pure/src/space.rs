@@ -127,21 +127,22 @@ pub struct Leaf {
 /// that owner ends it, once no processor uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    root: u64,
+    root: PhysAddr,
 }
 
 impl Space {
     /// An address space with nothing mapped but the kernel's half, which it shares with the root table in
-    /// frame `kernel_root`: the 256 entries are copied, so the kernel's own never change after boot. The root
+    /// `kernel_root`: the 256 entries are copied, so the kernel's own never change after boot. The root
     /// is charged to `owner`. Errors: OutOfMemory.
     pub fn new(
         memory: &mut impl PhysicalMemory,
         frames: &mut Frames<'_>,
         owner: Owner,
-        kernel_root: u64,
+        kernel_root: PhysAddr,
     ) -> Result<Space> {
-        let root = frames.allocate(owner, PageSize::Small, 1, None)?;
-        memory.zero_frames(root, 1);
+        let frame = frames.allocate(owner, PageSize::Small, 1, None)?;
+        memory.zero_frames(frame, 1);
+        let root = PhysAddr::of_frame(frame);
         let half = ((ENTRIES - KERNEL_HALF) * size_of::<u64>()) as u64;
         memory.copy(entry_address(kernel_root, KERNEL_HALF), entry_address(root, KERNEL_HALF), half);
         Ok(Space { root })
@@ -149,7 +150,7 @@ impl Space {
 
     /// Where the root table is, for CR3.
     pub fn root(self) -> PhysAddr {
-        PhysAddr::of_frame(self.root)
+        self.root
     }
 
     /// Number of page tables that [`Space::map`] would add. Errors: those of `map`, but for its budget.

@@ -231,7 +231,7 @@ impl Boot {
             contexts: context_table,
             pci,
             iommu,
-            kernel_root: mapping::kernel_root().frame(),
+            kernel_root: mapping::kernel_root(),
         });
         // SAFETY: `Early` hands memory out once.
         unsafe { Physical::place(place, kernel) }

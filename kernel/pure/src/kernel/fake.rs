@@ -319,7 +319,7 @@ impl World {
             contexts: Vec::leak(std::vec![Context::default(); cores * programs.len()]),
             pci,
             iommu: iommu.expect("the remapping unit starts"),
-            kernel_root: KERNEL_ROOT,
+            kernel_root: PhysAddr::of_frame(KERNEL_ROOT),
         });
         kernel.start_applications();
         let mut world = World {
