@@ -9,7 +9,7 @@ mod tests;
 
 use crate::ioapic::Input;
 use crate::list::List;
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::pci::{Address, Ecam};
 use nom_abi::layout::CORES_MAX;
 
@@ -251,7 +251,7 @@ impl<'m, M: PhysicalMemory> Table<'m, M> {
     fn bytes<const N: usize>(&self, offset: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         (offset.checked_add(N as u64)? <= self.length).then_some(())?;
-        self.memory.read_bytes(self.address + offset, &mut bytes);
+        self.memory.read_bytes(PhysAddr::new(self.address + offset), &mut bytes);
         Some(bytes)
     }
 

@@ -5,7 +5,7 @@ use crate::cores::FLAGS_INITIAL;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
-use crate::machine::{Level, Machine};
+use crate::machine::{Level, Machine, PhysAddr};
 use crate::paging::Caching;
 use crate::space::{Bounds, Mapping, Space, TableBudget};
 use core::sync::atomic::Ordering::Relaxed;
@@ -172,7 +172,7 @@ impl<M: Machine> Kernel<'_, M> {
         address: u64,
         bytes: u64,
         protection: Protection,
-        mut write: impl FnMut(&mut M, u64, u64),
+        mut write: impl FnMut(&mut M, PhysAddr, u64),
     ) -> Result<()> {
         for offset in (0..bytes).step_by(FRAME_BYTES as usize) {
             if self.allowance(application)? == 0 {
@@ -180,7 +180,7 @@ impl<M: Machine> Kernel<'_, M> {
             }
             let frame = self.frames.allocate(Owner::program(application), PageSize::Small, 1, None)?;
             self.machine.zero_frames(frame, 1);
-            write(&mut self.machine, frame * FRAME_BYTES, offset);
+            write(&mut self.machine, PhysAddr::of_frame(frame), offset);
             self.show(application, address + offset, frame, FRAME_BYTES, protection)?;
         }
         Ok(())
@@ -405,7 +405,7 @@ pub(crate) fn placed(bytes: u64, random: u64) -> u64 {
 
 /// Copies to the page at `to`, which holds bytes from `offset` on, the part of `bytes` (which start at
 /// `start`) that lies in it.
-fn copy_overlap(machine: &mut impl Machine, to: u64, offset: u64, start: u64, bytes: &[u8]) {
+fn copy_overlap(machine: &mut impl Machine, to: PhysAddr, offset: u64, start: u64, bytes: &[u8]) {
     let from = offset.max(start);
     let until = (offset + FRAME_BYTES).min(start + bytes.len() as u64);
     if from < until {

@@ -1,6 +1,6 @@
 //! A context: one application on one core. What it was doing, and what it has yet to be told.
 
-use nom_abi::PageSize;
+use crate::frames::Search;
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
@@ -20,15 +20,14 @@ pub(crate) enum State {
     },
 }
 
-/// Memory on its way to an application, which the program holds and cannot name before all is zeroed.
+/// What `memory_grant` goes on with, which is called again until it is done. The program holds the memory,
+/// and cannot name it before all is zeroed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
-    /// First frame.
-    pub(crate) frame: u64,
-    /// Size of its pages.
-    pub(crate) size: PageSize,
-    /// Number of its pages.
-    pub(crate) count: u64,
+    /// What finds it.
+    pub(crate) search: Search,
+    /// First frame, once it is found.
+    pub(crate) frame: Option<u64>,
     /// Frames that are zeroed.
     pub(crate) zeroed: u64,
 }
@@ -50,7 +49,7 @@ pub struct Context {
     pub(crate) upcalls_wait: bool,
     /// What it has yet to be told.
     pub(crate) events: Events,
-    /// What `memory_grant` goes on with, which is called again until it is done.
+    /// What it is being granted.
     pub(crate) unfinished: Option<Grant>,
 }
 

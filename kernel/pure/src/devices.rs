@@ -4,7 +4,7 @@ use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
 use crate::ids::{AppId, CoreId};
-use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Pages, place_of};
+use crate::iommu::{DmaFault, Iommu, Means, PORTS_PLACE, Pages, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR, TableFrames};
 use crate::list::List;
 use crate::machine::{Level, Machine, PhysicalMemory};
@@ -96,10 +96,12 @@ impl<'m> Devices<'m> {
         Ok((index, self.pci.device(index).ok_or(Error::NoDevice)?))
     }
 
-    /// The function with this index, if `application` owns it. Errors: NoDevice, NotPermitted.
+    /// The function with this index, if `application` owns it and it is turned on. Errors: NoDevice,
+    /// NotPermitted.
     fn owned(&self, application: AppId, device: u64) -> Result<(usize, &Function)> {
         let (index, function) = self.function(device)?;
-        if self.owner(index) == Some(application) { Ok((index, function)) } else { Err(Error::NotPermitted) }
+        let is_owned = self.owner(index) == Some(application) && !self.holdings[index].arriving;
+        if is_owned { Ok((index, function)) } else { Err(Error::NotPermitted) }
     }
 }
 
@@ -120,8 +122,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn device_acquire(&mut self, caller: Caller<'_>, asked: DeviceAcquire) -> Result<Reply> {
         let application = caller.app;
         let (index, function) = self.devices.function(asked.device)?;
-        let (address, vendor, id, class) =
-            (function.address, function.vendor, function.device, function.class);
+        let &Function { address, vendor, device: id, class, .. } = function;
         let holding = &self.devices.holdings[index];
         if holding.owner == Some(application) && holding.arriving {
             return self.go_on_acquiring(application, index);
@@ -181,15 +182,20 @@ impl<M: Machine> Kernel<'_, M> {
         pci.group(index).any(is_others).then_some("reaches a device of another owner without the IOMMU")
     }
 
+    /// Has the IOMMU do what takes memory, charged to an application.
+    fn iommu<T>(&mut self, application: AppId, act: impl FnOnce(&mut Iommu, &mut Means<M>) -> T) -> T {
+        let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
+        let frames = &mut TableFrames { frames: &mut self.frames, owner, at_most };
+        act(&mut self.devices.iommu, &mut Means { machine: &mut self.machine, frames })
+    }
+
     /// Puts a device into its new owner's domain.
     fn attach(&mut self, application: AppId, index: usize, address: crate::pci::Address) -> Result<()> {
-        let (owner, at_most) = (Owner::tables(application), self.allowance(application)?);
-        let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
-        let new = self.devices.iommu.attach(&mut self.machine, &mut source, address, application);
-        if new == Err(crate::iommu::Error::Silent) {
+        let result = self.iommu(application, |iommu, by| iommu.attach(by, address, application));
+        if result == Err(crate::iommu::Error::Silent) {
             self.devices.reached |= application.bit(); // It may still use the domain's tables.
         }
-        new.map(|_| ()).map_err(|error| self.cannot_confine(index, error))
+        result.map_err(|error| self.cannot_confine(index, error))
     }
 
     fn cannot_confine(&mut self, index: usize, error: crate::iommu::Error) -> Error {
@@ -200,9 +206,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Takes a device out of its owner's domain. If the unit does not do it, neither the device nor what its
     /// owner was granted is ever given to anybody again.
     fn detach(&mut self, application: AppId, address: crate::pci::Address) -> bool {
-        let owner = Owner::tables(application);
-        let mut source = TableFrames { frames: &mut self.frames, owner, at_most: 0 };
-        let result = self.devices.iommu.detach(&mut self.machine, &mut source, address, application);
+        let result = self.iommu(application, |iommu, by| iommu.detach(by, address, application));
         if let Err(error) = result {
             self.devices.reached |= application.bit();
             let what = "stays attached by the IOMMU, and its owner's memory is lost";
@@ -219,9 +223,7 @@ impl<M: Machine> Kernel<'_, M> {
             let Some(from) = self.devices.iommu.mapped_until(application) else { return Ok(true) };
             let run = self.frames.next_units(grants, from, UNITS_AT_A_TIME);
             let pages = run.map(|(frame, size, count)| Pages { frame, size, count });
-            let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
-            let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
-            self.devices.iommu.map_next(&mut self.machine, &mut source, application, pages)?;
+            self.iommu(application, |iommu, by| iommu.map_next(by, application, pages))?;
         }
         Ok(self.devices.iommu.mapped_until(application).is_none())
     }
@@ -232,9 +234,7 @@ impl<M: Machine> Kernel<'_, M> {
         application: AppId,
         pages: Pages,
     ) -> core::result::Result<(), crate::iommu::Error> {
-        let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
-        let mut source = TableFrames { frames: &mut self.frames, owner, at_most };
-        self.devices.iommu.map(&mut self.machine, &mut source, application, pages)
+        self.iommu(application, |iommu, by| iommu.map(by, application, pages))
     }
 
     pub(crate) fn device_release(&mut self, caller: Caller<'_>, asked: DeviceRelease) -> Result<Reply> {
@@ -243,12 +243,14 @@ impl<M: Machine> Kernel<'_, M> {
             self.unmap_registers(index, caller.app);
             return Ok(Reply::Unfinished);
         }
-        self.take_device(caller.app, asked.device)?;
+        self.take_device(caller.app, index)?;
         Ok(Reply::DONE)
     }
 
-    fn take_device(&mut self, application: AppId, device: u64) -> Result<()> {
-        let (index, function) = self.devices.owned(application, device)?;
+    /// Takes a device from its owner. If it has no reset nobody gets it any more, unless it was never turned
+    /// on, so that nobody has seen its registers.
+    fn take_device(&mut self, application: AppId, index: usize) -> Result<()> {
+        let function = self.devices.pci.device(index).ok_or(Error::NoDevice)?;
         let (address, is_mmio) = (function.address, function.is_mmio());
         self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);
         let is_reset = self.devices.pci.switch_off(&mut self.machine, index);
@@ -257,7 +259,8 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::WrongState);
         }
         let is_detached = self.detach(application, address);
-        self.devices.holdings[index].spent = !(is_reset && is_detached);
+        let holding = &mut self.devices.holdings[index];
+        holding.spent = !(is_detached && (is_reset || holding.arriving));
         self.let_go(index, application);
         Ok(())
     }
@@ -267,9 +270,9 @@ impl<M: Machine> Kernel<'_, M> {
         for _ in 0..RANGES_MAX {
             self.unmap_registers(index, application);
         }
-        let holding = &mut self.devices.holdings[index];
-        holding.owner = None;
-        if core::mem::take(&mut holding.leaving) {
+        let Holding { leaving, spent, .. } = self.devices.holdings[index];
+        self.devices.holdings[index] = Holding { spent, ..Holding::NOBODY };
+        if leaving {
             self.devices.pci.eject(&mut self.machine, index);
         }
         self.publish_device(index);
@@ -278,9 +281,9 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn release_devices(&mut self, application: AppId) {
         for index in 0..DEVICES_MAX {
             if self.devices.owner(index) == Some(application) {
-                // It is owned, so this can only fail if the device has just left: then there is nothing to
-                // do; or does not stop: then nobody else is given it, nor the memory that it may write to.
-                let _ = self.take_device(application, index as u64);
+                // This only fails if the device has just left: then there is nothing to do; or does not
+                // stop: then nobody else is given it, nor the memory that it may write to.
+                let _ = self.take_device(application, index);
             }
         }
     }

@@ -8,7 +8,7 @@ pub mod virtio_iommu;
 pub mod vtd;
 
 use crate::iommu::FrameSource;
-use crate::machine::{PhysicalMemory, Registers};
+use crate::machine::{PhysAddr, PhysicalMemory, Registers};
 use crate::pci::{Address, Ecam};
 use crate::testing::FakeMemory;
 use pci::FakePci;
@@ -88,20 +88,20 @@ impl FakeMachine {
 }
 
 impl PhysicalMemory for FakeMachine {
-    fn read(&self, address: u64) -> u64 {
-        self.memory.read(address)
+    fn read(&self, address: PhysAddr) -> u64 {
+        self.memory.read(address.word())
     }
-    fn write(&mut self, address: u64, value: u64) {
-        self.memory.write(address, value);
+    fn write(&mut self, address: PhysAddr, value: u64) {
+        self.memory.write(address.word(), value);
     }
-    fn read_bytes(&self, address: u64, bytes: &mut [u8]) {
-        self.memory.read_bytes(address, bytes);
+    fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]) {
+        self.memory.read_bytes(address.word(), bytes);
     }
-    fn write_bytes(&mut self, address: u64, bytes: &[u8]) {
-        self.memory.write_bytes(address, bytes);
+    fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
+        self.memory.write_bytes(address.word(), bytes);
     }
-    fn copy(&mut self, from: u64, to: u64, length: u64) {
-        self.memory.copy(from, to, length);
+    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
+        self.memory.copy(from.word(), to.word(), length);
     }
     fn zero_frames(&mut self, frame: u64, count: u64) {
         self.memory.zero_frames(frame, count);

@@ -15,6 +15,7 @@ mod search;
 mod tests;
 
 pub use metadata::{BLOCK_FRAMES, BlockInfo, FrameInfo, Owner};
+pub use search::Search;
 
 use metadata::{Block, HUGE_BLOCKS};
 use search::Hints;
@@ -134,15 +135,22 @@ impl<'m> Frames<'m> {
         count: u64,
         colour: Option<Colour>,
     ) -> Result<u64> {
-        let single = size == PageSize::Small && count == 1;
-        if count == 0 || colour.is_some_and(|colour| !single || colour.index >= colour.count) {
-            return Err(Error::InvalidArgument);
+        let mut search = Search::new(size, count, colour)?;
+        self.allocate_piece(owner, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
+    }
+
+    /// As [`Frames::allocate`], but of split blocks it looks at `looks` frames at most, and returns `None` if
+    /// it is to be called again with the same search. What becomes free where it has looked is not found.
+    pub fn allocate_piece(&mut self, owner: Owner, search: &mut Search, looks: u64) -> Result<Option<u64>> {
+        if search.wanted() > self.free() {
+            return Err(Error::OutOfMemory);
         }
-        let wanted = count.checked_mul(size.frames()).filter(|wanted| *wanted <= self.free());
-        let wanted = wanted.ok_or(Error::OutOfMemory)?;
-        let frame = self.find(size, wanted, colour).ok_or(Error::OutOfMemory)?;
-        self.take(owner, frame..frame + wanted, size);
-        Ok(frame)
+        search.looks = looks;
+        let found = self.find(search)?;
+        if let Some(frame) = found {
+            self.take(owner, frame..frame + search.wanted(), search.size);
+        }
+        Ok(found)
     }
 
     /// Takes back `count` units of `size` from `frame` on. Errors: InvalidArgument, Misaligned, Overflow,

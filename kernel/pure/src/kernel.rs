@@ -20,7 +20,7 @@ use crate::cores::{Core, SLICE_NS};
 use crate::devices::Devices;
 use crate::frames::{Frames, Owner};
 use crate::iommu::{FrameSource, Iommu};
-use crate::machine::{Level, Machine};
+use crate::machine::{Level, Machine, PhysAddr};
 use crate::pci::Pci;
 use nom_abi::PageSize;
 use nom_abi::board::{Board, Usage};
@@ -59,8 +59,8 @@ pub struct Parts<'m, M> {
     pub pci: &'m mut Pci,
     /// The remapping unit.
     pub iommu: Iommu,
-    /// Frame of the kernel's own root table.
-    pub kernel_root: u64,
+    /// The kernel's own root table.
+    pub kernel_root: PhysAddr,
 }
 
 /// The kernel.
@@ -78,7 +78,7 @@ pub struct Kernel<'m, M> {
     pub(crate) contexts: &'m mut [Context],
     pub(crate) devices: Devices<'m>,
     pub(crate) channel_frames: [u64; CHANNELS_MAX],
-    pub(crate) kernel_root: u64,
+    pub(crate) kernel_root: PhysAddr,
     /// What each application may say, whether it runs or not.
     pub(crate) console: [Bucket; APPLICATIONS_MAX],
     /// [`SLICE_NS`] in cycles.

@@ -33,6 +33,7 @@ pub mod mmio;
 pub mod msix;
 pub mod paging;
 pub mod pci;
+mod physical;
 mod publish;
 mod report;
 pub mod space;

@@ -1,20 +1,21 @@
 //! What the kernel asks of a machine: memory by physical address, device registers, and little else.
 
 use crate::ids::CoreId;
+pub use crate::physical::PhysAddr;
 
 /// Ordinary memory, by physical address. Addresses are those of frames that the kernel manages or of
 /// tables that firmware left; implementations panic on anything else, for that is a bug in the kernel.
 pub trait PhysicalMemory {
     /// Reads the aligned 64-bit word at `address`.
-    fn read(&self, address: u64) -> u64;
+    fn read(&self, address: PhysAddr) -> u64;
     /// Writes the aligned 64-bit word at `address`.
-    fn write(&mut self, address: u64, value: u64);
+    fn write(&mut self, address: PhysAddr, value: u64);
     /// Fills `bytes` from memory at `address`.
-    fn read_bytes(&self, address: u64, bytes: &mut [u8]);
+    fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]);
     /// Copies `bytes` to memory at `address`.
-    fn write_bytes(&mut self, address: u64, bytes: &[u8]);
+    fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]);
     /// Copies `length` bytes between two places that do not overlap.
-    fn copy(&mut self, from: u64, to: u64, length: u64);
+    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64);
     /// Fills `count` frames from `frame` on with zeros.
     fn zero_frames(&mut self, frame: u64, count: u64);
 }
@@ -78,12 +79,12 @@ pub trait Machine: Hardware {
     fn kick(&mut self, core: CoreId);
     /// Arms this core's timer for a board time, or stops it.
     fn set_timer(&mut self, deadline_ns: Option<u64>);
-    /// Loads the address space with its root in frame `root` on this core, or the kernel's own.
-    fn load_space(&mut self, root: Option<u64>);
+    /// Loads the address space with its root table at `root` on this core, or the kernel's own.
+    fn load_space(&mut self, root: Option<PhysAddr>);
     /// Makes every core forget what it knows of an address space; returns when all have.
-    fn flush_space(&mut self, root: u64);
+    fn flush_space(&mut self, root: PhysAddr);
     /// Makes every core leave an address space; returns when all have.
-    fn leave_space(&mut self, root: u64);
+    fn leave_space(&mut self, root: PhysAddr);
     /// Makes a frame the state of a computation that has not begun.
     fn reset_state(&mut self, frame: u64);
     /// Stores this core's state in a frame.

@@ -3,6 +3,7 @@
 //! Source: Intel SDM volume 3A, section 4.5 (4-level paging), tables 4-14 to 4-20; AMD APM volume 2,
 //! section 5.3 agrees. Level 4 is the root (PML4); a level-1 entry maps 4 KiB, level 2 2 MiB, level 3 1 GiB.
 
+use crate::machine::PhysAddr;
 use nom_abi::layout::{DEVICE_MAP, DIRECT_MAP};
 use nom_abi::memory::FRAME_SHIFT;
 use nom_abi::{PageSize, Protection};
@@ -52,8 +53,8 @@ pub struct Entry(pub u64);
 pub enum Meaning {
     /// Nothing.
     Empty,
-    /// The table of the next lower level in this frame.
-    Table(u64),
+    /// The table of the next lower level.
+    Table(PhysAddr),
     /// A page that starts at `frame`.
     Leaf {
         /// First frame.
@@ -89,9 +90,9 @@ impl Entry {
     /// Points to the table of the next lower level. What its pages allow is said by their leaves alone.
     /// The accessed bit is set from the start, here and in leaves also the dirty bit: nobody looks at them,
     /// and so the processor never has to write to a table.
-    pub const fn table(frame: u64, privilege: Privilege) -> Entry {
+    pub const fn table(table: PhysAddr, privilege: Privilege) -> Entry {
         let user = if matches!(privilege, Privilege::User) { Self::USER } else { 0 };
-        Entry(frame << FRAME_SHIFT | Self::PRESENT | Self::WRITE | Self::ACCESSED | user)
+        Entry(table.word() | Self::PRESENT | Self::WRITE | Self::ACCESSED | user)
     }
 
     /// Maps the page of `size` that starts at `frame`.
@@ -118,14 +119,13 @@ impl Entry {
         if self.0 & (Self::PRESENT | Self::GUARD) == 0 {
             return Meaning::Empty;
         }
-        let frame = self.frame();
         if level > 1 && self.0 & Self::PAGE_SIZE == 0 {
-            return Meaning::Table(frame);
+            return Meaning::Table(PhysAddr::new(self.0 & Self::ADDRESS));
         }
-        Meaning::Leaf { frame, protection: self.protection(), caching: self.caching() }
+        Meaning::Leaf { frame: self.frame(), protection: self.protection(), caching: self.caching() }
     }
 
-    /// The frame that it names, if it means anything.
+    /// The frame that it names, if it is a leaf.
     pub const fn frame(self) -> u64 {
         (self.0 & Self::ADDRESS) >> FRAME_SHIFT
     }
@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn entries_are_those_of_the_manual() {
         let (small, memory) = (PageSize::Small, Caching::WriteBack);
-        assert_eq!(Entry::table(FRAME, Privilege::User).0, 0x12_3456_7027);
-        assert_eq!(Entry::table(FRAME, Privilege::Kernel).0, 0x12_3456_7023);
+        assert_eq!(Entry::table(PhysAddr::of_frame(FRAME), Privilege::User).0, 0x12_3456_7027);
+        assert_eq!(Entry::table(PhysAddr::of_frame(FRAME), Privilege::Kernel).0, 0x12_3456_7023);
         assert_eq!(user(small, Protection::Read, memory), 0x8000_0012_3456_7065);
         assert_eq!(user(small, Protection::ReadWrite, memory), 0x8000_0012_3456_7067);
         assert_eq!(user(small, Protection::ReadExecute, memory), 0x0000_0012_3456_7065);
@@ -258,15 +258,16 @@ mod tests {
             let entry = Entry::leaf(frame, size, protection, caching, privilege);
             let expected = Meaning::Leaf { frame, protection, caching };
             prop_assert_eq!(entry.meaning(leaf_level(size)), expected);
-            let table = Entry::table(frame, privilege);
-            prop_assert_eq!(table.meaning(leaf_level(size) + 1), Meaning::Table(frame));
+            let at = PhysAddr::of_frame(frame);
+            let table = Entry::table(at, privilege);
+            prop_assert_eq!(table.meaning(leaf_level(size) + 1), Meaning::Table(at));
         }
 
         #[test]
         fn any_word_means_something(word: u64, level in 1..=ROOT_LEVEL) {
             match Entry(word).meaning(level) {
                 Meaning::Empty => prop_assert_eq!(word & 1, 0),
-                Meaning::Table(frame) => prop_assert!(level > 1 && frame < FRAMES_END),
+                Meaning::Table(table) => prop_assert!(level > 1 && table.frame() < FRAMES_END),
                 Meaning::Leaf { frame, .. } => prop_assert!(frame < FRAMES_END),
             }
         }

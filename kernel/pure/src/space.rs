@@ -11,7 +11,7 @@ mod tests;
 mod user;
 
 use crate::frames::{Frames, Owner};
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, KERNEL_HALF, Meaning, ROOT_LEVEL, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
@@ -127,28 +127,29 @@ pub struct Leaf {
 /// that owner ends it, once no processor uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    root: u64,
+    root: PhysAddr,
 }
 
 impl Space {
     /// An address space with nothing mapped but the kernel's half, which it shares with the root table in
-    /// frame `kernel_root`: the 256 entries are copied, so the kernel's own never change after boot. The root
+    /// `kernel_root`: the 256 entries are copied, so the kernel's own never change after boot. The root
     /// is charged to `owner`. Errors: OutOfMemory.
     pub fn new(
         memory: &mut impl PhysicalMemory,
         frames: &mut Frames<'_>,
         owner: Owner,
-        kernel_root: u64,
+        kernel_root: PhysAddr,
     ) -> Result<Space> {
-        let root = frames.allocate(owner, PageSize::Small, 1, None)?;
-        memory.zero_frames(root, 1);
+        let frame = frames.allocate(owner, PageSize::Small, 1, None)?;
+        memory.zero_frames(frame, 1);
+        let root = PhysAddr::of_frame(frame);
         let half = ((ENTRIES - KERNEL_HALF) * size_of::<u64>()) as u64;
         memory.copy(entry_address(kernel_root, KERNEL_HALF), entry_address(root, KERNEL_HALF), half);
         Ok(Space { root })
     }
 
-    /// Frame of the root table, for CR3.
-    pub fn root(self) -> u64 {
+    /// Where the root table is, for CR3.
+    pub fn root(self) -> PhysAddr {
         self.root
     }
 

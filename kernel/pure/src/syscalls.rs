@@ -3,7 +3,7 @@
 use crate::contexts::Grant;
 use crate::cores::FLAGS_INITIAL;
 use crate::events::{check_code, check_stack};
-use crate::frames::{Colour, Owner};
+use crate::frames::{BLOCK_FRAMES, Colour, Owner, Search};
 use crate::ids::{AppId, CoreId};
 use crate::iommu::Pages;
 use crate::kernel::Kernel;
@@ -24,6 +24,8 @@ use nom_abi::{PageSize, Protection};
 const CONSOLE_BYTES_MAX: u64 = 4096;
 /// Frames that are zeroed at a time: nobody waits longer for the kernel's lock.
 const ZEROED_AT_ONCE: u64 = 16;
+/// Frames at which a search for free ones looks at a time, for the same reason.
+const LOOKS_AT_ONCE: u64 = 4 * BLOCK_FRAMES;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
 /// Status of an application that its manager ended: as a shell shows SIGKILL.
@@ -134,40 +136,48 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     }
 
     fn memory_grant(&mut self, Caller { core, app, .. }: Caller<'_>, asked: MemoryGrant) -> Result<Reply> {
-        if let Some(grant) = self.context(core, app).unfinished {
-            return self.zero(core, app, grant);
+        if let Some(grant) = self.context(core, app).unfinished.take() {
+            let reply = self.go_on_granting(core, app, grant);
+            if reply != Ok(Reply::Unfinished) {
+                self.disturb(core); // It can be told again what came meanwhile.
+            }
+            return reply;
         }
         let MemoryGrant { page_size, count, colour } = asked;
         let size = PageSize::from_code(page_size)?;
         let count_of_colours = u64::from(self.board.machine.colours.load(Relaxed));
         let colour = (colour != ANY_COLOUR).then_some(Colour { index: colour, count: count_of_colours });
-        if frames_of(size, count)? > self.allowance(app)? {
-            return Err(Error::OverMemoryCap);
-        }
-        let frame = self.frames.allocate(Owner::program(app), size, count, colour)?;
-        self.zero(core, app, Grant { frame, size, count, zeroed: 0 })
+        frames_of(size, count)?;
+        let search = Search::new(size, count, colour)?;
+        self.go_on_granting(core, app, Grant { search, frame: None, zeroed: 0 })
     }
 
-    /// Zeroes the next piece of a grant, and behind the last one lets the application have it.
-    fn zero(&mut self, core: CoreId, application: AppId, grant: Grant) -> Result<Reply> {
-        let Grant { frame, size, count, zeroed } = grant;
-        let piece = ZEROED_AT_ONCE.min(count * size.frames() - zeroed);
-        self.machine.zero_frames(frame + zeroed, piece);
-        let context = self.context(core, application);
-        if zeroed + piece < count * size.frames() {
-            context.unfinished = Some(Grant { zeroed: zeroed + piece, ..grant });
+    /// Looks for memory, then zeroes it, piece by piece, and behind the last lets the application have it.
+    fn go_on_granting(&mut self, core: CoreId, app: AppId, mut grant: Grant) -> Result<Reply> {
+        let (program, grants) = (Owner::program(app), Owner::grants(app));
+        if grant.frame.is_none() {
+            if grant.search.wanted() > self.allowance(app)? {
+                return Err(Error::OverMemoryCap);
+            }
+            grant.frame = self.frames.allocate_piece(program, &mut grant.search, LOOKS_AT_ONCE)?;
+        }
+        let Search { size, count, .. } = grant.search;
+        if let Some(frame) = grant.frame {
+            let piece = ZEROED_AT_ONCE.min(grant.search.wanted() - grant.zeroed);
+            self.machine.zero_frames(frame + grant.zeroed, piece);
+            grant.zeroed += piece;
+        }
+        let is_done = grant.zeroed == grant.search.wanted();
+        let Some(frame) = grant.frame.filter(|_| is_done) else {
+            self.context(core, app).unfinished = Some(grant);
             return Ok(Reply::Unfinished);
-        }
-        if context.unfinished.take().is_some() {
-            self.disturb(core); // It can be told again what came meanwhile.
-        }
-        let (program, grants) = (Owner::program(application), Owner::grants(application));
+        };
         self.frames.pass_on(program, grants, frame, size, count)?;
-        if self.dma_map(application, Pages { frame, size, count }).is_err() {
-            self.release_grant(application, frame, size, count)?;
+        if self.dma_map(app, Pages { frame, size, count }).is_err() {
+            self.release_grant(app, frame, size, count)?;
             return Err(Error::OutOfMemory);
         }
-        self.publish_memory(application);
+        self.publish_memory(app);
         Ok(Reply::Value(frame))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::frames::{BlockInfo, FrameInfo, Frames};
 use crate::ids::{AppId, CoreId};
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use nom_abi::memory::FRAME_BYTES;
 use proptest::test_runner::Config;
 use std::collections::BTreeMap;
@@ -37,8 +37,10 @@ fn pieces(address: u64, length: usize) -> impl Iterator<Item = (u64, usize, usiz
     })
 }
 
-impl PhysicalMemory for FakeMemory {
-    fn read(&self, address: u64) -> u64 {
+/// What tests, and devices, which know addresses as words, do with it.
+impl FakeMemory {
+    /// Reads the aligned 64-bit word at `address`.
+    pub fn read(&self, address: u64) -> u64 {
         assert!(address.is_multiple_of(8), "misaligned read at {address:#x}");
         let Some(frame) = self.frames.get(&(address / FRAME_BYTES)) else {
             return u64::from_le_bytes([Self::RUBBISH; 8]);
@@ -47,13 +49,15 @@ impl PhysicalMemory for FakeMemory {
         u64::from_le_bytes(*word.expect("an aligned word does not cross a frame's end"))
     }
 
-    fn write(&mut self, address: u64, value: u64) {
+    /// Writes the aligned 64-bit word at `address`.
+    pub fn write(&mut self, address: u64, value: u64) {
         assert!(address.is_multiple_of(8), "misaligned write at {address:#x}");
         let place = (address % FRAME_BYTES) as usize;
         self.frame(address / FRAME_BYTES)[place..place + 8].copy_from_slice(&value.to_le_bytes());
     }
 
-    fn read_bytes(&self, address: u64, mut bytes: &mut [u8]) {
+    /// Fills `bytes` from `address` on.
+    pub fn read_bytes(&self, address: u64, mut bytes: &mut [u8]) {
         for (frame, offset, length) in pieces(address, bytes.len()) {
             let (piece, rest) = bytes.split_at_mut(length);
             match self.frames.get(&frame) {
@@ -64,7 +68,8 @@ impl PhysicalMemory for FakeMemory {
         }
     }
 
-    fn write_bytes(&mut self, address: u64, mut bytes: &[u8]) {
+    /// Copies `bytes` to `address`.
+    pub fn write_bytes(&mut self, address: u64, mut bytes: &[u8]) {
         for (frame, offset, length) in pieces(address, bytes.len()) {
             let (piece, rest) = bytes.split_at(length);
             self.frame(frame)[offset..offset + length].copy_from_slice(piece);
@@ -72,17 +77,45 @@ impl PhysicalMemory for FakeMemory {
         }
     }
 
-    fn copy(&mut self, from: u64, to: u64, length: u64) {
+    /// Copies between two places that do not overlap.
+    pub fn copy(&mut self, from: u64, to: u64, length: u64) {
         assert!(from + length <= to || to + length <= from, "the places overlap");
         let mut bytes = vec![0; length as usize];
         self.read_bytes(from, &mut bytes);
         self.write_bytes(to, &bytes);
     }
 
-    fn zero_frames(&mut self, frame: u64, count: u64) {
+    /// Fills frames with zeros.
+    pub fn zero_frames(&mut self, frame: u64, count: u64) {
         for frame in frame..frame + count {
             self.frame(frame).fill(0);
         }
+    }
+}
+
+impl PhysicalMemory for FakeMemory {
+    fn read(&self, address: PhysAddr) -> u64 {
+        self.read(address.word())
+    }
+
+    fn write(&mut self, address: PhysAddr, value: u64) {
+        self.write(address.word(), value);
+    }
+
+    fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]) {
+        self.read_bytes(address.word(), bytes);
+    }
+
+    fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
+        self.write_bytes(address.word(), bytes);
+    }
+
+    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
+        self.copy(from.word(), to.word(), length);
+    }
+
+    fn zero_frames(&mut self, frame: u64, count: u64) {
+        self.zero_frames(frame, count);
     }
 }
 

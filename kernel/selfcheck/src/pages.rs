@@ -5,6 +5,7 @@ use core::ops::Range;
 use nom_abi::layout::{
     CORES_MAX, DEVICE_MAP, DIRECT_MAP, KERNEL_IMAGE, KERNEL_LOAD, KERNEL_SLOT, KERNEL_SLOTS,
 };
+use nom_kernel_pure::machine::PhysAddr;
 use nom_kernel_x86::direct;
 
 const PRESENT: u64 = 1;
@@ -64,7 +65,7 @@ pub struct Map {
 /// The word at a physical address of a page table.
 fn word(address: u64) -> u64 {
     // SAFETY: page tables are memory, which the direct map covers; only this processor runs.
-    unsafe { (direct(address) as *const u64).read_volatile() }
+    unsafe { (direct(PhysAddr::new(address)) as *const u64).read_volatile() }
 }
 
 impl Map {
@@ -120,7 +121,7 @@ impl Map {
             }
             executable += if page.may(NO_EXECUTE) { 0 } else { page.bytes };
         });
-        let base = direct(0);
+        let base = direct(PhysAddr::new(0));
         let is_placed = base.is_multiple_of(1 << 30) && (DIRECT_MAP..DEVICE_MAP).contains(&base);
         report.require(is_placed, format_args!("the direct map at {base:#x} is out of its part"));
         report.note(format_args!("direct map at {base:#x}"));
@@ -218,8 +219,8 @@ impl Layout {
         } else if page.is_in(&DEVICES) {
             let physical = page.address - DEVICE_MAP;
             Some(Expected { physical, writable: true, uncached: true, ..plain })
-        } else if page.is_in(&(direct(0)..DEVICE_MAP)) {
-            let physical = page.address - direct(0);
+        } else if page.is_in(&(direct(PhysAddr::new(0))..DEVICE_MAP)) {
+            let physical = page.address - direct(PhysAddr::new(0));
             let here = Page { address: physical, ..*page };
             // A page that is partly constant may not be written either.
             Some(Expected { physical, writable: !here.overlaps(&self.constant), ..plain })

@@ -24,9 +24,9 @@ use nom_kernel_pure::contexts::Context;
 use nom_kernel_pure::cores::Core;
 use nom_kernel_pure::frames::{BlockInfo, FrameInfo, Frames};
 use nom_kernel_pure::ids::CoreId;
-use nom_kernel_pure::iommu::Iommu;
+use nom_kernel_pure::iommu::{Iommu, Means};
 use nom_kernel_pure::kernel::{Kernel, Parts, TableFrames};
-use nom_kernel_pure::machine::{Level, PhysicalMemory};
+use nom_kernel_pure::machine::{Level, PhysAddr, PhysicalMemory};
 use nom_kernel_pure::pci::Pci;
 
 unsafe extern "Rust" {
@@ -57,7 +57,7 @@ pub struct Boot {
     cores: usize,
 }
 
-extern "C" fn boot_entry(start_info: u64) -> ! {
+extern "C" fn boot_entry(start_info: PhysAddr) -> ! {
     serial::init();
     control::init();
     // SAFETY: the first and only value until `into_kernel` passes it on.
@@ -101,15 +101,15 @@ impl Boot {
             .info
             .regions()
             .iter()
-            .find(|region| region.usable && (region.start..region.end).contains(&start));
+            .find(|region| region.usable && (region.start..region.end).contains(&start.word()));
         let end = region.map_or(0, |region| region.end.min(1 << 30));
         assert!(
-            is_bundle && start + length <= end,
-            "no bundle behind the kernel at {start:#x}: build the image with `nom build`"
+            is_bundle && start.word() + length <= end,
+            "no bundle behind the kernel at {start:?}: build the image with `nom build`"
         );
         // SAFETY: these frames are never given to the allocator, so nobody writes them.
         self.bundle = unsafe { Physical::constant(start, length) };
-        self.early = Early::new(start + length, end);
+        self.early = Early::new(start.word() + length, end);
     }
 
     /// Leaves the boot page tables for the kernel's own: W^X, no execute, guards, the bundle read-only.
@@ -206,9 +206,10 @@ impl Boot {
         self.publish_clock(board);
         let mut frames = Frames::new(block_table, frame_table);
         self.give_memory(&mut frames);
-        let mut iommu =
-            Iommu::start(&mut self.memory, &mut TableFrames::of_kernel(&mut frames), &self.firmware, pci)
-                .unwrap_or_else(|error| panic!("the IOMMU cannot be used: {error:?}"));
+        let resources =
+            &mut Means { machine: &mut self.memory, frames: &mut TableFrames::of_kernel(&mut frames) };
+        let mut iommu = Iommu::start(resources, &self.firmware, pci)
+            .unwrap_or_else(|error| panic!("the IOMMU cannot be used: {error:?}"));
         power::init(&mut self.memory, &self.firmware, &mut iommu, apic::id());
         if power::forged_interrupts_pass(&mut self.memory, &self.firmware, apic::id()) {
             iommu.trust_interrupts();
@@ -220,17 +221,17 @@ impl Boot {
             machine: self.memory,
             frames,
             board,
-            board_frame: board_address / FRAME_BYTES,
+            board_frame: board_address.frame(),
             usage,
-            usage_frame: usage_address / FRAME_BYTES,
+            usage_frame: usage_address.frame(),
             bundle,
-            bundle_frame: mapping::image_end() / FRAME_BYTES,
+            bundle_frame: mapping::image_end().frame(),
             applications: application_table,
             cores: core_table,
             contexts: context_table,
             pci,
             iommu,
-            kernel_root: mapping::kernel_root() / FRAME_BYTES,
+            kernel_root: mapping::kernel_root(),
         });
         // SAFETY: `Early` hands memory out once.
         unsafe { Physical::place(place, kernel) }

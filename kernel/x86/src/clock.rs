@@ -5,7 +5,7 @@ use crate::memory::Physical;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::board::ClockSource;
 use nom_kernel_pure::clock::Rate;
-use nom_kernel_pure::machine::PhysicalMemory;
+use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
 
 static BASE: AtomicU64 = AtomicU64::new(0);
 static MULTIPLIER: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +49,7 @@ pub fn wait_ns(nanoseconds: u64) {
 }
 
 /// Calibrates: kvmclock, CPUID, PIT, in that order. `page` is a frame that kvmclock may use for good.
-pub fn calibrate(memory: &mut Physical, page: u64) -> (ClockSource, Rate) {
+pub fn calibrate(memory: &mut Physical, page: PhysAddr) -> (ClockSource, Rate) {
     let (source, rate) = kvm_clock(memory, page)
         .map(|rate| (ClockSource::KvmClock, rate))
         .or_else(|| cpuid_rate().map(|rate| (ClockSource::Cpuid, rate)))
@@ -61,15 +61,15 @@ pub fn calibrate(memory: &mut Physical, page: u64) -> (ClockSource, Rate) {
 }
 
 /// KVM's pvclock (Linux Documentation/virt/kvm/x86/msr.rst, MSR_KVM_SYSTEM_TIME_NEW).
-fn kvm_clock(memory: &mut Physical, page: u64) -> Option<Rate> {
+fn kvm_clock(memory: &mut Physical, page: PhysAddr) -> Option<Rate> {
     let signature = cpu::cpuid(0x4000_0000, 0);
     let is_kvm = [signature.ebx, signature.ecx, signature.edx] == [0x4b4d_564b, 0x564b_4d56, 0x4d];
     if !is_kvm || cpu::cpuid(0x4000_0001, 0).eax & 1 << 3 == 0 {
         return None;
     }
-    memory.zero_frames(page / 4096, 1);
+    memory.zero_frames(page.frame(), 1);
     // SAFETY: the page is the kernel's for good, so the host may write it; it is turned off again below.
-    unsafe { cpu::wrmsr(msr::KVM_SYSTEM_TIME, page | 1) };
+    unsafe { cpu::wrmsr(msr::KVM_SYSTEM_TIME, page.word() | 1) };
     let word = memory.read(page + 24);
     // SAFETY: turns the clock off.
     unsafe { cpu::wrmsr(msr::KVM_SYSTEM_TIME, 0) };

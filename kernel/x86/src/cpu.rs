@@ -2,7 +2,9 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
+use nom_abi::PageSize;
 use nom_abi::board::Hazards;
+use nom_kernel_pure::machine::PhysAddr;
 
 /// Model-specific registers by name (Intel SDM vol. 4).
 pub mod msr {
@@ -108,20 +110,20 @@ pub fn cr2() -> u64 {
     value
 }
 
-pub fn cr3() -> u64 {
+pub fn cr3() -> PhysAddr {
     let value;
     // SAFETY: reads a register.
     unsafe { asm!("mov {}, cr3", out(reg) value, options(nomem, nostack, preserves_flags)) };
-    value
+    PhysAddr::new(value)
 }
 
 /// Loads a page-table root, and so forgets every non-global translation.
 ///
 /// # Safety
-/// `root` must be the physical address of a root whose upper half is the kernel's.
-pub unsafe fn set_cr3(root: u64) {
+/// At `root` must be a root whose upper half is the kernel's.
+pub unsafe fn set_cr3(root: PhysAddr) {
     // SAFETY: by this function's contract the kernel stays mapped.
-    unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
+    unsafe { asm!("mov cr3, {}", in(reg) root.word(), options(nostack, preserves_flags)) };
 }
 
 pub fn cr4_set(bits: u64) {
@@ -244,6 +246,7 @@ pub fn cache_colours() -> u32 {
     let caches = (0..8).map(|index| cpuid(leaf, index)).take_while(|cache| cache.eax & 0x1f != 0);
     let way_bytes = caches.map(|cache| ((cache.ebx & 0xfff) + 1) as u64 * (u64::from(cache.ecx) + 1)).max();
     let frames = way_bytes.unwrap_or(0) / 4096;
-    // A cache whose sets are hashed has no meaningful colours; cap what a broken CPUID could claim.
-    frames.clamp(1, 1 << 16) as u32
+    // A cache whose sets are hashed has no meaningful colours; of more than these, each frame of a large page
+    // would have one of its own.
+    frames.clamp(1, PageSize::Large.frames()) as u32
 }

@@ -10,7 +10,7 @@ use crate::start_info::StartInfo;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::layout::{DEVICE_MAP, KERNEL_LOAD};
 use nom_abi::memory::FRAME_BYTES;
-use nom_kernel_pure::machine::PhysicalMemory;
+use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
 use nom_kernel_pure::paging::direct_map_base;
 
 const PRESENT: u64 = 1;
@@ -51,9 +51,14 @@ pub fn image_base() -> u64 {
     &raw const kernel_start as u64 - KERNEL_LOAD
 }
 
-/// Physical address behind the kernel image, where the bundle begins.
-pub fn image_end() -> u64 {
-    &raw const kernel_end as u64 - image_base()
+/// Where the kernel image ends and the bundle begins.
+pub fn image_end() -> PhysAddr {
+    physical(&raw const kernel_end as u64)
+}
+
+/// Where the byte of the image is that is mapped at `address`.
+fn physical(address: u64) -> PhysAddr {
+    PhysAddr::new(address - image_base())
 }
 
 /// Hands out frames in order, before there is an allocator.
@@ -68,17 +73,17 @@ impl Early {
         Early { next: start.next_multiple_of(FRAME_BYTES), end: end & !(FRAME_BYTES - 1) }
     }
 
-    /// Physical address of `bytes` of memory, whole frames, not zeroed.
-    pub fn take(&mut self, bytes: u64) -> u64 {
-        let address = self.next;
+    /// Where there are `bytes` of memory, whole frames, not zeroed.
+    pub fn take(&mut self, bytes: u64) -> PhysAddr {
+        let address = PhysAddr::new(self.next);
         self.next += bytes.next_multiple_of(FRAME_BYTES);
-        assert!(self.next <= self.end, "not enough memory to boot: {bytes} more bytes needed");
+        assert!(self.next <= self.end, "not enough memory for the kernel: {bytes} more bytes needed");
         address
     }
 
-    fn table(&mut self, memory: &mut Physical) -> u64 {
+    fn table(&mut self, memory: &mut Physical) -> PhysAddr {
         let address = self.take(FRAME_BYTES);
-        memory.zero_frames(address / FRAME_BYTES, 1);
+        memory.zero_frames(address.frame(), 1);
         address
     }
 
@@ -92,27 +97,28 @@ impl Early {
 struct Mapper<'a> {
     memory: &'a mut Physical,
     early: &'a mut Early,
-    root: u64,
+    root: PhysAddr,
     huge_pages: bool,
 }
 
 impl Mapper<'_> {
     /// The entry for `address` in the table of the given level (4 to 1), making the tables above it.
-    fn entry(&mut self, address: u64, level: u32) -> u64 {
+    fn entry(&mut self, address: u64, level: u32) -> PhysAddr {
         let mut table = self.root;
         for at in (level + 1..=4).rev() {
             let entry = table + (address >> (12 + 9 * (at - 1)) & 511) * 8;
             if self.memory.read(entry) & PRESENT == 0 {
                 let new = self.early.table(self.memory);
-                self.memory.write(entry, new | PRESENT | WRITE);
+                self.memory.write(entry, new.word() | PRESENT | WRITE);
             }
-            table = self.memory.read(entry) & ADDRESS;
+            table = PhysAddr::new(self.memory.read(entry) & ADDRESS);
         }
         table + (address >> (12 + 9 * (level - 1)) & 511) * 8
     }
 
     /// Maps `[physical, end)` at `address` with the largest pages that fit.
-    fn map(&mut self, mut address: u64, mut physical: u64, end: u64, flags: u64) {
+    fn map(&mut self, mut address: u64, physical: PhysAddr, end: PhysAddr, flags: u64) {
+        let (mut physical, end) = (physical.word(), end.word());
         while physical < end {
             let fits = |page: u64| {
                 address.is_multiple_of(page) && physical.is_multiple_of(page) && end - physical >= page
@@ -136,7 +142,7 @@ pub fn build(
     memory: &mut Physical,
     early: &mut Early,
     info: &StartInfo,
-    constant_end: u64,
+    constant_end: PhysAddr,
     huge_pages: bool,
 ) {
     let root = early.table(memory);
@@ -144,35 +150,36 @@ pub fn build(
     let mut mapper = Mapper { memory, early, root, huge_pages };
     let text = &raw const kernel_start as u64;
     let (text_end, rodata_end) = (&raw const kernel_text_end as u64, &raw const kernel_rodata_end as u64);
-    let physical = |address: u64| address - image_base();
     mapper.map(text, physical(text), physical(text_end), 0);
     mapper.map(text_end, physical(text_end), physical(rodata_end), NO_EXECUTE);
     mapper.map(rodata_end, physical(rodata_end), image_end(), NO_EXECUTE | WRITE);
 
-    let constant_end = constant_end.next_multiple_of(SMALL_PAGE);
+    let constant_end = constant_end.word().next_multiple_of(SMALL_PAGE);
     let direct = direct_map_base(cpu::rdrand().unwrap_or(0), info.high_end());
-    mapper.map(direct, 0, KERNEL_LOAD, NO_EXECUTE | WRITE);
-    mapper.map(direct + KERNEL_LOAD, KERNEL_LOAD, constant_end, NO_EXECUTE);
-    let low_end = info.low_end().next_multiple_of(SMALL_PAGE);
-    mapper.map(direct + constant_end, constant_end, low_end, NO_EXECUTE | WRITE);
+    let mut map_directly = |start: u64, end: u64, flags| {
+        mapper.map(direct + start, PhysAddr::new(start), PhysAddr::new(end), flags);
+    };
+    map_directly(0, KERNEL_LOAD, NO_EXECUTE | WRITE);
+    map_directly(KERNEL_LOAD, constant_end, NO_EXECUTE);
+    map_directly(constant_end, info.low_end().next_multiple_of(SMALL_PAGE), NO_EXECUTE | WRITE);
     for region in info.regions().iter().filter(|region| region.usable && region.start >= 1 << 32) {
         let start = region.start.next_multiple_of(SMALL_PAGE);
-        mapper.map(direct + start, start, region.end & !(SMALL_PAGE - 1), NO_EXECUTE | WRITE);
+        map_directly(start, region.end & !(SMALL_PAGE - 1), NO_EXECUTE | WRITE);
     }
     mapper.entry(DEVICE_MAP, 3);
     mapper.entry(STACKS, 3);
 
-    SPARE.store(spare, Relaxed);
-    SPARE_END.store(spare + SPARE_TABLES * FRAME_BYTES, Relaxed);
-    KERNEL_ROOT.store(root, Relaxed);
+    SPARE.store(spare.word(), Relaxed);
+    SPARE_END.store(spare.word() + SPARE_TABLES * FRAME_BYTES, Relaxed);
+    KERNEL_ROOT.store(root.word(), Relaxed);
     // SAFETY: the tables map the image that runs, its stack (in the image's data) and all memory.
     unsafe { cpu::set_cr3(root) };
     Physical::set_range(direct, info.high_end());
 }
 
 /// The kernel's page-table root.
-pub fn kernel_root() -> u64 {
-    KERNEL_ROOT.load(Relaxed)
+pub fn kernel_root() -> PhysAddr {
+    PhysAddr::new(KERNEL_ROOT.load(Relaxed))
 }
 
 /// Top of stack number `index`.
@@ -184,13 +191,8 @@ pub fn stack_top(index: u64) -> u64 {
 pub fn map_stack(memory: &mut Physical, early: &mut Early, index: u64, bytes: u64) -> u64 {
     let physical = early.take(bytes);
     let top = stack_top(index);
-    let root = kernel_root();
-    Mapper { memory, early, root, huge_pages: false }.map(
-        top - bytes,
-        physical,
-        physical + bytes,
-        NO_EXECUTE | WRITE,
-    );
+    let mut mapper = Mapper { memory, early, root: kernel_root(), huge_pages: false };
+    mapper.map(top - bytes, physical, physical + bytes, NO_EXECUTE | WRITE);
     top
 }
 
@@ -199,21 +201,14 @@ pub fn map_stack(memory: &mut Physical, early: &mut Early, index: u64, bytes: u6
 /// Called by one core at a time: at boot, then under the kernel's lock.
 pub fn ensure_device(address: u64) {
     // SAFETY: only page-table words of the device map are touched, by one core at a time.
-    let mut memory = unsafe { Physical::new() };
-    let virtual_address = DEVICE_MAP + address;
-    let mut table = memory.read(kernel_root() + (virtual_address >> 39 & 511) * 8) & ADDRESS;
-    let pointer = table + (virtual_address >> 30 & 511) * 8;
-    if memory.read(pointer) & PRESENT == 0 {
-        let new = SPARE.fetch_add(FRAME_BYTES, Relaxed);
-        assert!(new < SPARE_END.load(Relaxed), "device registers in too many places: {address:#x}");
-        memory.zero_frames(new / FRAME_BYTES, 1);
-        memory.write(pointer, new | PRESENT | WRITE);
-    }
-    table = memory.read(pointer) & ADDRESS;
-    let entry = table + (virtual_address >> 21 & 511) * 8;
-    if memory.read(entry) & PRESENT == 0 {
+    let memory = unsafe { &mut Physical::new() };
+    let early = &mut Early { next: SPARE.load(Relaxed), end: SPARE_END.load(Relaxed) };
+    let mut mapper = Mapper { memory, early, root: kernel_root(), huge_pages: false };
+    let entry = mapper.entry(DEVICE_MAP + address, 2);
+    if mapper.memory.read(entry) & PRESENT == 0 {
         let page = address & !(LARGE_PAGE - 1);
-        memory.write(entry, page | PRESENT | WRITE | UNCACHED | LARGE | GLOBAL | NO_EXECUTE);
+        mapper.memory.write(entry, page | PRESENT | WRITE | UNCACHED | LARGE | GLOBAL | NO_EXECUTE);
+        SPARE.store(mapper.early.next, Relaxed);
     }
 }
 

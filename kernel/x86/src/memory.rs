@@ -5,17 +5,17 @@ use crate::mapping;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::layout::{DEVICE_MAP, DIRECT_MAP};
 use nom_abi::memory::FRAME_BYTES;
-use nom_kernel_pure::machine::{PhysicalMemory, Registers};
+use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory, Registers};
 
 /// End of the memory that the direct map covers; 1 GiB while the boot page tables are in use.
 static END: AtomicU64 = AtomicU64::new(1 << 30);
 /// Where it begins.
 static BASE: AtomicU64 = AtomicU64::new(DIRECT_MAP);
 
-/// Where the direct map has the physical address `address`.
+/// Where the direct map has what is at `address`: a virtual address.
 #[inline(always)]
-pub fn direct(address: u64) -> u64 {
-    BASE.load(Relaxed) + address
+pub fn direct(address: PhysAddr) -> u64 {
+    BASE.load(Relaxed) + address.word()
 }
 
 /// Memory and device registers of the whole machine. The kernel has it once, under its lock.
@@ -41,7 +41,7 @@ impl Physical {
     ///
     /// # Safety
     /// No frame of the range may be granted, freed or written as long as the slice is used.
-    pub unsafe fn constant(address: u64, length: u64) -> &'static [u8] {
+    pub unsafe fn constant(address: PhysAddr, length: u64) -> &'static [u8] {
         let pointer = at(address, length);
         // SAFETY: mapped, by `at`; immutable, by this function's contract.
         unsafe { core::slice::from_raw_parts(pointer, length as usize) }
@@ -51,7 +51,7 @@ impl Physical {
     ///
     /// # Safety
     /// 1. The range belongs to the caller alone. 2. All bits zero is a valid `T`.
-    pub unsafe fn table<T>(address: u64, count: usize) -> &'static mut [T] {
+    pub unsafe fn table<T>(address: PhysAddr, count: usize) -> &'static mut [T] {
         // SAFETY: mapped, by `at`; the caller's alone, by the contract.
         unsafe { at(address, (size_of::<T>() * count) as u64).write_bytes(0, size_of::<T>() * count) };
         // SAFETY: by the contract; zeroed memory is initialised.
@@ -62,7 +62,7 @@ impl Physical {
     ///
     /// # Safety
     /// The range belongs to the caller alone.
-    pub unsafe fn table_with<T>(address: u64, count: usize, make: impl Fn() -> T) -> &'static mut [T] {
+    pub unsafe fn table_with<T>(address: PhysAddr, count: usize, make: impl Fn() -> T) -> &'static mut [T] {
         let pointer = at(address, (size_of::<T>() * count) as u64).cast::<T>();
         for index in 0..count {
             // SAFETY: mapped, by `at`; in bounds; aligned, which `untouched` asserts before it is read.
@@ -76,7 +76,7 @@ impl Physical {
     ///
     /// # Safety
     /// The range belongs to the caller alone.
-    pub unsafe fn place<T>(address: u64, value: T) -> &'static mut T {
+    pub unsafe fn place<T>(address: PhysAddr, value: T) -> &'static mut T {
         let pointer = at(address, size_of::<T>() as u64).cast::<T>();
         assert!(pointer.is_aligned());
         // SAFETY: mapped, by `at`; aligned; unique, by the contract; initialised here.
@@ -90,51 +90,51 @@ impl Physical {
     ///
     /// # Safety
     /// 1. The range belongs to the caller alone. 2. Its contents are valid values of `T`.
-    pub unsafe fn untouched<T>(address: u64, count: usize) -> &'static mut [T] {
+    pub unsafe fn untouched<T>(address: PhysAddr, count: usize) -> &'static mut [T] {
         let pointer = at(address, (size_of::<T>() * count) as u64);
-        assert!(address.is_multiple_of(align_of::<T>() as u64));
+        assert!(address.word().is_multiple_of(align_of::<T>() as u64));
         // SAFETY: mapped, by `at`; aligned, by the assertion; unique and valid, by the contract.
         unsafe { core::slice::from_raw_parts_mut(pointer.cast(), count) }
     }
 }
 
 /// Where `length` bytes of memory at `address` are mapped.
-fn at(address: u64, length: u64) -> *mut u8 {
-    let end = address.checked_add(length);
-    assert!(end.is_some_and(|end| end <= END.load(Relaxed)), "no memory at {address:#x}+{length:#x}");
+fn at(address: PhysAddr, length: u64) -> *mut u8 {
+    let end = address.word().checked_add(length);
+    assert!(end.is_some_and(|end| end <= END.load(Relaxed)), "no memory at {address:?}+{length:#x}");
     direct(address) as *mut u8
 }
 
 impl PhysicalMemory for Physical {
     #[inline(always)]
-    fn read(&self, address: u64) -> u64 {
-        let is_mapped = address < END.load(Relaxed);
-        assert!(is_mapped && address.is_multiple_of(8), "no word of memory at {address:#x}");
+    fn read(&self, address: PhysAddr) -> u64 {
+        let is_mapped = address.word() < END.load(Relaxed);
+        assert!(is_mapped && address.word().is_multiple_of(8), "no word of memory at {address:?}");
         // SAFETY: aligned, and mapped, for `END` is a multiple of 8; volatile, because applications and
         // devices write frames too.
         unsafe { (direct(address) as *const u64).read_volatile() }
     }
 
-    fn write(&mut self, address: u64, value: u64) {
-        assert!(address.is_multiple_of(8));
+    fn write(&mut self, address: PhysAddr, value: u64) {
+        assert!(address.word().is_multiple_of(8));
         // SAFETY: as in `read`; pages of the kernel image and of the bundle are mapped read-only here.
         unsafe { at(address, 8).cast::<u64>().write_volatile(value) }
     }
 
-    fn read_bytes(&self, address: u64, bytes: &mut [u8]) {
+    fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]) {
         let from = at(address, bytes.len() as u64);
         // SAFETY: mapped, by `at`; `bytes` is kernel memory that no frame overlaps.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
     }
 
-    fn write_bytes(&mut self, address: u64, bytes: &[u8]) {
+    fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         let to = at(address, bytes.len() as u64);
         // SAFETY: as in `read_bytes`.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    fn copy(&mut self, from: u64, to: u64, length: u64) {
-        assert!(from.abs_diff(to) >= length, "{from:#x} and {to:#x} overlap");
+    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
+        assert!(from.word().abs_diff(to.word()) >= length, "{from:?} and {to:?} overlap");
         // SAFETY: both mapped, by `at`, and apart, by the assertion.
         unsafe { at(to, length).copy_from_nonoverlapping(at(from, length), length as usize) }
     }
@@ -142,7 +142,7 @@ impl PhysicalMemory for Physical {
     fn zero_frames(&mut self, frame: u64, count: u64) {
         let bytes = count * FRAME_BYTES;
         // SAFETY: mapped, by `at`; the frames are the caller's.
-        unsafe { at(frame * FRAME_BYTES, bytes).write_bytes(0, bytes as usize) }
+        unsafe { at(PhysAddr::of_frame(frame), bytes).write_bytes(0, bytes as usize) }
     }
 }
 

@@ -5,9 +5,8 @@ use crate::memory::Physical;
 use crate::{apic, clock, control, cpu, mapping, serial, shootdown, vector_state};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use nom_abi::memory::FRAME_BYTES;
 use nom_kernel_pure::ids::CoreId;
-use nom_kernel_pure::machine::{Level, Machine};
+use nom_kernel_pure::machine::{Level, Machine, PhysAddr};
 
 /// All of the machine: its memory and registers, and what processors do.
 pub type Platform = Physical;
@@ -55,16 +54,16 @@ impl Machine for Platform {
         apic::set_timer(deadline_ns.map(clock::tsc_at));
     }
 
-    fn load_space(&mut self, root: Option<u64>) {
-        shootdown::load(root.map_or(mapping::kernel_root(), |frame| frame * FRAME_BYTES));
+    fn load_space(&mut self, root: Option<PhysAddr>) {
+        shootdown::load(root.unwrap_or(mapping::kernel_root()));
     }
 
-    fn flush_space(&mut self, root: u64) {
-        shootdown::ask(root * FRAME_BYTES, false);
+    fn flush_space(&mut self, root: PhysAddr) {
+        shootdown::ask(root, false);
     }
 
-    fn leave_space(&mut self, root: u64) {
-        shootdown::ask(root * FRAME_BYTES, true);
+    fn leave_space(&mut self, root: PhysAddr) {
+        shootdown::ask(root, true);
     }
 
     fn reset_state(&mut self, frame: u64) {

@@ -11,6 +11,7 @@ use crate::mapping;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use nom_abi::layout::CORES_MAX;
 use nom_kernel_pure::ids::CoreId;
+use nom_kernel_pure::machine::PhysAddr;
 
 /// Root that each core has loaded; the kernel's own (or 0) while it halts.
 static LOADED: [AtomicU64; CORES_MAX] = [const { AtomicU64::new(0) }; CORES_MAX];
@@ -31,9 +32,9 @@ pub fn apic_id(core: CoreId) -> u32 {
 }
 
 /// Loads an address space on this core, if it is not loaded.
-pub fn load(root: u64) {
+pub fn load(root: PhysAddr) {
     let core = CoreArea::core();
-    if LOADED[core.index()].swap(root, SeqCst) != root {
+    if LOADED[core.index()].swap(root.word(), SeqCst) != root.word() {
         // SAFETY: roots come from `Space::new`, which copies the kernel's half, or are the kernel's own.
         unsafe { cpu::set_cr3(root) };
     }
@@ -64,15 +65,15 @@ fn answer_now() {
 
 /// Makes every core that has `root` loaded forget its translations, and if `leave`, load the kernel's root
 /// instead. The caller holds the kernel's lock.
-pub fn ask(root: u64, leave: bool) {
+pub fn ask(root: PhysAddr, leave: bool) {
     let me = CoreArea::core();
-    let others =
-        CoreId::first(CORES_MAX).filter(|core| *core != me && LOADED[core.index()].load(SeqCst) == root);
+    let has_loaded = |core: &CoreId| LOADED[core.index()].load(SeqCst) == root.word();
+    let others = CoreId::first(CORES_MAX).filter(|core| *core != me && has_loaded(core));
     let mask = others.fold(0, |mask, core| mask | core.bit());
     LEAVE.store(leave, Relaxed);
     WAITING.store(mask, Release);
     CoreId::first(CORES_MAX).filter(|core| mask & core.bit() != 0).for_each(|core| apic::kick(apic_id(core)));
-    if LOADED[me.index()].load(Relaxed) == root {
+    if has_loaded(&me) {
         if leave {
             load(mapping::kernel_root());
         } else {

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::memory::Physical;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use nom_abi::layout::CORES_MAX;
-use nom_kernel_pure::machine::PhysicalMemory;
+use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
 
 /// Where the trampoline is copied to: a frame below 1 MiB that is never handed out.
 pub const TRAMPOLINE: u64 = 0x8000;
@@ -35,7 +35,7 @@ pub fn start(memory: &mut Physical, others: impl Iterator<Item = u32> + Clone) -
     let code = &raw const trampoline_start;
     let length = &raw const trampoline_end as usize - code as usize;
     // SAFETY: the two symbols of `boot.S` delimit constant bytes of the image.
-    memory.write_bytes(TRAMPOLINE, unsafe { core::slice::from_raw_parts(code, length) });
+    memory.write_bytes(PhysAddr::new(TRAMPOLINE), unsafe { core::slice::from_raw_parts(code, length) });
     let expected = 1 + others.clone().count() as u32;
     others.clone().for_each(apic::reset);
     clock::wait_ns(10_000);

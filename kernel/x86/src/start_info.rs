@@ -1,7 +1,7 @@
 //! What the loader tells: the PVH start info (Xen public/arch-x86/hvm/start_info.h).
 
 use crate::memory::Physical;
-use nom_kernel_pure::machine::PhysicalMemory;
+use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
 
 const MAGIC: u64 = 0x336e_c578;
 /// Most entries of the memory map that are kept.
@@ -33,7 +33,7 @@ pub struct StartInfo {
 impl StartInfo {
     /// Reads the start info at `address`. `None` if there is none or it is older than version 1, which has no
     /// memory map.
-    pub fn read(memory: &Physical, address: u64) -> Option<StartInfo> {
+    pub fn read(memory: &Physical, address: PhysAddr) -> Option<StartInfo> {
         if memory.read(address) & 0xffff_ffff != MAGIC || memory.read(address) >> 32 < 1 {
             return None;
         }
@@ -46,7 +46,7 @@ impl StartInfo {
             rsdp: memory.read(address + 32),
         };
         for (index, region) in info.regions[..info.count].iter_mut().enumerate() {
-            let entry = map + 24 * index as u64;
+            let entry = PhysAddr::new(map) + 24 * index as u64;
             let kind = memory.read(entry + 16) & 0xffff_ffff;
             let start = memory.read(entry);
             let end = start + memory.read(entry + 8);
@@ -59,7 +59,7 @@ impl StartInfo {
     fn copy_command_line(&mut self, memory: &Physical, address: u64) {
         while address != 0 && self.command_line_bytes < COMMAND_LINE_MAX {
             let index = self.command_line_bytes;
-            memory.read_bytes(address + index as u64, &mut self.command_line[index..=index]);
+            memory.read_bytes(PhysAddr::new(address) + index as u64, &mut self.command_line[index..=index]);
             if self.command_line[index] == 0 {
                 break;
             }

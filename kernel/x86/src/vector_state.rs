@@ -5,6 +5,7 @@ use crate::cpu::{self, msr};
 use crate::memory::direct;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use nom_kernel_pure::machine::PhysAddr;
 
 /// x87, SSE, AVX and AVX-512; AMX's tiles would not fit in a frame.
 const WANTED: u64 = 0xe7;
@@ -27,7 +28,7 @@ pub fn init(features: &cpu::Features) {
 }
 
 fn pointer(frame: u64) -> *mut u64 {
-    direct(frame * 4096) as *mut u64
+    direct(PhysAddr::of_frame(frame)) as *mut u64
 }
 
 /// Makes `frame` the state of a computation that has not begun.

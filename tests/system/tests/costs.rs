@@ -48,7 +48,7 @@ fn every_cost_is_measured() {
         println!("{name}: {instructions} instructions");
         assert!((1..=most).contains(&instructions), "{name} takes {instructions} instructions");
     }
-    for name in ["map", "protect", "unmap", "release", "grant_and_release_16"] {
+    for name in ["map", "protect", "unmap", "release", "grant_and_release_16", "search"] {
         let instructions = counted.number(&format!("figure name=longest_{name} cycles="));
         println!("{name}: {instructions} instructions");
         assert!(instructions <= LONGEST_HOLD, "{name} keeps the kernel for {instructions} instructions");

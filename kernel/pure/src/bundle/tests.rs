@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::cases;
+use nom_abi::Protection;
 use nom_abi::image::{MAGIC, SymbolTable, flag};
 use nom_abi::layout::{CHANNEL_STRIDE, WINDOW_BYTES};
 use nom_abi::syscall::Syscall;
@@ -116,13 +117,17 @@ fn read_all(view: BundleView<'_>) {
         for strings in [app.arguments, app.environment] {
             assert_eq!(view.run(strings).len(), strings.count as usize);
         }
-        let mut lowest = 0;
+        let (mut lowest, mut has_entry) = (0, false);
         for segment in view.segments(&app) {
             assert!(segment.address >= lowest);
-            lowest = segment.address + segment.memory_bytes;
+            lowest = segment.address.checked_add(segment.memory_bytes).expect("an end");
             assert!(lowest <= app.image_bytes && lowest <= WINDOW_BYTES);
+            assert!(u64::from(segment.file_bytes) <= segment.memory_bytes);
             assert_eq!(view.contents(&segment).len(), segment.file_bytes as usize);
+            let protection = Protection::from_code(segment.protection.into()).expect("a protection");
+            has_entry |= protection.executable() && (segment.address..lowest).contains(&app.entry);
         }
+        assert!(has_entry);
         assert_eq!(view.devices(&app).count(), app.devices.count as usize);
     }
     assert_eq!(view.application(view.applications().len()), None);
@@ -322,7 +327,19 @@ fn devices_and_channels_are_checked() {
 
 /// Values that are likely to be just inside or outside of something.
 fn word() -> impl Strategy<Value = u64> {
-    prop_oneof![any::<u64>(), 0..20_u64, (0..8_u64).prop_map(|pages| pages * 4096), Just(u64::MAX)]
+    let pages = (0..8_u64).prop_map(|pages| pages * 4096);
+    let from_the_end = (1..4_u64).prop_map(|pages| (pages * 4096).wrapping_neg());
+    prop_oneof![any::<u64>(), 0..20_u64, pages, from_the_end, Just(u64::MAX)]
+}
+
+/// Where there is damage, in words of four bytes: anywhere before the symbols, most often where segments say
+/// what they are.
+fn place() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        0..Parts::SYMBOLS as usize / 4 - 1,
+        (0..3_usize, 0..8_usize)
+            .prop_map(|(segment, word)| Parts::SEGMENTS as usize / 4 + 8 * segment + word)
+    ]
 }
 
 fn write_at<T: IntoBytes + Immutable>(bytes: &mut [u8], at: usize, value: &T) {
@@ -334,7 +351,7 @@ proptest! {
 
     #[test]
     fn a_damaged_bundle_is_refused_or_harmless(
-        damage in prop::collection::vec((0..Parts::SYMBOLS as usize / 4 - 1, word(), any::<bool>()), 1..4),
+        damage in prop::collection::vec((place(), word(), any::<bool>()), 1..4),
         length in prop_oneof![3 => Just(usize::MAX), 1 => 0..5 * PAGE],
     ) {
         let mut bytes = Parts::valid().bytes();

@@ -1,6 +1,5 @@
 //! A virtio-iommu that reads its queue and is strict about what the specification forbids.
 
-use crate::machine::PhysicalMemory;
 use crate::pci::Address;
 use crate::testing::FakeMemory;
 use std::collections::BTreeMap;

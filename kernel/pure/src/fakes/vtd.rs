@@ -1,6 +1,5 @@
 //! A VT-d unit that caches as much as it may: whatever it has seen stays true for it until invalidated.
 
-use crate::machine::PhysicalMemory;
 use crate::msix::Message;
 use crate::pci::Address;
 use crate::testing::FakeMemory;

@@ -6,6 +6,7 @@
 use super::metadata::Block;
 use super::{BLOCK_FRAMES, Colour, Frames, HUGE_BLOCKS, Owner, first_frame};
 use core::ops::Range;
+use nom_abi::error::{Error, Result};
 use nom_abi::memory::PageSize;
 
 /// Blocks below which a search need not look.
@@ -15,8 +16,6 @@ pub(super) struct Hints {
     split: usize,
     /// No block below is free.
     free: usize,
-    /// No split block below has a free frame of this colour.
-    coloured: Option<(Colour, usize)>,
 }
 
 impl Hints {
@@ -24,93 +23,109 @@ impl Hints {
     pub(super) fn found_free(&mut self, block: usize, state: Block) {
         match state {
             Block::Free => self.free = self.free.min(block),
-            Block::Split { free: 1.., .. } => {
-                self.split = self.split.min(block);
-                self.coloured = self.coloured.map(|(colour, lowest)| (colour, lowest.min(block)));
-            }
+            Block::Split { free: 1.., .. } => self.split = self.split.min(block),
             _ => {}
         }
     }
 }
 
+/// A search for free frames, and how far it has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// Of each unit.
+    pub size: PageSize,
+    /// Units.
+    pub count: u64,
+    colour: Option<Colour>,
+    /// Frames of split blocks, or other blocks, at which it still looks in this piece.
+    pub(super) looks: u64,
+    /// Block to look at next.
+    next: usize,
+}
+
+impl Search {
+    /// A search for `count` contiguous units of `size`; `colour`, one of at most 512, restricts a single one
+    /// of 4 KiB. Errors: InvalidArgument (no units, no such colour, or a colour for anything but one 4 KiB
+    /// unit), OutOfMemory (there is never so much).
+    pub fn new(size: PageSize, count: u64, colour: Option<Colour>) -> Result<Search> {
+        let single = size == PageSize::Small && count == 1;
+        if count == 0 || colour.is_some_and(|colour| !single || colour.index >= colour.count) {
+            return Err(Error::InvalidArgument);
+        }
+        count.checked_mul(size.frames()).ok_or(Error::OutOfMemory)?;
+        Ok(Search { size, count, colour, looks: 0, next: 0 })
+    }
+
+    /// Frames that it is for.
+    pub fn wanted(&self) -> u64 {
+        self.count * self.size.frames()
+    }
+}
+
 impl Frames<'_> {
-    /// First of `wanted` free frames that can become units of `size`.
-    pub(super) fn find(&mut self, size: PageSize, wanted: u64, colour: Option<Colour>) -> Option<u64> {
-        match (size, colour) {
-            (PageSize::Small, Some(colour)) => self.find_coloured(colour),
-            (PageSize::Small, None) if wanted == 1 => self.find_frame(),
-            (PageSize::Small, None) => self.find_run(wanted),
-            (PageSize::Large, _) => self.find_blocks((wanted / BLOCK_FRAMES) as usize, 1),
-            (PageSize::Huge, _) => self.find_blocks((wanted / BLOCK_FRAMES) as usize, HUGE_BLOCKS),
+    /// First of the free frames that a search is for, if it comes to them in this piece. Errors: OutOfMemory.
+    pub(super) fn find(&mut self, search: &mut Search) -> Result<Option<u64>> {
+        let blocks = (search.wanted() / BLOCK_FRAMES) as usize;
+        match search.size {
+            PageSize::Small if search.count == 1 && search.colour.is_none() => self.find_frame().map(Some),
+            PageSize::Small => self.find_frames(search),
+            PageSize::Large => self.find_blocks(blocks, 1).map(Some),
+            PageSize::Huge => self.find_blocks(blocks, HUGE_BLOCKS).map(Some),
         }
     }
 
-    fn find_frame(&mut self) -> Option<u64> {
+    fn find_frame(&mut self) -> Result<u64> {
         let has_free = |block: &Block| matches!(block, Block::Split { free: 1.., .. });
         self.hints.split = self.first_block(self.hints.split, has_free);
-        if self.hints.split == self.blocks.len() {
-            return self.find_blocks(1, 1);
+        match self.free_frames(self.hints.split).and_then(|mut frames| frames.next()) {
+            Some(frame) => Ok(frame),
+            None => self.find_blocks(1, 1),
         }
-        self.free_frames(self.hints.split)?.next()
     }
 
-    fn find_coloured(&mut self, colour: Colour) -> Option<u64> {
-        let from = self.hints.coloured.filter(|(hinted, _)| *hinted == colour).map_or(0, |(_, from)| from);
-        let found = (from..self.blocks.len()).find_map(|block| {
-            let frame = self.free_frames(block)?.find(|frame| frame % colour.count == colour.index)?;
-            Some((block, frame))
-        });
-        let lowest = found.map_or(self.blocks.len(), |(block, _)| block);
-        self.hints.coloured = Some((colour, lowest));
-        found.map(|(_, frame)| frame).or_else(|| self.find_coloured_in_free_block(colour))
-    }
-
-    fn find_coloured_in_free_block(&self, colour: Colour) -> Option<u64> {
-        (self.hints.free..self.blocks.len()).filter(|block| self.blocks[*block].0 == Block::Free).find_map(
-            |block| (first_frame(block)..first_frame(block + 1)).find(|f| f % colour.count == colour.index),
-        )
-    }
-
-    fn find_run(&mut self, wanted: u64) -> Option<u64> {
-        if wanted > BLOCK_FRAMES {
-            return self.find_run_across_blocks(wanted);
+    /// What is wanted from split blocks, one or several in a row; if there is none, from a free one. More
+    /// than a block has is taken from both.
+    fn find_frames(&mut self, search: &mut Search) -> Result<Option<u64>> {
+        let (wanted, mut run) = (search.wanted(), Run::default());
+        let takes_blocks = wanted > BLOCK_FRAMES;
+        let fits = |frame: &u64| search.colour.is_none_or(|colour| frame % colour.count == colour.index);
+        let lowest = if takes_blocks { self.hints.free.min(self.hints.split) } else { self.hints.split };
+        search.next = search.next.max(lowest);
+        while let Some(info) = self.blocks.get(search.next) {
+            let cost = if matches!(info.0, Block::Split { free: 1.., .. }) { BLOCK_FRAMES } else { 1 };
+            let first = first_frame(search.next);
+            let Some(looks) = search.looks.checked_sub(cost) else {
+                // The end of the block before may be taken meanwhile.
+                search.next -= usize::from(search.next > 0 && run.end == first);
+                return Ok(None);
+            };
+            let found = match self.free_frames(search.next) {
+                Some(frames) => frames.filter(fits).find_map(|frame| run.extend(frame..frame + 1, wanted)),
+                None if takes_blocks && info.0 == Block::Free => {
+                    run.extend(first..first + BLOCK_FRAMES, wanted)
+                }
+                None => None,
+            };
+            if let Some(frame) = found {
+                return Ok(Some(frame));
+            }
+            (search.looks, search.next) = (looks, search.next + 1);
         }
-        self.find_run_in_split_block(wanted)
-            .or_else(|| self.find_blocks(1, 1))
-            .or_else(|| self.find_run_across_blocks(wanted))
-    }
-
-    fn find_run_in_split_block(&self, wanted: u64) -> Option<u64> {
-        (self.hints.split..self.blocks.len()).find_map(|block| match self.blocks[block].0 {
-            Block::Split { free, .. } if u64::from(free) >= wanted => {
-                let mut run = Run::default();
-                self.free_frames(block)?.find_map(|frame| run.extend(frame..frame + 1, wanted))
-            }
-            _ => None,
-        })
-    }
-
-    fn find_run_across_blocks(&self, wanted: u64) -> Option<u64> {
-        let mut run = Run::default();
-        (self.hints.free.min(self.hints.split)..self.blocks.len()).find_map(|block| {
-            if self.blocks[block].0 == Block::Free {
-                return run.extend(first_frame(block)..first_frame(block + 1), wanted);
-            }
-            self.free_frames(block)?.find_map(|frame| run.extend(frame..frame + 1, wanted))
-        })
+        let first = if takes_blocks { Err(Error::OutOfMemory) } else { self.find_blocks(1, 1) }?;
+        (first..first + BLOCK_FRAMES).find(fits).map(Some).ok_or(Error::OutOfMemory)
     }
 
     /// First frame of `count` contiguous free blocks, the first of them a multiple of `align`.
-    fn find_blocks(&mut self, count: usize, align: usize) -> Option<u64> {
+    fn find_blocks(&mut self, count: usize, align: usize) -> Result<u64> {
         self.hints.free = self.first_block(self.hints.free, |block| *block == Block::Free);
         let mut start = self.hints.free.next_multiple_of(align);
         while let Some(candidate) = self.blocks.get(start..start + count) {
             match candidate.iter().rposition(|info| info.0 != Block::Free) {
-                None => return Some(first_frame(start)),
+                None => return Ok(first_frame(start)),
                 Some(obstacle) => start = (start + obstacle + 1).next_multiple_of(align),
             }
         }
-        None
+        Err(Error::OutOfMemory)
     }
 
     /// Index of the first block from `from` on that `accept`s, or the number of blocks.
@@ -121,7 +136,7 @@ impl Frames<'_> {
 
     /// The free frames of a split block, if it is one and has any.
     fn free_frames(&self, block: usize) -> Option<impl Iterator<Item = u64>> {
-        let Block::Split { free: 1.., hint, .. } = self.blocks[block].0 else { return None };
+        let Block::Split { free: 1.., hint, .. } = self.blocks.get(block)?.0 else { return None };
         let frames = first_frame(block) + u64::from(hint)..first_frame(block + 1);
         Some(frames.filter(|frame| self.frames[*frame as usize].owner() == Owner::FREE))
     }

@@ -173,6 +173,54 @@ fn a_colour_is_one_of_those_there_are_and_for_one_frame() {
     });
 }
 
+/// Allocates from split blocks, four of them at a time: the answer, and how often there was none yet.
+fn in_pieces(frames: &mut Frames<'_>, count: u64, colour: Option<Colour>) -> (Result<u64>, usize) {
+    let mut search = Search::new(Small, count, colour).unwrap();
+    let mut again = 0;
+    loop {
+        match frames.allocate_piece(A, &mut search, 4 * BLOCK_FRAMES) {
+            Ok(None) => again += 1,
+            result => return (result.map(|found| found.expect("it is not none")), again),
+        }
+    }
+}
+
+#[test]
+fn a_search_in_fragmented_memory_looks_at_so_much_at_a_time() {
+    const END: u64 = 40 * BLOCK_FRAMES;
+    with_memory(0..END, |frames| {
+        (0..END).step_by(2).for_each(|frame| frames.claim(B, frame, 1).unwrap());
+        for (count, colour) in [(2, None), (512, None), (1, Some(Colour { index: 0, count: 16 }))] {
+            let (result, again) = in_pieces(frames, count, colour);
+            assert_eq!(result, Err(Error::OutOfMemory));
+            assert!((9..20).contains(&again), "{count} frames are looked for in {again} pieces");
+        }
+        assert_eq!((frames.free(), frames.held(A)), (END / 2, 0));
+        frames.release(B, END - 4, Small, 1).unwrap();
+        assert_eq!(in_pieces(frames, 3, None).0, Ok(END - 5));
+    });
+}
+
+/// A run that one piece of a search has seen the beginning of, and the next one the end.
+#[test]
+fn what_is_taken_between_two_pieces_of_a_search_is_not_found() {
+    let middle = 4 * BLOCK_FRAMES;
+    for is_taken in [false, true] {
+        with_memory(0..2 * middle, |frames| {
+            frames.claim(B, 0, middle - 1).unwrap();
+            frames.claim(B, middle + 1, middle - 1).unwrap();
+            let mut search = Search::new(Small, 2, None).unwrap();
+            // One block with something free, not two.
+            assert_eq!(frames.allocate_piece(A, &mut search, BLOCK_FRAMES + 100), Ok(None));
+            if is_taken {
+                frames.claim(B, middle - 1, 1).unwrap();
+            }
+            let expected = if is_taken { Err(Error::OutOfMemory) } else { Ok(Some(middle - 1)) };
+            assert_eq!(frames.allocate_piece(A, &mut search, u64::MAX), expected);
+        });
+    }
+}
+
 #[test]
 fn a_unit_is_given_back_as_it_was_given() {
     with_memory(0..1536, |frames| {

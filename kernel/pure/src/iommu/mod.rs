@@ -19,7 +19,7 @@ mod vtd;
 use crate::acpi::Tables;
 use crate::devices::VECTORS;
 use crate::ids::{AppId, CoreId};
-use crate::machine::{Hardware, PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, PORTS_MAX, Pci};
 use core::ops::Range;
@@ -29,12 +29,20 @@ use nom_abi::layout::APPLICATIONS_MAX;
 use virtio::VirtioIommu;
 use vtd::Vtd;
 
-/// Where frames for page tables and queues come from and go back to. They belong to the kernel.
+/// Where frames for page tables and queues come from and go back to.
 pub trait FrameSource {
     /// The first of `count` frames in a row, contents arbitrary; `None` if memory is exhausted.
     fn take(&mut self, count: u64) -> Option<u64>;
     /// Takes a frame back.
     fn give_back(&mut self, frame: u64);
+}
+
+/// What both drivers work with.
+pub struct Means<'a, M> {
+    /// Registers, and the memory of tables and queues.
+    pub machine: &'a mut M,
+    /// Whence that memory is.
+    pub frames: &'a mut dyn FrameSource,
 }
 
 /// Why a remapping unit did not do what it was asked.
@@ -86,30 +94,28 @@ enum Unit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Domain {
     devices: u32,
-    /// Frame of its highest table, if the unit has tables.
-    root: u64,
+    /// Its highest table, if the unit has tables.
+    root: PhysAddr,
     /// Grants that begin before this frame are mapped; the others are yet to be ([`Iommu::map_next`]).
     mapped_until: u64,
 }
+
+/// One that does not live.
+const NO_DOMAIN: Domain = Domain { devices: 0, root: PhysAddr::new(0), mapped_until: 0 };
 
 impl Iommu {
     /// Starts the unit that the machine has, with no domain: from here on devices reach nothing. A
     /// machine with neither unit is in trusted mode; a unit that is there but cannot be used is an
     /// error, for to go on without protection that was asked for would be wrong.
-    pub fn start(
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
-        tables: &Tables,
-        pci: &Pci,
-    ) -> Result<Iommu> {
+    pub fn start(by: &mut Means<impl Hardware>, tables: &Tables, pci: &Pci) -> Result<Iommu> {
         let unit = match (tables.viot, &tables.remapping_units[..], pci.remapper()) {
-            (Some(viot), ..) => Unit::Virtio(VirtioIommu::start(machine, frames, tables, viot, pci)?),
+            (Some(viot), ..) => Unit::Virtio(VirtioIommu::start(by, tables, viot, pci)?),
             (None, [], Some(_)) => return Err(Error::Refused("there is a virtio-iommu but no VIOT table")),
             (None, [], None) => Unit::None,
-            (None, [base], _) => Unit::Vtd(Vtd::start(machine, frames, *base, tables.processors.len(), pci)?),
+            (None, [base], _) => Unit::Vtd(Vtd::start(by, *base, tables.processors.len(), pci)?),
             (None, ..) => return Err(Error::Refused("there is more than one VT-d unit")),
         };
-        Ok(Iommu { unit, domains: [Domain { devices: 0, root: 0, mapped_until: 0 }; APPLICATIONS_MAX] })
+        Ok(Iommu { unit, domains: [NO_DOMAIN; APPLICATIONS_MAX] })
     }
 
     /// What the board says.
@@ -172,49 +178,36 @@ impl Iommu {
         }
     }
 
-    /// Attaches a device to a domain. Returns true if the domain is new, so that nothing is mapped in it: the
-    /// caller then passes every grant of the application to [`Iommu::map_next`]. Nothing has changed after an
-    /// error.
-    pub fn attach(
-        &mut self,
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
-        device: Address,
-        domain: AppId,
-    ) -> Result<bool> {
+    /// Attaches a device to a domain. If the domain is new, nothing is mapped in it: the caller passes every
+    /// grant of the application to [`Iommu::map_next`]. Nothing has changed after an error.
+    pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let Domain { devices, mut root, mapped_until } = self.domains[domain];
         match &mut self.unit {
-            Unit::None => return Ok(false),
-            Unit::Virtio(unit) => unit.attach(machine, device, domain)?,
+            Unit::None => return Ok(()),
+            Unit::Virtio(unit) => unit.attach(by.machine, device, domain)?,
             Unit::Vtd(unit) => {
-                unit.context_entry(machine, device).ok_or(Error::NotCovered)?;
-                root = if devices == 0 { zeroed(machine, frames, 1)? } else { root };
+                unit.context_entry(by.machine, device).ok_or(Error::NotCovered)?;
+                root = if devices == 0 { zeroed(by, 1)? } else { root };
             }
         }
         let mapped_until = if devices == 0 { 0 } else { mapped_until };
         self.domains[domain] = Domain { devices: devices + 1, root, mapped_until };
         if let Unit::Vtd(unit) = &mut self.unit
-            && let Err(error) = unit.attach(machine, device, domain, root)
+            && let Err(error) = unit.attach(by.machine, device, domain, root)
         {
-            let _ = self.detach(machine, frames, device, domain);
+            let _ = self.detach(by, device, domain);
             return Err(error);
         }
-        Ok(devices == 0)
+        Ok(())
     }
 
     /// Detaches a device; it reaches nothing when this returns. With its last device the domain ends and
     /// its tables' frames go back. Quiesce the device before ([`Pci::switch_off`]).
-    pub fn detach(
-        &mut self,
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
-        device: Address,
-        domain: AppId,
-    ) -> Result<()> {
+    pub fn detach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let held = &mut self.domains[domain];
         let was_attached = match &mut self.unit {
-            Unit::Virtio(unit) if held.devices > 0 => unit.detach(machine, device, domain)?,
-            Unit::Vtd(unit) => unit.detach(machine, device, domain)?,
+            Unit::Virtio(unit) if held.devices > 0 => unit.detach(by.machine, device, domain)?,
+            Unit::Vtd(unit) => unit.detach(by.machine, device, domain)?,
             _ => false,
         };
         held.devices -= u32::from(was_attached);
@@ -222,7 +215,7 @@ impl Iommu {
             && was_attached
             && held.devices == 0
         {
-            unit.shape.free(machine, frames, held.root);
+            unit.shape.free(by, held.root);
         }
         Ok(())
     }
@@ -238,14 +231,13 @@ impl Iommu {
     /// but that some of the pages may be mapped.
     pub fn map_next(
         &mut self,
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
+        by: &mut Means<impl Hardware>,
         domain: AppId,
         pages: Option<Pages>,
     ) -> Result<()> {
         let end = pages.map_or(u64::MAX, |pages| pages.frames().end);
         let before = core::mem::replace(&mut self.domains[domain].mapped_until, end);
-        let result = pages.map_or(Ok(()), |pages| self.map(machine, frames, domain, pages));
+        let result = pages.map_or(Ok(()), |pages| self.map(by, domain, pages));
         if result.is_err() {
             self.domains[domain].mapped_until = before;
         }
@@ -254,22 +246,16 @@ impl Iommu {
 
     /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_next`] will come to. Does
     /// nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
-    pub fn map(
-        &mut self,
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
-        domain: AppId,
-        pages: Pages,
-    ) -> Result<()> {
+    pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: AppId, pages: Pages) -> Result<()> {
         let Domain { devices, root, mapped_until } = self.domains[domain];
         let due = mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
         let pages = Pages { count: pages.count.min(due), ..pages };
         match &mut self.unit {
             _ if pages.count == 0 => Ok(()),
-            Unit::Virtio(unit) if devices > 0 => unit.map(machine, domain, pages),
+            Unit::Virtio(unit) if devices > 0 => unit.map(by.machine, domain, pages),
             Unit::Vtd(unit) if devices > 0 => {
-                unit.shape.map(machine, frames, root, pages.frames(), pages.size)?;
-                unit.publish(machine, domain)
+                unit.shape.map(by, root, pages.frames(), pages.size)?;
+                unit.publish(by.machine, domain)
             }
             _ => Ok(()),
         }
@@ -319,10 +305,10 @@ impl Pages {
 }
 
 /// Frames in a row for tables or queues.
-fn zeroed(memory: &mut impl PhysicalMemory, frames: &mut impl FrameSource, count: u64) -> Result<u64> {
-    let first = frames.take(count).ok_or(Error::OutOfMemory)?;
-    memory.zero_frames(first, count);
-    Ok(first)
+fn zeroed(by: &mut Means<impl PhysicalMemory>, count: u64) -> Result<PhysAddr> {
+    let first = by.frames.take(count).ok_or(Error::OutOfMemory)?;
+    by.machine.zero_frames(first, count);
+    Ok(PhysAddr::of_frame(first))
 }
 
 /// Place of the power button's interrupt in a unit's table of interrupts, before those of hot-plug ports.

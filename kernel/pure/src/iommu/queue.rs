@@ -7,10 +7,9 @@
 //! 2048  buffers, to be divided by the queue's owner
 //! ```
 
-use crate::machine::{Hardware, PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::virtio_pci::common;
 use core::sync::atomic::{Ordering, fence};
-use nom_abi::memory::FRAME_SHIFT;
 
 /// Descriptors, and elements of each ring.
 pub(super) const SIZE: u16 = 64;
@@ -22,7 +21,7 @@ const USED: u64 = 1280;
 /// A part of memory that a descriptor tells the device about.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
-    pub address: u64,
+    pub address: PhysAddr,
     pub length: u32,
     /// Whether the device writes it, rather than reads it.
     pub device_writes: bool,
@@ -34,7 +33,7 @@ pub(super) struct Buffer {
 #[derive(Debug)]
 pub(super) struct Queue {
     /// First byte of the frame.
-    base: u64,
+    base: PhysAddr,
     /// Register that notifies the device.
     notify: u64,
     number: u16,
@@ -45,9 +44,9 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// A queue in a zeroed frame. `notify` is the register that notifies the device.
-    pub fn new(frame: u64, number: u16, notify: u64) -> Queue {
-        Queue { base: frame << FRAME_SHIFT, notify, number, available: 0, used: 0 }
+    /// A queue in a zeroed frame, at `base`. `notify` is the register that notifies the device.
+    pub fn new(base: PhysAddr, number: u16, notify: u64) -> Queue {
+        Queue { base, notify, number, available: 0, used: 0 }
     }
 
     /// Tells the device, whose common configuration is at `common` with this queue selected, where the
@@ -63,8 +62,9 @@ impl Queue {
             (common::QUEUE_USED, USED),
         ];
         for (register, offset) in parts {
-            registers.write32(common + register, (self.base + offset) as u32);
-            registers.write32(common + register + 4, ((self.base + offset) >> 32) as u32);
+            let address = (self.base + offset).word();
+            registers.write32(common + register, address as u32);
+            registers.write32(common + register + 4, (address >> 32) as u32);
         }
         registers.write16(common + common::QUEUE_ENABLE, 1);
         true
@@ -76,8 +76,8 @@ impl Queue {
         memory.write_bytes(self.base + AVAILABLE, &NO_INTERRUPT.to_le_bytes());
     }
 
-    /// Physical address of the buffer area.
-    pub fn buffers(&self) -> u64 {
+    /// Where the buffer area is.
+    pub fn buffers(&self) -> PhysAddr {
         self.base + BUFFERS
     }
 
@@ -88,7 +88,7 @@ impl Queue {
         let next = buffer.next.map_or(0, |next| HAS_NEXT | u64::from(next) << 16);
         let flags = next | if buffer.device_writes { DEVICE_WRITES } else { 0 };
         let at = self.base + u64::from(descriptor) * 16;
-        memory.write(at, buffer.address);
+        memory.write(at, buffer.address.word());
         memory.write(at + 8, u64::from(buffer.length) | flags << 32);
     }
 

@@ -1,6 +1,6 @@
 //! What is said to a virtio-iommu and what it answers. Source: VIRTIO 1.2, section 5.13.6.
 
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use core::ops::Range;
 use nom_abi::memory::FRAME_SHIFT;
 
@@ -56,7 +56,7 @@ impl Request {
 }
 
 /// Whether, by a probe's properties, the page of interrupt messages is reserved for them, so that they pass.
-pub(super) fn messages_pass(memory: &impl PhysicalMemory, properties: Range<u64>) -> bool {
+pub(super) fn messages_pass(memory: &impl PhysicalMemory, properties: Range<PhysAddr>) -> bool {
     const RESERVED_MEMORY: u16 = 1;
     const IS_MESSAGES: u8 = 1;
     let mut at = properties.start;
@@ -72,7 +72,7 @@ pub(super) fn messages_pass(memory: &impl PhysicalMemory, properties: Range<u64>
         if kind == 0 {
             break;
         }
-        at += 4 + u64::from(half(2));
+        at = at + 4 + u64::from(half(2));
     }
     false
 }

@@ -3,8 +3,8 @@
 //! Bus addresses are physical addresses, so an entry holds the very address that it is found at.
 //! Source: VT-d specification 3.3, section 9.8 (legacy mode).
 
-use super::{Error, FrameSource, Result, zeroed};
-use crate::machine::PhysicalMemory;
+use super::{Error, Means, Result, zeroed};
+use crate::machine::{PhysAddr, PhysicalMemory};
 use core::ops::Range;
 use nom_abi::PageSize;
 use nom_abi::memory::FRAME_SHIFT;
@@ -29,8 +29,7 @@ pub(super) struct Shape {
 
 /// A part of a range of frames that one entry is responsible for.
 struct Part {
-    /// Physical address of the entry.
-    entry: u64,
+    entry: PhysAddr,
     frames: Range<u64>,
     /// Whether that is all that the entry spans.
     is_whole: bool,
@@ -40,9 +39,8 @@ impl Shape {
     /// Maps `frames` in the tables under `root`, by entries for pages of `size` where the unit has them.
     pub fn map(
         &self,
-        memory: &mut impl PhysicalMemory,
-        source: &mut impl FrameSource,
-        root: u64,
+        by: &mut Means<impl PhysicalMemory>,
+        root: PhysAddr,
         frames: Range<u64>,
         size: PageSize,
     ) -> Result<()> {
@@ -50,48 +48,47 @@ impl Shape {
             return Err(Error::Refused("memory lies beyond what the unit translates"));
         }
         let leaf = size.min(self.largest) as u32 + 1;
-        map_level(memory, source, root, self.levels, leaf, frames)
+        map_level(by, root, self.levels, leaf, frames)
     }
 
     /// Takes `frames` out of the tables under `root`; those that are not there are passed over.
-    pub fn unmap(&self, memory: &mut impl PhysicalMemory, root: u64, frames: Range<u64>) {
+    pub fn unmap(&self, memory: &mut impl PhysicalMemory, root: PhysAddr, frames: Range<u64>) {
         unmap_level(memory, root, self.levels, frames);
     }
 
     /// Gives every table under `root`, and `root`, back.
-    pub fn free(&self, memory: &impl PhysicalMemory, source: &mut impl FrameSource, root: u64) {
-        free_level(memory, source, root, self.levels);
+    pub fn free(&self, by: &mut Means<impl PhysicalMemory>, root: PhysAddr) {
+        free_level(by, root, self.levels);
     }
 }
 
 fn map_level<M: PhysicalMemory>(
-    memory: &mut M,
-    source: &mut impl FrameSource,
-    table: u64,
+    by: &mut Means<M>,
+    table: PhysAddr,
     level: u32,
     leaf: u32,
     frames: Range<u64>,
 ) -> Result<()> {
     for part in parts(table, level, frames) {
-        let entry = memory.read(part.entry);
+        let entry = by.machine.read(part.entry);
         let present = entry & READ_WRITE != 0;
         let is_table = present && level > 1 && entry & LARGE == 0;
         if level <= leaf && part.is_whole && !is_table {
             let large = if level > 1 { LARGE } else { 0 };
-            memory.write(part.entry, part.frames.start << FRAME_SHIFT | large | READ_WRITE);
+            by.machine.write(part.entry, part.frames.start << FRAME_SHIFT | large | READ_WRITE);
             continue;
         }
         if present && !is_table {
             continue;
         }
-        let next = if is_table { frame_of(entry) } else { zeroed(memory, source, 1)? };
-        memory.write(part.entry, next << FRAME_SHIFT | READ_WRITE);
-        map_level(memory, source, next, level - 1, leaf, part.frames)?;
+        let next = if is_table { table_of(entry) } else { zeroed(by, 1)? };
+        by.machine.write(part.entry, next.word() | READ_WRITE);
+        map_level(by, next, level - 1, leaf, part.frames)?;
     }
     Ok(())
 }
 
-fn unmap_level(memory: &mut impl PhysicalMemory, table: u64, level: u32, frames: Range<u64>) {
+fn unmap_level(memory: &mut impl PhysicalMemory, table: PhysAddr, level: u32, frames: Range<u64>) {
     for part in parts(table, level, frames) {
         let entry = memory.read(part.entry);
         if entry & READ_WRITE == 0 {
@@ -100,29 +97,29 @@ fn unmap_level(memory: &mut impl PhysicalMemory, table: u64, level: u32, frames:
         if level == 1 || entry & LARGE != 0 {
             memory.write(part.entry, 0);
         } else {
-            unmap_level(memory, frame_of(entry), level - 1, part.frames);
+            unmap_level(memory, table_of(entry), level - 1, part.frames);
         }
     }
 }
 
-fn free_level(memory: &impl PhysicalMemory, source: &mut impl FrameSource, table: u64, level: u32) {
+fn free_level(by: &mut Means<impl PhysicalMemory>, table: PhysAddr, level: u32) {
     // A table of the lowest level leads to no other.
     let whole = if level > 1 { 0..1 << (INDEX_BITS * level) } else { 0..0 };
     for part in parts(table, level, whole) {
-        let entry = memory.read(part.entry);
+        let entry = by.machine.read(part.entry);
         if entry & READ_WRITE != 0 && entry & LARGE == 0 {
-            free_level(memory, source, frame_of(entry), level - 1);
+            free_level(by, table_of(entry), level - 1);
         }
     }
-    source.give_back(table);
+    by.frames.give_back(table.frame());
 }
 
-fn frame_of(entry: u64) -> u64 {
-    (entry & ADDRESS) >> FRAME_SHIFT
+fn table_of(entry: u64) -> PhysAddr {
+    PhysAddr::new(entry & ADDRESS)
 }
 
 /// Splits a range of frames among the entries of a table.
-fn parts(table: u64, level: u32, frames: Range<u64>) -> impl Iterator<Item = Part> {
+fn parts(table: PhysAddr, level: u32, frames: Range<u64>) -> impl Iterator<Item = Part> {
     let shift = INDEX_BITS * (level - 1);
     let mut start = frames.start;
     core::iter::from_fn(move || {
@@ -131,7 +128,7 @@ fn parts(table: u64, level: u32, frames: Range<u64>) -> impl Iterator<Item = Par
             let end = span_end.min(frames.end);
             let index = start >> shift & ((1 << INDEX_BITS) - 1);
             let is_whole = end - start == 1 << shift;
-            let part = Part { entry: (table << FRAME_SHIFT) + index * 8, frames: start..end, is_whole };
+            let part = Part { entry: table + index * 8, frames: start..end, is_whole };
             start = end;
             part
         })

@@ -28,7 +28,7 @@ impl Rig {
         let mut pci = Pci::none();
         pci.enumerate(&mut machine, ECAM, 0);
         let mut frames = FakeFrames::new(TABLE_FRAMES, 10_000);
-        let iommu = Iommu::start(&mut machine, &mut frames, &tables, &pci)?;
+        let iommu = Iommu::start(&mut Means { machine: &mut machine, frames: &mut frames }, &tables, &pci)?;
         Ok(Rig { machine, frames, pci, tables, iommu })
     }
 
@@ -53,8 +53,15 @@ impl Rig {
         Rig::start(machine, virtio_tables())
     }
 
+    fn attach_only(&mut self, device: Address, domain: usize) -> Result<(), Error> {
+        let Rig { iommu, machine, frames, .. } = self;
+        iommu.attach(&mut Means { machine, frames }, device, app(domain))
+    }
+
+    /// Attaches a device to an application that was granted nothing. Returns whether the domain is new.
     fn attach(&mut self, device: Address, domain: usize) -> Result<bool, Error> {
-        let is_new = self.iommu.attach(&mut self.machine, &mut self.frames, device, app(domain))?;
+        self.attach_only(device, domain)?;
+        let is_new = self.iommu.mapped_until(app(domain)) == Some(0);
         if is_new {
             self.map_next(domain, None)?;
         }
@@ -62,15 +69,18 @@ impl Rig {
     }
 
     fn map_next(&mut self, domain: usize, pages: Option<Pages>) -> Result<(), Error> {
-        self.iommu.map_next(&mut self.machine, &mut self.frames, app(domain), pages)
+        let Rig { iommu, machine, frames, .. } = self;
+        iommu.map_next(&mut Means { machine, frames }, app(domain), pages)
     }
 
     fn detach(&mut self, device: Address, domain: usize) -> Result<(), Error> {
-        self.iommu.detach(&mut self.machine, &mut self.frames, device, app(domain))
+        let Rig { iommu, machine, frames, .. } = self;
+        iommu.detach(&mut Means { machine, frames }, device, app(domain))
     }
 
     fn map(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        self.iommu.map(&mut self.machine, &mut self.frames, app(domain), Pages { frame, size, count })
+        let Rig { iommu, machine, frames, .. } = self;
+        iommu.map(&mut Means { machine, frames }, app(domain), Pages { frame, size, count })
     }
 
     fn unmap(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
@@ -117,7 +127,7 @@ fn without_a_unit_everything_is_trusted() {
 #[test]
 fn a_new_domain_is_filled_in_pieces() {
     for mut rig in rigs() {
-        rig.iommu.attach(&mut rig.machine, &mut rig.frames, NET, app(5)).unwrap();
+        rig.attach_only(NET, 5).unwrap();
         assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));
         let pages = |frame, count| Some(Pages { frame, size: PageSize::Small, count });
         assert_eq!(rig.map_next(5, pages(100, 3)), Ok(()));
@@ -139,7 +149,7 @@ fn a_new_domain_is_filled_in_pieces() {
 #[test]
 fn a_piece_that_fails_is_yet_to_be_mapped() {
     let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
-    rig.iommu.attach(&mut rig.machine, &mut rig.frames, NET, app(5)).unwrap();
+    rig.attach_only(NET, 5).unwrap();
     let pages = Some(Pages { frame: 1 << 40, size: PageSize::Small, count: 1 });
     assert!(rig.map_next(5, pages).is_err());
     assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));

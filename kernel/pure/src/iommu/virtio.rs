@@ -4,11 +4,11 @@
 
 use super::queue::{Buffer, Queue, SIZE};
 use super::request::{Request, messages_pass};
-use super::{DmaFault, Error, FrameSource, Pages, Result, wait_until, zeroed};
+use super::{DmaFault, Error, Means, Pages, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
 use crate::ids::AppId;
 use crate::ioapic;
-use crate::machine::{Hardware, PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Function, Pci, command, offset};
 use crate::virtio_pci::{self, common};
@@ -84,36 +84,35 @@ struct Structures {
 impl VirtioIommu {
     /// Starts the unit: from here on unattached devices reach nothing.
     pub(super) fn start(
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
+        by: &mut Means<impl Hardware>,
         tables: &Tables,
         viot: Viot,
         pci: &Pci,
     ) -> Result<VirtioIommu> {
         let function = pci.remapper().filter(|function| function.address == Address(viot.iommu));
         let function = function.ok_or(Error::Refused("the virtio-iommu that the VIOT names is not there"))?;
-        if !pci.switch_function_on(machine, function) {
+        if !pci.switch_function_on(by.machine, function) {
             return Err(Error::Refused("the virtio-iommu does not come out of reset"));
         }
-        let at = find(machine, pci, function)
+        let at = find(by.machine, pci, function)
             .ok_or(Error::Refused("the virtio-iommu lacks a register structure"))?;
-        let features = negotiate(machine, at.common)?;
+        let features = negotiate(by.machine, at.common)?;
         let mut unit = VirtioIommu {
-            requests: start_queue(machine, frames, &at, REQUEST_QUEUE)?,
-            events: start_queue(machine, frames, &at, EVENT_QUEUE)?,
+            requests: start_queue(by, &at, REQUEST_QUEUE)?,
+            events: start_queue(by, &at, EVENT_QUEUE)?,
             interrupt_status: at.interrupt_status,
             io_apic: tables.io_apic,
             viot,
-            first_domain: first_domain(machine, &at, features)?,
+            first_domain: first_domain(by.machine, &at, features)?,
         };
-        unit.requests.disable_interrupts(machine);
-        let before = machine.read8(at.common + common::STATUS);
-        machine.write8(at.common + common::STATUS, before | status::DRIVER_OK);
+        unit.requests.disable_interrupts(by.machine);
+        let before = by.machine.read8(at.common + common::STATUS);
+        by.machine.write8(at.common + common::STATUS, before | status::DRIVER_OK);
         if features & feature::BYPASS_CONFIG != 0 {
-            machine.write8(at.config + config::BYPASS, 0);
+            by.machine.write8(at.config + config::BYPASS, 0);
         }
-        unit.offer_events(machine);
-        match unit.messages_pass(machine, &at)? {
+        unit.offer_events(by.machine);
+        match unit.messages_pass(by.machine, &at)? {
             true => Ok(unit),
             false => Err(Error::Refused("the virtio-iommu does not let interrupt messages pass")),
         }
@@ -217,7 +216,7 @@ impl VirtioIommu {
         }
     }
 
-    fn request_address(&self, slot: u16) -> u64 {
+    fn request_address(&self, slot: u16) -> PhysAddr {
         self.requests.buffers() + u64::from(slot) * REQUEST_STRIDE
     }
 
@@ -231,7 +230,7 @@ impl VirtioIommu {
     }
 
     /// Offers two parts of memory, address and length: one that the device reads, and one that it writes.
-    fn offer_pair(&mut self, memory: &mut impl PhysicalMemory, slot: u16, parts: [(u64, u32); 2]) {
+    fn offer_pair(&mut self, memory: &mut impl PhysicalMemory, slot: u16, parts: [(PhysAddr, u32); 2]) {
         let [first, second] = [2 * slot, 2 * slot + 1];
         for ((address, length), descriptor) in parts.into_iter().zip([first, second]) {
             let is_first = descriptor == first;
@@ -333,20 +332,16 @@ fn negotiate(machine: &mut impl Registers, common: u64) -> Result<u64> {
 }
 
 /// Sets a queue up. Events go by the first MSI-X vector, if there is one.
-fn start_queue(
-    machine: &mut impl Hardware,
-    frames: &mut impl FrameSource,
-    at: &Structures,
-    number: u16,
-) -> Result<Queue> {
+fn start_queue(by: &mut Means<impl Hardware>, at: &Structures, number: u16) -> Result<Queue> {
     const NO_VECTOR: u16 = 0xffff;
-    let common = at.common;
+    let (common, frame) = (at.common, zeroed(by, 1)?);
+    let machine = &mut *by.machine;
     machine.write16(common + common::CONFIG_VECTOR, NO_VECTOR);
     machine.write16(common + common::QUEUE_SELECT, number);
     let vector = if number == EVENT_QUEUE { 0 } else { NO_VECTOR };
     machine.write16(common + common::QUEUE_VECTOR, vector);
     let offset = u64::from(machine.read16(common + common::QUEUE_NOTIFY_OFFSET));
-    let queue = Queue::new(zeroed(machine, frames, 1)?, number, at.notify + offset * at.notify_stride);
+    let queue = Queue::new(frame, number, at.notify + offset * at.notify_stride);
     match queue.enable(machine, common) {
         true => Ok(queue),
         false => Err(Error::Refused("the virtio-iommu's queues are too short")),

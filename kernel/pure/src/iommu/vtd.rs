@@ -6,15 +6,14 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::Shape;
-use super::{DmaFault, Error, FrameSource, Result, place_of, wait_until, zeroed};
+use super::{DmaFault, Error, Means, Result, place_of, wait_until, zeroed};
 use crate::ids::{AppId, CoreId};
-use crate::machine::{Hardware, PhysicalMemory, Registers};
+use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Pci};
 use core::sync::atomic::{Ordering, fence};
 use nom_abi::PageSize;
 use nom_abi::layout::APPLICATIONS_MAX;
-use nom_abi::memory::FRAME_SHIFT;
 
 /// Register offsets (11.4).
 mod register {
@@ -108,30 +107,29 @@ pub struct Vtd {
     base: u64,
     capabilities: Capabilities,
     pub(super) shape: Shape,
-    /// Frame of the queue of invalidations, and how many there have been.
-    queue: u64,
+    /// The queue of invalidations, and how many there have been.
+    queue: PhysAddr,
     queued: u64,
     /// First byte of the table of interrupts, 16 bytes each, if they are remapped.
-    pub(super) interrupts: Option<u64>,
+    pub(super) interrupts: Option<PhysAddr>,
     /// Whether messages in the old format pass all the same.
     pub(super) trusts_interrupts: bool,
-    /// Frame of the root table: one entry for each bus, leading to its context table.
-    root: u64,
+    /// The root table: one entry for each bus, leading to its context table.
+    root: PhysAddr,
 }
 
 impl Vtd {
     /// Starts the unit whose registers are at `base`, on a machine with so many processors.
     pub(super) fn start(
-        machine: &mut impl Hardware,
-        frames: &mut impl FrameSource,
+        by: &mut Means<impl Hardware>,
         base: u64,
         processors: usize,
         pci: &Pci,
     ) -> Result<Vtd> {
         const HAS_QUEUE: u64 = 1 << 1;
         const REMAPS_INTERRUPTS: u64 = 1 << 3;
-        let capabilities = Capabilities(machine.read64(base + register::CAPABILITY));
-        let extended = machine.read64(base + register::EXTENDED_CAPABILITY);
+        let capabilities = Capabilities(by.machine.read64(base + register::CAPABILITY));
+        let extended = by.machine.read64(base + register::EXTENDED_CAPABILITY);
         let shape = capabilities.shape().ok_or(Error::Refused("page tables have neither 3 nor 4 levels"))?;
         if capabilities.domains() <= APPLICATIONS_MAX as u64 {
             return Err(Error::Refused("there are fewer domains than applications"));
@@ -141,19 +139,18 @@ impl Vtd {
         }
         let table_frames =
             (place_of(CoreId::new(processors), 0) as u64).div_ceil(ENTRIES_PER_FRAME).next_power_of_two();
-        let (root, queue) = (zeroed(machine, frames, 1)?, zeroed(machine, frames, 1)?);
+        let (root, queue) = (zeroed(by, 1)?, zeroed(by, 1)?);
         let remaps = extended & REMAPS_INTERRUPTS != 0;
-        let interrupts =
-            if remaps { Some(zeroed(machine, frames, table_frames)? << FRAME_SHIFT) } else { None };
+        let interrupts = if remaps { Some(zeroed(by, table_frames)?) } else { None };
         // A context table for each bus: there are few.
         for bus in pci.buses() {
-            let contexts = zeroed(machine, frames, 1)?;
-            machine.write((root << FRAME_SHIFT) + u64::from(bus) * 16, contexts << FRAME_SHIFT | PRESENT);
+            let contexts = zeroed(by, 1)?;
+            by.machine.write(root + u64::from(bus) * 16, contexts.word() | PRESENT);
         }
         let trusts_interrupts = !remaps;
         let mut unit =
             Vtd { base, capabilities, shape, queue, queued: 0, interrupts, trusts_interrupts, root };
-        unit.enable(machine, table_frames)?;
+        unit.enable(by.machine, table_frames)?;
         Ok(unit)
     }
 
@@ -163,16 +160,16 @@ impl Vtd {
         machine.write32(self.base + register::GLOBAL_COMMAND, 0);
         self.wait_for(machine, global::LASTING, false)?;
         machine.write64(self.base + register::QUEUE_TAIL, 0);
-        machine.write64(self.base + register::QUEUE_ADDRESS, self.queue << FRAME_SHIFT);
+        machine.write64(self.base + register::QUEUE_ADDRESS, self.queue.word());
         self.command(machine, global::QUEUE)?;
-        machine.write64(self.base + register::ROOT_TABLE, self.root << FRAME_SHIFT);
+        machine.write64(self.base + register::ROOT_TABLE, self.root.word());
         self.command(machine, global::SET_ROOT)?;
         self.invalidate(machine, invalidate::ALL_CONTEXTS)?;
         self.invalidate(machine, invalidate::ALL_TRANSLATIONS)?;
         if let Some(address) = self.interrupts {
             // The table has two to the power of this, plus one, entries.
             let size = u64::from((table * ENTRIES_PER_FRAME).trailing_zeros() - 1);
-            machine.write64(self.base + register::INTERRUPT_TABLE, address | size);
+            machine.write64(self.base + register::INTERRUPT_TABLE, address.word() | size);
             self.command(machine, global::SET_INTERRUPT_TABLE)?;
             self.invalidate(machine, invalidate::INTERRUPTS)?;
             self.command(machine, global::REMAP_INTERRUPTS)?;
@@ -224,10 +221,11 @@ impl Vtd {
         machine.write32(self.base + register::FAULT_CONTROL, UNMASKED);
     }
 
-    /// Physical address of a device's context entry; `None` if the unit has no table for its bus.
-    pub(super) fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<u64> {
-        let contexts = memory.read((self.root << FRAME_SHIFT) + u64::from(device.bus()) * 16);
-        (contexts & PRESENT != 0).then_some((contexts & TABLE) + u64::from(device.0 & 0xff) * 16)
+    /// A device's context entry; `None` if the unit has no table for its bus.
+    pub(super) fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<PhysAddr> {
+        let contexts = memory.read(self.root + u64::from(device.bus()) * 16);
+        let table = PhysAddr::new(contexts & TABLE);
+        (contexts & PRESENT != 0).then_some(table + u64::from(device.0 & 0xff) * 16)
     }
 
     /// Has a device reach what the tables of a domain say. After an error it may reach that or not.
@@ -236,12 +234,12 @@ impl Vtd {
         machine: &mut impl Hardware,
         device: Address,
         domain: AppId,
-        root: u64,
+        root: PhysAddr,
     ) -> Result<()> {
         let entry = self.context_entry(machine, device).ok_or(Error::NotCovered)?;
         // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
         machine.write(entry + 8, domain_id(domain) << 8 | u64::from(self.shape.levels - 2));
-        machine.write(entry, root << FRAME_SHIFT | PRESENT);
+        machine.write(entry, root.word() | PRESENT);
         if self.capabilities.has(Capabilities::CACHES_ABSENT) {
             // What was absent is cached under domain 0 (6.1).
             self.invalidate(machine, one_context(device, NO_DOMAIN))?;
@@ -311,13 +309,13 @@ impl Vtd {
         let writes = u64::from(self.capabilities.has(Capabilities::DRAINS_WRITES)) << 6;
         let drains = if what & 0xf == 2 { reads | writes } else { 0 };
         let place = self.queued * 2 % ENTRIES_PER_FRAME;
-        let at = (self.queue << FRAME_SHIFT) + place * 16;
+        let at = self.queue + place * 16;
         self.queued += 1;
         machine.write(at, what | drains);
         machine.write(at + 8, 0);
         // When the unit is through with that, it overwrites it.
         machine.write(at + 16, DONE << 32 | WAIT);
-        machine.write(at + 24, at);
+        machine.write(at + 24, at.word());
         fence(Ordering::SeqCst);
         machine.write64(self.base + register::QUEUE_TAIL, (place + 2) % ENTRIES_PER_FRAME * 16);
         wait_until(machine, |machine| machine.read(at) & DONE == DONE)

@@ -11,8 +11,8 @@ use crate::cores::Core;
 use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::ids::CoreId;
-use crate::iommu::Iommu;
-use crate::machine::{Level, Machine, PhysicalMemory, Registers};
+use crate::iommu::{Iommu, Means};
+use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Registers};
 use crate::pci::Pci;
 use crate::testing::{app, on};
 use core::cell::Cell;
@@ -80,7 +80,7 @@ impl FakeMachine {
 
     /// A word of physical memory.
     pub fn memory_word(&self, address: u64) -> u64 {
-        self.read(address)
+        self.read(PhysAddr::new(address))
     }
 
     fn processor(&mut self) -> &mut Processor {
@@ -89,19 +89,19 @@ impl FakeMachine {
 }
 
 impl PhysicalMemory for FakeMachine {
-    fn read(&self, address: u64) -> u64 {
+    fn read(&self, address: PhysAddr) -> u64 {
         self.hardware.read(address)
     }
-    fn write(&mut self, address: u64, value: u64) {
+    fn write(&mut self, address: PhysAddr, value: u64) {
         self.hardware.write(address, value);
     }
-    fn read_bytes(&self, address: u64, bytes: &mut [u8]) {
+    fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]) {
         self.hardware.read_bytes(address, bytes);
     }
-    fn write_bytes(&mut self, address: u64, bytes: &[u8]) {
+    fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.hardware.write_bytes(address, bytes);
     }
-    fn copy(&mut self, from: u64, to: u64, length: u64) {
+    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
         self.hardware.copy(from, to, length);
     }
     fn zero_frames(&mut self, frame: u64, count: u64) {
@@ -153,26 +153,26 @@ impl Machine for FakeMachine {
     fn set_timer(&mut self, deadline_ns: Option<u64>) {
         self.timer = deadline_ns;
     }
-    fn load_space(&mut self, root: Option<u64>) {
+    fn load_space(&mut self, root: Option<PhysAddr>) {
         self.processor().load(root);
     }
-    fn flush_space(&mut self, root: u64) {
+    fn flush_space(&mut self, root: PhysAddr) {
         self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(Processor::forget);
     }
-    fn leave_space(&mut self, root: u64) {
+    fn leave_space(&mut self, root: PhysAddr) {
         self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(|it| it.load(None));
     }
     fn reset_state(&mut self, frame: u64) {
-        self.write(frame * FRAME_BYTES, 0);
-        self.write(frame * FRAME_BYTES + 8, 0);
+        self.write(PhysAddr::of_frame(frame), 0);
+        self.write(PhysAddr::of_frame(frame) + 8, 0);
     }
     fn save_state(&mut self, frame: u64) {
         let Processor { vector, thread_pointer, .. } = *self.processor();
-        self.write(frame * FRAME_BYTES, vector);
-        self.write(frame * FRAME_BYTES + 8, thread_pointer);
+        self.write(PhysAddr::of_frame(frame), vector);
+        self.write(PhysAddr::of_frame(frame) + 8, thread_pointer);
     }
     fn load_state(&mut self, frame: u64) {
-        let words = [0, 8].map(|offset| self.read(frame * FRAME_BYTES + offset));
+        let words = [0, 8].map(|offset| self.read(PhysAddr::of_frame(frame) + offset));
         let processor = self.processor();
         [processor.vector, processor.thread_pointer] = words;
     }
@@ -298,7 +298,9 @@ impl World {
         let mut machine = FakeMachine::new(hardware, cores);
         let pci = std::boxed::Box::leak(std::boxed::Box::new(Pci::none()));
         pci.enumerate(&mut machine, ECAM, FRAMES * FRAME_BYTES);
-        let iommu = Iommu::start(&mut machine, &mut TableFrames::of_kernel(&mut frames), tables, pci);
+        let resources =
+            &mut Means { machine: &mut machine, frames: &mut TableFrames::of_kernel(&mut frames) };
+        let iommu = Iommu::start(resources, tables, pci);
         let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
         assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= USAGE_FRAME);
         assert!(BUNDLE_FRAME > USAGE_FRAME + programs.len() as u64);
@@ -317,7 +319,7 @@ impl World {
             contexts: Vec::leak(std::vec![Context::default(); cores * programs.len()]),
             pci,
             iommu: iommu.expect("the remapping unit starts"),
-            kernel_root: KERNEL_ROOT,
+            kernel_root: PhysAddr::of_frame(KERNEL_ROOT),
         });
         kernel.start_applications();
         let mut world = World {

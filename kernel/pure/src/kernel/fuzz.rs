@@ -5,17 +5,22 @@
 
 use super::fake::{FakeMachine, Program, World};
 use super::{Kernel, Next};
+use crate::frames::Owner;
 use crate::testing::{app, on};
 use nom_abi::error::Error;
 use nom_abi::syscall::Syscall;
 use proptest::prelude::*;
 use std::path::Path;
+use std::string::String;
 use std::vec::Vec;
 
 /// Bytes of one call.
 const CALL_BYTES: usize = 49;
 /// Where the application has a page of its own.
 const PAGE: u64 = 0x10_0000;
+/// Arguments from here on stand for the frames that the application was granted first, so many of them.
+const GRANTED: u64 = 0x6e6f_6d00_0000;
+const GRANTED_COUNT: u64 = 9;
 
 /// Arguments that are likely to reach an edge: small, page-like, frame-like, boundary, or anything.
 fn argument() -> impl Strategy<Value = u64> {
@@ -39,16 +44,40 @@ fn argument() -> impl Strategy<Value = u64> {
 }
 
 /// What an application can observe of its own state, and what the machine has left.
-fn observe(kernel: &Kernel<'_, FakeMachine>) -> (u64, [u64; 4], Vec<u64>, u64) {
-    use crate::frames::Owner;
-    let owners = [Owner::grants(app(0)), Owner::program(app(0)), Owner::tables(app(0)), Owner::KERNEL];
+#[derive(Debug, PartialEq)]
+struct Observed {
+    free: u64,
+    held: [u64; 4],
+    /// Frame, protection and place of each page that is mapped.
+    leaves: Vec<u64>,
+    /// How often what it was granted is mapped.
+    maps: u64,
+    cores: u64,
+    /// What each core knows of each application.
+    contexts: String,
+}
+
+fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
+    let grants = Owner::grants(app(0));
+    let owners = [grants, Owner::program(app(0)), Owner::tables(app(0)), Owner::KERNEL];
     let space = kernel.applications[0].space.expect("it still runs");
     let leaves = (0..512u64).filter_map(|page| {
         let leaf = space.translate(&kernel.machine, page * 4096)?;
         Some(leaf.frame << 8 | leaf.protection as u64)
     });
-    let owned = owners.map(|owner| kernel.frames.held(owner));
-    (kernel.frames.free(), owned, leaves.collect(), kernel.applications[0].cores)
+    let (mut maps, mut next) = (0, 0);
+    while let Some((frame, size, count)) = kernel.frames.next_units(grants, next, 512) {
+        next = frame + count * size.frames();
+        maps += (frame..next).map(|frame| kernel.frames.unit(frame).maps).sum::<u64>();
+    }
+    Observed {
+        free: kernel.frames.free(),
+        held: owners.map(|owner| kernel.frames.held(owner)),
+        leaves: leaves.collect(),
+        maps,
+        cores: kernel.applications[0].cores,
+        contexts: std::format!("{:?}", kernel.contexts),
+    }
 }
 
 /// Makes every call in `run`.
@@ -57,10 +86,10 @@ fn drive(run: &[u8]) {
     let other = Program { flags: 0, ..Program::named("other") };
     let mut world = World::boot(2, &[fuzz, other], &[[0, 1]]);
     let any = nom_abi::memory::ANY_COLOUR;
-    let frame = world.call(0, Syscall::MemoryGrant, &[0, 1, any]).unwrap().unwrap();
+    let frame = world.call(0, Syscall::MemoryGrant, &[0, GRANTED_COUNT, any]).unwrap().unwrap();
     world.call(0, Syscall::MemoryMap, &[PAGE, frame, 0, 1, 3]).unwrap().unwrap();
     for call in run.as_chunks::<CALL_BYTES>().0 {
-        make(&mut world, call);
+        make(&mut world, call, frame);
         if world.kernel.applications[0].space.is_none() {
             return; // It ended itself.
         }
@@ -69,17 +98,29 @@ fn drive(run: &[u8]) {
     assert_eq!(world.held(0), [0; 3]);
 }
 
-fn make(world: &mut World, call: &[u8]) {
+/// Makes a call; `granted` is the first frame that the application was granted.
+fn make(world: &mut World, call: &[u8], granted: u64) {
     let words = call[1..].as_chunks::<8>().0;
-    let [rdi, rsi, rdx, r10, r8, r9] = core::array::from_fn(|index| u64::from_le_bytes(words[index]));
+    let [rdi, rsi, rdx, r10, r8, r9] = core::array::from_fn(|index| match u64::from_le_bytes(words[index]) {
+        frame if (GRANTED..GRANTED + 2 * GRANTED_COUNT).contains(&frame) => frame - GRANTED + granted,
+        word => word,
+    });
     let before = observe(&world.kernel);
     let registers = &mut world.borders[0];
     registers.rax = call[0].into();
     (registers.rdi, registers.rsi, registers.rdx) = (rdi, rsi, rdx);
     (registers.r10, registers.r8, registers.r9) = (r10, r8, r9);
-    let answered = world.kernel.syscall(on(0), registers);
-    if answered && registers.rax != 0 {
-        assert!(Error::from_code(registers.rax).is_some());
+    let begin = registers.rip;
+    let mut answered = world.kernel.syscall(on(0), registers);
+    while answered && world.borders[0].rip.wrapping_add(2) == begin {
+        // It is unfinished: others come in, and it is made again.
+        world.settle(0, answered);
+        world.borders[0].rip = begin;
+        answered = world.kernel.syscall(on(0), &mut world.borders[0]);
+    }
+    let code = world.borders[0].rax;
+    if answered && code != 0 {
+        assert!(Error::from_code(code).is_some());
         assert_eq!(observe(&world.kernel), before, "call {call:x?}");
     }
     world.settle(0, answered);
@@ -94,8 +135,41 @@ fn make(world: &mut World, call: &[u8]) {
     }
 }
 
+fn any_call() -> impl Strategy<Value = (u8, [u64; 6])> {
+    (0..Syscall::ALL.len() as u8 + 1, prop::array::uniform6(argument()))
+}
+
+/// Calls that come far, and fail late if at all: with pages and frames of which some are the application's,
+/// some mapped, and some neither.
+fn likely_call() -> impl Strategy<Value = (u8, [u64; 6])> {
+    let page = || {
+        (0..6u64, prop::sample::select(std::vec![0, 0, 0, 1, 2]))
+            .prop_map(|(page, far)| PAGE + page * 4096 + (far << 30))
+    };
+    let frame = || (0..GRANTED_COUNT + 1).prop_map(|frame| GRANTED + frame);
+    let count = || 1..5u64;
+    let protection = || prop::sample::select(std::vec![0u64, 1, 3]);
+    let many = prop_oneof![count(), 200..300u64];
+    let any = nom_abi::memory::ANY_COLOUR;
+    prop_oneof![
+        3 => (page(), frame(), count(), protection())
+            .prop_map(|(page, frame, count, code)| (Syscall::MemoryMap, [page, frame, 0, count, code, 0])),
+        2 => (page(), count(), protection())
+            .prop_map(|(page, count, code)| (Syscall::MemoryProtect, [page, count * 4096, code, 0, 0, 0])),
+        2 => (page(), count())
+            .prop_map(|(page, count)| (Syscall::MemoryUnmap, [page, count * 4096, 0, 0, 0, 0])),
+        2 => (frame(), count())
+            .prop_map(|(frame, count)| (Syscall::MemoryRelease, [frame, 0, count, 0, 0, 0])),
+        1 => many.prop_map(move |count| (Syscall::MemoryGrant, [0, count, any, 0, 0, 0])),
+        1 => (page(), page()).prop_map(|(entry, top)| (Syscall::CoreAcquire, [entry, top, 0, 1, 0, 0])),
+        1 => (page(), page()).prop_map(|(entry, top)| (Syscall::UpcallRegister, [entry, top, 0, 0, 0, 0])),
+        1 => page().prop_map(|events| (Syscall::CoreWait, [u64::MAX, events, 0, 0, 0, 0])),
+    ]
+    .prop_map(|(call, arguments)| (call as u8, arguments))
+}
+
 fn call() -> impl Strategy<Value = Vec<u8>> {
-    (0..Syscall::ALL.len() as u8 + 1, prop::array::uniform6(argument())).prop_map(|(number, arguments)| {
+    prop_oneof![any_call(), likely_call()].prop_map(|(number, arguments)| {
         core::iter::once(number).chain(arguments.into_iter().flat_map(u64::to_le_bytes)).collect()
     })
 }

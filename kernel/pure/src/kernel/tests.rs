@@ -4,7 +4,7 @@ use super::Next;
 use super::fake::{Program, World};
 use crate::cores::{GRACE_NS, SLICE_NS};
 use crate::events::{Fault, PAGE_FAULT};
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::testing::{app, on};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::usage_address;
@@ -32,7 +32,7 @@ fn wait(world: &mut World, core: usize, deadline_ns: u64) -> Option<nom_abi::err
 /// Takes note of the events there.
 fn take_events(world: &mut World, core: usize) {
     let place = world.touch(core, 0x10_0000, true).expect("it is mapped");
-    world.kernel.machine.write(place, 0);
+    world.kernel.machine.write(PhysAddr::new(place), 0);
 }
 
 /// Grants a page and maps it at `address`; returns the frame.

@@ -3,7 +3,7 @@
 
 mod hostile;
 
-use super::fake::{Program, World};
+use super::fake::{FRAMES, Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
 use crate::acpi::{EndpointRange, Tables, Viot};
 use crate::fakes::pci::{FakeFunction, MSIX};
@@ -12,9 +12,10 @@ use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{FakeMachine, IO_APIC};
 use crate::frames::Owner;
 use crate::list::List;
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::pci::Address;
 use crate::testing::{app, on};
+use nom_abi::PageSize;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::Error;
 use nom_abi::start::Start;
@@ -87,10 +88,10 @@ fn what_an_upcall_told_ends_a_wait_that_is_about_to_begin() {
     let (told, message) = (world.borders[0].rdi - PAGE, Upcall::Message.mask());
     assert_eq!(world.kernel.machine.memory_word(frame * 4096 + told), message);
     world.call(0, Syscall::UpcallReturn, &[PAGE + told]);
-    world.kernel.machine.write(frame * 4096, message);
+    world.kernel.machine.write(PhysAddr::of_frame(frame), message);
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), Some(Ok(0)), "it sleeps");
     assert_eq!(world.kernel.machine.memory_word(frame * 4096), message, "and finds what it noted");
-    world.kernel.machine.write(frame * 4096, 0);
+    world.kernel.machine.write(PhysAddr::of_frame(frame), 0);
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
 }
 
@@ -193,7 +194,7 @@ fn vector_registers_of_the_ended_are_nobodys() {
 /// Whether a page that ring 3 reaches is full of `byte` from `offset` on.
 fn is_full_of(world: &mut World, address: u64, offset: u64, byte: u8) -> bool {
     let physical = world.touch(0, address, false).expect("it is mapped");
-    let mut page = [0; 4096];
+    let (physical, mut page) = (PhysAddr::new(physical), [0; 4096]);
     crate::machine::PhysicalMemory::read_bytes(&world.kernel.machine, physical, &mut page);
     page[offset as usize..].iter().all(|it| *it == byte)
 }
@@ -228,12 +229,12 @@ fn nobody_sees_what_was_in_memory_before() {
 /// A large grant is zeroed in pieces, and the application's other core is there in between.
 #[test]
 fn a_grant_is_nobodys_to_map_before_all_of_it_is_zero() {
-    const FRAMES: u64 = 100;
+    const COUNT: u64 = 100;
     let mut world = on_two_cores();
     let next = grant(&mut world, 0) + 1;
     let (mut pieces, begin) = (0, world.borders[0].rip);
     loop {
-        let answer = world.call_once(0, Syscall::MemoryGrant, &[0, FRAMES, ANY]);
+        let answer = world.call_once(0, Syscall::MemoryGrant, &[0, COUNT, ANY]);
         if world.borders[0].rip == begin {
             assert_eq!(answer, Some(Ok(next)));
             break;
@@ -244,8 +245,55 @@ fn a_grant_is_nobodys_to_map_before_all_of_it_is_zero() {
         assert_eq!(early, Some(Err(Error::NotGranted)), "after {pieces} pieces");
     }
     assert!(pieces > 1, "nobody is kept from the kernel for so long");
-    assert_eq!(world.call(0, Syscall::MemoryMap, &[PAGE, next, 0, FRAMES, READ]), Some(Ok(0)));
-    assert!((0..FRAMES).all(|page| is_full_of(&mut world, PAGE + page * 4096, 0, 0)));
+    assert_eq!(world.call(0, Syscall::MemoryMap, &[PAGE, next, 0, COUNT, READ]), Some(Ok(0)));
+    assert!((0..COUNT).all(|page| is_full_of(&mut world, PAGE + page * 4096, 0, 0)));
+}
+
+/// Leaves no two free frames in a row.
+fn fragment(world: &mut World) {
+    for frame in (0..FRAMES).step_by(2) {
+        let _ = world.kernel.frames.claim(Owner::KERNEL, frame, 1); // Or it is taken already.
+    }
+}
+
+/// The application's other core uses up what it may have while this one's search is under way.
+#[test]
+fn what_a_search_finds_is_charged_as_the_application_stands_then() {
+    let mut world = on_two_cores();
+    fragment(&mut world);
+    world.kernel.frames.release(Owner::KERNEL, FRAMES - 2, PageSize::Small, 1).unwrap();
+    let begin = world.borders[0].rip;
+    world.call_once(0, Syscall::MemoryGrant, &[0, 2, ANY]);
+    assert_eq!(world.borders[0].rip.wrapping_add(2), begin, "it has not looked at the end of memory yet");
+    while world.call(1, Syscall::MemoryGrant, &[0, 1, ANY]).unwrap().is_ok() {}
+    world.borders[0].rip = begin;
+    assert_eq!(world.call(0, Syscall::MemoryGrant, &[0, 2, ANY]), Some(Err(Error::OverMemoryCap)));
+}
+
+/// Memory in small pieces is searched in pieces of time, too. What comes meanwhile is told when it is over.
+#[test]
+fn a_search_for_a_grant_lets_others_in_and_hears_of_them_afterwards() {
+    let mut world = on_two_cores();
+    map(&mut world, 0, PAGE);
+    map(&mut world, 0, 0x10_1000);
+    world.call(0, Syscall::UpcallRegister, &[PAGE, PAGE + 4096]).unwrap().unwrap();
+    fragment(&mut world);
+    let (free, begin, mut pieces) = (world.kernel.frames.free(), world.borders[0].rip, 0);
+    let answer = loop {
+        let answer = world.call_once(0, Syscall::MemoryGrant, &[0, 2, ANY]);
+        if world.borders[0].rip.wrapping_add(2) != begin {
+            break answer;
+        }
+        pieces += 1;
+        world.kernel.tell(app(0), Upcall::DeviceArrived, |_| {});
+        world.settle(0, false);
+        assert_eq!(world.borders[0].rip.wrapping_add(2), begin, "it is not disturbed");
+        assert_eq!(world.call(1, Syscall::CoreYield, &[]), Some(Ok(0)), "others come in");
+        world.borders[0].rip = begin;
+    };
+    assert_eq!((answer, world.kernel.frames.free()), (Some(Err(Error::OutOfMemory)), free));
+    assert!(pieces > 0, "it looked at all of memory at one go");
+    assert_eq!(world.borders[0].rip, PAGE, "it is told what came");
 }
 
 const NET: u16 = 0x1041;

@@ -4,22 +4,21 @@
 
 use super::{Leaf, Mapping, PAGES_MAX};
 use crate::frames::{Frames, Owner};
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::paging::{ENTRIES, Entry, Meaning, Privilege, entry_bytes, leaf_level, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
 
-/// Physical address of an entry of the table in frame `table`.
-pub(super) const fn entry_address(table: u64, index: usize) -> u64 {
-    table * FRAME_BYTES + (index * size_of::<u64>()) as u64
+/// Where an entry of a table is.
+pub(super) fn entry_address(table: PhysAddr, index: usize) -> PhysAddr {
+    table + (index * size_of::<u64>()) as u64
 }
 
 /// One entry of a table, and the part of the range that lies behind it.
 struct Slot {
-    /// Physical address of the entry.
-    entry: u64,
+    entry: PhysAddr,
     start: u64,
     end: u64,
     level: u32,
@@ -40,8 +39,8 @@ impl Slot {
     }
 }
 
-/// The entries of the table in frame `table` that `range` touches, by ascending address.
-fn slots(table: u64, level: u32, range: Range<u64>) -> impl Iterator<Item = Slot> {
+/// The entries of a table that `range` touches, by ascending address.
+fn slots(table: PhysAddr, level: u32, range: Range<u64>) -> impl Iterator<Item = Slot> {
     let bytes = entry_bytes(level);
     (range.start / bytes..=(range.end - 1) / bytes).map(move |number| Slot {
         entry: entry_address(table, number as usize % ENTRIES),
@@ -55,7 +54,7 @@ fn slots(table: u64, level: u32, range: Range<u64>) -> impl Iterator<Item = Slot
 /// Errors: AlreadyMapped.
 pub(super) fn count_missing(
     memory: &impl PhysicalMemory,
-    table: u64,
+    table: PhysAddr,
     level: u32,
     range: Range<u64>,
     size: PageSize,
@@ -80,7 +79,7 @@ fn tables_between(leaf: u32, level: u32, range: &Range<u64>) -> u64 {
 /// InvalidArgument (more than [`PAGES_MAX`]).
 pub(super) fn check_mapped(
     memory: &impl PhysicalMemory,
-    table: u64,
+    table: PhysAddr,
     level: u32,
     range: Range<u64>,
     pages: u64,
@@ -96,7 +95,7 @@ pub(super) fn check_mapped(
 /// Changes the protection of the pages in `range`, which are mapped.
 pub(super) fn protect(
     memory: &mut impl PhysicalMemory,
-    table: u64,
+    table: PhysAddr,
     level: u32,
     range: Range<u64>,
     protection: Protection,
@@ -124,7 +123,7 @@ pub(super) struct Installer<'a, 'm, M> {
 }
 
 impl<M: PhysicalMemory> Installer<'_, '_, M> {
-    pub fn install(&mut self, table: u64, level: u32, range: Range<u64>) {
+    pub fn install(&mut self, table: PhysAddr, level: u32, range: Range<u64>) {
         for slot in slots(table, level, range) {
             if level == leaf_level(self.mapping.size) {
                 let leaf = self.leaf(slot.start);
@@ -145,11 +144,12 @@ impl<M: PhysicalMemory> Installer<'_, '_, M> {
         Entry::leaf(frame, size, protection, caching, Privilege::User)
     }
 
-    /// Makes the entry at `entry` point to a new table, and returns the table's frame.
-    fn add_table(&mut self, entry: u64) -> u64 {
+    /// Makes the entry at `entry` point to a new table, which it returns.
+    fn add_table(&mut self, entry: PhysAddr) -> PhysAddr {
         let allocated = self.frames.allocate(self.owner, PageSize::Small, 1, None);
-        let table = allocated.expect("enough frames were free for all missing tables");
-        self.memory.zero_frames(table, 1);
+        let frame = allocated.expect("enough frames were free for all missing tables");
+        self.memory.zero_frames(frame, 1);
+        let table = PhysAddr::of_frame(frame);
         self.memory.write(entry, Entry::table(table, Privilege::User).0);
         table
     }
@@ -166,7 +166,7 @@ pub(super) struct Remover<'a, 'm, M, F> {
 }
 
 impl<'m, M: PhysicalMemory, F: FnMut(&mut Frames<'m>, Leaf)> Remover<'_, 'm, M, F> {
-    pub fn remove(&mut self, table: u64, level: u32, range: Range<u64>) {
+    pub fn remove(&mut self, table: PhysAddr, level: u32, range: Range<u64>) {
         for slot in slots(table, level, range) {
             match (slot.meaning(self.memory), leaf_size(level)) {
                 (Meaning::Table(next), _) => {
@@ -183,11 +183,11 @@ impl<'m, M: PhysicalMemory, F: FnMut(&mut Frames<'m>, Leaf)> Remover<'_, 'm, M, 
         }
     }
 
-    fn remove_table_if_empty(&mut self, slot: &Slot, table: u64) {
+    fn remove_table_if_empty(&mut self, slot: &Slot, table: PhysAddr) {
         let is_empty = |index| self.memory.read(entry_address(table, index)) == Entry::EMPTY.0;
         if slot.is_whole() || (0..ENTRIES).all(is_empty) {
             self.memory.write(slot.entry, Entry::EMPTY.0);
-            let released = self.frames.release(self.owner, table, PageSize::Small, 1);
+            let released = self.frames.release(self.owner, table.frame(), PageSize::Small, 1);
             released.expect("tables are held by their space's owner");
         }
     }

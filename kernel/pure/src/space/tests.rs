@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 const OWNER: Owner = Owner::tables(app(1));
-const KERNEL_ROOT: u64 = 0x10_0000;
+const KERNEL_ROOT: PhysAddr = PhysAddr::of_frame(0x10_0000);
 const NO_CAP: TableBudget = TableBudget { owner: OWNER, at_most: u64::MAX };
 
 /// An address space on a machine of its own.
@@ -62,9 +62,9 @@ fn pages(address: u64, frame: u64, size: PageSize, count: u64) -> Mapping {
 fn the_kernel_half_is_shared_and_the_user_half_empty() {
     with_frames(64, |machine| {
         for index in 0..ENTRIES {
-            let entry = machine.memory.read(entry_address(machine.space.root(), index));
+            let entry = machine.memory.read(entry_address(machine.space.root(), index).word());
             let expected = match index {
-                KERNEL_HALF.. => machine.memory.read(entry_address(KERNEL_ROOT, index)),
+                KERNEL_HALF.. => machine.memory.read(entry_address(KERNEL_ROOT, index).word()),
                 _ => 0,
             };
             assert_eq!(entry, expected, "entry {index}");

@@ -6,7 +6,7 @@
 
 use super::Space;
 use super::tables::entry_address;
-use crate::machine::PhysicalMemory;
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::paging::{Caching, Entry, Meaning, index};
 use nom_abi::error::Result;
 use nom_abi::layout::USER_END;
@@ -66,7 +66,7 @@ impl Space {
         address: u64,
         length: u64,
         writes: bool,
-    ) -> Option<u64> {
+    ) -> Option<PhysAddr> {
         let offset = address % FRAME_BYTES;
         if address >= USER_END || offset + length > FRAME_BYTES {
             return None;
@@ -77,7 +77,7 @@ impl Space {
             _ => None,
         };
         let page = entry(below(below(below(self.root, 4)?, 3)?, 2)?, 1);
-        page.allows(writes).then(|| page.frame() * FRAME_BYTES + offset)
+        page.allows(writes).then(|| PhysAddr::of_frame(page.frame()) + offset)
     }
 
     /// Looks at all pages before anything is done.
@@ -105,13 +105,13 @@ impl Space {
         address: u64,
         length: u64,
         allows: fn(Protection) -> bool,
-    ) -> Result<(u64, u64)> {
+    ) -> Result<(PhysAddr, u64)> {
         let leaf = self.translate(memory, address).ok_or(Error::BadPointer)?;
         if !allows(leaf.protection) || leaf.caching == Caching::Uncached {
             return Err(Error::BadPointer);
         }
         let offset = address - leaf.address;
-        Ok((leaf.frame * FRAME_BYTES + offset, length.min(leaf.size.bytes() - offset)))
+        Ok((PhysAddr::of_frame(leaf.frame) + offset, length.min(leaf.size.bytes() - offset)))
     }
 }
 

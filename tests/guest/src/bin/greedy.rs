@@ -1,6 +1,6 @@
 //! Keeps the kernel as busy as it can, so that nobody else comes in. Its peer counts.
 //!
-//! Argument: `grants`, `console` or `devices`, what to do without end.
+//! Argument: `grants`, `console`, `devices` or `fragments`, what to do without end.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -19,6 +19,8 @@ nom_app::main!(main);
 const PAGES: u64 = 64;
 /// Most single pages that its device is to reach, no two of them neighbours: as many entries of tables.
 const SINGLES: usize = 7_000;
+/// Single pages by which it leaves most of memory in pieces that are too small for it.
+const FRAGMENTS: usize = 18_000;
 const LINE: &[u8; 4096] = &[b'.'; 4096];
 
 fn main() -> u8 {
@@ -31,11 +33,16 @@ fn greedy() -> Check {
         Some("grants") => grants,
         Some("console") => lines,
         Some("devices") => {
-            scattered = scatter()?;
+            scattered = scatter(SINGLES)?;
             println!("greedy holds {} single pages", scattered.len());
             devices
         }
-        _ => return Err(Failure::from("expected grants, console or devices")),
+        Some("fragments") => {
+            scattered = scatter(FRAGMENTS)?;
+            println!("greedy holds {} single pages", scattered.len());
+            pairs
+        }
+        _ => return Err(Failure::from("expected grants, console, devices or fragments")),
     };
     let channel = channels::all().next().ok_or("no channel to a peer")?;
     loop {
@@ -54,11 +61,17 @@ fn lines() -> Check {
     Ok(())
 }
 
-/// Every other one of as many pages as there are.
-fn scatter() -> Result<Vec<Grant>, Failure> {
-    let all = core::iter::from_fn(|| Grant::new(PageSize::Small, 1).ok()).take(2 * SINGLES);
+/// So many pages, with one between each two of them that is free.
+fn scatter(pages: usize) -> Result<Vec<Grant>, Failure> {
+    let all = core::iter::from_fn(|| Grant::new(PageSize::Small, 1).ok()).take(2 * pages);
     let mut all: Vec<Option<Grant>> = all.map(Some).collect();
     Ok(all.iter_mut().step_by(2).filter_map(Option::take).collect())
+}
+
+/// Two pages in a row: they are looked for wherever one is free.
+fn pairs() -> Check {
+    Grant::new(PageSize::Small, 2)?.release()?;
+    Ok(())
 }
 
 /// All that it holds is mapped for the device, and unmapped.

@@ -45,6 +45,7 @@ fn measure() -> Check {
     upcall::register(border::skip_undefined)?;
     figure("upcall_round_trip", 1, border::raise_undefined);
     holds()?;
+    search()?;
     figure("board_clock", 1, || _ = core::hint::black_box(time::now_ns()));
     if board().machine.cores.load(Relaxed) > 1 {
         return with_peer(1, |_| messages());
@@ -107,6 +108,24 @@ fn holds() -> Check {
         println!("figure name=longest_{name} cycles={cycles}");
     }
     Ok(())
+}
+
+/// What one piece of a search takes, for two pages in a row, in memory with every other page free: as much as
+/// two pieces look at.
+fn search() -> Check {
+    let mut singles: Vec<Option<Grant>> =
+        core::iter::from_fn(|| Grant::new(PageSize::Small, 1).ok()).take(8 * 512).map(Some).collect();
+    let held: Vec<Grant> = singles.iter_mut().step_by(2).filter_map(Option::take).collect();
+    drop(singles);
+    let mut worst = 0;
+    for _ in 0..BATCHES {
+        let start = time::cycles();
+        let pair = Grant::new(PageSize::Small, 2)?;
+        worst = worst.max(time::cycles() - start);
+        pair.release()?;
+    }
+    println!("figure name=longest_search cycles={}", worst / 2);
+    expect("pages that are held", held.len(), 4 * 512)
 }
 
 /// Takes all memory that it can have, page by page and mapped, and keeps it until it is ended.

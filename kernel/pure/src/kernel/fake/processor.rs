@@ -1,6 +1,6 @@
 //! What a processor remembers: translations until it is told to forget them, and vector registers.
 
-use crate::machine::PhysicalMemory;
+use crate::machine::PhysAddr;
 use crate::testing::FakeMemory;
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// One core's state that the kernel changes through its machine.
 #[derive(Default)]
 pub struct Processor {
-    /// Frame of the root that is loaded; `None` for the kernel's own.
-    pub root: Option<u64>,
+    /// The root that is loaded; `None` for the kernel's own.
+    pub root: Option<PhysAddr>,
     /// Physical page of each page that it has touched, and whether it may write there. Nothing leaves this
     /// but by [`Processor::load`] and [`Processor::forget`], as in hardware that never evicts.
     known: BTreeMap<u64, (u64, bool)>,
@@ -26,7 +26,7 @@ pub struct Processor {
 
 impl Processor {
     /// Loads a root. The same one again changes nothing.
-    pub fn load(&mut self, root: Option<u64>) {
+    pub fn load(&mut self, root: Option<PhysAddr>) {
         if self.root != root {
             self.root = root;
             self.forget();
@@ -52,8 +52,8 @@ impl Processor {
 }
 
 /// Walks the page tables as the processor does: the physical page, and whether it may be written.
-fn walk(memory: &FakeMemory, root: u64, address: u64) -> Option<(u64, bool)> {
-    let (mut table, mut rights) = (root * 4096, WRITABLE | USER);
+fn walk(memory: &FakeMemory, root: PhysAddr, address: u64) -> Option<(u64, bool)> {
+    let (mut table, mut rights) = (root.word(), WRITABLE | USER);
     for level in (1..=4).rev() {
         let shift = 12 + 9 * (level - 1);
         let entry = memory.read(table + (address >> shift & 0x1ff) * 8);

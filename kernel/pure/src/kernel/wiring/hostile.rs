@@ -100,6 +100,32 @@ fn a_device_that_cannot_be_reset_has_one_owner() {
     }
 }
 
+/// It is killed while the device is told what it is to reach: what cannot be reset is as it was.
+#[test]
+fn a_device_that_its_owner_never_got_to_see_is_the_next_ones() {
+    let mut hardware = FakeMachine::new();
+    hardware.pci.add(None, 2, 0, FakeFunction::new(0x8086, NET, 0x02_0000).bar(4, 0x4000));
+    let mut world = with_hardware(Unit::Vtd, hardware);
+    let single: Vec<u64> = (0..100).map(|_| grant(&mut world, 0)).collect();
+    for frame in single.iter().step_by(2) {
+        world.call(0, Syscall::MemoryRelease, &[*frame, 0, 1]).unwrap().unwrap();
+    }
+    let begin = world.borders[0].rip;
+    world.call_once(0, Syscall::DeviceAcquire, &[0]);
+    assert_eq!(world.borders[0].rip.wrapping_add(2), begin, "it does not reach all yet");
+    world.borders[0].rip = begin;
+    for (call, arguments) in [
+        (Syscall::DeviceMap, &[0, BAR, 0x2000, REGISTERS, 0x1000][..]),
+        (Syscall::DeviceConfigRead, &[0, 0]),
+        (Syscall::DeviceRelease, &[0]),
+    ] {
+        assert_eq!(world.call(0, call, arguments), Some(Err(Error::NotPermitted)), "{call:?}");
+    }
+    world.kernel.end_application(app(0), ApplicationState::Faulted, 137);
+    assert_eq!(world.held(0), [0; 3]);
+    assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+}
+
 #[test]
 fn what_a_device_may_still_reach_is_nobodys() {
     let (mut world, number) = with_device(Unit::Virtio);
