@@ -27,7 +27,7 @@ pub type TcpStream = nom_socket::TcpStream<Device>;
 /// A UDP port.
 pub type UdpSocket = nom_socket::UdpSocket<Device>;
 /// Threads that may block.
-pub type Threads = nom_rt::threads::Threads<ThreadStack>;
+pub type Threads = nom_rt::threads::Threads;
 
 /// The running core's event loop, with sockets on the program's network interface. The environment says the
 /// rest, as for [`crate::serve`]: with a contract the application earns. A request is what a connection

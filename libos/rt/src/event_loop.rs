@@ -108,6 +108,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
             policy: RefCell::new(Policy::new(Thresholds::ADAPTIVE)),
             statistics: RefCell::default(),
             status: Cell::new(None),
+            wanted_ns: Cell::new(0),
         });
         Self { clock, idle, handle, pollers: Vec::new(), due: Vec::new() }
     }

@@ -40,6 +40,29 @@ pub(crate) struct Shared {
     pub policy: RefCell<Policy>,
     pub statistics: RefCell<Statistics>,
     pub status: Cell<Option<i32>>,
+    /// While threads follow each other: from when on the loop wants its turn.
+    pub wanted_ns: Cell<u64>,
+}
+
+impl Shared {
+    /// Threads follow each other until then, if nothing else of the core wants its turn before.
+    pub fn defer_until(&self, ns: u64) {
+        let quiet_ns = self.wheel.borrow().quiet_until_ns();
+        let has_ready = self.queues.borrow().has_ready();
+        self.wanted_ns.set(if has_ready { 0 } else { ns.min(quiet_ns) });
+    }
+
+    /// Whether the loop wants its turn: for events, timers, messages, or because it had none for long.
+    #[inline]
+    pub fn is_wanted(&self, now_ns: u64) -> bool {
+        now_ns >= self.wanted_ns.get() || !self.inbox.is_empty()
+    }
+
+    /// Starts a timer.
+    pub fn start_timer(&self, deadline_ns: u64, timer: Timer) -> TimerId {
+        self.wanted_ns.set(self.wanted_ns.get().min(deadline_ns));
+        self.wheel.borrow_mut().insert(deadline_ns, timer)
+    }
 }
 
 /// There is no such queue (any more).
@@ -152,14 +175,8 @@ impl Handle {
         self.enqueue(queue, Event { activity, work: Work::Call(Box::new(call)) })
     }
 
-    /// Whether anything but pollers wants its turn: events, messages, or timers.
-    #[inline]
-    pub(crate) fn has_events(&self, now_ns: u64) -> bool {
-        let shared = &self.shared;
-        shared.queues.borrow().has_ready() || !shared.inbox.is_empty() || shared.wheel.borrow().is_due(now_ns)
-    }
-
     pub(crate) fn enqueue(&self, queue: QueueId, event: Event) -> Result<(), NoSuchQueue> {
+        self.shared.wanted_ns.set(0);
         let pushed = self.shared.queues.borrow_mut().push(queue, event);
         pushed.map_err(|_dropped| NoSuchQueue)
     }
@@ -234,8 +251,7 @@ impl Handle {
 impl Handle {
     /// Runs `call` as an event when the clock reads `deadline_ns`: never earlier. The present activity pays.
     pub fn at(&self, deadline_ns: u64, call: impl FnOnce(&Handle) + 'static) -> TimerId {
-        let timer = Timer::Call(self.activity(), Box::new(call));
-        self.shared.wheel.borrow_mut().insert(deadline_ns, timer)
+        self.shared.start_timer(deadline_ns, Timer::Call(self.activity(), Box::new(call)))
     }
 
     /// Runs `call` as an event after `ns` nanoseconds. The present activity pays.

@@ -1,5 +1,5 @@
-//! The per-core runtime: one event loop, on which events, timers, tasks, threads and pollers run. It has no
-//! `unsafe` code.
+//! The per-core runtime: one event loop, on which events, timers, tasks, threads and pollers run. All but
+//! the switch between the stacks of threads is without `unsafe` code (docs/safety/libos-rt.md).
 //!
 //! An [`EventLoop`] belongs to one core and shares nothing with others but an [inbox]. Each event runs to
 //! completion; each carries the [`Activity`] that pays for it and for all that it starts. The [meter]
@@ -51,7 +51,7 @@
 //! assert!(usage.sleeping_ns > 1_000_000);
 //! ```
 #![cfg_attr(not(test), no_std)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 

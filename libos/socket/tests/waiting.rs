@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-fn threads(core: &Loop) -> Threads<DefaultStack> {
+fn threads(core: &Loop) -> Threads {
     Threads::new(core.handle(), Settings::default(), || DefaultStack::new(64 * 1024).ok())
 }
 

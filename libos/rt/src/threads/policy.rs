@@ -11,6 +11,7 @@
 //! busy threads of equal weight, 2 ms of it make slices of 4 ms.
 
 use alloc::collections::VecDeque;
+use core::mem;
 use core::num::NonZeroU32;
 use exponential::Exponential;
 
@@ -42,23 +43,25 @@ impl Default for Settings {
 pub struct Account {
     /// The scaled average, over the weight.
     runtime: f64,
+    /// One over the weight.
+    share: f64,
     /// In which epoch it was scaled.
     epoch: u64,
-    weight: NonZeroU32,
 }
 
 impl Account {
     /// Of a thread that never ran. It gets the core before all that have run of late.
     #[must_use]
     pub fn new(weight: NonZeroU32) -> Self {
-        Self { runtime: 0.0, epoch: 0, weight }
+        Self { runtime: 0.0, share: 1.0 / f64::from(weight.get()), epoch: 0 }
     }
 
     /// Changes the share: of two busy threads, each gets its weight over the sum of both.
     pub fn set_weight(&mut self, weight: NonZeroU32) {
+        let before = self.share;
+        self.share = 1.0 / f64::from(weight.get());
         // What it ran so far was divided by the old weight.
-        self.runtime *= f64::from(self.weight.get()) / f64::from(weight.get());
-        self.weight = weight;
+        self.runtime *= self.share / before;
     }
 
     fn rebase(&mut self, epoch: u64) {
@@ -76,8 +79,7 @@ struct Running<K> {
     account: Account,
     /// Subtracted from its run time as long as it runs.
     lent: f64,
-    /// Until when it was charged, and what the scale was then.
-    since_ns: u64,
+    /// What the scale was when it was charged last.
     scale: f64,
 }
 
@@ -142,7 +144,7 @@ impl<K: Copy> RunQueue<K> {
 
     /// A thread became ready. A decision is due.
     pub fn wake(&mut self, thread: K, mut account: Account, now_ns: u64) {
-        self.enter_epoch(now_ns);
+        self.scale_at(now_ns);
         account.rebase(self.epoch);
         self.enqueue(thread, account);
     }
@@ -158,15 +160,16 @@ impl<K: Copy> RunQueue<K> {
     pub fn give_way(&mut self, now_ns: u64) -> Option<K> {
         self.charge(now_ns);
         if let Some(running) = &mut self.running
-            && let Some((_, last)) = self.ready.back()
             && let Some((thread, account)) = self.ready.front().copied()
+            && let Some((_, last)) = self.ready.back()
         {
+            // It is charged already, so nothing else about who runs changes.
             running.account.runtime = running.account.runtime.max(last.runtime);
-            let lent = running.scale * self.lent_growth / f64::from(account.weight.get());
-            let before = Running { thread, account, lent, ..*running };
-            let before = core::mem::replace(running, before);
+            let before =
+                (mem::replace(&mut running.thread, thread), mem::replace(&mut running.account, account));
+            running.lent = running.scale * self.lent_growth * account.share;
             self.ready.pop_front();
-            self.ready.push_back((before.thread, before.account));
+            self.ready.push_back(before);
         }
         self.running()
     }
@@ -192,11 +195,10 @@ impl<K: Copy> RunQueue<K> {
         let scale = self.scale_at(now_ns);
         let (_, first) = self.ready.front()?;
         let running = self.running.as_ref()?;
-        let weight = f64::from(running.account.weight.get());
-        let ran = (scale - running.scale) / weight;
+        let ran = (scale - running.scale) * running.account.share;
         let ahead = first.runtime - (running.account.runtime + ran - running.lent);
         // Two nanoseconds more than needed: running a bit too long is paid for, waking too early is not.
-        let more_ns = self.scale.time_to_grow(ahead.max(0.0) * weight / scale);
+        let more_ns = self.scale.time_to_grow(ahead.max(0.0) / (running.account.share * scale));
         Some(now_ns.saturating_add(more_ns).saturating_add(2))
     }
 
@@ -217,29 +219,36 @@ impl<K: Copy> RunQueue<K> {
     fn start_first(&mut self, now_ns: u64) {
         let Some((thread, account)) = self.ready.pop_front() else { return };
         let scale = self.scale_at(now_ns);
-        let lent = scale * self.lent_growth / f64::from(account.weight.get());
-        self.running = Some(Running { thread, account, lent, since_ns: now_ns, scale });
+        let lent = scale * self.lent_growth * account.share;
+        self.running = Some(Running { thread, account, lent, scale });
     }
 
     /// Charges the running thread until now: by how much the scale has grown, over its weight.
+    #[inline]
     fn charge(&mut self, now_ns: u64) {
-        self.enter_epoch(now_ns);
         let scale = self.scale_at(now_ns);
         let Some(running) = &mut self.running else { return };
-        if now_ns > running.since_ns {
-            running.account.runtime += (scale - running.scale) / f64::from(running.account.weight.get());
-            (running.since_ns, running.scale) = (now_ns, scale);
+        // Unless the clock went back.
+        if scale > running.scale {
+            running.account.runtime += (scale - running.scale) * running.account.share;
+            running.scale = scale;
         }
     }
 
+    #[inline]
     fn scale_at(&mut self, now_ns: u64) -> f64 {
-        self.scale.at(now_ns.wrapping_sub(self.epoch_from_ns) as i64)
+        match self.scale.near(now_ns) {
+            Some(scale) => scale,
+            None => self.compute_scale(now_ns),
+        }
     }
 
-    fn enter_epoch(&mut self, now_ns: u64) {
+    #[cold]
+    fn compute_scale(&mut self, now_ns: u64) -> f64 {
         if now_ns >= self.epoch_to_ns {
             self.change_epoch(now_ns);
         }
+        self.scale.compute(now_ns, self.epoch_from_ns)
     }
 
     #[cold]
@@ -255,6 +264,7 @@ impl<K: Copy> RunQueue<K> {
             running.lent *= shrink;
             running.scale *= shrink;
         }
+        self.scale.forget();
         // All shrink alike, so their order stays.
         self.ready.iter_mut().for_each(|(_, account)| account.rebase(self.epoch));
     }

@@ -8,7 +8,7 @@ use corosensei::stack::DefaultStack;
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 const MS: u64 = 1_000_000;
 
-fn threads() -> (Rc<World>, FakeLoop, Threads<DefaultStack>) {
+fn threads() -> (Rc<World>, FakeLoop, Threads) {
     let (world, core) = event_loop();
     let make_stack = || DefaultStack::new(64 * 1024).ok();
     let threads = Threads::new(core.handle(), Settings::default(), make_stack);
@@ -195,7 +195,7 @@ fn a_wake_up_while_the_thread_runs_is_not_lost() {
 #[test]
 fn without_memory_there_is_no_thread() {
     let (_, core) = event_loop();
-    let threads = Threads::<DefaultStack>::new(core.handle(), Settings::default(), || None);
+    let threads = Threads::new(core.handle(), Settings::default(), || None::<DefaultStack>);
     assert!(matches!(threads.spawn(ONE, |_| ()), Err(NoStack)));
 }
 

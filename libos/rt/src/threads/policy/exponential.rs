@@ -1,58 +1,60 @@
 //! `exp(time / decay)`, which a scheduler needs at each switch, for times that mostly lie close together.
 //!
-//! Threads run for microseconds, and averages decay within hundreds of milliseconds. So nearly every exponent
-//! is next to one that was computed before, and four terms of the series say all that a double can hold of
-//! the difference.
+//! Threads run for microseconds, and averages decay within hundreds of milliseconds. So the function is as
+//! good as a straight line from each time for which it was computed to the next, a small part of the decay
+//! later: what a line leaves out is in the next time's value.
 
-/// Exponents below are so small that the series is as good as the function: its first term left out is
-/// 10^-13 of the sum.
-const SMALL: f64 = 1.0 / 1024.0;
-/// As much for the logarithm, whose series converges slower: the first term left out is 10^-9 of the sum,
-/// a nanosecond in a second.
+/// How far a line goes, in decays: by then it is 1/2 * 2^-26 too low, of the function's value.
+const LINE: f64 = 1.0 / 8192.0;
+/// Growth below is so small that five terms of the logarithm's series are as good as the function: the first
+/// one left out is 10^-9 of the sum, a nanosecond in a second.
 const SMALL_GROWTH: f64 = 1.0 / 64.0;
 
 /// The function, and its value at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exponential {
     decay_ns: f64,
-    inverse: f64,
-    /// A time for which it was computed exactly, and the last time for which it was computed.
-    known: (i64, f64),
-    last: (i64, f64),
+    /// How long lines are.
+    line_ns: u64,
+    /// Where the present line begins, and its value there and growth in a nanosecond.
+    from_ns: u64,
+    value: f64,
+    slope: f64,
+    /// How far the present line goes: nowhere, if there is none.
+    reach_ns: u64,
 }
 
 impl Exponential {
     /// Of an average that decays by 1/e within `decay_ns`, which is not 0.
     pub fn new(decay_ns: u64) -> Exponential {
         let decay_ns = decay_ns as f64;
-        Exponential { decay_ns, inverse: 1.0 / decay_ns, known: (0, 1.0), last: (0, 1.0) }
+        let line_ns = (decay_ns * LINE) as u64;
+        Exponential { decay_ns, line_ns, from_ns: 0, value: 1.0, slope: 0.0, reach_ns: 0 }
     }
 
-    /// `exp(time / decay)`.
+    /// Its value at a time that is near one for which it was computed.
     #[inline]
-    pub fn at(&mut self, time_ns: i64) -> f64 {
-        if time_ns != self.last.0 {
-            self.last = (time_ns, self.compute(time_ns));
-        }
-        self.last.1
+    pub fn near(&self, time_ns: u64) -> Option<f64> {
+        let ns = time_ns.wrapping_sub(self.from_ns);
+        (ns < self.reach_ns).then_some(self.value + self.slope * ns as i64 as f64)
     }
 
-    fn compute(&mut self, time_ns: i64) -> f64 {
-        let (known_ns, value) = self.known;
-        let exponent = time_ns.wrapping_sub(known_ns) as f64 * self.inverse;
-        if (0.0..SMALL).contains(&exponent) {
-            return value + value * series(exponent);
-        }
-        // Steps from step to step would add up their errors.
-        let value = libm::exp(time_ns as f64 * self.inverse);
-        self.known = (time_ns, value);
+    /// Its value at `time_ns`, if it is 1 at `origin_ns`.
+    pub fn compute(&mut self, time_ns: u64, origin_ns: u64) -> f64 {
+        let value = libm::exp(time_ns.wrapping_sub(origin_ns) as i64 as f64 / self.decay_ns);
+        (self.from_ns, self.value, self.slope) = (time_ns, value, value / self.decay_ns);
+        self.reach_ns = self.line_ns;
         value
+    }
+
+    /// What was computed is no longer true: there is another origin.
+    pub fn forget(&mut self) {
+        self.reach_ns = 0;
     }
 
     /// By what share it grows within that time: `exp(time / decay) - 1`.
     pub fn growth(&self, time_ns: u64) -> f64 {
-        let exponent = time_ns as f64 * self.inverse;
-        if exponent < SMALL { series(exponent) } else { libm::expm1(exponent) }
+        libm::expm1(time_ns as f64 / self.decay_ns)
     }
 
     /// The time within which it grows by that share, in nanoseconds; less than one too short.
@@ -67,11 +69,6 @@ impl Exponential {
     }
 }
 
-/// `exp(x) - 1` for a small `x`.
-fn series(x: f64) -> f64 {
-    x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,14 +77,20 @@ mod tests {
     fn it_is_the_function_wherever_it_is_asked() {
         let decay_ns = 200_000_000;
         let mut exponential = Exponential::new(decay_ns);
-        let mut time_ns = -500_000_000_i64;
+        let (origin_ns, mut time_ns, mut lines) = (700_000_000, 200_000_000_u64, 0);
         for step in 0..20_000 {
-            // Forward by up to 400 us, and now and then back.
-            time_ns += step * 7919 % 420_000 - 20_000;
-            let value = exponential.at(time_ns);
-            let expected = (time_ns as f64 / decay_ns as f64).exp();
-            assert!((value / expected - 1.0).abs() < 1e-12, "at {time_ns} ns: {value}, {expected}");
+            // Forward by up to 40 us, and now and then back.
+            time_ns = time_ns + step * 7919 % 42_000 - 2_000;
+            let value = exponential.near(time_ns).unwrap_or_else(|| {
+                lines += 1;
+                exponential.compute(time_ns, origin_ns)
+            });
+            let expected = ((time_ns as f64 - origin_ns as f64) / decay_ns as f64).exp();
+            assert!((value / expected - 1.0).abs() < 7.5e-9, "at {time_ns} ns: {value}, {expected}");
         }
+        assert!((10_000..18_000).contains(&lines), "{lines}");
+        exponential.forget();
+        assert_eq!(exponential.near(time_ns), None);
     }
 
     #[test]
