@@ -1,27 +1,27 @@
-//! Threads that block, on top of the loop: each has a stack of its own, and OSv's scheduler chooses between
-//! those of a core.
+//! Threads that block: each has a stack of its own, and is a client of its core's scheduler beside the
+//! request queues.
 //!
-//! One task of the loop, the dispatcher, goes on with the thread that [`policy`] chooses; the thread runs
-//! until it blocks, ends or reaches a [`Thread::checkpoint`] after its turn. To block is to wait for a
-//! future, so threads wait for whatever tasks can wait for. Between two threads other events of the core
-//! have their turn; where there are none, the next thread follows at once, without a turn of the loop, and
-//! what is polled waits for at most [`POLLERS_WAIT_NS`] and the rest of one thread's turn.
+//! The loop goes on with the thread that the [scheduler](crate::scheduler) chooses; it runs until it blocks,
+//! ends or reaches a [`Thread::checkpoint`] after its turn. To block is to wait for a future, so threads wait
+//! for whatever tasks can wait for. If the next one is a thread of the same activity, it follows at once,
+//! without a turn of the loop: then what is polled, and other activities, wait for at most
+//! [`POLLERS_WAIT_NS`] and the rest of one thread's turn.
 
 mod coroutine;
-mod incoming;
-pub mod policy;
 
-use crate::handle::Handle;
+use crate::event_loop::Client;
+use crate::handle::{Handle, Shared};
+use crate::inbox::{Inbox, Message};
 use crate::meter::Activity;
+use crate::scheduler::{Account, SeatId};
 use crate::task::{self, JoinHandle};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::future::poll_fn;
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
 use core::pin::pin;
@@ -29,8 +29,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 pub use corosensei::stack::Stack;
 use coroutine::{Coroutine, Resumption};
-use incoming::Incoming;
-use policy::{Account, RunQueue, Settings};
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -41,11 +39,14 @@ slotmap::new_key_type! {
 /// How long threads follow each other before the loop looks at its pollers again.
 pub const POLLERS_WAIT_NS: u64 = 10_000;
 
+/// How long a thread runs if nobody waits, until others of the core are asked whether they want something.
+const ALONE_NS: u64 = 2_000_000;
+
+/// Wakes a thread from anywhere. Until that is received, only the first wake-up sends a message.
 struct Alarm {
     thread: ThreadId,
-    incoming: Arc<Incoming>,
-    /// It stands in `incoming`.
-    is_incoming: AtomicBool,
+    inbox: Arc<Inbox>,
+    is_sent: AtomicBool,
 }
 
 impl Wake for Alarm {
@@ -54,45 +55,84 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_incoming.swap(true, Ordering::AcqRel) {
-            self.incoming.push(self.thread);
+        if !self.is_sent.swap(true, Ordering::AcqRel) {
+            self.inbox.send(Message::WakeThread(self.thread));
         }
     }
 }
 
-/// Makes a stack, if there is memory.
-type MakeStack = dyn FnMut() -> Option<Box<dyn Stack>>;
-
-/// A thread, as the scheduler sees it.
+/// A thread, as its core has it.
 struct Entry {
     id: ThreadId,
     coroutine: Rc<Coroutine>,
     alarm: Arc<Alarm>,
     /// Here while the thread is blocked.
     account: Cell<Option<Account>>,
-    /// Who paid when it ran last.
+    /// Who pays for it, and who that is for the scheduler.
     activity: Cell<Activity>,
+    seat: Cell<SeatId>,
+    stacks: Rc<Stacks>,
 }
 
-struct State {
-    handle: Handle,
-    run_queue: RefCell<RunQueue<ThreadId>>,
-    /// When the running thread's turn is over, as far as it has asked since others became ready.
-    over_ns: Cell<Option<u64>>,
-    /// How long it runs if it is alone, until others of the core are asked whether they want something.
-    alone_ns: u64,
-    threads: RefCell<SlotMap<ThreadId, Rc<Entry>>>,
+/// Stacks of one size.
+struct Stacks {
+    make: RefCell<Box<MakeStack>>,
+    /// Of threads that have ended.
+    spare: RefCell<Vec<Box<dyn Stack>>>,
+}
+
+/// Makes a stack, if there is memory.
+type MakeStack = dyn FnMut() -> Option<Box<dyn Stack>>;
+
+impl Stacks {
+    fn take(&self) -> Option<Box<dyn Stack>> {
+        let spare = self.spare.borrow_mut().pop();
+        spare.or_else(|| (self.make.borrow_mut())())
+    }
+}
+
+/// The threads of one core.
+pub(crate) struct Table {
+    entries: RefCell<SlotMap<ThreadId, Rc<Entry>>>,
     /// The loop, which goes on when no thread does.
     home: Rc<Coroutine>,
     /// Who ended last, if the loop has not seen it yet.
     ended: Cell<Option<ThreadId>>,
-    incoming: OnceCell<Arc<Incoming>>,
-    make_stack: RefCell<Box<MakeStack>>,
-    /// Of threads that have ended.
-    stacks: RefCell<Vec<Box<dyn Stack>>>,
+    /// When the running thread's turn is over, as far as it has asked since others became ready.
+    over_ns: Cell<Option<u64>>,
     switches: Cell<u64>,
-    /// How many of them were charged to somebody.
-    charged: Cell<u64>,
+}
+
+impl Table {
+    pub fn new() -> Table {
+        Table {
+            entries: RefCell::new(SlotMap::with_key()),
+            home: Coroutine::here(),
+            ended: Cell::new(None),
+            over_ns: Cell::new(None),
+            switches: Cell::new(0),
+        }
+    }
+
+    /// Somebody became ready: the running thread's turn may be over earlier.
+    #[inline]
+    pub fn changed(&self) {
+        self.over_ns.set(None);
+    }
+
+    /// Drops those that never began, and forgets the others. Returns whether there was any.
+    pub fn clear(&self) -> bool {
+        let entries = self.entries.take();
+        !entries.is_empty()
+    }
+
+    /// Where a thread goes on, which runs from now on.
+    #[inline]
+    fn resumption(&self, id: ThreadId) -> Resumption {
+        self.switches.set(self.switches.get() + 1);
+        self.over_ns.set(None);
+        self.entries.borrow()[id].coroutine.resumption()
+    }
 }
 
 /// There is no memory for another stack.
@@ -107,10 +147,11 @@ impl fmt::Display for NoStack {
 
 impl core::error::Error for NoStack {}
 
-/// The threads of one core. Clones are the same threads.
+/// Starts threads of one core, on stacks of one size. Clones start the same kind.
 #[derive(Clone)]
 pub struct Threads {
-    state: Rc<State>,
+    handle: Handle,
+    stacks: Rc<Stacks>,
 }
 
 impl fmt::Debug for Threads {
@@ -120,38 +161,21 @@ impl fmt::Debug for Threads {
 }
 
 impl Threads {
-    /// No threads yet, on the loop of `handle`. `make_stack` makes a stack, each with a guard page; those
-    /// of ended threads are used again.
+    /// For threads on the loop of `handle`. `make_stack` makes a stack, each with a guard page; those of
+    /// ended threads are used again.
     #[must_use]
     pub fn new<S: Stack + 'static>(
         handle: &Handle,
-        settings: Settings,
         mut make_stack: impl FnMut() -> Option<S> + 'static,
     ) -> Self {
-        let make_stack = move || make_stack().map(|stack| Box::new(stack) as Box<dyn Stack>);
-        let state = Rc::new(State {
-            handle: handle.clone(),
-            run_queue: RefCell::new(RunQueue::new(settings)),
-            over_ns: Cell::new(None),
-            alone_ns: settings.hysteresis_ns,
-            threads: RefCell::new(SlotMap::with_key()),
-            home: Coroutine::here(),
-            ended: Cell::new(None),
-            incoming: OnceCell::new(),
-            make_stack: RefCell::new(Box::new(make_stack)),
-            stacks: RefCell::default(),
-            switches: Cell::new(0),
-            charged: Cell::new(0),
-        });
-        let task = handle.spawn(dispatch(state.clone()));
-        let dispatcher = handle.shared().tasks.borrow().waker_of(task.id()).expect("it has not run yet");
-        let incoming = Arc::new(Incoming::new(dispatcher));
-        state.incoming.set(incoming).ok().expect("it is set nowhere else");
-        Self { state }
+        let make = move || make_stack().map(|stack| Box::new(stack) as Box<dyn Stack>);
+        let stacks = Stacks { make: RefCell::new(Box::new(make)), spare: RefCell::default() };
+        Self { handle: handle.clone(), stacks: Rc::new(stacks) }
     }
 
-    /// Starts a thread; the present activity pays for it. What it holds when its loop ends before it does
-    /// is never dropped: nothing can unwind its stack.
+    /// Starts a thread; the present activity pays for it. Of what this activity gets, its share is its
+    /// weight over those of all that are ready, a request queue's too. What it holds when its loop ends
+    /// before it does is never dropped: nothing can unwind its stack.
     ///
     /// # Errors
     /// If there is no stack for it; `main` is dropped.
@@ -160,238 +184,189 @@ impl Threads {
         weight: NonZeroU32,
         main: impl FnOnce(&Thread<'_>) -> T + 'static,
     ) -> Result<JoinHandle<T, ThreadId>, NoStack> {
-        let stack = self.state.take_stack().ok_or(NoStack)?;
+        let stack = self.stacks.take().ok_or(NoStack)?;
         let (promise, joined) = task::promise();
-        let id = self.state.insert(stack, move |thread| promise.keep(main(thread)));
-        let now_ns = self.state.handle.clock_ns();
-        let mut run_queue = self.state.run_queue.borrow_mut();
-        let account = run_queue.inherit(weight, now_ns);
-        run_queue.wake(id, account, now_ns);
-        self.state.over_ns.set(None);
-        self.state.incoming().call();
+        let (id, seat) = self.insert(stack, move |thread| promise.keep(main(thread)));
+        let now_ns = self.handle.clock_ns();
+        let mut scheduler = self.handle.shared().scheduler.borrow_mut();
+        let account = scheduler.inherit(seat, weight, now_ns);
+        scheduler.wake(seat, Client::Thread(id), account, now_ns);
+        self.handle.shared().threads.changed();
         Ok(joined(id))
     }
 
-    /// Threads that have not ended.
+    /// Threads of the core that have not ended.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.state.threads.borrow().len()
+        self.handle.shared().threads.entries.borrow().len()
     }
 
-    /// Whether all threads have ended.
+    /// Whether all threads of the core have ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How often a thread took its turn after another one or after the loop.
+    /// How often a thread of the core took its turn after another one or after the loop.
     #[must_use]
     pub fn switches(&self) -> u64 {
-        self.state.switches.get()
+        self.handle.shared().threads.switches.get()
+    }
+
+    fn insert(&self, stack: Box<dyn Stack>, main: impl FnOnce(&Thread<'_>) + 'static) -> (ThreadId, SeatId) {
+        let (handle, shared) = (self.handle.clone(), self.handle.shared());
+        let activity = shared.activity.get();
+        let seat = shared.scheduler.borrow_mut().seat_of(activity);
+        let id = shared.threads.entries.borrow_mut().insert_with_key(|id| {
+            let alarm =
+                Arc::new(Alarm { thread: id, inbox: shared.inbox.clone(), is_sent: AtomicBool::new(false) });
+            let coroutine = Coroutine::new(stack, shared.threads.home.clone(), move || {
+                let entry = handle.shared().threads.entries.borrow()[id].clone();
+                let waker = entry.alarm.clone().into();
+                let thread = Thread { handle, entry, waker, place: PhantomData };
+                main(&thread);
+                thread.handle.shared().end_thread(id);
+            });
+            Rc::new(Entry {
+                id,
+                coroutine,
+                alarm,
+                account: Cell::new(None),
+                activity: Cell::new(activity),
+                seat: Cell::new(seat),
+                stacks: self.stacks.clone(),
+            })
+        });
+        (id, seat)
     }
 }
 
 /// On the loop's stack.
-impl State {
-    fn incoming(&self) -> &Arc<Incoming> {
-        self.incoming.get().expect("it was set before the first turn")
-    }
-
-    fn take_stack(&self) -> Option<Box<dyn Stack>> {
-        let spare = self.stacks.borrow_mut().pop();
-        spare.or_else(|| (self.make_stack.borrow_mut())())
-    }
-
-    fn insert(self: &Rc<Self>, stack: Box<dyn Stack>, main: impl FnOnce(&Thread<'_>) + 'static) -> ThreadId {
-        let state = self.clone();
-        self.threads.borrow_mut().insert_with_key(|id| {
-            let incoming = self.incoming().clone();
-            let alarm = Arc::new(Alarm { thread: id, incoming, is_incoming: AtomicBool::new(false) });
-            let coroutine = Coroutine::new(stack, self.home.clone(), move || {
-                let entry = state.threads.borrow()[id].clone();
-                let waker = entry.alarm.clone().into();
-                main(&Thread { state: state.clone(), entry, waker, place: PhantomData });
-                state.end(id);
-            });
-            let activity = Cell::new(self.handle.activity());
-            Rc::new(Entry { id, coroutine, alarm, account: Cell::new(None), activity })
-        })
-    }
-
-    /// Runs threads, one after the other, until something else of the core wants its turn. Returns whether
-    /// there was one.
-    fn run_some(&self) -> bool {
-        let start_ns = self.handle.clock_ns();
-        self.receive(start_ns);
-        let mut next = self.run_queue.borrow_mut().decide(start_ns);
-        let has_run = next.is_some();
-        self.handle.shared().defer_until(start_ns.saturating_add(POLLERS_WAIT_NS));
-        while let Some(id) = next {
-            let resumption = self.leave_for(id);
-            self.home.switch_to(resumption);
-            self.charge();
-            next = self.ended.take().and_then(|ended| self.bury(ended));
+impl Shared {
+    /// Runs a thread that was chosen, and those that follow it, until something else of the core wants its
+    /// turn. Returns how many had theirs.
+    pub(crate) fn run_threads(&self, first: ThreadId, now_ns: u64) -> u64 {
+        let activity = self.threads.entries.borrow()[first].activity.get();
+        self.begin(activity, &*self.clock);
+        self.meter.borrow_mut().worked(activity, 1);
+        let quiet_ns = self.wheel.borrow().quiet_until_ns();
+        self.wanted_ns.set(now_ns.saturating_add(POLLERS_WAIT_NS).min(quiet_ns));
+        let before = self.threads.switches.get();
+        let resumption = self.threads.resumption(first);
+        self.threads.home.switch_to(resumption);
+        let switches = self.threads.switches.get() - before;
+        self.meter.borrow_mut().worked(self.activity.get(), switches - 1);
+        if let Some(ended) = self.threads.ended.take() {
+            self.bury(ended);
         }
-        has_run
+        switches
     }
 
-    /// Takes an ended thread's stack. Returns who is next, if the loop does not want its turn.
-    fn bury(&self, id: ThreadId) -> Option<ThreadId> {
-        let entry = self.threads.borrow_mut().remove(id);
-        let coroutine = entry.and_then(Rc::into_inner).map(|entry| entry.coroutine);
-        let stack = coroutine.and_then(Rc::into_inner).and_then(Coroutine::into_stack);
-        self.stacks.borrow_mut().extend(stack);
-        let now_ns = self.handle.clock_ns();
-        self.receive(now_ns);
-        let next = self.run_queue.borrow_mut().decide(now_ns);
-        next.filter(|_| !self.handle.shared().is_wanted(now_ns))
+    /// Takes an ended thread's stack.
+    fn bury(&self, id: ThreadId) {
+        let entry = self.threads.entries.borrow_mut().remove(id);
+        let Some(Entry { coroutine, stacks, .. }) = entry.and_then(Rc::into_inner) else { return };
+        let stack = Rc::into_inner(coroutine).and_then(Coroutine::into_stack);
+        stacks.spare.borrow_mut().extend(stack);
+    }
+
+    /// Makes a thread ready that was woken. One that is not blocked looks for itself before it blocks.
+    pub(crate) fn wake_thread(&self, id: ThreadId) {
+        let entries = self.threads.entries.borrow();
+        let Some(entry) = entries.get(id) else { return };
+        entry.alarm.is_sent.store(false, Ordering::Release);
+        if let Some(account) = entry.account.take() {
+            let now_ns = self.now_ns.get();
+            self.scheduler.borrow_mut().wake(entry.seat.get(), Client::Thread(id), account, now_ns);
+            self.threads.changed();
+        }
     }
 }
 
 /// On the stack of the running thread.
-impl State {
-    /// Wakes what was woken. A thread that is not blocked looks for itself before it blocks.
+impl Shared {
+    /// What was sent to the core, as the thread is about to make way.
     #[inline]
-    fn receive(&self, now_ns: u64) {
-        if !self.incoming().is_empty() {
-            self.receive_all(now_ns);
+    fn look_into_inbox(&self) {
+        if !self.inbox.is_empty() {
+            self.receive();
         }
-    }
-
-    fn receive_all(&self, now_ns: u64) {
-        while let Some(id) = self.incoming().pop() {
-            let threads = self.threads.borrow();
-            let Some(entry) = threads.get(id) else { continue };
-            entry.alarm.is_incoming.store(false, Ordering::Release);
-            if let Some(account) = entry.account.take() {
-                self.run_queue.borrow_mut().wake(id, account, now_ns);
-            }
-        }
-    }
-
-    /// Whether the running thread's turn is over.
-    fn is_over(&self, now_ns: u64) -> bool {
-        let over_ns = self.over_ns.get().unwrap_or_else(|| {
-            let preempt_at_ns = self.run_queue.borrow_mut().preempt_at_ns(now_ns);
-            let over_ns = preempt_at_ns.unwrap_or(now_ns.saturating_add(self.alone_ns));
-            self.over_ns.set(Some(over_ns));
-            over_ns
-        });
-        now_ns >= over_ns
     }
 
     fn block(&self, running: &Entry) {
-        let now_ns = self.handle.clock_ns();
+        let now_ns = self.clock.now_ns();
+        self.now_ns.set(now_ns);
         // It need not be asked whether it runs.
-        let account = self.run_queue.borrow_mut().block(now_ns).map(|(_, account)| account);
-        running.account.set(account);
+        running.account.set(self.scheduler.borrow_mut().block(now_ns));
         // Only now: who was woken before it blocked must not be lost.
-        self.receive(now_ns);
-        let next = self.run_queue.borrow_mut().decide(now_ns);
+        self.look_into_inbox();
+        let next = self.scheduler.borrow_mut().decide_within(now_ns);
         self.make_way(running, next, now_ns);
     }
 
     fn give_way(&self, running: &Entry) {
-        let now_ns = self.handle.clock_ns();
-        self.receive(now_ns);
-        let next = self.run_queue.borrow_mut().give_way(now_ns);
+        self.look_into_inbox();
+        let now_ns = self.clock.now_ns();
+        let next = self.scheduler.borrow_mut().give_way(now_ns);
         self.make_way(running, next, now_ns);
     }
 
+    /// Makes way for the loop if the turn of the running thread is over.
     fn look_up(&self, running: &Entry) {
-        let now_ns = self.handle.clock_ns();
-        if self.is_over(now_ns) {
-            self.receive(now_ns);
-            let next = self.run_queue.borrow_mut().decide(now_ns);
-            self.make_way(running, next, now_ns);
+        let now_ns = self.clock.now_ns();
+        let over_ns = self.threads.over_ns.get().unwrap_or_else(|| {
+            let preempt_at_ns = self.scheduler.borrow_mut().preempt_at_ns(now_ns);
+            preempt_at_ns.unwrap_or(u64::MAX).min(now_ns.saturating_add(ALONE_NS))
+        });
+        self.threads.over_ns.set(Some(over_ns));
+        if now_ns >= over_ns {
+            self.make_way(running, None, now_ns);
         }
     }
 
-    /// The running thread is about to end.
-    fn end(&self, id: ThreadId) {
-        self.run_queue.borrow_mut().block(self.handle.clock_ns());
-        self.ended.set(Some(id));
-    }
-
-    /// Goes on with `next`, or with the loop if that wants its turn.
-    #[inline]
-    fn make_way(&self, running: &Entry, next: Option<ThreadId>, now_ns: u64) {
-        running.activity.set(self.handle.activity());
+    /// Goes on with `next`, or with the loop if that is not a thread, or wants its turn.
+    #[inline(always)]
+    fn make_way(&self, running: &Entry, next: Option<Client>, now_ns: u64) {
         let resumption = match next {
-            Some(next) if !self.handle.shared().is_wanted(now_ns) => {
+            Some(Client::Thread(next))
+                if now_ns < self.wanted_ns.get() && self.activity.get() == running.activity.get() =>
+            {
                 if next == running.id {
-                    return self.over_ns.set(None);
+                    return;
                 }
-                self.leave_for(next)
+                self.threads.resumption(next)
             }
-            _ => self.home.resumption(),
+            _ => self.go_home(running, now_ns),
         };
         running.coroutine.switch_to(resumption);
     }
 
-    /// Where a thread goes on, which runs from now on.
-    #[inline]
-    fn leave_for(&self, id: ThreadId) -> Resumption {
-        self.switches.set(self.switches.get() + 1);
-        self.over_ns.set(None);
-        let threads = self.threads.borrow();
-        let entry = &threads[id];
-        let activity = entry.activity.get();
-        if activity != self.handle.activity() {
-            self.charge();
-            self.handle.charge(activity);
-        }
-        entry.coroutine.resumption()
-    }
-
-    /// Charges the switches since the last time to who pays at present.
-    fn charge(&self) {
-        let switches = self.switches.get() - self.charged.replace(self.switches.get());
-        self.handle.shared().meter.borrow_mut().worked(self.handle.activity(), switches);
-    }
-}
-
-/// The task that runs the threads.
-async fn dispatch(state: Rc<State>) {
-    let loops = Loops(state);
-    let state = &loops.0;
-    loop {
-        if state.run_some() {
-            state.handle.yield_now().await;
-        } else {
-            state.woken().await;
-        }
-    }
-}
-
-/// While it is there, somebody runs the threads.
-struct Loops(Rc<State>);
-
-/// Nobody goes on with the threads any more, which hold what they belong to.
-impl Drop for Loops {
-    fn drop(&mut self) {
-        let threads = self.0.threads.take();
-        drop(threads);
-    }
-}
-
-impl State {
-    /// Ready when a thread was started or woken.
-    fn woken(&self) -> impl Future<Output = ()> {
-        poll_fn(|_| {
-            let is_idle = self.run_queue.borrow().load() == 0 && self.incoming().leave();
-            if is_idle {
-                return Poll::Pending;
+    /// Where the loop goes on. A thread that has changed who pays goes on among the clients of that activity.
+    #[cold]
+    fn go_home(&self, running: &Entry, now_ns: u64) -> Resumption {
+        let activity = self.activity.get();
+        if activity != running.activity.replace(activity) {
+            let mut scheduler = self.scheduler.borrow_mut();
+            let client = Client::Thread(running.id);
+            let account = scheduler.withdraw(running.seat.get(), client, now_ns);
+            running.seat.set(scheduler.seat_of(activity));
+            if let Some(account) = account {
+                scheduler.wake(running.seat.get(), client, account, now_ns);
             }
-            self.incoming().watch();
-            Poll::Ready(())
-        })
+        }
+        self.threads.home.resumption()
+    }
+
+    /// The running thread is about to end.
+    fn end_thread(&self, id: ThreadId) {
+        self.scheduler.borrow_mut().block(self.clock.now_ns());
+        self.threads.ended.set(Some(id));
     }
 }
 
 /// A thread, as the code that runs in it sees it.
 pub struct Thread<'s> {
-    state: Rc<State>,
+    handle: Handle,
     entry: Rc<Entry>,
     waker: Waker,
     /// It stays on its stack.
@@ -402,7 +377,7 @@ impl Thread<'_> {
     /// The loop that it runs on.
     #[must_use]
     pub fn handle(&self) -> &Handle {
-        &self.state.handle
+        &self.handle
     }
 
     /// Blocks until `future` is ready, and returns what it yields. Others run meanwhile.
@@ -412,23 +387,23 @@ impl Thread<'_> {
             if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
                 return value;
             }
-            self.state.block(&self.entry);
+            self.handle.shared().block(&self.entry);
         }
     }
 
     /// Blocks for `ns` nanoseconds.
     pub fn sleep(&self, ns: u64) {
-        self.block_on(self.handle().sleep(ns));
+        self.block_on(self.handle.sleep(ns));
     }
 
-    /// Lets all threads go first that are ready.
+    /// Lets all others of its activity go first that are ready.
     pub fn yield_now(&self) {
-        self.state.give_way(&self.entry);
+        self.handle.shared().give_way(&self.entry);
     }
 
     /// Lets others go on if this thread's turn is over. For loops that compute for long.
     pub fn checkpoint(&self) {
-        self.state.look_up(&self.entry);
+        self.handle.shared().look_up(&self.entry);
     }
 }
 

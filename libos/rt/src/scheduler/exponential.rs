@@ -47,11 +47,6 @@ impl Exponential {
         value
     }
 
-    /// What was computed is no longer true: there is another origin.
-    pub fn forget(&mut self) {
-        self.reach_ns = 0;
-    }
-
     /// By what share it grows within that time: `exp(time / decay) - 1`.
     pub fn growth(&self, time_ns: u64) -> f64 {
         libm::expm1(time_ns as f64 / self.decay_ns)
@@ -89,8 +84,6 @@ mod tests {
             assert!((value / expected - 1.0).abs() < 7.5e-9, "at {time_ns} ns: {value}, {expected}");
         }
         assert!((10_000..18_000).contains(&lines), "{lines}");
-        exponential.forget();
-        assert_eq!(exponential.near(time_ns), None);
     }
 
     #[test]
