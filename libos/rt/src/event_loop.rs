@@ -8,7 +8,7 @@ use crate::queues::{QueueId, Work};
 use crate::rest::{Mode, Policy, Thresholds};
 use crate::scheduler::{Scheduler, Settings};
 use crate::task::{TaskId, Tasks};
-use crate::threads::{Table, ThreadId};
+use crate::threads::{Entry, ThreadId, Turns};
 use crate::wheel::Wheel;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -19,6 +19,7 @@ use core::hint;
 use core::mem;
 use core::task::{Context, Waker};
 use nom_port::world::{Clock, Doorbell, Idle};
+use slotmap::SlotMap;
 
 /// Most events that a queue is served before the loop looks at everything else again; the omni-kernel's
 /// batching factor (section V-C).
@@ -32,6 +33,12 @@ const MESSAGES_PER_TURN: u32 = 256;
 pub(crate) enum Client {
     Queue(QueueId),
     Thread(ThreadId),
+}
+
+/// What the loop chooses from.
+pub(crate) struct Clients {
+    pub scheduler: Scheduler<Client>,
+    pub threads: SlotMap<ThreadId, Rc<Entry>>,
 }
 
 pub(crate) enum Timer {
@@ -113,9 +120,12 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
             activity: Cell::new(INFRASTRUCTURE),
             has_charged: Cell::new(false),
             meter: RefCell::new(Meter::new(now_ns)),
-            scheduler: RefCell::new(Scheduler::new(Settings::default())),
+            clients: RefCell::new(Clients {
+                scheduler: Scheduler::new(Settings::default()),
+                threads: SlotMap::with_key(),
+            }),
             queues: RefCell::default(),
-            threads: Table::new(),
+            threads: Turns::new(),
             wheel: RefCell::new(Wheel::new(now_ns)),
             tasks: RefCell::new(Tasks::new(inbox.clone())),
             inbox,
@@ -163,7 +173,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         let mut worked = self.fire_timers(now_ns);
         worked |= self.poll(now_ns);
         worked |= self.shared().receive();
-        if self.shared().scheduler.borrow().has_ready() {
+        if self.shared().clients.borrow().scheduler.has_ready() {
             self.serve();
             worked = true;
         }
@@ -235,7 +245,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
     fn serve(&self) {
         let shared = self.shared();
         let start_ns = self.read_clock();
-        let next = shared.scheduler.borrow_mut().decide(start_ns);
+        let next = shared.clients.borrow_mut().scheduler.decide(start_ns);
         let end_ns = match next {
             Some(Client::Queue(queue)) => self.serve_queue(queue, start_ns),
             Some(Client::Thread(thread)) => {
@@ -244,7 +254,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
             }
             None => return,
         };
-        shared.scheduler.borrow_mut().leave(end_ns);
+        shared.clients.borrow_mut().scheduler.leave(end_ns);
         shared.statistics.borrow_mut().scheduled += 1;
     }
 
@@ -259,8 +269,8 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         }
         let end_ns = self.read_clock();
         let record = Record { events, ns: end_ns.saturating_sub(start_ns) };
-        let mut scheduler = self.shared().scheduler.borrow_mut();
-        self.shared().queues.borrow_mut().served(queue, record, &mut scheduler, end_ns);
+        let scheduler = &mut self.shared().clients.borrow_mut().scheduler;
+        self.shared().queues.borrow_mut().served(queue, record, scheduler, end_ns);
         end_ns
     }
 
@@ -383,9 +393,9 @@ impl Shared {
         let timers = self.wheel.borrow_mut().take_all();
         let changes = self.changes.take();
         let message = self.inbox.receive();
-        let had_threads = self.threads.clear();
+        let threads = mem::take(&mut self.clients.borrow_mut().threads);
         let has_more = !(events.is_empty() && tasks.is_empty() && timers.is_empty() && changes.is_empty());
-        has_more || had_threads || message.is_some()
+        has_more || !threads.is_empty() || message.is_some()
     }
 }
 

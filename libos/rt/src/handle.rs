@@ -1,16 +1,15 @@
 //! What events and tasks can ask of the loop that runs them.
 
-use crate::event_loop::Client;
+use crate::event_loop::Clients;
 use crate::event_loop::{Statistics, Timer};
 use crate::inbox::{Inbox, Remote};
 use crate::meter::{Activity, Meter, Record, Usage};
 use crate::poller::{Change, Poller, PollerId, Registered};
 use crate::queues::{Parameters, QueueId, Queues, Work};
 use crate::rest::{Mode, Policy, Thresholds};
-use crate::scheduler::Scheduler;
 use crate::sleep::{self, Elapsed, Sleep};
 use crate::task::{self, JoinHandle, TaskId, Tasks};
-use crate::threads::Table;
+use crate::threads::Turns;
 use crate::wheel::{TimerId, Wheel};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -33,9 +32,10 @@ pub(crate) struct Shared {
     /// What runs now has said by itself who pays.
     pub has_charged: Cell<bool>,
     pub meter: RefCell<Meter>,
-    pub scheduler: RefCell<Scheduler<Client>>,
+    /// Who chooses, and who of those that it chooses from are threads.
+    pub clients: RefCell<Clients>,
     pub queues: RefCell<Queues>,
-    pub threads: Table,
+    pub threads: Turns,
     pub wheel: RefCell<Wheel<Timer>>,
     pub tasks: RefCell<Tasks>,
     pub inbox: Arc<Inbox>,
@@ -52,8 +52,8 @@ impl Shared {
     /// Queues work; gives it back if there is no such queue.
     pub fn enqueue(&self, queue: QueueId, work: Work) -> Result<(), Work> {
         self.threads.changed();
-        let mut scheduler = self.scheduler.borrow_mut();
-        self.queues.borrow_mut().push(queue, work, &mut scheduler, self.now_ns.get())
+        let scheduler = &mut self.clients.borrow_mut().scheduler;
+        self.queues.borrow_mut().push(queue, work, scheduler, self.now_ns.get())
     }
 
     /// Queues work that names no queue.
@@ -64,7 +64,7 @@ impl Shared {
 
     /// Where work of `activity` goes that names no queue.
     pub fn default_queue(&self, activity: Activity) -> QueueId {
-        self.queues.borrow_mut().default_of(activity, &mut self.scheduler.borrow_mut())
+        self.queues.borrow_mut().default_of(activity, &mut self.clients.borrow_mut().scheduler)
     }
 
     /// Starts a timer.
@@ -127,7 +127,11 @@ impl Handle {
     /// each call counts as an event.
     pub fn charge(&self, activity: Activity) {
         let mut meter = self.shared.meter.borrow_mut();
-        meter.separate(activity, || self.shared.clock.now_ns());
+        meter.separate(activity, || {
+            // A thread goes on among the clients of who pays.
+            self.shared.wanted_ns.set(0);
+            self.shared.clock.now_ns()
+        });
         meter.worked(activity, 1);
         self.shared.activity.set(activity);
         self.shared.has_charged.set(true);
@@ -176,7 +180,7 @@ impl Handle {
     /// The share of the core that `activity` gets while others have something to do, too: its weight over
     /// those of all that do. It is 1 until it is set.
     pub fn set_weight(&self, activity: Activity, weight: NonZeroU32) {
-        self.shared.scheduler.borrow_mut().set_weight(activity, weight, self.now_ns());
+        self.shared.clients.borrow_mut().scheduler.set_weight(activity, weight, self.now_ns());
     }
 
     /// The queue of the present activity's events that name none.
@@ -188,7 +192,11 @@ impl Handle {
     /// A new request queue, for all of which `activity` pays.
     #[must_use]
     pub fn add_queue(&self, activity: Activity, parameters: Parameters) -> QueueId {
-        self.shared.queues.borrow_mut().add(activity, parameters, &mut self.shared.scheduler.borrow_mut())
+        self.shared.queues.borrow_mut().add(
+            activity,
+            parameters,
+            &mut self.shared.clients.borrow_mut().scheduler,
+        )
     }
 
     /// Tells the scheduler something else about a queue.
@@ -196,9 +204,9 @@ impl Handle {
     /// # Errors
     /// If there is no such queue.
     pub fn update_queue(&self, queue: QueueId, parameters: Parameters) -> Result<(), NoSuchQueue> {
-        let mut scheduler = self.shared.scheduler.borrow_mut();
+        let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
         let mut queues = self.shared.queues.borrow_mut();
-        queues.update(queue, parameters, &mut scheduler, self.now_ns()).ok_or(NoSuchQueue)
+        queues.update(queue, parameters, scheduler, self.now_ns()).ok_or(NoSuchQueue)
     }
 
     /// Removes a queue. Events that wait in it are dropped; its tasks go on in their activity's default
@@ -207,9 +215,10 @@ impl Handle {
     /// # Errors
     /// If there is no such queue, or it is a default queue.
     pub fn remove_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
-        let mut scheduler = self.shared.scheduler.borrow_mut();
-        let removed = self.shared.queues.borrow_mut().remove(queue, &mut scheduler, self.now_ns());
-        drop(scheduler);
+        let removed = {
+            let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
+            self.shared.queues.borrow_mut().remove(queue, scheduler, self.now_ns())
+        };
         for work in removed.ok_or(NoSuchQueue)? {
             match work {
                 Work::Task(task) => self.shared.schedule(task),
@@ -224,9 +233,9 @@ impl Handle {
     /// # Errors
     /// If there is no such queue.
     pub fn suspend_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
-        let mut scheduler = self.shared.scheduler.borrow_mut();
+        let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
         let mut queues = self.shared.queues.borrow_mut();
-        queues.suspend(queue, &mut scheduler, self.now_ns()).ok_or(NoSuchQueue)
+        queues.suspend(queue, scheduler, self.now_ns()).ok_or(NoSuchQueue)
     }
 
     /// Serves a queue again.
@@ -234,9 +243,9 @@ impl Handle {
     /// # Errors
     /// If there is no such queue.
     pub fn resume_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
-        let mut scheduler = self.shared.scheduler.borrow_mut();
+        let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
         let mut queues = self.shared.queues.borrow_mut();
-        queues.resume(queue, &mut scheduler, self.now_ns()).ok_or(NoSuchQueue)
+        queues.resume(queue, scheduler, self.now_ns()).ok_or(NoSuchQueue)
     }
 
     /// What was served from a queue; nothing if there is no such queue.

@@ -83,11 +83,9 @@ struct Running<K> {
 impl<K> Running<K> {
     #[inline]
     fn charge(&mut self, scale: f64) {
-        // Unless the clock went back.
-        if scale > self.scale {
-            self.slot.runtime += (scale - self.scale) * self.slot.share;
-            self.scale = scale;
-        }
+        // What a clock that goes back takes away, it gives when it goes on.
+        self.slot.runtime += (scale - self.scale) * self.slot.share;
+        self.scale = scale;
     }
 }
 

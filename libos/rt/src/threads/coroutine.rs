@@ -13,6 +13,7 @@ use core::arch::naked_asm;
 use core::cell::Cell;
 use core::fmt;
 use core::mem;
+use core::num::NonZeroUsize;
 use core::ptr;
 use corosensei::stack::Stack;
 
@@ -45,7 +46,8 @@ struct Own {
 }
 
 /// Where a computation goes on, which counts as running from when this was taken.
-pub(super) struct Resumption(usize);
+#[derive(Debug)]
+pub(super) struct Resumption(NonZeroUsize);
 
 impl Coroutine {
     /// Whoever runs at present, on whatever stack.
@@ -77,15 +79,10 @@ impl Coroutine {
         coroutine
     }
 
-    /// Where it goes on; it is to go on next.
-    ///
-    /// # Panics
-    /// If it runs, or has ended.
+    /// Where it goes on; it is to go on next. Nothing if it runs, or has ended.
     #[inline]
-    pub fn resumption(&self) -> Resumption {
-        let stack_pointer = self.stack_pointer.replace(NOWHERE);
-        assert!(stack_pointer != NOWHERE, "a coroutine that runs, or has ended, cannot go on");
-        Resumption(stack_pointer)
+    pub fn resumption(&self) -> Option<Resumption> {
+        NonZeroUsize::new(self.stack_pointer.replace(NOWHERE)).map(Resumption)
     }
 
     /// Goes on with another one; returns when somebody goes on with this one, which is the one that runs.
@@ -97,7 +94,7 @@ impl Coroutine {
         assert!(self.stack_pointer.get() == NOWHERE, "only who runs can make way");
         // SAFETY: the other's stack is as it left it, and nobody else can go on there (conditions 2 and 3);
         // this one's pointer is stored where `resumption` finds it.
-        unsafe { switch(self.stack_pointer.as_ptr(), other.0) }
+        unsafe { switch(self.stack_pointer.as_ptr(), other.0.get()) }
     }
 
     /// The stack, if nothing is on it, for the next.
@@ -173,9 +170,10 @@ unsafe extern "sysv64" fn begin(coroutine: *const Coroutine) {
     main();
     coroutine.has_ended.set(true);
     let home = &coroutine.own.as_ref().expect("it runs on a stack of its own").home;
+    let resumption = home.resumption().expect("who is at home waits");
     let mut nowhere = NOWHERE;
     // SAFETY: as in `switch_to`; what is stored here is never looked at, so nobody goes on here.
-    unsafe { switch(&raw mut nowhere, home.resumption().0) }
+    unsafe { switch(&raw mut nowhere, resumption.0.get()) }
 }
 
 #[cfg(all(test, not(miri)))]
@@ -183,7 +181,6 @@ mod tests {
     use super::*;
     use corosensei::stack::DefaultStack;
     use std::cell::RefCell;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     fn stack() -> Box<dyn Stack> {
         Box::new(DefaultStack::new(16 * 1024).expect("there is memory"))
@@ -200,17 +197,17 @@ mod tests {
             let values: [u64; 12] = std::array::from_fn(|n| std::hint::black_box(n as u64));
             for round in 0..3 {
                 log.borrow_mut().push((round, values.iter().sum::<u64>()));
-                own.switch_to(back.resumption());
+                own.switch_to(back.resumption().expect("it waits"));
             }
         });
         itself.set(Some(coroutine.clone()));
         for round in 0..3 {
             assert!(!coroutine.has_ended.get());
             let mine: [u64; 12] = std::array::from_fn(|n| std::hint::black_box(n as u64 * round));
-            home.switch_to(coroutine.resumption());
+            home.switch_to(coroutine.resumption().expect("it waits"));
             assert_eq!(mine.iter().sum::<u64>(), 66 * round);
         }
-        home.switch_to(coroutine.resumption());
+        home.switch_to(coroutine.resumption().expect("it waits"));
         assert!(coroutine.has_ended.get());
         assert_eq!(trace.take(), [(0, 66), (1, 66), (2, 66)]);
         let coroutine = Rc::into_inner(coroutine).expect("it dropped what it had");
@@ -221,11 +218,11 @@ mod tests {
     fn who_has_ended_or_runs_is_not_gone_on_with() {
         let home = Coroutine::here();
         let coroutine = Coroutine::new(stack(), home.clone(), || ());
-        assert!(catch_unwind(AssertUnwindSafe(|| home.resumption())).is_err(), "it runs");
-        let first = coroutine.resumption();
-        assert!(catch_unwind(AssertUnwindSafe(|| coroutine.resumption())).is_err(), "it goes on already");
+        assert!(home.resumption().is_none(), "it runs");
+        let first = coroutine.resumption().expect("it waits");
+        assert!(coroutine.resumption().is_none(), "it goes on already");
         home.switch_to(first);
-        assert!(catch_unwind(AssertUnwindSafe(|| coroutine.resumption())).is_err(), "it has ended");
+        assert!(coroutine.resumption().is_none(), "it has ended");
     }
 
     #[test]
@@ -238,11 +235,11 @@ mod tests {
         let own = itself.clone();
         let coroutine = Coroutine::new(stack(), home.clone(), move || {
             let own = own.take().expect("it was put there");
-            own.switch_to(back.resumption());
+            own.switch_to(back.resumption().expect("it waits"));
             drop(begun);
         });
         itself.set(Some(coroutine.clone()));
-        home.switch_to(coroutine.resumption());
+        home.switch_to(coroutine.resumption().expect("it waits"));
         drop(coroutine);
         assert_eq!(Rc::strong_count(&token), 2, "it lies on a stack that stays");
     }

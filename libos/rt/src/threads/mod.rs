@@ -9,7 +9,7 @@
 
 mod coroutine;
 
-use crate::event_loop::Client;
+use crate::event_loop::{Client, Clients};
 use crate::handle::{Handle, Shared};
 use crate::inbox::{Inbox, Message};
 use crate::meter::Activity;
@@ -20,7 +20,7 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, RefCell, RefMut};
 use core::fmt;
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
@@ -29,7 +29,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 pub use corosensei::stack::Stack;
 use coroutine::{Coroutine, Resumption};
-use slotmap::SlotMap;
 
 slotmap::new_key_type! {
     /// Names a thread of one core.
@@ -62,7 +61,7 @@ impl Wake for Alarm {
 }
 
 /// A thread, as its core has it.
-struct Entry {
+pub(crate) struct Entry {
     id: ThreadId,
     coroutine: Rc<Coroutine>,
     alarm: Arc<Alarm>,
@@ -91,9 +90,8 @@ impl Stacks {
     }
 }
 
-/// The threads of one core.
-pub(crate) struct Table {
-    entries: RefCell<SlotMap<ThreadId, Rc<Entry>>>,
+/// How the threads of one core follow each other.
+pub(crate) struct Turns {
     /// The loop, which goes on when no thread does.
     home: Rc<Coroutine>,
     /// Who ended last, if the loop has not seen it yet.
@@ -103,10 +101,9 @@ pub(crate) struct Table {
     switches: Cell<u64>,
 }
 
-impl Table {
-    pub fn new() -> Table {
-        Table {
-            entries: RefCell::new(SlotMap::with_key()),
+impl Turns {
+    pub fn new() -> Turns {
+        Turns {
             home: Coroutine::here(),
             ended: Cell::new(None),
             over_ns: Cell::new(None),
@@ -120,18 +117,11 @@ impl Table {
         self.over_ns.set(None);
     }
 
-    /// Drops those that never began, and forgets the others. Returns whether there was any.
-    pub fn clear(&self) -> bool {
-        let entries = self.entries.take();
-        !entries.is_empty()
-    }
-
-    /// Where a thread goes on, which runs from now on.
+    /// A thread runs from now on.
     #[inline]
-    fn resumption(&self, id: ThreadId) -> Resumption {
+    fn switched(&self) {
         self.switches.set(self.switches.get() + 1);
         self.over_ns.set(None);
-        self.entries.borrow()[id].coroutine.resumption()
     }
 }
 
@@ -188,7 +178,7 @@ impl Threads {
         let (promise, joined) = task::promise();
         let (id, seat) = self.insert(stack, move |thread| promise.keep(main(thread)));
         let now_ns = self.handle.clock_ns();
-        let mut scheduler = self.handle.shared().scheduler.borrow_mut();
+        let scheduler = &mut self.handle.shared().clients.borrow_mut().scheduler;
         let account = scheduler.inherit(seat, weight, now_ns);
         scheduler.wake(seat, Client::Thread(id), account, now_ns);
         self.handle.shared().threads.changed();
@@ -198,7 +188,7 @@ impl Threads {
     /// Threads of the core that have not ended.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.handle.shared().threads.entries.borrow().len()
+        self.handle.shared().clients.borrow().threads.len()
     }
 
     /// Whether all threads of the core have ended.
@@ -216,12 +206,12 @@ impl Threads {
     fn insert(&self, stack: Box<dyn Stack>, main: impl FnOnce(&Thread<'_>) + 'static) -> (ThreadId, SeatId) {
         let (handle, shared) = (self.handle.clone(), self.handle.shared());
         let activity = shared.activity.get();
-        let seat = shared.scheduler.borrow_mut().seat_of(activity);
-        let id = shared.threads.entries.borrow_mut().insert_with_key(|id| {
+        let seat = shared.clients.borrow_mut().scheduler.seat_of(activity);
+        let id = shared.clients.borrow_mut().threads.insert_with_key(|id| {
             let alarm =
                 Arc::new(Alarm { thread: id, inbox: shared.inbox.clone(), is_sent: AtomicBool::new(false) });
             let coroutine = Coroutine::new(stack, shared.threads.home.clone(), move || {
-                let entry = handle.shared().threads.entries.borrow()[id].clone();
+                let entry = handle.shared().clients.borrow().threads[id].clone();
                 let waker = entry.alarm.clone().into();
                 let thread = Thread { handle, entry, waker, place: PhantomData };
                 main(&thread);
@@ -246,14 +236,15 @@ impl Shared {
     /// Runs a thread that was chosen, and those that follow it, until something else of the core wants its
     /// turn. Returns how many had theirs.
     pub(crate) fn run_threads(&self, first: ThreadId, now_ns: u64) -> u64 {
-        let activity = self.threads.entries.borrow()[first].activity.get();
+        let activity = self.clients.borrow().threads[first].activity.get();
         self.begin(activity, &*self.clock);
         self.meter.borrow_mut().worked(activity, 1);
         let quiet_ns = self.wheel.borrow().quiet_until_ns();
         self.wanted_ns.set(now_ns.saturating_add(POLLERS_WAIT_NS).min(quiet_ns));
         let before = self.threads.switches.get();
-        let resumption = self.threads.resumption(first);
-        self.threads.home.switch_to(resumption);
+        let resumption = self.clients.borrow().threads[first].coroutine.resumption();
+        self.threads.switched();
+        self.threads.home.switch_to(resumption.expect("no thread runs while the loop does"));
         let switches = self.threads.switches.get() - before;
         self.meter.borrow_mut().worked(self.activity.get(), switches - 1);
         if let Some(ended) = self.threads.ended.take() {
@@ -264,7 +255,7 @@ impl Shared {
 
     /// Takes an ended thread's stack.
     fn bury(&self, id: ThreadId) {
-        let entry = self.threads.entries.borrow_mut().remove(id);
+        let entry = self.clients.borrow_mut().threads.remove(id);
         let Some(Entry { coroutine, stacks, .. }) = entry.and_then(Rc::into_inner) else { return };
         let stack = Rc::into_inner(coroutine).and_then(Coroutine::into_stack);
         stacks.spare.borrow_mut().extend(stack);
@@ -272,12 +263,11 @@ impl Shared {
 
     /// Makes a thread ready that was woken. One that is not blocked looks for itself before it blocks.
     pub(crate) fn wake_thread(&self, id: ThreadId) {
-        let entries = self.threads.entries.borrow();
-        let Some(entry) = entries.get(id) else { return };
+        let Clients { scheduler, threads } = &mut *self.clients.borrow_mut();
+        let Some(entry) = threads.get(id) else { return };
         entry.alarm.is_sent.store(false, Ordering::Release);
         if let Some(account) = entry.account.take() {
-            let now_ns = self.now_ns.get();
-            self.scheduler.borrow_mut().wake(entry.seat.get(), Client::Thread(id), account, now_ns);
+            scheduler.wake(entry.seat.get(), Client::Thread(id), account, self.now_ns.get());
             self.threads.changed();
         }
     }
@@ -297,69 +287,71 @@ impl Shared {
         let now_ns = self.clock.now_ns();
         self.now_ns.set(now_ns);
         // It need not be asked whether it runs.
-        running.account.set(self.scheduler.borrow_mut().block(now_ns));
+        running.account.set(self.clients.borrow_mut().scheduler.block(now_ns));
         // Only now: who was woken before it blocked must not be lost.
         self.look_into_inbox();
-        let next = self.scheduler.borrow_mut().decide_within(now_ns);
-        self.make_way(running, next, now_ns);
+        let mut clients = self.clients.borrow_mut();
+        let next = clients.scheduler.decide_within(now_ns);
+        self.make_way(running, clients, next, now_ns);
     }
 
     fn give_way(&self, running: &Entry) {
         self.look_into_inbox();
         let now_ns = self.clock.now_ns();
-        let next = self.scheduler.borrow_mut().give_way(now_ns);
-        self.make_way(running, next, now_ns);
+        let mut clients = self.clients.borrow_mut();
+        let next = clients.scheduler.give_way(now_ns);
+        self.make_way(running, clients, next, now_ns);
     }
 
     /// Makes way for the loop if the turn of the running thread is over.
     fn look_up(&self, running: &Entry) {
         let now_ns = self.clock.now_ns();
+        let mut clients = self.clients.borrow_mut();
         let over_ns = self.threads.over_ns.get().unwrap_or_else(|| {
-            let preempt_at_ns = self.scheduler.borrow_mut().preempt_at_ns(now_ns);
+            let preempt_at_ns = clients.scheduler.preempt_at_ns(now_ns);
             preempt_at_ns.unwrap_or(u64::MAX).min(now_ns.saturating_add(ALONE_NS))
         });
         self.threads.over_ns.set(Some(over_ns));
         if now_ns >= over_ns {
-            self.make_way(running, None, now_ns);
+            self.make_way(running, clients, None, now_ns);
         }
     }
 
     /// Goes on with `next`, or with the loop if that is not a thread, or wants its turn.
     #[inline(always)]
-    fn make_way(&self, running: &Entry, next: Option<Client>, now_ns: u64) {
+    fn make_way(&self, running: &Entry, mut clients: RefMut<'_, Clients>, next: Option<Client>, now_ns: u64) {
         let resumption = match next {
-            Some(Client::Thread(next))
-                if now_ns < self.wanted_ns.get() && self.activity.get() == running.activity.get() =>
-            {
-                if next == running.id {
-                    return;
-                }
-                self.threads.resumption(next)
+            Some(Client::Thread(next)) if now_ns < self.wanted_ns.get() => {
+                // Of threads that are ready none but the one that asks runs.
+                let Some(resumption) = clients.threads[next].coroutine.resumption() else { return };
+                self.threads.switched();
+                resumption
             }
-            _ => self.go_home(running, now_ns),
+            _ => self.go_home(running, &mut clients, now_ns),
         };
+        drop(clients);
         running.coroutine.switch_to(resumption);
     }
 
     /// Where the loop goes on. A thread that has changed who pays goes on among the clients of that activity.
     #[cold]
-    fn go_home(&self, running: &Entry, now_ns: u64) -> Resumption {
+    fn go_home(&self, running: &Entry, clients: &mut Clients, now_ns: u64) -> Resumption {
         let activity = self.activity.get();
         if activity != running.activity.replace(activity) {
-            let mut scheduler = self.scheduler.borrow_mut();
+            let scheduler = &mut clients.scheduler;
             let client = Client::Thread(running.id);
-            let account = scheduler.withdraw(running.seat.get(), client, now_ns);
+            let ready = scheduler.withdraw(running.seat.get(), client, now_ns);
             running.seat.set(scheduler.seat_of(activity));
-            if let Some(account) = account {
+            if let Some(account) = ready {
                 scheduler.wake(running.seat.get(), client, account, now_ns);
             }
         }
-        self.threads.home.resumption()
+        self.threads.home.resumption().expect("the loop waits while threads run")
     }
 
     /// The running thread is about to end.
     fn end_thread(&self, id: ThreadId) {
-        self.scheduler.borrow_mut().block(self.clock.now_ns());
+        self.clients.borrow_mut().scheduler.block(self.clock.now_ns());
         self.threads.ended.set(Some(id));
     }
 }
