@@ -11,7 +11,6 @@ use nom_port::world::Clock as _;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::handle::Handle;
 use nom_rt::meter::INFRASTRUCTURE;
-use nom_rt::threads::policy::Settings;
 pub use nom_rt::threads::{NoStack, Thread};
 use nom_serve::{Metered, Steered};
 pub use nom_socket::{Blocking, Error, Event, Family, PollId, Ready, ResolveError, Shutdown, SocketId};
@@ -27,7 +26,7 @@ pub type TcpStream = nom_socket::TcpStream<Device>;
 /// A UDP port.
 pub type UdpSocket = nom_socket::UdpSocket<Device>;
 /// Threads that may block.
-pub type Threads = nom_rt::threads::Threads<ThreadStack>;
+pub type Threads = nom_rt::threads::Threads;
 
 /// The running core's event loop, with sockets on the program's network interface. The environment says the
 /// rest, as for [`crate::serve`]: with a contract the application earns. A request is what a connection
@@ -73,5 +72,5 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
 
 /// Threads on the loop of `handle`, each on a stack of `bytes` with a guard page below.
 pub fn threads(handle: &Handle, bytes: usize) -> Threads {
-    Threads::new(handle, Settings::default(), move || ThreadStack::new(bytes).ok())
+    Threads::new(handle, move || ThreadStack::new(bytes).ok())
 }

@@ -4,10 +4,11 @@ use crate::handle::{Handle, Shared};
 use crate::inbox::{Message, Remote};
 use crate::meter::{Activity, INFRASTRUCTURE, Meter, Record};
 use crate::poller::{Change, Registered};
-use crate::queues::{Choice, Event, Queues, Work};
+use crate::queues::{QueueId, Work};
 use crate::rest::{Mode, Policy, Thresholds};
-use crate::scheduler::{Parameters, QueueId, RoundRobin};
+use crate::scheduler::{Scheduler, Settings};
 use crate::task::{TaskId, Tasks};
+use crate::threads::{Entry, ThreadId, Turns};
 use crate::wheel::Wheel;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -18,6 +19,7 @@ use core::hint;
 use core::mem;
 use core::task::{Context, Waker};
 use nom_port::world::{Clock, Doorbell, Idle};
+use slotmap::SlotMap;
 
 /// Most events that a queue is served before the loop looks at everything else again; the omni-kernel's
 /// batching factor (section V-C).
@@ -25,6 +27,19 @@ const EVENTS_PER_TURN: u64 = 8;
 
 /// Most messages that are taken out of the inbox before the loop looks at everything else again.
 const MESSAGES_PER_TURN: u32 = 256;
+
+/// Who is to go on, for the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    Queue(QueueId),
+    Thread(ThreadId),
+}
+
+/// What the loop chooses from.
+pub(crate) struct Clients {
+    pub scheduler: Scheduler<Client>,
+    pub threads: SlotMap<ThreadId, Rc<Entry>>,
+}
 
 pub(crate) enum Timer {
     /// Run it, charged to the activity.
@@ -45,10 +60,8 @@ pub struct Statistics {
     pub timers: u64,
     /// Messages from other cores, and wake-ups of tasks.
     pub messages: u64,
-    /// Choices between queues that the scheduler made.
+    /// Turns of queues and threads.
     pub scheduled: u64,
-    /// Turns of the only queue that was ready.
-    pub direct: u64,
     /// Sleeps.
     pub sleeps: u64,
     /// Sleeps that were not begun because work came while interrupts were being asked for.
@@ -75,8 +88,18 @@ pub struct EventLoop<C, I> {
     due: Vec<Timer>,
 }
 
+/// A clock that somebody else reads, too.
+struct Same<C>(Rc<C>);
+
+impl<C: Clock> Clock for Same<C> {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+}
+
 impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
-    /// The loop of core number `core`, which others wake by `doorbell`. Its queues are served in turn, it
+    /// The loop of core number `core`, which others wake by `doorbell`. It
     /// adapts between polling and interrupts, and all is paid for by [`INFRASTRUCTURE`], until told
     /// otherwise.
     #[must_use]
@@ -91,15 +114,18 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         let clock = Rc::new(clock);
         let now_ns = clock.now_ns();
         let inbox = remote.inbox().clone();
-        let mut queues = Queues::new(Box::new(RoundRobin::default()));
         let handle = Handle::new(Shared {
-            clock: clock.clone(),
+            clock: Box::new(Same(clock.clone())),
             now_ns: Cell::new(now_ns),
             activity: Cell::new(INFRASTRUCTURE),
             has_charged: Cell::new(false),
             meter: RefCell::new(Meter::new(now_ns)),
-            default_queue: queues.add(Parameters::default()),
-            queues: RefCell::new(queues),
+            clients: RefCell::new(Clients {
+                scheduler: Scheduler::new(Settings::default()),
+                threads: SlotMap::with_key(),
+            }),
+            queues: RefCell::default(),
+            threads: Turns::new(),
             wheel: RefCell::new(Wheel::new(now_ns)),
             tasks: RefCell::new(Tasks::new(inbox.clone())),
             inbox,
@@ -108,6 +134,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
             policy: RefCell::new(Policy::new(Thresholds::ADAPTIVE)),
             statistics: RefCell::default(),
             status: Cell::new(None),
+            wanted_ns: Cell::new(0),
         });
         Self { clock, idle, handle, pollers: Vec::new(), due: Vec::new() }
     }
@@ -145,17 +172,16 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         self.change_pollers();
         let mut worked = self.fire_timers(now_ns);
         worked |= self.poll(now_ns);
-        worked |= self.receive();
-        let choice = self.shared().queues.borrow_mut().choose(now_ns);
-        if let Choice::Serve(queue) = choice {
-            self.serve(queue);
+        worked |= self.shared().receive();
+        if self.shared().clients.borrow().scheduler.has_ready() {
+            self.serve();
             worked = true;
         }
         self.shared().statistics.borrow_mut().turns += 1;
         if worked {
             self.shared().policy.borrow_mut().worked(now_ns);
         } else {
-            self.rest(now_ns, &choice);
+            self.rest(now_ns);
         }
         worked
     }
@@ -193,7 +219,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         for timer in due.drain(..) {
             match timer {
                 Timer::Wake(waker) => waker.wake(),
-                Timer::Call(activity, call) => self.enqueue(Event { activity, work: Work::Call(call) }),
+                Timer::Call(activity, call) => self.shared().enqueue_for(activity, Work::Call(call)),
             }
         }
         self.due = due;
@@ -215,56 +241,44 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         polled > 0
     }
 
-    fn receive(&mut self) -> bool {
-        let mut received = 0;
-        while received < MESSAGES_PER_TURN
-            && let Some(message) = self.shared().inbox.receive()
-        {
-            received += 1;
-            match message {
-                Message::Call(activity, call) => self.enqueue(Event { activity, work: Work::Call(call) }),
-                Message::Wake(task) => self.schedule(task),
-            }
-        }
-        self.shared().statistics.borrow_mut().messages += u64::from(received);
-        received > 0
-    }
-
-    fn enqueue(&self, event: Event) {
-        let enqueued = self.handle.enqueue(self.shared().default_queue, event);
-        enqueued.expect("the default queue is never removed");
-    }
-
-    /// Queues a woken task; one whose queue was removed goes on in the default queue.
-    fn schedule(&self, task: TaskId) {
-        let place = self.shared().tasks.borrow().place_of(task);
-        let Some((queue, activity)) = place else { return };
-        let event = Event { activity, work: Work::Task(task) };
-        let pushed = self.shared().queues.borrow_mut().push(queue, event);
-        if let Err(event) = pushed {
-            self.enqueue(event);
-        }
-    }
-
-    /// Serves a queue for its turn.
-    fn serve(&self, queue: QueueId) {
+    /// Serves who is to go on next, for its turn.
+    fn serve(&self) {
+        let shared = self.shared();
         let start_ns = self.read_clock();
+        let next = shared.clients.borrow_mut().scheduler.decide(start_ns);
+        let end_ns = match next {
+            Some(Client::Queue(queue)) => self.serve_queue(queue, start_ns),
+            Some(Client::Thread(thread)) => {
+                shared.run_threads(thread, start_ns);
+                self.read_clock()
+            }
+            None => return,
+        };
+        shared.clients.borrow_mut().scheduler.leave(end_ns);
+        shared.statistics.borrow_mut().scheduled += 1;
+    }
+
+    /// Serves a queue for its turn. Returns when that was over.
+    fn serve_queue(&self, queue: QueueId, start_ns: u64) -> u64 {
         let mut events = 0;
         while events < EVENTS_PER_TURN {
-            let event = self.shared().queues.borrow_mut().pop(queue);
-            let Some(event) = event else { break };
-            self.run_event(event);
+            let next = self.shared().queues.borrow_mut().pop(queue);
+            let Some((activity, work)) = next else { break };
+            self.run_event(activity, work);
             events += 1;
         }
-        let ns = self.read_clock().saturating_sub(start_ns);
-        self.shared().queues.borrow_mut().served(queue, Record { events, ns });
+        let end_ns = self.read_clock();
+        let record = Record { events, ns: end_ns.saturating_sub(start_ns) };
+        let scheduler = &mut self.shared().clients.borrow_mut().scheduler;
+        self.shared().queues.borrow_mut().served(queue, record, scheduler, end_ns);
+        end_ns
     }
 
-    fn run_event(&self, event: Event) {
+    fn run_event(&self, activity: Activity, work: Work) {
         let shared = self.shared();
-        shared.begin(event.activity, &*self.clock);
-        shared.meter.borrow_mut().worked(event.activity, 1);
-        match event.work {
+        shared.begin(activity, &*self.clock);
+        shared.meter.borrow_mut().worked(activity, 1);
+        match work {
             Work::Call(call) => call(&self.handle),
             Work::Task(task) => self.continue_task(task),
         }
@@ -283,7 +297,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
 
     /// There was nothing to do: polls on, or sleeps until something happens; not if a poller stopped the
     /// loop.
-    fn rest(&mut self, now_ns: u64, choice: &Choice) {
+    fn rest(&mut self, now_ns: u64) {
         if self.shared().status.get().is_some() {
             return;
         }
@@ -292,7 +306,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         if mode == Mode::Polling {
             return hint::spin_loop();
         }
-        let deadline_ns = self.next_deadline_ns(now_ns, choice);
+        let deadline_ns = self.next_deadline_ns();
         if !self.shared().policy.borrow().is_worth_sleeping(now_ns, deadline_ns) {
             return hint::spin_loop();
         }
@@ -325,21 +339,17 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
     }
 
     /// When there will be something to do even if nothing happens.
-    fn next_deadline_ns(&self, now_ns: u64, choice: &Choice) -> Option<u64> {
-        let held = match *choice {
-            Choice::Wait(ns) => Some(now_ns.saturating_add(ns)),
-            _ => None,
-        };
+    fn next_deadline_ns(&self) -> Option<u64> {
         let timer = self.shared().wheel.borrow().next_deadline_ns();
         let polls = self.pollers.iter().filter_map(|registered| registered.deadline_ns);
-        polls.chain(held).chain(timer).min()
+        polls.chain(timer).min()
     }
 }
 
 impl Shared {
     /// Something begins that `activity` pays for, unless it says otherwise.
     #[inline]
-    fn begin(&self, activity: Activity, clock: &impl Clock) {
+    pub(crate) fn begin(&self, activity: Activity, clock: &(impl Clock + ?Sized)) {
         self.meter.borrow_mut().separate(activity, || {
             let now_ns = clock.now_ns();
             self.now_ns.set(now_ns);
@@ -347,6 +357,32 @@ impl Shared {
         });
         self.activity.set(activity);
         self.has_charged.set(false);
+    }
+
+    /// Takes what was sent to the core. Returns whether there was anything.
+    pub(crate) fn receive(&self) -> bool {
+        let mut received = 0;
+        while received < MESSAGES_PER_TURN
+            && let Some(message) = self.inbox.receive()
+        {
+            received += 1;
+            match message {
+                Message::Call(activity, call) => self.enqueue_for(activity, Work::Call(call)),
+                Message::Wake(task) => self.schedule(task),
+                Message::WakeThread(thread) => self.wake_thread(thread),
+            }
+        }
+        self.statistics.borrow_mut().messages += u64::from(received);
+        received > 0
+    }
+
+    /// Queues a woken task; one whose queue was removed goes on in its activity's default queue.
+    pub(crate) fn schedule(&self, task: TaskId) {
+        let place = self.tasks.borrow().place_of(task);
+        let Some((queue, activity)) = place else { return };
+        if let Err(work) = self.enqueue(queue, Work::Task(task)) {
+            self.enqueue_for(activity, work);
+        }
     }
 
     /// Takes everything out that may hold a handle, and so the loop itself. Returns whether there was
@@ -357,8 +393,9 @@ impl Shared {
         let timers = self.wheel.borrow_mut().take_all();
         let changes = self.changes.take();
         let message = self.inbox.receive();
+        let threads = mem::take(&mut self.clients.borrow_mut().threads);
         let has_more = !(events.is_empty() && tasks.is_empty() && timers.is_empty() && changes.is_empty());
-        has_more || message.is_some()
+        has_more || !threads.is_empty() || message.is_some()
     }
 }
 

@@ -1,14 +1,15 @@
 //! What events and tasks can ask of the loop that runs them.
 
+use crate::event_loop::Clients;
 use crate::event_loop::{Statistics, Timer};
 use crate::inbox::{Inbox, Remote};
 use crate::meter::{Activity, Meter, Record, Usage};
 use crate::poller::{Change, Poller, PollerId, Registered};
-use crate::queues::{Event, Queues, Work};
+use crate::queues::{Parameters, QueueId, Queues, Work};
 use crate::rest::{Mode, Policy, Thresholds};
-use crate::scheduler::{Parameters, QueueId, Scheduler};
 use crate::sleep::{self, Elapsed, Sleep};
 use crate::task::{self, JoinHandle, TaskId, Tasks};
+use crate::threads::Turns;
 use crate::wheel::{TimerId, Wheel};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -16,12 +17,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
+use core::num::NonZeroU32;
 use nom_port::world::Clock;
 
 /// What a loop shares with its handles. No borrow is held while an event, a task or a destructor of the
 /// application runs.
 pub(crate) struct Shared {
-    pub clock: Rc<dyn Clock>,
+    /// In a box, since a pointer to a count and a clock costs more to follow.
+    pub clock: Box<dyn Clock>,
     /// As the clock read at the last boundary between events.
     pub now_ns: Cell<u64>,
     /// Who pays for what runs now.
@@ -29,9 +32,10 @@ pub(crate) struct Shared {
     /// What runs now has said by itself who pays.
     pub has_charged: Cell<bool>,
     pub meter: RefCell<Meter>,
+    /// Who chooses, and who of those that it chooses from are threads.
+    pub clients: RefCell<Clients>,
     pub queues: RefCell<Queues>,
-    /// Where events go that name no queue.
-    pub default_queue: QueueId,
+    pub threads: Turns,
     pub wheel: RefCell<Wheel<Timer>>,
     pub tasks: RefCell<Tasks>,
     pub inbox: Arc<Inbox>,
@@ -40,6 +44,34 @@ pub(crate) struct Shared {
     pub policy: RefCell<Policy>,
     pub statistics: RefCell<Statistics>,
     pub status: Cell<Option<i32>>,
+    /// While threads follow each other: from when on the loop wants its turn.
+    pub wanted_ns: Cell<u64>,
+}
+
+impl Shared {
+    /// Queues work; gives it back if there is no such queue.
+    pub fn enqueue(&self, queue: QueueId, work: Work) -> Result<(), Work> {
+        self.threads.changed();
+        let scheduler = &mut self.clients.borrow_mut().scheduler;
+        self.queues.borrow_mut().push(queue, work, scheduler, self.now_ns.get())
+    }
+
+    /// Queues work that names no queue.
+    pub fn enqueue_for(&self, activity: Activity, work: Work) {
+        let enqueued = self.enqueue(self.default_queue(activity), work);
+        enqueued.ok().expect("a default queue is never removed");
+    }
+
+    /// Where work of `activity` goes that names no queue.
+    pub fn default_queue(&self, activity: Activity) -> QueueId {
+        self.queues.borrow_mut().default_of(activity, &mut self.clients.borrow_mut().scheduler)
+    }
+
+    /// Starts a timer.
+    pub fn start_timer(&self, deadline_ns: u64, timer: Timer) -> TimerId {
+        self.wanted_ns.set(self.wanted_ns.get().min(deadline_ns));
+        self.wheel.borrow_mut().insert(deadline_ns, timer)
+    }
 }
 
 /// There is no such queue (any more).
@@ -95,7 +127,11 @@ impl Handle {
     /// each call counts as an event.
     pub fn charge(&self, activity: Activity) {
         let mut meter = self.shared.meter.borrow_mut();
-        meter.separate(activity, || self.shared.clock.now_ns());
+        meter.separate(activity, || {
+            // A thread goes on among the clients of who pays.
+            self.shared.wanted_ns.set(0);
+            self.shared.clock.now_ns()
+        });
         meter.worked(activity, 1);
         self.shared.activity.set(activity);
         self.shared.has_charged.set(true);
@@ -116,10 +152,8 @@ impl Handle {
     /// What the loop has done so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let (queues, policy) = (self.shared.queues.borrow(), self.shared.policy.borrow());
+        let policy = self.shared.policy.borrow();
         Statistics {
-            scheduled: queues.scheduled,
-            direct: queues.direct,
             to_polling: policy.to_polling,
             to_interrupts: policy.to_interrupts,
             rings: self.shared.inbox.rings(),
@@ -133,53 +167,42 @@ impl Handle {
 impl Handle {
     /// Runs `call` as an event after those that wait already. The present activity pays.
     pub fn post(&self, call: impl FnOnce(&Handle) + 'static) {
-        let posted = self.post_to(self.shared.default_queue, call);
-        posted.expect("the default queue is never removed");
+        self.post_for(self.activity(), call);
     }
 
-    /// Runs `call` as an event of a queue. The present activity pays.
+    /// Runs `call` as an event of a queue, whose activity pays.
     ///
     /// # Errors
     /// If there is no such queue; `call` is dropped.
     pub fn post_to(&self, queue: QueueId, call: impl FnOnce(&Handle) + 'static) -> Result<(), NoSuchQueue> {
-        self.enqueue(queue, Event { activity: self.activity(), work: Work::Call(Box::new(call)) })
+        self.shared.enqueue(queue, Work::Call(Box::new(call))).map_err(|_dropped| NoSuchQueue)
     }
 
-    /// Runs `call` as an event of a queue. `activity` pays.
-    ///
-    /// # Errors
-    /// If there is no such queue; `call` is dropped.
-    pub fn post_for(
-        &self,
-        activity: Activity,
-        queue: QueueId,
-        call: impl FnOnce(&Handle) + 'static,
-    ) -> Result<(), NoSuchQueue> {
-        self.enqueue(queue, Event { activity, work: Work::Call(Box::new(call)) })
+    /// Runs `call` as an event after those of `activity` that wait already; `activity` pays.
+    pub fn post_for(&self, activity: Activity, call: impl FnOnce(&Handle) + 'static) {
+        self.shared.enqueue_for(activity, Work::Call(Box::new(call)));
     }
 
-    /// Whether anything but pollers wants its turn: events, messages, or timers.
-    #[inline]
-    pub(crate) fn has_events(&self, now_ns: u64) -> bool {
-        let shared = &self.shared;
-        shared.queues.borrow().has_ready() || !shared.inbox.is_empty() || shared.wheel.borrow().is_due(now_ns)
+    /// The share of the core that `activity` gets while others have something to do, too: its weight over
+    /// those of all that do. It is 1 until it is set.
+    pub fn set_weight(&self, activity: Activity, weight: NonZeroU32) {
+        self.shared.clients.borrow_mut().scheduler.set_weight(activity, weight, self.now_ns());
     }
 
-    pub(crate) fn enqueue(&self, queue: QueueId, event: Event) -> Result<(), NoSuchQueue> {
-        let pushed = self.shared.queues.borrow_mut().push(queue, event);
-        pushed.map_err(|_dropped| NoSuchQueue)
-    }
-
-    /// The queue of events that name none.
+    /// The queue of the present activity's events that name none.
     #[must_use]
     pub fn default_queue(&self) -> QueueId {
-        self.shared.default_queue
+        self.shared.default_queue(self.activity())
     }
 
-    /// A new request queue.
+    /// A new request queue, for all of which `activity` pays.
     #[must_use]
-    pub fn add_queue(&self, parameters: Parameters) -> QueueId {
-        self.shared.queues.borrow_mut().add(parameters)
+    pub fn add_queue(&self, activity: Activity, parameters: Parameters) -> QueueId {
+        self.shared.queues.borrow_mut().add(
+            activity,
+            parameters,
+            &mut self.shared.clients.borrow_mut().scheduler,
+        )
     }
 
     /// Tells the scheduler something else about a queue.
@@ -187,23 +210,26 @@ impl Handle {
     /// # Errors
     /// If there is no such queue.
     pub fn update_queue(&self, queue: QueueId, parameters: Parameters) -> Result<(), NoSuchQueue> {
-        self.shared.queues.borrow_mut().update(queue, parameters).ok_or(NoSuchQueue)
+        let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
+        let mut queues = self.shared.queues.borrow_mut();
+        queues.update(queue, parameters, scheduler, self.now_ns()).ok_or(NoSuchQueue)
     }
 
-    /// Removes a queue. Events that wait in it are dropped; its tasks go on in the default queue.
+    /// Removes a queue. Events that wait in it are dropped; its tasks go on in their activity's default
+    /// queue.
     ///
     /// # Errors
-    /// If there is no such queue, or it is the default queue.
+    /// If there is no such queue, or it is a default queue.
     pub fn remove_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
-        if queue == self.shared.default_queue {
-            return Err(NoSuchQueue);
-        }
-        let events = self.shared.queues.borrow_mut().remove(queue).ok_or(NoSuchQueue)?;
-        let (calls, tasks): (Vec<_>, Vec<_>) =
-            events.into_iter().partition(|event| matches!(event.work, Work::Call(_)));
-        drop(calls);
-        for event in tasks {
-            self.enqueue(self.shared.default_queue, event).expect("the default queue is never removed");
+        let removed = {
+            let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
+            self.shared.queues.borrow_mut().remove(queue, scheduler, self.now_ns())
+        };
+        for work in removed.ok_or(NoSuchQueue)? {
+            match work {
+                Work::Task(task) => self.shared.schedule(task),
+                Work::Call(call) => drop(call),
+            }
         }
         Ok(())
     }
@@ -213,7 +239,9 @@ impl Handle {
     /// # Errors
     /// If there is no such queue.
     pub fn suspend_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
-        self.shared.queues.borrow_mut().suspend(queue).ok_or(NoSuchQueue)
+        let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
+        let mut queues = self.shared.queues.borrow_mut();
+        queues.suspend(queue, scheduler, self.now_ns()).ok_or(NoSuchQueue)
     }
 
     /// Serves a queue again.
@@ -221,7 +249,9 @@ impl Handle {
     /// # Errors
     /// If there is no such queue.
     pub fn resume_queue(&self, queue: QueueId) -> Result<(), NoSuchQueue> {
-        self.shared.queues.borrow_mut().resume(queue).ok_or(NoSuchQueue)
+        let scheduler = &mut self.shared.clients.borrow_mut().scheduler;
+        let mut queues = self.shared.queues.borrow_mut();
+        queues.resume(queue, scheduler, self.now_ns()).ok_or(NoSuchQueue)
     }
 
     /// What was served from a queue; nothing if there is no such queue.
@@ -229,19 +259,13 @@ impl Handle {
     pub fn queue_record(&self, queue: QueueId) -> Option<Record> {
         self.shared.queues.borrow().record(queue)
     }
-
-    /// Chooses between queues in another way from now on.
-    pub fn set_scheduler(&self, scheduler: Box<dyn Scheduler>) {
-        self.shared.queues.borrow_mut().set_scheduler(scheduler);
-    }
 }
 
 /// Timers.
 impl Handle {
     /// Runs `call` as an event when the clock reads `deadline_ns`: never earlier. The present activity pays.
     pub fn at(&self, deadline_ns: u64, call: impl FnOnce(&Handle) + 'static) -> TimerId {
-        let timer = Timer::Call(self.activity(), Box::new(call));
-        self.shared.wheel.borrow_mut().insert(deadline_ns, timer)
+        self.shared.start_timer(deadline_ns, Timer::Call(self.activity(), Box::new(call)))
     }
 
     /// Runs `call` as an event after `ns` nanoseconds. The present activity pays.
@@ -260,11 +284,11 @@ impl Handle {
 impl Handle {
     /// Starts a task. The present activity pays for it.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-        let spawned = self.spawn_on(self.shared.default_queue, future);
-        spawned.expect("the default queue is never removed")
+        let spawned = self.spawn_on(self.default_queue(), future);
+        spawned.expect("a default queue is never removed")
     }
 
-    /// Starts a task that goes on as events of `queue`. The present activity pays for it.
+    /// Starts a task that goes on as events of `queue`, whose activity pays for it.
     ///
     /// # Errors
     /// If there is no such queue; the future is dropped.
@@ -273,12 +297,11 @@ impl Handle {
         queue: QueueId,
         future: impl Future<Output = T> + 'static,
     ) -> Result<JoinHandle<T>, NoSuchQueue> {
-        self.queue_record(queue).ok_or(NoSuchQueue)?;
+        let activity = self.shared.queues.borrow().activity_of(queue).ok_or(NoSuchQueue)?;
         let (promise, joined) = task::promise();
         let whole = Box::pin(async move { promise.keep(future.await) });
-        let activity = self.activity();
         let id = self.shared.tasks.borrow_mut().insert(activity, queue, whole);
-        self.enqueue(queue, Event { activity, work: Work::Task(id) })?;
+        self.shared.enqueue(queue, Work::Task(id)).ok().expect("it was there just now");
         Ok(joined(id))
     }
 
@@ -360,6 +383,7 @@ impl Handle {
     /// Ends the loop after this turn. What waits is dropped with it.
     pub fn stop(&self, status: i32) {
         self.shared.status.set(Some(status));
+        self.shared.wanted_ns.set(0);
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::handle::Handle;
 use crate::meter::Activity;
 use crate::task::TaskId;
+use crate::threads::ThreadId;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
@@ -19,6 +20,8 @@ pub(crate) enum Message {
     Call(Activity, Box<dyn FnOnce(&Handle) + Send>),
     /// Let the task go on.
     Wake(TaskId),
+    /// Let the thread go on.
+    WakeThread(ThreadId),
 }
 
 /// The receiving end of one core, shared with all senders.

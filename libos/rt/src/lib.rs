@@ -1,11 +1,11 @@
-//! The per-core runtime: one event loop, on which events, timers, tasks, threads and pollers run. It has no
-//! `unsafe` code.
+//! The per-core runtime: one event loop, on which events, timers, tasks, threads and pollers run. All but
+//! the switch between the stacks of threads is without `unsafe` code (docs/safety/libos-rt.md).
 //!
 //! An [`EventLoop`] belongs to one core and shares nothing with others but an [inbox]. Each event runs to
 //! completion; each carries the [`Activity`] that pays for it and for all that it starts. The [meter]
-//! charges every nanosecond of the core to an activity, to polling in vain, or to sleep. Which request
-//! queue is served next is a [scheduler]'s decision, whether to [rest] by polling or by sleeping is a
-//! policy; both are tested without a machine, as are the timer [wheel] and the choice between [threads].
+//! charges every nanosecond of the core to an activity, to polling in vain, or to sleep. Which of the
+//! request [queues] and [threads] goes on next is the [scheduler]'s decision, whether to [rest] by polling
+//! or by sleeping is a policy; both are tested without a machine, as is the timer [wheel].
 //!
 //! What the loop asks of its world are a clock, a way to sleep and doorbells
 //! ([`nom_port::world`]):
@@ -51,7 +51,7 @@
 //! assert!(usage.sleeping_ns > 1_000_000);
 //! ```
 #![cfg_attr(not(test), no_std)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 
@@ -62,7 +62,7 @@ pub mod inbox;
 pub mod latency;
 pub mod meter;
 pub mod poller;
-mod queues;
+pub mod queues;
 pub mod rest;
 pub mod scheduler;
 pub mod sleep;

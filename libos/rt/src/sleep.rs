@@ -34,9 +34,9 @@ impl Future for Sleep {
         match self.timer.and_then(|timer| wheel.get_mut(timer)) {
             Some(Timer::Wake(old)) => old.clone_from(waker),
             _ => {
-                let timer = wheel.insert(self.deadline_ns, Timer::Wake(waker.clone()));
                 drop(wheel);
-                self.timer = Some(timer);
+                let timer = Timer::Wake(waker.clone());
+                self.timer = Some(self.handle.shared().start_timer(self.deadline_ns, timer));
             }
         }
         Poll::Pending

@@ -2,7 +2,7 @@
 
 use crate::inbox::{Inbox, Message};
 use crate::meter::Activity;
-use crate::scheduler::QueueId;
+use crate::queues::QueueId;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -73,10 +73,6 @@ impl Tasks {
             let alarm = Arc::new(Alarm { task, inbox: inbox.clone(), is_scheduled: AtomicBool::new(true) });
             Task { body: Some((future, alarm.clone().into())), alarm, activity, queue }
         })
-    }
-
-    pub fn waker_of(&self, id: TaskId) -> Option<Waker> {
-        self.tasks.get(id).map(|task| task.alarm.clone().into())
     }
 
     /// Where and for whom a task goes on.

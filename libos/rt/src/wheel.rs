@@ -117,6 +117,12 @@ impl<T> Wheel<T> {
         now_ns / NANOSECONDS_PER_TICK >= self.quiet_until
     }
 
+    /// No timer is due before that time, in nanoseconds.
+    #[must_use]
+    pub fn quiet_until_ns(&self) -> u64 {
+        self.quiet_until.saturating_mul(NANOSECONDS_PER_TICK)
+    }
+
     /// Appends the values of all timers that are due to `due`: by deadline, and those of one tick in the
     /// order in which they were started. A clock that went back is as if it stood still.
     pub fn expire(&mut self, now_ns: u64, due: &mut Vec<T>) {

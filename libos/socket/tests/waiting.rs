@@ -6,7 +6,6 @@ use common::{Device, Random, Wire, address, stack};
 use corosensei::stack::DefaultStack;
 use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::EventLoop;
-use nom_rt::threads::policy::Settings;
 use nom_rt::threads::{Thread, Threads};
 use nom_socket::{
     Blocking, Error, Event, Family, Network, Ready, ResolveError, Shutdown, TcpStream, UdpSocket,
@@ -78,8 +77,8 @@ impl World {
     }
 }
 
-fn threads(core: &Loop) -> Threads<DefaultStack> {
-    Threads::new(core.handle(), Settings::default(), || DefaultStack::new(64 * 1024).ok())
+fn threads(core: &Loop) -> Threads {
+    Threads::new(core.handle(), || DefaultStack::new(64 * 1024).ok())
 }
 
 /// Sends back what comes, from a thread.

@@ -25,6 +25,7 @@ fn unix_start() -> u64 {
 }
 
 /// Nanoseconds since the machine started.
+#[inline]
 pub fn now_ns() -> u64 {
     crate::start::board().clock.nanoseconds(cycles())
 }

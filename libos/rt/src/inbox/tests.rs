@@ -40,7 +40,7 @@ fn calls_arrive_in_order_and_are_charged_to_their_activity() {
         let sender = sender.clone();
         remote.post(A, move |handle| sender.send((n, handle.activity())).unwrap());
     }
-    while core.handle().statistics().direct < 3 {
+    while core.handle().statistics().scheduled < 3 {
         core.turn();
     }
     assert_eq!(receiver.try_iter().collect::<Vec<_>>(), (0..20).map(|n| (n, A)).collect::<Vec<_>>());

@@ -1,175 +1,137 @@
 use super::*;
 use crate::meter::INFRASTRUCTURE;
-use crate::scheduler::RoundRobin;
-use std::cell::RefCell;
-use std::rc::Rc;
+use crate::scheduler::Settings;
 
-fn event() -> Event {
-    Event { activity: INFRASTRUCTURE, work: Work::Call(Box::new(|_| ())) }
+const A: Activity = Activity(1);
+
+struct Core {
+    queues: Queues,
+    scheduler: Clients,
+    now_ns: u64,
 }
 
-fn push(queues: &mut Queues, id: QueueId, times: usize) {
-    (0..times).for_each(|_| assert!(queues.push(id, event()).is_ok()));
-}
-
-/// Chooses a queue and serves one event of it.
-fn serve(queues: &mut Queues) -> Choice {
-    let choice = queues.choose(0);
-    if let Choice::Serve(id) = choice {
-        assert!(queues.pop(id).is_some(), "what is chosen has work");
-        queues.served(id, Record { events: 1, ns: 10 });
-    }
-    choice
-}
-
-fn serve_all(queues: &mut Queues) -> Vec<QueueId> {
-    let choices = std::iter::repeat_with(|| serve(queues));
-    choices.map_while(|choice| if let Choice::Serve(id) = choice { Some(id) } else { None }).collect()
-}
-
-/// Writes down what it is told, and decides like round-robin.
-#[derive(Default)]
-struct Witness {
-    inner: RoundRobin,
-    told: Rc<RefCell<Vec<(&'static str, QueueId)>>>,
-    hold_ns: u64,
-}
-
-impl Scheduler for Witness {
-    fn add_client(&mut self, client: QueueId, _parameters: Parameters) {
-        self.told.borrow_mut().push(("add", client));
+impl Core {
+    fn new() -> Core {
+        Core { queues: Queues::default(), scheduler: Scheduler::new(Settings::default()), now_ns: 0 }
     }
 
-    fn update_client(&mut self, client: QueueId, _parameters: Parameters) {
-        self.told.borrow_mut().push(("update", client));
+    fn add(&mut self) -> QueueId {
+        self.queues.add(A, Parameters::default(), &mut self.scheduler)
     }
 
-    fn remove_client(&mut self, client: QueueId) {
-        self.inner.remove_client(client);
-        self.told.borrow_mut().push(("remove", client));
+    fn push(&mut self, id: QueueId, times: usize) {
+        for _ in 0..times {
+            let pushed = self.queues.push(id, Work::Call(Box::new(|_| ())), &mut self.scheduler, self.now_ns);
+            assert!(pushed.is_ok());
+        }
     }
 
-    fn client_ready(&mut self, client: QueueId, now_ns: u64) {
-        self.inner.client_ready(client, now_ns);
-        self.told.borrow_mut().push(("ready", client));
+    /// Serves one piece of work, which takes 5 ms.
+    fn serve(&mut self) -> Option<QueueId> {
+        let Client::Queue(id) = self.scheduler.decide(self.now_ns)? else { panic!("there are only queues") };
+        assert!(self.queues.pop(id).is_some(), "what is chosen has work");
+        self.now_ns += 5_000_000;
+        let record = Record { events: 1, ns: 10 };
+        self.queues.served(id, record, &mut self.scheduler, self.now_ns);
+        self.scheduler.leave(self.now_ns);
+        Some(id)
     }
 
-    fn client_suspended(&mut self, client: QueueId) {
-        self.inner.client_suspended(client);
-        self.told.borrow_mut().push(("suspended", client));
+    fn serve_all(&mut self) -> Vec<QueueId> {
+        std::iter::from_fn(|| self.serve()).collect()
     }
 
-    fn schedule(&mut self, now_ns: u64) -> Option<QueueId> {
-        if self.hold_ns > 0 { None } else { self.inner.schedule(now_ns) }
+    fn suspend(&mut self, id: QueueId) -> Option<()> {
+        self.queues.suspend(id, &mut self.scheduler, self.now_ns)
     }
 
-    fn poll_ready(&self, now_ns: u64) -> Option<u64> {
-        self.inner.poll_ready(now_ns).map(|_| self.hold_ns)
+    fn resume(&mut self, id: QueueId) -> Option<()> {
+        self.queues.resume(id, &mut self.scheduler, self.now_ns)
     }
 
-    fn resource_record(&mut self, client: QueueId, _record: Record) {
-        self.told.borrow_mut().push(("record", client));
-    }
-
-    fn is_work_conserving(&self) -> bool {
-        self.hold_ns == 0
+    fn update(&mut self, id: QueueId, weight: u32) -> Option<()> {
+        let weight = NonZeroU32::new(weight).expect("no test uses 0");
+        self.queues.update(id, Parameters { weight }, &mut self.scheduler, self.now_ns)
     }
 }
 
 #[test]
 fn queues_take_turns() {
-    let mut queues = Queues::new(Box::new(RoundRobin::default()));
+    let mut core = Core::new();
     let [a, b, c] = [3, 1, 2].map(|times| {
-        let id = queues.add(Parameters::default());
-        push(&mut queues, id, times);
+        let id = core.add();
+        core.push(id, times);
         id
     });
-    assert_eq!(serve_all(&mut queues), [a, b, c, a, c, a]);
-    assert_eq!(queues.record(a), Some(Record { events: 3, ns: 30 }));
+    // Who has just run is lent some time, and its next piece of work goes before that of an equal.
+    assert_eq!(core.serve_all(), [a, b, c, c, a, a]);
+    assert_eq!(core.queues.record(a), Some(Record { events: 3, ns: 30 }));
 }
 
 #[test]
-fn a_single_ready_queue_is_served_without_asking() {
-    let witness = Witness::default();
-    let told = witness.told.clone();
-    let mut queues = Queues::new(Box::new(witness));
-    let [a, b] = [(); 2].map(|()| queues.add(Parameters::default()));
-    told.borrow_mut().clear();
-    push(&mut queues, a, 3);
-    assert_eq!(serve_all(&mut queues), [a; 3]);
-    assert_eq!(*told.borrow(), [("record", a); 3]);
-    assert_eq!((queues.direct, queues.scheduled), (3, 0));
-
-    told.borrow_mut().clear();
-    push(&mut queues, a, 1);
-    push(&mut queues, b, 2);
-    assert_eq!(serve_all(&mut queues), [a, b, b]);
-    let expected = [("ready", a), ("ready", b), ("record", a), ("record", b), ("record", b)];
-    assert_eq!(told.borrow().iter().filter(|(what, _)| *what == "record").count(), 3);
-    assert_eq!(told.borrow()[..3], expected[..3]);
+fn weights_are_shares_of_what_the_activity_gets() {
+    let mut core = Core::new();
+    let [a, b] = [(); 2].map(|()| core.add());
+    core.push(a, 100);
+    core.push(b, 100);
+    assert_eq!((core.serve(), core.update(a, 3)), (Some(a), Some(())));
+    let served: Vec<_> = (0..80).filter_map(|_| core.serve()).collect();
+    let of_a = served.iter().filter(|id| **id == a).count();
+    assert!((57..=63).contains(&of_a), "{of_a} of 80");
 }
 
 #[test]
-fn a_client_that_was_emptied_directly_is_asked_for_again() {
-    let mut queues = Queues::new(Box::new(RoundRobin::default()));
-    let [a, b, c] = [(); 3].map(|()| queues.add(Parameters::default()));
-    push(&mut queues, a, 2);
-    push(&mut queues, b, 1);
-    assert_eq!((serve(&mut queues), serve(&mut queues)), (Choice::Serve(a), Choice::Serve(b)));
-    assert_eq!(serve(&mut queues), Choice::Serve(a));
-    push(&mut queues, c, 1);
-    push(&mut queues, b, 1);
-    assert_eq!(serve_all(&mut queues).len(), 2);
-    assert_eq!(queues.choose(0), Choice::Nothing);
+fn each_activity_has_a_queue_for_work_that_names_none() {
+    let mut core = Core::new();
+    let [a, again, other] =
+        [A, A, INFRASTRUCTURE].map(|activity| core.queues.default_of(activity, &mut core.scheduler));
+    assert!(a == again && a != other);
+    assert_eq!(core.queues.default_of(A, &mut core.scheduler), a);
+    assert_eq!([a, other].map(|id| core.queues.activity_of(id)), [Some(A), Some(INFRASTRUCTURE)]);
+    assert!(core.queues.remove(a, &mut core.scheduler, 0).is_none(), "it is always there");
 }
 
 #[test]
 fn suspended_queues_wait_and_lose_nothing() {
-    let mut queues = Queues::new(Box::new(RoundRobin::default()));
-    let [a, b] = [(); 2].map(|()| queues.add(Parameters::default()));
-    push(&mut queues, a, 2);
-    push(&mut queues, b, 1);
-    assert_eq!(queues.suspend(a), Some(()));
-    push(&mut queues, a, 1);
-    assert!(queues.pop(a).is_none());
-    assert_eq!(serve_all(&mut queues), [b]);
-    assert_eq!(queues.resume(a), Some(()));
-    assert_eq!(serve_all(&mut queues), [a; 3]);
+    let mut core = Core::new();
+    let [a, b] = [(); 2].map(|()| core.add());
+    core.push(a, 2);
+    core.push(b, 1);
+    assert_eq!(core.suspend(a), Some(()));
+    core.push(a, 1);
+    assert!(core.queues.pop(a).is_none());
+    assert_eq!(core.serve_all(), [b]);
+    assert_eq!((core.update(a, 2), core.scheduler.has_ready()), (Some(()), false));
+    assert_eq!(core.resume(a), Some(()));
+    assert_eq!(core.resume(a), Some(()), "twice is once");
+    assert_eq!(core.serve_all(), [a; 3]);
+}
+
+#[test]
+fn a_queue_that_is_suspended_while_it_is_served_makes_way() {
+    let mut core = Core::new();
+    let [a, b] = [(); 2].map(|()| core.add());
+    core.push(a, 3);
+    core.push(b, 1);
+    assert_eq!(core.scheduler.decide(0), Some(Client::Queue(a)));
+    core.suspend(a);
+    core.queues.served(a, Record { events: 1, ns: 1 }, &mut core.scheduler, 1);
+    core.scheduler.leave(1);
+    assert_eq!(core.serve_all(), [b]);
+    core.resume(a);
+    assert_eq!(core.serve_all(), [a; 3]);
 }
 
 #[test]
 fn a_removed_queue_gives_back_what_waited_and_its_name_is_gone() {
-    let mut queues = Queues::new(Box::new(RoundRobin::default()));
-    let [a, b] = [(); 2].map(|()| queues.add(Parameters::default()));
-    push(&mut queues, a, 2);
-    push(&mut queues, b, 1);
-    assert_eq!(queues.remove(a).map(|events| events.len()), Some(2));
-    assert_eq!(serve_all(&mut queues), [b]);
-    assert!(queues.push(a, event()).is_err());
-    assert!(queues.remove(a).is_none() && queues.suspend(a).is_none() && queues.resume(a).is_none());
-    assert_eq!((queues.record(a), queues.update(a, Parameters::default())), (None, None));
-}
-
-#[test]
-fn a_scheduler_that_does_not_conserve_work_is_always_asked() {
-    let mut queues = Queues::new(Box::new(Witness { hold_ns: 500, ..Witness::default() }));
-    let a = queues.add(Parameters::default());
-    assert_eq!(queues.choose(0), Choice::Nothing);
-    push(&mut queues, a, 1);
-    assert_eq!(queues.choose(0), Choice::Wait(500));
-    queues.set_scheduler(Box::new(RoundRobin::default()));
-    assert_eq!(serve_all(&mut queues), [a]);
-}
-
-#[test]
-fn a_new_scheduler_hears_of_all_clients() {
-    let mut queues = Queues::new(Box::new(RoundRobin::default()));
-    let ids = [(); 3].map(|()| queues.add(Parameters::default()));
-    ids.iter().for_each(|id| push(&mut queues, *id, 2));
-    serve(&mut queues);
-    let witness = Witness::default();
-    let told = witness.told.clone();
-    queues.set_scheduler(Box::new(witness));
-    assert_eq!(*told.borrow(), ids.map(|id| ("add", id)));
-    assert_eq!(serve_all(&mut queues).len(), 5);
+    let mut core = Core::new();
+    let [a, b] = [(); 2].map(|()| core.add());
+    core.push(a, 2);
+    core.push(b, 1);
+    assert_eq!(core.queues.remove(a, &mut core.scheduler, 0).map(|work| work.len()), Some(2));
+    assert_eq!(core.serve_all(), [b]);
+    assert!(core.queues.push(a, Work::Call(Box::new(|_| ())), &mut core.scheduler, 0).is_err());
+    assert!(core.queues.remove(a, &mut core.scheduler, 0).is_none());
+    assert_eq!((core.suspend(a), core.resume(a), core.update(a, 1)), (None, None, None));
+    assert_eq!((core.queues.record(a), core.queues.activity_of(a)), (None, None));
 }

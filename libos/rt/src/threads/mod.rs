@@ -1,36 +1,34 @@
-//! Threads that block, on top of the loop: each has a stack of its own, and OSv's scheduler chooses between
-//! those of a core.
+//! Threads that block: each has a stack of its own, and is a client of its core's scheduler beside the
+//! request queues.
 //!
-//! One task of the loop, the dispatcher, resumes the thread that [`policy`] chooses; the thread runs until
-//! it blocks, ends or reaches a [`Thread::checkpoint`] after its turn. To block is to wait for a future, so
-//! threads wait for whatever tasks can wait for. Between two threads other events of the core have their
-//! turn; where there are none, the next thread follows at once, and what is polled waits for at most
+//! The loop goes on with the thread that the [scheduler](crate::scheduler) chooses; it runs until it blocks,
+//! ends or reaches a [`Thread::checkpoint`] after its turn. To block is to wait for a future, so threads wait
+//! for whatever tasks can wait for. If the next one is a thread of the same activity, it follows at once,
+//! without a turn of the loop: then what is polled, and other activities, wait for at most
 //! [`POLLERS_WAIT_NS`] and the rest of one thread's turn.
 
-mod incoming;
-pub mod policy;
+mod coroutine;
 
-use crate::handle::Handle;
+use crate::event_loop::{Client, Clients};
+use crate::handle::{Handle, Shared};
+use crate::inbox::{Inbox, Message};
 use crate::meter::Activity;
+use crate::scheduler::{Account, SeatId};
 use crate::task::{self, JoinHandle};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell, RefMut};
 use core::fmt;
-use core::future::poll_fn;
-use core::mem;
+use core::marker::PhantomData;
 use core::num::NonZeroU32;
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 pub use corosensei::stack::Stack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
-use incoming::Incoming;
-use policy::{Account, RunQueue, Settings};
-use slotmap::SlotMap;
+use coroutine::{Coroutine, Resumption};
 
 slotmap::new_key_type! {
     /// Names a thread of one core.
@@ -40,23 +38,14 @@ slotmap::new_key_type! {
 /// How long threads follow each other before the loop looks at its pollers again.
 pub const POLLERS_WAIT_NS: u64 = 10_000;
 
-/// Why a thread gives the core back.
-enum Pause {
-    /// Until its waker is called.
-    Blocked,
-    /// Its turn is over; it could run on.
-    Preempted,
-    /// It wants all others to go first.
-    GaveWay,
-}
+/// How long a thread runs if nobody waits, until others of the core are asked whether they want something.
+const ALONE_NS: u64 = 2_000_000;
 
-type Routine<S> = Coroutine<(), Pause, (), S>;
-
+/// Wakes a thread from anywhere. Until that is received, only the first wake-up sends a message.
 struct Alarm {
     thread: ThreadId,
-    incoming: Arc<Incoming>,
-    /// It stands in `incoming`.
-    is_incoming: AtomicBool,
+    inbox: Arc<Inbox>,
+    is_sent: AtomicBool,
 }
 
 impl Wake for Alarm {
@@ -65,57 +54,75 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_incoming.swap(true, Ordering::AcqRel) {
-            self.incoming.push(self.thread);
+        if !self.is_sent.swap(true, Ordering::AcqRel) {
+            self.inbox.send(Message::WakeThread(self.thread));
         }
     }
 }
 
-struct Entry<S: Stack> {
-    /// Taken out while it runs. In a box, since it is taken out and put back at each switch.
-    routine: Option<Box<Routine<S>>>,
+/// A thread, as its core has it.
+pub(crate) struct Entry {
+    id: ThreadId,
+    coroutine: Rc<Coroutine>,
     alarm: Arc<Alarm>,
     /// Here while the thread is blocked.
-    account: Option<Account>,
-    activity: Activity,
+    account: Cell<Option<Account>>,
+    /// Who pays for it, and who that is for the scheduler.
+    activity: Cell<Activity>,
+    seat: Cell<SeatId>,
+    stacks: Rc<Stacks>,
 }
 
-/// Whose turn it is.
-struct Turns {
-    run_queue: RefCell<RunQueue<ThreadId>>,
+/// Stacks of one size.
+struct Stacks {
+    make: RefCell<Box<MakeStack>>,
+    /// Of threads that have ended.
+    spare: RefCell<Vec<Box<dyn Stack>>>,
+}
+
+/// Makes a stack, if there is memory.
+type MakeStack = dyn FnMut() -> Option<Box<dyn Stack>>;
+
+impl Stacks {
+    fn take(&self) -> Option<Box<dyn Stack>> {
+        let spare = self.spare.borrow_mut().pop();
+        spare.or_else(|| (self.make.borrow_mut())())
+    }
+}
+
+/// How the threads of one core follow each other.
+pub(crate) struct Turns {
+    /// The loop, which goes on when no thread does.
+    home: Rc<Coroutine>,
+    /// Who ended last, if the loop has not seen it yet.
+    ended: Cell<Option<ThreadId>>,
     /// When the running thread's turn is over, as far as it has asked since others became ready.
     over_ns: Cell<Option<u64>>,
-    /// How long it runs if it is alone, until others of the core are asked whether they want something.
-    alone_ns: u64,
+    switches: Cell<u64>,
 }
 
 impl Turns {
-    /// Whether the running thread's turn is over.
-    fn is_over(&self, now_ns: u64) -> bool {
-        let over_ns = self.over_ns.get().unwrap_or_else(|| {
-            let preempt_at_ns = self.run_queue.borrow_mut().preempt_at_ns(now_ns);
-            let over_ns = preempt_at_ns.unwrap_or(now_ns.saturating_add(self.alone_ns));
-            self.over_ns.set(Some(over_ns));
-            over_ns
-        });
-        now_ns >= over_ns
+    pub fn new() -> Turns {
+        Turns {
+            home: Coroutine::here(),
+            ended: Cell::new(None),
+            over_ns: Cell::new(None),
+            switches: Cell::new(0),
+        }
     }
 
-    /// Another thread became ready, or runs.
-    fn change(&self) {
+    /// Somebody became ready: the running thread's turn may be over earlier.
+    #[inline]
+    pub fn changed(&self) {
         self.over_ns.set(None);
     }
-}
 
-struct State<S: Stack> {
-    handle: Handle,
-    turns: Rc<Turns>,
-    threads: RefCell<SlotMap<ThreadId, Entry<S>>>,
-    incoming: OnceCell<Arc<Incoming>>,
-    make_stack: RefCell<Box<dyn FnMut() -> Option<S>>>,
-    /// Of threads that have ended.
-    stacks: RefCell<Vec<S>>,
-    switches: Cell<u64>,
+    /// A thread runs from now on.
+    #[inline]
+    fn switched(&self) {
+        self.switches.set(self.switches.get() + 1);
+        self.over_ns.set(None);
+    }
 }
 
 /// There is no memory for another stack.
@@ -130,50 +137,35 @@ impl fmt::Display for NoStack {
 
 impl core::error::Error for NoStack {}
 
-/// The threads of one core, on stacks of type `S`. Clones are the same threads.
-pub struct Threads<S: Stack> {
-    state: Rc<State<S>>,
+/// Starts threads of one core, on stacks of one size. Clones start the same kind.
+#[derive(Clone)]
+pub struct Threads {
+    handle: Handle,
+    stacks: Rc<Stacks>,
 }
 
-impl<S: Stack> Clone for Threads<S> {
-    fn clone(&self) -> Self {
-        Self { state: self.state.clone() }
-    }
-}
-
-impl<S: Stack> fmt::Debug for Threads<S> {
+impl fmt::Debug for Threads {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Threads({})", self.len())
     }
 }
 
-impl<S: Stack + 'static> Threads<S> {
-    /// No threads yet, on the loop of `handle`. `make_stack` makes a stack, each with a guard page; those
-    /// of ended threads are used again.
+impl Threads {
+    /// For threads on the loop of `handle`. `make_stack` makes a stack, each with a guard page; those of
+    /// ended threads are used again.
     #[must_use]
-    pub fn new(handle: &Handle, settings: Settings, make_stack: impl FnMut() -> Option<S> + 'static) -> Self {
-        let state = Rc::new(State {
-            handle: handle.clone(),
-            turns: Rc::new(Turns {
-                run_queue: RefCell::new(RunQueue::new(settings)),
-                over_ns: Cell::new(None),
-                alone_ns: settings.hysteresis_ns,
-            }),
-            threads: RefCell::new(SlotMap::with_key()),
-            incoming: OnceCell::new(),
-            make_stack: RefCell::new(Box::new(make_stack)),
-            stacks: RefCell::default(),
-            switches: Cell::new(0),
-        });
-        let task = handle.spawn(dispatch(state.clone()));
-        let dispatcher = handle.shared().tasks.borrow().waker_of(task.id()).expect("it has not run yet");
-        let incoming = Arc::new(Incoming::new(dispatcher));
-        state.incoming.set(incoming).ok().expect("it is set nowhere else");
-        Self { state }
+    pub fn new<S: Stack + 'static>(
+        handle: &Handle,
+        mut make_stack: impl FnMut() -> Option<S> + 'static,
+    ) -> Self {
+        let make = move || make_stack().map(|stack| Box::new(stack) as Box<dyn Stack>);
+        let stacks = Stacks { make: RefCell::new(Box::new(make)), spare: RefCell::default() };
+        Self { handle: handle.clone(), stacks: Rc::new(stacks) }
     }
 
-    /// Starts a thread; the present activity pays for it. What it holds when its loop ends before it does
-    /// is never dropped: nothing can unwind its stack.
+    /// Starts a thread; the present activity pays for it. Of what this activity gets, its share is its
+    /// weight over those of all that are ready, a request queue's too. What it holds when its loop ends
+    /// before it does is never dropped: nothing can unwind its stack.
     ///
     /// # Errors
     /// If there is no stack for it; `main` is dropped.
@@ -182,181 +174,195 @@ impl<S: Stack + 'static> Threads<S> {
         weight: NonZeroU32,
         main: impl FnOnce(&Thread<'_>) -> T + 'static,
     ) -> Result<JoinHandle<T, ThreadId>, NoStack> {
-        let stack = self.state.take_stack().ok_or(NoStack)?;
+        let stack = self.stacks.take().ok_or(NoStack)?;
         let (promise, joined) = task::promise();
-        let id = self.state.insert(stack, move |thread| promise.keep(main(thread)));
-        let now_ns = self.state.handle.clock_ns();
-        let mut run_queue = self.state.turns.run_queue.borrow_mut();
-        let account = run_queue.inherit(weight, now_ns);
-        run_queue.wake(id, account, now_ns);
-        self.state.turns.change();
-        self.state.incoming().call();
+        let (id, seat) = self.insert(stack, move |thread| promise.keep(main(thread)));
+        let now_ns = self.handle.clock_ns();
+        let scheduler = &mut self.handle.shared().clients.borrow_mut().scheduler;
+        let account = scheduler.inherit(seat, weight, now_ns);
+        scheduler.wake(seat, Client::Thread(id), account, now_ns);
+        self.handle.shared().threads.changed();
         Ok(joined(id))
     }
-}
 
-impl<S: Stack> Threads<S> {
-    /// Threads that have not ended.
+    /// Threads of the core that have not ended.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.state.threads.borrow().len()
+        self.handle.shared().clients.borrow().threads.len()
     }
 
-    /// Whether all threads have ended.
+    /// Whether all threads of the core have ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How often a thread was resumed.
+    /// How often a thread of the core took its turn after another one or after the loop.
     #[must_use]
     pub fn switches(&self) -> u64 {
-        self.state.switches.get()
-    }
-}
-
-impl<S: Stack> State<S> {
-    fn incoming(&self) -> &Arc<Incoming> {
-        self.incoming.get().expect("it was set before the first turn")
+        self.handle.shared().threads.switches.get()
     }
 
-    fn take_stack(&self) -> Option<S> {
-        let spare = self.stacks.borrow_mut().pop();
-        spare.or_else(|| (self.make_stack.borrow_mut())())
-    }
-
-    /// Wakes what was woken. A thread that is not blocked looks for itself before it blocks.
-    fn receive(&self, now_ns: u64) {
-        while let Some(id) = self.incoming().pop() {
-            let mut threads = self.threads.borrow_mut();
-            let Some(entry) = threads.get_mut(id) else { continue };
-            entry.alarm.is_incoming.store(false, Ordering::Release);
-            if let Some(account) = entry.account.take() {
-                self.turns.run_queue.borrow_mut().wake(id, account, now_ns);
-            }
-        }
-    }
-
-    /// Runs threads, one after the other, until something else of the core wants its turn. Returns whether
-    /// there was one.
-    fn run_some(&self) -> bool {
-        let start_ns = self.handle.clock_ns();
-        self.receive(start_ns);
-        let mut next = self.turns.run_queue.borrow_mut().decide(start_ns);
-        let has_run = next.is_some();
-        while let Some(id) = next {
-            let now_ns;
-            (now_ns, next) = self.run(id);
-            if now_ns.saturating_sub(start_ns) >= POLLERS_WAIT_NS || self.handle.has_events(now_ns) {
-                break;
-            }
-        }
-        has_run
-    }
-
-    /// Runs a thread until it pauses. Returns when that was, and who is next.
-    fn run(&self, id: ThreadId) -> (u64, Option<ThreadId>) {
-        self.switches.set(self.switches.get() + 1);
-        self.turns.change();
-        let (mut routine, activity) = self.take_routine(id);
-        self.handle.charge(activity);
-        let result = routine.resume(());
-        let now_ns = self.handle.clock_ns();
-        let next = match result {
-            CoroutineResult::Yield(pause) => self.pause(id, routine, &pause, now_ns),
-            CoroutineResult::Return(()) => self.end(id, *routine, now_ns),
-        };
-        (now_ns, next)
-    }
-
-    fn take_routine(&self, id: ThreadId) -> (Box<Routine<S>>, Activity) {
-        let entry = &mut self.threads.borrow_mut()[id];
-        (entry.routine.take().expect("only one thread runs"), entry.activity)
-    }
-
-    /// Returns who is next.
-    fn pause(&self, id: ThreadId, routine: Box<Routine<S>>, pause: &Pause, now_ns: u64) -> Option<ThreadId> {
-        let is_blocked = matches!(pause, Pause::Blocked);
-        // It need not be asked whether it runs.
-        let account = if is_blocked { self.turns.run_queue.borrow_mut().block(now_ns) } else { None };
-        {
-            let entry = &mut self.threads.borrow_mut()[id];
-            entry.routine = Some(routine);
-            entry.activity = self.handle.activity();
-            entry.account = account.map(|(_, account)| account);
-        }
-        // Only now: who was woken before it blocked must not be lost.
-        self.receive(now_ns);
-        let mut run_queue = self.turns.run_queue.borrow_mut();
-        if matches!(pause, Pause::GaveWay) { run_queue.give_way(now_ns) } else { run_queue.decide(now_ns) }
-    }
-
-    /// Returns who is next.
-    fn end(&self, id: ThreadId, routine: Routine<S>, now_ns: u64) -> Option<ThreadId> {
-        self.turns.run_queue.borrow_mut().block(now_ns);
-        self.threads.borrow_mut().remove(id);
-        self.stacks.borrow_mut().push(routine.into_stack());
-        self.receive(now_ns);
-        self.turns.run_queue.borrow_mut().decide(now_ns)
-    }
-}
-
-impl<S: Stack + 'static> State<S> {
-    fn insert(&self, stack: S, main: impl FnOnce(&Thread<'_>) + 'static) -> ThreadId {
-        let (handle, turns) = (self.handle.clone(), self.turns.clone());
-        self.threads.borrow_mut().insert_with_key(|thread| {
-            let incoming = self.incoming().clone();
-            let alarm = Arc::new(Alarm { thread, incoming, is_incoming: AtomicBool::new(false) });
-            let waker = alarm.clone().into();
-            let routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Pause>, ()| {
-                main(&Thread { yielder, handle, waker, turns });
+    fn insert(&self, stack: Box<dyn Stack>, main: impl FnOnce(&Thread<'_>) + 'static) -> (ThreadId, SeatId) {
+        let (handle, shared) = (self.handle.clone(), self.handle.shared());
+        let activity = shared.activity.get();
+        let seat = shared.clients.borrow_mut().scheduler.seat_of(activity);
+        let id = shared.clients.borrow_mut().threads.insert_with_key(|id| {
+            let alarm =
+                Arc::new(Alarm { thread: id, inbox: shared.inbox.clone(), is_sent: AtomicBool::new(false) });
+            let coroutine = Coroutine::new(stack, shared.threads.home.clone(), move || {
+                let entry = handle.shared().clients.borrow().threads[id].clone();
+                let waker = entry.alarm.clone().into();
+                let thread = Thread { handle, entry, waker, place: PhantomData };
+                main(&thread);
+                thread.handle.shared().end_thread(id);
             });
-            let activity = self.handle.activity();
-            Entry { routine: Some(Box::new(routine)), alarm, account: None, activity }
-        })
+            Rc::new(Entry {
+                id,
+                coroutine,
+                alarm,
+                account: Cell::new(None),
+                activity: Cell::new(activity),
+                seat: Cell::new(seat),
+                stacks: self.stacks.clone(),
+            })
+        });
+        (id, seat)
     }
 }
 
-/// A thread that has begun cannot be dropped: its frames are left where they are.
-impl<S: Stack> Drop for Entry<S> {
-    fn drop(&mut self) {
-        if let Some(routine) = self.routine.take().filter(|routine| routine.started()) {
-            mem::forget(routine);
+/// On the loop's stack.
+impl Shared {
+    /// Runs a thread that was chosen, and those that follow it, until something else of the core wants its
+    /// turn. Returns how many had theirs.
+    pub(crate) fn run_threads(&self, first: ThreadId, now_ns: u64) -> u64 {
+        let activity = self.clients.borrow().threads[first].activity.get();
+        self.begin(activity, &*self.clock);
+        self.meter.borrow_mut().worked(activity, 1);
+        let quiet_ns = self.wheel.borrow().quiet_until_ns();
+        self.wanted_ns.set(now_ns.saturating_add(POLLERS_WAIT_NS).min(quiet_ns));
+        let before = self.threads.switches.get();
+        let resumption = self.clients.borrow().threads[first].coroutine.resumption();
+        self.threads.switched();
+        self.threads.home.switch_to(resumption.expect("no thread runs while the loop does"));
+        let switches = self.threads.switches.get() - before;
+        self.meter.borrow_mut().worked(self.activity.get(), switches - 1);
+        if let Some(ended) = self.threads.ended.take() {
+            self.bury(ended);
+        }
+        switches
+    }
+
+    /// Takes an ended thread's stack.
+    fn bury(&self, id: ThreadId) {
+        let entry = self.clients.borrow_mut().threads.remove(id);
+        let Some(Entry { coroutine, stacks, .. }) = entry.and_then(Rc::into_inner) else { return };
+        let stack = Rc::into_inner(coroutine).and_then(Coroutine::into_stack);
+        stacks.spare.borrow_mut().extend(stack);
+    }
+
+    /// Makes a thread ready that was woken. One that is not blocked looks for itself before it blocks.
+    pub(crate) fn wake_thread(&self, id: ThreadId) {
+        let Clients { scheduler, threads } = &mut *self.clients.borrow_mut();
+        let Some(entry) = threads.get(id) else { return };
+        entry.alarm.is_sent.store(false, Ordering::Release);
+        if let Some(account) = entry.account.take() {
+            scheduler.wake(entry.seat.get(), Client::Thread(id), account, self.now_ns.get());
+            self.threads.changed();
         }
     }
 }
 
-/// The task that runs the threads.
-async fn dispatch<S: Stack>(state: Rc<State<S>>) {
-    loop {
-        if state.run_some() {
-            state.handle.yield_now().await;
-        } else {
-            state.woken().await;
+/// On the stack of the running thread.
+impl Shared {
+    /// What was sent to the core, as the thread is about to make way.
+    #[inline]
+    fn look_into_inbox(&self) {
+        if !self.inbox.is_empty() {
+            self.receive();
         }
     }
-}
 
-impl<S: Stack> State<S> {
-    /// Ready when a thread was started or woken.
-    fn woken(&self) -> impl Future<Output = ()> {
-        poll_fn(|_| {
-            let is_idle = self.turns.run_queue.borrow().load() == 0 && self.incoming().leave();
-            if is_idle {
-                return Poll::Pending;
+    fn block(&self, running: &Entry) {
+        let now_ns = self.clock.now_ns();
+        self.now_ns.set(now_ns);
+        // It need not be asked whether it runs.
+        running.account.set(self.clients.borrow_mut().scheduler.block(now_ns));
+        // Only now: who was woken before it blocked must not be lost.
+        self.look_into_inbox();
+        let mut clients = self.clients.borrow_mut();
+        let next = clients.scheduler.decide_within(now_ns);
+        self.make_way(running, clients, next, now_ns);
+    }
+
+    fn give_way(&self, running: &Entry) {
+        self.look_into_inbox();
+        let now_ns = self.clock.now_ns();
+        let mut clients = self.clients.borrow_mut();
+        let next = clients.scheduler.give_way(now_ns);
+        self.make_way(running, clients, next, now_ns);
+    }
+
+    /// Makes way for the loop if the turn of the running thread is over.
+    fn look_up(&self, running: &Entry) {
+        let now_ns = self.clock.now_ns();
+        let mut clients = self.clients.borrow_mut();
+        let over_ns = self.threads.over_ns.get().unwrap_or_else(|| {
+            let preempt_at_ns = clients.scheduler.preempt_at_ns(now_ns);
+            preempt_at_ns.unwrap_or(u64::MAX).min(now_ns.saturating_add(ALONE_NS))
+        });
+        self.threads.over_ns.set(Some(over_ns));
+        if now_ns >= over_ns {
+            self.make_way(running, clients, None, now_ns);
+        }
+    }
+
+    /// Goes on with `next`, or with the loop if that is not a thread, or wants its turn.
+    #[inline(always)]
+    fn make_way(&self, running: &Entry, mut clients: RefMut<'_, Clients>, next: Option<Client>, now_ns: u64) {
+        let resumption = match next {
+            Some(Client::Thread(next)) if now_ns < self.wanted_ns.get() => {
+                // Of threads that are ready none but the one that asks runs.
+                let Some(resumption) = clients.threads[next].coroutine.resumption() else { return };
+                self.threads.switched();
+                resumption
             }
-            self.incoming().watch();
-            Poll::Ready(())
-        })
+            _ => self.go_home(running, &mut clients, now_ns),
+        };
+        drop(clients);
+        running.coroutine.switch_to(resumption);
+    }
+
+    /// Where the loop goes on. A thread that has changed who pays goes on among the clients of that activity.
+    #[cold]
+    fn go_home(&self, running: &Entry, clients: &mut Clients, now_ns: u64) -> Resumption {
+        let activity = self.activity.get();
+        if activity != running.activity.replace(activity) {
+            let scheduler = &mut clients.scheduler;
+            let client = Client::Thread(running.id);
+            let ready = scheduler.withdraw(running.seat.get(), client, now_ns);
+            running.seat.set(scheduler.seat_of(activity));
+            if let Some(account) = ready {
+                scheduler.wake(running.seat.get(), client, account, now_ns);
+            }
+        }
+        self.threads.home.resumption().expect("the loop waits while threads run")
+    }
+
+    /// The running thread is about to end.
+    fn end_thread(&self, id: ThreadId) {
+        self.clients.borrow_mut().scheduler.block(self.clock.now_ns());
+        self.threads.ended.set(Some(id));
     }
 }
 
 /// A thread, as the code that runs in it sees it.
-pub struct Thread<'y> {
-    yielder: &'y Yielder<(), Pause>,
+pub struct Thread<'s> {
     handle: Handle,
+    entry: Rc<Entry>,
     waker: Waker,
-    turns: Rc<Turns>,
+    /// It stays on its stack.
+    place: PhantomData<&'s Coroutine>,
 }
 
 impl Thread<'_> {
@@ -373,7 +379,7 @@ impl Thread<'_> {
             if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
                 return value;
             }
-            self.yielder.suspend(Pause::Blocked);
+            self.handle.shared().block(&self.entry);
         }
     }
 
@@ -382,22 +388,20 @@ impl Thread<'_> {
         self.block_on(self.handle.sleep(ns));
     }
 
-    /// Lets all threads go first that are ready.
+    /// Lets all others of its activity go first that are ready.
     pub fn yield_now(&self) {
-        self.yielder.suspend(Pause::GaveWay);
+        self.handle.shared().give_way(&self.entry);
     }
 
     /// Lets others go on if this thread's turn is over. For loops that compute for long.
     pub fn checkpoint(&self) {
-        if self.turns.is_over(self.handle.clock_ns()) {
-            self.yielder.suspend(Pause::Preempted);
-        }
+        self.handle.shared().look_up(&self.entry);
     }
 }
 
 impl fmt::Debug for Thread<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Thread").field("handle", &self.handle).finish_non_exhaustive()
+        out.debug_struct("Thread").field("id", &self.entry.id).finish_non_exhaustive()
     }
 }
 

@@ -4,14 +4,15 @@ use super::*;
 use crate::task::Aborted;
 use crate::world::{FakeLoop, Trace, World, event_loop};
 use corosensei::stack::DefaultStack;
+use std::future::poll_fn;
 
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 const MS: u64 = 1_000_000;
 
-fn threads() -> (Rc<World>, FakeLoop, Threads<DefaultStack>) {
+fn threads() -> (Rc<World>, FakeLoop, Threads) {
     let (world, core) = event_loop();
     let make_stack = || DefaultStack::new(64 * 1024).ok();
-    let threads = Threads::new(core.handle(), Settings::default(), make_stack);
+    let threads = Threads::new(core.handle(), make_stack);
     (world, core, threads)
 }
 
@@ -20,7 +21,7 @@ fn threads_yield_values_and_their_stacks_are_used_again() {
     let (_, mut core) = event_loop();
     let made = Rc::new(Cell::new(0));
     let count = made.clone();
-    let threads = Threads::new(core.handle(), Settings::default(), move || {
+    let threads = Threads::new(core.handle(), move || {
         count.set(count.get() + 1);
         DefaultStack::new(64 * 1024).ok()
     });
@@ -78,7 +79,7 @@ fn busy_threads_share_the_core_by_weight() {
     let ran = [50, 33, 17].map(|weight| {
         let (world, ran) = (world.clone(), Rc::new(Cell::new(0)));
         let counts = ran.clone();
-        let queue = core.handle().default_queue();
+        core.handle().set_weight(Activity(weight), NonZeroU32::new(weight).unwrap());
         let starts = threads.clone();
         let main = move |thread: &Thread<'_>| {
             loop {
@@ -86,10 +87,9 @@ fn busy_threads_share_the_core_by_weight() {
                 counts.set(counts.get() + 1);
             }
         };
-        let posted = core.handle().post_for(Activity(weight), queue, move |_| {
-            starts.spawn(NonZeroU32::new(weight).unwrap(), main).unwrap();
+        core.handle().post_for(Activity(weight), move |_| {
+            starts.spawn(ONE, main).unwrap();
         });
-        assert_eq!(posted, Ok(()));
         ran
     });
     core.handle().at(5_000 * MS, |handle| handle.stop(0));
@@ -104,11 +104,84 @@ fn busy_threads_share_the_core_by_weight() {
         found.map_or(0, |(_, record)| record.ns) / MS
     };
     assert!(charged(50).abs_diff(2_500) < 50 && charged(17).abs_diff(850) < 50, "{usage:?}");
-    assert!(threads.switches() < 5_000 / 2 + 10, "no more than 500 switches a second");
+    assert!(threads.switches() < 5_000 * 5 + 10, "no more than one switch a turn of 200 us");
+}
+
+/// Computes for ever, and counts the milliseconds.
+fn count(threads: &Threads, weight: u32, world: &Rc<World>) -> Rc<Cell<u64>> {
+    let (world, ran) = (world.clone(), Rc::new(Cell::new(0)));
+    let counts = ran.clone();
+    let main = move |thread: &Thread<'_>| {
+        loop {
+            compute(thread, &world, MS);
+            counts.set(counts.get() + 1);
+        }
+    };
+    threads.spawn(NonZeroU32::new(weight).unwrap(), main).unwrap();
+    ran
+}
+
+/// An event that takes 50 us, and posts itself again.
+fn flood(handle: &Handle, world: Rc<World>, ran: Rc<Cell<u64>>) {
+    world.pass(50_000);
+    ran.set(ran.get() + 50);
+    handle.post(move |handle| flood(handle, world, ran));
+}
+
+/// One activity has a request queue and two threads, another one a thread: all are clients side by side.
+#[test]
+fn queues_and_threads_of_an_activity_share_what_it_gets() {
+    let (world, mut core, threads) = threads();
+    let (ours, theirs) = (Trace::new(), Trace::new());
+    let (starts, clock, trace) = (threads.clone(), world.clone(), ours.clone());
+    core.handle().post_for(Activity(1), move |handle| {
+        let flooded = Rc::new(Cell::new(0));
+        trace.add(flooded.clone());
+        trace.add(count(&starts, 1, &clock));
+        trace.add(count(&starts, 2, &clock));
+        flood(handle, clock, flooded);
+    });
+    let (clock, trace) = (world.clone(), theirs.clone());
+    core.handle().post_for(Activity(2), move |_| trace.add(count(&threads, 1, &clock)));
+    core.handle().at(4_000 * MS, |handle| handle.stop(0));
+    core.run();
+    let [queue, one, two] = [0, 1, 2].map({
+        let counts = ours.take();
+        move |n: usize| counts[n].get()
+    });
+    assert!((480..520).contains(&(queue / 1_000)), "{queue} us of the queue");
+    assert!((480..520).contains(&one) && (960..1_040).contains(&two), "{one} and {two} ms of its threads");
+    let other = theirs.take()[0].get();
+    assert!((1_980..2_020).contains(&other), "{other} ms of the other activity");
+}
+
+/// Whoever pays for it, among the clients of that activity it goes on.
+#[test]
+fn a_thread_that_changes_who_pays_shares_with_others_of_that_activity() {
+    let (world, mut core, threads) = threads();
+    let crowd = [(); 3].map(|()| count(&threads, 1, &world));
+    let (clock, seen) = (world.clone(), Trace::new());
+    let trace = seen.clone();
+    let main = move |thread: &Thread<'_>| {
+        thread.handle().charge(Activity(7));
+        for _ in 0..2 {
+            thread.yield_now();
+            trace.add(thread.handle().activity());
+            thread.sleep(MS);
+        }
+        compute(thread, &clock, 1_000 * MS);
+        trace.add(thread.handle().activity());
+        thread.handle().stop(0);
+    };
+    threads.spawn(ONE, main).unwrap();
+    core.run();
+    assert_eq!(seen.take(), [Activity(7); 3]);
+    let ran: u64 = crowd.iter().map(|ran| ran.get()).sum();
+    assert!((950..1_060).contains(&ran), "three threads of an activity of the same weight ran {ran} ms");
 }
 
 #[test]
-fn threads_that_give_way_take_turns_with_events_between_them() {
+fn threads_that_give_way_take_turns_with_each_other_and_with_events() {
     let (_, mut core, threads) = threads();
     let trace = Trace::new();
     for name in ["a", "b"] {
@@ -125,7 +198,7 @@ fn threads_that_give_way_take_turns_with_events_between_them() {
     }
     core.handle().at(MS, |handle| handle.stop(0));
     core.run();
-    assert_eq!(trace.take(), ["a", "event", "b", "event", "a", "event", "b", "event"]);
+    assert_eq!(trace.take(), ["a", "b", "event", "event", "a", "b", "event", "event"]);
 }
 
 /// Alone on its core, it has nobody to make way for; but its loop has timers and messages.
@@ -195,7 +268,7 @@ fn a_wake_up_while_the_thread_runs_is_not_lost() {
 #[test]
 fn without_memory_there_is_no_thread() {
     let (_, core) = event_loop();
-    let threads = Threads::<DefaultStack>::new(core.handle(), Settings::default(), || None);
+    let threads = Threads::new(core.handle(), || None::<DefaultStack>);
     assert!(matches!(threads.spawn(ONE, |_| ()), Err(NoStack)));
 }
 

@@ -2,7 +2,36 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap as Map;
 
+mod activities;
+
 const MS: u64 = 1_000_000;
+
+/// The clients of one activity.
+struct One {
+    scheduler: Scheduler<u32>,
+    seat: SeatId,
+}
+
+impl One {
+    fn new() -> One {
+        let mut scheduler = Scheduler::new(Settings::default());
+        let seat = scheduler.seat_of(Activity(1));
+        One { scheduler, seat }
+    }
+
+    fn wake(&mut self, client: u32, account: Account, now_ns: u64) {
+        self.scheduler.wake(self.seat, client, account, now_ns);
+    }
+
+    fn decide(&mut self, now_ns: u64) -> Option<u32> {
+        self.scheduler.decide(now_ns)
+    }
+
+    fn block(&mut self, now_ns: u64) -> Option<(u32, Account)> {
+        let (_, client) = self.scheduler.running()?;
+        self.scheduler.block(now_ns).map(|account| (client, account))
+    }
+}
 
 fn weight(weight: u32) -> NonZeroU32 {
     NonZeroU32::new(weight).expect("no test uses 0")
@@ -19,12 +48,12 @@ struct Decision {
     preempt_at_ns: Option<u64>,
 }
 
-fn decide(queue: &mut RunQueue<u32>, now_ns: u64) -> Decision {
-    Decision { thread: queue.decide(now_ns), preempt_at_ns: queue.preempt_at_ns(now_ns) }
+fn decide(queue: &mut One, now_ns: u64) -> Decision {
+    Decision { thread: queue.decide(now_ns), preempt_at_ns: queue.scheduler.preempt_at_ns(now_ns) }
 }
 
 /// Lets busy threads run until `until_ns`; returns each slice: who, and for how long.
-fn run(queue: &mut RunQueue<u32>, from_ns: u64, until_ns: u64) -> Vec<(u32, u64)> {
+fn run(queue: &mut One, from_ns: u64, until_ns: u64) -> Vec<(u32, u64)> {
     let (mut now_ns, mut slices) = (from_ns, Vec::<(u32, u64)>::new());
     while now_ns < until_ns {
         let decision = decide(queue, now_ns);
@@ -48,17 +77,17 @@ fn share(slices: &[(u32, u64)], thread: u32) -> f64 {
 
 #[test]
 fn a_thread_alone_needs_no_timer() {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     assert_eq!(decide(&mut queue, 0), Decision { thread: None, preempt_at_ns: None });
     queue.wake(7, account(), 10);
     assert_eq!(decide(&mut queue, 10), Decision { thread: Some(7), preempt_at_ns: None });
     assert_eq!(queue.block(20).map(|(thread, _)| thread), Some(7));
-    assert_eq!((queue.decide(20), queue.load()), (None, 0));
+    assert_eq!((queue.decide(20), queue.scheduler.has_ready()), (None, false));
 }
 
 #[test]
 fn two_busy_threads_alternate_every_4_ms() {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     queue.wake(1, account(), 0);
     queue.wake(2, account(), 0);
     let slices = run(&mut queue, 0, 1_000 * MS);
@@ -71,7 +100,7 @@ fn two_busy_threads_alternate_every_4_ms() {
 
 #[test]
 fn weights_are_shares() {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     for percent in [50, 33, 17] {
         queue.wake(percent, Account::new(weight(percent)), 0);
     }
@@ -83,7 +112,7 @@ fn weights_are_shares() {
 
 #[test]
 fn a_changed_weight_changes_the_share() {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     queue.wake(1, account(), 0);
     queue.wake(2, account(), 0);
     run(&mut queue, 0, 1_000 * MS);
@@ -96,7 +125,7 @@ fn a_changed_weight_changes_the_share() {
 
 #[test]
 fn who_slept_long_is_first_but_does_not_keep_the_core() {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     queue.wake(1, account(), 0);
     queue.wake(2, account(), 0);
     let decision = decide(&mut queue, 0);
@@ -112,11 +141,11 @@ fn who_slept_long_is_first_but_does_not_keep_the_core() {
 
 #[test]
 fn starting_threads_gains_nothing() {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     queue.wake(1, account(), 0);
     queue.wake(2, account(), 0);
     run(&mut queue, 0, 1_000 * MS);
-    let child = queue.inherit(weight(1), 1_000 * MS);
+    let child = queue.scheduler.inherit(queue.seat, weight(1), 1_000 * MS);
     queue.wake(3, child, 1_000 * MS);
     let slices = run(&mut queue, 1_000 * MS, 1_030 * MS);
     assert!(slices.iter().all(|(_, ns)| *ns < 10 * MS), "{slices:?}");
@@ -124,29 +153,14 @@ fn starting_threads_gains_nothing() {
 
 #[test]
 fn who_gives_way_is_last() {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     (1..=3).for_each(|thread| queue.wake(thread, account(), 0));
     let mut order = Vec::new();
     for now_ns in [0, 10, 20, 30] {
         order.extend(queue.decide(now_ns));
-        queue.give_way(now_ns + 5);
+        queue.scheduler.give_way(now_ns + 5);
     }
     assert_eq!(order, [1, 2, 3, 1]);
-    assert_eq!(queue.load(), 3);
-}
-
-#[test]
-fn a_thread_moves_to_a_lighter_core_with_its_account() {
-    assert_eq!(lighter_core(&[3, 1, 2], 0), Some(1));
-    assert_eq!((lighter_core(&[2, 1, 2], 0), lighter_core(&[3, 1], 1)), (None, None));
-    assert_eq!((lighter_core(&[], 0), lighter_core(&[1], 9)), (None, None));
-    let mut queues = [(); 2].map(|()| RunQueue::new(Settings::default()));
-    (1..=3).for_each(|thread| queues[0].wake(thread, account(), 0));
-    run(&mut queues[0], 0, 100 * MS);
-    let (thread, account) = queues[0].give_away().expect("three are ready");
-    queues[1].wake(thread, account, 100 * MS);
-    queues[1].wake(9, Account::new(weight(1)), 100 * MS);
-    assert_eq!(queues[1].decide(100 * MS), Some(9), "who has run less is first, there too");
 }
 
 /// The definition, applied to all threads at each step.
@@ -183,7 +197,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Follows the steps from `start_ns` on; returns each decision, with times from there.
 fn follow(steps: &[Step], start_ns: u64, mut check: impl FnMut(u64, &Decision)) -> Vec<Decision> {
-    let mut queue = RunQueue::new(Settings::default());
+    let mut queue = One::new();
     let mut asleep: Map<u32, Account> = (1..8).map(|n| (n, Account::new(weight(n)))).collect();
     let (mut now_ns, mut decisions) = (start_ns, Vec::new());
     for step in steps {
