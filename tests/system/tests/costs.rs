@@ -54,3 +54,16 @@ fn every_cost_is_measured() {
         assert!(instructions <= LONGEST_HOLD, "{name} keeps the kernel for {instructions} instructions");
     }
 }
+
+/// A search for two frames in a row goes over 70 MiB of single ones, which takes 600,000 instructions: it
+/// stops for a while when the turn of who asked is over.
+#[test]
+fn a_search_in_fragmented_memory_keeps_nobody_from_the_processor() {
+    /// A turn, and more than one piece of a search.
+    const GAP: u64 = 2_000_000 + 60_000;
+    let guest = Guest::bundle("tests/guest/bundles/measure-search.toml").memory("256M");
+    let counted = guest.emulated().qemu("-icount shift=0").run().expect_status(0);
+    let gap = counted.number("figure name=gap cycles=");
+    println!("gap: {gap} instructions");
+    assert!((2_000_000..=GAP).contains(&gap), "the processor is back after {gap} instructions");
+}

@@ -293,6 +293,7 @@ fn segments_are_checked() {
             ("protection", |p| p.segments[1].protection = 7),
             ("file_offset", |p| p.segments[1].file_offset += 16),
             ("file_bytes", |p| p.segments[1].file_bytes = 0x2001),
+            ("file_bytes", |p| (p.segments[1].file_offset, p.segments[1].file_bytes) = (PAGE as u32, 0x2001)),
             ("file_bytes", |p| p.segments[1].file_offset = 4 * PAGE as u32),
             ("file_bytes", |p| (p.segments[1].protection, p.contents[PAGE + 100]) = (1, 1)),
         ],
