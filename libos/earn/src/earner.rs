@@ -14,7 +14,7 @@ use nom_economy::prices::{Resource, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{Cores, DollarsPerSecond, Gib};
 use nom_service::Demand;
-use nom_service::{Governor, Setting, Window};
+use nom_service::{CostRates, Governor, Setting, Window};
 
 /// How often it reports.
 const REPORT_NS: u64 = 100_000_000;
@@ -24,6 +24,8 @@ pub(crate) const IDLE_NS: u64 = 1_000_000_000;
 /// The shortest and the longest window. Deciding takes its time, so windows are no shorter; a change of load
 /// shows after some of them, so they are no longer.
 const WINDOW_NS: core::ops::RangeInclusive<u64> = 20_000_000..=50_000_000;
+/// Networks are paid by the Gbit.
+const GBIT_PER_BYTE: f64 = 8e-9;
 /// Requests that make a window worth looking at, if they come soon enough.
 const REQUESTS: u64 = 200;
 
@@ -185,6 +187,16 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
 
     fn idle_ns(&self) -> Option<u64> {
         Some(IDLE_NS)
+    }
+
+    fn rates(&self) -> CostRates {
+        let price = |resource| self.market.tariff().price(resource);
+        let of_byte = |resource| price(resource) * GBIT_PER_BYTE;
+        CostRates {
+            core_second: price(Resource::Core),
+            sent_byte: of_byte(Resource::NetworkOut),
+            received_byte: of_byte(Resource::NetworkIn),
+        }
     }
 
     fn wants_demand(&self) -> bool {

@@ -16,7 +16,7 @@ use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
 use nom_economy::controller::BatchingDelays;
 use nom_service::Demand;
-use nom_service::{Governor, Setting, Window};
+use nom_service::{CostRates, Governor, Setting, Window};
 
 /// The window of a core among others: short, so that little of it belongs to another window of the whole.
 const PART_NS: u64 = 5_000_000;
@@ -66,6 +66,8 @@ pub struct Member<L: RawMutex, B, A> {
     /// What it served since it last had the floor.
     part: Stretch,
     set: (u64, u32),
+    /// What consumption cost when it last had the floor.
+    rates: CostRates,
 }
 
 impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
@@ -88,8 +90,10 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
             1 => WHOLE_NS,
             _ => PART_NS,
         };
-        let member =
-            move |index| Member { team: team.clone(), index, window_ns, part: Stretch::default(), set };
+        let member = move |index| {
+            let (part, rates) = (Stretch::default(), CostRates::default());
+            Member { team: team.clone(), index, window_ns, part, set, rates }
+        };
         (0..cores).map(member)
     }
 }
@@ -151,6 +155,10 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
         (self.index == 0).then_some(IDLE_NS)
     }
 
+    fn rates(&self) -> CostRates {
+        self.rates
+    }
+
     /// One says for all what they keep together.
     fn wants_demand(&self) -> bool {
         self.index == 0 && self.team.wants_demand
@@ -167,6 +175,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
         // Whoever does not get the floor says it with its next window.
         if let Some(mut council) = self.team.council.try_lock() {
             let setting = council.hear(self.index, &mut self.part, window.to_ns, window.setting);
+            self.rates = council.earner.rates();
             self.team.set(setting);
         }
         self.setting().0

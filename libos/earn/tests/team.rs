@@ -7,7 +7,7 @@ use nom_abi::prices::PricedResource;
 use nom_earn::{Member, Team};
 use nom_economy::utility::Utility;
 use nom_service::Latency;
-use nom_service::{Governor, Setting, Window};
+use nom_service::{CostRates, Governor, Setting, Window};
 
 const CONTRACT: &str = "Gbit; refund 20 2000";
 const PART_NS: u64 = 5_000_000;
@@ -68,6 +68,21 @@ fn rate(setting: Setting, of: f64) -> f64 {
 fn rate_for(clients: f64, setting: Setting) -> f64 {
     let utility: Utility = CONTRACT.parse().expect("good");
     utility.revenue(&World::truth(clients, setting), &Default::default()).get()
+}
+
+#[test]
+fn every_core_knows_what_consumption_costs() {
+    let (mut cores, board, _) = team(2);
+    board.post(PricedResource::Core, 0.25, 0);
+    board.post(PricedResource::NetworkIn, 0.5, 0);
+    let (mut settings, mut now_ns) = ([Setting::default(); 2], 0);
+    assert_eq!(cores[1].rates(), CostRates::default(), "nobody has looked yet");
+    serve(&mut cores, &mut settings, 2, 4, &mut now_ns);
+    let rates = CostRates { core_second: 0.25, sent_byte: 8e-9, received_byte: 4e-9 };
+    assert!(cores.iter().all(|core| core.rates() == rates), "{:?}", cores[1].rates());
+    board.post(PricedResource::Core, 0.5, now_ns);
+    serve(&mut cores, &mut settings, 2, 20, &mut now_ns);
+    assert!(cores.iter().all(|core| core.rates().core_second == 0.5));
 }
 
 #[test]

@@ -143,6 +143,12 @@ impl Handle {
         self.shared.meter.borrow_mut().part(|| self.shared.clock.now_ns());
     }
 
+    /// What an activity was charged, until the last boundary between events.
+    #[must_use]
+    pub fn record(&self, activity: Activity) -> Record {
+        self.shared.meter.borrow().record(activity)
+    }
+
     /// Where this core's time went, until the last boundary between events.
     #[must_use]
     pub fn usage(&self) -> Usage {

@@ -109,6 +109,16 @@ impl Meter {
         self.charge(activity, Record { events, ns: 0 });
     }
 
+    /// What `activity` was charged until the last reading of the clock.
+    #[must_use]
+    pub fn record(&self, activity: Activity) -> Record {
+        let mut record = self.records.get(&activity).copied().unwrap_or_default();
+        if activity == self.of {
+            record.add(self.pending);
+        }
+        record
+    }
+
     /// All that was charged until the last reading of the clock.
     #[must_use]
     pub fn usage(&self) -> Usage {

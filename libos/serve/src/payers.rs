@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use nom_port::nic::Label;
 use nom_rt::handle::Handle;
-use nom_service::{Activity, GOVERNING, INFRASTRUCTURE, Payer, Rules};
+use nom_service::{Activity, CostRates, GOVERNING, INFRASTRUCTURE, Payer, Rules};
 
 /// In a flow's label, beside the activity: a request may say otherwise.
 const BY_REQUEST: u32 = 1 << 31;
@@ -44,6 +44,8 @@ pub struct Consumption {
     pub answered_bytes: u64,
     /// Clients that are connected.
     pub connections: u64,
+    /// What that cost, the core's time among it, in nanodollars; 0 as long as nobody knows prices.
+    pub cost_nanodollars: u64,
 }
 
 impl core::ops::AddAssign for Consumption {
@@ -55,6 +57,7 @@ impl core::ops::AddAssign for Consumption {
         self.sent_bytes += other.sent_bytes;
         self.answered_bytes += other.answered_bytes;
         self.connections += other.connections;
+        self.cost_nanodollars += other.cost_nanodollars;
     }
 }
 
@@ -87,6 +90,9 @@ struct Record {
     sent: Frames,
     answered_bytes: Cell<u64>,
     connections: Cell<u64>,
+    /// Nanodollars, and what they are for: nanoseconds, and bytes sent and received.
+    cost: Cell<f64>,
+    billed: Cell<[u64; 3]>,
 }
 
 /// Frames, and their bytes.
@@ -114,6 +120,7 @@ impl Record {
             sent_bytes: self.sent.bytes.get(),
             answered_bytes: self.answered_bytes.get(),
             connections: self.connections.get(),
+            cost_nanodollars: self.cost.get() as u64,
         }
     }
 }
@@ -189,6 +196,20 @@ impl Payers {
         self.settle();
         if self.present.get() != INFRASTRUCTURE {
             self.charge(INFRASTRUCTURE);
+        }
+    }
+
+    /// Bills everybody for what he has consumed since the last bill, at these rates.
+    pub fn bill(&self, rates: CostRates) {
+        for (number, record) in self.records.iter().enumerate() {
+            let core_ns = self.handle.record(Activity(number as u32)).ns;
+            let now = [core_ns, record.sent.bytes.get(), record.received.bytes.get()];
+            let before = record.billed.replace(now);
+            let [core_ns, sent, received] = [0, 1, 2].map(|index| (now[index] - before[index]) as f64);
+            // Dollars for a second are nanodollars for a nanosecond.
+            let cost =
+                core_ns * rates.core_second + 1e9 * (sent * rates.sent_byte + received * rates.received_byte);
+            record.cost.update(|sum| sum + cost);
         }
     }
 

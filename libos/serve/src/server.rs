@@ -257,6 +257,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
                 self.front.clients.service.demand().iter().for_each(|demand| governor.hear(demand));
             }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
+            if let Some(payers) = self.stack.nic().payers() {
+                payers.bill(governor.rates());
+            }
             steering.window_ns = governor.window_ns();
             if governor.governs() && !steering.is_held {
                 let setting = governor.within(setting, self.setting);

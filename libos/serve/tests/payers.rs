@@ -12,7 +12,7 @@ use nom_rt::EventLoop;
 use nom_rt::meter::Usage;
 use nom_rt::poller::{Poller, Progress};
 use nom_serve::{Consumption, Ports, Server};
-use nom_service::{INFRASTRUCTURE, Reply, Rules, Service, Stream};
+use nom_service::{CostRates, Governor, INFRASTRUCTURE, Reply, Rules, Service, Setting, Stream, Window};
 use nom_wire::{Device, Memory};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -283,6 +283,56 @@ fn whoever_is_told_apart_by_his_address_pays_from_the_handshake_on() {
     // The first SYN, and what the two find out about each other's addresses, is for nobody yet.
     assert!(records[0].received_frames <= 3 && records[OTHERS] == Consumption::default(), "{records:?}");
     assert_eq!(time_of(&usage, GOLD), RECEIVE_NS + 4000 + SEND_NS * records[GOLD].sent_frames);
+}
+
+/// Knows what things cost, and sets nothing.
+struct Prices(Rc<Cell<CostRates>>);
+
+impl Governor for Prices {
+    fn governs(&self) -> bool {
+        false
+    }
+
+    fn observe(&mut self, _: &Window) -> Setting {
+        Setting::default()
+    }
+
+    fn rates(&self) -> CostRates {
+        self.0.get()
+    }
+}
+
+#[test]
+fn each_is_billed_at_the_prices_of_its_time() {
+    let mut world = World::new("gold key=g; silver key=s");
+    let rates = Rc::new(Cell::new(CostRates::default()));
+    world.server.borrow_mut().govern(Box::new(Prices(rates.clone())), world.core.handle());
+    let flows = [world.connect(), world.connect()];
+    let mut expected = [0.0; 2];
+    let mut before: Vec<[u64; 3]> = vec![[0; 3]; 5];
+    for core_second in [0.0, 2.0, 0.5] {
+        rates.set(CostRates { core_second, sent_byte: 1e-6 * core_second, received_byte: 1e-7 });
+        for flow in flows {
+            world.ask(flow, if flow == flows[0] { b"g" } else { b"sss" });
+        }
+        // Until windows have ended, and nothing is under way.
+        for _ in 0..40 {
+            world.pass();
+        }
+        let (usage, records) = world.told();
+        for (index, place) in [GOLD, SILVER].into_iter().enumerate() {
+            let record = records[place];
+            let now = [time_of(&usage, place), record.sent_bytes, record.received_bytes];
+            let since = [0, 1, 2].map(|at| (now[at] - before[place][at]) as f64);
+            let CostRates { core_second, sent_byte, received_byte } = rates.get();
+            expected[index] +=
+                since[0] * core_second + 1e9 * (since[1] * sent_byte + since[2] * received_byte);
+            before[place] = now;
+            let told = record.cost_nanodollars as f64;
+            assert!((told - expected[index]).abs() <= 1.0, "{told}, expected {expected:?}");
+        }
+    }
+    assert!(expected[1] > expected[0] && expected[0] > 0.0);
 }
 
 /// Who asks always for the same pays for every frame of his connection behind the first request: those with

@@ -69,6 +69,17 @@ impl Window {
     }
 }
 
+/// What consumption costs, in dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CostRates {
+    /// A core for a second.
+    pub core_second: f64,
+    /// A byte of a frame that leaves.
+    pub sent_byte: f64,
+    /// A byte of a frame that comes.
+    pub received_byte: f64,
+}
+
 /// Sets a server's working point while it runs.
 pub trait Governor {
     /// Whether what [`Governor::observe`] returns is to be set. One that only watches leaves the working
@@ -98,6 +109,11 @@ pub trait Governor {
     /// never, if nobody wants to know. Each costs an idle core a wake-up.
     fn idle_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// What consumption costs at present; nothing, as far as it knows no prices.
+    fn rates(&self) -> CostRates {
+        CostRates::default()
     }
 
     /// Whether it wants to hear what the service makes of memory, about once a second.

@@ -98,3 +98,30 @@ fn all_that_one_core_does_has_a_payer() {
 fn all_that_two_cores_do_has_a_payer() {
     everything_has_a_payer(2);
 }
+
+#[test]
+fn each_pays_what_its_consumption_costs() {
+    let guest = Guest::bundle("tests/system/manifests/activities-priced.toml");
+    Server::on_cores("payers-priced", guest, 11211, 1, |server| {
+        let dollars = |told: &Told, activity: &str| -> f64 {
+            let metric = format!("nom_activity_cost_dollars_total{{activity=\"{activity}\"}} ");
+            let line = told.0.lines().find_map(|line| line.strip_prefix(&metric));
+            line.expect("it is told").parse().expect("a number")
+        };
+        // Until prices are known, nothing costs anything.
+        while dollars(&Told::ask(server), "infrastructure") == 0.0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        ask(server.connect(), "g:none", 1000);
+        // The window has ended, though nobody asks anything more.
+        std::thread::sleep(Duration::from_millis(2500));
+        let told = Told::ask(server);
+        let of = |metric| told.of(metric, "gold") as f64;
+        let gbit = |bytes| 8e-9 * of(bytes);
+        let expected = of("core_nanoseconds_total") * 1e-9 * 0.01
+            + gbit("sent_bytes_total") * 2.0
+            + gbit("received_bytes_total") * 1.0;
+        let cost = dollars(&told, "gold");
+        assert!((cost - expected).abs() < 0.01 * expected, "{cost}, expected {expected}: {}", told.0);
+    });
+}

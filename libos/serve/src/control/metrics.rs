@@ -176,6 +176,12 @@ fn activities(page: &mut Page, accounts: &[Account]) {
         let counts = accounts.iter().map(|account| (&*account.name, of(account)));
         page.counters(&alloc::format!("nom_activity_{name}"), help, "activity", counts);
     }
+    page.family("nom_activity_cost_dollars_total", "counter", "What that cost, at the prices of its time.");
+    for Account { name, consumption, .. } in accounts {
+        // Dollars by their billionths, as seconds by theirs.
+        let value = seconds(consumption.cost_nanodollars);
+        page.line(format_args!("nom_activity_cost_dollars_total{{activity=\"{name}\"}} {value}"));
+    }
     page.family("nom_activity_connections", "gauge", "Clients that are connected.");
     for Account { name, consumption, .. } in accounts {
         let value = consumption.connections;
