@@ -45,6 +45,8 @@ pub enum Command {
     Inspect(crate::machines::Inspect),
     /// Show what running machines use.
     Stats(crate::stats::Stats),
+    /// Show whom a server works for, and what each takes.
+    Top(crate::top::Top),
     /// Ask machines to end.
     Stop(crate::stop::Stop),
     /// Start machines that have ended once more.

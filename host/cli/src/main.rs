@@ -41,6 +41,7 @@ mod store;
 mod supervise;
 mod supply;
 mod times;
+mod top;
 mod up;
 mod watch;
 
@@ -74,6 +75,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Logs(options) => logs::logs(options),
         Command::Inspect(options) => machines::inspect(options),
         Command::Stats(options) => stats::stats(options),
+        Command::Top(options) => top::top(options),
         Command::Stop(options) => stop::stop(options),
         Command::Start(options) => start::start(options),
         Command::Restart(options) => start::restart(options),

@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 33] = [
+const COMMANDS: [(&str, How); 35] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -64,6 +64,8 @@ const COMMANDS: [(&str, How); 33] = [
     ("./nom run --network tap", ServesRoot("serves at")),
     ("./nom provider", Serves("http://")),
     ("./nom package", In("tests/system/tests/release.rs")),
+    ("./nom top --no-stream", Ends),
+    ("./nom top", Serves("gold")),
     ("./nom sim", In("sim/tests/trial.rs")),
     ("curl", Ends),
     ("cargo test -p nom-net --test moves", In("libos/net/tests/moves.rs")),
@@ -75,13 +77,18 @@ const COMMANDS: [(&str, How); 33] = [
 ];
 
 /// What a page's commands need beside them, which runs until they have ended, and says this first.
-const BESIDE: [(&str, &str, &str); 3] = [
+const BESIDE: [(&str, &str, &str); 4] = [
     (
         "docs/control.md",
         "nom run --network bridge --cpus 2 -m 128M -e control=9999 -p 9999:9999 memcached",
         "serves at",
     ),
     ("docs/earn.md", "nom provider --listen 127.0.0.1:8080 --prices network_out=1", "http://"),
+    (
+        "docs/grid.md",
+        "nom run --network bridge -m 128M -p 9999:9999 apps/memcached/tenants.toml",
+        "serves at",
+    ),
     ("docs/watch.md", "nom provider --listen 127.0.0.1:8080 --prices network_out=1", "http://"),
 ];
 
