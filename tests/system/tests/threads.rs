@@ -3,7 +3,7 @@
 use nom_system_tests::Guest;
 
 /// Most instructions of a switch, with what the core's loop takes in between.
-const MOST: [(&str, u64); 3] = [("yield", 190), ("yield_of_16", 190), ("wake_and_block", 850)];
+const MOST: [(&str, u64); 3] = [("yield", 170), ("yield_of_16", 170), ("wake_and_block", 800)];
 
 #[test]
 fn a_switch_between_threads_costs_what_is_promised() {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(super) struct Ring<T> {
-    /// A power of two of them, once there is one. Those that are not in the queue have an old value.
+    /// A power of two of them, at least one more than are in the queue: those have an old value.
     slots: Vec<T>,
     /// Where the first is, counted on without end.
     head: usize,
@@ -67,7 +67,7 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     pub fn push_back(&mut self, value: T) {
-        if self.len == self.slots.len() {
+        if self.len + 1 >= self.slots.len() {
             self.grow(value);
         }
         self.len += 1;
@@ -84,15 +84,21 @@ impl<T: Copy> Ring<T> {
         Some(first)
     }
 
-    /// Takes the first, and puts `value` behind the last. Of an empty one it is `value` itself.
+    /// Puts `value` behind the last, and makes it the first, which is no longer in the queue. Of an empty
+    /// one it stays as it is.
     #[inline]
-    pub fn exchange(&mut self, value: T) -> T {
-        let Some(first) = self.front().copied() else { return value };
-        self.head = self.head.wrapping_add(1);
-        if let Some(last) = self.slot(self.len - 1) {
-            *last = value;
+    pub fn exchange(&mut self, value: &mut T) {
+        if self.len == 0 {
+            return;
         }
-        first
+        // There is a place to spare, so these are two: no need to keep the first elsewhere meanwhile.
+        if let Some(behind) = self.slot(self.len) {
+            *behind = *value;
+        }
+        if let Some(first) = self.slot(0) {
+            *value = *first;
+        }
+        self.head = self.head.wrapping_add(1);
     }
 
     /// Puts `value` in front of the one in that place.
@@ -118,9 +124,10 @@ impl<T: Copy> Ring<T> {
     /// Makes room; `filler` stands in it until it is used.
     #[cold]
     fn grow(&mut self, filler: T) {
-        let mut slots = Vec::with_capacity((2 * self.len).max(4));
+        let places = (2 * self.slots.len()).max(4);
+        let mut slots = Vec::with_capacity(places);
         slots.extend((0..self.len).filter_map(|place| self.get(place)));
-        slots.resize(slots.capacity().next_power_of_two(), filler);
+        slots.resize(places, filler);
         (self.slots, self.head) = (slots, 0);
     }
 }
@@ -146,8 +153,10 @@ mod tests {
                     }
                     2 => prop_assert_eq!(ring.pop_front(), queue.pop_front()),
                     3 => {
+                        let mut first = value;
+                        ring.exchange(&mut first);
                         queue.push_back(value);
-                        prop_assert_eq!(ring.exchange(value), queue.pop_front().expect("one was pushed"));
+                        prop_assert_eq!(Some(first), queue.pop_front());
                     }
                     4 => {
                         let place = value as usize % (queue.len() + 1);

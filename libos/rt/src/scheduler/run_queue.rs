@@ -156,7 +156,7 @@ impl<K: Copy + PartialEq> RunQueue<K> {
             if last.runtime > running.slot.runtime {
                 running.slot.runtime = last.runtime;
             }
-            running.slot = self.ready.exchange(running.slot);
+            self.ready.exchange(&mut running.slot);
             running.lent = lent * running.slot.share;
         }
         Some(running.slot.client)

@@ -1,15 +1,14 @@
 //! Computations on stacks of their own, and the switch from one to another: the one place of this crate
 //! with `unsafe` code (docs/safety/libos-rt.md).
 //!
-//! Of a computation that does not run, everything is on its stack, on top of it the registers that a
-//! function keeps for its caller (System V ABI for x86-64, section 3.2.1), and its stack pointer is here.
-//! The control bits of MXCSR and of the x87 unit would have to be kept, too; but no Rust code may change
-//! them, so all computations have the same.
+//! Of a computation that does not run, everything is on its stack, on top of it where it goes on, and its
+//! stack pointer is here. The control bits of MXCSR and of the x87 unit would have to be kept, too; but no
+//! Rust code may change them, so all computations have the same.
 #![allow(unsafe_code)]
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 use core::cell::Cell;
 use core::fmt;
 use core::mem;
@@ -20,13 +19,10 @@ use corosensei::stack::Stack;
 /// The stack pointer of a computation that runs, or that has ended: nobody can go on there.
 const NOWHERE: usize = 0;
 
-/// Registers in the order in which [`switch`] takes them from the stack: r15, r14, r13, r12, rbx, rbp; then
-/// the return address. Above it are two words, for a stack pointer that is a multiple of 16 where [`start`]
-/// calls; the first stands where the return address of its caller would, if there was one.
-const FRAME_WORDS: usize = 9;
-/// Which of them [`start`] looks at.
-const R12: usize = 3;
-const RETURN_ADDRESS: usize = 6;
+/// Words on the stack of a computation that has yet to begin: where it does so, as [`switch`] finds it, and
+/// itself, as [`start`] does; then two words, of which the first stands where the return address of its
+/// caller would, if there was one. So the stack pointer is a multiple of 16 where `start` calls.
+const FRAME_WORDS: usize = 4;
 
 /// A computation with a stack of its own.
 pub(super) struct Coroutine {
@@ -69,9 +65,8 @@ impl Coroutine {
             has_ended: Cell::new(false),
             own: Some(Own { stack, home }),
         });
-        let mut frame = [0; FRAME_WORDS];
-        frame[R12] = Rc::as_ptr(&coroutine).expose_provenance();
-        frame[RETURN_ADDRESS] = start as *const () as usize;
+        let itself = Rc::as_ptr(&coroutine).expose_provenance();
+        let frame = [start as *const () as usize, itself, 0, 0];
         let place = ptr::with_exposed_provenance_mut::<[usize; FRAME_WORDS]>(coroutine.stack_pointer.get());
         // SAFETY: `Stack` promises at least MIN_STACK_SIZE bytes below an aligned base, writable and nobody
         // else's (condition 1).
@@ -126,39 +121,45 @@ impl fmt::Debug for Coroutine {
     }
 }
 
-/// Stores the stack pointer in `from`, and goes on at `to`.
+/// Stores the stack pointer in `from`, and goes on at `to`. The compiler keeps what it needs of all other
+/// registers: most often nothing, so that they are not kept twice.
 ///
 /// # Safety
 /// On top of the stack `to` is the frame of one who switched away, or of one who has yet to begin, and
 /// nobody else goes on there.
-#[unsafe(naked)]
-unsafe extern "sysv64" fn switch(from: *mut usize, to: usize) {
-    naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "mov [rdi], rsp",
-        "mov rsp, rsi",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
-        "ret",
-    )
+#[inline(always)]
+unsafe fn switch(from: *mut usize, to: usize) {
+    // SAFETY: the caller's promise, and condition 4. `rbx` and `rbp` cannot be named as lost.
+    unsafe {
+        asm!(
+            "push rbp",
+            "push rbx",
+            "lea rax, [rip + 2f]",
+            "push rax",
+            "mov [rdi], rsp",
+            "mov rsp, rsi",
+            "ret",
+            "2:",
+            "pop rbx",
+            "pop rbp",
+            in("rdi") from,
+            in("rsi") to,
+            out("r12") _,
+            out("r13") _,
+            out("r14") _,
+            out("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
 }
 
-/// Where a coroutine begins, with itself in `r12`.
+/// Where a coroutine begins, with itself on top of its stack. The chain of frames ends here.
 ///
 /// # Safety
 /// Only [`switch`] may enter here, by the frame that [`Coroutine::new`] wrote.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn start() {
-    naked_asm!("mov rdi, r12", "call {begin}", "ud2", begin = sym begin)
+    naked_asm!("pop rdi", "xor ebp, ebp", "call {begin}", "ud2", begin = sym begin)
 }
 
 /// # Safety
