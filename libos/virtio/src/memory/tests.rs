@@ -1,7 +1,7 @@
 //! Buffers that leave their core; under Miri these look for data races, too.
 
 use super::*;
-use crate::fake::FakeMemory;
+use nom_virtio_fake::FakeMemory;
 use crate::pool::Pool;
 use nom_port::buffer::Trimmed;
 use nom_port::device::Dma as _;

@@ -1,7 +1,6 @@
 //! A virtio network device behind a PCI function (sections 4.1 and 5.1), or without PCI (section 4.2).
 
-use super::{DeviceQueue, FakeMemory, Lent};
-use crate::queue::Areas;
+use super::{DeviceQueue, FakeMemory, Lent, QueueSetup};
 use nom_port::device::{PciFunction, Refused, Registers};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,11 +19,17 @@ const MMIO_CONFIG: u64 = PLACE + 0x100;
 /// What a device is like.
 #[derive(Clone, Debug)]
 pub struct FakeOptions {
+    /// Offered to the driver.
     pub features: u64,
+    /// Queue pairs that it has.
     pub pairs: u16,
+    /// Entries of each queue, at most.
     pub queue_size: u16,
+    /// Interrupt vectors.
     pub vectors: u16,
+    /// Most bytes of a packet, as its configuration says.
     pub mtu: u16,
+    /// Its address.
     pub mac: [u8; 6],
     /// Answer to commands on the control queue.
     pub answer: u8,
@@ -32,6 +37,7 @@ pub struct FakeOptions {
     pub is_stubborn: bool,
     /// Its configuration changes at each look.
     pub is_restless: bool,
+    /// Vendor and device, as the first word of its configuration space.
     pub identifier: u32,
     /// Queue pairs that its configuration claims, if not those that it has.
     pub claims: Option<u16>,
@@ -96,6 +102,7 @@ struct Device {
 pub struct FakeFunction(Rc<RefCell<Device>>);
 
 impl FakeFunction {
+    /// A device of these options that reaches `memory`; nobody has reset it yet.
     pub fn new(options: FakeOptions, memory: FakeMemory) -> FakeFunction {
         let device = Device {
             options,
@@ -135,6 +142,7 @@ impl FakeFunction {
         }
     }
 
+    /// Interrupts for queue `queue`.
     pub fn interrupt(&self, queue: u16) {
         let device = &mut *self.0.borrow_mut();
         device.interrupt(device.slots[usize::from(queue)].vector, 1);
@@ -207,14 +215,17 @@ impl FakeFunction {
         self.0.borrow().commands.clone()
     }
 
+    /// Its status, as the driver would read it.
     pub fn status(&self) -> u8 {
         self.0.borrow().status
     }
 
+    /// Features that the driver has accepted.
     pub fn driver_features(&self) -> u64 {
         self.0.borrow().driver_features
     }
 
+    /// How often it was reset.
     pub fn resets(&self) -> u64 {
         self.0.borrow().resets
     }
@@ -445,9 +456,13 @@ impl Device {
         let (features, memory) = (self.driver_features, self.memory.clone());
         let slot = self.slot().expect("a queue");
         let address = |at: usize| u64::from(slot.addresses[at]) | u64::from(slot.addresses[at + 1]) << 32;
-        let areas = Areas { descriptors: address(0), driver: address(2), device: address(4) };
-        let (packed, event_index) = (features >> 34 & 1 == 1, features >> 29 & 1 == 1);
-        let mut queue = DeviceQueue::new(memory, areas, slot.size, packed, event_index);
+        let setup = QueueSetup {
+            areas: [address(0), address(2), address(4)],
+            size: slot.size,
+            is_packed: features >> 34 & 1 == 1,
+            event_index: features >> 29 & 1 == 1,
+        };
+        let mut queue = DeviceQueue::new(memory, setup);
         queue.want_kicks();
         slot.queue = Some(queue);
     }
