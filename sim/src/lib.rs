@@ -4,6 +4,7 @@
 //! every run is asserted while it runs: [`world`] looks at the stacks, [`clients`] at what they carry.
 #![forbid(unsafe_code)]
 
+pub mod card;
 pub mod clients;
 pub mod cut;
 pub mod delay;

@@ -121,7 +121,7 @@ impl World {
 
     fn queue_turn(&mut self, index: usize) {
         let end = &mut self.ends[index];
-        let Some(due_ns) = end.host.due_ns else { return };
+        let Some(due_ns) = end.host.next_ns() else { return };
         // A turn that was queued for later is found to be stale then.
         if end.queued_ns.is_none_or(|queued_ns| due_ns < queued_ns) {
             end.queued_ns = Some(due_ns);
@@ -143,9 +143,8 @@ impl World {
             }
             Event::Wake { host } => self.rouse(host),
             Event::Break { host, for_ns } => {
-                self.ends[host].host.break_device(self.now_ns + for_ns);
-                // Whoever resets it finds out what is left to do.
-                self.rouse(host);
+                self.ends[host].host.break_device(self.now_ns, self.now_ns + for_ns);
+                self.queue_turn(host);
             }
         }
         true
@@ -175,7 +174,7 @@ impl World {
         if end.queued_ns == Some(self.now_ns) {
             end.queued_ns = None;
         }
-        if end.host.due_ns.is_none_or(|due_ns| due_ns > self.now_ns) {
+        if end.host.next_ns().is_none_or(|due_ns| due_ns > self.now_ns) {
             return self.queue_turn(index);
         }
         let (done_ns, sent) = end.host.run(self.now_ns);

@@ -31,7 +31,7 @@ pub struct FakeOptions {
     pub mtu: u16,
     /// Its address.
     pub mac: [u8; 6],
-    /// Answer to commands on the control queue.
+    /// Its answer to commands on the control queue.
     pub answer: u8,
     /// Does not accept what the driver does.
     pub is_stubborn: bool,
@@ -94,6 +94,8 @@ struct Device {
     pending: u32,
     interrupts: u64,
     commands: Vec<Vec<u8>>,
+    /// Queue pairs that it receives into, as it was told last.
+    pairs_in_use: u16,
     resets: u64,
 }
 
@@ -118,6 +120,7 @@ impl FakeFunction {
             pending: 0,
             interrupts: 0,
             commands: Vec::new(),
+            pairs_in_use: 1,
             resets: 0,
         };
         FakeFunction(Rc::new(RefCell::new(device)))
@@ -213,6 +216,18 @@ impl FakeFunction {
     /// Commands that came on the control queue.
     pub fn commands(&self) -> Vec<Vec<u8>> {
         self.0.borrow().commands.clone()
+    }
+
+    /// Whether it works on queue `queue`: the driver has set it up, and the device is not broken.
+    pub fn is_live(&self, queue: u16) -> bool {
+        let device = self.0.borrow();
+        let is_enabled = device.slots.get(usize::from(queue)).is_some_and(|slot| slot.queue.is_some());
+        is_enabled && device.status & (4 | 64) == 4
+    }
+
+    /// Queue pairs that it receives into: 1, until it is told otherwise (section 5.1.6.5.5).
+    pub fn pairs_in_use(&self) -> u16 {
+        self.0.borrow().pairs_in_use
     }
 
     /// Its status, as the driver would read it.
@@ -438,6 +453,7 @@ impl Device {
         if value == 0 {
             self.resets += 1;
             self.driver_features = 0;
+            self.pairs_in_use = 1;
             let queues = 2 * self.options.pairs + 1;
             let size = self.options.queue_size;
             let slot = |_| Slot { size, vector: 0xffff, addresses: [0; 6], queue: None, kicks: 0 };
@@ -485,7 +501,11 @@ impl Device {
         if queue == 2 * self.options.pairs {
             let queue = slot.queue.as_mut().expect("the control queue is enabled");
             while let Some(lent) = queue.take() {
-                self.commands.push(lent.read(&self.memory));
+                let command = lent.read(&self.memory);
+                if let [4, 0, low, high] = command[..] {
+                    self.pairs_in_use = u16::from_le_bytes([low, high]);
+                }
+                self.commands.push(command);
                 lent.write(&self.memory, &[self.options.answer]);
                 queue.put(&lent, 1);
                 queue.want_kicks();

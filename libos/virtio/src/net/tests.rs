@@ -4,11 +4,11 @@ mod broken;
 mod mmio;
 
 use super::*;
-use nom_virtio_fake::{ALL_FEATURES, FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 use crate::memory::DmaBuffer;
 use nom_port::buffer::{Buffers as _, Chain, Slice};
 use nom_port::nic::{Checksum, Head, Nic, Outgoing, PartialChecksum, RingFull, Segmentation, gather};
 use nom_port::world::Clock;
+use nom_virtio_fake::{ALL_FEATURES, FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
