@@ -8,6 +8,8 @@ pub trait Card {
     fn deliver(&mut self, frame: Vec<u8>, at_ns: u64) -> bool;
     /// Does what the device does by itself, now that its driver may have told it of something.
     fn work(&mut self) {}
+    /// Its core comes back, which nobody has expected to look at it meanwhile.
+    fn come_back(&mut self) {}
     /// When it does something by itself next.
     fn due_ns(&self) -> Option<u64> {
         None

@@ -122,7 +122,7 @@ fn routine(remote: Remote, clock: HostClock) -> (Routine, Handle) {
 const STACK_BYTES: usize = 1 << 20;
 
 /// Hosts of one core: there is nobody to ring.
-struct Alone;
+pub struct Alone;
 
 impl Doorbell for Alone {
     fn ring(&self, _: usize) {}
@@ -377,6 +377,16 @@ impl Host {
     pub fn ring(&mut self, world_ns: u64) {
         self.pending.messages = true;
         self.wake(world_ns);
+    }
+
+    /// It is there again, at `world_ns`, after it was given back.
+    pub fn come_back(&mut self, world_ns: u64) {
+        let mut card = self.card.borrow_mut();
+        card.set_time(self.clock.local(world_ns));
+        card.come_back();
+        drop(card);
+        self.pending.messages = true;
+        self.rouse(world_ns);
     }
 
     /// Ends its sleep, if it sleeps, as soon as an interrupt does.

@@ -6,6 +6,8 @@
 
 pub mod card;
 pub mod clients;
+mod cores;
+pub mod crew;
 pub mod cut;
 pub mod delay;
 pub mod foreign;
@@ -22,6 +24,7 @@ pub mod scenario;
 pub mod servers;
 pub mod trace;
 pub mod trial;
+pub mod virtio;
 #[cfg(test)]
 mod work;
 pub mod world;

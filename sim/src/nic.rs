@@ -90,6 +90,11 @@ impl Card for Port {
         true
     }
 
+    fn come_back(&mut self) {
+        let now_ns = self.now_ns;
+        self.received.iter_mut().for_each(|frame| frame.at_ns = now_ns);
+    }
+
     fn take_interrupt(&mut self) -> bool {
         std::mem::take(&mut self.has_interrupted)
     }
