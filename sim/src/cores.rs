@@ -10,7 +10,7 @@ use crate::nic::{Device, Port};
 use crate::random::Random;
 use crate::scenario::{Builder, LIMIT};
 use crate::servers::{MEMCACHED_PORT, Memcached, STREAM_PORT, Streams};
-use crate::virtio::{Outfit, Pair, Setup};
+use crate::virtio::{Machinery, Outfit, Pair, Setup};
 use crate::world::Outcome;
 use nom_port::nic::Nic;
 use nom_rt::INFRASTRUCTURE;
@@ -139,11 +139,18 @@ impl Builder {
         self.break_now_and_then(first);
     }
 
-    /// Adds a server on one core over the real driver, whose device breaks now and then.
-    fn driven<S: Service<crate::virtio::Tracked> + 'static>(&mut self, name: &str, port: u16, service: S) {
+    /// Adds a server on one core over the real driver, whose device breaks up to four times. If the driver
+    /// gives it up, `on_failure` is told.
+    fn driven<S: Service<crate::virtio::Tracked> + 'static>(
+        &mut self,
+        name: &str,
+        port: u16,
+        service: S,
+        on_failure: fn(nom_virtio::Error),
+    ) -> Rc<RefCell<Machinery>> {
         let mut plan = self.plan(name);
         self.places.push((self.hosts, port));
-        let mut outfit = self.outfit(&mut plan, 1, give_up);
+        let mut outfit = self.outfit(&mut plan, 1, on_failure);
         let device = outfit.cores.remove(0);
         let udp = if port == MEMCACHED_PORT { vec![port] } else { Vec::new() };
         let ports = Ports { tcp: vec![port], udp };
@@ -156,7 +163,11 @@ impl Builder {
         let link = self.link();
         let host = self.world.add(host, mac, link);
         self.vary_delay(host);
-        self.break_now_and_then(host);
+        for _ in 0..self.random.within(0..5) {
+            let at_ns = self.random.within(0..SECOND_NS);
+            self.world.break_device(host, at_ns, self.random.choose(&[0, 1_000_000, 300_000_000]));
+        }
+        outfit.machinery
     }
 
     /// Adds a host with clients that demand long texts, and that no connection breaks.
@@ -200,9 +211,41 @@ pub(crate) fn run_cores(seed: u64, is_printed: bool) -> Outcome {
 pub(crate) fn run_driver(seed: u64, is_printed: bool) -> Outcome {
     let mut builder = Builder::new(seed, false, is_printed);
     let name = Random::new(seed).word();
-    builder.driven("memcached", MEMCACHED_PORT, Memcached::new(name));
-    builder.driven("streams", STREAM_PORT, Streams);
+    builder.driven("memcached", MEMCACHED_PORT, Memcached::new(name), give_up);
+    builder.driven("streams", STREAM_PORT, Streams, give_up);
     (0..3).for_each(|_| builder.callers(4));
     builder.datagram_client();
     builder.world.run(LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::virtio::Damage;
+    use std::cell::Cell;
+
+    thread_local! {
+        static TOLD: Cell<Option<nom_virtio::Error>> = const { Cell::new(None) };
+    }
+
+    /// A device that breaks once a second, and whose frames come and go in between.
+    #[test]
+    fn a_device_that_breaks_again_and_again_is_given_up_with_a_reason() {
+        for damage in [Damage::NeedsReset, Damage::Nonsense { queue: 0 }, Damage::Nonsense { queue: 1 }] {
+            TOLD.set(None);
+            let mut builder = Builder::new(1, false, false);
+            builder.only_link(Link::sound());
+            let machinery = builder.driven("streams", STREAM_PORT, Streams, |error| TOLD.set(Some(error)));
+            builder.strict_callers(3);
+            for second in 1..10 {
+                builder.world.run_for(Duration::from_secs(1));
+                machinery.borrow_mut().suffer(damage, 0);
+                builder.world.wake(0, second * SECOND_NS);
+            }
+            builder.world.run_for(Duration::from_secs(1));
+            // The first one was the driver's beginning.
+            assert_eq!(machinery.borrow().resets(), 1 + 8, "{damage:?}");
+            assert_eq!(TOLD.take(), Some(nom_virtio::Error::BrokeOften(9)), "{damage:?}");
+        }
+    }
 }

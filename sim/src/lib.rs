@@ -22,6 +22,7 @@ pub mod program;
 pub mod random;
 pub mod scenario;
 pub mod servers;
+mod sockets;
 pub mod trace;
 pub mod trial;
 pub mod virtio;

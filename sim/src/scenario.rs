@@ -45,6 +45,8 @@ pub enum Scenario {
     Cores,
     /// memcached and long texts over the real driver, on a device that breaks.
     Driver,
+    /// Long texts through sockets, by threads and by tasks.
+    Sockets,
     /// All of it at once.
     Mixed,
 }
@@ -149,6 +151,7 @@ impl Builder {
                 let (packet_ns, byte_ps) = (random.choose(&[0, 500, 5_000]), random.choose(&[0, 300, 5_000]));
                 Cost { packet_ns, byte_ps }
             },
+            tick_ns: 0,
         }
     }
 
@@ -374,6 +377,7 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
         Scenario::Foreign => return crate::foreign::run(seed, is_printed),
         Scenario::Prices => return crate::prices::run(seed, is_printed),
         Scenario::Cores => return crate::cores::run_cores(seed, is_printed),
+        Scenario::Sockets => return crate::sockets::run(seed, is_printed),
         Scenario::Driver => return crate::cores::run_driver(seed, is_printed),
         Scenario::Memcached => {
             builder.server(MEMCACHED_PORT);

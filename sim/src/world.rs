@@ -365,6 +365,14 @@ impl World {
         }
     }
 
+    /// Lets so much time pass, whatever happens.
+    #[cfg(test)]
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        let until_ns = self.now_ns + time.as_nanos() as u64;
+        self.run_until(until_ns, |_| false);
+        self.now_ns = until_ns;
+    }
+
     /// A look at a host.
     pub fn host(&self, index: usize) -> &Host {
         &self.ends[index].host
