@@ -6,8 +6,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// Packages that may be unsafe: those of ARCHITECTURE.md, the kernel itself for one attribute, its
-/// self-check, which reads what processors read, the device that drivers are tested with, and the guest tests,
-/// which misbehave on purpose.
+/// self-check, which reads what processors read, the device that drivers are tested with, and the guest
+/// tests, which misbehave on purpose.
 pub const DECLARED: [&str; 10] = [
     "loader",
     "kernel",
