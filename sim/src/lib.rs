@@ -4,7 +4,10 @@
 //! every run is asserted while it runs: [`world`] looks at the stacks, [`clients`] at what they carry.
 #![forbid(unsafe_code)]
 
+pub mod card;
 pub mod clients;
+mod cores;
+pub mod crew;
 pub mod cut;
 pub mod delay;
 pub mod foreign;
@@ -19,8 +22,10 @@ pub mod program;
 pub mod random;
 pub mod scenario;
 pub mod servers;
+mod sockets;
 pub mod trace;
 pub mod trial;
+pub mod virtio;
 #[cfg(test)]
 mod work;
 pub mod world;

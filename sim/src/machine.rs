@@ -1,10 +1,9 @@
 //! What runs on a host, as the world sees it: a client's program or a server.
 
 use crate::host::HostClock;
-use crate::memory::Memory;
-use crate::nic::Device;
 use crate::program::{Node, Program};
 use nom_net::batch::Tallies;
+use nom_port::nic::Nic;
 use nom_rt::poller::{Poller, Progress};
 use nom_serve::Server;
 use nom_service::Service;
@@ -53,7 +52,7 @@ impl<P: Program> Machine for Node<P> {
     }
 }
 
-impl<S: Service<Memory> + 'static> Machine for Server<Device, HostClock, S> {
+impl<N: Nic + 'static, S: Service<N::Buffer> + 'static> Machine for Server<N, HostClock, S> {
     fn set_delay(&mut self, delay: Duration) {
         Server::set_delay(self, delay).expect("scenarios set delays that exist");
     }

@@ -1,5 +1,6 @@
 //! A simulated network device: one queue pair between a stack and the network.
 
+use crate::card::{Card, Tally};
 use crate::cut;
 use crate::memory::{Bytes, Memory, Pool};
 use nom_port::buffer::{Buffers, Chain, Slice, chain_len};
@@ -33,32 +34,14 @@ pub struct Port {
     /// The host's time.
     pub now_ns: u64,
     /// Whether a frame that comes interrupts.
-    pub is_armed: bool,
+    is_armed: bool,
+    has_interrupted: bool,
     /// Until then it is broken, by the host's time.
     broken_until_ns: u64,
     /// Packets and bytes that went to and from the stack since somebody asked.
     work: (u64, u64),
     /// What happened.
     pub tally: Tally,
-}
-
-/// What happened at a port.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Kicks.
-    pub kicks: u64,
-    /// The host's time at the last of them.
-    pub kicked_ns: u64,
-    /// Packets that the stack handed over.
-    pub packets: u64,
-    /// The longest that a packet waited for its kick, in nanoseconds.
-    pub held_max_ns: u64,
-    /// The longest that a received frame lay in the ring, in nanoseconds.
-    pub lay_max_ns: u64,
-    /// Frames that found the receive ring full, no memory, or the device broken.
-    pub overruns: u64,
-    /// How often it broke.
-    pub resets: u64,
 }
 
 impl Port {
@@ -72,14 +55,25 @@ impl Port {
             sent: Vec::new(),
             now_ns: 0,
             is_armed: false,
+            has_interrupted: false,
             broken_until_ns: 0,
             work: (0, 0),
             tally: Tally::default(),
         }))
     }
 
-    /// A frame comes in from the network; `false` if it is lost for want of room.
-    pub fn deliver(&mut self, frame: Vec<u8>, at_ns: u64) -> bool {
+    /// Packets that wait for a kick.
+    pub fn held(&self) -> usize {
+        self.queued.len()
+    }
+}
+
+impl Card for Port {
+    fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    fn deliver(&mut self, frame: Vec<u8>, at_ns: u64) -> bool {
         let has_room = self.received.len() < self.shape.ring && at_ns >= self.broken_until_ns;
         let Some(memory) = has_room.then(|| self.pool.take(frame)).flatten() else {
             self.tally.overruns += 1;
@@ -92,40 +86,50 @@ impl Port {
             (first..whole.len()).step_by(self.shape.piece).map(|at| whole.part(at..at + self.shape.piece)),
         );
         self.received.push_back(Received { frame, checksum: Checksum::Unknown, at_ns });
+        self.has_interrupted |= self.is_armed;
         true
     }
 
-    /// Breaks it until `until_ns` of the host's time: what is in its rings is lost.
-    pub fn reset(&mut self, until_ns: u64) {
+    fn come_back(&mut self) {
+        let now_ns = self.now_ns;
+        self.received.iter_mut().for_each(|frame| frame.at_ns = now_ns);
+    }
+
+    fn take_interrupt(&mut self) -> bool {
+        std::mem::take(&mut self.has_interrupted)
+    }
+
+    fn has_received(&self) -> bool {
+        !self.received.is_empty()
+    }
+
+    fn take_sent(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.sent)
+    }
+
+    fn take_work(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.work)
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    fn ring(&self) -> usize {
+        self.shape.ring
+    }
+
+    /// What is in its rings is lost; it needs no reset.
+    fn break_down(&mut self, until_ns: u64) -> bool {
         self.broken_until_ns = until_ns;
         self.received.clear();
         self.queued.clear();
         self.tally.resets += 1;
+        false
     }
 
-    /// Frames that each of its rings can hold.
-    pub fn ring(&self) -> usize {
-        self.shape.ring
-    }
-
-    /// Packets and bytes that went to and from the stack since it was asked last.
-    pub fn take_work(&mut self) -> (u64, u64) {
-        std::mem::take(&mut self.work)
-    }
-
-    /// Packets that wait for a kick.
-    pub fn held(&self) -> usize {
-        self.queued.len()
-    }
-
-    /// Whether frames wait for the stack.
-    pub fn has_received(&self) -> bool {
-        !self.received.is_empty()
-    }
-
-    /// Takes what goes out to the network.
-    pub fn take_sent(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.sent)
+    fn memory_live(&self) -> usize {
+        self.pool.live()
     }
 }
 
@@ -193,6 +197,7 @@ impl Nic for Device {
     }
 
     fn disarm(&mut self) {
-        self.0.borrow_mut().is_armed = false;
+        let port = &mut *self.0.borrow_mut();
+        (port.is_armed, port.has_interrupted) = (false, false);
     }
 }

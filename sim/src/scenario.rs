@@ -41,6 +41,12 @@ pub enum Scenario {
     Foreign,
     /// A provider whose prices move, `priced`, and a memcached whose governor reckons with them.
     Prices,
+    /// Long texts from a server on several cores, which come and go.
+    Cores,
+    /// memcached and long texts over the real driver, on a device that breaks.
+    Driver,
+    /// Long texts through sockets, by threads and by tasks.
+    Sockets,
     /// All of it at once.
     Mixed,
 }
@@ -57,6 +63,8 @@ pub(crate) struct Builder {
     pub(crate) world: World,
     pub(crate) hosts: u16,
     is_sound: bool,
+    /// What all links are like, if they are all alike.
+    only_link: Option<Link>,
     /// Servers: number of the host, and port.
     pub(crate) places: Vec<(u16, u16)>,
 }
@@ -75,7 +83,7 @@ impl Builder {
     pub(crate) fn new(seed: u64, is_sound: bool, is_printed: bool) -> Builder {
         let mut random = Random::new(seed);
         let world = World::new(random.fork(), Trace::new(is_printed));
-        Builder { random, world, hosts: 0, is_sound, places: Vec::new() }
+        Builder { random, world, hosts: 0, is_sound, only_link: None, places: Vec::new() }
     }
 
     fn config(&mut self, number: u16) -> Config {
@@ -143,11 +151,21 @@ impl Builder {
                 let (packet_ns, byte_ps) = (random.choose(&[0, 500, 5_000]), random.choose(&[0, 300, 5_000]));
                 Cost { packet_ns, byte_ps }
             },
+            tick_ns: 0,
         }
     }
 
-    fn link(&mut self) -> Link {
-        if self.is_sound { Link::sound() } else { Link::any(&mut self.random) }
+    /// Makes all links that are yet to come alike.
+    pub(crate) fn only_link(&mut self, link: Link) {
+        self.only_link = Some(link);
+    }
+
+    pub(crate) fn link(&mut self) -> Link {
+        match self.only_link {
+            Some(link) => link,
+            None if self.is_sound => Link::sound(),
+            None => Link::any(&mut self.random),
+        }
     }
 
     pub(crate) fn add<M: Machine + 'static>(&mut self, plan: Plan, make: impl FnOnce(Core) -> M) -> usize {
@@ -209,7 +227,7 @@ impl Builder {
     }
 
     /// Breaks a host's device a few times, in one run of four.
-    fn break_now_and_then(&mut self, host: usize) {
+    pub(crate) fn break_now_and_then(&mut self, host: usize) {
         let times = if self.random.happens(250_000) { self.random.within(1..4) } else { 0 };
         for _ in 0..times {
             let at_ns = self.random.within(0..5 * SECOND_NS);
@@ -241,7 +259,7 @@ impl Builder {
         }
     }
 
-    fn vary_delay(&mut self, host: usize) {
+    pub(crate) fn vary_delay(&mut self, host: usize) {
         for second in 0..self.random.within(0..6) {
             let micros = self.random.choose(&[0, 1, 20, 300, 10_000]);
             let at_ns = second * SECOND_NS + self.random.within(0..SECOND_NS);
@@ -304,7 +322,7 @@ impl Builder {
         latencies
     }
 
-    fn datagram_client(&mut self) {
+    pub(crate) fn datagram_client(&mut self) {
         let plan = self.plan("datagrams");
         let server = *self.places.iter().find(|(_, port)| *port == MEMCACHED_PORT).expect("it is there");
         let (remote, random) = (self.remote(server), self.random.fork());
@@ -353,17 +371,14 @@ impl Pipe for u64 {}
 /// # Panics
 /// If something is not as it must be.
 pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
-    if scenario == Scenario::Delay {
-        return crate::delay::run(seed, is_printed);
-    }
-    if scenario == Scenario::Foreign {
-        return crate::foreign::run(seed, is_printed);
-    }
-    if scenario == Scenario::Prices {
-        return crate::prices::run(seed, is_printed);
-    }
     let mut builder = Builder::new(seed, false, is_printed);
     match scenario {
+        Scenario::Delay => return crate::delay::run(seed, is_printed),
+        Scenario::Foreign => return crate::foreign::run(seed, is_printed),
+        Scenario::Prices => return crate::prices::run(seed, is_printed),
+        Scenario::Cores => return crate::cores::run_cores(seed, is_printed),
+        Scenario::Sockets => return crate::sockets::run(seed, is_printed),
+        Scenario::Driver => return crate::cores::run_driver(seed, is_printed),
         Scenario::Memcached => {
             builder.server(MEMCACHED_PORT);
             (0..4).for_each(|_| builder.callers(5));
@@ -383,7 +398,7 @@ pub fn run(scenario: Scenario, seed: u64, is_printed: bool) -> Outcome {
             (0..2).for_each(|_| builder.rude());
             builder.flood();
         }
-        Scenario::Mixed | Scenario::Delay | Scenario::Foreign | Scenario::Prices => {
+        Scenario::Mixed => {
             builder.servers(&[MEMCACHED_PORT, HTTP_PORT, STREAM_PORT, NETPIPE_PORT]);
             (0..3).for_each(|_| builder.callers(4));
             builder.datagram_client();

@@ -6,7 +6,7 @@ use crate::random::text;
 use nom_memcached_core as memcached;
 use nom_netpipe_core as netpipe;
 use nom_nhttpd_core as nhttpd;
-use nom_port::buffer::{Buffers as _, Sink as _};
+use nom_port::buffer::{Buffer, Buffers as _, Sink as _, Slice};
 use nom_service::{Service, Stream};
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ pub const NETPIPE_PORT: u16 = 5002;
 pub const STREAM_PORT: u16 = 7;
 
 /// What a server answers.
-type Reply = nom_service::Reply<Memory>;
+type Reply<B = Memory> = nom_service::Reply<B>;
 
 /// Seconds since 1970 at time 0.
 const EPOCH: u64 = 1_700_000_000;
@@ -30,20 +30,20 @@ fn unix(now_ns: u64) -> u64 {
 }
 
 /// memcached.
-pub struct Memcached(memcached::Server<Memory, parking_lot::RawMutex>);
+pub struct Memcached<B: Buffer = Memory>(memcached::Server<B, parking_lot::RawMutex>);
 
-impl Memcached {
+impl<B: Buffer> Memcached<B> {
     /// Without items, and with memory for more than its clients store.
-    pub fn new(seed: u64) -> Memcached {
+    pub fn new(seed: u64) -> Memcached<B> {
         let options = memcached::Options { udp_port: MEMCACHED_PORT, ..memcached::Options::default() };
         Memcached(memcached::Server::new(options, EPOCH, seed))
     }
 }
 
-impl Service<Memory> for Memcached {
-    type Connection = memcached::Connection<Memory>;
+impl<B: Buffer> Service<B> for Memcached<B> {
+    type Connection = memcached::Connection<B>;
 
-    fn connected(&mut self, _: SocketAddr, reply: &mut Reply) -> Option<Self::Connection> {
+    fn connected(&mut self, _: SocketAddr, reply: &mut Reply<B>) -> Option<Self::Connection> {
         self.0.connected(reply)
     }
 
@@ -51,7 +51,7 @@ impl Service<Memory> for Memcached {
         self.0.refused();
     }
 
-    fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Stream {
+    fn received(&mut self, client: &mut Self::Connection, bytes: Slice<B>, reply: &mut Reply<B>) -> Stream {
         client.receive(&mut self.0, bytes, reply)
     }
 
@@ -59,7 +59,7 @@ impl Service<Memory> for Memcached {
         self.0.disconnected();
     }
 
-    fn datagram(&mut self, bytes: Bytes, reply: &mut Reply) {
+    fn datagram(&mut self, bytes: Slice<B>, reply: &mut Reply<B>) {
         let Some(request) = memcached::udp::answer(&mut self.0, bytes, reply) else { return };
         for (head, range) in memcached::udp::frames(request, reply.len()) {
             reply.datagram(&head, range.len());
@@ -187,14 +187,14 @@ pub struct StreamClient {
     taken: u64,
 }
 
-impl Service<Memory> for Streams {
+impl<B: Buffer> Service<B> for Streams {
     type Connection = StreamClient;
 
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<StreamClient> {
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply<B>) -> Option<StreamClient> {
         Some(StreamClient::default())
     }
 
-    fn received(&mut self, client: &mut StreamClient, bytes: Bytes, reply: &mut Reply) -> Stream {
+    fn received(&mut self, client: &mut StreamClient, bytes: Slice<B>, reply: &mut Reply<B>) -> Stream {
         reply.copy(&client.answer(&bytes));
         Stream::Open
     }

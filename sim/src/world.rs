@@ -1,5 +1,6 @@
 //! The world: hosts, the network between them, and the time that passes from event to event.
 
+use crate::crew::Group;
 use crate::host::Host;
 use crate::network::{Link, Way};
 use crate::random::Random;
@@ -14,7 +15,7 @@ const DRAIN: Duration = Duration::from_secs(900);
 
 #[derive(Debug)]
 enum Event {
-    /// A frame comes to a host; from whom is for the trace.
+    /// A frame comes to a plug; from which host is for the trace.
     Arrival { from: usize, to: usize, frame: Vec<u8> },
     /// A host goes on.
     Turn { host: usize },
@@ -22,15 +23,26 @@ enum Event {
     Delay { host: usize, micros: u64 },
     /// A host is woken by something that is not the network.
     Wake { host: usize },
+    /// Another core has rung for a host.
+    Ring { host: usize },
     /// A host's device breaks, for so long.
     Break { host: usize, for_ns: u64 },
 }
 
-/// One end of the network.
-struct End {
-    host: Host,
+/// Where a machine is plugged into the network.
+struct Plug {
     up: Way,
     down: Way,
+    /// The hosts that are its cores.
+    cores: Vec<usize>,
+    /// What they share, if they are several.
+    group: Option<Group>,
+}
+
+/// One core at the end of the network.
+struct End {
+    host: Host,
+    plug: usize,
     /// The longest batching delay that it has had, in nanoseconds.
     delay_max_ns: u64,
     /// When its next turn was queued for.
@@ -40,6 +52,8 @@ struct End {
 /// Hosts on a switch.
 pub struct World {
     ends: Vec<End>,
+    plugs: Vec<Plug>,
+    /// Plugs by their addresses.
     by_mac: BTreeMap<[u8; 6], usize>,
     /// By time, then by number: two events at one time happen in the order in which they came to be.
     events: BinaryHeap<Reverse<(u64, u64)>>,
@@ -69,6 +83,7 @@ impl World {
     pub fn new(random: Random, trace: Trace) -> World {
         World {
             ends: Vec::new(),
+            plugs: Vec::new(),
             by_mac: BTreeMap::new(),
             events: BinaryHeap::new(),
             waiting: BTreeMap::new(),
@@ -82,14 +97,28 @@ impl World {
 
     /// Adds a host at the end of a link.
     pub fn add(&mut self, host: Host, mac: [u8; 6], link: Link) -> usize {
-        let index = self.ends.len();
+        self.add_machine(vec![host], None, mac, link)
+    }
+
+    /// Adds a machine of several cores, each a host; the number of the first. The others follow.
+    pub fn add_machine(&mut self, hosts: Vec<Host>, group: Option<Group>, mac: [u8; 6], link: Link) -> usize {
+        let (first, plug) = (self.ends.len(), self.plugs.len());
         // Twice damaged, a frame may pass for sound: no sum of 16 bits is proof against that.
         let down = Link { corrupt: 0, truncate: 0, ..link };
         let (up, down) = (Way::new(link, self.random.fork()), Way::new(down, self.random.fork()));
-        self.ends.push(End { host, up, down, delay_max_ns: 0, queued_ns: None });
-        self.by_mac.insert(mac, index);
-        self.queue_turn(index);
-        index
+        let cores = (first..first + hosts.len()).collect::<Vec<_>>();
+        self.by_mac.insert(mac, plug);
+        for host in hosts {
+            self.ends.push(End { host, plug, delay_max_ns: 0, queued_ns: None });
+        }
+        cores.iter().for_each(|core| self.queue_turn(*core));
+        self.plugs.push(Plug { up, down, cores, group });
+        first
+    }
+
+    /// Hosts so far.
+    pub fn count(&self) -> usize {
+        self.ends.len()
     }
 
     /// Changes a host's batching delay at a time.
@@ -121,7 +150,8 @@ impl World {
 
     fn queue_turn(&mut self, index: usize) {
         let end = &mut self.ends[index];
-        let Some(due_ns) = end.host.due_ns else { return };
+        // What is long due, as of a core that comes back, is due now.
+        let Some(due_ns) = end.host.next_ns().map(|due_ns| due_ns.max(self.now_ns)) else { return };
         // A turn that was queued for later is found to be stale then.
         if end.queued_ns.is_none_or(|queued_ns| due_ns < queued_ns) {
             end.queued_ns = Some(due_ns);
@@ -142,10 +172,13 @@ impl World {
                 self.rouse(host);
             }
             Event::Wake { host } => self.rouse(host),
+            Event::Ring { host } => {
+                self.ends[host].host.ring(self.now_ns);
+                self.queue_turn(host);
+            }
             Event::Break { host, for_ns } => {
-                self.ends[host].host.break_device(self.now_ns + for_ns);
-                // Whoever resets it finds out what is left to do.
-                self.rouse(host);
+                self.ends[host].host.break_device(self.now_ns, self.now_ns + for_ns);
+                self.queue_turn(host);
             }
         }
         true
@@ -158,6 +191,9 @@ impl World {
 
     fn arrive(&mut self, from: usize, to: usize, frame: Vec<u8>) {
         let now_ns = self.now_ns;
+        let plug = &mut self.plugs[to];
+        let core = plug.group.as_mut().map_or(0, |group| group.steer(&frame));
+        let to = plug.cores[core];
         let copy = frame.clone();
         let is_taken = self.ends[to].host.deliver(now_ns, frame);
         let fate = if is_taken { Fate::Arrived } else { Fate::Overrun };
@@ -170,20 +206,58 @@ impl World {
         self.trace.frame(self.now_ns, from, to, fate, frame);
     }
 
+    /// A frame on its way to a plug is no more.
+    fn note_lost(&mut self, from: usize, to: usize, fate: Fate, frame: &[u8]) {
+        self.note(from, self.plugs[to].cores[0], fate, frame);
+    }
+
     fn turn(&mut self, index: usize) {
         let end = &mut self.ends[index];
         if end.queued_ns == Some(self.now_ns) {
             end.queued_ns = None;
         }
-        if end.host.due_ns.is_none_or(|due_ns| due_ns > self.now_ns) {
+        if end.host.next_ns().is_none_or(|due_ns| due_ns > self.now_ns) {
             return self.queue_turn(index);
         }
-        let (done_ns, sent) = end.host.run(self.now_ns);
+        if self.is_away(index) {
+            return;
+        }
+        let (done_ns, sent) = self.ends[index].host.run(self.now_ns);
         self.check(index);
         for frame in sent {
             self.send(index, done_ns, frame);
         }
         self.queue_turn(index);
+        self.ring_others(index);
+    }
+
+    /// Which core of its machine a host is.
+    fn core_of(&self, index: usize) -> usize {
+        index - self.plugs[self.ends[index].plug].cores[0]
+    }
+
+    /// Whether a host is a core that its machine has given back.
+    fn is_away(&self, index: usize) -> bool {
+        let group = &self.plugs[self.ends[index].plug].group;
+        group.as_ref().is_some_and(|group| group.is_away(self.core_of(index)))
+    }
+
+    /// Wakes the cores for which a host has rung, and those that it has mustered; and looks whether its
+    /// device has interrupted them, which may have been reset.
+    fn ring_others(&mut self, index: usize) {
+        let plug = &self.plugs[self.ends[index].plug];
+        let Some(group) = &plug.group else { return };
+        let cores = plug.cores.clone();
+        for core in group.take_back() {
+            self.ends[cores[core]].host.come_back(self.now_ns);
+        }
+        for core in group.take_rung().collect::<Vec<_>>() {
+            self.queue(self.now_ns, Event::Ring { host: cores[core] });
+        }
+        for core in cores.into_iter().filter(|core| *core != index) {
+            self.ends[core].host.hear(self.now_ns);
+            self.queue_turn(core);
+        }
     }
 
     /// What must always be so.
@@ -207,14 +281,18 @@ impl World {
     fn send(&mut self, from: usize, at_ns: u64, frame: Vec<u8>) {
         self.frames += 1;
         let to: [u8; 6] = frame[..6].try_into().expect("frames have an Ethernet header");
+        let (core, own) = (self.core_of(from), self.ends[from].plug);
         let targets: Vec<usize> = match self.by_mac.get(&to) {
             Some(&target) => vec![target],
-            None if to[0] & 1 == 1 => (0..self.ends.len()).filter(|index| *index != from).collect(),
+            None if to[0] & 1 == 1 => (0..self.plugs.len()).filter(|plug| *plug != own).collect(),
             None => return,
         };
-        match self.ends[from].up.carry(at_ns, frame) {
-            Err(frame) => self.note(from, targets[0], Fate::Crowded, &frame),
-            Ok(copies) if copies.is_empty() => self.note(from, targets[0], Fate::Lost, &[]),
+        let plug = &mut self.plugs[own];
+        plug.group.iter_mut().for_each(|group| group.learn(core, &frame));
+        let first = targets[0];
+        match plug.up.carry(at_ns, frame) {
+            Err(frame) => self.note_lost(from, first, Fate::Crowded, &frame),
+            Ok(copies) if copies.is_empty() => self.note_lost(from, first, Fate::Lost, &[]),
             Ok(copies) => {
                 for (at_ns, frame) in copies {
                     targets.iter().for_each(|target| self.pass(from, *target, at_ns, frame.clone()));
@@ -223,11 +301,11 @@ impl World {
         }
     }
 
-    /// A frame that is at the switch at `at_ns` goes on to a host.
+    /// A frame that is at the switch at `at_ns` goes on to a plug.
     fn pass(&mut self, from: usize, to: usize, at_ns: u64, frame: Vec<u8>) {
-        match self.ends[to].down.carry(at_ns, frame) {
-            Err(frame) => self.note(from, to, Fate::Crowded, &frame),
-            Ok(copies) if copies.is_empty() => self.note(from, to, Fate::Lost, &[]),
+        match self.plugs[to].down.carry(at_ns, frame) {
+            Err(frame) => self.note_lost(from, to, Fate::Crowded, &frame),
+            Ok(copies) if copies.is_empty() => self.note_lost(from, to, Fate::Lost, &[]),
             Ok(copies) => {
                 for (at_ns, frame) in copies {
                     self.queue(at_ns, Event::Arrival { from, to, frame });
@@ -246,9 +324,9 @@ impl World {
         let late: Vec<&str> = self.names(|end| !end.host.is_over());
         assert!(late.is_empty(), "not over after {limit:?}: {late:?}");
         let achieved = self.ends.iter().map(|end| end.host.achieved()).sum();
-        for end in &mut self.ends {
-            end.up.heal();
-            end.down.heal();
+        for plug in &mut self.plugs {
+            plug.up.heal();
+            plug.down.heal();
         }
         self.run_until(self.now_ns + DRAIN.as_nanos() as u64, |end| end.host.flow_count() == 0);
         let kept = self.names(|end| end.host.flow_count() > 0);
@@ -285,6 +363,14 @@ impl World {
             events += 1;
             self.step();
         }
+    }
+
+    /// Lets so much time pass, whatever happens.
+    #[cfg(test)]
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        let until_ns = self.now_ns + time.as_nanos() as u64;
+        self.run_until(until_ns, |_| false);
+        self.now_ns = until_ns;
     }
 
     /// A look at a host.

@@ -268,6 +268,11 @@ impl<B> Neighbours<B> {
         self.wake = earlier(self.wake, due);
     }
 
+    /// Whether packets wait for a neighbour's address.
+    pub fn is_holding(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     fn take_waiting(&mut self, address: IpAddr) -> VecDeque<Outgoing<B>> {
         let (mine, others) = core::mem::take(&mut self.waiting)
             .into_iter()

@@ -116,6 +116,37 @@ fn a_flood_of_syn_locks_nobody_out() {
     assert_eq!((server.application.open, server.stack.counters().cookies_accepted), (1, 1));
 }
 
+/// Who asks twice may be answered by a cookie first, and then, when there is room, by a handshake that is
+/// remembered: whichever answer it takes, it is not reset.
+#[test]
+fn a_cookie_that_was_taken_goes_before_a_handshake() {
+    for takes_cookie in [true, false] {
+        let mut server = server(|config| config.half_open_max = 1);
+        let other = ask(&mut server, peer(1), &syn(), &[]);
+        let friend = peer(2);
+        let cookie = ask(&mut server, friend, &syn(), &[]);
+        assert_eq!(server.stack.counters().cookies_sent, 1);
+        let ack = |answer: &Segment| Segment {
+            seq: Seq(1),
+            ack: answer.seq + 1,
+            flags: Flags::ACK,
+            window: 65_535,
+            ..Segment::default()
+        };
+        ask(&mut server, peer(1), &ack(&other[0]), &[]);
+        let handshake = ask(&mut server, friend, &syn(), &[]);
+        assert_ne!(cookie[0].seq, handshake[0].seq);
+        let taken = if takes_cookie { &cookie[0] } else { &handshake[0] };
+        // What comes behind a first segment that was lost brings no cookie, and is not refused.
+        let early = Segment { seq: Seq(11), ..ack(&cookie[0]) };
+        let answers = ask(&mut server, friend, &early, b"second");
+        assert!(answers.iter().all(|answer| !answer.flags.any(Flags::RST)), "{answers:?}");
+        ask(&mut server, friend, &ack(taken), b"first");
+        assert_eq!(server.application.open, 2, "by its cookie: {takes_cookie}");
+        assert_eq!(server.stack.counters().cookies_accepted, u64::from(takes_cookie));
+    }
+}
+
 #[test]
 fn half_open_connections_go_away_and_make_room() {
     let mut server = server(|config| config.half_open_max = 64);

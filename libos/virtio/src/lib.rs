@@ -20,6 +20,3 @@ pub mod queue;
 pub mod transport;
 
 pub use error::{Error, Result};
-
-#[cfg(test)]
-mod fake;

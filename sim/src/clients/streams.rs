@@ -19,6 +19,7 @@ pub struct Client {
     /// Says that it will say no more as soon as that is so, not when it has heard all.
     is_half_closing: bool,
     has_begun: bool,
+    is_strict: bool,
     achieved: u64,
 }
 
@@ -36,8 +37,14 @@ impl Client {
             left: transfers,
             is_half_closing,
             has_begun: false,
+            is_strict: false,
             achieved: 0,
         }
+    }
+
+    /// The same, which no stream may fail.
+    pub fn strict(self) -> Client {
+        Client { is_strict: true, ..self }
     }
 }
 
@@ -70,6 +77,7 @@ impl Conversation for Client {
     }
 
     fn ended(&mut self, _: u64, why: Closed) {
+        assert!(!self.is_strict || why == Closed::Finished, "a client's stream failed: {why:?}");
         if why == Closed::Finished {
             assert!(self.heard == self.len, "ended in order after {} of {} bytes", self.heard, self.len);
             self.left -= 1;

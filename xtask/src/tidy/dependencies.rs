@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("libos/linux-host", &["abi", "libos/port"]),
     ("libos/rt", &["libos/port", "libos/service"]),
     ("libos/virtio", &["libos/port"]),
+    ("libos/virtio-fake", &["libos/port"]),
     ("libos/net", &["libos/port"]),
     ("libos/fs", &["abi", "economy", "libos/port"]),
     ("libos/serve", &["libos/port", "libos/service", "libos/rt", "libos/net"]),

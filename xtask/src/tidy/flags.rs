@@ -24,7 +24,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("libos/socket/src/stream.rs", "new"),
     ("libos/socket/src/stream.rs", "set_no_delay"),
     ("libos/sys/src/devices.rs", "mask_interrupt"),
-    ("libos/virtio/src/fake/queue.rs", "new"),
     ("libos/virtio/src/memory.rs", "set_scarce"),
     ("libos/virtio/src/net/control.rs", "set_all_multicast"),
     ("libos/virtio/src/net/control.rs", "set_promiscuous"),

@@ -35,17 +35,18 @@ impl<N: Nic> Stack<N> {
         self.reply(tuple, &answer);
     }
 
+    /// The cookie that `segment` brings back, if it does.
+    pub(super) fn cookie_of(&self, tuple: &FourTuple, segment: &Segment) -> Option<Cookie> {
+        if !self.may_follow_a_cookie(segment) {
+            return None;
+        }
+        Cookie::open(self.cookie_key(), tuple, segment.seq - 1, segment.ack - 1, self.now)
+    }
+
     /// The connection whose cookie `segment` brings back, if it is one.
     pub(super) fn redeem(&mut self, tuple: &FourTuple, segment: &Segment) -> Option<FlowId> {
-        let flags = segment.flags;
-        if !self.expects_cookies() || !flags.any(Flags::ACK) || flags.any(Flags::SYN | Flags::RST) {
-            return None;
-        }
-        if !self.has_place_for(tuple.remote.ip()) {
-            return None;
-        }
+        let cookie = self.cookie_of(tuple, segment).filter(|_| self.has_place_for(tuple.remote.ip()))?;
         let (iss, irs) = (segment.ack - 1, segment.seq - 1);
-        let cookie = Cookie::open(self.cookie_key(), tuple, irs, iss, self.now)?;
         let cookie = cookie.with_stamp(segment.options.timestamps.map(|stamps| stamps.echo));
         let syn = Segment {
             seq: irs,
@@ -62,6 +63,13 @@ impl<N: Nic> Stack<N> {
         let id = self.add(*tuple, connection, false)?;
         self.link.counters.cookies_accepted += 1;
         Some(id)
+    }
+
+    /// Whether a segment that brings no cookie may come behind one that was lost and did: whoever sends it
+    /// sends that again, and must not be reset before.
+    pub(super) fn may_follow_a_cookie(&self, segment: &Segment) -> bool {
+        let flags = segment.flags;
+        flags.any(Flags::ACK) && !flags.any(Flags::SYN | Flags::RST) && self.expects_cookies()
     }
 
     /// Whether a cookie may come back, of this stack or of another of this host.

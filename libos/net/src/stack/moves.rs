@@ -178,6 +178,8 @@ impl<N: Nic> Stack<N> {
 
     /// Whether there is nothing here that a core would have to stay for: no flow, no packet to send.
     pub fn is_deserted(&self) -> bool {
-        self.flows.is_empty() && self.dirty.is_empty() && self.link.batch.is_empty() && !self.has_more
+        let has_packets =
+            !self.dirty.is_empty() || !self.link.batch.is_empty() || self.neighbours.is_holding();
+        self.flows.is_empty() && !has_packets && !self.has_more
     }
 }

@@ -23,22 +23,21 @@ impl<N: Nic> Stack<N> {
     ) -> Result<(), Drop> {
         const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
         let header = received.frame.first().and_then(|first| first.get(packet.start..));
-        let (ports, flags) = header.and_then(Segment::glance).ok_or(MALFORMED)?;
+        let (ports, _) = header.and_then(Segment::glance).ok_or(MALFORMED)?;
         let tuple = FourTuple {
             local: SocketAddr::new(packet.to, ports.to),
             remote: SocketAddr::new(packet.from, ports.from),
         };
         let (found, probes) = self.flows.find_counted(&tuple);
         self.probes += u64::from(probes);
+        // Nearly always no handshake is under way.
+        let is_of_another =
+            self.half_open > 0 && found.is_some_and(|id| self.is_of_another(id, &received, packet.start));
         let kept = match found {
-            None if !flags.any(Flags::SYN) && self.flows.may_be_elsewhere(&tuple) => {
-                application.stranger(self, received)
-            }
+            // A SYN, too: one that comes again must not begin a second flow.
+            None if self.flows.may_be_elsewhere(&tuple) => application.stranger(self, received),
             None if !self.is_admitting => application.newcomer(self, received),
-            // Nearly always no handshake is under way.
-            Some(id) if self.half_open > 0 && self.is_of_another(id, &received, packet.start) => {
-                application.stranger(self, received)
-            }
+            Some(_) if is_of_another => application.stranger(self, received),
             _ => Some(received),
         };
         let Some(received) = kept else { return Ok(()) };
@@ -47,6 +46,9 @@ impl<N: Nic> Stack<N> {
         let (_, segment, header_len) = parsed.ok_or(MALFORMED)?;
         chain::advance(&mut payload, header_len);
         match found {
+            Some(id) if is_of_another && self.may_follow_a_cookie(&segment) => {
+                self.instead(application, id, tuple, segment, payload)
+            }
             Some(id) => self.known(application, id, tuple, segment, payload),
             None => self.unknown(application, tuple, segment, payload),
         }
@@ -64,6 +66,23 @@ impl<N: Nic> Stack<N> {
         parsed.is_some_and(|(_, segment, _)| {
             segment.flags.any(Flags::ACK) && segment.ack != open.connection.send.una + 1
         })
+    }
+
+    /// A segment acknowledges another SYN than that of the handshake `id`: the peer has asked twice, and one
+    /// answer was a cookie. The handshake makes room for the flow that it has chosen.
+    fn instead(
+        &mut self,
+        application: &mut impl Application<N>,
+        id: FlowId,
+        tuple: FourTuple,
+        segment: Segment,
+        payload: Chain<N::Buffer>,
+    ) -> Result<(), Drop> {
+        if self.cookie_of(&tuple, &segment).is_none() {
+            return Err(|counters| &mut counters.dropped_tcp_port);
+        }
+        self.remove(id);
+        self.unknown(application, tuple, segment, payload)
     }
 
     fn known(
@@ -148,6 +167,9 @@ impl<N: Nic> Stack<N> {
             if let Some(id) = self.redeem(&tuple, &segment) {
                 self.set_label(id, application.classify(&tuple));
                 return self.known(application, id, tuple, segment, payload);
+            }
+            if self.may_follow_a_cookie(&segment) {
+                return Err(|counters| &mut counters.dropped_tcp_port);
             }
         }
         match segment.refusal() {

@@ -37,7 +37,7 @@ impl<B: Buffer> Connection<B> {
         if !is_advance && (is_news || self.is_duplicate(segment)) {
             self.recovery.duplicates += 1;
         }
-        self.take_window(segment);
+        self.take_window(segment, is_advance);
         self.consider_undo(context, segment, is_advance);
         self.consider_loss(context);
         true
@@ -176,13 +176,15 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// SND.WND, unless the segment is older than the one that last set it.
-    fn take_window(&mut self, segment: &Segment) {
+    /// SND.WND, unless the segment is older than the one that last set it: one that acknowledges something
+    /// new is not, though it may fill a hole before that one, and the window begins where it acknowledges.
+    fn take_window(&mut self, segment: &Segment, is_advance: bool) {
         let (seq, ack) = self.send.window_by;
-        if seq.before(segment.seq) || seq == segment.seq && ack.at_most(segment.ack) {
+        let is_later = seq.before(segment.seq) || seq == segment.seq && ack.at_most(segment.ack);
+        if is_later || is_advance {
             self.send.window = u32::from(segment.window) << self.send.scale;
             self.send.window_max = self.send.window_max.max(self.send.window);
-            self.send.window_by = (segment.seq, segment.ack);
+            self.send.window_by = (if is_later { segment.seq } else { seq }, segment.ack);
             if self.send.window > 0 {
                 self.deadlines.persist = None;
             }

@@ -585,12 +585,20 @@ impl World {
                 break;
             }
         }
-        // What was lost last is sent again.
+        // What was lost last is sent again, and what was ordered last is carried out.
         for _ in 0..20 {
             self.rounds(100);
-            if self.open.get() == 0 {
+            if self.open.get() == 0 && self.serving() == self.wanted() {
                 break;
             }
+        }
+    }
+
+    /// Cores that were ordered last, of those that there are.
+    fn wanted(&self) -> usize {
+        match usize::from(self.order.get()) {
+            0 => self.case.cores,
+            cores => cores.min(self.case.cores),
         }
     }
 
@@ -600,10 +608,7 @@ impl World {
             assert_eq!(client.closed, Some(Closed::Finished), "seed {seed}: {client:?}");
             assert_eq!(client.answered, self.case.requests, "seed {seed}");
         }
-        let wanted = match usize::from(self.order.get()) {
-            0 => self.case.cores,
-            cores => cores.min(self.case.cores),
-        };
+        let wanted = self.wanted();
         assert_eq!(self.serving(), wanted, "seed {seed}");
         for (index, core) in self.cores.iter().enumerate() {
             assert_eq!(self.is_away(index), index >= wanted, "seed {seed}: core {index}");

@@ -1,10 +1,10 @@
 //! Buffers that leave their core; under Miri these look for data races, too.
 
 use super::*;
-use crate::fake::FakeMemory;
 use crate::pool::Pool;
 use nom_port::buffer::Trimmed;
 use nom_port::device::Dma as _;
+use nom_virtio_fake::FakeMemory;
 use std::sync::mpsc::channel;
 use std::thread;
 

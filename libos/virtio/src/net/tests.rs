@@ -4,11 +4,11 @@ mod broken;
 mod mmio;
 
 use super::*;
-use crate::fake::{ALL_FEATURES, FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 use crate::memory::DmaBuffer;
 use nom_port::buffer::{Buffers as _, Chain, Slice};
 use nom_port::nic::{Checksum, Head, Nic, Outgoing, PartialChecksum, RingFull, Segmentation, gather};
 use nom_port::world::Clock;
+use nom_virtio_fake::{ALL_FEATURES, FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -573,7 +573,7 @@ struct Scene {
     /// Slices that the application keeps, with what they must hold.
     kept: Vec<(Vec<u8>, Slice<DmaBuffer>)>,
     /// Frames that the device has read and not given back.
-    held: Vec<crate::fake::Lent>,
+    held: Vec<nom_virtio_fake::Lent>,
 }
 
 impl Scene {
@@ -680,7 +680,7 @@ proptest! {
     #[test]
     fn hostile_rings_are_survived(packed in any::<bool>(), steps in steps(true)) {
         let Scene { bench: Bench { memory, mut pair, .. }, .. } = scene(packed, 8);
-        let rings = crate::fake::first_blocks(&memory, 2);
+        let rings = nom_virtio_fake::first_blocks(&memory, 2);
         let mut kept = Vec::new();
         for step in steps {
             match step {

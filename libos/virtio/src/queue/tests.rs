@@ -1,8 +1,8 @@
 //! The driver's queues against the device's.
 
 use super::*;
-use crate::fake::{DeviceQueue, FakeMemory, Lent, Piece};
 use nom_port::device::Dma;
+use nom_virtio_fake::{DeviceQueue, FakeMemory, Lent, Piece, QueueSetup};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -20,7 +20,9 @@ fn pair(layout: Layout) -> Pair {
     let block = memory.allocate(layout.bytes()).unwrap();
     let (driver, areas) = Queue::new(layout, &mut Carver::new(block)).unwrap();
     let Layout { size, packed, event_index } = layout;
-    let device = DeviceQueue::new(memory.clone(), areas, size, packed, event_index);
+    let areas_bus = [areas.descriptors, areas.driver, areas.device];
+    let setup = QueueSetup { areas: areas_bus, size, is_packed: packed, event_index };
+    let device = DeviceQueue::new(memory.clone(), setup);
     Pair { driver, device, memory, areas, block: (block.bus, block.bytes) }
 }
 

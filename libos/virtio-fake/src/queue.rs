@@ -1,22 +1,26 @@
 //! Virtqueues from the device's side (sections 2.7 and 2.8).
 
 use super::FakeMemory;
-use crate::queue::Areas;
 
 /// Memory that the driver lends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// Where the device sees it.
     pub bus: u64,
+    /// Its length.
     pub bytes: u32,
+    /// Whether the device writes to it, rather than reads it.
     pub is_writable: bool,
 }
 
 /// A chain that the device has taken and not used yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lent {
+    /// By which the driver knows it.
     pub id: u16,
     /// Places that it takes in the ring.
     pub places: u16,
+    /// In order: what is read comes before what is written.
     pub pieces: Vec<Piece>,
 }
 
@@ -46,6 +50,27 @@ struct Turn {
     wrap: bool,
 }
 
+/// What a driver tells the device about a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueSetup {
+    /// Bus addresses of its descriptor, driver and device area.
+    pub areas: [u64; 3],
+    /// Its entries.
+    pub size: u16,
+    /// Packed rather than split.
+    pub is_packed: bool,
+    /// Either side may name the event that it waits for.
+    pub event_index: bool,
+}
+
+/// Bus addresses of the areas of a queue.
+#[derive(Clone, Copy, Debug)]
+struct Areas {
+    descriptors: u64,
+    driver: u64,
+    device: u64,
+}
+
 /// One virtqueue, device's side.
 #[derive(Debug)]
 pub struct DeviceQueue {
@@ -63,13 +88,10 @@ pub struct DeviceQueue {
 }
 
 impl DeviceQueue {
-    pub fn new(
-        memory: FakeMemory,
-        areas: Areas,
-        size: u16,
-        is_packed: bool,
-        event_index: bool,
-    ) -> DeviceQueue {
+    /// The queue that a driver has set up in `memory`.
+    pub fn new(memory: FakeMemory, setup: QueueSetup) -> DeviceQueue {
+        let QueueSetup { areas: [descriptors, driver, device], size, is_packed, event_index } = setup;
+        let areas = Areas { descriptors, driver, device };
         let start = Turn { place: 0, wrap: true };
         let (take, put) = (start, start);
         DeviceQueue { memory, areas, size, is_packed, event_index, taken: 0, used: 0, take, put }

@@ -10,7 +10,8 @@ use std::rc::Rc;
 const FIRST_BUS: u64 = 0x12_0000_0000;
 const PAGE: usize = 4096;
 
-/// All memory of a test. Clones are the same memory. What is not released is never freed.
+/// All memory of a test. Clones are the same memory. What is not released is never freed: a driver leaves its
+/// rings behind.
 #[derive(Clone, Debug)]
 pub struct FakeMemory(Rc<RefCell<Blocks>>);
 
@@ -58,22 +59,27 @@ impl FakeMemory {
         unsafe { self.at(bus, bytes.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
+    /// The 16 bits at `bus`.
     pub fn read16(&self, bus: u64) -> u16 {
         u16::from_le_bytes(self.read(bus, 2).try_into().unwrap())
     }
 
+    /// The 32 bits at `bus`.
     pub fn read32(&self, bus: u64) -> u32 {
         u32::from_le_bytes(self.read(bus, 4).try_into().unwrap())
     }
 
+    /// The 64 bits at `bus`.
     pub fn read64(&self, bus: u64) -> u64 {
         u64::from_le_bytes(self.read(bus, 8).try_into().unwrap())
     }
 
+    /// Writes 16 bits to `bus`.
     pub fn write16(&self, bus: u64, value: u16) {
         self.write(bus, &value.to_le_bytes());
     }
 
+    /// Writes 32 bits to `bus`.
     pub fn write32(&self, bus: u64, value: u32) {
         self.write(bus, &value.to_le_bytes());
     }

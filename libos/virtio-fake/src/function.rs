@@ -1,7 +1,6 @@
 //! A virtio network device behind a PCI function (sections 4.1 and 5.1), or without PCI (section 4.2).
 
-use super::{DeviceQueue, FakeMemory, Lent};
-use crate::queue::Areas;
+use super::{DeviceQueue, FakeMemory, Lent, QueueSetup};
 use nom_port::device::{PciFunction, Refused, Registers};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,18 +19,25 @@ const MMIO_CONFIG: u64 = PLACE + 0x100;
 /// What a device is like.
 #[derive(Clone, Debug)]
 pub struct FakeOptions {
+    /// Offered to the driver.
     pub features: u64,
+    /// Queue pairs that it has.
     pub pairs: u16,
+    /// Entries of each queue, at most.
     pub queue_size: u16,
+    /// Interrupt vectors.
     pub vectors: u16,
+    /// Most bytes of a packet, as its configuration says.
     pub mtu: u16,
+    /// Its address.
     pub mac: [u8; 6],
-    /// Answer to commands on the control queue.
+    /// Its answer to commands on the control queue.
     pub answer: u8,
     /// Does not accept what the driver does.
     pub is_stubborn: bool,
     /// Its configuration changes at each look.
     pub is_restless: bool,
+    /// Vendor and device, as the first word of its configuration space.
     pub identifier: u32,
     /// Queue pairs that its configuration claims, if not those that it has.
     pub claims: Option<u16>,
@@ -88,6 +94,8 @@ struct Device {
     pending: u32,
     interrupts: u64,
     commands: Vec<Vec<u8>>,
+    /// Queue pairs that it receives into, as it was told last.
+    pairs_in_use: u16,
     resets: u64,
 }
 
@@ -96,6 +104,7 @@ struct Device {
 pub struct FakeFunction(Rc<RefCell<Device>>);
 
 impl FakeFunction {
+    /// A device of these options that reaches `memory`; nobody has reset it yet.
     pub fn new(options: FakeOptions, memory: FakeMemory) -> FakeFunction {
         let device = Device {
             options,
@@ -111,6 +120,7 @@ impl FakeFunction {
             pending: 0,
             interrupts: 0,
             commands: Vec::new(),
+            pairs_in_use: 1,
             resets: 0,
         };
         FakeFunction(Rc::new(RefCell::new(device)))
@@ -135,6 +145,7 @@ impl FakeFunction {
         }
     }
 
+    /// Interrupts for queue `queue`.
     pub fn interrupt(&self, queue: u16) {
         let device = &mut *self.0.borrow_mut();
         device.interrupt(device.slots[usize::from(queue)].vector, 1);
@@ -207,14 +218,29 @@ impl FakeFunction {
         self.0.borrow().commands.clone()
     }
 
+    /// Whether it works on queue `queue`: the driver has set it up, and the device is not broken.
+    pub fn is_live(&self, queue: u16) -> bool {
+        let device = self.0.borrow();
+        let is_enabled = device.slots.get(usize::from(queue)).is_some_and(|slot| slot.queue.is_some());
+        is_enabled && device.status & (4 | 64) == 4
+    }
+
+    /// Queue pairs that it receives into: 1, until it is told otherwise (section 5.1.6.5.5).
+    pub fn pairs_in_use(&self) -> u16 {
+        self.0.borrow().pairs_in_use
+    }
+
+    /// Its status, as the driver would read it.
     pub fn status(&self) -> u8 {
         self.0.borrow().status
     }
 
+    /// Features that the driver has accepted.
     pub fn driver_features(&self) -> u64 {
         self.0.borrow().driver_features
     }
 
+    /// How often it was reset.
     pub fn resets(&self) -> u64 {
         self.0.borrow().resets
     }
@@ -427,6 +453,7 @@ impl Device {
         if value == 0 {
             self.resets += 1;
             self.driver_features = 0;
+            self.pairs_in_use = 1;
             let queues = 2 * self.options.pairs + 1;
             let size = self.options.queue_size;
             let slot = |_| Slot { size, vector: 0xffff, addresses: [0; 6], queue: None, kicks: 0 };
@@ -445,9 +472,13 @@ impl Device {
         let (features, memory) = (self.driver_features, self.memory.clone());
         let slot = self.slot().expect("a queue");
         let address = |at: usize| u64::from(slot.addresses[at]) | u64::from(slot.addresses[at + 1]) << 32;
-        let areas = Areas { descriptors: address(0), driver: address(2), device: address(4) };
-        let (packed, event_index) = (features >> 34 & 1 == 1, features >> 29 & 1 == 1);
-        let mut queue = DeviceQueue::new(memory, areas, slot.size, packed, event_index);
+        let setup = QueueSetup {
+            areas: [address(0), address(2), address(4)],
+            size: slot.size,
+            is_packed: features >> 34 & 1 == 1,
+            event_index: features >> 29 & 1 == 1,
+        };
+        let mut queue = DeviceQueue::new(memory, setup);
         queue.want_kicks();
         slot.queue = Some(queue);
     }
@@ -470,7 +501,11 @@ impl Device {
         if queue == 2 * self.options.pairs {
             let queue = slot.queue.as_mut().expect("the control queue is enabled");
             while let Some(lent) = queue.take() {
-                self.commands.push(lent.read(&self.memory));
+                let command = lent.read(&self.memory);
+                if let [4, 0, low, high] = command[..] {
+                    self.pairs_in_use = u16::from_le_bytes([low, high]);
+                }
+                self.commands.push(command);
                 lent.write(&self.memory, &[self.options.answer]);
                 queue.put(&lent, 1);
                 queue.want_kicks();
