@@ -13,7 +13,6 @@ use nom_net::batch::Tallies;
 use nom_net::{Observed, Stack};
 use nom_port::nic::Nic;
 use nom_rt::poller::{Poller, Progress};
-use nom_rt::threads::policy::Settings;
 use nom_rt::threads::{Thread, Threads};
 use nom_serve::Metered;
 use nom_socket::{Blocking, Error, Network, Shutdown, TcpStream};
@@ -36,7 +35,7 @@ struct Users<N: Observed + 'static> {
     left: Rc<Cell<usize>>,
     achieved: Rc<Cell<u64>>,
     /// Kept: threads that nobody refers to end with their loop.
-    _threads: Threads<DefaultStack>,
+    _threads: Threads,
 }
 
 impl<N: Observed + 'static> Poller for Users<N> {
@@ -120,7 +119,7 @@ fn serve<N: Observed + 'static>(
 }
 
 /// Accepts clients from a thread, each of which gets one of its own.
-fn accept<N: Observed + 'static>(network: &Network<N>, threads: &Threads<DefaultStack>, mood: &Mood) {
+fn accept<N: Observed + 'static>(network: &Network<N>, threads: &Threads, mood: &Mood) {
     let (network, starts, mood) = (network.clone(), threads.clone(), mood.clone());
     let main = move |thread: &Thread<'_>| {
         let listener = network.listen(STREAM_PORT).expect("the port is free");
@@ -197,7 +196,7 @@ impl<N: Observed + 'static> Talker<N> {
 /// What clients in threads have in common.
 struct Callers<N: Observed + 'static> {
     network: Network<N>,
-    threads: Threads<DefaultStack>,
+    threads: Threads,
     mood: Mood,
     left: Rc<Cell<usize>>,
     achieved: Rc<Cell<u64>>,
@@ -231,11 +230,11 @@ impl<N: Observed + 'static> Callers<N> {
     }
 }
 
-fn start<N: Nic + 'static>(core: Core<N>) -> (Network<Measured<N>>, Threads<DefaultStack>) {
+fn start<N: Nic + 'static>(core: Core<N>) -> (Network<Measured<N>>, Threads) {
     let stack = Stack::new(Metered::new(core.device, core.clock), core.config);
     let network = Network::start(&core.handle, stack);
     let stacks = || DefaultStack::new(STACK_BYTES).ok();
-    (network, Threads::new(&core.handle, Settings::default(), stacks))
+    (network, Threads::new(&core.handle, stacks))
 }
 
 type Measured<N> = Metered<N, HostClock>;
