@@ -9,6 +9,7 @@
 //! What is done before anybody knows for whom is paid for by whoever turns out to be it; what nobody turns
 //! out to be for, by the infrastructure. The clock is read once a frame, and where another begins to pay.
 
+use crate::metered::Traffic;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -31,17 +32,8 @@ pub(crate) fn label(activity: Activity, may: bool) -> Label {
 pub struct Consumption {
     /// Requests that were answered.
     pub requests: u64,
-    /// Frames that came, and their bytes, Ethernet headers included.
-    pub received_frames: u64,
-    /// See [`Consumption::received_frames`].
-    pub received_bytes: u64,
-    /// Frames that left, and their bytes, Ethernet headers included. A frame that the device cuts counts
-    /// once.
-    pub sent_frames: u64,
-    /// See [`Consumption::sent_frames`].
-    pub sent_bytes: u64,
-    /// Bytes of answers, without headers, and once, however often they are sent.
-    pub answered_bytes: u64,
+    /// Frames, and bytes of answers, as they are counted for the whole server.
+    pub traffic: Traffic,
     /// Clients that are connected.
     pub connections: u64,
     /// What that cost, the core's time among it, in nanodollars; 0 as long as nobody knows prices.
@@ -51,11 +43,7 @@ pub struct Consumption {
 impl core::ops::AddAssign for Consumption {
     fn add_assign(&mut self, other: Consumption) {
         self.requests += other.requests;
-        self.received_frames += other.received_frames;
-        self.received_bytes += other.received_bytes;
-        self.sent_frames += other.sent_frames;
-        self.sent_bytes += other.sent_bytes;
-        self.answered_bytes += other.answered_bytes;
+        self.traffic += other.traffic;
         self.connections += other.connections;
         self.cost_nanodollars += other.cost_nanodollars;
     }
@@ -114,11 +102,13 @@ impl Record {
     fn told(&self) -> Consumption {
         Consumption {
             requests: self.requests.get(),
-            received_frames: self.received.frames.get(),
-            received_bytes: self.received.bytes.get(),
-            sent_frames: self.sent.frames.get(),
-            sent_bytes: self.sent.bytes.get(),
-            answered_bytes: self.answered_bytes.get(),
+            traffic: Traffic {
+                received_frames: self.received.frames.get(),
+                received_bytes: self.received.bytes.get(),
+                sent_frames: self.sent.frames.get(),
+                sent_bytes: self.sent.bytes.get(),
+                answered_bytes: self.answered_bytes.get(),
+            },
             connections: self.connections.get(),
             cost_nanodollars: self.cost.get() as u64,
         }

@@ -11,7 +11,7 @@ use nom_port::world::{Clock, Idle, Wakeup};
 use nom_rt::EventLoop;
 use nom_rt::meter::Usage;
 use nom_rt::poller::{Poller, Progress};
-use nom_serve::{Consumption, Ports, Server};
+use nom_serve::{Consumption, Ports, Server, Traffic};
 use nom_service::{CostRates, Governor, INFRASTRUCTURE, Reply, Rules, Service, Setting, Stream, Window};
 use nom_wire::{Device, Memory};
 use proptest::prelude::*;
@@ -193,8 +193,8 @@ impl Frames {
 
 /// Frames that came for an activity, and that left.
 fn frames(record: &Consumption) -> [Frames; 2] {
-    let received = Frames(record.received_frames, record.received_bytes);
-    [received, Frames(record.sent_frames, record.sent_bytes)]
+    let received = Frames(record.traffic.received_frames, record.traffic.received_bytes);
+    [received, Frames(record.traffic.sent_frames, record.traffic.sent_bytes)]
 }
 
 impl World {
@@ -279,10 +279,16 @@ fn whoever_is_told_apart_by_his_address_pays_from_the_handshake_on() {
     world.ask(flow, b"gs");
     world.pass();
     let (usage, records) = world.told();
-    assert_eq!((records[GOLD].requests, records[GOLD].connections, records[GOLD].answered_bytes), (2, 1, 16));
+    assert_eq!(
+        (records[GOLD].requests, records[GOLD].connections, records[GOLD].traffic.answered_bytes),
+        (2, 1, 16)
+    );
     // The first SYN, and what the two find out about each other's addresses, is for nobody yet.
-    assert!(records[0].received_frames <= 3 && records[OTHERS] == Consumption::default(), "{records:?}");
-    assert_eq!(time_of(&usage, GOLD), RECEIVE_NS + 4000 + SEND_NS * records[GOLD].sent_frames);
+    assert!(
+        records[0].traffic.received_frames <= 3 && records[OTHERS] == Consumption::default(),
+        "{records:?}"
+    );
+    assert_eq!(time_of(&usage, GOLD), RECEIVE_NS + 4000 + SEND_NS * records[GOLD].traffic.sent_frames);
 }
 
 /// Knows what things cost, and sets nothing.
@@ -322,7 +328,7 @@ fn each_is_billed_at_the_prices_of_its_time() {
         let (usage, records) = world.told();
         for (index, place) in [GOLD, SILVER].into_iter().enumerate() {
             let record = records[place];
-            let now = [time_of(&usage, place), record.sent_bytes, record.received_bytes];
+            let now = [time_of(&usage, place), record.traffic.sent_bytes, record.traffic.received_bytes];
             let since = [0, 1, 2].map(|at| (now[at] - before[place][at]) as f64);
             let CostRates { core_second, sent_byte, received_byte } = rates.get();
             expected[index] +=
@@ -372,7 +378,7 @@ fn every_frame_of_a_connection_is_charged_to_whom_it_is_for() {
         assert_eq!(frames(&records[place]), since, "{records:?}");
         assert!(since[1].0 > 10);
     }
-    assert_eq!(records[0].received_frames - before[0].received_frames, 20 * 30);
+    assert_eq!(records[0].traffic.received_frames - before[0].traffic.received_frames, 20 * 30);
     assert_eq!((before[OTHERS].connections, records[OTHERS].connections), (2, 1));
 }
 
@@ -407,19 +413,20 @@ proptest! {
         let (usage, records) = world.told();
         let places = [GOLD, SILVER, OTHERS];
         prop_assert_eq!(places.map(|place| records[place].requests), requests);
-        prop_assert_eq!(places.map(|place| records[place].answered_bytes), requests.map(|count| 8 * count));
+        let answered = places.map(|place| records[place].traffic.answered_bytes);
+        prop_assert_eq!(answered, requests.map(|count| 8 * count));
         // A piece is for whom its first request is for; that many there were, nobody else can know.
         for (place, cost) in places.into_iter().zip(costs) {
-            let rest = time_of(&usage, place) - cost - SEND_NS * records[place].sent_frames;
+            let rest = time_of(&usage, place) - cost - SEND_NS * records[place].traffic.sent_frames;
             prop_assert_eq!(rest % RECEIVE_NS, 0);
             pieces[if place == OTHERS { 2 } else { place - GOLD }] = rest / RECEIVE_NS;
-            prop_assert!(rest / RECEIVE_NS <= records[place].received_frames);
+            prop_assert!(rest / RECEIVE_NS <= records[place].traffic.received_frames);
         }
         prop_assert!(pieces.iter().sum::<u64>() <= asked.len() as u64);
-        prop_assert_eq!((time_of(&usage, 0) - SEND_NS * records[0].sent_frames) % TEND_NS, 0);
-        let sum = |of: fn(&Consumption) -> u64| records.iter().map(of).sum::<u64>();
-        let received = Frames(sum(|record| record.received_frames), sum(|record| record.received_bytes));
-        let sent = Frames(sum(|record| record.sent_frames), sum(|record| record.sent_bytes));
+        prop_assert_eq!((time_of(&usage, 0) - SEND_NS * records[0].traffic.sent_frames) % TEND_NS, 0);
+        let sum = |of: fn(&Traffic) -> u64| records.iter().map(|record| of(&record.traffic)).sum::<u64>();
+        let received = Frames(sum(|traffic| traffic.received_frames), sum(|traffic| traffic.received_bytes));
+        let sent = Frames(sum(|traffic| traffic.sent_frames), sum(|traffic| traffic.sent_bytes));
         prop_assert_eq!([received, sent], world.passed);
         let charged: u64 = usage.activities.iter().map(|(_, record)| record.ns).sum();
         prop_assert_eq!(charged + usage.spinning_ns + usage.sleeping_ns, usage.elapsed_ns);

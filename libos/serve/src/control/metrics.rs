@@ -161,11 +161,13 @@ type OfActivity = (&'static str, &'static str, fn(&Account) -> u64);
 const OF_ACTIVITIES: [OfActivity; 7] = [
     ("core_nanoseconds_total", "Time of cores that it took.", |account| account.core_ns),
     ("requests_total", "Requests answered.", |account| account.consumption.requests),
-    ("answered_bytes_total", "Bytes of answers.", |account| account.consumption.answered_bytes),
-    ("received_bytes_total", "Bytes of frames that came.", |account| account.consumption.received_bytes),
-    ("sent_bytes_total", "Bytes of frames that left.", |account| account.consumption.sent_bytes),
-    ("received_frames_total", "Frames that came.", |account| account.consumption.received_frames),
-    ("sent_frames_total", "Frames that left.", |account| account.consumption.sent_frames),
+    ("answered_bytes_total", "Bytes of answers.", |account| account.consumption.traffic.answered_bytes),
+    ("received_bytes_total", "Bytes of frames that came.", |account| {
+        account.consumption.traffic.received_bytes
+    }),
+    ("sent_bytes_total", "Bytes of frames that left.", |account| account.consumption.traffic.sent_bytes),
+    ("received_frames_total", "Frames that came.", |account| account.consumption.traffic.received_frames),
+    ("sent_frames_total", "Frames that left.", |account| account.consumption.traffic.sent_frames),
 ];
 
 fn activities(page: &mut Page, accounts: &[Account]) {
