@@ -2,8 +2,8 @@
 //!
 //! A [`Sockets`] owns a [`Stack`](nom_net::Stack) and everything open on it. Its calls never block: they say
 //! [`Error::WouldBlock`]. Who wants to wait has three ways, all of which end in the same [`readiness`]:
-//! - **Interest sets**, level-triggered like epoll's: [`Sockets::watch`] and [`Sockets::take_ready`]. A wait
-//!   costs as much as there is ready, however many sockets are idle.
+//! - **Interest sets** like epoll's, level- or edge-triggered or one-shot: [`Sockets::watch`] and
+//!   [`Sockets::take_ready`]. A wait costs as much as there is ready, however many sockets are idle.
 //! - **Tasks**: a [`Network`] shares the sockets of a core among its tasks; [`TcpStream`], [`TcpListener`]
 //!   and
 //!   [`UdpSocket`] have `async` methods and close themselves when dropped.
@@ -57,5 +57,5 @@ pub use blocking::Blocking;
 pub use error::Error;
 pub use network::{Network, TcpListener, TcpStream, UdpSocket};
 pub use nom_net::{Family, ResolveError};
-pub use readiness::{Event, PollId, Ready};
+pub use readiness::{Event, Interest, PollId, Ready, Trigger};
 pub use sockets::{Shutdown, SocketId, Sockets};

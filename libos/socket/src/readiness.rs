@@ -1,8 +1,9 @@
 //! What sockets are ready for, and who is told.
 //!
-//! An interest set is level-triggered: [`take`](crate::Sockets::take_ready) reports a socket as long as it is
-//! ready. Yet idle sockets cost nothing: a set keeps a list of those that became ready, and looks at these
-//! only; one that is found to be ready no more leaves the list, until it becomes ready again.
+//! [`take`](crate::Sockets::take_ready) reports what a socket of an interest set is ready for, as its
+//! [`Trigger`] says: as long as it is, whenever it becomes so, or once. Idle sockets cost nothing: a set keeps
+//! a list of those that became ready, and looks at these only; one that is found to be ready no more leaves the
+//! list, until it becomes ready again.
 
 use crate::error::Error;
 use crate::sockets::SocketId;
@@ -64,6 +65,34 @@ impl BitAnd for Ready {
     }
 }
 
+/// How often a set reports a socket that is ready; the names are those of epoll(7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// As long as it is ready.
+    #[default]
+    Level,
+    /// Once whenever it becomes ready, though it was already: whoever is told takes all there is. EPOLLET.
+    Edge,
+    /// Once, and then never until it is watched again. EPOLLONESHOT.
+    OneShot,
+}
+
+/// What a socket is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// For what, beside errors.
+    pub wanted: Ready,
+    /// How often it is reported.
+    pub trigger: Trigger,
+}
+
+impl From<Ready> for Interest {
+    /// As long as it is ready.
+    fn from(wanted: Ready) -> Interest {
+        Interest { wanted, trigger: Trigger::Level }
+    }
+}
+
 /// A socket that is ready; by default none, to make room with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -95,9 +124,10 @@ impl Watchers {
 }
 
 #[derive(Debug)]
-struct Interest {
+struct Member {
     token: u64,
-    wanted: Ready,
+    /// For nothing: it was reported its one time.
+    interest: Interest,
     /// Whether it stands in the list.
     is_listed: bool,
     /// Tells it from an earlier interest in the same socket, which may still stand in the list.
@@ -107,7 +137,7 @@ struct Interest {
 /// One interest set.
 #[derive(Debug, Default)]
 struct Set {
-    members: BTreeMap<SocketId, Interest>,
+    members: BTreeMap<SocketId, Member>,
     /// Those that became ready, and may still be.
     listed: VecDeque<(SocketId, u64)>,
     serial: u64,
@@ -116,10 +146,14 @@ struct Set {
 }
 
 impl Set {
-    fn list(&mut self, socket: SocketId) -> bool {
-        let Some(interest) = self.members.get_mut(&socket) else { return false };
-        if !core::mem::replace(&mut interest.is_listed, true) {
-            self.listed.push_back((socket, interest.serial));
+    /// Lists a socket that became ready for what is in `risen`; whether anybody cares.
+    fn list(&mut self, socket: SocketId, risen: Ready) -> bool {
+        let Some(member) = self.members.get_mut(&socket) else { return false };
+        if (member.interest.wanted & risen).is_none() {
+            return false;
+        }
+        if !core::mem::replace(&mut member.is_listed, true) {
+            self.listed.push_back((socket, member.serial));
         }
         true
     }
@@ -147,17 +181,18 @@ impl Polls {
         &mut self,
         poll: PollId,
         (socket, watchers): (SocketId, &mut Watchers),
-        (token, wanted): (u64, Ready),
+        (token, Interest { wanted, trigger }): (u64, Interest),
     ) -> Result<(), Error> {
         let set = self.sets.get_mut(poll).ok_or(Error::BadSocket)?;
+        let interest = Interest { wanted: wanted | Ready::ERROR, trigger };
         set.serial += 1;
-        let new = Interest { token, wanted, is_listed: false, serial: set.serial };
-        let interest = set.members.entry(socket).or_insert(new);
-        (interest.token, interest.wanted) = (token, wanted | Ready::ERROR);
+        let new = Member { token, interest, is_listed: false, serial: set.serial };
+        let member = set.members.entry(socket).or_insert(new);
+        (member.token, member.interest) = (token, interest);
         if !watchers.polls.contains(&poll) {
             watchers.polls.push(poll);
         }
-        self.tell(poll, socket);
+        self.tell(poll, socket, interest.wanted);
         Ok(())
     }
 
@@ -168,9 +203,9 @@ impl Polls {
         set.members.remove(&socket).map(drop).ok_or(Error::BadSocket)
     }
 
-    fn tell(&mut self, poll: PollId, socket: SocketId) {
+    fn tell(&mut self, poll: PollId, socket: SocketId, risen: Ready) {
         if let Some(set) = self.sets.get_mut(poll)
-            && set.list(socket)
+            && set.list(socket, risen)
         {
             self.woken.append(&mut set.wakers);
         }
@@ -179,7 +214,7 @@ impl Polls {
     /// A socket became ready for what is in `risen`.
     pub fn rise(&mut self, socket: SocketId, watchers: &mut Watchers, risen: Ready) {
         for poll in &watchers.polls {
-            self.tell(*poll, socket);
+            self.tell(*poll, socket, risen);
         }
         watchers.wakers.retain(|(wanted, waker)| {
             let is_due = !(*wanted & risen).is_none();
@@ -215,14 +250,19 @@ impl Polls {
             }
             let Some((socket, serial)) = set.listed.pop_front() else { break };
             set.examined += 1;
-            let interest = set.members.get_mut(&socket).filter(|interest| interest.serial == serial);
-            let Some(interest) = interest else { continue };
-            let ready = ready_of(socket) & interest.wanted;
-            interest.is_listed = !ready.is_none();
-            if interest.is_listed {
-                events[filled] = Event { token: interest.token, socket, ready };
-                filled += 1;
+            let member = set.members.get_mut(&socket).filter(|member| member.serial == serial);
+            let Some(member) = member else { continue };
+            let ready = ready_of(socket) & member.interest.wanted;
+            member.is_listed = !ready.is_none() && member.interest.trigger == Trigger::Level;
+            if member.is_listed {
                 set.listed.push_back((socket, serial));
+            }
+            if !ready.is_none() {
+                events[filled] = Event { token: member.token, socket, ready };
+                filled += 1;
+                if member.interest.trigger == Trigger::OneShot {
+                    member.interest.wanted = Ready::NONE;
+                }
             }
         }
         Ok(filled)

@@ -4,7 +4,7 @@ use crate::datagram::Datagrams;
 use crate::error::Error;
 use crate::listener::Listener;
 use crate::names::Questions;
-use crate::readiness::{Event, PollId, Polls, Ready, Watchers};
+use crate::readiness::{Event, Interest, PollId, Polls, Ready, Watchers};
 use crate::stream::Stream;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -216,9 +216,15 @@ impl<N: Observed> Sockets<N> {
     ///
     /// # Errors
     /// [`Error::BadSocket`].
-    pub fn watch(&mut self, poll: PollId, id: SocketId, token: u64, wanted: Ready) -> Result<(), Error> {
+    pub fn watch(
+        &mut self,
+        poll: PollId,
+        id: SocketId,
+        token: u64,
+        interest: impl Into<Interest>,
+    ) -> Result<(), Error> {
         let socket = self.table.sockets.get_mut(id).ok_or(Error::BadSocket)?;
-        self.table.polls.watch(poll, (id, &mut socket.watchers), (token, wanted))
+        self.table.polls.watch(poll, (id, &mut socket.watchers), (token, interest.into()))
     }
 
     /// Takes a socket out of an interest set.

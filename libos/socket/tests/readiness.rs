@@ -1,9 +1,9 @@
-//! Interest sets: level-triggered, and idle sockets cost nothing.
+//! Interest sets: how often they report, and that idle sockets cost nothing.
 
 mod common;
 
 use common::{Pair, address};
-use nom_socket::{Error, Event, PollId, Ready, SocketId};
+use nom_socket::{Error, Event, Interest, PollId, Ready, SocketId, Trigger};
 use std::time::Duration;
 
 /// What machine 1's set reports: tokens, and what for.
@@ -43,6 +43,51 @@ fn a_socket_is_reported_as_long_as_it_is_ready() {
     assert_eq!(ready(&mut pair, poll), []);
     pair.sockets[1].watch(poll, server, 43, Ready::READABLE | Ready::WRITABLE).unwrap();
     assert_eq!(ready(&mut pair, poll), [(43, Ready::WRITABLE)]);
+}
+
+#[test]
+fn an_edge_is_reported_once_whenever_more_comes() {
+    let mut pair = Pair::new(1, 0);
+    let [(client, server)] = connections(&mut pair, 1)[..] else { panic!("one connection") };
+    let poll = pair.sockets[1].add_poll();
+    let interest = Interest { wanted: Ready::READABLE, trigger: Trigger::Edge };
+    pair.sockets[1].watch(poll, server, 42, interest).unwrap();
+    assert_eq!(ready(&mut pair, poll), []);
+    for _ in 0..2 {
+        pair.sockets[0].send(client, b"ab").unwrap();
+        pair.pass(Duration::from_millis(2));
+        assert_eq!(ready(&mut pair, poll), [(42, Ready::READABLE)], "though the first bytes are unread");
+        assert_eq!(ready(&mut pair, poll), []);
+    }
+    // To be watched again is an edge, as EPOLL_CTL_MOD is; to become ready for something else is none.
+    pair.sockets[1].watch(poll, server, 43, interest).unwrap();
+    assert_eq!(ready(&mut pair, poll), [(43, Ready::READABLE)]);
+    let filled = vec![0; 1 << 20];
+    pair.sockets[1].send(server, &filled).unwrap();
+    pair.sockets[0].receive(client, &mut vec![0; 1 << 20]).unwrap_err();
+    pair.pass(Duration::from_millis(100));
+    assert_eq!(ready(&mut pair, poll), [], "it has room again, which nobody asked about");
+}
+
+#[test]
+fn a_one_shot_is_reported_once_until_it_is_watched_again() {
+    let mut pair = Pair::new(1, 0);
+    let [(client, server)] = connections(&mut pair, 1)[..] else { panic!("one connection") };
+    let poll = pair.sockets[1].add_poll();
+    let interest = Interest { wanted: Ready::READABLE, trigger: Trigger::OneShot };
+    pair.sockets[1].watch(poll, server, 42, interest).unwrap();
+    for (round, expected) in [1, 0, 0].into_iter().enumerate() {
+        pair.sockets[0].send(client, b"a").unwrap();
+        pair.pass(Duration::from_millis(2));
+        assert_eq!(ready(&mut pair, poll).len(), expected, "round {round}");
+    }
+    // Not even the end, which is an error here, is told to who has heard.
+    pair.sockets[0].close(client).unwrap();
+    pair.pass(Duration::from_millis(2));
+    assert_eq!(ready(&mut pair, poll), []);
+    pair.sockets[1].watch(poll, server, 43, interest).unwrap();
+    assert_eq!(ready(&mut pair, poll), [(43, Ready::READABLE)]);
+    assert_eq!(ready(&mut pair, poll), []);
 }
 
 #[test]
