@@ -51,6 +51,18 @@ impl<B: Buffer> Inbox<B> {
         }
     }
 
+    /// Takes the first piece where it lies, or as `place` has put it into memory of the device; `None` if there
+    /// is none, or `place` has no memory.
+    pub fn take(&mut self, place: impl FnOnce(&[u8]) -> Option<Slice<B>>) -> Option<Slice<B>> {
+        let slice = match self.pieces.front()? {
+            Piece::Shared(slice) => slice.clone(),
+            Piece::Copied(bytes, read) => place(&bytes[*read..])?,
+        };
+        self.pieces.pop_front();
+        self.len -= slice.len();
+        Some(slice)
+    }
+
     /// Moves as many bytes as there are, and as fit, and says how many.
     pub fn read(&mut self, target: &mut [u8]) -> usize {
         let mut filled = 0;
@@ -109,5 +121,23 @@ mod tests {
         }
         assert_eq!(whole, b"0123456789");
         assert_eq!(inbox.read(&mut target), 0);
+    }
+
+    #[test]
+    fn pieces_are_taken_where_they_lie_and_crumbs_from_where_there_is_memory() {
+        let mut inbox = Inbox::<Rc<[u8]>>::new();
+        let memory = Slice::new(Rc::from(&b"0123456789"[..]));
+        for range in [0..6, 6..7, 7..8, 8..10] {
+            inbox.push(memory.part(range));
+        }
+        inbox.read(&mut [0; 1]);
+        let first = inbox.take(|_| panic!("it lies in the device's memory")).unwrap();
+        assert_eq!((&first[..], Rc::ptr_eq(first.buffer(), memory.buffer())), (&b"12345"[..], true));
+        inbox.read(&mut [0; 1]);
+        assert!(inbox.take(|_| None).is_none(), "no memory");
+        assert_eq!(inbox.len(), 3, "nothing is lost by that");
+        let rest = inbox.take(|bytes| Some(Slice::new(Rc::from(bytes)))).unwrap();
+        assert_eq!((&rest[..], inbox.len()), (&b"789"[..], 0));
+        assert!(inbox.take(|_| panic!("there is nothing")).is_none());
     }
 }

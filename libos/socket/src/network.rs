@@ -10,6 +10,7 @@ use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::task::{Context, Poll};
 use nom_net::{Instant, Observed, Stack};
+use nom_port::buffer::Slice;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::{Handle, Poller, Progress};
 
@@ -222,6 +223,24 @@ impl<N: Observed> TcpStream<N> {
     /// [`Error::WouldBlock`] if nothing was.
     pub fn try_receive(&self, target: &mut [u8]) -> Result<usize, Error> {
         self.0.with(|sockets, id| sockets.receive(id, target))
+    }
+
+    /// Waits until something was received, and takes it as a piece of the memory that the device filled, to be
+    /// kept or sent again without a copy; nothing at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`TcpStream::receive`]; and [`Error::NoMemory`], by which nothing is lost, if there is no buffer to put
+    /// small pieces together in.
+    pub async fn receive_bytes(&self) -> Result<Option<Slice<N::Buffer>>, Error> {
+        self.0.when(Ready::READABLE, Sockets::receive_bytes).await
+    }
+
+    /// Waits for room, and sends a piece of the device's memory where it lies.
+    ///
+    /// # Errors
+    /// Why the connection failed.
+    pub async fn send_bytes(&self, bytes: &Slice<N::Buffer>) -> Result<(), Error> {
+        self.0.when(Ready::WRITABLE, |sockets, id| sockets.send_bytes(id, bytes)).await
     }
 
     /// Waits for room, and sends as much as fits into it; says how much.

@@ -6,7 +6,7 @@ use crate::readiness::Ready;
 use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
 use core::net::SocketAddr;
 use nom_net::{Closed, FlowId, Observed, Stack};
-use nom_port::buffer::Buffer;
+use nom_port::buffer::{Buffer, Slice};
 
 /// Bytes that are put into one buffer of the device.
 const CHUNK: usize = 16 << 10;
@@ -76,6 +76,28 @@ impl<B: Buffer> Stream<B> {
         self.end.filter(|_| !self.is_told).and_then(of_end)
     }
 
+    /// Its flow, if that takes bytes.
+    fn to_send(&mut self) -> Result<FlowId, Error> {
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        if self.is_send_shut || self.end.is_some() {
+            return Err(Error::BrokenPipe);
+        }
+        if self.is_open { Ok(self.flow) } else { Err(Error::WouldBlock) }
+    }
+
+    /// There is nothing to read: whether that is the end.
+    fn nothing_came(&mut self) -> Result<(), Error> {
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        if self.is_finished || self.is_receive_shut || self.end.is_some() {
+            return Ok(());
+        }
+        Err(if self.is_open { Error::WouldBlock } else { Error::NotConnected })
+    }
+
     fn take_error(&mut self) -> Option<Error> {
         let error = self.error();
         self.is_told |= error.is_some();
@@ -130,13 +152,23 @@ impl<N: Observed> Sockets<N> {
             stream.advertise(&mut self.stack);
             return Ok(count);
         }
-        if let Some(error) = stream.take_error() {
-            return Err(error);
+        stream.nothing_came().map(|()| 0)
+    }
+
+    /// Takes what was received as a piece of the memory that the device filled, to be kept or sent again
+    /// without a copy; nothing at the end of the stream. Small pieces come together, in one that was copied.
+    ///
+    /// # Errors
+    /// As [`Sockets::receive`]; and [`Error::NoMemory`], by which nothing is lost, if there is no buffer to put
+    /// small pieces into.
+    pub fn receive_bytes(&mut self, id: SocketId) -> Result<Option<Slice<N::Buffer>>, Error> {
+        let stream = self.table.stream(id)?;
+        if stream.inbox.is_empty() {
+            return stream.nothing_came().map(|()| None);
         }
-        if stream.is_finished || stream.is_receive_shut || stream.end.is_some() {
-            return Ok(0);
-        }
-        Err(if stream.is_open { Error::WouldBlock } else { Error::NotConnected })
+        let taken = stream.inbox.take(|bytes| self.stack.buffer(bytes));
+        stream.advertise(&mut self.stack);
+        taken.map(Some).ok_or(Error::NoMemory)
     }
 
     /// Copies bytes to be sent, as many as there is room for, and says how many.
@@ -144,17 +176,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no room; [`Error::BrokenPipe`] if the stream is closed for sending.
     pub fn send(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
-        let stream = self.table.stream(id)?;
-        if let Some(error) = stream.take_error() {
-            return Err(error);
-        }
-        if stream.is_send_shut || stream.end.is_some() {
-            return Err(Error::BrokenPipe);
-        }
-        if !stream.is_open {
-            return Err(Error::WouldBlock);
-        }
-        let flow = stream.flow;
+        let flow = self.table.stream(id)?.to_send()?;
         let mut sent = 0;
         for chunk in bytes.chunks(CHUNK) {
             match self.send_chunk(flow, chunk) {
@@ -166,6 +188,21 @@ impl<N: Observed> Sockets<N> {
         self.ask_for_room(flow);
         self.note_answer(id);
         Ok(sent)
+    }
+
+    /// Sends a piece of the device's memory where it lies, all of it.
+    ///
+    /// # Errors
+    /// As [`Sockets::send`]: nothing of it is sent.
+    pub fn send_bytes(&mut self, id: SocketId, bytes: &Slice<N::Buffer>) -> Result<(), Error> {
+        let flow = self.table.stream(id)?.to_send()?;
+        if self.ask_for_room(flow) {
+            return Err(Error::WouldBlock);
+        }
+        self.stack.send(flow, bytes.clone())?;
+        self.ask_for_room(flow);
+        self.note_answer(id);
+        Ok(())
     }
 
     /// What was sent last answers all that the peer has asked.

@@ -200,6 +200,49 @@ fn one_task_serves_all_by_readiness() {
     load(&mut world);
 }
 
+/// Accepts machine 0's clients in a task, and serves each in one of its own.
+fn serve_each<F: Future<Output = ()> + 'static>(
+    world: &World,
+    serve: impl Fn(TcpStream<Device>) -> F + 'static,
+) {
+    let (network, handle) = (world.networks[1].clone(), world.loops[1].handle().clone());
+    world.loops[1].handle().spawn(async move {
+        let listener = network.listen(PORT).expect("the port is free");
+        loop {
+            handle.spawn(serve(listener.accept().await.expect("somebody connects")));
+        }
+    });
+}
+
+#[test]
+fn what_came_is_sent_again_as_it_lies() {
+    for loss in [0, 3] {
+        let mut world = World::new(loss);
+        serve_each(&world, |client| async move {
+            while let Some(bytes) = client.receive_bytes().await.expect("clients are polite") {
+                client.send_bytes(&bytes).await.expect("clients are polite");
+            }
+        });
+        load(&mut world);
+    }
+}
+
+#[test]
+fn code_that_knows_nothing_of_sockets_serves_by_the_common_traits() {
+    async fn copy<S: embedded_io_async::Read + embedded_io_async::Write>(mut stream: S) {
+        let mut buffer = [0; 1000];
+        loop {
+            match stream.read(&mut buffer).await.expect("clients are polite") {
+                0 => return stream.flush().await.expect("clients are polite"),
+                len => stream.write_all(&buffer[..len]).await.expect("clients are polite"),
+            }
+        }
+    }
+    let mut world = World::new(3);
+    serve_each(&world, copy);
+    load(&mut world);
+}
+
 #[test]
 fn datagrams_wake_who_waits_for_them() {
     let mut world = World::new(0);
