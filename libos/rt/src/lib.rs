@@ -68,6 +68,7 @@ pub mod scheduler;
 pub mod sleep;
 pub mod task;
 pub mod threads;
+pub mod wait_queue;
 pub mod wheel;
 
 pub use event_loop::EventLoop;
@@ -76,6 +77,7 @@ pub use inbox::Remote;
 pub use meter::{Activity, INFRASTRUCTURE};
 pub use poller::{Poller, Progress};
 pub use rest::Thresholds;
+pub use wait_queue::WaitQueue;
 
 #[cfg(test)]
 mod world;

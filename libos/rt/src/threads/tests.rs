@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::task::Aborted;
+use crate::wait_queue::WaitQueue;
 use crate::world::{FakeLoop, Trace, World, event_loop};
 use corosensei::stack::DefaultStack;
 use std::future::poll_fn;
@@ -63,6 +64,35 @@ fn threads_join_threads_and_tasks() {
         thread.block_on(child).unwrap() + thread.block_on(task).unwrap()
     });
     assert_eq!(core.block_on(outer.unwrap()), Some(Ok(9)));
+}
+
+#[test]
+fn threads_and_tasks_wait_in_one_queue() {
+    let (_, mut core, threads) = threads();
+    let (queue, free, trace) = (Rc::new(WaitQueue::new()), Rc::new(Cell::new(0)), Trace::new());
+    let take = |name: &'static str| {
+        let (queue, free, trace) = (queue.clone(), free.clone(), trace.clone());
+        async move {
+            queue.until(|| u32::checked_sub(free.get(), 1).map(|left| free.set(left))).await;
+            trace.add(name);
+        }
+    };
+    let [first, second, third] = ["a thread", "a task", "another thread"].map(take);
+    threads.spawn(ONE, |thread| thread.block_on(first)).unwrap();
+    let task = core.handle().spawn(second);
+    let last = threads.spawn(ONE, |thread| thread.block_on(third)).unwrap();
+    let (gives, given) = (queue.clone(), free.clone());
+    core.handle().after(MS, move |_| {
+        assert_eq!(gives.len(), 3);
+        for _ in 0..3 {
+            given.update(|free| free + 1);
+            gives.wake_one();
+        }
+    });
+    assert_eq!((core.block_on(last), core.block_on(task)), (Some(Ok(())), Some(Ok(()))));
+    let mut order = trace.take();
+    order.sort_unstable();
+    assert_eq!(order, ["a task", "a thread", "another thread"]);
 }
 
 /// Computes for so long, and looks up every 100 us.
