@@ -2,10 +2,8 @@
 
 mod common;
 
-use common::{Device, Random, Wire, address, stack};
+use common::{Device, Loop, Random, World, address};
 use corosensei::stack::DefaultStack;
-use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
-use nom_rt::EventLoop;
 use nom_rt::threads::{Thread, Threads};
 use nom_socket::{
     Blocking, Error, Event, Family, Network, Ready, ResolveError, Shutdown, TcpStream, UdpSocket,
@@ -14,68 +12,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::rc::Rc;
-use std::sync::Arc;
 
 const PORT: u16 = 7;
-
-/// The time of all machines, which passes as they read it.
-#[derive(Clone, Default)]
-struct Time(Rc<Cell<u64>>);
-
-impl Clock for Time {
-    fn now_ns(&self) -> u64 {
-        self.0.set(self.0.get() + 100);
-        self.0.get()
-    }
-}
-
-impl Idle for Time {
-    /// Others have their turn: the test's loop sees to it that time passes.
-    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
-        Wakeup::default()
-    }
-}
-
-struct Bell;
-
-impl Doorbell for Bell {
-    fn ring(&self, _: usize) {}
-}
-
-type Loop = EventLoop<Time, Time>;
-
-struct World {
-    time: Time,
-    wire: Wire,
-    loops: [Loop; 2],
-    networks: [Network<Device>; 2],
-}
-
-impl World {
-    fn new(loss: u64) -> World {
-        let (time, wire) = (Time::default(), Wire::new(3, loss));
-        let loops = [0, 1].map(|index| EventLoop::new(index, time.clone(), time.clone(), Arc::new(Bell)));
-        let networks = [0, 1].map(|index| Network::start(loops[index].handle(), stack(wire.device(index))));
-        World { time, wire, loops, networks }
-    }
-
-    fn run(&mut self, done: impl Fn() -> bool) {
-        for _ in 0..2_000_000 {
-            if done() {
-                return;
-            }
-            let worked = self.loops.iter_mut().fold(false, |worked, each| each.turn() | worked);
-            let now = self.time.0.get();
-            let arrival = self.wire.carry(now);
-            if !worked {
-                // Nothing happens before the next frame arrives, or a timer of 50 us at the earliest.
-                self.time.0.set(arrival.unwrap_or(u64::MAX).clamp(now, now + 50_000));
-            }
-            self.wire.deliver(self.time.0.get());
-        }
-        panic!("it never ends");
-    }
-}
 
 fn threads(core: &Loop) -> Threads {
     Threads::new(core.handle(), || DefaultStack::new(64 * 1024).ok())

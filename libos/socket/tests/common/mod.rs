@@ -3,10 +3,15 @@
 
 use nom_net::{Cidr, Config, Instant, Stack};
 use nom_port::nic::Offloads;
-use nom_socket::Sockets;
+use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
+use nom_rt::EventLoop;
+use nom_socket::{Network, Sockets};
 pub use nom_wire::{Device, Random};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Numbers of the machines, which are in their addresses.
@@ -117,5 +122,66 @@ impl Pair {
         let end_ns = self.now_ns + time.as_nanos() as u64;
         while self.step(end_ns) {}
         self.now_ns = end_ns;
+    }
+}
+
+/// The time of all machines, which passes as they read it.
+#[derive(Clone, Default)]
+pub struct Time(Rc<Cell<u64>>);
+
+impl Clock for Time {
+    fn now_ns(&self) -> u64 {
+        self.0.set(self.0.get() + 100);
+        self.0.get()
+    }
+}
+
+impl Idle for Time {
+    /// Others have their turn: the test's loop sees to it that time passes.
+    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
+        Wakeup::default()
+    }
+}
+
+pub struct Bell;
+
+impl Doorbell for Bell {
+    fn ring(&self, _: usize) {}
+}
+
+pub type Loop = EventLoop<Time, Time>;
+
+/// Two machines whose tasks and threads wait for sockets.
+pub struct World {
+    time: Time,
+    wire: Wire,
+    pub loops: [Loop; 2],
+    pub networks: [Network<Device>; 2],
+}
+
+impl World {
+    pub fn new(loss: u64) -> World {
+        let (time, wire) = (Time::default(), Wire::new(3, loss));
+        let loops = [0, 1].map(|index| EventLoop::new(index, time.clone(), time.clone(), Arc::new(Bell)));
+        let networks = [0, 1].map(|index| Network::start(loops[index].handle(), stack(wire.device(index))));
+        World { time, wire, loops, networks }
+    }
+
+    /// Runs until `done`.
+    pub fn run(&mut self, done: impl Fn() -> bool) {
+        for _ in 0..2_000_000 {
+            if done() {
+                return;
+            }
+            let worked = self.loops.iter_mut().fold(false, |worked, each| each.turn() | worked);
+            let now = self.time.0.get();
+            let arrival = self.wire.carry(now);
+            if !worked {
+                // Nothing happens before the next frame arrives, or a timer of 50 us at the earliest.
+                self.time.0.set(arrival.unwrap_or(u64::MAX).clamp(now, now + 50_000));
+            }
+            self.wire.deliver(self.time.0.get());
+        }
+        panic!("it never ends");
     }
 }
