@@ -159,13 +159,14 @@ const TEST: &[&str] = &["test", "--quiet", "--no-fail-fast"];
 fn clippy(project: &Project) -> Result<Verdict> {
     let start = ["clippy", "--quiet"];
     let end = ["--", "--deny", "warnings"];
-    let scopes: [&[&str]; 6] = [
+    let scopes: [&[&str]; 7] = [
         &["--all-targets"],
         &["--all-targets", "--package", "nom-system-tests", "--package", "nom-browser-tests"],
         &["--lib", "--package", "nom-kernel-x86", "--package", "nom-sys", "--package", "nom-guest-tests"],
         &["--lib", "--package", "nom-kernel-selfcheck"],
         &["--bins", "--package", "nom-hello", "--package", "nom-memcached"],
         &["--bins", "--package", "nom-netpipe", "--package", "nom-nhttpd", "--package", "nom-echo"],
+        &["--bins", "--package", "nom-tls-proxy"],
     ];
     let mut counts = Counts::default();
     for scope in scopes {

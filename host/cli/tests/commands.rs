@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 35] = [
+const COMMANDS: [(&str, How); 40] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -46,6 +46,11 @@ const COMMANDS: [(&str, How); 35] = [
     ("./nom run -d --cpus 4 --memory 1G hello", Ends),
     ("./nom ps -a; ./nom logs -f hello-1; ./nom stop hello-1", Ends),
     ("./nom up -d", In("host/cli/tests/machines_page.rs")),
+    ("mkdir identity", Ends),
+    ("openssl req", Ends),
+    ("./nom run -d --name web nhttpd", Ends),
+    ("./nom run -d --name front", Ends),
+    ("./nom stop front web", Ends),
     ("./nom run --gdb hello", Serves("gdb -x")),
     ("./nom build hello", Ends),
     ("./nom bench boot", Long),

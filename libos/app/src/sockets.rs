@@ -16,7 +16,7 @@ use nom_serve::{Metered, Steered};
 pub use nom_socket::{Blocking, Error, Event, Family, PollId, Ready, ResolveError, Shutdown, SocketId};
 
 /// The network device of sockets, under measurement.
-type Device = Metered<QueuePair, Clock>;
+pub type Device = Metered<QueuePair, Clock>;
 /// The sockets of the running core.
 pub type Network = nom_socket::Network<Device>;
 /// A TCP port on which connections are accepted.

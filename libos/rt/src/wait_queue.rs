@@ -1,8 +1,8 @@
 //! Wait queues: tasks and threads of a core that wait until others of it have changed something.
 //!
-//! As with a futex there is no state but the caller's own: who waits says what for, and looks again whenever it
-//! is woken; who has changed something wakes. Between a look and the wait nothing happens, since one core runs
-//! one of them at a time.
+//! As with a futex there is no state but the caller's own: who waits says what for, and looks again whenever
+//! it is woken; who has changed something wakes. Between a look and the wait nothing happens, since one core
+//! runs one of them at a time.
 //!
 //! ```
 //! # use nom_rt::WaitQueue;

@@ -51,8 +51,8 @@ impl<B: Buffer> Inbox<B> {
         }
     }
 
-    /// Takes the first piece where it lies, or as `place` has put it into memory of the device; `None` if there
-    /// is none, or `place` has no memory.
+    /// Takes the first piece where it lies, or as `place` has put it into memory of the device; `None` if
+    /// there is none, or `place` has no memory.
     pub fn take(&mut self, place: impl FnOnce(&[u8]) -> Option<Slice<B>>) -> Option<Slice<B>> {
         let slice = match self.pieces.front()? {
             Piece::Shared(slice) => slice.clone(),

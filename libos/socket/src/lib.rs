@@ -9,9 +9,9 @@
 //!   [`UdpSocket`] have `async` methods and close themselves when dropped.
 //! - **Threads** of [`nom_rt::threads`]: [`Blocking`] has the same methods, and blocks.
 //!
-//! What is received is copied once, into the caller's memory, as sockets demand; who wants none of that takes it
-//! as it lies ([`TcpStream::receive_bytes`]). Streams implement [`embedded_io_async`]'s traits, for libraries that
-//! know of nothing else.
+//! What is received is copied once, into the caller's memory, as sockets demand; who wants none of that takes
+//! it as it lies ([`TcpStream::receive_bytes`]). Streams implement [`embedded_io_async`]'s traits, for
+//! libraries that know of nothing else.
 //!
 //! ```
 //! use nom_net::Observed;

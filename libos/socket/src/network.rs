@@ -225,12 +225,12 @@ impl<N: Observed> TcpStream<N> {
         self.0.with(|sockets, id| sockets.receive(id, target))
     }
 
-    /// Waits until something was received, and takes it as a piece of the memory that the device filled, to be
-    /// kept or sent again without a copy; nothing at the end of the stream.
+    /// Waits until something was received, and takes it as a piece of the memory that the device filled, to
+    /// be kept or sent again without a copy; nothing at the end of the stream.
     ///
     /// # Errors
-    /// As [`TcpStream::receive`]; and [`Error::NoMemory`], by which nothing is lost, if there is no buffer to put
-    /// small pieces together in.
+    /// As [`TcpStream::receive`]; and [`Error::NoMemory`], by which nothing is lost, if there is no buffer to
+    /// put small pieces together in.
     pub async fn receive_bytes(&self) -> Result<Option<Slice<N::Buffer>>, Error> {
         self.0.when(Ready::READABLE, Sockets::receive_bytes).await
     }

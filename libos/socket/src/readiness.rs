@@ -1,9 +1,9 @@
 //! What sockets are ready for, and who is told.
 //!
 //! [`take`](crate::Sockets::take_ready) reports what a socket of an interest set is ready for, as its
-//! [`Trigger`] says: as long as it is, whenever it becomes so, or once. Idle sockets cost nothing: a set keeps
-//! a list of those that became ready, and looks at these only; one that is found to be ready no more leaves the
-//! list, until it becomes ready again.
+//! [`Trigger`] says: as long as it is, whenever it becomes so, or once. Idle sockets cost nothing: a set
+//! keeps a list of those that became ready, and looks at these only; one that is found to be ready no more
+//! leaves the list, until it becomes ready again.
 
 use crate::error::Error;
 use crate::sockets::SocketId;

@@ -77,7 +77,7 @@ impl<B: Buffer> Stream<B> {
     }
 
     /// Its flow, if that takes bytes.
-    fn to_send(&mut self) -> Result<FlowId, Error> {
+    fn sending_flow(&mut self) -> Result<FlowId, Error> {
         if let Some(error) = self.take_error() {
             return Err(error);
         }
@@ -159,8 +159,8 @@ impl<N: Observed> Sockets<N> {
     /// without a copy; nothing at the end of the stream. Small pieces come together, in one that was copied.
     ///
     /// # Errors
-    /// As [`Sockets::receive`]; and [`Error::NoMemory`], by which nothing is lost, if there is no buffer to put
-    /// small pieces into.
+    /// As [`Sockets::receive`]; and [`Error::NoMemory`], by which nothing is lost, if there is no buffer to
+    /// put small pieces into.
     pub fn receive_bytes(&mut self, id: SocketId) -> Result<Option<Slice<N::Buffer>>, Error> {
         let stream = self.table.stream(id)?;
         if stream.inbox.is_empty() {
@@ -176,7 +176,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no room; [`Error::BrokenPipe`] if the stream is closed for sending.
     pub fn send(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
-        let flow = self.table.stream(id)?.to_send()?;
+        let flow = self.table.stream(id)?.sending_flow()?;
         let mut sent = 0;
         for chunk in bytes.chunks(CHUNK) {
             match self.send_chunk(flow, chunk) {
@@ -195,7 +195,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// As [`Sockets::send`]: nothing of it is sent.
     pub fn send_bytes(&mut self, id: SocketId, bytes: &Slice<N::Buffer>) -> Result<(), Error> {
-        let flow = self.table.stream(id)?.to_send()?;
+        let flow = self.table.stream(id)?.sending_flow()?;
         if self.ask_for_room(flow) {
             return Err(Error::WouldBlock);
         }

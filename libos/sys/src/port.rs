@@ -195,3 +195,11 @@ impl device::Dma for Dma {
         released.expect("a block of memory for devices that was granted and mapped as a whole");
     }
 }
+
+/// For libraries that ask the crate `getrandom`, which does not know nom.
+fn fill(bytes: &mut [u8]) -> core::result::Result<(), getrandom::Error> {
+    world::Entropy::fill(&mut Entropy::new(), bytes);
+    Ok(())
+}
+
+getrandom::register_custom_getrandom!(fill);

@@ -9,7 +9,8 @@ pub enum Error {
     Socket(nom_socket::Error),
     /// The peer does not keep to the protocol, or wants what is not offered. It was told so by an alert.
     Protocol(rustls::Error),
-    /// The connection below ended, though the peer did not say that this was all: somebody may have cut it off.
+    /// The connection below ended, though the peer did not say that this was all: somebody may have cut it
+    /// off.
     Truncated,
     /// A record was sent in part only, since who sent it gave up: nothing can follow it.
     Interrupted,

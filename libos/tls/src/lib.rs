@@ -5,8 +5,8 @@
 //! - [`Session`]: one connection's protocol, without a network: bytes in, bytes out.
 //! - [`TlsStream`]: both on a [`TcpStream`](nom_socket::TcpStream).
 //!
-//! Clients have no certificates, sessions are not resumed, and there is no early data. Versions before 1.3 are
-//! refused.
+//! Clients have no certificates, sessions are not resumed, and there is no early data. Versions before 1.3
+//! are refused.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
