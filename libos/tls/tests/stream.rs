@@ -129,7 +129,8 @@ fn both_sides_talk_at_the_same_time() {
                 }
             };
             let heard = hear.await;
-            (first.await.unwrap(), second.await.unwrap());
+            first.await.unwrap();
+            second.await.unwrap();
             tls.finish().await.unwrap();
             heard
         });
