@@ -8,7 +8,8 @@ pub(crate) const PAGE: u64 = 4096;
 
 type Page = Box<[u8; PAGE as usize]>;
 
-/// A sparse sequence of bytes. A page that was written counts; else the packed bytes do; else there are zeros.
+/// A sparse sequence of bytes. A page that was written counts; else the packed bytes do; else there are
+/// zeros.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     len: u64,

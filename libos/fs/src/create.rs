@@ -9,7 +9,7 @@ use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
 use crate::walk::{Fixed, Found, LastLink, LastName};
 use linux_raw_sys::general::{
-    O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY,
+    O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_TRUNC, O_WRONLY,
 };
 
 /// Linux's `O_TMPFILE` without `O_DIRECTORY`.
@@ -128,7 +128,7 @@ impl Vfs {
             O_RDONLY => Access::READ,
             O_WRONLY => Access::WRITE,
             // The fourth value asks for both and gives neither.
-            O_RDWR | _ => Access::READ.and(Access::WRITE),
+            _ => Access::READ.and(Access::WRITE),
         };
         let wanted = if flags & O_TRUNC != 0 { wanted.and(Access::WRITE) } else { wanted };
         self.access(caller.credentials, node, wanted)?;

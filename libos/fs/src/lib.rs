@@ -1,11 +1,12 @@
-//! The files of Linux programs, without a machine: one tree of names over memory, the files that are packed into
-//! the image, devices and what `/proc` tells.
+//! The files of Linux programs, without a machine: one tree of names over memory, the files that are packed
+//! into the image, devices and what `/proc` tells.
 //!
-//! A [`Vfs`] is one plain value. Its calls never block and say what Linux would say; whoever shares it chooses the
-//! lock. What a call depends on is an argument: [`Caller`] has the credentials, the directories that paths begin
-//! at, the time, and who knows the processes. What is read and written lies in memory: a file begins as the
-//! image's own bytes, which are not copied, page by page, before they are written. A [`NodeId`] names what a path
-//! leads to; it stays what it is while it is held ([`Vfs::hold`]), whatever happens to its names.
+//! A [`Vfs`] is one plain value. Its calls never block and say what Linux would say; whoever shares it
+//! chooses the lock. What a call depends on is an argument: [`Caller`] has the credentials, the directories
+//! that paths begin at, the time, and who knows the processes. What is read and written lies in memory: a
+//! file begins as the image's own bytes, which are not copied, page by page, before they are written. A
+//! [`NodeId`] names what a path leads to; it stays what it is while it is held ([`Vfs::hold`]), whatever
+//! happens to its names.
 //!
 //! ```
 //! use linux_raw_sys::general::{O_CREAT, O_RDWR};

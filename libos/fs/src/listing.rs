@@ -95,8 +95,8 @@ pub struct DirectoryEntry<'e> {
 }
 
 impl Vfs {
-    /// Tells `see` of a directory's entries from `position` on (0 is the beginning), until it has no more room
-    /// and says `None`.
+    /// Tells `see` of a directory's entries from `position` on (0 is the beginning), until it has no more
+    /// room and says `None`.
     ///
     /// # Errors
     /// `ENOTDIR`; `ENOENT` for one that was removed, or whose process has ended.

@@ -1,8 +1,8 @@
-//! The root's files, as the host packed them: an archive in cpio's "newc" format, that of Linux's initramfs. The
-//! contents of its files lie on pages of their own, and stay where they are.
+//! The root's files, as the host packed them: an archive in cpio's "newc" format, that of Linux's
+//! initramfs. The contents of its files lie on pages of their own, and stay where they are.
 //!
-//! It is read here and not by a crate: those that there are stop without a word where an archive is damaged, or
-//! read all contents once.
+//! It is read here and not by a crate: those that there are stop without a word where an archive is
+//! damaged, or read all contents once.
 
 use crate::attributes::{FileTime, Ownership, Stamp};
 use crate::caller::Caller;
@@ -75,8 +75,8 @@ pub(crate) const fn device_number(major: u32, minor: u32) -> u64 {
 }
 
 impl Vfs {
-    /// Makes the files of an archive. Parents come before what is in them; entries of one number are names of one
-    /// file, whose contents come with the first.
+    /// Makes the files of an archive. Parents come before what is in them; entries of one number are names
+    /// of one file, whose contents come with the first.
     ///
     /// # Errors
     /// What is wrong with it, by the entry's name.

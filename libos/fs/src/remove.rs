@@ -4,7 +4,7 @@ use crate::caller::{Access, Caller};
 use crate::errno::Errno;
 use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
-use crate::walk::{Fixed, LastLink, LastName};
+use crate::walk::{Fixed, LastName};
 
 impl Vfs {
     /// `unlink(2)`: what nobody holds and no other name leads to is gone.

@@ -4,7 +4,7 @@ use crate::caller::{Access, Caller};
 use crate::errno::Errno;
 use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
-use crate::walk::{Found, LastLink, LastName};
+use crate::walk::{Found, LastName};
 
 /// What happens to what has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

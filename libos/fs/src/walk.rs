@@ -146,8 +146,8 @@ impl Vfs {
         self.follow(caller, at, path, following)
     }
 
-    /// The entry of a directory that a path names, to be made or taken away; what it leads to is not looked up
-    /// yet ([`Vfs::entry`]), since other things are complained of first.
+    /// The entry of a directory that a path names, to be made or taken away; what it leads to is not looked
+    /// up yet ([`Vfs::entry`]), since other things are complained of first.
     pub(crate) fn find_entry(&self, caller: &Caller<'_>, at: NodeId, path: &[u8]) -> Result<Found, Errno> {
         self.follow(caller, at, path, Following::Never)
     }

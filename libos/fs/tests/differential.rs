@@ -97,12 +97,15 @@ fn call() -> impl Strategy<Value = Call> {
         6 => (slot.clone(), path(), flags(), mode())
             .prop_map(|(slot, path, flags, mode)| Call::Open { slot, path, flags, mode }),
         1 => slot.clone().prop_map(|slot| Call::Close { slot }),
-        3 => (slot.clone(), offset(), 0..9000usize).prop_map(|(slot, offset, len)| Call::Read { slot, offset, len }),
+        3 => (slot.clone(), offset(), 0..9000usize)
+            .prop_map(|(slot, offset, len)| Call::Read { slot, offset, len }),
         3 => (slot.clone(), offset(), 0..9000usize, 1..255u8)
             .prop_map(|(slot, offset, len, byte)| Call::Write { slot, offset, len, byte }),
         2 => (slot.clone(), offset()).prop_map(|(slot, len)| Call::Truncate { slot, len }),
-        1 => (slot.clone(), offset(), 1..9000u64).prop_map(|(slot, offset, len)| Call::Allocate { slot, offset, len }),
-        1 => (slot.clone(), offset(), 1..9000u64).prop_map(|(slot, offset, len)| Call::Punch { slot, offset, len }),
+        1 => (slot.clone(), offset(), 1..9000u64)
+            .prop_map(|(slot, offset, len)| Call::Allocate { slot, offset, len }),
+        1 => (slot.clone(), offset(), 1..9000u64)
+            .prop_map(|(slot, offset, len)| Call::Punch { slot, offset, len }),
         1 => (slot.clone(), offset(), any::<bool>())
             .prop_map(|(slot, offset, is_hole)| Call::Seek { slot, offset, is_hole }),
         1 => slot.prop_map(|slot| Call::Status { slot }),
@@ -194,6 +197,15 @@ impl Files for Linux {
                 said(self.slot(*slot).and_then(|file| fs::seek(file, to)))
             }
             Call::Status { slot } => said(self.slot(*slot).and_then(fs::fstat).map(|found| status(&found))),
+            other => self.call_by_path(other),
+        }
+    }
+}
+
+impl Linux {
+    fn call_by_path(&self, call: &Call) -> Said {
+        let root = &self.root;
+        match call {
             Call::Directory { path, mode } => said(fs::mkdirat(root, path, Mode::from_raw_mode(*mode))),
             Call::RemoveDirectory { path } => said(fs::unlinkat(root, path, AtFlags::REMOVEDIR)),
             Call::Unlink { path } => said(fs::unlinkat(root, path, AtFlags::empty())),
@@ -246,6 +258,7 @@ impl Files for Linux {
                 };
                 said(fs::mknodat(root, path, file_type, Mode::from_raw_mode(0o777), 0))
             }
+            _ => unreachable!("it names a slot"),
         }
     }
 }
@@ -371,6 +384,16 @@ impl Memory {
                 let node = self.slot(*slot, None)?;
                 Ok(format!("{:?}", attributes(&self.vfs, &caller, node)?))
             }
+            other => self.answer_by_path(other),
+        }
+    }
+
+    fn answer_by_path(&mut self, call: &Call) -> Result<String, Errno> {
+        let caller = caller!(self);
+        let directory = self.directory;
+        let vfs = &mut self.vfs;
+        let text = |()| "()".to_owned();
+        match call {
             Call::Directory { path, mode } => {
                 vfs.make_directory(&caller, directory, path.as_bytes(), *mode).map(text)
             }
@@ -398,6 +421,16 @@ impl Memory {
                 let node = vfs.resolve(&caller, directory, path.as_bytes(), link)?;
                 Ok(format!("{:?}", attributes(vfs, &caller, node)?))
             }
+            other => self.answer_of_rights(other),
+        }
+    }
+
+    fn answer_of_rights(&mut self, call: &Call) -> Result<String, Errno> {
+        let caller = caller!(self);
+        let directory = self.directory;
+        let vfs = &mut self.vfs;
+        let text = |()| "()".to_owned();
+        match call {
             Call::Permit { path, mode } => {
                 let node = vfs.resolve(&caller, directory, path.as_bytes(), LastLink::Follow)?;
                 vfs.set_permissions(&caller, node, *mode).map(text)
@@ -427,6 +460,7 @@ impl Memory {
             Call::Node { path, kind } => {
                 vfs.make_node(&caller, directory, path.as_bytes(), *kind, 0o777, 0).map(|_| "()".to_owned())
             }
+            _ => unreachable!("it is answered above"),
         }
     }
 }
