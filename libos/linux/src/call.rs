@@ -66,10 +66,6 @@ impl<'a> Call<'a> {
         &self.memory
     }
 
-    pub(crate) fn shared_memory(&self) -> &Rc<OwnMemory> {
-        &self.memory
-    }
-
     /// The runtime's thread that it runs on.
     pub fn thread(&self) -> &Thread<'a> {
         self.thread

@@ -18,6 +18,8 @@ mod load;
 mod machine;
 pub mod memory;
 mod process;
+#[cfg(target_os = "none")]
+pub mod start;
 pub mod signals;
 pub mod stack;
 pub mod table;
@@ -25,7 +27,7 @@ mod task;
 mod world;
 
 pub use call::Call;
-pub use load::LoadError;
-pub use process::{Exit, Process};
+pub use load::{LoadError, Opened};
+pub use process::{Exit, OwnMemory, Process, View};
 pub use task::Task;
 pub use world::{Setup, World};

@@ -88,8 +88,8 @@ pub struct Loaded {
     pub arguments: Vec<Vec<u8>>,
 }
 
-/// A file of the tree, held open.
-pub(crate) struct Opened {
+/// A file of the tree, held open: what is mapped of it.
+pub struct Opened {
     vfs: Rc<RefCell<Vfs>>,
     node: NodeId,
     path: Vec<u8>,
@@ -97,9 +97,15 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Holds a file.
-    pub(crate) fn hold(vfs: &Rc<RefCell<Vfs>>, node: NodeId, path: Vec<u8>) -> Opened {
+    pub fn hold(vfs: &Rc<RefCell<Vfs>>, node: NodeId, path: Vec<u8>) -> Opened {
         vfs.borrow_mut().hold(node);
         Opened { vfs: vfs.clone(), node, path }
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Opened({:?})", self.node)
     }
 }
 
@@ -141,7 +147,7 @@ pub(crate) fn load(
     // The heap behind it has room to grow; what is mapped later comes from above.
     let space = memory.place();
     let wish = space.start + (space.end - space.start) / 4 + process.world.random(SPREAD_PAGES) * PAGE;
-    let base = place(process, &memory, &file, &program, Some(wish))?;
+    let base = place(&memory, &file, &program, Some(wish))?;
     let end = base + program.pages().end;
     memory.set_heap(end + process.world.random(SPREAD_PAGES / 64) * PAGE);
     let interpreter = match &program.interpreter {
@@ -153,7 +159,7 @@ pub(crate) fn load(
             let missing = || LoadError::NoInterpreter(file.path.clone(), bytes.clone());
             let interpreter = open(process, thread, &bytes).map_err(|_| missing())?;
             let parsed = parse(&interpreter)?;
-            let base = place(process, &memory, &interpreter, &parsed, None)?;
+            let base = place(&memory, &interpreter, &parsed, None)?;
             Some((base, base + parsed.entry))
         }
     };
@@ -223,7 +229,6 @@ fn parse(file: &Opened) -> Result<Program, LoadError> {
 
 /// Maps a program's segments, near `wish` if it may be anywhere, and returns its base.
 fn place(
-    process: &Process,
     memory: &OwnMemory,
     file: &Rc<Opened>,
     program: &Program,

@@ -128,6 +128,8 @@ pub struct Process {
     /// Whoever waits until it has its own memory, or none: its parent, after a `vfork`.
     pub(crate) released: WaitQueue,
     pub(crate) has_own_memory: Cell<bool>,
+    /// Which of its timers rings next: earlier ones are over.
+    pub(crate) alarm: Cell<u64>,
     /// Its program's path, and its arguments.
     pub program: RefCell<(Vec<u8>, Vec<Vec<u8>>)>,
 }
@@ -162,6 +164,7 @@ impl Process {
             child_ended: WaitQueue::new(),
             released: WaitQueue::new(),
             has_own_memory: Cell::new(true),
+            alarm: Cell::new(0),
             program: RefCell::default(),
         });
         world.add(process.clone());
@@ -188,6 +191,7 @@ impl Process {
             child_ended: WaitQueue::new(),
             released: WaitQueue::new(),
             has_own_memory: Cell::new(false),
+            alarm: Cell::new(0),
             program: self.program.clone(),
         });
         self.world.add(process.clone());

@@ -5,7 +5,7 @@ use crate::load::LoadError;
 use crate::machine::Granted;
 use crate::memory::Pages;
 use crate::process::{Exit, Process};
-use crate::signals::{Info, Signal};
+use crate::signals::Info;
 use crate::task::Task;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -172,10 +172,4 @@ impl World {
         }
     }
 
-    /// Sends a signal to a process.
-    pub(crate) fn signal(&self, process: u32, signal: Signal) {
-        if let Some(process) = self.process(process) {
-            process.send(self, Info::sent(signal, 0, 0, 0));
-        }
-    }
 }

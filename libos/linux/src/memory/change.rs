@@ -4,6 +4,7 @@ use super::{Backing, GAP, Memory, PAGE, Part, Purpose, Ranges, Region, Rights, R
 use alloc::vec::Vec;
 use core::ops::Range;
 use nom_fs::Errno;
+#[cfg(test)]
 use nom_sys::Protection;
 use nom_sys::program::memory::{HIGH, LOW};
 
@@ -141,6 +142,11 @@ impl Memory {
                 state.runs.insert(there..there + count * PAGE, run);
             }
         }
+    }
+
+    /// Whether all of a range is mapped.
+    pub fn is_mapped(&self, range: Range<u64>) -> bool {
+        self.state.borrow().regions.covers(range)
     }
 
     /// Where regions are placed.

@@ -10,6 +10,7 @@ mod region;
 #[cfg(test)]
 mod tests;
 
+pub use change::Where;
 pub use ranges::{Part, Ranges};
 pub use region::{Backing, Contents, FilePart, Purpose, Region, Rights, Sharing};
 
@@ -20,7 +21,7 @@ use core::fmt;
 use core::ops::Range;
 use nom_fs::Errno;
 use nom_sys::Protection;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;

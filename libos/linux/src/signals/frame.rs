@@ -28,7 +28,8 @@ pub struct Alternate {
     pub start: u64,
     /// `SS_*`.
     pub flags: u32,
-    padding: u32,
+    /// Zero.
+    pub padding: u32,
     /// How long it is.
     pub bytes: u64,
 }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
 use nom_abi::upcall::Registers;
 
@@ -37,6 +38,7 @@ pub enum Trap {
 /// What [`Context::trap`] holds for [`Trap::Syscall`], and for a page fault; else it is an exception.
 pub(super) const SYSCALL: u64 = 0;
 pub(super) const PAGE_FAULT: u64 = 1;
+#[cfg(target_os = "none")]
 pub(super) const EXCEPTION: u64 = 2;
 
 /// x87 and SSE registers.
@@ -113,6 +115,38 @@ impl Context {
         self.vector.0[24..28].copy_from_slice(&mxcsr.to_le_bytes());
     }
 
+    /// All vector registers, as XSAVE stores them; as FXSAVE does, where there is no XSAVE.
+    pub fn vector_area(&mut self) -> Vec<u8> {
+        let mut area = self.vector.0.to_vec();
+        let lines = self.extended_lines();
+        area.extend(lines.iter().skip(EXTENDED_AT / 64).flat_map(|line| line.0));
+        if let Some(features) = area.get_mut(EXTENDED_AT..EXTENDED_AT + 8) {
+            // The header says what is there; x87 and SSE are.
+            features[0] |= 3;
+        }
+        area
+    }
+
+    /// Sets all vector registers; what the header says that no processor could have stored is not taken. An area of
+    /// another length sets none.
+    pub fn set_vector_area(&mut self, area: &[u8]) {
+        if area.len() != self.vector_area().len() {
+            return;
+        }
+        let (vector, rest) = area.split_at(EXTENDED_AT);
+        self.set_vector(vector.try_into().expect("it has the bytes that were split off"));
+        self.give_up();
+        let known = extended_features();
+        for (line, bytes) in self.extended.iter_mut().skip(EXTENDED_AT / 64).zip(rest.as_chunks::<64>().0) {
+            line.0 = *bytes;
+        }
+        if let Some(header) = self.extended.get_mut(EXTENDED_AT / 64) {
+            let features = u64::from_le_bytes(header.0[..8].try_into().expect("8 bytes")) & known;
+            header.0 = [0; 64];
+            header.0[..8].copy_from_slice(&features.to_le_bytes());
+        }
+    }
+
     pub(super) fn stopped(&self) -> Trap {
         let [kind, first, code] = self.trap;
         match kind {
@@ -131,6 +165,10 @@ mod elsewhere {
         0
     }
 
+    pub(super) fn extended_features() -> u64 {
+        0
+    }
+
     impl Context {
         /// The base of FS.
         pub fn thread_pointer(&self) -> u64 {
@@ -146,6 +184,8 @@ mod elsewhere {
             &self.extended
         }
 
+        pub(super) fn give_up(&mut self) {}
+
         /// Programs run on nom's kernel alone.
         ///
         /// # Panics
@@ -157,9 +197,9 @@ mod elsewhere {
     }
 }
 #[cfg(not(target_os = "none"))]
-use elsewhere::extended_bytes;
+use elsewhere::{extended_bytes, extended_features};
 #[cfg(target_os = "none")]
-use super::entry::extended_bytes;
+use super::entry::{extended_bytes, extended_features};
 
 impl fmt::Debug for Context {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

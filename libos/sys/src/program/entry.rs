@@ -59,7 +59,7 @@ impl Slots {
 /// # Errors
 /// NotPermitted if the manifest does not say `makes_code`; InvalidArgument if the processor has no FSGSBASE; as for
 /// the memory of a page.
-pub(crate) fn start() -> Result<()> {
+pub fn start() -> Result<()> {
     // FSGSBASE is bit 0 of leaf 7's EBX.
     if x86_64::__cpuid(0).eax < 7 || x86_64::__cpuid_count(7, 0).ebx & 1 == 0 {
         return Err(Error::InvalidArgument);
@@ -197,6 +197,14 @@ impl Context {
         }
     }
 
+    /// What this thread has in the processor is stored, and loaded again before it runs.
+    pub(super) fn give_up(&mut self) {
+        if self.is_owner() {
+            self.store();
+            local::current().program.owner.store(ptr::null_mut(), Relaxed);
+        }
+    }
+
     pub(super) fn extended_lines(&mut self) -> &[Line] {
         if self.is_owner() {
             self.store();
@@ -224,6 +232,11 @@ pub(super) fn extended_bytes() -> usize {
 }
 
 /// What XSAVE stores that FXSAVE does not.
+pub(super) fn extended_features() -> u64 {
+    let [low, high] = extended_mask();
+    u64::from(high) << 32 | u64::from(low)
+}
+
 fn extended_mask() -> [u32; 2] {
     let (low, high): (u32, u32);
     // SAFETY: OSXSAVE is on: there are areas only then.

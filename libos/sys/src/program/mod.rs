@@ -13,4 +13,6 @@ pub mod memory;
 
 pub use context::{Context, EXTENDED_AT, Trap, VECTOR_BYTES};
 #[cfg(target_os = "none")]
-pub(crate) use entry::{Slots, intercept, start};
+pub use entry::start;
+#[cfg(target_os = "none")]
+pub(crate) use entry::{Slots, intercept};
