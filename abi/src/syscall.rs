@@ -99,8 +99,8 @@ macro_rules! for_each_syscall {
             /// Ends a running application as if it had faulted. Only for an application whose manifest says
             /// `manages` it. Errors: NoApplication, NotPermitted, WrongState.
             21 ApplicationKill application_kill(application)
-            /// Sets the FS base of this core to `address`, for thread-local storage. Errors:
-            /// OutsideUserSpace.
+            /// Sets the GS base of this core to `address`, where a runtime has what is the core's own; FS, which
+            /// programs have their thread-local storage at, is left alone. Errors: OutsideUserSpace.
             22 ThreadPointer thread_pointer(address)
             /// Ends the present or the next `core_wait` of the application's core number `core`, by
             /// `CoreNotified`. Errors: NoCore.
@@ -112,6 +112,13 @@ macro_rules! for_each_syscall {
             /// `channel_notify` and `core_wait` in one: a peer that waits on this core runs at once, if it is
             /// its turn. Answers as `core_wait`. Errors: NoChannel, BadPointer.
             25 ChannelNotifyAndWait channel_notify_and_wait(channel, deadline_ns, events)
+            /// From now on this core goes on at `entry` when code below the kernel-placed windows executes
+            /// `syscall`: without the kernel, with every register as it was but RCX, and RCX's value, the
+            /// address behind the `syscall`, in the word at `word`, which is in memory of this application's
+            /// and is not given back meanwhile. Code elsewhere calls the kernel as ever. `entry` 0 ends it.
+            /// Only for an application whose manifest says `makes_code`. Errors: NotPermitted,
+            /// OutsideUserSpace, Misaligned, BadPointer, NotGranted, TableFull.
+            26 SyscallReflect syscall_reflect(entry, word)
         }
     };
 }

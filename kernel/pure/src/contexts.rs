@@ -1,6 +1,7 @@
 //! A context: one application on one core. What it was doing, and what it has yet to be told.
 
 use crate::frames::Search;
+use crate::machine::Reflection;
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
@@ -51,6 +52,8 @@ pub struct Context {
     pub(crate) events: Events,
     /// What it is being granted.
     pub(crate) unfinished: Option<Grant>,
+    /// Where system calls go that are not for this kernel.
+    pub(crate) reflection: Option<Reflection>,
 }
 
 impl Context {

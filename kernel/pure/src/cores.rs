@@ -230,13 +230,14 @@ impl<M: Machine> Kernel<'_, M> {
     fn unpark(&mut self, core: CoreId, application: AppId, registers: &mut Registers) {
         let context = self.context(core, application);
         *registers = context.registers;
-        let state = context.state_frame;
+        let (state, reflection) = (context.state_frame, context.reflection);
         if self.cores[core].loaded != Some(application) {
             if let Some(other) = self.cores[core].loaded {
                 let frame = self.context(core, other).state_frame;
                 self.machine.save_state(frame);
             }
             self.machine.load_state(state);
+            self.machine.reflect(reflection);
         }
         let this = &mut self.cores[core];
         this.loaded = Some(application);

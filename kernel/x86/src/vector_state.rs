@@ -74,8 +74,9 @@ pub fn load(frame: u64) {
     }
 }
 
-/// Sets this core's FS base.
+/// Sets the GS base of this core's application, which entry has swapped for the kernel's.
 pub fn set_thread_pointer(address: u64) {
-    // SAFETY: the kernel does not use FS; the pure kernel checked that the address is the application's.
-    unsafe { cpu::wrmsr(msr::FS_BASE, address) };
+    // SAFETY: the kernel's own base is in the other register; the pure kernel checked that the address is the
+    // application's, so it is canonical.
+    unsafe { cpu::wrmsr(msr::KERNEL_GS_BASE, address) };
 }

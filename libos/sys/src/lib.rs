@@ -30,6 +30,7 @@ pub mod memory;
 mod pause;
 pub mod port;
 pub mod prices;
+pub mod program;
 pub mod raw;
 pub mod region;
 #[cfg(target_os = "none")]

@@ -1,7 +1,7 @@
-//! What each core of the program knows about itself, behind the FS register.
+//! What each core of the program knows about itself, behind the GS register. FS is left to programs
+//! whose thread-local storage is there.
 //!
-//! The block's first word points to the block, as x86-64 thread-local storage has it, so that one load
-//! finds it.
+//! The block's first word points to the block, so that one load finds it.
 
 use crate::events::Kept;
 use crate::heap::Cache;
@@ -31,9 +31,12 @@ pub(crate) struct Local {
     pub upcall_stack: UnsafeCell<Option<Pages>>,
     /// Free blocks of the heap.
     pub cache: Cache,
+    /// The program that was made for another kernel, if the core runs one.
+    #[cfg(target_os = "none")]
+    pub program: crate::program::Slots,
 }
 
-// SAFETY: `upcall_stack` is reached only by the core that the block belongs to, outside of its handler,
+// SAFETY: `upcall_stack`, like `program.page`, is reached only by the core that the block belongs to, outside of its handler,
 // and by its owner when the core has left the block; `cache` only by that core; everything else is atomic.
 unsafe impl Sync for Local {}
 
@@ -48,6 +51,8 @@ impl Local {
             kept: Kept::new(),
             upcall_stack: UnsafeCell::new(None),
             cache: Cache::new(),
+            #[cfg(target_os = "none")]
+            program: crate::program::Slots::new(),
         }
     }
 
@@ -67,7 +72,7 @@ impl Local {
     /// As for [`Local::install`]; and no other core has the block.
     pub unsafe fn arrive(&self, core: u64) {
         self.core.store(core, Relaxed);
-        // SAFETY: FS is used for nothing but this block, and the caller keeps the block in place. The call
+        // SAFETY: GS is used for nothing but this block, and the caller keeps the block in place. The call
         // fails only outside of user space, where the block is not.
         let _ = unsafe { crate::raw::thread_pointer(self.this.load(Relaxed) as u64) };
     }
@@ -80,7 +85,7 @@ pub(crate) fn current() -> &'static Local {
     // and the block stays while the core runs; a reference cannot leave the core before that ends,
     // because nothing in this crate hands it on.
     unsafe {
-        asm!("mov {}, fs:0", out(reg) this, options(nostack, readonly, preserves_flags));
+        asm!("mov {}, gs:0", out(reg) this, options(nostack, readonly, preserves_flags));
         &*this
     }
 }

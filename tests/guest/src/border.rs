@@ -63,13 +63,13 @@ pub fn call_single_stepping() -> Result<u64, Error> {
 /// Loads a null selector into every data segment register, and calls.
 pub fn call_with_null_segments() -> Result<u64, Error> {
     let (code, value): (u64, u64);
-    // SAFETY: the flat segments are not used in 64-bit mode; FS, whose base loading would clear, is left
+    // SAFETY: the flat segments are not used in 64-bit mode; GS, whose base loading would clear, is left
     // alone.
     unsafe {
         asm!(
             "mov ds, {zero:x}",
             "mov es, {zero:x}",
-            "mov gs, {zero:x}",
+            "mov fs, {zero:x}",
             "syscall",
             zero = in(reg) 0_u64,
             inlateout("rax") NO_CALL => code,

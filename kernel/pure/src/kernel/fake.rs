@@ -12,7 +12,7 @@ use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::ids::CoreId;
 use crate::iommu::{Iommu, Means};
-use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Registers};
+use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Reflection, Registers};
 use crate::pci::Pci;
 use crate::testing::{app, on};
 use core::cell::Cell;
@@ -178,6 +178,9 @@ impl Machine for FakeMachine {
     }
     fn set_thread_pointer(&mut self, address: u64) {
         self.processor().thread_pointer = address;
+    }
+    fn reflect(&mut self, reflection: Option<Reflection>) {
+        self.processor().reflection = reflection;
     }
     fn write_console(&mut self, bytes: &[u8]) {
         self.said.push_str(&String::from_utf8_lossy(bytes));

@@ -2,6 +2,7 @@
 //! processors with their translations and vector registers, devices, and both kinds of remapping units.
 
 mod hostile;
+mod reflection;
 
 use super::fake::{FRAMES, Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
