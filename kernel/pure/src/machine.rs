@@ -2,6 +2,7 @@
 
 use crate::ids::CoreId;
 pub use crate::physical::PhysAddr;
+pub use nom_abi::syscall::Segment;
 
 /// Ordinary memory, by physical address. Addresses are those of frames that the kernel manages or of
 /// tables that firmware left; implementations panic on anything else, for that is a bug in the kernel.
@@ -91,8 +92,8 @@ pub trait Machine: Hardware {
     fn save_state(&mut self, frame: u64);
     /// Loads this core's state from a frame.
     fn load_state(&mut self, frame: u64);
-    /// Sets the FS base of this core's state.
-    fn set_thread_pointer(&mut self, address: u64);
+    /// Sets where a segment of this core's state begins.
+    fn set_segment_base(&mut self, segment: Segment, address: u64);
     /// Writes to the serial console.
     fn write_console(&mut self, bytes: &[u8]);
     /// Writes a line of log.
