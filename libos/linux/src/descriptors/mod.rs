@@ -12,7 +12,13 @@ use nom_fs::Errno;
 /// These calls.
 pub const ROWS: &[Row] = &[
     Row::partial(abi::__NR_write, "write", &["descriptor", "buffer", "length"], write, "to the console"),
-    Row::partial(abi::__NR_writev, "writev", &["descriptor", "pieces", "count"], write_pieces, "to the console"),
+    Row::partial(
+        abi::__NR_writev,
+        "writev",
+        &["descriptor", "pieces", "count"],
+        write_pieces,
+        "to the console",
+    ),
 ];
 
 /// What can be mapped of a descriptor.
