@@ -50,6 +50,8 @@ pub struct Context {
     pub(crate) upcalls_wait: bool,
     /// What it has yet to be told.
     pub(crate) events: Events,
+    /// Board time from which on it is told of its timer.
+    pub(crate) timer_ns: Option<u64>,
     /// What it is being granted.
     pub(crate) unfinished: Option<Grant>,
     /// Where system calls go that are not for this kernel.

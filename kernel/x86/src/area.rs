@@ -61,11 +61,7 @@ static BLOCKS: Blocks = Blocks(UnsafeCell::new([const { Block::EMPTY }; CORES_MA
 impl Block {
     const EMPTY: Block = Block {
         area: CoreArea::EMPTY,
-        reflected: Reflected {
-            below: AtomicU64::new(0),
-            entry: AtomicU64::new(0),
-            word: AtomicU64::new(0),
-        },
+        reflected: Reflected { below: AtomicU64::new(0), entry: AtomicU64::new(0), word: AtomicU64::new(0) },
     };
 }
 

@@ -88,7 +88,8 @@ impl<'a> Call<'a> {
         result
     }
 
-    /// As [`Call::block_on`], until the board's clock says `deadline_ns`, if there is a deadline: nothing then.
+    /// As [`Call::block_on`], until the board's clock says `deadline_ns`, if there is a deadline: nothing
+    /// then.
     ///
     /// # Errors
     /// `EINTR`.

@@ -1,5 +1,5 @@
-//! ELF files (System V gABI; x86-64 psABI): what a loader has to know of them. Bytes in, a description or a clear
-//! refusal out.
+//! ELF files (System V gABI; x86-64 psABI): what a loader has to know of them. Bytes in, a description or a
+//! clear refusal out.
 
 use crate::memory::{PAGE, Rights};
 use alloc::vec::Vec;
@@ -121,7 +121,9 @@ pub enum BadProgram {
 impl fmt::Display for BadProgram {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadProgram::NotElf => out.write_str("neither an ELF file nor a script: a program of Linux is expected"),
+            BadProgram::NotElf => {
+                out.write_str("neither an ELF file nor a script: a program of Linux is expected")
+            }
             BadProgram::Machine(machine) => {
                 let name = match machine {
                     3 => " (i386)",
@@ -132,7 +134,9 @@ impl fmt::Display for BadProgram {
                 };
                 write!(out, "for processor number {machine}{name}: x86-64 (62) is expected")
             }
-            BadProgram::Class => out.write_str("not of 64 bits and little-endian, as programs for x86-64 are"),
+            BadProgram::Class => {
+                out.write_str("not of 64 bits and little-endian, as programs for x86-64 are")
+            }
             BadProgram::Kind(kind) => {
                 write!(out, "an ELF file of kind {kind}: a program (2 or 3) is expected")
             }

@@ -1,5 +1,5 @@
-//! Futexes (futex(2)): who waits at which address, hashed by nothing but the address. No lock is held while anybody
-//! waits, and looking at the word and waiting are one, since one core runs one of them at a time.
+//! Futexes (futex(2)): who waits at which address, hashed by nothing but the address. No lock is held while
+//! anybody waits, and looking at the word and waiting are one, since one core runs one of them at a time.
 
 use crate::memory::Memory;
 use crate::process::OwnMemory;
@@ -135,7 +135,8 @@ impl Drop for Wait<'_> {
 /// Most futexes that a thread's list is followed over, as on Linux.
 const ROBUST_MAX: usize = 2048;
 
-/// A thread ends: whoever waits for a robust futex of its list is told that its owner died (set_robust_list(2)).
+/// A thread ends: whoever waits for a robust futex of its list is told that its owner died
+/// (set_robust_list(2)).
 pub(crate) fn leave_robust(futexes: &Futexes, memory: &Rc<OwnMemory>, head: u64, thread: u32) {
     if head == 0 {
         return;

@@ -1,9 +1,10 @@
 //! Linux's system calls as a library of the application that runs unmodified programs.
 //!
-//! The kernel sends each `syscall` of a program here ([`nom_sys::program`]): so a call is a function call of one
-//! address space. A thread of a program is a thread of the runtime, on whose stack its calls run and may block. What
-//! is decided without a machine is in modules of its own, and tested there: [`elf`], [`stack`], [`memory`],
-//! [`signals`], [`futex`]; [`table`] has a row for each call, and says of each what of it is there.
+//! The kernel sends each `syscall` of a program here ([`nom_sys::program`]): so a call is a function call of
+//! one address space. A thread of a program is a thread of the runtime, on whose stack its calls run and may
+//! block. What is decided without a machine is in modules of its own, and tested there: [`elf`], [`stack`],
+//! [`memory`], [`signals`], [`futex`]; [`table`] has a row for each call, and says of each what of it is
+//! there.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -18,10 +19,10 @@ mod load;
 mod machine;
 pub mod memory;
 mod process;
-#[cfg(target_os = "none")]
-pub mod start;
 pub mod signals;
 pub mod stack;
+#[cfg(target_os = "none")]
+pub mod start;
 pub mod table;
 mod task;
 mod world;

@@ -257,7 +257,9 @@ impl Process {
 
     /// Sends it a signal.
     pub fn send(&self, _: &World, info: Info) {
-        let Some(signal) = info.signal().filter(|signal| !self.actions.borrow().ignores(*signal)) else { return };
+        let Some(signal) = info.signal().filter(|signal| !self.actions.borrow().ignores(*signal)) else {
+            return;
+        };
         self.pending.borrow_mut().add(info);
         let tasks = self.tasks();
         // One that does not block it is enough, but who takes it is known only when it does.

@@ -21,7 +21,8 @@ pub struct FirstStack {
     pub bytes: Vec<u8>,
 }
 
-/// Builds the stack whose top is at `top`, a multiple of 16; keys of the auxiliary vector are linux/auxvec.h's.
+/// Builds the stack whose top is at `top`, a multiple of 16; keys of the auxiliary vector are
+/// linux/auxvec.h's.
 pub fn build(
     top: u64,
     arguments: &[Vec<u8>],

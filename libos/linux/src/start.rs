@@ -1,7 +1,8 @@
 //! The application that runs a program of Linux: what its `main` does.
 //!
-//! The first argument is the program's path, the others are the program's own. Its files are those that are packed
-//! with the application; variables of the environment whose names begin with a capital letter are the program's.
+//! The first argument is the program's path, the others are the program's own. Its files are those that are
+//! packed with the application; variables of the environment whose names begin with a capital letter are the
+//! program's.
 
 use crate::world::{Setup, World};
 use alloc::boxed::Box;
@@ -18,7 +19,12 @@ const STACK_BYTES: usize = 128 << 10;
 /// The part of memory that files may take that are written.
 const FILES_PART: u64 = 2;
 /// Variables that a program finds if nobody says otherwise.
-const VARIABLES: [&str; 4] = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TERM=linux"];
+const VARIABLES: [&str; 4] = [
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "LANG=C.UTF-8",
+    "TERM=linux",
+];
 
 /// Runs the program, and returns its status.
 ///
@@ -73,8 +79,10 @@ fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
 }
 
 fn environment() -> Vec<Vec<u8>> {
-    let own = || nom_app::vars().filter(|(name, _)| name.starts_with(|first: char| first.is_ascii_uppercase()));
+    let own =
+        || nom_app::vars().filter(|(name, _)| name.starts_with(|first: char| first.is_ascii_uppercase()));
     let is_said = |default: &&str| own().any(|(name, _)| default.split('=').next() == Some(name));
-    let defaults = VARIABLES.iter().filter(|default| !is_said(default)).map(|default| default.as_bytes().to_vec());
+    let defaults =
+        VARIABLES.iter().filter(|default| !is_said(default)).map(|default| default.as_bytes().to_vec());
     defaults.chain(own().map(|(name, value)| format!("{name}={value}").into_bytes())).collect()
 }

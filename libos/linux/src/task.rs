@@ -1,5 +1,5 @@
-//! A thread of a program: a thread of the runtime, which runs the program until it wants something, does that, looks
-//! for signals, and goes on.
+//! A thread of a program: a thread of the runtime, which runs the program until it wants something, does
+//! that, looks for signals, and goes on.
 
 use crate::call::Call;
 use crate::memory::{Bad, Touch};
@@ -209,7 +209,8 @@ impl Task {
 
     /// Sends this thread a signal.
     pub(crate) fn send(&self, info: Info) {
-        let Some(signal) = info.signal().filter(|signal| !self.process.actions.borrow().ignores(*signal)) else {
+        let Some(signal) = info.signal().filter(|signal| !self.process.actions.borrow().ignores(*signal))
+        else {
             return;
         };
         self.pending.borrow_mut().add(info);
@@ -224,8 +225,8 @@ impl Task {
         own.or_else(|| self.process.pending.borrow_mut().take(wanted))
     }
 
-    /// Does what is to be done about signals before the program goes on. `interrupted` is the number of the call that
-    /// a signal ended early.
+    /// Does what is to be done about signals before the program goes on. `interrupted` is the number of the
+    /// call that a signal ended early.
     fn deliver_signals(&self, mut interrupted: Option<u64>) {
         while !self.ends() {
             let Some(info) = self.take_signal(SignalSet(!self.blocked.get().0)) else { break };

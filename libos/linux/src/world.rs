@@ -149,7 +149,8 @@ impl World {
         }
     }
 
-    /// A process has ended: its parent is told, its children have another parent; the machine ends with the first.
+    /// A process has ended: its parent is told, its children have another parent; the machine ends with the
+    /// first.
     pub(crate) fn ended(&self, process: &Rc<Process>, exit: Exit) {
         const FIRST: u32 = 1;
         if process.id == FIRST {
@@ -171,5 +172,4 @@ impl World {
             None => self.remove(process.id),
         }
     }
-
 }

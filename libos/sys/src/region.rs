@@ -1,11 +1,11 @@
 //! Ranges of address space, and what is mapped there.
 
 use crate::memory::Grant;
+use crate::program::memory::{HIGH, LOW};
 use crate::raw;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use nom_abi::error::{Error, Result};
-use crate::program::memory::{HIGH, LOW};
 use nom_abi::{PageSize, Protection};
 
 /// First address that is still unused, or 0 before the first reservation.

@@ -66,13 +66,7 @@ pub const ROWS: &[Row] = &[
         prctl,
         "names, and what programs set when they begin; else EINVAL",
     ),
-    Row::partial(
-        abi::__NR_capget,
-        "capget",
-        &["header", "data"],
-        capabilities,
-        "root has all, others none",
-    ),
+    Row::partial(abi::__NR_capget, "capget", &["header", "data"], capabilities, "root has all, others none"),
     Row::partial(abi::__NR_capset, "capset", &["header", "data"], |_| Ok(0), "not taken"),
     Row::partial(abi::__NR_personality, "personality", &["kind"], |_| Ok(0), "Linux's"),
 ];
@@ -167,7 +161,8 @@ fn info(call: &Call<'_>) -> Result<u64, Errno> {
     let (all, free) = memory_bytes();
     let uptime = call.now().1 / 1_000_000_000;
     let processes = call.world().processes().len() as u64;
-    // Uptime; three loads; memory: all, free, shared, buffers; swap: all, free; processes; high memory: all, free; unit.
+    // Uptime; three loads; memory: all, free, shared, buffers; swap: all, free; processes; high memory: all,
+    // free; unit.
     let words = [uptime, 0, 0, 0, all, free, 0, 0, 0, 0, processes, 0, 0, 1];
     call.memory().write_value(call.arguments[0], &words).map(|()| 0)
 }

@@ -111,9 +111,7 @@ fn start(
     task.context.borrow_mut().registers_mut().rax = 0;
     task.blocked.set(call.task().blocked.get());
     task.name.set(call.task().name.get());
-    let started = change(&task).and_then(|()| {
-        task.start(call.world()).map_err(|NoStack| Errno::EAGAIN)
-    });
+    let started = change(&task).and_then(|()| task.start(call.world()).map_err(|NoStack| Errno::EAGAIN));
     if started.is_err() {
         process.tasks.borrow_mut().remove(&id);
     }
@@ -227,13 +225,7 @@ fn futex(call: &Call<'_>) -> Result<u64, Errno> {
     }
 }
 
-fn wait(
-    call: &Call<'_>,
-    address: u64,
-    value: u32,
-    bits: u32,
-    deadline: Option<u64>,
-) -> Result<u64, Errno> {
+fn wait(call: &Call<'_>, address: u64, value: u32, bits: u32, deadline: Option<u64>) -> Result<u64, Errno> {
     if bits == 0 {
         return Err(Errno::EINVAL);
     }

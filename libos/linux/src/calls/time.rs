@@ -20,7 +20,12 @@ pub const ROWS: &[Row] = &[
     Row::complete(abi::__NR_gettimeofday, "gettimeofday", &["time", "zone"], time_of_day),
     Row::complete(abi::__NR_time, "time", &["time"], seconds),
     Row::complete(abi::__NR_nanosleep, "nanosleep", &["time", "left"], sleep),
-    Row::complete(abi::__NR_clock_nanosleep, "clock_nanosleep", &["clock", "flags", "time", "left"], sleep_on),
+    Row::complete(
+        abi::__NR_clock_nanosleep,
+        "clock_nanosleep",
+        &["clock", "flags", "time", "left"],
+        sleep_on,
+    ),
     Row::partial(abi::__NR_alarm, "alarm", &["seconds"], alarm, "an earlier one is not told"),
     Row::partial(
         abi::__NR_setitimer,
@@ -184,8 +189,8 @@ fn set_timer(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(0)
 }
 
-/// Sends the process `SIGALRM` after `first_ns`, unless that is zero, and then every `every_ns`; an earlier timer is
-/// over.
+/// Sends the process `SIGALRM` after `first_ns`, unless that is zero, and then every `every_ns`; an earlier
+/// timer is over.
 fn ring_after(call: &Call<'_>, first_ns: u64, every_ns: u64) {
     let process = call.process().clone();
     let turn = process.alarm.get() + 1;

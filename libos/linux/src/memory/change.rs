@@ -121,7 +121,8 @@ impl Memory {
             return Ok(address);
         }
         let behind = range.end..address.saturating_add(new);
-        let is_last = self.state.borrow().regions.find(address).is_some_and(|(found, _)| found.end == range.end);
+        let is_last =
+            self.state.borrow().regions.find(address).is_some_and(|(found, _)| found.end == range.end);
         if !is_fixed && is_last && is_place(&behind) && self.state.borrow().regions.is_free(behind.clone()) {
             self.state.borrow_mut().regions.insert(address..address + new, region);
             return Ok(address);
@@ -132,8 +133,8 @@ impl Memory {
         Ok(there)
     }
 
-    /// Moves the pages that are there, but not their region. What has no room is lost, as the kernel's memory for
-    /// tables is.
+    /// Moves the pages that are there, but not their region. What has no room is lost, as the kernel's memory
+    /// for tables is.
     fn move_pages(&self, from: Range<u64>, to: u64) {
         let state = &mut *self.state.borrow_mut();
         for (part, run) in state.runs.remove(from.clone()) {

@@ -1,8 +1,9 @@
 //! A process's memory: what regions it has, and the pages behind them, which come when they are touched.
 //!
-//! Decisions are here, without a machine: [`Pages`] maps, unmaps and copies. A region is what the process asked for;
-//! a run of pages is what is there of it. Pages that a program has not touched are not there; the library's own
-//! accesses look first ([`Memory::read`], [`Memory::write`]), so a bad pointer is `EFAULT` and never a fault.
+//! Decisions are here, without a machine: [`Pages`] maps, unmaps and copies. A region is what the process
+//! asked for; a run of pages is what is there of it. Pages that a program has not touched are not there; the
+//! library's own accesses look first ([`Memory::read`], [`Memory::write`]), so a bad pointer is `EFAULT` and
+//! never a fault.
 
 mod change;
 mod ranges;
@@ -32,8 +33,8 @@ const GAP: u64 = PAGE;
 
 /// Maps, unmaps and copies, on the machine or in a test.
 pub trait Pages {
-    /// Maps up to `count` zeroed pages, at least one, at `address`, readable and writable: their first frame, and
-    /// how many they are. Nothing if there is no memory, or no room at that address.
+    /// Maps up to `count` zeroed pages, at least one, at `address`, readable and writable: their first frame,
+    /// and how many they are. Nothing if there is no memory, or no room at that address.
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)>;
     /// Changes what may be done with pages that are there.
     fn protect(&self, address: u64, count: u64, protection: Protection);
@@ -298,8 +299,7 @@ impl State {
         wanted: Protection,
     ) -> Result<(), Bad> {
         let end = self.runs.overlapping(page..window.end).next().map_or(window.end, |(run, _)| run.start);
-        let start =
-            self.runs.overlapping(window.start..page).last().map_or(window.start, |(run, _)| run.end);
+        let start = self.runs.overlapping(window.start..page).last().map_or(window.start, |(run, _)| run.end);
         let end = region.backing.fillable(range.start, end).max(page + PAGE);
         let mut next = start;
         while next < end {

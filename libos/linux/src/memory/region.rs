@@ -40,8 +40,8 @@ impl Rights {
         }
     }
 
-    /// The protection of a page that was touched so, which they allow. What may be written and executed is one of
-    /// both at a time, whichever was wanted last, since the kernel lets no page be both.
+    /// The protection of a page that was touched so, which they allow. What may be written and executed is
+    /// one of both at a time, whichever was wanted last, since the kernel lets no page be both.
     pub fn protection(self, touch: Touch) -> Protection {
         let (writes, executes) = (self.0 & PROT_WRITE != 0, self.0 & PROT_EXEC != 0);
         match touch {
@@ -101,8 +101,8 @@ pub struct FilePart {
     pub contents: Rc<dyn Contents>,
     /// Where it begins.
     pub offset: u64,
-    /// Bytes of it; what a region has behind them is zero. `u64::MAX`: as many as the file has, and a touch of a page
-    /// behind its end is a bus error.
+    /// Bytes of it; what a region has behind them is zero. `u64::MAX`: as many as the file has, and a touch
+    /// of a page behind its end is a bus error.
     pub bytes: u64,
 }
 
@@ -134,7 +134,8 @@ impl Backing {
         }
     }
 
-    /// The end of the pages that can be filled in advance of a region that begins at `start`, of those before `end`.
+    /// The end of the pages that can be filled in advance of a region that begins at `start`, of those before
+    /// `end`.
     pub(super) fn fillable(&self, start: u64, end: u64) -> u64 {
         match self {
             Backing::File(FilePart { contents, offset, bytes: u64::MAX }) => {

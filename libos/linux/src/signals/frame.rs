@@ -152,8 +152,8 @@ fn machine(interrupted: &Interrupted, vector: u64) -> Machine {
     let [trap, error, address] = interrupted.fault;
     Machine {
         general: [
-            r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx,
-            r.rsp, r.rip, r.rflags,
+            r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax,
+            r.rcx, r.rsp, r.rip, r.rflags,
         ],
         segments: CODE | DATA << 48,
         error,
@@ -165,8 +165,8 @@ fn machine(interrupted: &Interrupted, vector: u64) -> Machine {
     }
 }
 
-/// What `rt_sigreturn` goes back to: registers, mask, the stack for handlers, and where the vector registers are, if
-/// they are anywhere.
+/// What `rt_sigreturn` goes back to: registers, mask, the stack for handlers, and where the vector registers
+/// are, if they are anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Return {
     /// The registers.

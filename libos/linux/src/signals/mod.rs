@@ -1,4 +1,5 @@
-//! Signals (signal(7)), without a machine: sets, actions, what is pending, and what a handler finds on its stack.
+//! Signals (signal(7)), without a machine: sets, actions, what is pending, and what a handler finds on its
+//! stack.
 
 mod frame;
 
@@ -25,18 +26,42 @@ macro_rules! signals {
     };
 }
 macro_rules! signal_number {
-    (KILL) => { abi::SIGKILL };
-    (STOP) => { abi::SIGSTOP };
-    (SEGV) => { abi::SIGSEGV };
-    (BUS) => { abi::SIGBUS };
-    (FPE) => { abi::SIGFPE };
-    (ILL) => { abi::SIGILL };
-    (TRAP) => { abi::SIGTRAP };
-    (CHLD) => { abi::SIGCHLD };
-    (PIPE) => { abi::SIGPIPE };
-    (ALRM) => { abi::SIGALRM };
-    (TERM) => { abi::SIGTERM };
-    (CONT) => { abi::SIGCONT };
+    (KILL) => {
+        abi::SIGKILL
+    };
+    (STOP) => {
+        abi::SIGSTOP
+    };
+    (SEGV) => {
+        abi::SIGSEGV
+    };
+    (BUS) => {
+        abi::SIGBUS
+    };
+    (FPE) => {
+        abi::SIGFPE
+    };
+    (ILL) => {
+        abi::SIGILL
+    };
+    (TRAP) => {
+        abi::SIGTRAP
+    };
+    (CHLD) => {
+        abi::SIGCHLD
+    };
+    (PIPE) => {
+        abi::SIGPIPE
+    };
+    (ALRM) => {
+        abi::SIGALRM
+    };
+    (TERM) => {
+        abi::SIGTERM
+    };
+    (CONT) => {
+        abi::SIGCONT
+    };
 }
 signals! { KILL STOP SEGV BUS FPE ILL TRAP CHLD PIPE ALRM TERM CONT }
 
@@ -213,7 +238,8 @@ pub struct Info {
     /// Where it comes from.
     pub code: i32,
     padding: u32,
-    /// What the code says: of `kill`, process and user; of a fault, the address; of a child, process, user, status.
+    /// What the code says: of `kill`, process and user; of a fault, the address; of a child, process, user,
+    /// status.
     pub fields: [u32; 28],
 }
 
@@ -310,7 +336,9 @@ mod tests {
         actions.set(Signal::PIPE, Action { handler: IGNORE, ..handled }).expect("it can be ignored");
         actions.forget_handlers();
         assert_eq!(actions.get(Signal::SEGV), Action::default());
-        assert!(actions.ignores(Signal::PIPE) && actions.ignores(Signal::CHLD) && !actions.ignores(Signal::TERM));
+        assert!(
+            actions.ignores(Signal::PIPE) && actions.ignores(Signal::CHLD) && !actions.ignores(Signal::TERM)
+        );
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! Every system call of Linux on x86-64: what there is of it, and who answers it. `docs/linux.md` is made from this.
+//! Every system call of Linux on x86-64: what there is of it, and who answers it. `docs/linux.md` is made
+//! from this.
 
 mod refused;
 
@@ -132,7 +133,8 @@ fn unknown(call: &Call<'_>, number: u64) {
     });
 }
 
-/// Whether a call is made again after a signal whose handler wants that (signal(7), "Interruption of system calls").
+/// Whether a call is made again after a signal whose handler wants that (signal(7), "Interruption of system
+/// calls").
 pub(crate) fn restarts(number: u64) -> bool {
     use linux_raw_sys::general as nr;
     const AGAIN: &[u32] = &[

@@ -127,8 +127,8 @@ impl Context {
         area
     }
 
-    /// Sets all vector registers; what the header says that no processor could have stored is not taken. An area of
-    /// another length sets none.
+    /// Sets all vector registers; what the header says that no processor could have stored is not taken. An
+    /// area of another length sets none.
     pub fn set_vector_area(&mut self, area: &[u8]) {
         if area.len() != self.vector_area().len() {
             return;
@@ -196,10 +196,10 @@ mod elsewhere {
         }
     }
 }
-#[cfg(not(target_os = "none"))]
-use elsewhere::{extended_bytes, extended_features};
 #[cfg(target_os = "none")]
 use super::entry::{extended_bytes, extended_features};
+#[cfg(not(target_os = "none"))]
+use elsewhere::{extended_bytes, extended_features};
 
 impl fmt::Debug for Context {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,8 +1,8 @@
-//! Into a program and out again. The kernel sends the program's `syscall`s to [`reflected`], and its faults to the
-//! upcall handler, which has the core go on at [`faulted`]; from both `Context::run` returns.
+//! Into a program and out again. The kernel sends the program's `syscall`s to [`reflected`], and its faults
+//! to the upcall handler, which has the core go on at [`faulted`]; from both `Context::run` returns.
 //!
-//! The library's own code is never left for another thread in between: an upcall that comes while any of this runs
-//! goes back to where it was.
+//! The library's own code is never left for another thread in between: an upcall that comes while any of this
+//! runs goes back to where it was.
 
 use super::context::{Context, EXCEPTION, Line, PAGE_FAULT, Trap, VECTOR_BYTES};
 use crate::local::{self, Local};
@@ -13,10 +13,10 @@ use core::cell::UnsafeCell;
 use core::mem::{offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use nom_abi::PageSize;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::APPLICATION_END;
 use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
-use nom_abi::PageSize;
 
 /// Flags with which the library's code runs, and those that a program keeps: the arithmetic ones, direction,
 /// alignment check, identification.
@@ -57,8 +57,8 @@ impl Slots {
 /// Makes the running core one that can run programs.
 ///
 /// # Errors
-/// NotPermitted if the manifest does not say `makes_code`; InvalidArgument if the processor has no FSGSBASE; as for
-/// the memory of a page.
+/// NotPermitted if the manifest does not say `makes_code`; InvalidArgument if the processor has no FSGSBASE;
+/// as for the memory of a page.
 pub fn start() -> Result<()> {
     // FSGSBASE is bit 0 of leaf 7's EBX.
     if x86_64::__cpuid(0).eax < 7 || x86_64::__cpuid_count(7, 0).ebx & 1 == 0 {
@@ -66,8 +66,8 @@ pub fn start() -> Result<()> {
     }
     let page = Shared::new(PageSize::Small, 1)?;
     let word = page.region().address();
-    // SAFETY: `reflected` is made for the kernel's way to enter it, and the word is used for nothing else and stays:
-    // the core's block keeps its page.
+    // SAFETY: `reflected` is made for the kernel's way to enter it, and the word is used for nothing else and
+    // stays: the core's block keeps its page.
     unsafe { raw::syscall_reflect(reflected as *const () as u64, word) }?;
     let slots = &local::current().program;
     slots.word.store(word, Relaxed);
@@ -90,7 +90,8 @@ fn report(registers: &Registers, events: &nom_abi::Events) {
     }
 }
 
-/// If an upcall tells a fault of the program that this core runs, has the core go on in the library, and says so.
+/// If an upcall tells a fault of the program that this core runs, has the core go on in the library, and says
+/// so.
 pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
     let events = &frame.events;
     let kind = if events.has(Upcall::PageFault) {
@@ -104,7 +105,8 @@ pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
     if context.is_null() || frame.registers.rip >= APPLICATION_END {
         return false;
     }
-    // SAFETY: the program runs, so `run` on this core waits for it, which has the context and does not touch it.
+    // SAFETY: the program runs, so `run` on this core waits for it, which has the context and does not touch
+    // it.
     let host_stack = unsafe {
         (*context).registers = frame.registers;
         (*context).trap = [kind, events.fault_address, events.fault_code];
@@ -121,8 +123,8 @@ pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
 }
 
 impl Context {
-    /// Goes on with the program on this core until it wants something; see [`Trap`]. Flags that are not a program's
-    /// own are cleared.
+    /// Goes on with the program on this core until it wants something; see [`Trap`]. Flags that are not a
+    /// program's own are cleared.
     pub fn run(&mut self) -> Trap {
         let context = ptr::from_mut(self);
         let slots = &local::current().program;
@@ -132,8 +134,8 @@ impl Context {
         self.registers.rflags = self.registers.rflags & FLAGS_KEPT | FLAGS;
         slots.resume.store(self.registers.rip, Relaxed);
         slots.context.store(context, Relaxed);
-        // SAFETY: the context is this one's, of a core that `start` has prepared: `owner` is it. `go` keeps what a
-        // function has to.
+        // SAFETY: the context is this one's, of a core that `start` has prepared: `owner` is it. `go` keeps
+        // what a function has to.
         unsafe { go(context) };
         local::current().program.context.store(ptr::null_mut(), Relaxed);
         self.stopped()
@@ -143,13 +145,14 @@ impl Context {
     fn take_over(&mut self) {
         let slots = &local::current().program;
         let before = slots.owner.swap(ptr::from_mut(self), Relaxed);
-        // SAFETY: an owner is alive: who is dropped is none any more. Nobody else has a reference to it, since
-        // whoever runs it on this core is in `run`, and not on this thread.
+        // SAFETY: an owner is alive: who is dropped is none any more. Nobody else has a reference to it,
+        // since whoever runs it on this core is in `run`, and not on this thread.
         if let Some(before) = unsafe { before.as_mut() } {
             before.store();
         }
-        // SAFETY: the base is canonical: `set_thread_pointer` made it so, or it was the processor's. The library does
-        // not use FS. The area is large enough and aligned, and holds what XSAVE stored, or zeros.
+        // SAFETY: the base is canonical: `set_thread_pointer` made it so, or it was the processor's. The
+        // library does not use FS. The area is large enough and aligned, and holds what XSAVE stored, or
+        // zeros.
         unsafe {
             asm!("wrfsbase {}", in(reg) self.thread_pointer, options(nostack, preserves_flags));
             restore_extended(&self.extended);
@@ -303,7 +306,8 @@ unsafe extern "sysv64" fn go(context: *mut Context) {
     )
 }
 
-/// Where the kernel sends a program's `syscall`: all registers are the program's but RCX, and R11 has its flags.
+/// Where the kernel sends a program's `syscall`: all registers are the program's but RCX, and R11 has its
+/// flags.
 ///
 /// # Safety
 /// Only the kernel may enter here.

@@ -97,11 +97,10 @@ impl Pages {
     }
 
     fn give_back(self) {
-        // SAFETY: the kernel refuses what is mapped, so nothing can refer to what it takes. What it refuses stays
-        // this application's until it ends.
-        let _ = self.in_calls(|_, frame, count| unsafe {
-            raw::memory_release(frame, PageSize::Small as u64, count)
-        });
+        // SAFETY: the kernel refuses what is mapped, so nothing can refer to what it takes. What it refuses
+        // stays this application's until it ends.
+        let _ = self
+            .in_calls(|_, frame, count| unsafe { raw::memory_release(frame, PageSize::Small as u64, count) });
     }
 
     /// Does something with as many at a time as a call takes: their address, frame and number.
@@ -116,14 +115,15 @@ impl Pages {
     }
 }
 
-/// Copies what a program has at `address`, where its pages are mapped and readable: else this is a page fault.
+/// Copies what a program has at `address`, where its pages are mapped and readable: else this is a page
+/// fault.
 ///
 /// # Panics
 /// If that is no place of programs.
 pub fn read(address: u64, bytes: &mut [u8]) {
     check(address, bytes.len() as u64).expect("memory of a program");
-    // SAFETY: it is no memory of the library's (`check`), so no reference of Rust's is to it, and its program does
-    // not run on this core meanwhile.
+    // SAFETY: it is no memory of the library's (`check`), so no reference of Rust's is to it, and its program
+    // does not run on this core meanwhile.
     unsafe { core::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
 }
 

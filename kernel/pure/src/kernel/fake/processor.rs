@@ -20,8 +20,8 @@ pub struct Processor {
     known: BTreeMap<u64, (u64, bool)>,
     /// Stands for its vector registers.
     pub vector: u64,
-    /// GS base.
-    pub thread_pointer: u64,
+    /// Where FS and GS begin.
+    pub bases: [u64; 2],
     /// Where system calls go that are not for this kernel.
     pub reflection: Option<Reflection>,
 }
