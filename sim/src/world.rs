@@ -265,8 +265,8 @@ impl World {
         }
     }
 
-    /// Nobody sleeps over what other cores of its machine have done: whoever is to act on it was rung for. Who
-    /// can leave is told so by the first core, once that has heard; so he may wait as long as others are awake.
+    /// Nobody sleeps over what other cores of its machine have done: whoever is to act on it was rung for.
+    /// Who can leave is told so by the first core, once that has heard: he may wait while others are awake.
     fn check_rung(&self, cores: &[usize]) {
         let present = || cores.iter().filter(|core| !self.is_away(**core)).map(|core| &self.ends[*core]);
         let sleeps = |end: &&End| !end.is_rung && end.host.is_untold();

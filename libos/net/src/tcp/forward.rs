@@ -1,6 +1,7 @@
 //! Timeouts that came too early, of peers that do not stamp what they send (F-RTO, RFC 5682 sections 2 and
-//! 3): behind what went again new segments go, instead of further old ones. If the peer then has what was sent
-//! only once, that was late, not lost. One that stamps says so sooner, by what it echoes ([`super::undo`]).
+//! 3): behind what went again new segments go, instead of further old ones. If the peer then has what was
+//! sent only once, that was late, not lost. One that stamps says so sooner, by what it echoes
+//! ([`super::undo`]).
 
 use super::connection::{Connection, Context};
 use super::flight::News;

@@ -34,8 +34,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.front.peers.as_ref().map_or(1, |peers| peers.newest().active.into())
     }
 
-    /// Whether other cores have done something that this one is to act on and has not seen. Whoever sleeps then
-    /// has missed a doorbell.
+    /// Whether other cores have done something that this one is to act on and has not seen. Whoever sleeps
+    /// then has missed a doorbell.
     pub fn is_behind(&self) -> bool {
         let Some(peers) = &self.front.peers else { return false };
         let leads = |membership: &Membership| peers.index() == 0 && membership.leader.can_go_on(peers);
@@ -56,8 +56,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
     }
 
-    /// Whether this core is to leave and nothing is left to do on it: it looks when the first core says that all
-    /// are ready.
+    /// Whether this core is to leave and nothing is left to do on it: it looks when the first core says that
+    /// all are ready.
     pub fn can_leave(&self) -> bool {
         let (Some(peers), Some(membership)) = (&self.front.peers, &self.membership) else { return false };
         let plan = peers.plan();
