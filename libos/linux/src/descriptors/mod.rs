@@ -1,18 +1,24 @@
 //! Descriptors: what a process has open.
 
 use crate::call::Call;
+use crate::family::Family;
 use crate::memory::Contents;
 use crate::process::Process;
-use crate::table::Row;
-use crate::world::World;
+use crate::table::SystemCall;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
 /// These calls.
-pub const ROWS: &[Row] = &[
-    Row::partial(abi::__NR_write, "write", &["descriptor", "buffer", "length"], write, "to the console"),
-    Row::partial(
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
+        abi::__NR_write,
+        "write",
+        &["descriptor", "buffer", "length"],
+        write,
+        "to the console",
+    ),
+    SystemCall::partial(
         abi::__NR_writev,
         "writev",
         &["descriptor", "pieces", "count"],
@@ -44,7 +50,7 @@ pub struct Descriptors;
 
 impl Descriptors {
     /// Those of the first process.
-    pub fn first(_: &World) -> Descriptors {
+    pub fn first(_: &Family) -> Descriptors {
         Descriptors
     }
 
