@@ -19,7 +19,7 @@ use nom_abi::syscall::arguments::SyscallReflect;
 impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn syscall_reflect(&mut self, caller: Caller<'_>, asked: SyscallReflect) -> Result<Reply> {
         let (Caller { core, app, .. }, SyscallReflect { entry, word }) = (caller, asked);
-        if self.record(app)?.flags & flag::MAKES_CODE == 0 {
+        if self.record(app).flags & flag::MAKES_CODE == 0 {
             return Err(Error::NotPermitted);
         }
         let reflection = if entry == 0 {

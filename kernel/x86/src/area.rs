@@ -67,7 +67,8 @@ impl Block {
 
 /// Says where this core goes on at a `syscall` of code below the kernel-placed windows.
 pub fn reflect(reflection: Option<Reflection>) {
-    // SAFETY: the field that `install` filled; the area, of which somebody may hold a reference, is not touched.
+    // SAFETY: the field that `install` filled; the area, of which somebody may hold a reference, is not
+    // touched.
     let block = unsafe { gs_word::<{ offset_of!(CoreArea, this) }>() } as *const Block;
     // SAFETY: 1. The block is static. 2. `reflected` is atomics, and apart from the area.
     let reflected = unsafe { &(*block).reflected };

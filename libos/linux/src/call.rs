@@ -1,9 +1,9 @@
 //! One system call on its way: who makes it, with what.
 
+use crate::family::Family;
 use crate::process::{OwnMemory, Process};
 use crate::signals::{Info, Signal};
 use crate::task::Task;
-use crate::world::World;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::fmt;
@@ -17,7 +17,7 @@ use nom_fs::Errno;
 pub struct Call<'a> {
     /// Its arguments, as the registers have them.
     pub arguments: [u64; 6],
-    world: &'a Rc<World>,
+    family: &'a Rc<Family>,
     task: &'a Rc<Task>,
     thread: &'a Thread<'a>,
     memory: Rc<OwnMemory>,
@@ -32,13 +32,13 @@ impl fmt::Debug for Call<'_> {
 
 impl<'a> Call<'a> {
     pub(crate) fn new(
-        world: &'a Rc<World>,
+        family: &'a Rc<Family>,
         task: &'a Rc<Task>,
         thread: &'a Thread<'a>,
         arguments: [u64; 6],
     ) -> Call<'a> {
         let memory = task.process.memory();
-        Call { arguments, world, task, thread, memory, was_interrupted: Cell::new(false) }
+        Call { arguments, family, task, thread, memory, was_interrupted: Cell::new(false) }
     }
 
     /// An argument that is a number of 32 bits, whatever else is in its register.
@@ -57,8 +57,8 @@ impl<'a> Call<'a> {
     }
 
     /// What all processes share.
-    pub fn world(&self) -> &Rc<World> {
-        self.world
+    pub fn family(&self) -> &Rc<Family> {
+        self.family
     }
 
     /// The memory of who makes it.
@@ -99,7 +99,7 @@ impl<'a> Call<'a> {
         future: F,
     ) -> Result<Option<F::Output>, Errno> {
         let Some(deadline_ns) = deadline_ns else { return self.block_on(future).map(Some) };
-        let handle = &self.world.handle;
+        let handle = &self.family.handle;
         let mut sleep = pin!(handle.sleep_until(deadline_ns));
         let mut future = pin!(future);
         self.block_on(poll_fn(|context| {

@@ -69,7 +69,7 @@ const ENTRY_BYTES: usize = size_of::<Entry>();
 
 /// A part of a program that is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct LoadSegment {
     /// Where, from the program's base on.
     pub address: u64,
     /// Bytes in memory.
@@ -90,7 +90,7 @@ pub struct Program {
     /// Where it begins.
     pub entry: u64,
     /// Its parts, by ascending address, apart from each other.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<LoadSegment>,
     /// Where in the file the name of its interpreter is, without its zero.
     pub interpreter: Option<Range<u64>>,
     /// Address of the program header table, if it is loaded, and how many entries it has.
@@ -183,7 +183,7 @@ impl Header {
     /// # Errors
     /// Why it is no program's.
     pub fn program(&self, table: &[u8], length: u64) -> Result<Program, BadProgram> {
-        let (mut segments, mut interpreter, mut named) = (Vec::<Segment>::new(), None, None);
+        let (mut segments, mut interpreter, mut named) = (Vec::<LoadSegment>::new(), None, None);
         let mut align = PAGE;
         for bytes in table.chunks_exact(ENTRY_BYTES) {
             let entry = Entry::read_from_bytes(bytes).map_err(|_| BadProgram::Short)?;
@@ -220,7 +220,7 @@ impl Header {
 }
 
 impl Entry {
-    fn segment(&self, length: u64) -> Result<Segment, BadProgram> {
+    fn segment(&self, length: u64) -> Result<LoadSegment, BadProgram> {
         const END: u64 = 1 << 47;
         let file_end = self.offset.checked_add(self.file_bytes).ok_or(BadProgram::Short)?;
         if file_end > length {
@@ -237,7 +237,7 @@ impl Entry {
         }
         let bit = |flag, right| if self.flags & flag != 0 { right } else { 0 };
         let rights = bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC);
-        Ok(Segment {
+        Ok(LoadSegment {
             address: self.address,
             memory_bytes: self.memory_bytes,
             offset: self.offset,
@@ -256,7 +256,7 @@ impl Entry {
     }
 }
 
-impl Segment {
+impl LoadSegment {
     /// The whole pages that it lies in.
     pub fn pages(&self) -> Range<u64> {
         let end = self.address + self.memory_bytes;
@@ -267,8 +267,8 @@ impl Segment {
 impl Program {
     /// The whole pages that it spans.
     pub fn pages(&self) -> Range<u64> {
-        let first = self.segments.first().map_or(0..0, Segment::pages);
-        let last = self.segments.last().map_or(0..0, Segment::pages);
+        let first = self.segments.first().map_or(0..0, LoadSegment::pages);
+        let last = self.segments.last().map_or(0..0, LoadSegment::pages);
         first.start..last.end
     }
 }

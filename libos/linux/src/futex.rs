@@ -1,7 +1,7 @@
 //! Futexes (futex(2)): who waits at which address, hashed by nothing but the address. No lock is held while
 //! anybody waits, and looking at the word and waiting are one, since one core runs one of them at a time.
 
-use crate::memory::Memory;
+use crate::memory::ProcessMemory;
 use crate::process::OwnMemory;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -13,7 +13,7 @@ use core::task::{Context, Poll, Waker};
 use linux_raw_sys::general::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS};
 
 /// Which memory, and where in it.
-type Key = (*const Memory, u64);
+type Key = (*const ProcessMemory, u64);
 
 /// Somebody who waits.
 struct Waiter {
@@ -37,7 +37,7 @@ impl fmt::Debug for Futexes {
 
 impl Futexes {
     /// Waits at an address until somebody wakes one of `bits` there.
-    pub fn wait(&self, memory: &Memory, address: u64, bits: u32) -> Wait<'_> {
+    pub fn wait(&self, memory: &ProcessMemory, address: u64, bits: u32) -> Wait<'_> {
         let key = (core::ptr::from_ref(memory), address);
         let waiter =
             Waiter { key: Cell::new(key), bits, is_woken: Cell::new(false), waker: RefCell::new(None) };
@@ -47,7 +47,7 @@ impl Futexes {
     }
 
     /// Wakes up to `most` of those who wait at an address for one of `bits`: how many.
-    pub fn wake(&self, memory: &Memory, address: u64, most: u32, bits: u32) -> u32 {
+    pub fn wake(&self, memory: &ProcessMemory, address: u64, most: u32, bits: u32) -> u32 {
         let key = (core::ptr::from_ref(memory), address);
         let mut woken = Vec::new();
         let mut waiting = self.waiting.borrow_mut();
@@ -73,7 +73,7 @@ impl Futexes {
     }
 
     /// Has up to `most` of those who wait at an address wait at another instead: how many.
-    pub fn move_waiters(&self, memory: &Memory, from: u64, to: u64, most: u32) -> u32 {
+    pub fn move_waiters(&self, memory: &ProcessMemory, from: u64, to: u64, most: u32) -> u32 {
         let memory = core::ptr::from_ref(memory);
         let mut waiting = self.waiting.borrow_mut();
         let Some(mut there) = waiting.remove(&(memory, from)) else { return 0 };

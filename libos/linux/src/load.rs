@@ -1,7 +1,7 @@
 //! Programs from the tree of files into memory: execve(2).
 
 use crate::elf::{BadProgram, HEADER_BYTES, Header, Program, SCRIPT_LINE_MAX, script};
-use crate::memory::{Backing, Contents, FilePart, PAGE, Purpose, Region, Rights, Sharing, Where};
+use crate::memory::{Backing, Contents, FilePart, MappedRegion, PAGE, Purpose, Rights, Sharing, Where};
 use crate::process::{OwnMemory, Process};
 use crate::stack::{self, Auxiliary};
 use alloc::rc::Rc;
@@ -143,13 +143,13 @@ pub(crate) fn load(
     }
     let (file, arguments) = resolve(process, thread, path, arguments)?;
     let program = parse(&file)?;
-    let memory = OwnMemory::new(&process.world).ok_or(LoadError::NoMemory)?;
+    let memory = OwnMemory::new(&process.family).ok_or(LoadError::NoMemory)?;
     // The heap behind it has room to grow; what is mapped later comes from above.
     let space = memory.place();
-    let wish = space.start + (space.end - space.start) / 4 + process.world.random(SPREAD_PAGES) * PAGE;
+    let wish = space.start + (space.end - space.start) / 4 + process.family.random(SPREAD_PAGES) * PAGE;
     let base = place(&memory, &file, &program, Some(wish))?;
     let end = base + program.pages().end;
-    memory.set_heap(end + process.world.random(SPREAD_PAGES / 64) * PAGE);
+    memory.set_heap(end + process.family.random(SPREAD_PAGES / 64) * PAGE);
     let interpreter = match &program.interpreter {
         None => None,
         Some(name) => {
@@ -210,7 +210,7 @@ fn open(process: &Process, thread: u32, path: &[u8]) -> Result<Rc<Opened>, LoadE
         }
     });
     let (node, whole) = opened.map_err(|errno| LoadError::File(path.to_vec(), errno))?;
-    Ok(Rc::new(Opened { vfs: process.world.vfs.clone(), node, path: whole }))
+    Ok(Rc::new(Opened { vfs: process.family.vfs.clone(), node, path: whole }))
 }
 
 fn parse(file: &Opened) -> Result<Program, LoadError> {
@@ -237,7 +237,7 @@ fn place(
     let no_room = |_| LoadError::NoMemory;
     let pages = program.pages();
     let bytes = pages.end - pages.start;
-    let none = Region::zeros(Rights::NONE);
+    let none = MappedRegion::zeros(Rights::NONE);
     let base = match wish {
         _ if !program.is_movable => {
             memory.map(Where::AtIfFree(pages.start), bytes, none).map_err(no_room)?;
@@ -259,7 +259,7 @@ fn place(
             Backing::File(FilePart { contents, offset, bytes })
         };
         let (rights, sharing) = (segment.rights, Sharing::Private);
-        let region = Region { rights, sharing, backing, purpose: Purpose::Mapping };
+        let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Mapping };
         let bytes = segment.memory_bytes + into;
         memory.map(Where::At(base + segment.address - into), bytes, region).map_err(no_room)?;
     }
@@ -278,7 +278,7 @@ fn auxiliary(
     const HWCAP2_FSGSBASE: u64 = 1 << 1;
     let view = process.view.borrow();
     let (user, group) = (view.credentials.user.into(), view.credentials.group.into());
-    let random: Vec<u8> = (0..2).flat_map(|_| process.world.random(u64::MAX).to_le_bytes()).collect();
+    let random: Vec<u8> = (0..2).flat_map(|_| process.family.random(u64::MAX).to_le_bytes()).collect();
     vec![
         (at::AT_PHDR, Word(program.table.map_or(0, |table| base + table))),
         (at::AT_PHENT, Word(56)),
@@ -309,9 +309,9 @@ fn first_stack(
     environment: &[Vec<u8>],
     auxiliary: &[(u32, Auxiliary)],
 ) -> Result<u64, LoadError> {
-    let region = Region { purpose: Purpose::Stack, ..Region::zeros(Rights::READ_WRITE) };
+    let region = MappedRegion { purpose: Purpose::Stack, ..MappedRegion::zeros(Rights::READ_WRITE) };
     let stack = memory.map(Where::Near(0), STACK_BYTES, region).map_err(|_| LoadError::NoMemory)?;
-    let top = stack + STACK_BYTES - process.world.random(PAGE / 16) * 16;
+    let top = stack + STACK_BYTES - process.family.random(PAGE / 16) * 16;
     let first = stack::build(top, arguments, environment, auxiliary);
     memory.write(first.pointer, &first.bytes).map_err(|_| LoadError::NoMemory)?;
     Ok(first.pointer)

@@ -1,6 +1,6 @@
-//! Pages of the machine.
+//! PageSource of the machine.
 
-use crate::memory::Pages;
+use crate::memory::PageSource;
 use nom_sys::Protection;
 use nom_sys::program::memory;
 
@@ -8,9 +8,9 @@ use nom_sys::program::memory;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Granted;
 
-impl Pages for Granted {
+impl PageSource for Granted {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
-        memory::Pages::add(address, count).ok().map(|pages| (pages.frame, pages.count))
+        memory::PageRun::add(address, count).ok().map(|pages| (pages.frame, pages.count))
     }
 
     fn protect(&self, address: u64, count: u64, protection: Protection) {
@@ -34,6 +34,6 @@ impl Pages for Granted {
     }
 }
 
-fn pages(address: u64, count: u64, frame: u64) -> memory::Pages {
-    memory::Pages { address, frame, count }
+fn pages(address: u64, count: u64, frame: u64) -> memory::PageRun {
+    memory::PageRun { address, frame, count }
 }

@@ -1,11 +1,11 @@
 //! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
 
 use crate::descriptors::Descriptors;
+use crate::family::Family;
 use crate::load::Loaded;
-use crate::memory::Memory;
+use crate::memory::ProcessMemory;
 use crate::signals::{Action, Actions, Info, Pending, Signal, SignalSet};
 use crate::task::Task;
-use crate::world::World;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -55,35 +55,35 @@ impl Exit {
 
 /// Addresses that are one process's.
 pub(crate) struct Place {
-    world: Rc<World>,
+    family: Rc<Family>,
     range: Range<u64>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.world.give_back_place(&self.range);
+        self.family.give_back_place(&self.range);
     }
 }
 
 /// A process's memory, and the addresses that it is at. Whoever has made a `vfork` shares it with its child.
 pub struct OwnMemory {
-    memory: Memory,
+    memory: ProcessMemory,
     _place: Place,
 }
 
 impl core::ops::Deref for OwnMemory {
-    type Target = Memory;
-    fn deref(&self) -> &Memory {
+    type Target = ProcessMemory;
+    fn deref(&self) -> &ProcessMemory {
         &self.memory
     }
 }
 
 impl OwnMemory {
     /// None yet, at addresses of its own; nothing if there are none left.
-    pub(crate) fn new(world: &Rc<World>) -> Option<Rc<OwnMemory>> {
-        let range = world.take_place()?;
-        let memory = Memory::new(world.pages.clone(), range.clone());
-        Some(Rc::new(OwnMemory { memory, _place: Place { world: world.clone(), range } }))
+    pub(crate) fn new(family: &Rc<Family>) -> Option<Rc<OwnMemory>> {
+        let range = family.take_place()?;
+        let memory = ProcessMemory::new(family.pages.clone(), range.clone());
+        Some(Rc::new(OwnMemory { memory, _place: Place { family: family.clone(), range } }))
     }
 }
 
@@ -105,7 +105,7 @@ pub struct Process {
     /// Its identifier, which is that of its first thread.
     pub id: u32,
     /// What it shares with all others.
-    pub world: Rc<World>,
+    pub family: Rc<Family>,
     pub(crate) parent: Cell<u32>,
     /// Its process group and its session.
     pub group: Cell<u32>,
@@ -141,20 +141,20 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    /// The first of a world.
-    pub(crate) fn first(world: &Rc<World>) -> Rc<Process> {
-        let id = world.take_id();
-        let root = world.vfs.borrow().root();
+    /// The first of a family.
+    pub(crate) fn first(family: &Rc<Family>) -> Rc<Process> {
+        let id = family.take_id();
+        let root = family.vfs.borrow().root();
         let view = View { credentials: Credentials::default(), root, directory: root, umask: 0o022 };
-        let memory = OwnMemory::new(world).expect("nobody has a place yet");
+        let memory = OwnMemory::new(family).expect("nobody has a place yet");
         let process = Rc::new(Process {
             id,
-            world: world.clone(),
+            family: family.clone(),
             parent: Cell::new(0),
             group: Cell::new(id),
             session: Cell::new(id),
             memory: RefCell::new(memory),
-            descriptors: RefCell::new(Rc::new(Descriptors::first(world))),
+            descriptors: RefCell::new(Rc::new(Descriptors::first(family))),
             view: Rc::new(RefCell::new(view)),
             actions: RefCell::default(),
             pending: RefCell::default(),
@@ -167,16 +167,16 @@ impl Process {
             alarm: Cell::new(0),
             program: RefCell::default(),
         });
-        world.add(process.clone());
+        family.add(process.clone());
         process
     }
 
     /// A child with the same memory, until it has its own.
     pub(crate) fn child(&self) -> Rc<Process> {
-        let id = self.world.take_id();
+        let id = self.family.take_id();
         let process = Rc::new(Process {
             id,
-            world: self.world.clone(),
+            family: self.family.clone(),
             parent: Cell::new(self.id),
             group: self.group.clone(),
             session: self.session.clone(),
@@ -194,7 +194,7 @@ impl Process {
             alarm: Cell::new(0),
             program: self.program.clone(),
         });
-        self.world.add(process.clone());
+        self.family.add(process.clone());
         process
     }
 
@@ -236,7 +236,7 @@ impl Process {
             now: file_time(),
             processes: &NoProcesses,
         };
-        act(&mut self.world.vfs.borrow_mut(), &caller)
+        act(&mut self.family.vfs.borrow_mut(), &caller)
     }
 
     /// Has another program from now on.
@@ -256,7 +256,7 @@ impl Process {
     }
 
     /// Sends it a signal.
-    pub fn send(&self, _: &World, info: Info) {
+    pub fn send(&self, _: &Family, info: Info) {
         let Some(signal) = info.signal().filter(|signal| !self.actions.borrow().ignores(*signal)) else {
             return;
         };
@@ -285,7 +285,7 @@ impl Process {
             self.memory().clear();
         }
         self.release();
-        self.world.ended(self, exit);
+        self.family.ended(self, exit);
     }
 
     /// Whether its children stay until it asks for them.

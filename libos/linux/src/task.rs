@@ -2,13 +2,13 @@
 //! that, looks for signals, and goes on.
 
 use crate::call::Call;
+use crate::family::Family;
 use crate::memory::{Bad, Touch};
 use crate::process::{Exit, Process};
 use crate::signals::{
     Action, Alternate, Effect, Frame, IGNORE, Info, Interrupted, Pending, Signal, SignalSet,
 };
 use crate::table;
-use crate::world::World;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use linux_raw_sys::general as abi;
 use nom_app::sockets::{NoStack, Thread};
 use nom_rt::WaitQueue;
 use nom_sys::abi::upcall::Registers;
-use nom_sys::program::{Context, Trap};
+use nom_sys::program::{ProgramContext, Trap};
 
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
@@ -29,7 +29,7 @@ pub struct Task {
     pub id: u32,
     /// The process that it is of.
     pub process: Rc<Process>,
-    pub(crate) context: RefCell<Box<Context>>,
+    pub(crate) context: RefCell<Box<ProgramContext>>,
     pub(crate) blocked: Cell<SignalSet>,
     /// What is blocked again when the handler of the signal that ends a wait has returned.
     pub(crate) blocked_after: Cell<Option<SignalSet>>,
@@ -58,11 +58,11 @@ impl fmt::Debug for Task {
 impl Task {
     /// One that begins with these registers.
     pub(crate) fn new(id: u32, process: Rc<Process>, registers: Registers) -> Rc<Task> {
-        Task::with(id, process, Context::new(registers))
+        Task::with(id, process, ProgramContext::new(registers))
     }
 
     /// One that goes on in a context.
-    pub(crate) fn with(id: u32, process: Rc<Process>, context: Box<Context>) -> Rc<Task> {
+    pub(crate) fn with(id: u32, process: Rc<Process>, context: Box<ProgramContext>) -> Rc<Task> {
         let task = Rc::new(Task {
             id,
             process: process.clone(),
@@ -86,9 +86,9 @@ impl Task {
     ///
     /// # Errors
     /// If there is no stack for it; then it is no thread of its process any more.
-    pub(crate) fn start(self: &Rc<Task>, world: &Rc<World>) -> Result<(), NoStack> {
-        let (task, of) = (self.clone(), world.clone());
-        let started = world.threads.spawn(NonZeroU32::MIN, move |thread| task.live(&of, thread));
+    pub(crate) fn start(self: &Rc<Task>, family: &Rc<Family>) -> Result<(), NoStack> {
+        let (task, of) = (self.clone(), family.clone());
+        let started = family.threads.spawn(NonZeroU32::MIN, move |thread| task.live(&of, thread));
         if let Err(error) = started {
             self.process.tasks.borrow_mut().remove(&self.id);
             return Err(error);
@@ -96,11 +96,11 @@ impl Task {
         Ok(())
     }
 
-    fn live(self: Rc<Task>, world: &Rc<World>, thread: &Thread<'_>) {
+    fn live(self: Rc<Task>, family: &Rc<Family>, thread: &Thread<'_>) {
         while !self.ends() {
             let trap = self.context.borrow_mut().run();
             let was_interrupted = match trap {
-                Trap::Syscall => self.make_call(world, thread),
+                Trap::Syscall => self.make_call(family, thread),
                 Trap::PageFault { address, code } => {
                     self.fault(address, code);
                     None
@@ -121,9 +121,9 @@ impl Task {
     }
 
     /// Makes the call that is in its registers; its number, if a signal interrupted it.
-    fn make_call(self: &Rc<Task>, world: &Rc<World>, thread: &Thread<'_>) -> Option<u64> {
+    fn make_call(self: &Rc<Task>, family: &Rc<Family>, thread: &Thread<'_>) -> Option<u64> {
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *self.context.borrow().registers();
-        let call = Call::new(world, self, thread, [rdi, rsi, rdx, r10, r8, r9]);
+        let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9]);
         let result = table::answer(&call, rax);
         let value = match result {
             Ok(value) => value,
@@ -291,12 +291,12 @@ impl Task {
 
     /// It has ended: others hear of it.
     fn finish(&self) {
-        let (memory, world) = (self.process.memory(), self.process.world.clone());
-        crate::futex::leave_robust(&world.futexes, &memory, self.robust.get(), self.id);
+        let (memory, family) = (self.process.memory(), self.process.family.clone());
+        crate::futex::leave_robust(&family.futexes, &memory, self.robust.get(), self.id);
         let clear = self.clear_at_end.get();
         let others = self.process.tasks.borrow().len() > 1;
         if clear != 0 && others && memory.write_value(clear, &0_u32).is_ok() {
-            world.futexes.wake(&memory, clear, 1, u32::MAX);
+            family.futexes.wake(&memory, clear, 1, u32::MAX);
         }
         self.process.tasks.borrow_mut().remove(&self.id);
         if self.process.tasks.borrow().is_empty() {

@@ -1,46 +1,58 @@
-//! Memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
+//! ProcessMemory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
 
 use crate::call::Call;
 use crate::descriptors::Mappable;
-use crate::memory::{Backing, FilePart, PAGE, Purpose, Region, Rights, Sharing, Where};
-use crate::table::Row;
+use crate::memory::{Backing, FilePart, MappedRegion, PAGE, Purpose, Rights, Sharing, Where};
+use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
 /// These calls.
-pub const ROWS: &[Row] = &[
-    Row::partial(
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
         abi::__NR_mmap,
         "mmap",
         &["address", "length", "protection", "flags", "descriptor", "offset"],
         map,
-        "a shared mapping of a file shows what was in it and is not written back; memory that may be written and \
-         executed is one of both at a time",
+        "a shared mapping of a file shows what was in it and is not written back; memory that may be \
+         written and executed is one of both at a time",
     ),
-    Row::complete(abi::__NR_munmap, "munmap", &["address", "length"], unmap),
-    Row::complete(abi::__NR_mprotect, "mprotect", &["address", "length", "protection"], protect),
-    Row::partial(
+    SystemCall::complete(abi::__NR_munmap, "munmap", &["address", "length"], unmap),
+    SystemCall::complete(abi::__NR_mprotect, "mprotect", &["address", "length", "protection"], protect),
+    SystemCall::partial(
         abi::__NR_mremap,
         "mremap",
         &["address", "old_length", "new_length", "flags", "new_address"],
         remap,
         "without MREMAP_DONTUNMAP",
     ),
-    Row::partial(
+    SystemCall::partial(
         abi::__NR_madvise,
         "madvise",
         &["address", "length", "advice"],
         advise,
         "MADV_DONTNEED and MADV_FREE forget, MADV_REMOVE is refused, other advice is not taken",
     ),
-    Row::complete(abi::__NR_brk, "brk", &["end"], set_break),
-    Row::partial(abi::__NR_mlock, "mlock", &["address", "length"], lock, "nothing is ever swapped out"),
-    Row::partial(abi::__NR_mlock2, "mlock2", &["address", "length", "flags"], lock, "as mlock"),
-    Row::partial(abi::__NR_munlock, "munlock", &["address", "length"], lock, "as mlock"),
-    Row::partial(abi::__NR_mlockall, "mlockall", &["flags"], nothing, "as mlock"),
-    Row::partial(abi::__NR_munlockall, "munlockall", &[], nothing, "as mlock"),
-    Row::partial(abi::__NR_msync, "msync", &["address", "length", "flags"], lock, "nothing is written back"),
-    Row::partial(
+    SystemCall::complete(abi::__NR_brk, "brk", &["end"], set_break),
+    SystemCall::partial(
+        abi::__NR_mlock,
+        "mlock",
+        &["address", "length"],
+        lock,
+        "nothing is ever swapped out",
+    ),
+    SystemCall::partial(abi::__NR_mlock2, "mlock2", &["address", "length", "flags"], lock, "as mlock"),
+    SystemCall::partial(abi::__NR_munlock, "munlock", &["address", "length"], lock, "as mlock"),
+    SystemCall::partial(abi::__NR_mlockall, "mlockall", &["flags"], nothing, "as mlock"),
+    SystemCall::partial(abi::__NR_munlockall, "munlockall", &[], nothing, "as mlock"),
+    SystemCall::partial(
+        abi::__NR_msync,
+        "msync",
+        &["address", "length", "flags"],
+        lock,
+        "nothing is written back",
+    ),
+    SystemCall::partial(
         abi::__NR_mincore,
         "mincore",
         &["address", "length", "pages"],
@@ -77,7 +89,7 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
         _ => Where::Near(address),
     };
     let rights = Rights::from_bits(protection as u32);
-    let region = Region { rights, sharing, backing, purpose: Purpose::Mapping };
+    let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Mapping };
     let at = call.memory().map(place, length, region)?;
     if flags & abi::MAP_POPULATE != 0 && rights != Rights::NONE {
         // What is behind a file's end, or has no memory, comes when it is touched, or does not.

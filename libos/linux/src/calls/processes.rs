@@ -2,59 +2,65 @@
 
 use crate::call::Call;
 use crate::process::{Exit, Process};
-use crate::table::Row;
+use crate::table::SystemCall;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
 /// These calls.
-pub const ROWS: &[Row] = &[
-    Row::complete(abi::__NR_execve, "execve", &["path", "arguments", "environment"], execute),
-    Row::partial(
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_execve, "execve", &["path", "arguments", "environment"], execute),
+    SystemCall::partial(
         abi::__NR_wait4,
         "wait4",
         &["process", "status", "options", "usage"],
         wait,
         "no process stops; the usage is zeros",
     ),
-    Row::complete(abi::__NR_getpid, "getpid", &[], |call| Ok(call.process().id.into())),
-    Row::complete(abi::__NR_getppid, "getppid", &[], |call| Ok(call.process().parent().into())),
-    Row::complete(abi::__NR_getpgrp, "getpgrp", &[], |call| Ok(call.process().group.get().into())),
-    Row::complete(abi::__NR_getpgid, "getpgid", &["process"], |call| {
+    SystemCall::complete(abi::__NR_getpid, "getpid", &[], |call| Ok(call.process().id.into())),
+    SystemCall::complete(abi::__NR_getppid, "getppid", &[], |call| Ok(call.process().parent().into())),
+    SystemCall::complete(abi::__NR_getpgrp, "getpgrp", &[], |call| Ok(call.process().group.get().into())),
+    SystemCall::complete(abi::__NR_getpgid, "getpgid", &["process"], |call| {
         other(call).map(|process| process.group.get().into())
     }),
-    Row::complete(abi::__NR_getsid, "getsid", &["process"], |call| {
+    SystemCall::complete(abi::__NR_getsid, "getsid", &["process"], |call| {
         other(call).map(|process| process.session.get().into())
     }),
-    Row::partial(abi::__NR_setpgid, "setpgid", &["process", "group"], set_group, "in every session"),
-    Row::complete(abi::__NR_setsid, "setsid", &[], set_session),
-    Row::complete(abi::__NR_getuid, "getuid", &[], |call| Ok(call.process().user().into())),
-    Row::complete(abi::__NR_geteuid, "geteuid", &[], |call| Ok(call.process().user().into())),
-    Row::complete(abi::__NR_getgid, "getgid", &[], |call| Ok(group(call).into())),
-    Row::complete(abi::__NR_getegid, "getegid", &[], |call| Ok(group(call).into())),
-    Row::partial(abi::__NR_setuid, "setuid", &["user"], set_user, "there is one user, the effective one"),
-    Row::partial(abi::__NR_setgid, "setgid", &["group"], set_gid, "as setuid"),
-    Row::partial(abi::__NR_setreuid, "setreuid", &["real", "effective"], set_user_second, "as setuid"),
-    Row::partial(abi::__NR_setregid, "setregid", &["real", "effective"], set_gid_second, "as setuid"),
-    Row::partial(
+    SystemCall::partial(abi::__NR_setpgid, "setpgid", &["process", "group"], set_group, "in every session"),
+    SystemCall::complete(abi::__NR_setsid, "setsid", &[], set_session),
+    SystemCall::complete(abi::__NR_getuid, "getuid", &[], |call| Ok(call.process().user().into())),
+    SystemCall::complete(abi::__NR_geteuid, "geteuid", &[], |call| Ok(call.process().user().into())),
+    SystemCall::complete(abi::__NR_getgid, "getgid", &[], |call| Ok(group(call).into())),
+    SystemCall::complete(abi::__NR_getegid, "getegid", &[], |call| Ok(group(call).into())),
+    SystemCall::partial(
+        abi::__NR_setuid,
+        "setuid",
+        &["user"],
+        set_user,
+        "there is one user, the effective one",
+    ),
+    SystemCall::partial(abi::__NR_setgid, "setgid", &["group"], set_gid, "as setuid"),
+    SystemCall::partial(abi::__NR_setreuid, "setreuid", &["real", "effective"], set_user_second, "as setuid"),
+    SystemCall::partial(abi::__NR_setregid, "setregid", &["real", "effective"], set_gid_second, "as setuid"),
+    SystemCall::partial(
         abi::__NR_setresuid,
         "setresuid",
         &["real", "effective", "saved"],
         set_user_second,
         "as setuid",
     ),
-    Row::partial(
+    SystemCall::partial(
         abi::__NR_setresgid,
         "setresgid",
         &["real", "effective", "saved"],
         set_gid_second,
         "as setuid",
     ),
-    Row::complete(abi::__NR_getresuid, "getresuid", &["real", "effective", "saved"], get_users),
-    Row::complete(abi::__NR_getresgid, "getresgid", &["real", "effective", "saved"], get_gids),
-    Row::complete(abi::__NR_getgroups, "getgroups", &["count", "groups"], get_groups),
-    Row::complete(abi::__NR_setgroups, "setgroups", &["count", "groups"], set_groups),
+    SystemCall::complete(abi::__NR_getresuid, "getresuid", &["real", "effective", "saved"], get_users),
+    SystemCall::complete(abi::__NR_getresgid, "getresgid", &["real", "effective", "saved"], get_gids),
+    SystemCall::complete(abi::__NR_getgroups, "getgroups", &["count", "groups"], get_groups),
+    SystemCall::complete(abi::__NR_setgroups, "setgroups", &["count", "groups"], set_groups),
 ];
 
 /// Most bytes of a path, and most arguments or variables.
@@ -92,7 +98,7 @@ fn execute(call: &Call<'_>) -> Result<u64, Errno> {
         other.interrupt();
     }
     process.become_program(&loaded);
-    let mut context = nom_sys::program::Context::new(loaded.registers);
+    let mut context = nom_sys::program::ProgramContext::new(loaded.registers);
     core::mem::swap(&mut *task.context.borrow_mut(), &mut context);
     task.clear_at_end.set(0);
     task.robust.set(0);
@@ -103,7 +109,7 @@ fn execute(call: &Call<'_>) -> Result<u64, Errno> {
 fn wait(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, status, options, usage, ..] = call.arguments;
     let wanted = call.int(0);
-    let (world, process) = (call.world(), call.process());
+    let (family, process) = (call.family(), call.process());
     let is_meant = |child: &Rc<Process>| {
         child.parent() == process.id
             && match wanted {
@@ -114,7 +120,7 @@ fn wait(call: &Call<'_>) -> Result<u64, Errno> {
             }
     };
     let look = || {
-        let children: Vec<_> = world.processes().into_iter().filter(is_meant).collect();
+        let children: Vec<_> = family.processes().into_iter().filter(is_meant).collect();
         if children.is_empty() {
             return Some(Err(Errno::ECHILD));
         }
@@ -130,7 +136,7 @@ fn wait(call: &Call<'_>) -> Result<u64, Errno> {
         call.block_on(process.child_ended.until(look))?
     };
     let (id, exit) = found?;
-    world.remove(id);
+    family.remove(id);
     if status != 0 {
         call.memory().write_value(status, &exit.wait_status())?;
     }
@@ -144,7 +150,7 @@ fn wait(call: &Call<'_>) -> Result<u64, Errno> {
 fn other(call: &Call<'_>) -> Result<Rc<Process>, Errno> {
     match call.arguments[0] as u32 {
         0 => Ok(call.process().clone()),
-        id => call.world().process(id).ok_or(Errno::ESRCH),
+        id => call.family().process(id).ok_or(Errno::ESRCH),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::call::Call;
 use crate::process::Process;
 use crate::signals::{Action, Alternate, Info, RETURN_BYTES, Signal, SignalSet, on_return};
-use crate::table::Row;
+use crate::table::SystemCall;
 use alloc::rc::Rc;
 use alloc::vec;
 use linux_raw_sys::general as abi;
@@ -11,29 +11,45 @@ use nom_fs::Errno;
 use nom_sys::abi::layout::APPLICATION_END;
 
 /// These calls.
-pub const ROWS: &[Row] = &[
-    Row::complete(abi::__NR_rt_sigaction, "rt_sigaction", &["signal", "new", "old", "set_bytes"], action),
-    Row::complete(abi::__NR_rt_sigprocmask, "rt_sigprocmask", &["how", "new", "old", "set_bytes"], mask),
-    Row::complete(abi::__NR_rt_sigreturn, "rt_sigreturn", &[], return_from_handler),
-    Row::complete(abi::__NR_rt_sigpending, "rt_sigpending", &["set", "set_bytes"], pending),
-    Row::complete(abi::__NR_rt_sigsuspend, "rt_sigsuspend", &["set", "set_bytes"], suspend),
-    Row::complete(
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::complete(
+        abi::__NR_rt_sigaction,
+        "rt_sigaction",
+        &["signal", "new", "old", "set_bytes"],
+        action,
+    ),
+    SystemCall::complete(
+        abi::__NR_rt_sigprocmask,
+        "rt_sigprocmask",
+        &["how", "new", "old", "set_bytes"],
+        mask,
+    ),
+    SystemCall::complete(abi::__NR_rt_sigreturn, "rt_sigreturn", &[], return_from_handler),
+    SystemCall::complete(abi::__NR_rt_sigpending, "rt_sigpending", &["set", "set_bytes"], pending),
+    SystemCall::complete(abi::__NR_rt_sigsuspend, "rt_sigsuspend", &["set", "set_bytes"], suspend),
+    SystemCall::complete(
         abi::__NR_rt_sigtimedwait,
         "rt_sigtimedwait",
         &["set", "info", "timeout", "set_bytes"],
         wait_for,
     ),
-    Row::complete(abi::__NR_sigaltstack, "sigaltstack", &["new", "old"], alternate),
-    Row::partial(
+    SystemCall::complete(abi::__NR_sigaltstack, "sigaltstack", &["new", "old"], alternate),
+    SystemCall::partial(
         abi::__NR_kill,
         "kill",
         &["process", "signal"],
         kill,
         "every process may be sent every signal; nothing is stopped by SIGSTOP and its like",
     ),
-    Row::partial(abi::__NR_tkill, "tkill", &["thread", "signal"], thread_kill, "as kill"),
-    Row::partial(abi::__NR_tgkill, "tgkill", &["process", "thread", "signal"], thread_kill_in, "as kill"),
-    Row::complete(abi::__NR_pause, "pause", &[], |call| {
+    SystemCall::partial(abi::__NR_tkill, "tkill", &["thread", "signal"], thread_kill, "as kill"),
+    SystemCall::partial(
+        abi::__NR_tgkill,
+        "tgkill",
+        &["process", "thread", "signal"],
+        thread_kill_in,
+        "as kill",
+    ),
+    SystemCall::complete(abi::__NR_pause, "pause", &[], |call| {
         call.block_on(core::future::pending::<()>()).map(|()| 0)
     }),
 ];
@@ -171,7 +187,7 @@ fn sent(call: &Call<'_>, signal: u64, code: i32) -> Result<Option<Info>, Errno> 
 }
 
 fn kill(call: &Call<'_>) -> Result<u64, Errno> {
-    let (target, world) = (call.int(0), call.world());
+    let (target, family) = (call.int(0), call.family());
     let info = sent(call, call.arguments[1], abi::SI_USER as i32)?;
     let is_meant = |process: &Rc<Process>| match target {
         0 => process.group.get() == call.process().group.get(),
@@ -179,12 +195,12 @@ fn kill(call: &Call<'_>) -> Result<u64, Errno> {
         target if target < 0 => process.group.get() == target.unsigned_abs(),
         target => process.id == target as u32,
     };
-    let meant: alloc::vec::Vec<_> = world.processes().into_iter().filter(is_meant).collect();
+    let meant: alloc::vec::Vec<_> = family.processes().into_iter().filter(is_meant).collect();
     if meant.is_empty() {
         return Err(Errno::ESRCH);
     }
     if let Some(info) = info {
-        meant.iter().for_each(|process| process.send(world, info));
+        meant.iter().for_each(|process| process.send(family, info));
     }
     Ok(0)
 }
@@ -202,7 +218,7 @@ fn to_thread(call: &Call<'_>, process: Option<i32>, thread: i32, signal: u64) ->
         return Err(Errno::EINVAL);
     }
     let info = sent(call, signal, abi::SI_TKILL)?;
-    let processes = call.world().processes();
+    let processes = call.family().processes();
     let found = processes
         .iter()
         .filter(|other| process.is_none_or(|process| other.id == process as u32))

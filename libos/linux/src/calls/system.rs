@@ -1,74 +1,86 @@
 //! The machine: uname(2), getrandom(2), limits, scheduling.
 
 use crate::call::Call;
-use crate::table::Row;
+use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
 /// These calls.
-pub const ROWS: &[Row] = &[
-    Row::complete(abi::__NR_uname, "uname", &["names"], names),
-    Row::complete(abi::__NR_getrandom, "getrandom", &["buffer", "length", "flags"], random),
-    Row::partial(
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_uname, "uname", &["names"], names),
+    SystemCall::complete(abi::__NR_getrandom, "getrandom", &["buffer", "length", "flags"], random),
+    SystemCall::partial(
         abi::__NR_prlimit64,
         "prlimit64",
         &["process", "resource", "new", "old"],
         limits,
         "limits are told; a new one is not taken",
     ),
-    Row::partial(abi::__NR_getrlimit, "getrlimit", &["resource", "limit"], get_limit, "as prlimit64"),
-    Row::partial(abi::__NR_setrlimit, "setrlimit", &["resource", "limit"], |_| Ok(0), "as prlimit64"),
-    Row::partial(
+    SystemCall::partial(abi::__NR_getrlimit, "getrlimit", &["resource", "limit"], get_limit, "as prlimit64"),
+    SystemCall::partial(abi::__NR_setrlimit, "setrlimit", &["resource", "limit"], |_| Ok(0), "as prlimit64"),
+    SystemCall::partial(
         abi::__NR_sched_getaffinity,
         "sched_getaffinity",
         &["thread", "length", "mask"],
         get_affinity,
         "one processor",
     ),
-    Row::partial(
+    SystemCall::partial(
         abi::__NR_sched_setaffinity,
         "sched_setaffinity",
         &["thread", "length", "mask"],
         set_affinity,
         "one processor, which must be among them",
     ),
-    Row::partial(
+    SystemCall::partial(
         abi::__NR_sched_getscheduler,
         "sched_getscheduler",
         &["thread"],
         |_| Ok(0),
         "SCHED_OTHER for all",
     ),
-    Row::partial(
+    SystemCall::partial(
         abi::__NR_sched_getparam,
         "sched_getparam",
         &["thread", "parameter"],
         |call| call.memory().write_value(call.arguments[1], &0_u32).map(|()| 0),
         "SCHED_OTHER for all",
     ),
-    Row::partial(
+    SystemCall::partial(
         abi::__NR_sched_setscheduler,
         "sched_setscheduler",
         &["thread", "policy", "parameter"],
         |call| if call.int(1) == 0 { Ok(0) } else { Err(Errno::EPERM) },
         "SCHED_OTHER for all",
     ),
-    Row::partial(abi::__NR_getpriority, "getpriority", &["which", "who"], |_| Ok(20), "0 for all"),
-    Row::partial(abi::__NR_setpriority, "setpriority", &["which", "who", "priority"], |_| Ok(0), "not taken"),
-    Row::partial(abi::__NR_sysinfo, "sysinfo", &["info"], info, "no load, no swap"),
-    Row::partial(abi::__NR_times, "times", &["times"], times, "all time is the process's own"),
-    Row::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, "zeros but for the time"),
-    Row::partial(abi::__NR_getcpu, "getcpu", &["processor", "node"], processor, "0 for all"),
-    Row::partial(
+    SystemCall::partial(abi::__NR_getpriority, "getpriority", &["which", "who"], |_| Ok(20), "0 for all"),
+    SystemCall::partial(
+        abi::__NR_setpriority,
+        "setpriority",
+        &["which", "who", "priority"],
+        |_| Ok(0),
+        "not taken",
+    ),
+    SystemCall::partial(abi::__NR_sysinfo, "sysinfo", &["info"], info, "no load, no swap"),
+    SystemCall::partial(abi::__NR_times, "times", &["times"], times, "all time is the process's own"),
+    SystemCall::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, "zeros but for the time"),
+    SystemCall::partial(abi::__NR_getcpu, "getcpu", &["processor", "node"], processor, "0 for all"),
+    SystemCall::partial(
         abi::__NR_prctl,
         "prctl",
         &["option", "first", "second", "third", "fourth"],
         prctl,
         "names, and what programs set when they begin; else EINVAL",
     ),
-    Row::partial(abi::__NR_capget, "capget", &["header", "data"], capabilities, "root has all, others none"),
-    Row::partial(abi::__NR_capset, "capset", &["header", "data"], |_| Ok(0), "not taken"),
-    Row::partial(abi::__NR_personality, "personality", &["kind"], |_| Ok(0), "Linux's"),
+    SystemCall::partial(
+        abi::__NR_capget,
+        "capget",
+        &["header", "data"],
+        capabilities,
+        "root has all, others none",
+    ),
+    SystemCall::partial(abi::__NR_capset, "capset", &["header", "data"], |_| Ok(0), "not taken"),
+    SystemCall::partial(abi::__NR_personality, "personality", &["kind"], |_| Ok(0), "Linux's"),
 ];
 
 /// Bytes of each name that `uname` tells.
@@ -98,7 +110,7 @@ fn random(call: &Call<'_>) -> Result<u64, Errno> {
     let mut done = 0;
     while done < length {
         let count = (length - done).min(piece.len() as u64) as usize;
-        call.world().entropy.borrow_mut().fill(&mut piece[..count]);
+        call.family().entropy.borrow_mut().fill(&mut piece[..count]);
         call.memory().write(buffer + done, &piece[..count])?;
         done += count as u64;
     }
@@ -160,7 +172,7 @@ fn set_affinity(call: &Call<'_>) -> Result<u64, Errno> {
 fn info(call: &Call<'_>) -> Result<u64, Errno> {
     let (all, free) = memory_bytes();
     let uptime = call.now().1 / 1_000_000_000;
-    let processes = call.world().processes().len() as u64;
+    let processes = call.family().processes().len() as u64;
     // Uptime; three loads; memory: all, free, shared, buffers; swap: all, free; processes; high memory: all,
     // free; unit.
     let words = [uptime, 0, 0, 0, all, free, 0, 0, 0, 0, processes, 0, 0, 1];

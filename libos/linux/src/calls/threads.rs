@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::process::Exit;
-use crate::table::Row;
+use crate::table::SystemCall;
 use crate::task::Task;
 use linux_raw_sys::general as abi;
 use nom_app::sockets::NoStack;
@@ -10,38 +10,44 @@ use nom_fs::Errno;
 use nom_sys::abi::layout::APPLICATION_END;
 
 /// These calls.
-pub const ROWS: &[Row] = &[
-    Row::partial(
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
         abi::__NR_clone,
         "clone",
         &["flags", "stack", "parent_thread", "child_thread", "thread_pointer"],
         clone,
-        "threads, and children that share their parent's memory until they have a program of their own or end \
-         (CLONE_VFORK); a copy of the memory (fork) is ENOSYS, namespaces are EINVAL",
+        "threads, and children that share their parent's memory until they have a program of their own or \
+         end (CLONE_VFORK); a copy of the memory (fork) is ENOSYS, namespaces are EINVAL",
     ),
-    Row::complete(abi::__NR_vfork, "vfork", &[], vfork),
-    Row::partial(abi::__NR_fork, "fork", &[], fork, "ENOSYS: there is no copy of a process's memory yet"),
-    Row::complete(abi::__NR_exit, "exit", &["status"], exit),
-    Row::complete(abi::__NR_exit_group, "exit_group", &["status"], exit_group),
-    Row::complete(abi::__NR_gettid, "gettid", &[], |call| Ok(call.task().id.into())),
-    Row::complete(abi::__NR_set_tid_address, "set_tid_address", &["address"], set_clear_at_end),
-    Row::complete(abi::__NR_set_robust_list, "set_robust_list", &["head", "length"], set_robust),
-    Row::partial(
+    SystemCall::complete(abi::__NR_vfork, "vfork", &[], vfork),
+    SystemCall::partial(
+        abi::__NR_fork,
+        "fork",
+        &[],
+        fork,
+        "ENOSYS: there is no copy of a process's memory yet",
+    ),
+    SystemCall::complete(abi::__NR_exit, "exit", &["status"], exit),
+    SystemCall::complete(abi::__NR_exit_group, "exit_group", &["status"], exit_group),
+    SystemCall::complete(abi::__NR_gettid, "gettid", &[], |call| Ok(call.task().id.into())),
+    SystemCall::complete(abi::__NR_set_tid_address, "set_tid_address", &["address"], set_clear_at_end),
+    SystemCall::complete(abi::__NR_set_robust_list, "set_robust_list", &["head", "length"], set_robust),
+    SystemCall::partial(
         abi::__NR_futex,
         "futex",
         &["address", "operation", "value", "timeout", "second_address", "third_value"],
         futex,
-        "WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET; those with priority inheritance are \
-         ENOSYS",
+        "WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET; those with priority \
+         inheritance are ENOSYS",
     ),
-    Row::partial(
+    SystemCall::partial(
         abi::__NR_arch_prctl,
         "arch_prctl",
         &["code", "address"],
         arch_prctl,
         "FS alone: GS is the library's",
     ),
-    Row::complete(abi::__NR_sched_yield, "sched_yield", &[], |call| {
+    SystemCall::complete(abi::__NR_sched_yield, "sched_yield", &[], |call| {
         call.thread().yield_now();
         Ok(0)
     }),
@@ -66,7 +72,7 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
         return fork(call);
     }
     let process = if is_thread { call.process().clone() } else { call.process().child() };
-    let id = if is_thread { call.world().take_id() } else { process.id };
+    let id = if is_thread { call.family().take_id() } else { process.id };
     let started = start(call, &process, id, |task| {
         let mut context = task.context.borrow_mut();
         if stack != 0 {
@@ -88,7 +94,7 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
     });
     if let Err(errno) = started {
         if !is_thread {
-            call.world().remove(process.id);
+            call.family().remove(process.id);
         }
         return Err(errno);
     }
@@ -111,7 +117,7 @@ fn start(
     task.context.borrow_mut().registers_mut().rax = 0;
     task.blocked.set(call.task().blocked.get());
     task.name.set(call.task().name.get());
-    let started = change(&task).and_then(|()| task.start(call.world()).map_err(|NoStack| Errno::EAGAIN));
+    let started = change(&task).and_then(|()| task.start(call.family()).map_err(|NoStack| Errno::EAGAIN));
     if started.is_err() {
         process.tasks.borrow_mut().remove(&id);
     }
@@ -120,13 +126,13 @@ fn start(
 
 fn vfork(call: &Call<'_>) -> Result<u64, Errno> {
     let process = call.process().child();
-    start(call, &process, process.id, |_| Ok(())).inspect_err(|_| call.world().remove(process.id))?;
+    start(call, &process, process.id, |_| Ok(())).inspect_err(|_| call.family().remove(process.id))?;
     call.thread().block_on(process.released.until(|| process.has_own_memory.get().then_some(())));
     Ok(process.id.into())
 }
 
 fn fork(call: &Call<'_>) -> Result<u64, Errno> {
-    call.world().unknown(abi::__NR_fork.into(), || {
+    call.family().unknown(abi::__NR_fork.into(), || {
         let program = call.process().program.borrow();
         let name = alloc::string::String::from_utf8_lossy(&program.0);
         nom_app::println!("{name}: a copy of the process (fork) is not to be had: ENOSYS");
@@ -185,7 +191,7 @@ fn arch_prctl(call: &Call<'_>) -> Result<u64, Errno> {
 fn futex(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, operation, value, timeout, second, third] = call.arguments;
     let (operation, value) = (operation as u32, value as u32);
-    let (memory, futexes) = (call.memory(), &call.world().futexes);
+    let (memory, futexes) = (call.memory(), &call.family().futexes);
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
@@ -232,7 +238,7 @@ fn wait(call: &Call<'_>, address: u64, value: u32, bits: u32, deadline: Option<u
     if call.memory().read_value::<u32>(address)? != value {
         return Err(Errno::EAGAIN);
     }
-    let wait = call.world().futexes.wait(call.memory(), address, bits);
+    let wait = call.family().futexes.wait(call.memory(), address, bits);
     match call.block_until(deadline, wait)? {
         Some(()) => Ok(0),
         None => Err(Errno::ETIMEDOUT),

@@ -2,41 +2,41 @@
 
 use crate::call::Call;
 use crate::signals::{Info, Signal};
-use crate::table::Row;
+use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// These calls.
-pub const ROWS: &[Row] = &[
-    Row::partial(
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
         abi::__NR_clock_gettime,
         "clock_gettime",
         &["clock", "time"],
         get_time,
         "clocks of processor time count the time since boot",
     ),
-    Row::complete(abi::__NR_clock_getres, "clock_getres", &["clock", "resolution"], get_resolution),
-    Row::complete(abi::__NR_gettimeofday, "gettimeofday", &["time", "zone"], time_of_day),
-    Row::complete(abi::__NR_time, "time", &["time"], seconds),
-    Row::complete(abi::__NR_nanosleep, "nanosleep", &["time", "left"], sleep),
-    Row::complete(
+    SystemCall::complete(abi::__NR_clock_getres, "clock_getres", &["clock", "resolution"], get_resolution),
+    SystemCall::complete(abi::__NR_gettimeofday, "gettimeofday", &["time", "zone"], time_of_day),
+    SystemCall::complete(abi::__NR_time, "time", &["time"], seconds),
+    SystemCall::complete(abi::__NR_nanosleep, "nanosleep", &["time", "left"], sleep),
+    SystemCall::complete(
         abi::__NR_clock_nanosleep,
         "clock_nanosleep",
         &["clock", "flags", "time", "left"],
         sleep_on,
     ),
-    Row::partial(abi::__NR_alarm, "alarm", &["seconds"], alarm, "an earlier one is not told"),
-    Row::partial(
+    SystemCall::partial(abi::__NR_alarm, "alarm", &["seconds"], alarm, "an earlier one is not told"),
+    SystemCall::partial(
         abi::__NR_setitimer,
         "setitimer",
         &["timer", "new", "old"],
         set_timer,
         "ITIMER_REAL alone, and what was left is not told",
     ),
-    Row::refused(abi::__NR_settimeofday, "settimeofday", "the clock is the host's"),
-    Row::refused(abi::__NR_clock_settime, "clock_settime", "the clock is the host's"),
-    Row::refused(abi::__NR_adjtimex, "adjtimex", "the clock is the host's"),
+    SystemCall::refused(abi::__NR_settimeofday, "settimeofday", "the clock is the host's"),
+    SystemCall::refused(abi::__NR_clock_settime, "clock_settime", "the clock is the host's"),
+    SystemCall::refused(abi::__NR_adjtimex, "adjtimex", "the clock is the host's"),
 ];
 
 const NS_IN_S: u64 = 1_000_000_000;
@@ -198,15 +198,15 @@ fn ring_after(call: &Call<'_>, first_ns: u64, every_ns: u64) {
     if first_ns == 0 {
         return;
     }
-    let handle = call.world().handle.clone();
-    drop(call.world().handle.spawn(async move {
+    let handle = call.family().handle.clone();
+    drop(call.family().handle.spawn(async move {
         let mut wait = first_ns;
         loop {
             handle.sleep(wait).await;
             if process.alarm.get() != turn || process.has_ended() {
                 return;
             }
-            process.send(&process.world, Info::sent(Signal::ALRM, 0, 0, 0));
+            process.send(&process.family, Info::sent(Signal::ALRM, 0, 0, 0));
             if every_ns == 0 {
                 return;
             }

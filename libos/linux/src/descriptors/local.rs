@@ -75,7 +75,9 @@ impl Local {
         let (there, back) = (Rc::<Buffer>::default(), Rc::<Buffer>::default());
         let open = |read: &Rc<Buffer>, written: &Rc<Buffer>| {
             let (reader, writer) = (Some(ReadEnd::new(read, 0)), Some(WriteEnd::new(written, 0)));
-            Local { state: RefCell::new(State::Open { reader, writer }), ..Local::new(places) }
+            let local = Local::new(places);
+            local.state.replace(State::Open { reader, writer });
+            local
         };
         (open(&back, &there), open(&there, &back))
     }

@@ -23,7 +23,7 @@ use crate::call::Call;
 use crate::memory::Contents;
 use crate::process::Process;
 use crate::table::SystemCall;
-use crate::world::World;
+use crate::family::Family;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_RDONLY, O_WRONLY};
@@ -61,7 +61,7 @@ impl core::fmt::Debug for Mappable {
 
 impl Descriptors {
     /// Those of the first process: nothing to read, and the console to write to.
-    pub(crate) fn first(_: &World) -> Descriptors {
+    pub(crate) fn first(_: &Family) -> Descriptors {
         let console = |flags| {
             let device = Device::new(DeviceKind::Console, None);
             Description::new(Object::Stream(Rc::new(device)), flags)

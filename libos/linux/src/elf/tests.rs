@@ -9,7 +9,7 @@ fn file(kind: u16, entries: &[[u64; 6]]) -> Vec<u8> {
     (header.table, header.entry_bytes) = (HEADER_BYTES as u64, ENTRY_BYTES as u16);
     header.entries = entries.len() as u16;
     let mut bytes = header.as_bytes().to_vec();
-    for [kind, flags, offset, address, file_bytes, memory_bytes] in *entries {
+    for [kind, flags, offset, address, file_bytes, memory_bytes] in entries.iter().copied() {
         let entry = Entry {
             kind: kind as u32,
             flags: flags as u32,
@@ -108,7 +108,10 @@ fn scripts_name_their_interpreter() {
 proptest! {
     /// Whatever is in a file: a description whose parts lie within it, or a refusal.
     #[test]
-    fn no_file_can_harm(damage in proptest::collection::vec((0..300usize, any::<u8>()), 0..12), cut in 0..0x3000usize) {
+    fn no_file_can_harm(
+        damage in proptest::collection::vec((0..300usize, any::<u8>()), 0..12),
+        cut in 0..0x3000usize,
+    ) {
         let mut bytes = file(TYPE_MOVABLE, &[TEXT, DATA, [PT_INTERP.into(), 4, 0x200, 0x200, 28, 28]]);
         for (at, byte) in damage {
             bytes[at] = byte;

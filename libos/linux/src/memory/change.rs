@@ -1,6 +1,8 @@
 //! What a process changes about its memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
 
-use super::{Backing, GAP, Memory, PAGE, Part, Purpose, Ranges, Region, Rights, Run, State, Touch};
+use super::{
+    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, RangeMap, Rights, Run, State, Touch,
+};
 use alloc::vec::Vec;
 use core::ops::Range;
 use nom_fs::Errno;
@@ -19,12 +21,12 @@ pub enum Where {
     AtIfFree(u64),
 }
 
-impl Memory {
+impl ProcessMemory {
     /// Maps a region of `bytes`, rounded up to pages: where it is.
     ///
     /// # Errors
     /// `EINVAL` (no bytes, no page's address), `ENOMEM` (no room, or no place of programs), `EEXIST`.
-    pub fn map(&self, place: Where, bytes: u64, region: Region) -> Result<u64, Errno> {
+    pub fn map(&self, place: Where, bytes: u64, region: MappedRegion) -> Result<u64, Errno> {
         let bytes = whole_pages(bytes)?;
         let state = &mut *self.state.borrow_mut();
         let address = match place {
@@ -72,7 +74,7 @@ impl Memory {
             return Err(Errno::ENOMEM);
         }
         for (part, region) in state.regions.remove(range.clone()) {
-            state.regions.insert(part, Region { rights, ..region });
+            state.regions.insert(part, MappedRegion { rights, ..region });
         }
         // What may be written and executed is writable until it is executed.
         let protection = rights.protection(Touch::Read);
@@ -175,7 +177,7 @@ impl Memory {
             return heap.end;
         };
         let changed = if new > old {
-            let region = Region { purpose: Purpose::Heap, ..Region::zeros(Rights::READ_WRITE) };
+            let region = MappedRegion { purpose: Purpose::Heap, ..MappedRegion::zeros(Rights::READ_WRITE) };
             self.map(Where::AtIfFree(old), new - old, region).is_ok()
         } else {
             new == old || self.unmap(new, old - new).is_ok()
@@ -190,7 +192,7 @@ impl Memory {
     pub fn clear(&self) {
         let state = &mut *self.state.borrow_mut();
         state.drop_pages(&*self.pages, 0..HIGH.end);
-        state.regions = Ranges::default();
+        state.regions = RangeMap::default();
         state.heap = 0..0;
     }
 
@@ -239,7 +241,7 @@ fn range_of(address: u64, bytes: u64) -> Result<Range<u64>, Errno> {
 
 /// For the test that what is there is what the regions say.
 #[cfg(test)]
-impl Memory {
+impl ProcessMemory {
     pub(super) fn runs(&self) -> Vec<(Range<u64>, u64, Protection)> {
         let state = self.state.borrow();
         state.runs.iter().map(|(range, run)| (range, run.frame, run.protection)).collect()

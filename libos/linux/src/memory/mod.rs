@@ -1,8 +1,8 @@
 //! A process's memory: what regions it has, and the pages behind them, which come when they are touched.
 //!
-//! Decisions are here, without a machine: [`Pages`] maps, unmaps and copies. A region is what the process
-//! asked for; a run of pages is what is there of it. Pages that a program has not touched are not there; the
-//! library's own accesses look first ([`Memory::read`], [`Memory::write`]), so a bad pointer is `EFAULT` and
+//! Decisions are here, without a machine: [`PageSource`] maps, unmaps and copies. A region is what the process
+//! asked for; a run of pages is what is there of it. PageSource that a program has not touched are not there; the
+//! library's own accesses look first ([`ProcessMemory::read`], [`ProcessMemory::write`]), so a bad pointer is `EFAULT` and
 //! never a fault.
 
 mod change;
@@ -12,8 +12,8 @@ mod region;
 mod tests;
 
 pub use change::Where;
-pub use ranges::{Part, Ranges};
-pub use region::{Backing, Contents, FilePart, Purpose, Region, Rights, Sharing};
+pub use ranges::{Part, RangeMap};
+pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, Sharing};
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -26,13 +26,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// Pages that come together when one is touched, as far as they are in its region.
+/// PageSource that come together when one is touched, as far as they are in its region.
 const AROUND: u64 = 16;
 /// Bytes that are free between what is placed without a wish.
 const GAP: u64 = PAGE;
 
 /// Maps, unmaps and copies, on the machine or in a test.
-pub trait Pages {
+pub trait PageSource {
     /// Maps up to `count` zeroed pages, at least one, at `address`, readable and writable: their first frame,
     /// and how many they are. Nothing if there is no memory, or no room at that address.
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)>;
@@ -48,7 +48,7 @@ pub trait Pages {
     fn write(&self, address: u64, bytes: &[u8]);
 }
 
-/// Pages that are there, in one piece.
+/// PageSource that are there, in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     frame: u64,
@@ -101,36 +101,36 @@ pub enum Bad {
 }
 
 /// A process's memory.
-pub struct Memory {
-    pages: Rc<dyn Pages>,
+pub struct ProcessMemory {
+    pages: Rc<dyn PageSource>,
     state: RefCell<State>,
 }
 
 struct State {
-    regions: Ranges<Region>,
-    runs: Ranges<Run>,
+    regions: RangeMap<MappedRegion>,
+    runs: RangeMap<Run>,
     /// Where regions are placed.
     place: Range<u64>,
     /// Where the heap begins, and where it ends.
     heap: Range<u64>,
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for ProcessMemory {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.borrow();
-        write!(out, "Memory({} bytes, {} of them there)", state.regions.bytes(), state.runs.bytes())
+        write!(out, "ProcessMemory({} bytes, {} of them there)", state.regions.bytes(), state.runs.bytes())
     }
 }
 
-impl Memory {
+impl ProcessMemory {
     /// Of a process that has none yet, and whose regions are placed from the end of `place` on downwards.
-    pub fn new(pages: Rc<dyn Pages>, place: Range<u64>) -> Memory {
+    pub fn new(pages: Rc<dyn PageSource>, place: Range<u64>) -> ProcessMemory {
         let (regions, runs) = Default::default();
-        Memory { pages, state: RefCell::new(State { regions, runs, place, heap: 0..0 }) }
+        ProcessMemory { pages, state: RefCell::new(State { regions, runs, place, heap: 0..0 }) }
     }
 
     /// The regions, by ascending address.
-    pub fn regions(&self) -> Vec<(Range<u64>, Region)> {
+    pub fn regions(&self) -> Vec<(Range<u64>, MappedRegion)> {
         self.state.borrow().regions.iter().map(|(range, region)| (range, region.clone())).collect()
     }
 
@@ -192,7 +192,7 @@ impl Memory {
     /// Reads a structure.
     ///
     /// # Errors
-    /// As for [`Memory::read`].
+    /// As for [`ProcessMemory::read`].
     pub fn read_value<T: FromBytes + IntoBytes>(&self, address: u64) -> Result<T, Errno> {
         let mut value = T::new_zeroed();
         self.read(address, value.as_mut_bytes())?;
@@ -202,7 +202,7 @@ impl Memory {
     /// Writes a structure.
     ///
     /// # Errors
-    /// As for [`Memory::write`].
+    /// As for [`ProcessMemory::write`].
     pub fn write_value<T: IntoBytes + Immutable>(&self, address: u64, value: &T) -> Result<(), Errno> {
         self.write(address, value.as_bytes())
     }
@@ -271,7 +271,7 @@ impl Memory {
 
 impl Run {
     /// The frame of a page of the run that has it.
-    fn behind_of(&self, runs: &Ranges<Run>, page: u64) -> u64 {
+    fn behind_of(&self, runs: &RangeMap<Run>, page: u64) -> u64 {
         runs.find(page).map_or(self.frame, |(range, run)| run.frame + (page - range.start) / PAGE)
     }
 }
@@ -291,9 +291,9 @@ impl State {
     /// Makes pages of a region there: `page`, and those around it within `window` that are not there yet.
     fn fill(
         &mut self,
-        pages: &dyn Pages,
+        pages: &dyn PageSource,
         range: &Range<u64>,
-        region: &Region,
+        region: &MappedRegion,
         page: u64,
         window: Range<u64>,
         wanted: Protection,
@@ -323,14 +323,14 @@ impl State {
     }
 
     /// Gives back what is there of `range`.
-    fn drop_pages(&mut self, pages: &dyn Pages, range: Range<u64>) {
+    fn drop_pages(&mut self, pages: &dyn PageSource, range: Range<u64>) {
         for (part, run) in self.runs.remove(range) {
             pages.remove(part.start, (part.end - part.start) / PAGE, run.frame);
         }
     }
 }
 
-impl Drop for Memory {
+impl Drop for ProcessMemory {
     fn drop(&mut self) {
         self.state.get_mut().drop_pages(&*self.pages, 0..u64::MAX - PAGE + 1);
     }

@@ -1,4 +1,4 @@
-//! Ranges of addresses, none over another, each with a value: what regions a process has, and what frames are
+//! RangeMap of addresses, none over another, each with a value: what regions a process has, and what frames are
 //! behind them.
 
 use alloc::collections::BTreeMap;
@@ -15,20 +15,20 @@ pub trait Part: Clone {
     fn goes_on_as(&self, bytes: u64, next: &Self) -> bool;
 }
 
-/// Ranges with their values, by address.
+/// RangeMap with their values, by address.
 #[derive(Clone, Debug)]
-pub struct Ranges<V> {
+pub struct RangeMap<V> {
     /// By its first address, where each ends, and its value.
     map: BTreeMap<u64, (u64, V)>,
 }
 
-impl<V> Default for Ranges<V> {
+impl<V> Default for RangeMap<V> {
     fn default() -> Self {
-        Ranges { map: BTreeMap::new() }
+        RangeMap { map: BTreeMap::new() }
     }
 }
 
-impl<V: Part> Ranges<V> {
+impl<V: Part> RangeMap<V> {
     /// The range that an address is in.
     pub fn find(&self, address: u64) -> Option<(Range<u64>, &V)> {
         let (start, (end, value)) = self.map.range(..=address).next_back()?;
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Bytes of a small world.
+    /// Bytes of a small family.
     const END: u64 = 64;
 
     #[derive(Clone, Debug)]
@@ -171,8 +171,8 @@ mod tests {
         proptest::collection::vec(step, 0..40)
     }
 
-    fn played(steps: &[Step]) -> (Ranges<Counting>, Model<u64, u64>) {
-        let (mut ranges, mut model) = (Ranges::default(), Model::new());
+    fn played(steps: &[Step]) -> (RangeMap<Counting>, Model<u64, u64>) {
+        let (mut ranges, mut model) = (RangeMap::default(), Model::new());
         for step in steps {
             let (range, value) = match step {
                 Step::Insert(range, value) => (range, Some(*value)),

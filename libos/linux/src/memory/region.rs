@@ -1,6 +1,6 @@
 //! What a range of a process's addresses is to be.
 
-use super::{Bad, PAGE, Pages, Part, Touch};
+use super::{Bad, PAGE, PageSource, Part, Touch};
 use alloc::rc::Rc;
 use core::fmt;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
@@ -147,7 +147,7 @@ impl Backing {
     }
 
     /// Writes what a region has from `offset` on to pages at `address`, which are zero.
-    pub(super) fn write_to(&self, pages: &dyn Pages, address: u64, offset: u64, bytes: u64) {
+    pub(super) fn write_to(&self, pages: &dyn PageSource, address: u64, offset: u64, bytes: u64) {
         let Backing::File(file) = self else { return };
         let mut piece = [0; PAGE as usize];
         let mut done = 0;
@@ -167,7 +167,7 @@ impl Backing {
 
 /// A range of addresses that a process asked for.
 #[derive(Clone, Debug)]
-pub struct Region {
+pub struct MappedRegion {
     /// What it may do there.
     pub rights: Rights,
     /// Whether others see what is written.
@@ -178,15 +178,15 @@ pub struct Region {
     pub purpose: Purpose,
 }
 
-impl Region {
+impl MappedRegion {
     /// Zeros of the process's own.
-    pub fn zeros(rights: Rights) -> Region {
-        Region { rights, sharing: Sharing::Private, backing: Backing::Zero, purpose: Purpose::Mapping }
+    pub fn zeros(rights: Rights) -> MappedRegion {
+        MappedRegion { rights, sharing: Sharing::Private, backing: Backing::Zero, purpose: Purpose::Mapping }
     }
 }
 
-impl Part for Region {
-    fn behind(&self, count: u64) -> Region {
+impl Part for MappedRegion {
+    fn behind(&self, count: u64) -> MappedRegion {
         let backing = match &self.backing {
             Backing::Zero => Backing::Zero,
             Backing::File(FilePart { contents, offset, bytes }) => {
@@ -194,10 +194,10 @@ impl Part for Region {
                 Backing::File(FilePart { contents: contents.clone(), offset: offset + count, bytes: left })
             }
         };
-        Region { backing, ..self.clone() }
+        MappedRegion { backing, ..self.clone() }
     }
 
-    fn goes_on_as(&self, count: u64, next: &Region) -> bool {
+    fn goes_on_as(&self, count: u64, next: &MappedRegion) -> bool {
         let same = (self.rights, self.sharing, self.purpose) == (next.rights, next.sharing, next.purpose);
         same && match (&self.behind(count).backing, &next.backing) {
             (Backing::Zero, Backing::Zero) => true,

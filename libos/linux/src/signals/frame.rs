@@ -219,12 +219,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_handler_returns_to_what_it_interrupted(words in any::<[u64; 18]>(), mask in any::<u64>(), on in any::<bool>(), extended in any::<bool>()) {
+        fn a_handler_returns_to_what_it_interrupted(
+            words in any::<[u64; 18]>(),
+            mask in any::<u64>(),
+            on in any::<bool>(),
+            extended in any::<bool>(),
+        ) {
             let mut registers = Registers::read_from_bytes(words.as_bytes()).unwrap();
             registers.rsp = 0x7000_0000 + registers.rsp % 0x1_0000;
             let stack = Alternate { start: 0x10_0000, flags: 0, bytes: 0x4000, ..Alternate::NONE };
             let vector = std::vec![7; if extended { 832 } else { 512 }];
-            let interrupted = Interrupted { registers, mask: SignalSet(mask).blockable(), stack, vector, fault: [0; 3] };
+            let mask = SignalSet(mask).blockable();
+            let interrupted = Interrupted { registers, mask, stack, vector, fault: [0; 3] };
             let flags = if on { SA_ONSTACK.into() } else { 0 };
             let action = Action { handler: 0x40_1000, flags, restorer: 0x40_2000, ..Action::default() };
             let frame = Frame::build(&action, &Info::sent(Signal::TERM, 0, 1, 0), &interrupted);

@@ -344,7 +344,10 @@ mod tests {
     proptest! {
         /// Against a list: the lowest number first, the first that came of those; below 32 one of each.
         #[test]
-        fn signals_are_taken_in_order(numbers in proptest::collection::vec(1..=64u64, 0..40), wanted in any::<u64>()) {
+        fn signals_are_taken_in_order(
+            numbers in proptest::collection::vec(1..=64u64, 0..40),
+            wanted in any::<u64>(),
+        ) {
             let (mut pending, mut model) = (Pending::default(), Vec::new());
             for (count, number) in numbers.into_iter().enumerate() {
                 pending.add(Info::sent(signal(number), 0, count as u32, 0));
@@ -354,7 +357,8 @@ mod tests {
             }
             let wanted = SignalSet(wanted);
             model.sort();
-            let expected: Vec<_> = model.into_iter().filter(|(number, _)| wanted.has(signal(*number))).collect();
+            let is_wanted = |number: u64| wanted.has(signal(number));
+            let expected: Vec<_> = model.into_iter().filter(|(number, _)| is_wanted(*number)).collect();
             let mut taken = Vec::new();
             while let Some(info) = pending.take(wanted) {
                 taken.push((u64::from(info.signal), info.fields[0]));

@@ -19,11 +19,11 @@ pub enum Standing {
 }
 
 /// What answers a call.
-pub type Handler = fn(&Call<'_>) -> Result<u64, Errno>;
+pub type Answer = fn(&Call<'_>) -> Result<u64, Errno>;
 
 /// A call.
 #[derive(Clone, Copy)]
-pub struct Row {
+pub struct SystemCall {
     /// Its number.
     pub number: u16,
     /// Its name.
@@ -33,24 +33,24 @@ pub struct Row {
     /// What there is of it.
     pub standing: Standing,
     /// Who answers it.
-    pub handler: Handler,
+    pub handler: Answer,
 }
 
-impl core::fmt::Debug for Row {
+impl core::fmt::Debug for SystemCall {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(out, "{} {}: {:?}", self.number, self.name, self.standing)
     }
 }
 
-impl Row {
+impl SystemCall {
     /// A call of which everything is there.
     pub const fn complete(
         number: u32,
         name: &'static str,
         arguments: &'static [&'static str],
-        handler: Handler,
-    ) -> Row {
-        Row { number: number as u16, name, arguments, standing: Standing::Complete, handler }
+        handler: Answer,
+    ) -> SystemCall {
+        SystemCall { number: number as u16, name, arguments, standing: Standing::Complete, handler }
     }
 
     /// A call of which something is different.
@@ -58,28 +58,34 @@ impl Row {
         number: u32,
         name: &'static str,
         arguments: &'static [&'static str],
-        handler: Handler,
+        handler: Answer,
         how: &'static str,
-    ) -> Row {
-        Row { number: number as u16, name, arguments, standing: Standing::Partial(how), handler }
+    ) -> SystemCall {
+        SystemCall { number: number as u16, name, arguments, standing: Standing::Partial(how), handler }
     }
 
     /// A call that is refused with `ENOSYS`, and why.
-    pub const fn refused(number: u32, name: &'static str, why: &'static str) -> Row {
-        let handler: Handler = |_| Err(Errno::ENOSYS);
-        Row { number: number as u16, name, arguments: &[], standing: Standing::Refused(why), handler }
+    pub const fn refused(number: u32, name: &'static str, why: &'static str) -> SystemCall {
+        let handler: Answer = |_| Err(Errno::ENOSYS);
+        SystemCall { number: number as u16, name, arguments: &[], standing: Standing::Refused(why), handler }
     }
 }
 
 /// The rows of each part.
-pub const PARTS: &[&[Row]] = &[
+pub const PARTS: &[&[SystemCall]] = &[
     calls::memory::ROWS,
     calls::processes::ROWS,
     calls::threads::ROWS,
     calls::signals::ROWS,
     calls::time::ROWS,
     calls::system::ROWS,
-    descriptors::ROWS,
+    descriptors::PARTS[0],
+    descriptors::PARTS[1],
+    descriptors::PARTS[2],
+    descriptors::PARTS[3],
+    descriptors::PARTS[4],
+    descriptors::PARTS[5],
+    descriptors::PARTS[6],
     refused::ROWS,
 ];
 
@@ -106,7 +112,7 @@ const fn places() -> [(u8, u8); NUMBERS] {
 }
 
 /// The call with this number.
-pub fn row(number: u64) -> Option<&'static Row> {
+pub fn row(number: u64) -> Option<&'static SystemCall> {
     let (part, row) = *PLACES.get(usize::try_from(number).ok()?)?;
     PARTS.get(usize::from(part).checked_sub(1)?)?.get(usize::from(row).checked_sub(1)?)
 }
@@ -124,7 +130,7 @@ pub(crate) fn answer(call: &Call<'_>, number: u64) -> Result<u64, Errno> {
 
 #[cold]
 fn unknown(call: &Call<'_>, number: u64) {
-    call.world().unknown(number, || {
+    call.family().unknown(number, || {
         let process = call.process();
         let program = process.program.borrow();
         let name = alloc::string::String::from_utf8_lossy(&program.0);

@@ -35,7 +35,7 @@ pub enum Trap {
     },
 }
 
-/// What [`Context::trap`] holds for [`Trap::Syscall`], and for a page fault; else it is an exception.
+/// What [`ProgramContext::trap`] holds for [`Trap::Syscall`], and for a page fault; else it is an exception.
 pub(super) const SYSCALL: u64 = 0;
 pub(super) const PAGE_FAULT: u64 = 1;
 #[cfg(target_os = "none")]
@@ -48,7 +48,7 @@ pub(super) struct Vector(pub [u8; VECTOR_BYTES]);
 
 /// The registers of one of a program's threads.
 #[repr(C, align(64))]
-pub struct Context {
+pub struct ProgramContext {
     pub(super) vector: Vector,
     pub(super) registers: Registers,
     /// Stack pointer of who runs it, while it runs.
@@ -66,13 +66,13 @@ pub struct Context {
 #[repr(C, align(64))]
 pub(super) struct Line(pub [u8; 64]);
 
-impl Context {
+impl ProgramContext {
     /// One that begins with these registers.
-    pub fn new(registers: Registers) -> Box<Context> {
+    pub fn new(registers: Registers) -> Box<ProgramContext> {
         let mut vector = [0; VECTOR_BYTES];
         vector[..2].copy_from_slice(&CONTROL_WORD.to_le_bytes());
         vector[24..28].copy_from_slice(&MXCSR.to_le_bytes());
-        Box::new(Context {
+        Box::new(ProgramContext {
             vector: Vector(vector),
             registers,
             host_stack: 0,
@@ -83,8 +83,8 @@ impl Context {
     }
 
     /// Another that goes on with what this one has.
-    pub fn duplicate(&mut self) -> Box<Context> {
-        let mut copy = Context::new(self.registers);
+    pub fn duplicate(&mut self) -> Box<ProgramContext> {
+        let mut copy = ProgramContext::new(self.registers);
         copy.vector = self.vector.clone();
         copy.thread_pointer = self.thread_pointer();
         copy.extended.copy_from_slice(self.extended_lines());
@@ -159,7 +159,7 @@ impl Context {
 
 #[cfg(not(target_os = "none"))]
 mod elsewhere {
-    use super::{Context, Line, Trap};
+    use super::{Line, ProgramContext, Trap};
 
     pub(super) fn extended_bytes() -> usize {
         0
@@ -169,7 +169,7 @@ mod elsewhere {
         0
     }
 
-    impl Context {
+    impl ProgramContext {
         /// The base of FS.
         pub fn thread_pointer(&self) -> u64 {
             self.thread_pointer
@@ -201,8 +201,8 @@ use super::entry::{extended_bytes, extended_features};
 #[cfg(not(target_os = "none"))]
 use elsewhere::{extended_bytes, extended_features};
 
-impl fmt::Debug for Context {
+impl fmt::Debug for ProgramContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Context").field("registers", &self.registers).finish_non_exhaustive()
+        out.debug_struct("ProgramContext").field("registers", &self.registers).finish_non_exhaustive()
     }
 }

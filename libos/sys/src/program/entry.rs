@@ -1,10 +1,10 @@
 //! Into a program and out again. The kernel sends the program's `syscall`s to [`reflected`], and its faults
-//! to the upcall handler, which has the core go on at [`faulted`]; from both `Context::run` returns.
+//! to the upcall handler, which has the core go on at [`faulted`]; from both `ProgramContext::run` returns.
 //!
 //! The library's own code is never left for another thread in between: an upcall that comes while any of this
 //! runs goes back to where it was.
 
-use super::context::{Context, EXCEPTION, Line, PAGE_FAULT, Trap, VECTOR_BYTES};
+use super::context::{EXCEPTION, Line, PAGE_FAULT, ProgramContext, Trap, VECTOR_BYTES};
 use crate::local::{self, Local};
 use crate::memory::Shared;
 use crate::{raw, upcall};
@@ -31,13 +31,13 @@ const LEGACY: u64 = 3;
 #[repr(C)]
 pub(crate) struct Slots {
     /// The thread that runs.
-    context: AtomicPtr<Context>,
+    context: AtomicPtr<ProgramContext>,
     /// Where it goes on: so every register can be its own.
     resume: AtomicU64,
     /// Address of the word that the kernel tells where a `syscall` was.
     word: AtomicU64,
     /// The thread whose FS base and further vector registers the core has.
-    owner: AtomicPtr<Context>,
+    owner: AtomicPtr<ProgramContext>,
     /// What the word is in.
     page: UnsafeCell<Option<Shared>>,
 }
@@ -122,7 +122,7 @@ pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
     true
 }
 
-impl Context {
+impl ProgramContext {
     /// Goes on with the program on this core until it wants something; see [`Trap`]. Flags that are not a
     /// program's own are cleared.
     pub fn run(&mut self) -> Trap {
@@ -216,7 +216,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for ProgramContext {
     fn drop(&mut self) {
         let owner = &local::current().program.owner;
         if self.is_owner() {
@@ -262,7 +262,7 @@ unsafe fn restore_extended(area: &[Line]) {
 
 macro_rules! offset {
     ($register:ident) => {
-        offset_of!(Context, registers.$register)
+        offset_of!(ProgramContext, registers.$register)
     };
 }
 
@@ -271,7 +271,7 @@ macro_rules! offset {
 /// # Safety
 /// The core has the program's FS base and further vector registers, `resume` where it goes on.
 #[unsafe(naked)]
-unsafe extern "sysv64" fn go(context: *mut Context) {
+unsafe extern "sysv64" fn go(context: *mut ProgramContext) {
     naked_asm!(
         "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
         "mov [rdi + {host_stack}], rsp",
@@ -295,13 +295,16 @@ unsafe extern "sysv64" fn go(context: *mut Context) {
         "mov rsp, [rdi + {rsp}]",
         "mov rdi, [rdi + {rdi}]",
         "jmp qword ptr gs:[{resume}]",
-        host_stack = const offset_of!(Context, host_stack),
-        vector = const offset_of!(Context, vector),
+        host_stack = const offset_of!(ProgramContext, host_stack),
+        vector = const offset_of!(ProgramContext, vector),
         rflags = const offset!(rflags),
-        rax = const offset!(rax), rbx = const offset!(rbx), rcx = const offset!(rcx), rdx = const offset!(rdx),
-        rsi = const offset!(rsi), rdi = const offset!(rdi), rbp = const offset!(rbp), rsp = const offset!(rsp),
-        r8 = const offset!(r8), r9 = const offset!(r9), r10 = const offset!(r10), r11 = const offset!(r11),
-        r12 = const offset!(r12), r13 = const offset!(r13), r14 = const offset!(r14), r15 = const offset!(r15),
+        rax = const offset!(rax), rbx = const offset!(rbx), rcx = const offset!(rcx),
+        rdx = const offset!(rdx), rsi = const offset!(rsi), rdi = const offset!(rdi),
+        rbp = const offset!(rbp), rsp = const offset!(rsp),
+        r8 = const offset!(r8), r9 = const offset!(r9), r10 = const offset!(r10),
+        r11 = const offset!(r11),
+        r12 = const offset!(r12), r13 = const offset!(r13), r14 = const offset!(r14),
+        r15 = const offset!(r15),
         resume = const offset_of!(Local, program) + offset_of!(Slots, resume),
     )
 }
@@ -340,11 +343,14 @@ unsafe extern "sysv64" fn reflected() {
         context = const offset_of!(Local, program) + offset_of!(Slots, context),
         word = const offset_of!(Local, program) + offset_of!(Slots, word),
         rflags = const offset!(rflags), rip = const offset!(rip),
-        rax = const offset!(rax), rbx = const offset!(rbx), rcx = const offset!(rcx), rdx = const offset!(rdx),
-        rsi = const offset!(rsi), rdi = const offset!(rdi), rbp = const offset!(rbp), rsp = const offset!(rsp),
-        r8 = const offset!(r8), r9 = const offset!(r9), r10 = const offset!(r10), r11 = const offset!(r11),
-        r12 = const offset!(r12), r13 = const offset!(r13), r14 = const offset!(r14), r15 = const offset!(r15),
-        trap = const offset_of!(Context, trap),
+        rax = const offset!(rax), rbx = const offset!(rbx), rcx = const offset!(rcx),
+        rdx = const offset!(rdx), rsi = const offset!(rsi), rdi = const offset!(rdi),
+        rbp = const offset!(rbp), rsp = const offset!(rsp),
+        r8 = const offset!(r8), r9 = const offset!(r9), r10 = const offset!(r10),
+        r11 = const offset!(r11),
+        r12 = const offset!(r12), r13 = const offset!(r13), r14 = const offset!(r14),
+        r15 = const offset!(r15),
+        trap = const offset_of!(ProgramContext, trap),
         faulted = sym faulted,
     )
 }
@@ -364,8 +370,8 @@ unsafe extern "sysv64" fn faulted() {
         "ldmxcsr [rip + {mxcsr}]",
         "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
         "ret",
-        vector = const offset_of!(Context, vector),
-        host_stack = const offset_of!(Context, host_stack),
+        vector = const offset_of!(ProgramContext, vector),
+        host_stack = const offset_of!(ProgramContext, host_stack),
         flags = const FLAGS,
         mxcsr = sym DEFAULT_MXCSR,
     )

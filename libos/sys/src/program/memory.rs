@@ -14,9 +14,9 @@ pub const HIGH: Range<u64> = APPLICATION_END - (16 << 40)..APPLICATION_END;
 /// Most pages that one call concerns.
 pub const PAGES_MAX: u64 = 512;
 
-/// Pages of one piece of memory, one after the other.
+/// PageRun of one piece of memory, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pages {
+pub struct PageRun {
     /// Where the first is mapped.
     pub address: u64,
     /// Its frame.
@@ -25,13 +25,13 @@ pub struct Pages {
     pub count: u64,
 }
 
-impl Pages {
+impl PageRun {
     /// Takes up to `count` zeroed pages in one piece, at least one, and maps them at `address`, readable and
     /// writable.
     ///
     /// # Errors
     /// OutsideUserSpace if that is no place of programs; as `memory_grant` and `memory_map` say.
-    pub fn add(address: u64, count: u64) -> Result<Pages> {
+    pub fn add(address: u64, count: u64) -> Result<PageRun> {
         let mut count = count.clamp(1, PAGES_MAX);
         check(address, count * FRAME_BYTES)?;
         let frame = loop {
@@ -42,7 +42,7 @@ impl Pages {
                 Err(error) => return Err(error),
             }
         };
-        let pages = Pages { address, frame, count };
+        let pages = PageRun { address, frame, count };
         pages.map(Protection::ReadWrite).inspect_err(|_| pages.give_back())?;
         Ok(pages)
     }
@@ -73,10 +73,10 @@ impl Pages {
     ///
     /// # Errors
     /// As `memory_map` says; then they are gone from where they were, and given back.
-    pub fn relocate(self, address: u64, protection: Protection) -> Result<Pages> {
+    pub fn relocate(self, address: u64, protection: Protection) -> Result<PageRun> {
         check(address, self.count * FRAME_BYTES)?;
         self.unmap()?;
-        let there = Pages { address, ..self };
+        let there = PageRun { address, ..self };
         there.map(protection).inspect_err(|_| there.give_back())?;
         Ok(there)
     }

@@ -1,7 +1,7 @@
 //! Programs that were made for another kernel, in the addresses that are left to them: their memory, and a
 //! way to run one until it wants something.
 //!
-//! A [`Context`] is one of a program's threads. [`Context::run`] goes on with it on the running core and
+//! A [`ProgramContext`] is one of a program's threads. [`ProgramContext::run`] goes on with it on the running core and
 //! returns when it makes a system call or faults, with all its registers stored; to the caller it is a
 //! function call. What the program does with its own memory is its own affair; what it does to the library's,
 //! on purpose or not, is not prevented: it is one application, and the kernel guards the others.
@@ -11,7 +11,7 @@ mod context;
 mod entry;
 pub mod memory;
 
-pub use context::{Context, EXTENDED_AT, Trap, VECTOR_BYTES};
+pub use context::{EXTENDED_AT, ProgramContext, Trap, VECTOR_BYTES};
 #[cfg(target_os = "none")]
 pub use entry::start;
 #[cfg(target_os = "none")]

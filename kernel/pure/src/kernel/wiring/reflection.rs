@@ -95,7 +95,7 @@ fn a_reflection_ends_with_its_application() {
     map(&mut world, 0, PAGE);
     assert_eq!(reflect(&mut world, ENTRY, PAGE), Ok(0));
     world.kernel.end_application(app(0), ApplicationState::Exited, 0);
-    assert_eq!(world.held(0), [0; 3]);
+    assert_eq!(world.held(0), [0; 4]);
     world.kernel.start(app(0)).expect("it starts again");
     world.settle(0, false);
     while world.kernel.cores[crate::testing::on(0)].current != Some(app(0)) {

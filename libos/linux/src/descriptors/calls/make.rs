@@ -97,7 +97,7 @@ fn make_timer(call: &Call<'_>) -> Result<u64, Errno> {
     if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    let timer = Timer::new(&call.world().handle, is_realtime);
+    let timer = Timer::new(&call.family().handle, is_realtime);
     add(call, of_stream(timer, abi::O_RDWR | flags & abi::O_NONBLOCK), flags).map(|descriptor| descriptor as u64)
 }
 
@@ -147,7 +147,7 @@ fn make_file(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     let node = with_vfs(call, |vfs, caller| vfs.nameless(caller, 0o777));
-    let held = OpenNode::held(&call.world().vfs, node, None);
+    let held = OpenNode::held(&call.family().vfs, node, None);
     let on_exec = if flags & abi::MFD_CLOEXEC != 0 { abi::O_CLOEXEC } else { 0 };
     add(call, Description::new(Object::Node(Rc::new(held)), abi::O_RDWR), on_exec)
         .map(|descriptor| descriptor as u64)

@@ -156,7 +156,7 @@ fn make(call: &Call<'_>) -> Result<u64, Errno> {
     let protocol = call.arguments[2] as u32;
     let stream: Rc<dyn Stream> = match domain {
         abi::AF_INET | abi::AF_INET6 => {
-            let network = call.world().network.as_ref().ok_or(Errno::EAFNOSUPPORT)?;
+            let network = call.family().network.as_ref().ok_or(Errno::EAFNOSUPPORT)?;
             let expected = match transport {
                 Transport::Tcp => abi::IPPROTO_TCP as u32,
                 Transport::Udp => abi::IPPROTO_UDP as u32,
@@ -166,7 +166,7 @@ fn make(call: &Call<'_>) -> Result<u64, Errno> {
             }
             Rc::new(Inet::new(network, domain, transport))
         }
-        abi::AF_UNIX if transport == Transport::Tcp => Rc::new(Local::new(&call.world().places)),
+        abi::AF_UNIX if transport == Transport::Tcp => Rc::new(Local::new(&call.family().sockets)),
         abi::AF_UNIX => return Err(Errno::ESOCKTNOSUPPORT),
         _ => return Err(Errno::EAFNOSUPPORT),
     };
@@ -178,7 +178,7 @@ fn make_pair(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     let flags = call.arguments[1] as u32;
-    let (one, other) = Local::pair(&call.world().places);
+    let (one, other) = Local::pair(&call.family().sockets);
     let one = add(call, opened(Rc::new(one), flags), flags)?;
     let other = add(call, opened(Rc::new(other), flags), flags)?;
     call.memory().write_value(call.arguments[3], &[one, other]).map(|()| 0)

@@ -3,7 +3,7 @@
 use crate::futex::Futexes;
 use crate::load::LoadError;
 use crate::machine::Granted;
-use crate::memory::Pages;
+use crate::memory::PageSource;
 use crate::process::{Exit, Process};
 use crate::signals::Info;
 use crate::task::Task;
@@ -22,8 +22,8 @@ use nom_sys::program::memory::HIGH;
 /// Bytes of addresses that each process has for itself.
 const PLACE_BYTES: u64 = 64 << 30;
 
-/// What a world is made of.
-pub struct Setup {
+/// What a family is made of.
+pub struct FamilyParts {
     /// The files.
     pub vfs: Vfs,
     /// The network, if there is any.
@@ -35,7 +35,7 @@ pub struct Setup {
 }
 
 /// All processes, and what they share.
-pub struct World {
+pub struct Family {
     /// The files.
     pub vfs: Rc<RefCell<Vfs>>,
     /// The network, if there is any.
@@ -43,9 +43,11 @@ pub struct World {
     /// The loop that everything runs on.
     pub handle: Handle,
     pub(crate) threads: Threads,
-    pub(crate) pages: Rc<dyn Pages>,
+    pub(crate) pages: Rc<dyn PageSource>,
     pub(crate) entropy: RefCell<Entropy>,
     pub(crate) futexes: Futexes,
+    /// Where local sockets are found.
+    pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Places of processes that are taken.
@@ -54,17 +56,17 @@ pub struct World {
     unknown: RefCell<BTreeSet<u64>>,
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for Family {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "World({} processes)", self.processes.borrow().len())
+        write!(out, "Family({} processes)", self.processes.borrow().len())
     }
 }
 
-impl World {
-    /// A world without processes.
-    pub fn new(setup: Setup) -> Rc<World> {
-        let Setup { vfs, network, handle, threads } = setup;
-        Rc::new(World {
+impl Family {
+    /// A family without processes.
+    pub fn new(setup: FamilyParts) -> Rc<Family> {
+        let FamilyParts { vfs, network, handle, threads } = setup;
+        Rc::new(Family {
             vfs: Rc::new(RefCell::new(vfs)),
             network,
             handle,
@@ -72,6 +74,7 @@ impl World {
             pages: Rc::new(Granted),
             entropy: RefCell::new(Entropy::new()),
             futexes: Futexes::default(),
+            sockets: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             places: RefCell::default(),
@@ -84,7 +87,7 @@ impl World {
     /// # Errors
     /// Why the program cannot be run.
     pub fn start(
-        self: &Rc<World>,
+        self: &Rc<Family>,
         path: &[u8],
         arguments: &[Vec<u8>],
         environment: &[Vec<u8>],
