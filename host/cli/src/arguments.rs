@@ -136,7 +136,7 @@ pub struct Run {
     pub app: String,
     /// Where a Linux program's files come from.
     #[command(flatten)]
-    pub linux: crate::linux::Options,
+    pub linux: crate::linux::RootOptions,
     /// Arguments of the (first) application, in place of those in its manifest.
     #[arg(last = true)]
     pub arguments: Vec<String>,
@@ -312,7 +312,7 @@ pub struct Build {
     pub app: String,
     /// Where a Linux program's files come from.
     #[command(flatten)]
-    pub linux: crate::linux::Options,
+    pub linux: crate::linux::RootOptions,
     /// Arguments of the (first) application, in place of those in its manifest.
     #[arg(last = true)]
     pub arguments: Vec<String>,

@@ -11,6 +11,9 @@ use nom_fs::Errno;
 /// Flags that `F_SETFL` changes.
 const CHANGEABLE: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_NOATIME | abi::FASYNC;
 
+/// `close_range` marks descriptors rather than closes them.
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
+
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_close, "close", &["descriptor"], close),
@@ -76,7 +79,7 @@ fn close_range(call: &Call<'_>) -> Result<u64, Errno> {
     let descriptors = call.process().descriptors.borrow().clone();
     for descriptor in descriptors.list() {
         if (first..=last).contains(&(descriptor as u32)) {
-            match flags & abi::CLOSE_RANGE_CLOEXEC {
+            match flags & CLOSE_RANGE_CLOEXEC {
                 0 => descriptors.close(descriptor)?,
                 _ => descriptors.set_on_exec(descriptor, OnExec::Close)?,
             }
