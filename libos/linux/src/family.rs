@@ -35,7 +35,7 @@ pub struct FamilyParts {
 }
 
 /// All processes, and what they share.
-pub struct Family {
+pub struct ProcessFamily {
     /// The files.
     pub vfs: Rc<RefCell<Vfs>>,
     /// The network, if there is any.
@@ -54,17 +54,17 @@ pub struct Family {
     unknown: RefCell<BTreeSet<u64>>,
 }
 
-impl fmt::Debug for Family {
+impl fmt::Debug for ProcessFamily {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Family({} processes)", self.processes.borrow().len())
+        write!(out, "ProcessFamily({} processes)", self.processes.borrow().len())
     }
 }
 
-impl Family {
+impl ProcessFamily {
     /// A family without processes.
-    pub fn new(setup: FamilyParts) -> Rc<Family> {
+    pub fn new(setup: FamilyParts) -> Rc<ProcessFamily> {
         let FamilyParts { vfs, network, handle, threads } = setup;
-        Rc::new(Family {
+        Rc::new(ProcessFamily {
             vfs: Rc::new(RefCell::new(vfs)),
             network,
             handle,
@@ -84,7 +84,7 @@ impl Family {
     /// # Errors
     /// Why the program cannot be run.
     pub fn start(
-        self: &Rc<Family>,
+        self: &Rc<ProcessFamily>,
         path: &[u8],
         arguments: &[Vec<u8>],
         environment: &[Vec<u8>],

@@ -4,7 +4,7 @@
 //! packed with the application; variables of the environment whose names begin with a capital letter are the
 //! program's.
 
-use crate::family::{Family, FamilyParts};
+use crate::family::{FamilyParts, ProcessFamily};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
@@ -39,7 +39,7 @@ pub fn run() -> Result<u8, Box<dyn core::error::Error>> {
     let (mut event_loop, network) = event_loop()?;
     let handle = event_loop.handle().clone();
     let threads = sockets::threads(&handle, STACK_BYTES);
-    let family = Family::new(FamilyParts { vfs: files()?, network, handle, threads });
+    let family = ProcessFamily::new(FamilyParts { vfs: files()?, network, handle, threads });
     family.start(&path, &arguments, &environment())?;
     Ok(event_loop.run() as u8)
 }

@@ -1,7 +1,7 @@
 //! Descriptors: what a process has open.
 
 use crate::call::Call;
-use crate::family::Family;
+use crate::family::ProcessFamily;
 use crate::memory::Contents;
 use crate::process::Process;
 use crate::table::SystemCall;
@@ -50,7 +50,7 @@ pub struct Descriptors;
 
 impl Descriptors {
     /// Those of the first process.
-    pub fn first(_: &Family) -> Descriptors {
+    pub fn first(_: &ProcessFamily) -> Descriptors {
         Descriptors
     }
 
