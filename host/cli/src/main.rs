@@ -16,6 +16,7 @@ mod earnings;
 mod farewell;
 mod generate;
 mod launch;
+mod linux;
 mod logs;
 mod machines;
 mod manual;

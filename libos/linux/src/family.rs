@@ -59,6 +59,8 @@ pub struct ProcessFamily {
     pub(crate) pages: Rc<dyn PageSource>,
     pub(crate) entropy: RefCell<Entropy>,
     pub(crate) futexes: Futexes,
+    /// Where local sockets are found.
+    pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Places of processes that are taken.
@@ -85,6 +87,7 @@ impl ProcessFamily {
             pages: Rc::new(Granted),
             entropy: RefCell::new(Entropy::new()),
             futexes: Futexes::default(),
+            sockets: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             places: RefCell::default(),
