@@ -114,7 +114,7 @@ pub struct Process {
     /// Its memory.
     memory: RefCell<Rc<OwnMemory>>,
     /// Its descriptors.
-    pub descriptors: RefCell<Rc<Descriptors>>,
+    pub(crate) descriptors: RefCell<Rc<Descriptors>>,
     /// What it knows of the tree of files.
     pub view: Rc<RefCell<View>>,
     pub(crate) actions: RefCell<Actions>,

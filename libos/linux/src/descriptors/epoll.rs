@@ -113,7 +113,12 @@ impl Epoll {
     ///
     /// # Errors
     /// `EEXIST` if it is in; `EPERM` for what is always ready.
-    pub fn add(&self, descriptor: i32, description: &Rc<Description>, interest: Watched) -> Result<(), Errno> {
+    pub fn add(
+        &self,
+        descriptor: i32,
+        description: &Rc<Description>,
+        interest: Watched,
+    ) -> Result<(), Errno> {
         if description.stream().is_none() {
             return Err(Errno::EPERM);
         }
@@ -146,7 +151,12 @@ impl Epoll {
     ///
     /// # Errors
     /// `ENOENT` if it is not in.
-    pub fn change(&self, descriptor: i32, description: &Rc<Description>, interest: Watched) -> Result<(), Errno> {
+    pub fn change(
+        &self,
+        descriptor: i32,
+        description: &Rc<Description>,
+        interest: Watched,
+    ) -> Result<(), Errno> {
         let mut state = self.state.borrow_mut();
         let key = *state.keys.get(&name(descriptor, description)).ok_or(Errno::ENOENT)?;
         let member = state.members.get_mut(&key).ok_or(Errno::ENOENT)?;

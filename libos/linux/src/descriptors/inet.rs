@@ -2,7 +2,7 @@
 
 use super::open::Stream;
 use super::ready::{Events, Waiters};
-use super::socket::{Address, Options, Received, Side, Socket, Peeking, events};
+use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::rc::Rc;
@@ -280,10 +280,12 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         match self.state.get() {
             State::New => {}
             State::Stream(..) if self.is_open.get() => return Err(Errno::EISCONN),
-            State::Stream(..) => return self.connected().map_err(|error| match error {
-                Errno::EAGAIN => Errno::EALREADY,
-                other => other,
-            }),
+            State::Stream(..) => {
+                return self.connected().map_err(|error| match error {
+                    Errno::EAGAIN => Errno::EALREADY,
+                    other => other,
+                });
+            }
             _ => return Err(Errno::EINVAL),
         }
         let (id, ip) = self.with(|sockets| {

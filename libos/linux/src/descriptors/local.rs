@@ -3,7 +3,7 @@
 use super::open::Stream;
 use super::pipe::{Buffer, ReadEnd, WriteEnd};
 use super::ready::{Events, Waiters};
-use super::socket::{Address, Options, Received, Side, Socket, Peeking, events};
+use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -108,7 +108,8 @@ impl Local {
         if matches!(*self.state.borrow(), State::Open { .. }) {
             return Err(Errno::EISCONN);
         }
-        let listener = self.places.0.borrow().get(place).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)?;
+        let listener =
+            self.places.0.borrow().get(place).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)?;
         if listener.pending.borrow().len() > listener.backlog.get() {
             return Err(Errno::EAGAIN);
         }
@@ -169,7 +170,9 @@ impl Socket for Local {
 
     fn connect(&self, address: &Address) -> Result<(), Errno> {
         match address {
-            Address::Local(name) if name.first() == Some(&0) => self.connect_to(&Place::Name(name.clone()), name),
+            Address::Local(name) if name.first() == Some(&0) => {
+                self.connect_to(&Place::Name(name.clone()), name)
+            }
             _ => Err(Errno::EINVAL),
         }
     }

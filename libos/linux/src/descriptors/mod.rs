@@ -20,10 +20,10 @@ mod table;
 mod timer;
 
 use crate::call::Call;
+use crate::family::ProcessFamily;
 use crate::memory::Contents;
 use crate::process::Process;
 use crate::table::SystemCall;
-use crate::family::ProcessFamily;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_RDONLY, O_WRONLY};

@@ -43,7 +43,13 @@ impl OpenNode {
     ///
     /// # Errors
     /// As [`Vfs::write`].
-    pub fn write(&self, vfs: &mut Vfs, caller: &Caller<'_>, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    pub fn write(
+        &self,
+        vfs: &mut Vfs,
+        caller: &Caller<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, Errno> {
         match self.text {
             Some(_) => Ok(bytes.len()),
             None => vfs.write(self.node, offset, bytes, caller),

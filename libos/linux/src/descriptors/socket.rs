@@ -31,15 +31,18 @@ impl Address {
     /// `EINVAL` if it is too short; `EAFNOSUPPORT`.
     pub fn read(bytes: &[u8]) -> Result<Address, Errno> {
         let family = bytes.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes)).ok_or(Errno::EINVAL)?;
-        let port = || bytes.get(2..4).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]])).ok_or(Errno::EINVAL);
+        let port =
+            || bytes.get(2..4).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]])).ok_or(Errno::EINVAL);
         match u32::from(family) {
             abi::AF_UNSPEC => Ok(Address::Unspecified),
             abi::AF_INET => {
-                let address = bytes.get(4..8).and_then(|bytes| bytes.first_chunk::<4>()).ok_or(Errno::EINVAL)?;
+                let address =
+                    bytes.get(4..8).and_then(|bytes| bytes.first_chunk::<4>()).ok_or(Errno::EINVAL)?;
                 Ok(Address::Inet(SocketAddr::new(Ipv4Addr::from(*address).into(), port()?)))
             }
             abi::AF_INET6 => {
-                let address = bytes.get(8..24).and_then(|bytes| bytes.first_chunk::<16>()).ok_or(Errno::EINVAL)?;
+                let address =
+                    bytes.get(8..24).and_then(|bytes| bytes.first_chunk::<16>()).ok_or(Errno::EINVAL)?;
                 let address = Ipv6Addr::from(*address);
                 let address = address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4);
                 Ok(Address::Inet(SocketAddr::new(address, port()?)))

@@ -80,7 +80,8 @@ impl Descriptors {
         let limit = self.limits().0 as usize;
         let first = usize::try_from(first).ok().filter(|first| *first < limit).ok_or(Errno::EINVAL)?;
         let mut slots = self.slots.borrow_mut();
-        let index = (first..slots.len()).find(|index| slots[*index].is_none()).unwrap_or(slots.len().max(first));
+        let index =
+            (first..slots.len()).find(|index| slots[*index].is_none()).unwrap_or(slots.len().max(first));
         if index >= limit {
             return Err(Errno::EMFILE);
         }

@@ -29,7 +29,13 @@ impl Schedule {
             return (1, Schedule { next_ns: None, ..self });
         }
         let count = (now_ns - next_ns) / self.interval_ns + 1;
-        (count, Schedule { next_ns: Some(next_ns.saturating_add(count.saturating_mul(self.interval_ns))), ..self })
+        (
+            count,
+            Schedule {
+                next_ns: Some(next_ns.saturating_add(count.saturating_mul(self.interval_ns))),
+                ..self
+            },
+        )
     }
 }
 

@@ -68,6 +68,9 @@ fn close(call: &Call<'_>) -> Result<u64, Errno> {
     descriptors.close(call.int(0)).map(|()| 0)
 }
 
+/// linux/close_range.h: what would be closed is closed when another program begins.
+const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+
 fn close_range(call: &Call<'_>) -> Result<u64, Errno> {
     let (first, last, flags) = (call.arguments[0] as u32, call.arguments[1] as u32, call.arguments[2] as u32);
     if first > last {
@@ -76,7 +79,7 @@ fn close_range(call: &Call<'_>) -> Result<u64, Errno> {
     let descriptors = call.process().descriptors.borrow().clone();
     for descriptor in descriptors.list() {
         if (first..=last).contains(&(descriptor as u32)) {
-            match flags & abi::CLOSE_RANGE_CLOEXEC {
+            match flags & CLOSE_RANGE_CLOEXEC {
                 0 => descriptors.close(descriptor)?,
                 _ => descriptors.set_on_exec(descriptor, OnExec::Close)?,
             }

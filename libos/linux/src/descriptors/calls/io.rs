@@ -64,7 +64,13 @@ pub(super) fn wait<T>(
 }
 
 /// Reads into the caller's memory, from `offset` of a file on, or where a description is.
-fn read_into(call: &Call<'_>, description: &Description, at: Option<u64>, to: u64, len: u64) -> Result<u64, Errno> {
+fn read_into(
+    call: &Call<'_>,
+    description: &Description,
+    at: Option<u64>,
+    to: u64,
+    len: u64,
+) -> Result<u64, Errno> {
     description.check_read()?;
     let len = len.min(CALL_BYTES);
     let mut piece = vec![0; len.min(PIECE as u64) as usize];
@@ -95,7 +101,13 @@ fn read_into(call: &Call<'_>, description: &Description, at: Option<u64>, to: u6
 }
 
 /// Writes from the caller's memory.
-fn write_from(call: &Call<'_>, description: &Description, at: Option<u64>, from: u64, len: u64) -> Result<u64, Errno> {
+fn write_from(
+    call: &Call<'_>,
+    description: &Description,
+    at: Option<u64>,
+    from: u64,
+    len: u64,
+) -> Result<u64, Errno> {
     description.check_write()?;
     let len = len.min(CALL_BYTES);
     if let Some(node) = description.node() {
@@ -185,9 +197,10 @@ pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Vec<(u
     let piece = |index| call.memory().read_value::<[u64; 2]>(address + 16 * index);
     let pieces = (0..count).map(|index| piece(index).map(|[start, len]| (start, len)));
     let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-    let is_long = pieces.iter().try_fold(0_u64, |sum, (_, len)| sum.checked_add(*len)).is_none_or(|sum| {
-        sum > i64::MAX as u64
-    });
+    let is_long = pieces
+        .iter()
+        .try_fold(0_u64, |sum, (_, len)| sum.checked_add(*len))
+        .is_none_or(|sum| sum > i64::MAX as u64);
     if is_long { Err(Errno::EINVAL) } else { Ok(pieces) }
 }
 

@@ -98,7 +98,8 @@ fn make_timer(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     let timer = Timer::new(&call.family().handle, is_realtime);
-    add(call, of_stream(timer, abi::O_RDWR | flags & abi::O_NONBLOCK), flags).map(|descriptor| descriptor as u64)
+    add(call, of_stream(timer, abi::O_RDWR | flags & abi::O_NONBLOCK), flags)
+        .map(|descriptor| descriptor as u64)
 }
 
 /// Does something with the timer that the first argument leads to.

@@ -26,7 +26,9 @@ pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_mkdirat, "mkdirat", &["directory", "path", "mode"], |call| {
         make_directory(call, call.int(0), 1)
     }),
-    SystemCall::complete(abi::__NR_rmdir, "rmdir", &["path"], |call| unlink(call, HERE, 0, abi::AT_REMOVEDIR)),
+    SystemCall::complete(abi::__NR_rmdir, "rmdir", &["path"], |call| {
+        unlink(call, HERE, 0, abi::AT_REMOVEDIR)
+    }),
     SystemCall::complete(abi::__NR_unlink, "unlink", &["path"], |call| unlink(call, HERE, 0, 0)),
     SystemCall::complete(abi::__NR_unlinkat, "unlinkat", &["directory", "path", "flags"], |call| {
         unlink(call, call.int(0), 1, call.arguments[2] as u32)
@@ -50,7 +52,9 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["directory", "from", "other", "to", "flags"],
         |call| link(call, (call.int(0), 1), (call.int(2), 3), call.arguments[4] as u32),
     ),
-    SystemCall::complete(abi::__NR_symlink, "symlink", &["target", "path"], |call| symbolic_link(call, HERE, 1)),
+    SystemCall::complete(abi::__NR_symlink, "symlink", &["target", "path"], |call| {
+        symbolic_link(call, HERE, 1)
+    }),
     SystemCall::complete(abi::__NR_symlinkat, "symlinkat", &["target", "directory", "path"], |call| {
         symbolic_link(call, call.int(1), 2)
     }),
@@ -104,13 +108,12 @@ pub(crate) const ROWS: &[SystemCall] = &[
         let mask = call.arguments[0] as u32 & 0o777;
         Ok(core::mem::replace(&mut call.process().view.borrow_mut().umask, mask).into())
     }),
-    SystemCall::complete(abi::__NR_mknod, "mknod", &["path", "mode", "device"], |call| make_node(call, HERE, 0)),
-    SystemCall::complete(
-        abi::__NR_mknodat,
-        "mknodat",
-        &["directory", "path", "mode", "device"],
-        |call| make_node(call, call.int(0), 1),
-    ),
+    SystemCall::complete(abi::__NR_mknod, "mknod", &["path", "mode", "device"], |call| {
+        make_node(call, HERE, 0)
+    }),
+    SystemCall::complete(abi::__NR_mknodat, "mknodat", &["directory", "path", "mode", "device"], |call| {
+        make_node(call, call.int(0), 1)
+    }),
 ];
 
 /// Does something with a path, which is an argument of the call.
@@ -169,7 +172,8 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u
 
 fn make_directory(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
     let mode = call.arguments[index + 1] as u32;
-    at(call, descriptor, index, |vfs, caller, at, path| vfs.make_directory(caller, at, path, mode)).map(|()| 0)
+    at(call, descriptor, index, |vfs, caller, at, path| vfs.make_directory(caller, at, path, mode))
+        .map(|()| 0)
 }
 
 fn unlink(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<u64, Errno> {
@@ -302,9 +306,7 @@ fn set_times(call: &Call<'_>) -> Result<u64, Errno> {
         Ok(match nanoseconds {
             now if now == i64::from(abi::UTIME_NOW) => Stamp::Now,
             omit if omit == i64::from(abi::UTIME_OMIT) => Stamp::Omit,
-            0..1_000_000_000 => {
-                Stamp::At(nom_fs::FileTime { seconds, nanoseconds: nanoseconds as u32 })
-            }
+            0..1_000_000_000 => Stamp::At(nom_fs::FileTime { seconds, nanoseconds: nanoseconds as u32 }),
             _ => return Err(Errno::EINVAL),
         })
     };

@@ -242,7 +242,8 @@ fn select(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
     let mut members = Vec::new();
     for descriptor in 0..count {
         let (word, bit) = (descriptor as usize / 64, 1_u64 << (descriptor % 64));
-        for (index, wanted) in SETS.into_iter().enumerate().filter(|(index, _)| sets[*index][word] & bit != 0) {
+        for (index, wanted) in SETS.into_iter().enumerate().filter(|(index, _)| sets[*index][word] & bit != 0)
+        {
             members.push((index, word, bit, wanted, get(call, descriptor)?));
         }
     }

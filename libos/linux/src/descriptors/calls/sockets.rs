@@ -19,6 +19,9 @@ use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, LastLink, NodeType};
 
+/// `recvmmsg` waits for the first message alone.
+const MSG_WAITFORONE: u32 = 0x10000;
+
 /// Most bytes of an address.
 const ADDRESS_BYTES: u64 = 128;
 /// Bytes that one call receives or sends at most.
@@ -42,15 +45,26 @@ pub(crate) const ROWS: &[SystemCall] = &[
         make_pair,
         "local streams; datagrams and packets are streams, too",
     ),
-    SystemCall::partial(nr::__NR_bind, "bind", &["descriptor", "address", "length"], bind, "to a port of all addresses"),
+    SystemCall::partial(
+        nr::__NR_bind,
+        "bind",
+        &["descriptor", "address", "length"],
+        bind,
+        "to a port of all addresses",
+    ),
     SystemCall::complete(nr::__NR_listen, "listen", &["descriptor", "backlog"], |call| {
         let description = get(call, call.int(0))?;
         description.socket()?.listen(call.int(1).max(0) as usize).map(|()| 0)
     }),
-    SystemCall::complete(nr::__NR_accept, "accept", &["descriptor", "address", "length"], |call| accept(call, 0)),
-    SystemCall::complete(nr::__NR_accept4, "accept4", &["descriptor", "address", "length", "flags"], |call| {
-        accept(call, call.arguments[3] as u32)
+    SystemCall::complete(nr::__NR_accept, "accept", &["descriptor", "address", "length"], |call| {
+        accept(call, 0)
     }),
+    SystemCall::complete(
+        nr::__NR_accept4,
+        "accept4",
+        &["descriptor", "address", "length", "flags"],
+        |call| accept(call, call.arguments[3] as u32),
+    ),
     SystemCall::partial(
         nr::__NR_connect,
         "connect",
@@ -214,7 +228,8 @@ fn bind(call: &Call<'_>) -> Result<u64, Errno> {
             let node = with_vfs(call, |vfs, caller| {
                 vfs.make_node(caller, caller.directory, path, NodeType::Socket, 0o777, 0)
             });
-            let node = node.map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })?;
+            let node =
+                node.map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })?;
             local.bind_at(Place::Node(node), path)?;
         }
         _ => socket.bind(&address)?,
@@ -229,7 +244,8 @@ fn connect(call: &Call<'_>) -> Result<u64, Errno> {
     if let (Address::Local(path), Some(local)) = (&address, socket.local())
         && path.first().is_some_and(|first| *first != 0)
     {
-        let node = with_vfs(call, |vfs, caller| vfs.resolve(caller, caller.directory, path, LastLink::Follow))?;
+        let node =
+            with_vfs(call, |vfs, caller| vfs.resolve(caller, caller.directory, path, LastLink::Follow))?;
         return local.connect_to(&Place::Node(node), path).map(|()| 0);
     }
     match socket.connect(&address) {
@@ -376,7 +392,7 @@ fn many(call: &Call<'_>, act: impl Fn(u64) -> Result<u64, Errno>) -> Result<u64,
             Err(_) => break,
         }
         done += 1;
-        if call.arguments[3] as u32 & abi::MSG_WAITFORONE != 0 || get(call, call.int(0))?.is_nonblocking() {
+        if call.arguments[3] as u32 & MSG_WAITFORONE != 0 || get(call, call.int(0))?.is_nonblocking() {
             continue;
         }
         break;
@@ -387,9 +403,9 @@ fn many(call: &Call<'_>, act: impl Fn(u64) -> Result<u64, Errno>) -> Result<u64,
 fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
-    let (level, name, at, len) = (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
-    let is_time = level == abi::SOL_SOCKET
-        && [abi::SO_RCVTIMEO_OLD, abi::SO_SNDTIMEO_OLD].contains(&name);
+    let (level, name, at, len) =
+        (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
+    let is_time = level == abi::SOL_SOCKET && [abi::SO_RCVTIMEO_OLD, abi::SO_SNDTIMEO_OLD].contains(&name);
     if is_time {
         let [seconds, microseconds]: [u64; 2] = call.memory().read_value(at)?;
         // None is what there is anyway.
@@ -407,7 +423,8 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
 fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
-    let (level, name, at, len_at) = (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
+    let (level, name, at, len_at) =
+        (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
     let (domain, kind, protocol) = socket.names();
     let words: Vec<i32> = match (level, name) {
         (abi::SOL_SOCKET, abi::SO_TYPE) => vec![kind as i32],

@@ -143,7 +143,8 @@ fn extended_status(call: &Call<'_>) -> Result<u64, Errno> {
     let low = |value: u64| value & 0xffff_ffff;
     // A time has 16 bytes: seconds, nanoseconds, and 4 of nothing.
     let time = |time: FileTime| [time.seconds as u64, time.nanoseconds.into()];
-    let (major, minor) = (|device: u64| device >> 8 & 0xfff, |device: u64| device & 0xff | device >> 12 & !0xff);
+    let (major, minor) =
+        (|device: u64| device >> 8 & 0xfff, |device: u64| device & 0xff | device >> 12 & !0xff);
     let pair = |first: u64, second: u64| low(first) | second << 32;
     let mask = u64::from(abi::STATX_BASIC_STATS | abi::STATX_BTIME);
     let mut words = [0_u64; 32];
