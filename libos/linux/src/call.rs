@@ -1,6 +1,6 @@
 //! One system call on its way: who makes it, with what.
 
-use crate::family::Family;
+use crate::family::ProcessFamily;
 use crate::process::{OwnMemory, Process};
 use crate::signals::{Info, Signal};
 use crate::task::Task;
@@ -17,7 +17,7 @@ use nom_fs::Errno;
 pub struct Call<'a> {
     /// Its arguments, as the registers have them.
     pub arguments: [u64; 6],
-    family: &'a Rc<Family>,
+    family: &'a Rc<ProcessFamily>,
     task: &'a Rc<Task>,
     thread: &'a Thread<'a>,
     memory: Rc<OwnMemory>,
@@ -32,7 +32,7 @@ impl fmt::Debug for Call<'_> {
 
 impl<'a> Call<'a> {
     pub(crate) fn new(
-        family: &'a Rc<Family>,
+        family: &'a Rc<ProcessFamily>,
         task: &'a Rc<Task>,
         thread: &'a Thread<'a>,
         arguments: [u64; 6],
@@ -57,7 +57,7 @@ impl<'a> Call<'a> {
     }
 
     /// What all processes share.
-    pub fn family(&self) -> &Rc<Family> {
+    pub fn family(&self) -> &Rc<ProcessFamily> {
         self.family
     }
 

@@ -229,7 +229,7 @@ impl Entry {
         if self.file_bytes > self.memory_bytes {
             return Err(BadProgram::Wrong("a segment has less memory than contents"));
         }
-        if !self.address.checked_add(self.memory_bytes).is_some_and(|end| end <= END) {
+        if self.address.checked_add(self.memory_bytes).is_none_or(|end| end > END) {
             return Err(BadProgram::Wrong("a segment lies outside of what addresses there are"));
         }
         if self.address % PAGE != self.offset % PAGE {

@@ -34,8 +34,21 @@ pub struct FamilyParts {
     pub threads: Threads,
 }
 
+/// How the first process begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'a> {
+    /// In which directory.
+    pub directory: &'a [u8],
+    /// As which user and which group.
+    pub user: (u32, u32),
+    /// With these arguments, of which the first is its name.
+    pub arguments: &'a [Vec<u8>],
+    /// And these variables.
+    pub environment: &'a [Vec<u8>],
+}
+
 /// All processes, and what they share.
-pub struct Family {
+pub struct ProcessFamily {
     /// The files.
     pub vfs: Rc<RefCell<Vfs>>,
     /// The network, if there is any.
@@ -56,17 +69,17 @@ pub struct Family {
     unknown: RefCell<BTreeSet<u64>>,
 }
 
-impl fmt::Debug for Family {
+impl fmt::Debug for ProcessFamily {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Family({} processes)", self.processes.borrow().len())
+        write!(out, "ProcessFamily({} processes)", self.processes.borrow().len())
     }
 }
 
-impl Family {
+impl ProcessFamily {
     /// A family without processes.
-    pub fn new(setup: FamilyParts) -> Rc<Family> {
+    pub fn new(setup: FamilyParts) -> Rc<ProcessFamily> {
         let FamilyParts { vfs, network, handle, threads } = setup;
-        Rc::new(Family {
+        Rc::new(ProcessFamily {
             vfs: Rc::new(RefCell::new(vfs)),
             network,
             handle,
@@ -86,14 +99,16 @@ impl Family {
     ///
     /// # Errors
     /// Why the program cannot be run.
-    pub fn start(
-        self: &Rc<Family>,
-        path: &[u8],
-        arguments: &[Vec<u8>],
-        environment: &[Vec<u8>],
-    ) -> Result<(), LoadError> {
+    pub fn start(self: &Rc<ProcessFamily>, path: &[u8], begin: &Beginning<'_>) -> Result<(), LoadError> {
         let process = Process::first(self);
-        let loaded = crate::load::load(&process, process.id, path, arguments, environment)?;
+        process
+            .begin_in(begin.directory)
+            .map_err(|errno| LoadError::File(begin.directory.to_vec(), errno))?;
+        {
+            let mut view = process.view.borrow_mut();
+            (view.credentials.user, view.credentials.group) = begin.user;
+        }
+        let loaded = crate::load::load(&process, process.id, path, begin.arguments, begin.environment)?;
         process.become_program(&loaded);
         let task = Task::new(process.id, process.clone(), loaded.registers);
         task.start(self).map_err(|_| LoadError::NoMemory)?;

@@ -1,7 +1,7 @@
 //! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
 
 use crate::descriptors::Descriptors;
-use crate::family::Family;
+use crate::family::ProcessFamily;
 use crate::load::Loaded;
 use crate::memory::ProcessMemory;
 use crate::signals::{Action, Actions, Info, Pending, Signal, SignalSet};
@@ -13,7 +13,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ops::Range;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
-use nom_fs::{Caller, Credentials, FileTime, NoProcesses, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NoProcesses, NodeId, Vfs};
 use nom_rt::WaitQueue;
 
 /// How a process ended.
@@ -55,7 +55,7 @@ impl Exit {
 
 /// Addresses that are one process's.
 pub(crate) struct Place {
-    family: Rc<Family>,
+    family: Rc<ProcessFamily>,
     range: Range<u64>,
 }
 
@@ -80,7 +80,7 @@ impl core::ops::Deref for OwnMemory {
 
 impl OwnMemory {
     /// None yet, at addresses of its own; nothing if there are none left.
-    pub(crate) fn new(family: &Rc<Family>) -> Option<Rc<OwnMemory>> {
+    pub(crate) fn new(family: &Rc<ProcessFamily>) -> Option<Rc<OwnMemory>> {
         let range = family.take_place()?;
         let memory = ProcessMemory::new(family.pages.clone(), range.clone());
         Some(Rc::new(OwnMemory { memory, _place: Place { family: family.clone(), range } }))
@@ -105,7 +105,7 @@ pub struct Process {
     /// Its identifier, which is that of its first thread.
     pub id: u32,
     /// What it shares with all others.
-    pub family: Rc<Family>,
+    pub family: Rc<ProcessFamily>,
     pub(crate) parent: Cell<u32>,
     /// Its process group and its session.
     pub group: Cell<u32>,
@@ -142,7 +142,7 @@ impl fmt::Debug for Process {
 
 impl Process {
     /// The first of a family.
-    pub(crate) fn first(family: &Rc<Family>) -> Rc<Process> {
+    pub(crate) fn first(family: &Rc<ProcessFamily>) -> Rc<Process> {
         let id = family.take_id();
         let root = family.vfs.borrow().root();
         let view = View { credentials: Credentials::default(), root, directory: root, umask: 0o022 };
@@ -239,6 +239,20 @@ impl Process {
         act(&mut self.family.vfs.borrow_mut(), &caller)
     }
 
+    /// Has relative paths begin in a directory.
+    pub(crate) fn begin_in(&self, directory: &[u8]) -> Result<(), Errno> {
+        let node = self.with_vfs(self.id, |vfs, caller| {
+            let node = vfs.resolve(caller, caller.root, directory, LastLink::Follow)?;
+            if !vfs.kind(node).is_directory() {
+                return Err(Errno::ENOTDIR);
+            }
+            vfs.hold(node);
+            Ok(node)
+        })?;
+        self.view.borrow_mut().directory = node;
+        Ok(())
+    }
+
     /// Has another program from now on.
     pub(crate) fn become_program(&self, loaded: &Loaded) {
         *self.memory.borrow_mut() = loaded.memory.clone();
@@ -256,7 +270,7 @@ impl Process {
     }
 
     /// Sends it a signal.
-    pub fn send(&self, _: &Family, info: Info) {
+    pub fn send(&self, _: &ProcessFamily, info: Info) {
         let Some(signal) = info.signal().filter(|signal| !self.actions.borrow().ignores(*signal)) else {
             return;
         };

@@ -2,7 +2,7 @@
 //! that, looks for signals, and goes on.
 
 use crate::call::Call;
-use crate::family::Family;
+use crate::family::ProcessFamily;
 use crate::memory::{Bad, Touch};
 use crate::process::{Exit, Process};
 use crate::signals::{
@@ -86,7 +86,7 @@ impl Task {
     ///
     /// # Errors
     /// If there is no stack for it; then it is no thread of its process any more.
-    pub(crate) fn start(self: &Rc<Task>, family: &Rc<Family>) -> Result<(), NoStack> {
+    pub(crate) fn start(self: &Rc<Task>, family: &Rc<ProcessFamily>) -> Result<(), NoStack> {
         let (task, of) = (self.clone(), family.clone());
         let started = family.threads.spawn(NonZeroU32::MIN, move |thread| task.live(&of, thread));
         if let Err(error) = started {
@@ -96,7 +96,7 @@ impl Task {
         Ok(())
     }
 
-    fn live(self: Rc<Task>, family: &Rc<Family>, thread: &Thread<'_>) {
+    fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
         while !self.ends() {
             let trap = self.context.borrow_mut().run();
             let was_interrupted = match trap {
@@ -121,7 +121,7 @@ impl Task {
     }
 
     /// Makes the call that is in its registers; its number, if a signal interrupted it.
-    fn make_call(self: &Rc<Task>, family: &Rc<Family>, thread: &Thread<'_>) -> Option<u64> {
+    fn make_call(self: &Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) -> Option<u64> {
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *self.context.borrow().registers();
         let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9]);
         let result = table::answer(&call, rax);

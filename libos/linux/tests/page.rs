@@ -4,8 +4,7 @@ use nom_linux::table::{PARTS, Standing, SystemCall};
 use std::fmt::Write;
 use std::path::Path;
 
-const MARK: &str =
-    "<!-- calls: made from libos/linux/src/table by its test `the_page_says_what_the_table_says` -->\n";
+const MARK: &str = "<!-- calls: made from libos/linux/src/table by tests/page.rs there -->\n";
 
 fn table() -> String {
     let mut calls: Vec<&SystemCall> = PARTS.iter().flat_map(|part| part.iter()).collect();

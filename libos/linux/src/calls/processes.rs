@@ -74,7 +74,7 @@ fn strings(call: &Call<'_>, address: u64) -> Result<Vec<Vec<u8>>, Errno> {
     }
     let pointers = call.memory().read_pointers(address, STRINGS_MAX)?;
     let string = |at: u64| call.memory().read_string(at, STRING_MAX);
-    pointers.into_iter().map(|at| string(at).map_err(|errno| too_big(errno))).collect()
+    pointers.into_iter().map(|at| string(at).map_err(too_big)).collect()
 }
 
 fn too_big(errno: Errno) -> Errno {

@@ -20,7 +20,7 @@ mod table;
 mod timer;
 
 use crate::call::Call;
-use crate::family::Family;
+use crate::family::ProcessFamily;
 use crate::memory::Contents;
 use crate::process::Process;
 use crate::table::SystemCall;
@@ -61,7 +61,7 @@ impl core::fmt::Debug for Mappable {
 
 impl Descriptors {
     /// Those of the first process: nothing to read, and the console to write to.
-    pub(crate) fn first(_: &Family) -> Descriptors {
+    pub(crate) fn first(_: &ProcessFamily) -> Descriptors {
         let console = |flags| {
             let device = Device::new(DeviceKind::Console, None);
             Description::new(Object::Stream(Rc::new(device)), flags)

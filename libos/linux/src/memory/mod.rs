@@ -1,9 +1,9 @@
 //! A process's memory: what regions it has, and the pages behind them, which come when they are touched.
 //!
-//! Decisions are here, without a machine: [`PageSource`] maps, unmaps and copies. A region is what the process
-//! asked for; a run of pages is what is there of it. PageSource that a program has not touched are not there; the
-//! library's own accesses look first ([`ProcessMemory::read`], [`ProcessMemory::write`]), so a bad pointer is `EFAULT` and
-//! never a fault.
+//! Decisions are here, without a machine: [`PageSource`] maps, unmaps and copies. A region is what the
+//! process asked for; a run of pages is what is there of it. PageSource that a program has not touched are
+//! not there; the library's own accesses look first ([`ProcessMemory::read`], [`ProcessMemory::write`]), so a
+//! bad pointer is `EFAULT` and never a fault.
 
 mod change;
 mod ranges;

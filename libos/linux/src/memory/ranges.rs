@@ -1,5 +1,5 @@
-//! RangeMap of addresses, none over another, each with a value: what regions a process has, and what frames are
-//! behind them.
+//! RangeMap of addresses, none over another, each with a value: what regions a process has, and what frames
+//! are behind them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -197,9 +197,9 @@ fn remap(memory: &ProcessMemory, model: &mut Model, page: u64, old: u64, new: u6
 }
 
 proptest! {
-    /// Whatever is mapped, unmapped, protected, forgotten, written and grown: each page reads as a model of all
-    /// pages says, what is not allowed is refused, no page that is there may be written and executed, and nothing
-    /// is left.
+    /// Whatever is mapped, unmapped, protected, forgotten, written and grown: each page reads as a model of
+    /// all pages says, what is not allowed is refused, no page that is there may be written and executed, and
+    /// nothing is left.
     #[test]
     fn memory_is_what_a_model_of_its_pages_says(
         steps in proptest::collection::vec(step(), 0..40),

@@ -19,7 +19,7 @@ pub enum Standing {
 }
 
 /// What answers a call.
-pub type Answer = fn(&Call<'_>) -> Result<u64, Errno>;
+pub type CallHandler = fn(&Call<'_>) -> Result<u64, Errno>;
 
 /// A call.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub struct SystemCall {
     /// What there is of it.
     pub standing: Standing,
     /// Who answers it.
-    pub handler: Answer,
+    pub handler: CallHandler,
 }
 
 impl core::fmt::Debug for SystemCall {
@@ -48,7 +48,7 @@ impl SystemCall {
         number: u32,
         name: &'static str,
         arguments: &'static [&'static str],
-        handler: Answer,
+        handler: CallHandler,
     ) -> SystemCall {
         SystemCall { number: number as u16, name, arguments, standing: Standing::Complete, handler }
     }
@@ -58,7 +58,7 @@ impl SystemCall {
         number: u32,
         name: &'static str,
         arguments: &'static [&'static str],
-        handler: Answer,
+        handler: CallHandler,
         how: &'static str,
     ) -> SystemCall {
         SystemCall { number: number as u16, name, arguments, standing: Standing::Partial(how), handler }
@@ -66,7 +66,7 @@ impl SystemCall {
 
     /// A call that is refused with `ENOSYS`, and why.
     pub const fn refused(number: u32, name: &'static str, why: &'static str) -> SystemCall {
-        let handler: Answer = |_| Err(Errno::ENOSYS);
+        let handler: CallHandler = |_| Err(Errno::ENOSYS);
         SystemCall { number: number as u16, name, arguments: &[], standing: Standing::Refused(why), handler }
     }
 }

@@ -71,6 +71,9 @@ fn close(call: &Call<'_>) -> Result<u64, Errno> {
     descriptors.close(call.int(0)).map(|()| 0)
 }
 
+/// linux/close_range.h: what would be closed is closed when another program begins.
+const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+
 fn close_range(call: &Call<'_>) -> Result<u64, Errno> {
     let (first, last, flags) = (call.arguments[0] as u32, call.arguments[1] as u32, call.arguments[2] as u32);
     if first > last {

@@ -19,6 +19,9 @@ use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, LastLink, NodeType};
 
+/// `recvmmsg` waits for the first message alone.
+const MSG_WAITFORONE: u32 = 0x10000;
+
 /// Most bytes of an address.
 const ADDRESS_BYTES: u64 = 128;
 /// Bytes that one call receives or sends at most.
