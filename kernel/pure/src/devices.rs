@@ -4,10 +4,11 @@ use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
 use crate::ids::{AppId, CoreId};
-use crate::iommu::{DmaFault, Iommu, Means, PORTS_PLACE, Pages, place_of};
-use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR, TableFrames};
+use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Pages, Sender, place_of};
+use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR};
 use crate::list::List;
 use crate::machine::{Level, Machine, PhysicalMemory};
+use crate::means::Means;
 use crate::msix::Message;
 use crate::paging::Caching;
 use crate::pci::{Function, Pci};
@@ -108,13 +109,13 @@ impl<'m> Devices<'m> {
 impl<M: Machine> Kernel<'_, M> {
     /// Has core 0 told of hot-plug events and of blocked DMA.
     pub(crate) fn start_platform_interrupts(&mut self) {
-        let apic_id = self.machine.apic_id(CoreId::FIRST);
+        let message = Message::to(self.machine.apic_id(CoreId::FIRST), PLATFORM_VECTOR);
         let Devices { pci, iommu, .. } = &mut self.devices;
-        pci.enable_hotplug(&mut self.machine, |machine, port, source| {
-            iommu.bind(machine, PORTS_PLACE + port, source, apic_id, PLATFORM_VECTOR, false)
-        });
-        if let Ok(apic_id) = u8::try_from(apic_id) {
-            iommu.enable_interrupt(&mut self.machine, pci, Message::new(apic_id, PLATFORM_VECTOR));
+        if let Some(message) = message {
+            pci.enable_hotplug(&mut self.machine, |machine, port, source| {
+                iommu.bind(machine, Sender { place: PORTS_PLACE + port, source }, message)
+            });
+            iommu.enable_interrupt(&mut self.machine, pci, message);
         }
         self.poll_platform(CoreId::FIRST);
     }
@@ -127,7 +128,7 @@ impl<M: Machine> Kernel<'_, M> {
         if holding.owner == Some(application) && holding.arriving {
             return self.go_on_acquiring(application, index);
         }
-        let record = self.record(application)?;
+        let record = self.record(application);
         let permitted = self.bundle.devices(&record).any(|selector| {
             (selector.vendor == 0xffff || selector.vendor == vendor)
                 && (selector.device == 0xffff || selector.device == id)
@@ -184,9 +185,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Has the IOMMU do what takes memory, charged to an application.
     fn iommu<T>(&mut self, application: AppId, act: impl FnOnce(&mut Iommu, &mut Means<M>) -> T) -> T {
-        let (owner, at_most) = (Owner::tables(application), self.allowance(application).unwrap_or(0));
-        let frames = &mut TableFrames { frames: &mut self.frames, owner, at_most };
-        act(&mut self.devices.iommu, &mut Means { machine: &mut self.machine, frames })
+        let (owner, at_most) = (Owner::dma(application), self.allowance(application));
+        let (machine, frames) = (&mut self.machine, &mut self.frames);
+        act(&mut self.devices.iommu, &mut Means { machine, frames, owner, at_most })
     }
 
     /// Puts a device into its new owner's domain.
@@ -310,14 +311,12 @@ impl<M: Machine> Kernel<'_, M> {
     fn unmap_registers(&mut self, index: usize, application: AppId) {
         let Some((start, length, frame)) = self.devices.holdings[index].ranges.pop() else { return };
         let Some(space) = self.applications[application].space else { return };
-        let tables = Owner::tables(application);
+        let mut by = self.means(application, Owner::tables);
         for offset in (0..length).step_by(FRAME_BYTES as usize) {
             let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
-            if is_registers(&self.machine, space, page, frame) {
-                let (memory, frames) = (&mut self.machine, &mut self.frames);
-                let bounds = Bounds::APPLICATION;
+            if is_registers(by.machine, space, page, frame) {
                 // It is mapped as one small page: nothing else is ever mapped uncached.
-                let _ = space.unmap(memory, frames, bounds, page, FRAME_BYTES, tables, |_, _| {});
+                let _ = space.unmap(&mut by, page..page + FRAME_BYTES, |_, _| {});
             }
         }
         self.machine.flush_space(space.root());
@@ -388,7 +387,7 @@ impl<M: Machine> Kernel<'_, M> {
         if !function.has_vector(entry) {
             return Err(Error::NoSuchInterrupt);
         }
-        let (apic_id, function) = (self.machine.apic_id(core), *function);
+        let function = *function;
         let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16 };
         let same = |slot: &Option<Binding>| {
             slot.is_some_and(|b| b.device == binding.device && b.entry == binding.entry)
@@ -397,9 +396,9 @@ impl<M: Machine> Kernel<'_, M> {
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
         self.unbind_vectors(self.all_cores(), |other| same(&Some(*other)));
-        let vector = FIRST_DEVICE_VECTOR + slot as u8;
-        let (place, source) = (place_of(core, slot), function.address);
-        let message = self.devices.iommu.bind(&mut self.machine, place, source, apic_id, vector, false);
+        let what = Message::to(self.machine.apic_id(core), FIRST_DEVICE_VECTOR + slot as u8);
+        let sender = Sender { place: place_of(core, slot), source: function.address };
+        let message = what.and_then(|what| self.devices.iommu.bind(&mut self.machine, sender, what));
         let message = message.ok_or(Error::NoSuchInterrupt)?;
         self.cores[core].vectors[slot] = Some(binding);
         function.bind(&mut self.machine, binding.entry, message);

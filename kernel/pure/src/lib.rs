@@ -29,6 +29,7 @@ pub mod iommu;
 pub mod kernel;
 pub mod list;
 pub mod machine;
+pub mod means;
 pub mod mmio;
 pub mod msix;
 pub mod paging;

@@ -92,7 +92,7 @@ impl Function {
 
     /// Resets it, with its interrupt masked: it then writes no memory. Returns false if it goes on.
     pub(crate) fn reset_mmio(&self, registers: &mut impl Registers) -> bool {
-        ioapic::mask(registers, self.input.registers, self.input.line, true);
+        ioapic::mask(registers, self.input, true);
         let status = u64::from(self.mmio) + STATUS;
         registers.write32(status, 0);
         registers.read32(status) == 0

@@ -3,7 +3,7 @@
 //! Source: PCI Local Bus Specification 3.0, section 6.8; message format: Intel SDM volume 3, 11.11.
 
 use crate::bars::Bar;
-use crate::ioapic::{self, Input};
+use crate::ioapic;
 use crate::machine::Registers;
 use crate::pci::{Config, Function, MsixTable, Pci, capability};
 use nom_abi::memory::FRAME_BYTES;
@@ -22,6 +22,16 @@ impl Message {
     /// physical destination.
     pub const fn new(apic_id: u8, vector: u8) -> Message {
         Message { address: 0xfee0_0000 | (apic_id as u64) << 12, data: vector as u32 }
+    }
+
+    /// The same for any identifier; `None` if no message gets there.
+    pub fn to(apic_id: u32, vector: u8) -> Option<Message> {
+        Some(Message::new(apic_id.try_into().ok()?, vector))
+    }
+
+    /// The same, level triggered.
+    pub const fn level(self) -> Message {
+        Message { data: self.data | 1 << 15, ..self }
     }
 
     /// What the entry at `place` of a remapping unit's table says (VT-d specification 3.3, 5.1.2.2).
@@ -115,8 +125,7 @@ impl Function {
     pub(crate) fn bind(&self, registers: &mut impl Registers, vector: u16, message: Message) -> bool {
         if self.is_mmio() {
             // An edge: an owner that does not acknowledge it hears of no other, and disturbs nobody.
-            let Input { registers: base, line } = self.input;
-            ioapic::route(registers, base, line, message, message.data as u8, false);
+            ioapic::route(registers, self.input, message, message);
             return true;
         }
         let Some(entry) = self.entry(vector) else { return false };
@@ -130,7 +139,7 @@ impl Function {
 
     fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) -> bool {
         if self.is_mmio() {
-            ioapic::mask(registers, self.input.registers, self.input.line, masked);
+            ioapic::mask(registers, self.input, masked);
             return true;
         }
         let Some(entry) = self.entry(vector) else { return false };

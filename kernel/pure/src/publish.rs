@@ -31,7 +31,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn publish_manifest(&mut self, application: AppId) {
-        let Ok(record) = self.record(application) else { return };
+        let record = self.record(application);
         let entry = &self.board.applications[application];
         entry.sequence.write(|| {
             for (word, bytes) in entry.name.iter().zip(record.name.as_chunks::<8>().0) {

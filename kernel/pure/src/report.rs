@@ -58,7 +58,7 @@ impl Fault {
 impl<M: Machine> Kernel<'_, M> {
     /// Writes the report of a fault that ends an application.
     pub(crate) fn report_fault(&mut self, app: AppId, core: CoreId, registers: &Registers, fault: &Fault) {
-        let Ok(record) = self.record(app) else { return };
+        let record = self.record(app);
         if !self.may_say(app, REPORT_BYTES) {
             return;
         }
@@ -104,8 +104,8 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn print_call(&mut self, application: AppId, depth: usize, address: u64) {
         let base = self.applications[application].image_base;
-        let Ok(record) = self.record(application) else { return };
-        let (table, offset) = (self.bundle.run(record.symbols), address.wrapping_sub(base));
+        let table = self.bundle.run(self.record(application).symbols);
+        let offset = address.wrapping_sub(base);
         // A call that never returns can be its function's last instruction, and returns behind it.
         let behind = u64::from(depth > 0);
         match symbols::lookup(table, offset.wrapping_sub(behind)) {

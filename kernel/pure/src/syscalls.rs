@@ -102,7 +102,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     fn refuse(&mut self, app: AppId, number: u64) -> Result<Reply> {
         let count = self.usage[app].refused.fetch_add(1, Relaxed).wrapping_add(1);
         if count.is_power_of_two() {
-            let (record, call) = (self.record(app)?, Syscall::ALL.get(number as usize));
+            let (record, call) = (self.record(app), Syscall::ALL.get(number as usize));
             let (name, call) = (crate::bundle::name(&record), call.map_or("", |call| call.name));
             let text =
                 format_args!("{name} may not call {call}: see `calls` in its manifest; number {count}");
@@ -156,7 +156,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     fn go_on_granting(&mut self, core: CoreId, app: AppId, mut grant: Grant) -> Result<Reply> {
         let (program, grants) = (Owner::program(app), Owner::grants(app));
         if grant.frame.is_none() {
-            if grant.search.wanted() > self.allowance(app)? {
+            if grant.search.wanted() > self.allowance(app) {
                 return Err(Error::OverMemoryCap);
             }
             grant.frame = self.frames.allocate_piece(program, &mut grant.search, LOOKS_AT_ONCE)?;
@@ -208,7 +208,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     /// is executable is its image, which nobody can write by any other address either.
     fn protection(&self, application: AppId, code: u64) -> Result<Protection> {
         let protection = Protection::from_code(code)?;
-        let makes_code = self.record(application)?.flags & flag::MAKES_CODE != 0;
+        let makes_code = self.record(application).flags & flag::MAKES_CODE != 0;
         if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
     }
 
@@ -232,7 +232,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         let MemoryProtect { address, length, protection } = asked;
         let protection = self.protection(app, protection)?;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        space.protect(&mut self.machine, Bounds::APPLICATION, address, length, protection)?;
+        space.protect(&mut self.machine, Bounds::APPLICATION.bytes(address, length)?, protection)?;
         self.machine.flush_space(space.root());
         Ok(Reply::DONE)
     }
@@ -240,9 +240,8 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     fn memory_unmap(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryUnmap) -> Result<Reply> {
         let MemoryUnmap { address, length } = asked;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        let (memory, frames) = (&mut self.machine, &mut self.frames);
-        let tables = Owner::tables(app);
-        space.unmap(memory, frames, Bounds::APPLICATION, address, length, tables, |frames, leaf| {
+        let range = Bounds::APPLICATION.bytes(address, length)?;
+        space.unmap(&mut self.means(app, Owner::tables), range, |frames, leaf| {
             if leaf.caching == Caching::WriteBack {
                 frames.dereference(leaf.frame, leaf.size, 1);
             }
@@ -258,7 +257,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         check_stack(stack_top)?;
         let held = self.applications[app].cores;
         let all = u64::MAX >> (64 - self.cores.len());
-        if held.count_ones() >= self.record(app)?.cores_max || held == all {
+        if held.count_ones() >= self.record(app).cores_max || held == all {
             return Err(Error::NoCore);
         }
         let hinted = CoreId::in_set(hint, all & !held);
@@ -294,7 +293,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         if application >= self.applications.len() as u64 {
             return Err(Error::NoApplication);
         }
-        AppId::in_set(application, self.record(manager)?.manages).ok_or(Error::NotPermitted)
+        AppId::in_set(application, self.record(manager).manages).ok_or(Error::NotPermitted)
     }
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {

@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("libos/virtio", &["libos/port"]),
     ("libos/virtio-fake", &["libos/port"]),
     ("libos/net", &["libos/port"]),
-    ("libos/fs", &["abi", "economy", "libos/port"]),
+    ("libos/fs", &[]),
     ("libos/serve", &["libos/port", "libos/grid", "libos/service", "libos/rt", "libos/net"]),
     ("libos/earn", &["abi", "economy", "libos/service"]),
     ("libos/socket", &["abi", "libos/port", "libos/rt", "libos/net"]),

@@ -28,24 +28,32 @@ impl Owner {
     const GRANTS: usize = 3;
     const PROGRAMS: usize = Self::GRANTS + APPLICATIONS_MAX;
     const TABLES: usize = Self::PROGRAMS + APPLICATIONS_MAX;
-    const CHANNELS: usize = Self::TABLES + APPLICATIONS_MAX;
+    const DMA: usize = Self::TABLES + APPLICATIONS_MAX;
+    const CHANNELS: usize = Self::DMA + APPLICATIONS_MAX;
+
+    const fn of(app: AppId, first: usize) -> Owner {
+        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
+        Owner((first + app.index()) as u16)
+    }
 
     /// What application `app` was granted: it may map and release these frames.
     pub const fn grants(app: AppId) -> Owner {
-        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::GRANTS + app.index()) as u16)
+        Owner::of(app, Self::GRANTS)
     }
 
     /// What application `app` runs from but cannot name: its image's copies, first stack and start page.
     pub const fn program(app: AppId) -> Owner {
-        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::PROGRAMS + app.index()) as u16)
+        Owner::of(app, Self::PROGRAMS)
     }
 
     /// The page tables of application `app`.
     pub const fn tables(app: AppId) -> Owner {
-        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::TABLES + app.index()) as u16)
+        Owner::of(app, Self::TABLES)
+    }
+
+    /// The tables by which the devices of application `app` reach its grants.
+    pub const fn dma(app: AppId) -> Owner {
+        Owner::of(app, Self::DMA)
     }
 
     /// The shared memory of channel `channel` of the bundle.

@@ -28,6 +28,7 @@ fn every_owner_is_somebody_else() {
             Owner::grants(app(index)),
             Owner::program(app(index)),
             Owner::tables(app(index)),
+            Owner::dma(app(index)),
             Owner::channel(index),
         ];
         all.extend(owners);

@@ -20,6 +20,7 @@ use crate::acpi::Tables;
 use crate::devices::VECTORS;
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
+use crate::means::Means;
 use crate::msix::Message;
 use crate::pci::{Address, PORTS_MAX, Pci};
 use core::ops::Range;
@@ -29,20 +30,13 @@ use nom_abi::layout::APPLICATIONS_MAX;
 use virtio::VirtioIommu;
 use vtd::Vtd;
 
-/// Where frames for page tables and queues come from and go back to.
-pub trait FrameSource {
-    /// The first of `count` frames in a row, contents arbitrary; `None` if memory is exhausted.
-    fn take(&mut self, count: u64) -> Option<u64>;
-    /// Takes a frame back.
-    fn give_back(&mut self, frame: u64);
-}
-
-/// What both drivers work with.
-pub struct Means<'a, M> {
-    /// Registers, and the memory of tables and queues.
-    pub machine: &'a mut M,
-    /// Whence that memory is.
-    pub frames: &'a mut dyn FrameSource,
+/// Who sends an interrupt.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    /// Its place in a unit's table of interrupts.
+    pub place: usize,
+    /// The function.
+    pub source: Address,
 }
 
 /// Why a remapping unit did not do what it was asked.
@@ -135,28 +129,12 @@ impl Iommu {
         }
     }
 
-    /// The message by which the function at `source`, and no other, signals `vector` to the processor with
-    /// this local APIC identifier. A unit that remaps interrupts enters it at `place` of its table. `None` if
-    /// no message gets there.
-    pub fn bind(
-        &mut self,
-        machine: &mut impl Hardware,
-        place: usize,
-        source: Address,
-        apic_id: u32,
-        vector: u8,
-        is_level: bool,
-    ) -> Option<Message> {
-        let apic_id = u8::try_from(apic_id).ok()?;
+    /// The message by which this sender, and no other, signals what `what` says; a unit that remaps interrupts
+    /// enters it in its table. `None` if the unit does not answer.
+    pub fn bind(&mut self, machine: &mut impl Hardware, by: Sender, what: Message) -> Option<Message> {
         match &mut self.unit {
-            Unit::Vtd(unit) if unit.interrupts.is_some() => unit.bind(
-                machine,
-                place,
-                source,
-                u64::from(apic_id) << 40 | u64::from(vector) << 16,
-                is_level,
-            ),
-            _ => Some(Message::new(apic_id, vector)),
+            Unit::Vtd(unit) if unit.interrupts.is_some() => unit.bind(machine, by, what),
+            _ => Some(what),
         }
     }
 
@@ -201,8 +179,8 @@ impl Iommu {
         Ok(())
     }
 
-    /// Detaches a device; it reaches nothing when this returns. With its last device the domain ends and
-    /// its tables' frames go back. Quiesce the device before ([`Pci::switch_off`]).
+    /// Detaches a device; it reaches nothing when this returns. With its last device the domain ends, and all
+    /// frames of the owner of its tables go back. Quiesce the device before ([`Pci::switch_off`]).
     pub fn detach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let held = &mut self.domains[domain];
         let was_attached = match &mut self.unit {
@@ -211,11 +189,8 @@ impl Iommu {
             _ => false,
         };
         held.devices -= u32::from(was_attached);
-        if let Unit::Vtd(unit) = &self.unit
-            && was_attached
-            && held.devices == 0
-        {
-            unit.shape.free(by, held.root);
+        if was_attached && held.devices == 0 {
+            by.frames.release_all(by.owner);
         }
         Ok(())
     }
@@ -254,7 +229,8 @@ impl Iommu {
             _ if pages.count == 0 => Ok(()),
             Unit::Virtio(unit) if devices > 0 => unit.map(by.machine, domain, pages),
             Unit::Vtd(unit) if devices > 0 => {
-                unit.shape.map(by, root, pages.frames(), pages.size)?;
+                unit.shape.check(pages.frames().end)?;
+                tables::map(by, unit.shape.part(root, pages.frames()), pages.size.min(unit.shape.largest))?;
                 unit.publish(by.machine, domain)
             }
             _ => Ok(()),
@@ -269,7 +245,7 @@ impl Iommu {
         match &mut self.unit {
             Unit::Virtio(unit) if devices > 0 => unit.unmap(machine, domain, pages),
             Unit::Vtd(unit) if devices > 0 => {
-                unit.shape.unmap(machine, root, pages.frames());
+                tables::unmap(machine, unit.shape.part(root, pages.frames()));
                 unit.forget(machine, domain)
             }
             _ => Ok(()),
@@ -306,9 +282,7 @@ impl Pages {
 
 /// Frames in a row for tables or queues.
 fn zeroed(by: &mut Means<impl PhysicalMemory>, count: u64) -> Result<PhysAddr> {
-    let first = by.frames.take(count).ok_or(Error::OutOfMemory)?;
-    by.machine.zero_frames(first, count);
-    Ok(PhysAddr::of_frame(first))
+    by.take(count).map_err(|_| Error::OutOfMemory)
 }
 
 /// Place of the power button's interrupt in a unit's table of interrupts, before those of hot-plug ports.

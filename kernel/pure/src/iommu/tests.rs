@@ -3,21 +3,24 @@ use crate::acpi::{EndpointRange, Viot};
 use crate::fakes::pci::FakeFunction;
 use crate::fakes::virtio_iommu::{FakeVirtioIommu, Messages};
 use crate::fakes::vtd::{self, FakeVtd};
-use crate::fakes::{ECAM, FakeFrames, FakeMachine, IO_APIC};
+use crate::fakes::{ECAM, FakeMachine, IO_APIC};
+use crate::frames::{Frames, Owner};
 use crate::list::List;
-use crate::testing::{app, cases, on};
+use crate::testing::{Metadata, app, cases, on};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 const MESSAGE_ADDRESS: u64 = 0xfee0_0000;
 /// Frames of tables are taken from here on; no test maps them.
-const TABLE_FRAMES: u64 = 0x10_0000;
+const TABLE_FRAMES: u64 = 0x8000;
 const FIRST_ENDPOINT: u32 = 0x40;
 
 /// A machine, its unit started, and where the unit's frames come from.
 struct Rig {
     machine: FakeMachine,
-    frames: FakeFrames,
+    frames: Frames<'static>,
+    /// Most frames that a domain's tables may take from now on.
+    left: u64,
     pci: Pci,
     tables: Tables,
     iommu: Iommu,
@@ -27,9 +30,10 @@ impl Rig {
     fn start(mut machine: FakeMachine, tables: Tables) -> Result<Rig, Error> {
         let mut pci = Pci::none();
         pci.enumerate(&mut machine, ECAM, 0);
-        let mut frames = FakeFrames::new(TABLE_FRAMES, 10_000);
-        let iommu = Iommu::start(&mut Means { machine: &mut machine, frames: &mut frames }, &tables, &pci)?;
-        Ok(Rig { machine, frames, pci, tables, iommu })
+        let mut frames = Box::leak(Box::new(Metadata::new(TABLE_FRAMES + 4096))).frames();
+        frames.add_free(TABLE_FRAMES..TABLE_FRAMES + 4096);
+        let iommu = Iommu::start(&mut Means::of_kernel(&mut machine, &mut frames), &tables, &pci)?;
+        Ok(Rig { machine, frames, left: u64::MAX, pci, tables, iommu })
     }
 
     fn vtd(unit: FakeVtd) -> Rig {
@@ -53,9 +57,26 @@ impl Rig {
         Rig::start(machine, virtio_tables())
     }
 
+    /// Has the unit do what takes tables of a domain.
+    fn with<T>(
+        &mut self,
+        domain: usize,
+        act: impl FnOnce(&mut Iommu, &mut Means<FakeMachine>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Rig { iommu, machine, frames, left, .. } = self;
+        let by = &mut Means { machine, frames, owner: Owner::dma(app(domain)), at_most: *left };
+        let result = act(iommu, by);
+        *left = by.at_most;
+        result
+    }
+
+    /// Frames that nobody holds.
+    fn free(&self) -> u64 {
+        self.frames.free()
+    }
+
     fn attach_only(&mut self, device: Address, domain: usize) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.attach(&mut Means { machine, frames }, device, app(domain))
+        self.with(domain, |iommu, by| iommu.attach(by, device, app(domain)))
     }
 
     /// Attaches a device to an application that was granted nothing. Returns whether the domain is new.
@@ -69,18 +90,15 @@ impl Rig {
     }
 
     fn map_next(&mut self, domain: usize, pages: Option<Pages>) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.map_next(&mut Means { machine, frames }, app(domain), pages)
+        self.with(domain, |iommu, by| iommu.map_next(by, app(domain), pages))
     }
 
     fn detach(&mut self, device: Address, domain: usize) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.detach(&mut Means { machine, frames }, device, app(domain))
+        self.with(domain, |iommu, by| iommu.detach(by, device, app(domain)))
     }
 
     fn map(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.map(&mut Means { machine, frames }, app(domain), Pages { frame, size, count })
+        self.with(domain, |iommu, by| iommu.map(by, app(domain), Pages { frame, size, count }))
     }
 
     fn unmap(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
@@ -191,7 +209,7 @@ fn a_virtio_iommu_lets_interrupt_messages_pass_and_is_not_said_to_confine_them()
 
 impl Rig {
     fn bind(&mut self, place: usize, source: Address, vector: u8) -> Option<Message> {
-        self.iommu.bind(&mut self.machine, place, source, 2, vector, false)
+        self.iommu.bind(&mut self.machine, Sender { place, source }, Message::new(2, vector))
     }
 
     /// Where a message ends up that a function of a VT-d machine writes.
@@ -247,11 +265,11 @@ fn a_unit_that_cannot_remap_interrupts_confines_memory() {
 #[test]
 fn a_domain_that_does_not_live_has_no_mappings() {
     for mut rig in rigs() {
-        let before = rig.frames.taken.clone();
+        let before = rig.free();
         assert_eq!(rig.map(3, 100, PageSize::Small, 1), Ok(()));
         assert_eq!(rig.unmap(3, 100, PageSize::Small, 1), Ok(()));
         assert_eq!(rig.detach(NET, 3), Ok(()));
-        assert_eq!(rig.frames.taken, before);
+        assert_eq!(rig.free(), before);
         assert_eq!(rig.attach(NET, 3), Ok(true));
         assert!(!rig.reaches(NET, 100));
     }
@@ -261,12 +279,12 @@ fn a_domain_that_does_not_live_has_no_mappings() {
 fn large_grants_are_mapped_and_unmapped_by_their_units() {
     for mut rig in rigs() {
         assert_eq!(rig.attach(NET, 0), Ok(true));
-        let before = rig.frames.taken.len();
+        let before = rig.free();
         assert_eq!(rig.map(0, 1 << 18, PageSize::Huge, 1), Ok(()));
         assert_eq!(rig.map(0, 512, PageSize::Large, 2), Ok(()));
         assert!(rig.reaches(NET, (1 << 18) + 77_777) && rig.reaches(NET, 1535) && !rig.reaches(NET, 1536));
         if rig.machine.vtd.as_ref().is_some_and(|unit| unit.read(vtd::BASE + 8, 8) >> 34 & 3 == 3) {
-            assert_eq!(rig.frames.taken.len(), before + 1, "pages as large as the grants need few tables");
+            assert_eq!(rig.free(), before - 1, "pages as large as the grants need few tables");
         }
         assert_eq!(rig.unmap(0, 1024, PageSize::Large, 1), Ok(()));
         assert!(rig.reaches(NET, 1023) && !rig.reaches(NET, 1024));
@@ -305,13 +323,13 @@ fn running_out_of_frames_changes_nothing() {
     let mut rig = Rig::vtd(FakeVtd::new(true, false, 0));
     assert_eq!(rig.attach(NET, 0), Ok(true));
     for left in 0..2 {
-        rig.frames.left = left;
+        rig.left = left;
         assert_eq!(rig.map(0, 100, PageSize::Small, 1), Err(Error::OutOfMemory));
         assert!(!rig.reaches(NET, 100));
     }
-    rig.frames.left = 0;
+    rig.left = 0;
     assert_eq!(rig.attach(DISK, 1), Err(Error::OutOfMemory));
-    rig.frames.left = 1;
+    rig.left = 1;
     assert_eq!(rig.attach(DISK, 1), Ok(true));
 }
 
@@ -522,7 +540,7 @@ proptest! {
         let [first, second, third] = rigs();
         let mut rigs = [Some(first), Some(second), Some(third)];
         let mut rig = rigs[kind].take().expect("one of three");
-        let start = rig.frames.taken.clone();
+        let start = rig.free();
         let mut model = Model::default();
         for action in actions {
             prop_assert_eq!(model.act(&mut rig, action), Ok(()));
@@ -532,6 +550,6 @@ proptest! {
             prop_assert_eq!(model.act(&mut rig, Action::Detach { device }), Ok(()));
         }
         model.check(&mut rig)?;
-        prop_assert_eq!(rig.frames.taken, start, "tables go back");
+        prop_assert_eq!(rig.free(), start, "tables go back");
     }
 }

@@ -6,7 +6,7 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::Shape;
-use super::{DmaFault, Error, Means, Result, place_of, wait_until, zeroed};
+use super::{DmaFault, Error, Means, Result, Sender, place_of, wait_until, zeroed};
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
@@ -185,21 +185,16 @@ impl Vtd {
         self.wait_for(machine, bit, bit != global::FLUSH_WRITES)
     }
 
-    /// Enters an interrupt of one function (9.10): fixed, to one processor, as the entry's first word says.
-    pub(super) fn bind(
-        &mut self,
-        machine: &mut impl Hardware,
-        place: usize,
-        source: Address,
-        what: u64,
-        is_level: bool,
-    ) -> Option<Message> {
+    /// Enters an interrupt of one function (9.10): fixed, to one processor.
+    pub fn bind(&mut self, machine: &mut impl Hardware, by: Sender, what: Message) -> Option<Message> {
         const VERIFY_SOURCE: u64 = 1 << 18;
-        let entry = self.interrupts? + 16 * place as u64;
-        machine.write(entry + 8, VERIFY_SOURCE | u64::from(source.0));
-        machine.write(entry, what | u64::from(is_level) << 4 | PRESENT);
+        let entry = self.interrupts? + 16 * by.place as u64;
+        machine.write(entry + 8, VERIFY_SOURCE | u64::from(by.source.0));
+        let (apic_id, data) = (what.address >> 12 & 0xff, u64::from(what.data));
+        // Trigger mode and vector.
+        machine.write(entry, apic_id << 40 | (data & 0xff) << 16 | (data >> 15 & 1) << 4 | PRESENT);
         self.invalidate(machine, invalidate::INTERRUPTS).ok()?;
-        Some(Message::remapped(place))
+        Some(Message::remapped(by.place))
     }
 
     pub(super) fn unbind(&mut self, machine: &mut impl Hardware, place: usize) -> Result<()> {

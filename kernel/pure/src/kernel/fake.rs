@@ -2,7 +2,7 @@
 
 mod processor;
 
-use super::{Kernel, Next, Parts, TableFrames};
+use super::{Kernel, Next, Parts};
 use crate::acpi::Tables;
 use crate::applications::Application;
 use crate::bundle::BundleView;
@@ -11,8 +11,9 @@ use crate::cores::Core;
 use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::ids::CoreId;
-use crate::iommu::{Iommu, Means};
+use crate::iommu::Iommu;
 use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Registers};
+use crate::means::Means;
 use crate::pci::Pci;
 use crate::testing::{app, on};
 use core::cell::Cell;
@@ -298,9 +299,7 @@ impl World {
         let mut machine = FakeMachine::new(hardware, cores);
         let pci = std::boxed::Box::leak(std::boxed::Box::new(Pci::none()));
         pci.enumerate(&mut machine, ECAM, FRAMES * FRAME_BYTES);
-        let resources =
-            &mut Means { machine: &mut machine, frames: &mut TableFrames::of_kernel(&mut frames) };
-        let iommu = Iommu::start(resources, tables, pci);
+        let iommu = Iommu::start(&mut Means::of_kernel(&mut machine, &mut frames), tables, pci);
         let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
         assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= USAGE_FRAME);
         assert!(BUNDLE_FRAME > USAGE_FRAME + programs.len() as u64);
@@ -393,13 +392,9 @@ impl World {
         self.settle(core, false);
     }
 
-    /// Everything that an application holds: grants, program, page tables.
-    pub fn held(&self, application: usize) -> [u64; 3] {
-        let owners = [
-            Owner::grants(app(application)),
-            Owner::program(app(application)),
-            Owner::tables(app(application)),
-        ];
-        owners.map(|owner| self.kernel.frames.held(owner))
+    /// Everything that an application holds: grants, program, page tables, and those of its devices.
+    pub fn held(&self, application: usize) -> [u64; 4] {
+        let owners = [Owner::grants, Owner::program, Owner::tables, Owner::dma];
+        owners.map(|owner| self.kernel.frames.held(owner(app(application))))
     }
 }

@@ -95,7 +95,7 @@ fn drive(run: &[u8]) {
         }
     }
     world.kernel.end_application(app(0), nom_abi::board::ApplicationState::Exited, 0);
-    assert_eq!(world.held(0), [0; 3]);
+    assert_eq!(world.held(0), [0; 4]);
 }
 
 /// Makes a call; `granted` is the first frame that the application was granted.

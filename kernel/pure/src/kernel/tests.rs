@@ -83,7 +83,7 @@ fn ten_thousand_lives_leave_nothing_behind() {
         world.settle(1, false);
         world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
         world.settle(1, false);
-        assert_eq!(world.held(1), [0; 3]);
+        assert_eq!(world.held(1), [0; 4]);
     }
     assert_eq!(world.kernel.frames.free(), free);
 }
@@ -103,7 +103,7 @@ fn a_fault_without_handler_ends_one_application_alone() {
     let fault = Fault { vector: PAGE_FAULT, code: 6, address: 0xdead_0000 };
     world.kernel.fault(on(0), &mut world.borders[0], fault);
     world.settle(0, false);
-    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(app(1)), [0; 3]));
+    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(app(1)), [0; 4]));
     let said = &world.kernel.machine.said;
     assert!(said.contains("bad faulted on core 0: write to 0xdead0000, which is not mapped"), "{said}");
     assert!(said.contains("faulted app=bad status=139"), "{said}");
@@ -370,7 +370,7 @@ fn who_handles_a_shutdown_is_told_once_and_others_end_but_not_the_machine() {
         assert_eq!(world.kernel.board.machine.shutdown_ns.load(Relaxed), 77, "asked again at {now_ns}");
         world.kernel.machine.now_ns = 99;
     }
-    assert_eq!((world.borders[0].rdx, world.held(1)), (Upcall::Shutdown.mask(), [0; 3]));
+    assert_eq!((world.borders[0].rdx, world.held(1)), (Upcall::Shutdown.mask(), [0; 4]));
     assert!(world.kernel.machine.said.contains("exited app=other status=143"));
     wait(&mut world, 0, u64::MAX);
     assert_eq!(world.next[0], Next::Halt, "it was told, and goes on until it ends");

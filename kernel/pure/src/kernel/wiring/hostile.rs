@@ -122,7 +122,7 @@ fn a_device_that_its_owner_never_got_to_see_is_the_next_ones() {
         assert_eq!(world.call(0, call, arguments), Some(Err(Error::NotPermitted)), "{call:?}");
     }
     world.kernel.end_application(app(0), ApplicationState::Faulted, 137);
-    assert_eq!(world.held(0), [0; 3]);
+    assert_eq!(world.held(0), [0; 4]);
     assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
 }
 
@@ -152,11 +152,11 @@ fn what_a_unit_that_did_not_answer_may_have_attached_is_nobodys() {
     let unit = world.kernel.machine.hardware.virtio_iommu.as_mut();
     unit.expect("it is there").is_dead = true;
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::OutOfMemory)));
-    let [grants, _, tables] = world.held(0);
+    let [grants, _, _, tables] = world.held(0);
     assert!(grants > 0);
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
     assert_eq!(world.call(0, Syscall::Exit, &[0]), None);
-    assert_eq!((world.held(0)[0], world.held(0)[2]), (grants, tables), "nobody is given them");
+    assert_eq!((world.held(0)[0], world.held(0)[3]), (grants, tables), "nobody is given them");
     assert_eq!(world.kernel.start(app(0)), Err(Error::WrongState));
 }
 
