@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(5);
     after_help = "Without an application it asks the control port of a server that runs (docs/control.md).
 
 Examples:
-  nom grid apps/memcached/tenants.toml          what the manifest asks for
+  nom grid apps/memcached/shares.toml           what the manifest asks for
   nom grid                                      what the server at 127.0.0.1:9999 does
   nom grid set 'for gold weight=70'             changes it while it runs
   nom grid set 'at input fair metric=bytes' --address 10.0.2.15:9999"
