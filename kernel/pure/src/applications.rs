@@ -294,6 +294,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub(crate) fn end_context(&mut self, core: CoreId, application: AppId) {
         self.account(core);
         self.cores[core].queue.remove(application);
+        self.end_reflection(core, application);
         let frame = self.context(core, application).state_frame;
         *self.context(core, application) = Context { state: State::Absent, ..Context::default() };
         let this = &mut self.cores[core];

@@ -63,6 +63,13 @@ impl<M: Machine> Kernel<'_, M> {
         application: AppId,
         registers: &mut Registers,
     ) -> core::result::Result<bool, ()> {
+        if let Some(timer_ns) = self.context(core, application).timer_ns
+            && timer_ns <= self.machine.now_ns()
+        {
+            let context = self.context(core, application);
+            context.timer_ns = None;
+            context.post(Upcall::Timer);
+        }
         let context = self.context(core, application);
         if context.events.pending == 0 || !context.takes_upcalls() {
             return Ok(false);

@@ -129,8 +129,8 @@ impl Iommu {
         }
     }
 
-    /// The message by which this sender, and no other, signals what `what` says; a unit that remaps interrupts
-    /// enters it in its table. `None` if the unit does not answer.
+    /// The message by which this sender, and no other, signals what `what` says; a unit that remaps
+    /// interrupts enters it in its table. `None` if the unit does not answer.
     pub fn bind(&mut self, machine: &mut impl Hardware, by: Sender, what: Message) -> Option<Message> {
         match &mut self.unit {
             Unit::Vtd(unit) if unit.interrupts.is_some() => unit.bind(machine, by, what),
