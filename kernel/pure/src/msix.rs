@@ -54,7 +54,7 @@ const MASK_ALL: u16 = 1 << 14;
 impl MsixTable {
     /// Reads a function's capability. A table that does not lie in its region counts as none.
     pub(crate) fn read<R: Registers>(config: &mut Config<R>, bars: &[Bar; 6]) -> MsixTable {
-        let Some(at) = config.find_capability(capability::MSIX, 0) else { return MsixTable::ABSENT };
+        let Some(at) = config.find_capability(capability::MSIX, 0) else { return MsixTable::default() };
         let (table, pending) = (config.read32(at + 4), config.read32(at + 8));
         let found = MsixTable {
             capability: at,
@@ -68,7 +68,7 @@ impl MsixTable {
         let fits = |(bar, offset, bytes): &(u8, u64, u64)| {
             bars.get(usize::from(*bar)).is_some_and(|bar| offset + bytes <= bar.bytes)
         };
-        if parts.iter().all(fits) { found } else { MsixTable::ABSENT }
+        if parts.iter().all(fits) { found } else { MsixTable::default() }
     }
 
     /// Region, offset and bytes of the table.

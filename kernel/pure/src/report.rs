@@ -84,11 +84,11 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Follows frame pointers through the application's own memory, which may hold anything.
-    pub(crate) fn backtrace(&mut self, application: AppId, registers: &Registers) {
-        let Some(space) = self.applications[application].space else { return };
+    pub(crate) fn backtrace(&mut self, app: AppId, registers: &Registers) {
+        let Some(space) = self.applications[app].space else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
-            self.print_call(application, depth, address);
+            self.print_call(app, depth, address);
             let mut words = [0; 16];
             if !frame.is_multiple_of(8) || space.read_user(&self.machine, frame, &mut words).is_err() {
                 return;
@@ -102,9 +102,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn print_call(&mut self, application: AppId, depth: usize, address: u64) {
-        let base = self.applications[application].image_base;
-        let table = self.bundle.run(self.record(application).symbols);
+    fn print_call(&mut self, app: AppId, depth: usize, address: u64) {
+        let base = self.applications[app].image_base;
+        let table = self.bundle.run(self.record(app).symbols);
         let offset = address.wrapping_sub(base);
         // A call that never returns can be its function's last instruction, and returns behind it.
         let behind = u64::from(depth > 0);

@@ -87,13 +87,6 @@ pub unsafe fn in16(port: u16) -> u16 {
 }
 
 /// # Safety
-/// As [`out8`].
-pub unsafe fn out32(port: u16, value: u32) {
-    // SAFETY: by this function's contract.
-    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };
-}
-
-/// # Safety
 /// Reading the port must have no side effect that breaks a driver's state.
 pub unsafe fn in8(port: u16) -> u8 {
     let value;
@@ -205,8 +198,8 @@ pub struct Features {
 
 impl Features {
     pub fn read() -> Features {
-        let (one, seven) = (cpuid(1, 0), if cpuid_max(0) >= 7 { cpuid(7, 0) } else { cpuid(0x8000_0000, 1) });
-        let seven = if cpuid_max(0) >= 7 { (seven.ebx, seven.ecx) } else { (0, 0) };
+        let one = cpuid(1, 0);
+        let seven = if cpuid_max(0) >= 7 { (cpuid(7, 0).ebx, cpuid(7, 0).ecx) } else { (0, 0) };
         Features {
             x2apic: one.ecx & 1 << 21 != 0,
             tsc_deadline: one.ecx & 1 << 24 != 0,

@@ -16,8 +16,7 @@ impl Frames<'_> {
         for block in block_of(range.start)..block_of(range.end) {
             self.blocks[block].0 = match size {
                 PageSize::Huge if block % HUGE_BLOCKS != 0 => Block::HugeRest,
-                PageSize::Huge => Block::Huge { owner, maps: 0 },
-                _ => Block::Large { owner, maps: 0 },
+                _ => Block::Unit { is_huge: size == PageSize::Huge, owner, maps: 0 },
             };
         }
     }
@@ -114,7 +113,7 @@ impl Frames<'_> {
     fn set_maps(&mut self, unit: &Unit, count: u64) {
         match &mut self.blocks[block_of(unit.frame)].0 {
             Block::Split { .. } => self.frames[unit.frame as usize] = FrameInfo::new(unit.owner, count),
-            Block::Large { maps, .. } | Block::Huge { maps, .. } => *maps = count as u32,
+            Block::Unit { maps, .. } => *maps = count as u32,
             Block::Reserved | Block::Free | Block::HugeRest => unreachable!("not a unit that somebody holds"),
         }
     }

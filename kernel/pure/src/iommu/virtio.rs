@@ -4,8 +4,9 @@
 
 use super::queue::{Buffer, Queue, SIZE};
 use super::request::{Request, messages_pass};
-use super::{DmaFault, Error, Means, Pages, Result, wait_until, zeroed};
+use super::{DmaFault, Error, Means, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
+use crate::frames::Pages;
 use crate::ids::AppId;
 use crate::ioapic;
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
