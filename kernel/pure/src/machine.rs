@@ -58,6 +58,11 @@ pub enum Level {
     Debug,
 }
 
+impl Level {
+    /// The name of each, in this order.
+    pub const NAMES: [&str; 4] = ["error", "warn", "info", "debug"];
+}
+
 /// The rest of the machine: processors, the serial port, and what the host's tools read.
 ///
 /// "This core" is the one that runs the kernel now. Frames of *state* hold a computation's vector registers

@@ -137,14 +137,12 @@ impl Function {
         true
     }
 
-    fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) -> bool {
+    fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) {
         if self.is_mmio() {
             ioapic::mask(registers, self.input, masked);
-            return true;
+        } else if let Some(entry) = self.entry(vector) {
+            registers.write32(entry + ENTRY_CONTROL, u32::from(masked));
         }
-        let Some(entry) = self.entry(vector) else { return false };
-        registers.write32(entry + ENTRY_CONTROL, u32::from(masked));
-        true
     }
 
     /// Physical address of an entry of the table.
@@ -181,15 +179,10 @@ impl Function {
 }
 
 impl Pci {
-    /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on. Returns false
-    /// if there is none.
-    pub fn mask_vector(
-        &self,
-        registers: &mut impl Registers,
-        index: usize,
-        vector: u16,
-        masked: bool,
-    ) -> bool {
-        self.device(index).is_some_and(|function| function.write_control(registers, vector, masked))
+    /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on, if it has that.
+    pub fn mask_vector(&self, registers: &mut impl Registers, index: usize, vector: u16, masked: bool) {
+        if let Some(function) = self.device(index) {
+            function.write_control(registers, vector, masked);
+        }
     }
 }

@@ -23,14 +23,10 @@ pub fn init() {
 
 /// Takes the level from the kernel command line: `log=error|warn|info|debug`; others keep the default.
 pub fn set_level(name: &str) {
-    let level = match name {
-        "error" => Level::Error,
-        "warn" => Level::Warn,
-        "info" => Level::Info,
-        "debug" => Level::Debug,
-        _ => return log(Level::Warn, format_args!("log={name}: expected error, warn, info or debug")),
-    };
-    LEVEL.store(level as u8, Relaxed);
+    match Level::NAMES.iter().position(|known| *known == name) {
+        Some(level) => LEVEL.store(level as u8, Relaxed),
+        None => log(Level::Warn, format_args!("log={name}: expected error, warn, info or debug")),
+    }
 }
 
 /// Lets the port interrupt, as it does while its FIFO is empty, or not.
@@ -55,15 +51,10 @@ pub fn log(level: Level, text: fmt::Arguments) {
     if level as u8 > LEVEL.load(Relaxed) {
         return;
     }
-    let name = match level {
-        Level::Error => "error",
-        Level::Warn => "warn ",
-        Level::Info => "info ",
-        Level::Debug => "debug",
-    };
+    let name = Level::NAMES[level as usize];
     let now_us = clock::now_ns() / 1000;
     let mut line = Line(List::new(0));
-    let _ = writeln!(line, "[{:>3}.{:06}] {name} {text}", now_us / 1_000_000, now_us % 1_000_000);
+    let _ = writeln!(line, "[{:>3}.{:06}] {name:5} {text}", now_us / 1_000_000, now_us % 1_000_000);
     line.flush();
 }
 

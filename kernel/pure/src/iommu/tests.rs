@@ -7,6 +7,7 @@ use crate::fakes::{ECAM, FakeMachine, IO_APIC};
 use crate::frames::Frames;
 use crate::list::List;
 use crate::testing::{Metadata, app, cases, on};
+use nom_abi::PageSize;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

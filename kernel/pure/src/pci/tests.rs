@@ -199,10 +199,10 @@ fn vectors_start_masked_and_are_bound_and_masked_one_by_one() {
     assert!(pci.devices[0].bind(&mut machine, 2, Message::new(3, 0x51)));
     let mut read = |offset| machine.read32(table + offset);
     assert_eq!([read(32), read(36), read(40), read(44)], [0xfee0_3000, 0, 0x51, 0]);
-    assert!(pci.mask_vector(&mut machine, 0, 2, true));
+    pci.mask_vector(&mut machine, 0, 2, true);
     assert_eq!(machine.read32(table + 44), 1);
     assert!(!pci.devices[0].bind(&mut machine, 4, Message::new(3, 0x51)));
-    assert!(!pci.mask_vector(&mut machine, 1, 0, true));
+    pci.mask_vector(&mut machine, 1, 0, true);
 }
 
 #[test]
