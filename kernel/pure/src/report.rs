@@ -42,16 +42,18 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// If it overflowed a stack, what to do about that. Below every stack is a page that is never mapped, and
+    /// If it overflowed a stack, that and what to do about it. Below every stack is a page that is never mapped, and
     /// code touches each page of its frame in order (stack probes): so who leaves a stack touches an address
     /// within a page of the stack pointer.
-    fn cure_of_overflow(&self, registers: &Registers) -> Option<&'static str> {
+    fn overflow(&self, registers: &Registers) -> &'static str {
         let is_absent = self.vector == PAGE_FAULT && self.code & PRESENT == 0;
         if !is_absent || registers.rsp.abs_diff(self.address) > FRAME_BYTES {
-            return None;
+            return "";
         }
-        let is_first = (STACK_WINDOW..STACK_WINDOW + WINDOW_BYTES).contains(&self.address);
-        Some(if is_first { "raise `stack`" } else { "raise `stack`, or what this thread was given" })
+        match (STACK_WINDOW..STACK_WINDOW + WINDOW_BYTES).contains(&self.address) {
+            true => "stack overflow: raise `stack`",
+            false => "stack overflow: raise `stack`, or what this thread was given",
+        }
     }
 }
 
@@ -63,13 +65,9 @@ impl<M: Machine> Kernel<'_, M> {
             return;
         }
         let name = crate::bundle::name(&record);
-        match fault.cure_of_overflow(registers) {
-            None => self.error(format_args!("{name} faulted on core {}: {fault}", core.index())),
-            Some(cure) => self.error(format_args!(
-                "{name} faulted on core {}: stack overflow: {cure} ({fault})",
-                core.index()
-            )),
-        }
+        let (overflow, core) = (fault.overflow(registers), core.index());
+        let [open, close] = if overflow.is_empty() { [""; 2] } else { [" (", ")"] };
+        self.error(format_args!("{name} faulted on core {core}: {overflow}{open}{fault}{close}"));
         // In the order of `Registers`.
         let names = ["rax rbx rcx rdx", "rsi rdi rbp rsp", "r8  r9  r10 r11", "r12 r13 r14 r15", "rip flags"];
         let words: [u64; Registers::WORDS] = zerocopy::transmute!(*registers);

@@ -337,6 +337,42 @@ fn a_dead_application_loses_everything_and_nobody_else_does() {
     });
 }
 
+/// Whole blocks, and what comes before the first block that a hint knows nothing of.
+#[test]
+fn blocks_are_searched_in_pieces() {
+    const BLOCKS: u64 = 64;
+    let search = |frames: &mut Frames<'_>, size, count| {
+        let (mut search, mut pieces) = (Search::new(size, count, None).unwrap(), 1);
+        loop {
+            match frames.allocate_piece(A, &mut search, 8).transpose() {
+                None => pieces += 1,
+                Some(result) => return (result, pieces),
+            }
+        }
+    };
+    with_memory(0..BLOCKS * 512, |frames| {
+        frames.allocate(B, Large, BLOCKS, None).unwrap();
+        (0..BLOCKS).step_by(2).for_each(|block| frames.release(B, block * 512, Large, 1).unwrap());
+        let (result, pieces) = search(frames, Large, 2);
+        assert_eq!(result, Err(Error::OutOfMemory));
+        assert!(pieces >= 4, "{pieces} of 8 blocks each");
+        frames.release(B, 61 * 512, Large, 1).unwrap();
+        assert_eq!(search(frames, Large, 2).0, Ok(60 * 512));
+        frames.release(A, 60 * 512, Large, 2).unwrap();
+        for block in (0..62).step_by(2) {
+            assert_eq!(search(frames, Large, 1).0, Ok(block * 512));
+        }
+    });
+    with_memory(0..BLOCKS * 512, |frames| {
+        frames.allocate(B, Large, BLOCKS, None).unwrap();
+        frames.release(B, 63 * 512, Large, 1).unwrap();
+        let (result, pieces) = search(frames, Small, 1);
+        assert_eq!(result, Ok(63 * 512));
+        assert!(pieces >= 8, "{pieces}");
+        assert_eq!(search(frames, Small, 1), (Ok(63 * 512 + 1), 1), "now the hint helps");
+    });
+}
+
 #[test]
 fn a_search_for_what_somebody_holds_looks_at_so_much_at_a_time() {
     with_memory(0..4 * 512, |frames| {
