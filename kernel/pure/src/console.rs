@@ -32,10 +32,10 @@ impl Bucket {
 
 impl<M: Machine> Kernel<'_, M> {
     /// Whether an application may say so much more; if so, how much it could not say before is told.
-    pub(crate) fn may_say(&mut self, application: AppId, bytes: u64) -> bool {
-        let passed = self.console[application].take(self.machine.now_ns(), bytes);
+    pub(crate) fn may_say(&mut self, app: AppId, bytes: u64) -> bool {
+        let passed = self.console[app].take(self.machine.now_ns(), bytes);
         if let Some(dropped @ 1..) = passed {
-            let record = self.record(application);
+            let record = self.record(app);
             let name = crate::bundle::name(&record);
             self.machine.log(Level::Warn, format_args!("{name} says too much: {dropped} bytes are dropped"));
         }
