@@ -67,8 +67,8 @@ impl Pci {
         last
     }
 
-    /// Numbers and scans the buses behind a bridge, the numbers up to that of `last` being used, and opens it.
-    /// Returns the last bus number used.
+    /// Numbers and scans the buses behind a bridge, the numbers up to that of `last` being used, and opens
+    /// it. Returns the last bus number used.
     fn add_port(
         &mut self,
         registers: &mut impl Registers,
