@@ -212,6 +212,15 @@ impl<N: Nic> Stack<N> {
         }
     }
 
+    /// For whom a flow is.
+    #[inline]
+    pub(super) fn label(&self, flow: FlowId) -> Label {
+        match self.flows.get(flow) {
+            Some((_, Flow::Open(open))) => open.label,
+            _ => Label::default(),
+        }
+    }
+
     /// Queues bytes to be sent, without a copy. While there is any room, a slice is taken whole.
     ///
     /// # Errors
