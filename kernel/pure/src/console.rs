@@ -9,6 +9,9 @@ const NS_PER_BYTE: u64 = 1_000_000_000 / (64 << 10);
 /// And in between so much more than that.
 const BURST_NS: u64 = (256 << 10) * NS_PER_BYTE;
 
+/// Bytes of a line of log, about.
+const LINE_BYTES: u64 = 128;
+
 /// A token bucket, kept as the time at which it would be full (GCRA, ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket {
@@ -40,6 +43,13 @@ impl<M: Machine> Kernel<'_, M> {
             self.machine.log(Level::Warn, format_args!("{name} says too much: {dropped} bytes are dropped"));
         }
         passed.is_some()
+    }
+
+    /// Writes a line of log of which an application is the cause, as far as it may still say something.
+    pub(crate) fn warn_of(&mut self, app: AppId, text: core::fmt::Arguments<'_>) {
+        if self.may_say(app, LINE_BYTES) {
+            self.machine.log(Level::Warn, text);
+        }
     }
 }
 

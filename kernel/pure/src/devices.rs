@@ -136,7 +136,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::NotPermitted);
         }
         if let Some(why) = self.hindrance(app, index) {
-            self.machine.log(Level::Warn, format_args!("device {index} {why}"));
+            self.warn_of(app, format_args!("device {index} {why}"));
             return Err(Error::NotPermitted);
         }
         self.attach(app, index, address)?;
@@ -151,7 +151,7 @@ impl<M: Machine> Kernel<'_, M> {
             Ok(false) => return Ok(Reply::Unfinished),
             Ok(true) if self.devices.pci.switch_on(&mut self.machine, index) => Ok(Reply::DONE),
             Ok(true) => Err(Error::NoDevice),
-            Err(error) => Err(self.cannot_confine(index, error)),
+            Err(error) => Err(self.cannot_confine(app, index, error)),
         };
         self.devices.holdings[index].arriving = false;
         match self.devices.pci.device(index).map(|function| function.address) {
@@ -193,11 +193,11 @@ impl<M: Machine> Kernel<'_, M> {
         if result == Err(crate::iommu::Error::Silent) {
             self.devices.reached |= app.bit(); // It may still use the domain's tables.
         }
-        result.map_err(|error| self.cannot_confine(index, error))
+        result.map_err(|error| self.cannot_confine(app, index, error))
     }
 
-    fn cannot_confine(&mut self, index: usize, error: crate::iommu::Error) -> Error {
-        self.machine.log(Level::Warn, format_args!("device {index} cannot be confined: {error:?}"));
+    fn cannot_confine(&mut self, app: AppId, index: usize, error: crate::iommu::Error) -> Error {
+        self.warn_of(app, format_args!("device {index} cannot be confined: {error:?}"));
         Error::OutOfMemory
     }
 
@@ -231,7 +231,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);
         let is_reset = self.devices.pci.switch_off(&mut self.machine, index);
         if is_mmio && !is_reset {
-            self.machine.log(Level::Error, format_args!("device {index} does not stop: its owner keeps it"));
+            self.warn_of(app, format_args!("device {index} does not stop: its owner keeps it"));
             return Err(Error::WrongState);
         }
         let is_detached = self.detach(app, address);

@@ -42,9 +42,9 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// If it overflowed a stack, that and what to do about it. Below every stack is a page that is never mapped, and
-    /// code touches each page of its frame in order (stack probes): so who leaves a stack touches an address
-    /// within a page of the stack pointer.
+    /// If it overflowed a stack, that and what to do about it. Below every stack is a page that is never
+    /// mapped, and code touches each page of its frame in order (stack probes): so who leaves a stack touches
+    /// an address within a page of the stack pointer.
     fn overflow(&self, registers: &Registers) -> &'static str {
         let is_absent = self.vector == PAGE_FAULT && self.code & PRESENT == 0;
         if !is_absent || registers.rsp.abs_diff(self.address) > FRAME_BYTES {

@@ -43,8 +43,8 @@ fn non_maskable_interrupts_are_no_applications_exceptions() {
     assert!((1..20).contains(&reports), "{reports} reports of 2,000 are seldom, but not none");
 }
 
-/// Processors that take turns, and time that is counted in instructions: what comes through while a peer does a
-/// piece of its work is the same whatever else the computer does.
+/// Processors that take turns, and time that is counted in instructions: what comes through while a peer does
+/// a piece of its work is the same whatever else the computer does.
 fn counted(guest: Guest) -> Guest {
     guest.emulated().qemu("-icount shift=3,sleep=off")
 }

@@ -41,8 +41,8 @@ impl Frames<'_> {
         }
     }
 
-    /// Frees what `owner` holds in a split block, which is counted anew: an application with many frames ends in
-    /// one go.
+    /// Frees what `owner` holds in a split block, which is counted anew: an application with many frames ends
+    /// in one go.
     pub(super) fn purge(&mut self, block: usize, owner: Owner) {
         let (mut freed, mut free, mut hint, mut owners) = (0, 0, BLOCK_FRAMES as u16, 0);
         let frames = first_frame(block) as usize..first_frame(block + 1) as usize;

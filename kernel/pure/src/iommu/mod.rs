@@ -129,8 +129,8 @@ impl Iommu {
         }
     }
 
-    /// The message by which this sender, and no other, signals what `what` says; a unit that remaps interrupts
-    /// enters it in its table. `None` if the unit does not answer.
+    /// The message by which this sender, and no other, signals what `what` says; a unit that remaps
+    /// interrupts enters it in its table. `None` if the unit does not answer.
     pub fn bind(&mut self, machine: &mut impl Hardware, by: Sender, what: Message) -> Option<Message> {
         match &mut self.unit {
             Unit::Vtd(unit) if unit.interrupts.is_some() => unit.bind(machine, by, what),
@@ -157,7 +157,8 @@ impl Iommu {
     }
 
     /// Attaches a device to a domain. If the domain is new, nothing is mapped in it before
-    /// the caller has every grant of the application mapped by [`Iommu::map_grants`]. Nothing has changed after an error.
+    /// the caller has every grant of the application mapped by [`Iommu::map_grants`]. Nothing has changed
+    /// after an error.
     pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let Domain { devices, mut root, mapped_until } = self.domains[domain];
         match &mut self.unit {
@@ -196,7 +197,8 @@ impl Iommu {
     }
 
     /// Maps more of the grants that the application had before its domain lived. Returns whether that is all;
-    /// between calls others may have the lock. After an error some of a piece that is yet to come may be mapped.
+    /// between calls others may have the lock. After an error some of a piece that is yet to come may be
+    /// mapped.
     pub fn map_grants(&mut self, by: &mut Means<impl Hardware>, domain: AppId) -> Result<bool> {
         for _ in 0..RUNS_AT_A_TIME {
             let Domain { devices, mapped_until: from, .. } = self.domains[domain];
@@ -211,8 +213,8 @@ impl Iommu {
         Ok(false)
     }
 
-    /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_grants`] will come to. Does
-    /// nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
+    /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_grants`] will come to.
+    /// Does nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
     pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: AppId, pages: Pages) -> Result<()> {
         let Domain { devices, root, mapped_until } = self.domains[domain];
         let due = mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());

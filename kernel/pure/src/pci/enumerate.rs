@@ -67,8 +67,8 @@ impl Pci {
         last
     }
 
-    /// Numbers and scans the buses behind a bridge, the numbers up to that of `last` being used, and opens it.
-    /// Returns the last bus number used.
+    /// Numbers and scans the buses behind a bridge, the numbers up to that of `last` being used, and opens
+    /// it. Returns the last bus number used.
     fn add_port(
         &mut self,
         registers: &mut impl Registers,
@@ -136,7 +136,7 @@ fn next_function(registers: &mut impl Registers, ecam: &Ecam, bus: Bus, next: &m
         let mut config = ecam.config(registers, address);
         let is_there = config.identity().is_some();
         // Without a function 0 that says so there are no others (7.5.1.1.9).
-        let is_first = *next % FUNCTIONS == 0;
+        let is_first = next.is_multiple_of(FUNCTIONS);
         let is_alone = is_first && !(is_there && config.read8(offset::HEADER_TYPE) & MULTI_FUNCTION != 0);
         *next += if is_alone { FUNCTIONS } else { 1 };
         if is_there {

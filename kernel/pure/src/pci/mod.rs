@@ -87,7 +87,8 @@ pub struct Function {
     pub input: Input,
 }
 
-/// A bridge to another bus: a root port, a switch port or a conventional bridge. All zero where there is none.
+/// A bridge to another bus: a root port, a switch port or a conventional bridge. All zero where there is
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Port {
     /// The bridge as a function: its own registers and MSI-X table.

@@ -1,8 +1,8 @@
 //! One core's stack: takes frames from the device, hands what is in them to the application, and sends what
 //! it says.
 //!
-//! [`Stack::poll`] is the whole of it as a list, and `stages` the way of a frame. The other files each carry one
-//! protocol between the wire and the state functions.
+//! [`Stack::poll`] is the whole of it as a list, and `stages` the way of a frame. The other files each carry
+//! one protocol between the wire and the state functions.
 
 mod cookies;
 mod datagrams;

@@ -10,6 +10,7 @@
 
 use super::congestion::Cubic;
 use super::flight::Flight;
+use super::forward::Forward;
 use super::memory::{Held, Tuning};
 use super::rack::Rack;
 use super::reassemble::Reassembly;
@@ -264,6 +265,8 @@ pub struct Recovery {
     pub is_first_due: bool,
     /// No new recovery before this is acknowledged: duplicates up to here may be of our own making.
     pub not_before: Option<Seq>,
+    /// Whether the last timeout came too early, as far as it is known.
+    pub forward: Forward,
     /// The last reduction of the congestion window, while it may yet turn out to have been wrong.
     pub reduction: Option<Box<Reduction>>,
 }

@@ -1,6 +1,7 @@
 //! Which segment a connection sends next, if any (RFC 9293 section 3.8, RFC 5681, RFC 8985).
 
 use super::connection::{Connection, Context, State};
+use super::forward::Forward;
 use super::segment::{Flags, Options, Segment, Timestamps};
 use super::sequence::Seq;
 use crate::buffer::{Buffer, Chain, chain_len};
@@ -126,7 +127,7 @@ impl<B: Buffer> Connection<B> {
     /// case. What a timeout sends again anyway, from `next` on, is not looked at.
     fn lost_hole(&self, mss: u32) -> Option<(Seq, Seq)> {
         let has_room = self.pipe() + mss <= self.cubic.window();
-        if !has_room && !self.recovery.is_first_due {
+        if !has_room && !self.recovery.is_first_due || self.recovery.forward == Forward::New {
             return None;
         }
         let (from, to) = self.recovery.flight.first_lost(self.send.una)?;

@@ -11,6 +11,7 @@ pub mod deliver;
 pub mod emit;
 pub mod expire;
 pub mod flight;
+pub mod forward;
 pub mod hystart;
 pub mod input;
 pub mod listen;

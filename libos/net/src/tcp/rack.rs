@@ -103,20 +103,18 @@ impl Rack {
 }
 
 impl<B: Buffer> Connection<B> {
-    /// Takes selective acknowledgements; whether there was news.
-    pub(super) fn take_sack(&mut self, context: &mut Context<'_>, segment: &Segment) -> bool {
-        let mut news = News::default();
+    /// Takes selective acknowledgements: what is new goes to `news`.
+    pub(super) fn take_sack(&mut self, context: &mut Context<'_>, segment: &Segment, news: &mut News) {
         let (una, sack) = (self.send.una, &segment.options.sack);
         for &(from, to) in sack.iter().flatten() {
-            self.recovery.flight.arrive(una, from, to, &mut news);
+            self.recovery.flight.arrive(una, from, to, news);
         }
         if is_report(sack, segment.ack) {
             context.counters.duplicates_reported += 1;
             self.reported(segment.ack);
             self.disprove(sack[0]);
         }
-        self.recovery.rack.take(context.now, &news);
-        news.is_any
+        self.recovery.rack.take(context.now, news);
     }
 
     /// The peer had what was sent again: more patience, once a round trip (step 4).

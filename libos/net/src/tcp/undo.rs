@@ -4,6 +4,7 @@
 
 use super::congestion::Cubic;
 use super::connection::{Connection, Context};
+use super::forward::Forward;
 use super::segment::Segment;
 use super::sequence::Seq;
 use crate::buffer::Buffer;
@@ -78,7 +79,8 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    fn undo(&mut self, context: &mut Context<'_>) {
+    pub(super) fn undo(&mut self, context: &mut Context<'_>) {
+        self.recovery.forward = Forward::No;
         let Some(reduction) = self.recovery.reduction.take() else { return };
         context.counters.reductions_undone += 1;
         self.cubic.undo(reduction.before);
