@@ -289,6 +289,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub(crate) fn end_context(&mut self, core: CoreId, app: AppId) {
         self.account(core);
         self.cores[core].queue.remove(app);
+        self.end_reflection(core, app);
         let frame = self.context(core, app).state_frame;
         *self.context(core, app) = Context { state: State::Absent, ..Context::default() };
         let this = &mut self.cores[core];

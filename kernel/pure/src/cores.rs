@@ -235,13 +235,14 @@ impl<M: Machine> Kernel<'_, M> {
     fn unpark(&mut self, core: CoreId, app: AppId, registers: &mut Registers) {
         let context = self.context(core, app);
         *registers = context.registers;
-        let state = context.state_frame;
+        let (state, reflection) = (context.state_frame, context.reflection);
         if self.cores[core].loaded != Some(app) {
             if let Some(other) = self.cores[core].loaded {
                 let frame = self.context(core, other).state_frame;
                 self.machine.save_state(frame);
             }
             self.machine.load_state(state);
+            self.machine.reflect(reflection);
         }
         let this = &mut self.cores[core];
         this.loaded = Some(app);
@@ -251,13 +252,14 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Arms the timer for the first thing that only time can bring about, or stops it.
-    fn arm_timer(&mut self, core: CoreId) {
+    pub(crate) fn arm_timer(&mut self, core: CoreId) {
         let now = self.machine.now_ns();
         let turn = self.cores[core].current.and_then(|current| {
             let left = self.cores[core].queue.cycles_left(current, self.slice)?;
             let turn_ns = self.machine.span_ns(left).saturating_add(1);
             Some(self.cores[core].revoke_at_ns.unwrap_or(now.saturating_add(turn_ns)))
         });
+        let timer = self.cores[core].current.and_then(|current| self.context(core, current).timer_ns);
         let first = core.index() * self.applications.len();
         let waits =
             self.contexts[first..first + self.applications.len()].iter().filter_map(|context| match context
@@ -269,7 +271,7 @@ impl<M: Machine> Kernel<'_, M> {
         let platform = (core == CoreId::FIRST)
             .then(|| self.devices.deadline_ns())
             .filter(|deadline| *deadline != u64::MAX);
-        let deadline = waits.chain(turn).chain(platform).min();
+        let deadline = waits.chain(turn).chain(timer).chain(platform).min();
         if self.cores[core].armed_ns != deadline {
             self.cores[core].armed_ns = deadline;
             self.machine.set_timer(deadline);

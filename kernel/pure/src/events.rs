@@ -53,6 +53,13 @@ impl<M: Machine> Kernel<'_, M> {
     /// Enters the handler of `core`'s current application if there is something to tell it; returns whether
     /// it did. The application may have ended, because its upcall stack cannot be written.
     pub(crate) fn deliver(&mut self, core: CoreId, app: AppId, registers: &mut Registers) -> bool {
+        if let Some(timer_ns) = self.context(core, app).timer_ns
+            && timer_ns <= self.machine.now_ns()
+        {
+            let context = self.context(core, app);
+            context.timer_ns = None;
+            context.post(Upcall::Timer);
+        }
         let context = self.context(core, app);
         let is_due = context.events.pending != 0 && context.takes_upcalls();
         if is_due {

@@ -15,7 +15,7 @@ use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
 use nom_abi::image::flag;
 use nom_abi::memory::ANY_COLOUR;
-use nom_abi::syscall::{EXIT_BACKTRACE, Syscall, arguments::*};
+use nom_abi::syscall::{EXIT_BACKTRACE, Segment, Syscall, arguments::*};
 use nom_abi::upcall::Registers;
 use nom_abi::{PageSize, Protection};
 
@@ -322,11 +322,20 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         Ok(Reply::DONE)
     }
 
-    fn thread_pointer(&mut self, _: Caller<'_>, ThreadPointer { address }: ThreadPointer) -> Result<Reply> {
+    fn segment_base(&mut self, _: Caller<'_>, asked: SegmentBase) -> Result<Reply> {
+        let SegmentBase { segment, address } = asked;
         if address >= nom_abi::layout::USER_END {
             return Err(Error::OutsideUserSpace);
         }
-        self.machine.set_thread_pointer(address);
+        let segment = Segment::from_number(segment).ok_or(Error::InvalidArgument)?;
+        self.machine.set_segment_base(segment, address);
+        Ok(Reply::DONE)
+    }
+
+    fn core_timer(&mut self, Caller { core, app, .. }: Caller<'_>, asked: CoreTimer) -> Result<Reply> {
+        let deadline_ns = asked.deadline_ns;
+        self.context(core, app).timer_ns = (deadline_ns != u64::MAX).then_some(deadline_ns);
+        self.arm_timer(core);
         Ok(Reply::DONE)
     }
 }

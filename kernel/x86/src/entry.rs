@@ -42,6 +42,9 @@ macro_rules! entries {
             $($moved = const offset_of!(CoreArea, registers.$moved),)+
             $($other = const offset_of!(CoreArea, registers.$other),)+
             stack_top = const area::STACK_TOP,
+            reflected_below = const area::REFLECTED_BELOW,
+            reflected_entry = const area::REFLECTED_ENTRY,
+            reflected_word = const area::REFLECTED_WORD,
             flags_allowed = const tables::FLAGS_ALLOWED,
             user_code = const tables::USER_CODE,
             user_data = const tables::USER_DATA,

@@ -8,6 +8,7 @@ use super::{Kernel, Next};
 use crate::frames::{Owner, Pages};
 use crate::testing::{app, on};
 use nom_abi::error::Error;
+use nom_abi::image::flag;
 use nom_abi::syscall::Syscall;
 use proptest::prelude::*;
 use std::path::Path;
@@ -82,7 +83,8 @@ fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
 
 /// Makes every call in `run`.
 fn drive(run: &[u8]) {
-    let fuzz = Program { cores_max: 2, manages: 0b10, ..Program::named("fuzz") };
+    let flags = flag::AUTOSTART | flag::MAKES_CODE;
+    let fuzz = Program { cores_max: 2, manages: 0b10, flags, ..Program::named("fuzz") };
     let other = Program { flags: 0, ..Program::named("other") };
     let mut world = World::boot(2, &[fuzz, other], &[[0, 1]]);
     let any = nom_abi::memory::ANY_COLOUR;

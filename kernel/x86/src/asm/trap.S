@@ -7,8 +7,7 @@
  * The kernel keeps no vector state and is never preempted, so one stack a core is enough.
  */
     .text
-    .macro ENTER_BY_SYSCALL
-    swapgs
+    .macro SAVE_AFTER_SYSCALL
     movq %rsp, %gs:{rsp}
     movq %gs:{stack_top}, %rsp
     movq %rax, %gs:{rax}
@@ -24,7 +23,10 @@
     .global syscall_entry
     .type syscall_entry, @function
 syscall_entry:
-    ENTER_BY_SYSCALL
+    swapgs
+    cmpq %gs:{reflected_below}, %rcx
+    jb reflect
+    SAVE_AFTER_SYSCALL
     call {user_syscall}
     /* fall through */
 
@@ -55,13 +57,32 @@ resume:
     iretq
     .size syscall_entry, . - syscall_entry
 
+    /* A `syscall` of a program that was made for another kernel: on at what its application registered, which
+     * finds in its word where the call was. Nothing is saved, no lock taken; every register is as it was but
+     * RCX, which SYSRET goes by. The stack pointer is the one that can be borrowed: whatever comes here comes
+     * on a stack of its own (NMI, #DB, #MC, #DF), for interrupts are off, and the word's memory is mapped in
+     * the direct map and pinned (`kernel/pure/src/reflection.rs`). */
+    .balign 16
+    .type reflect, @function
+reflect:
+    movq %rsp, %gs:{rsp}
+    movq %gs:{reflected_word}, %rsp
+    movq %rcx, (%rsp)
+    movq %gs:{reflected_entry}, %rcx
+    movq %gs:{rsp}, %rsp
+    andl ${flags_allowed}, %r11d
+    swapgs
+    sysretq
+    .size reflect, . - reflect
+
     /* SYSCALL of 32-bit code. No descriptor leads there; if a processor comes all the same, the application
      * has raised an undefined opcode. */
     .balign 16
     .global compatibility_entry
     .type compatibility_entry, @function
 compatibility_entry:
-    ENTER_BY_SYSCALL
+    swapgs
+    SAVE_AFTER_SYSCALL
     movl $6, %edi
     xorl %esi, %esi
     call {user_trap}
