@@ -11,9 +11,6 @@ use nom_fs::Errno;
 /// Flags that `F_SETFL` changes.
 const CHANGEABLE: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_NOATIME | abi::FASYNC;
 
-/// `close_range` marks descriptors rather than closes them.
-const CLOSE_RANGE_CLOEXEC: u32 = 4;
-
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_close, "close", &["descriptor"], close),

@@ -29,9 +29,6 @@ const MESSAGE_BYTES: u64 = 256 << 10;
 /// Words of `struct msghdr`.
 const HEADER: usize = 7;
 
-/// `recvmmsg` waits for the first message alone.
-const MSG_WAITFORONE: u32 = 0x1_0000;
-
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::partial(
