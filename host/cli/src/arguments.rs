@@ -440,7 +440,10 @@ mod tests {
         let line = "-d -p 8080:80 -p 127.0.0.1:53:53/udp --cpus 4 -m 1g --name web apps/web -- -v x";
         let run = run(line).expect("legal");
         assert!(run.detach && !run.preallocate);
-        assert_eq!((run.cpus, run.memory.to_string().as_str(), run.app.as_str()), (4, "1G", "apps/web"));
+        assert_eq!(
+            (run.cpus, run.memory.expect("given").to_string().as_str(), run.app.as_str()),
+            (4, "1G", "apps/web")
+        );
         assert_eq!(run.name.as_deref(), Some("web"));
         assert_eq!(run.arguments, ["-v", "x"]);
         let ports: Vec<String> = run.publish.iter().map(Port::to_string).collect();
