@@ -13,7 +13,7 @@ const DATA: u64 = 0x10;
 const PCI_LINES: core::ops::Range<u32> = 16..24;
 
 /// An input: registers of its I/O APIC, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// Physical address.
     pub registers: u64,
@@ -28,8 +28,8 @@ pub(crate) fn route_pci_lines(registers: &mut impl Registers, base: u64, message
     PCI_LINES.for_each(|line| route(registers, Input { registers: base, line }, message, what));
 }
 
-/// Lets one input deliver `what`, by `message`, which is another one if interrupts are remapped. But the vector
-/// is always that of what is delivered: it says what the end of which interrupt ends this one (VT-d
+/// Lets one input deliver `what`, by `message`, which is another one if interrupts are remapped. But the
+/// vector is always that of what is delivered: it says what the end of which interrupt ends this one (VT-d
 /// specification 3.3, 5.1.5.1). An entry has vector and trigger mode as a message has them.
 pub fn route(registers: &mut impl Registers, input: Input, message: Message, what: Message) {
     /// Destination, or place in the table of interrupts and that there is one: as in the address.

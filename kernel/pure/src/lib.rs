@@ -36,6 +36,7 @@ pub mod paging;
 pub mod pci;
 mod physical;
 mod publish;
+mod reflection;
 mod report;
 pub mod space;
 pub mod symbols;

@@ -36,7 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("apps/nhttpd-core", &["libos/port", "libos/service"]),
     ("apps/netpipe-core", &["libos/port", "libos/service"]),
     ("apps/priced-core", &["abi", "economy", "host/proto", "libos/port"]),
-    ("apps", &["libos/app", "libos/tls", "apps"]),
+    ("apps", &["libos/app", "libos/tls", "libos/linux", "apps"]),
     ("host/proto", &["abi", "economy"]),
     ("host", &["abi", "economy", "libos", "host"]),
     ("python", &["abi", "economy", "host"]),

@@ -12,7 +12,7 @@ use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::ids::CoreId;
 use crate::iommu::Iommu;
-use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Registers};
+use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Reflection, Registers, Segment};
 use crate::means::Means;
 use crate::pci::Pci;
 use crate::testing::{app, on};
@@ -102,9 +102,6 @@ impl PhysicalMemory for FakeMachine {
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.hardware.write_bytes(address, bytes);
     }
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
-        self.hardware.copy(from, to, length);
-    }
     fn zero_frames(&mut self, frame: u64, count: u64) {
         self.hardware.zero_frames(frame, count);
     }
@@ -164,21 +161,26 @@ impl Machine for FakeMachine {
         self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(|it| it.load(None));
     }
     fn reset_state(&mut self, frame: u64) {
-        self.write(PhysAddr::of_frame(frame), 0);
-        self.write(PhysAddr::of_frame(frame) + 8, 0);
+        for offset in [0, 8, 16] {
+            self.write(PhysAddr::of_frame(frame) + offset, 0);
+        }
     }
     fn save_state(&mut self, frame: u64) {
-        let Processor { vector, thread_pointer, .. } = *self.processor();
-        self.write(PhysAddr::of_frame(frame), vector);
-        self.write(PhysAddr::of_frame(frame) + 8, thread_pointer);
+        let Processor { vector, bases: [thread, core], .. } = *self.processor();
+        for (offset, word) in [(0, vector), (8, thread), (16, core)] {
+            self.write(PhysAddr::of_frame(frame) + offset, word);
+        }
     }
     fn load_state(&mut self, frame: u64) {
-        let words = [0, 8].map(|offset| self.read(PhysAddr::of_frame(frame) + offset));
+        let [vector, thread, core] = [0, 8, 16].map(|offset| self.read(PhysAddr::of_frame(frame) + offset));
         let processor = self.processor();
-        [processor.vector, processor.thread_pointer] = words;
+        (processor.vector, processor.bases) = (vector, [thread, core]);
     }
-    fn set_thread_pointer(&mut self, address: u64) {
-        self.processor().thread_pointer = address;
+    fn set_segment_base(&mut self, segment: Segment, address: u64) {
+        self.processor().bases[segment as usize] = address;
+    }
+    fn reflect(&mut self, reflection: Option<Reflection>) {
+        self.processor().reflection = reflection;
     }
     fn write_console(&mut self, bytes: &[u8]) {
         self.said.push_str(&String::from_utf8_lossy(bytes));

@@ -308,6 +308,53 @@ fn a_core_is_taken_only_after_a_warning() {
 }
 
 #[test]
+fn a_timer_is_told_once_at_its_time_to_who_has_the_core() {
+    let mut world = with_upcalls(&[Program::named("a")]);
+    let begin = world.kernel.machine.now_ns;
+    let is_told = |world: &World| !world.kernel.contexts[0].takes_upcalls();
+    for deadline_ns in [begin + 700, begin + 500, u64::MAX] {
+        assert_eq!(world.call(0, Syscall::CoreTimer, &[deadline_ns]), Some(Ok(0)));
+        let armed = Some(deadline_ns).filter(|deadline_ns| *deadline_ns != u64::MAX);
+        assert_eq!(world.kernel.machine.timer, armed, "the last is the one that counts");
+    }
+    world.pass(0, 1000);
+    assert!(!is_told(&world), "it was stopped");
+    world.call(0, Syscall::CoreTimer, &[begin + 1500]);
+    world.pass(0, 499);
+    assert!(!is_told(&world), "not before its time");
+    world.pass(0, 1);
+    let events = upcall_frame(&world).events;
+    assert!(is_told(&world) && events.pending == Upcall::Timer.mask(), "{events:?}");
+    let frame = world.borders[0].rdi;
+    assert_eq!(world.call(0, Syscall::UpcallReturn, &[frame]), None);
+    world.pass(0, SLICE_NS);
+    assert!(!is_told(&world), "once");
+    world.call(0, Syscall::CoreTimer, &[begin]);
+    world.pass(0, 0);
+    assert!(is_told(&world), "what is over is told at once");
+}
+
+/// The timer of who sleeps, or waits for its turn, disturbs nobody, and is told when it has the core.
+#[test]
+fn a_timer_waits_until_its_owner_has_the_core() {
+    let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
+    let begin = world.kernel.machine.now_ns;
+    world.call(0, Syscall::CoreTimer, &[begin + 100]);
+    assert_eq!(world.call(0, Syscall::CoreWait, &[begin + 1000, 0x10_0000]), None);
+    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    world.pass(0, 999);
+    assert_eq!(
+        (world.kernel.cores[0].current, world.kernel.machine.timer),
+        (Some(app(1)), Some(begin + 1000))
+    );
+    world.pass(0, 10 * SLICE_NS);
+    while world.kernel.cores[0].current != Some(app(0)) {
+        world.pass(0, SLICE_NS);
+    }
+    assert!(upcall_frame(&world).events.has(Upcall::Timer));
+}
+
+#[test]
 fn giving_the_core_up_in_time_is_no_preemption() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
     assert_eq!(world.call(0, Syscall::CoreYield, &[]), Some(Ok(0)));

@@ -2,6 +2,7 @@
 //! processors with their translations and vector registers, devices, and both kinds of remapping units.
 
 mod hostile;
+mod reflection;
 
 use super::fake::{FRAMES, Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
@@ -150,23 +151,28 @@ fn vector_registers_stay_with_their_context_and_begin_as_nobodys() {
     let mut world = World::boot(1, &[Program::named("a"), Program::named("b")], &[]);
     let set = |world: &mut World, vector: u64| {
         world.kernel.machine.processors[0].vector = vector;
-        assert_eq!(world.call(0, Syscall::ThreadPointer, &[vector << 12]), Some(Ok(0)));
+        for (segment, address) in [(0, vector << 12), (1, vector << 13)] {
+            assert_eq!(world.call(0, Syscall::SegmentBase, &[segment, address]), Some(Ok(0)));
+        }
+        let (none, kernels) = ([2, 0], [1, nom_abi::layout::USER_END]);
+        assert_eq!(world.call(0, Syscall::SegmentBase, &none), Some(Err(Error::InvalidArgument)));
+        assert_eq!(world.call(0, Syscall::SegmentBase, &kernels), Some(Err(Error::OutsideUserSpace)));
     };
     let now = |world: &World| {
         let processor = &world.kernel.machine.processors[0];
-        (processor.vector, processor.thread_pointer)
+        (processor.vector, processor.bases)
     };
-    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (0, 0)));
+    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (0, [0, 0])));
     set(&mut world, 5);
     for round in 0..2 {
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-        let expected = if round == 0 { (0, 0) } else { (6, 6 << 12) };
+        let expected = if round == 0 { (0, [0, 0]) } else { (6, [6 << 12, 6 << 13]) };
         assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(1)), expected), "round {round}");
         set(&mut world, 6);
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
         assert_eq!(
             (world.kernel.cores[0].current, now(&world)),
-            (Some(app(0)), (5, 5 << 12)),
+            (Some(app(0)), (5, [5 << 12, 5 << 13])),
             "round {round}"
         );
     }
