@@ -28,6 +28,7 @@ const NAMED_MAX: usize = 40;
 
 /// Where a program's files come from.
 #[derive(Clone, Debug, Default, Args)]
+#[group(id = "linux")]
 pub struct Options {
     /// Run a Linux program of this tree of directories, and take all of the tree.
     #[arg(long, value_name = "DIR")]
