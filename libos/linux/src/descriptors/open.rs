@@ -12,7 +12,8 @@ use core::task::Waker;
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use nom_fs::{Errno, NodeId, NodeType};
 
-/// Something that is read and written in order, and may have to be waited for. No call blocks: it says `EAGAIN`.
+/// Something that is read and written in order, and may have to be waited for. No call blocks: it says
+/// `EAGAIN`.
 pub(crate) trait Stream {
     /// Reads; 0 at the end.
     ///

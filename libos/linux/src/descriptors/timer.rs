@@ -68,7 +68,7 @@ pub(crate) struct Timer {
 
 impl Timer {
     /// One that is not set.
-    pub fn new(handle: &Handle, is_realtime: bool) -> Timer {
+    pub(crate) fn new(handle: &Handle, is_realtime: bool) -> Timer {
         Timer { state: Rc::default(), handle: handle.clone(), is_realtime }
     }
 
