@@ -13,12 +13,14 @@
 extern crate alloc;
 
 mod activity;
+pub mod plan;
 mod queues;
 mod record;
 mod routing;
 mod scheduler;
 
 pub use activity::Activity;
+pub use plan::{ActivityTerms, BadGrid, GridPlan, GridResource, ResourcePlan, SchedulerKind};
 pub use queues::{Next, QueueLimits, QueueRefusal, RequestQueues};
 pub use record::{ResourceRecord, SharedMetric};
 pub use routing::{AffinityLabel, DependencyLabel, RoutingTag, RoutingTags};

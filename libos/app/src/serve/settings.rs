@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
+use nom_grid::{BadGrid, GridPlan};
 use nom_net::Setup;
 use nom_net::batch::DELAY_MAX;
 use nom_net::config::{Config, FLOWS_MAX};
@@ -110,6 +111,13 @@ fn flows_max(memory: u64) -> usize {
 pub(super) fn rules() -> Result<Option<Rules>, BadRules> {
     let rules: Rules = crate::var("activity").unwrap_or_default().parse()?;
     Ok((!rules.is_empty()).then_some(rules))
+}
+
+/// Who is served before whom: `grid`, as the manifest's table says; nobody if there is none.
+pub(super) fn grid(rules: Option<&Rules>) -> Result<GridPlan, BadGrid> {
+    let plan: GridPlan = crate::var("grid").unwrap_or_default().parse()?;
+    plan.check_names(rules.unwrap_or(&Rules::default()).names())?;
+    Ok(plan)
 }
 
 /// The batching delay W at the start: `batching_delay`, in microseconds.
