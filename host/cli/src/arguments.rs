@@ -138,7 +138,7 @@ pub struct Run {
     pub app: String,
     /// Where a Linux program's files come from.
     #[command(flatten)]
-    pub linux: crate::linux::Options,
+    pub linux: crate::linux::RootOptions,
     /// Arguments of the (first) application, in place of those in its manifest.
     #[arg(last = true)]
     pub arguments: Vec<String>,
@@ -314,7 +314,7 @@ pub struct Build {
     pub app: String,
     /// Where a Linux program's files come from.
     #[command(flatten)]
-    pub linux: crate::linux::Options,
+    pub linux: crate::linux::RootOptions,
     /// Arguments of the (first) application, in place of those in its manifest.
     #[arg(last = true)]
     pub arguments: Vec<String>,
@@ -440,7 +440,10 @@ mod tests {
         let line = "-d -p 8080:80 -p 127.0.0.1:53:53/udp --cpus 4 -m 1g --name web apps/web -- -v x";
         let run = run(line).expect("legal");
         assert!(run.detach && !run.preallocate);
-        assert_eq!((run.cpus, run.memory.to_string().as_str(), run.app.as_str()), (4, "1G", "apps/web"));
+        assert_eq!(
+            (run.cpus, run.memory.expect("given").to_string().as_str(), run.app.as_str()),
+            (4, "1G", "apps/web")
+        );
         assert_eq!(run.name.as_deref(), Some("web"));
         assert_eq!(run.arguments, ["-v", "x"]);
         let ports: Vec<String> = run.publish.iter().map(Port::to_string).collect();

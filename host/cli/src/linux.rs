@@ -28,8 +28,7 @@ const NAMED_MAX: usize = 40;
 
 /// Where a program's files come from.
 #[derive(Clone, Debug, Default, Args)]
-#[group(id = "linux")]
-pub struct Options {
+pub struct RootOptions {
     /// Run a Linux program of this tree of directories, and take all of the tree.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
@@ -47,7 +46,7 @@ pub fn subject(
     project: &Project,
     app: &str,
     arguments: &[String],
-    options: &Options,
+    options: &RootOptions,
 ) -> Result<Option<BundleManifest>> {
     let (root, command) = match &options.root {
         Some(directory) => {
