@@ -252,6 +252,12 @@ impl<B: Buffer> Connection<B> {
         chain
     }
 
+    /// The same bytes as they lie, if nothing is queued in front of them and they are in one piece.
+    #[inline]
+    pub fn peek(&self, from: Seq, len: u32) -> Option<&[u8]> {
+        if from == self.send.una { self.send.queue.peek(len as usize) } else { None }
+    }
+
     /// Options of any segment but SYN.
     fn options(&self, now: Instant) -> Options {
         let timestamps =
