@@ -99,9 +99,10 @@ macro_rules! for_each_syscall {
             /// Ends a running application as if it had faulted. Only for an application whose manifest says
             /// `manages` it. Errors: NoApplication, NotPermitted, WrongState.
             21 ApplicationKill application_kill(application)
-            /// Sets the FS base of this core to `address`, for thread-local storage. Errors:
-            /// OutsideUserSpace.
-            22 ThreadPointer thread_pointer(address)
+            /// Sets where a segment of this core begins: `segment` 0 is FS, for thread-local storage, 1 is
+            /// GS, for what the core's runtime has for itself. Where the processor has FSGSBASE, its
+            /// instructions do the same. Errors: OutsideUserSpace, InvalidArgument.
+            22 SegmentBase segment_base(segment, address)
             /// Ends the present or the next `core_wait` of the application's core number `core`, by
             /// `CoreNotified`. Errors: NoCore.
             23 CoreNotify core_notify(core)
@@ -112,6 +113,17 @@ macro_rules! for_each_syscall {
             /// `channel_notify` and `core_wait` in one: a peer that waits on this core runs at once, if it is
             /// its turn. Answers as `core_wait`. Errors: NoChannel, BadPointer.
             25 ChannelNotifyAndWait channel_notify_and_wait(channel, deadline_ns, events)
+            /// From `deadline_ns` of the board's clock on (all ones: never), as soon as the application runs
+            /// on this core, it is told `Timer` there, once. Replaces what it asked for before. A wait is not
+            /// ended by it.
+            26 CoreTimer core_timer(deadline_ns)
+            /// From now on this core goes on at `entry` when code below the kernel-placed windows executes
+            /// `syscall`: without the kernel, with every register as it was but RCX, and RCX's value, the
+            /// address behind the `syscall`, in the word at `word`, which is in memory of this application's
+            /// and is not given back meanwhile. Code elsewhere calls the kernel as ever. `entry` 0 ends it.
+            /// Only for an application whose manifest says `makes_code`. Errors: NotPermitted,
+            /// OutsideUserSpace, Misaligned, BadPointer, NotGranted, TableFull.
+            27 SyscallReflect syscall_reflect(entry, word)
         }
     };
 }
@@ -164,6 +176,26 @@ macro_rules! define_syscalls {
     };
 }
 for_each_syscall!(define_syscalls);
+
+/// A segment whose base an application chooses, by its number in [`Syscall::SegmentBase`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// FS: the running thread's.
+    Thread = 0,
+    /// GS: the core's.
+    Core = 1,
+}
+
+impl Segment {
+    /// The segment with this number, if there is one.
+    pub const fn from_number(number: u64) -> Option<Segment> {
+        match number {
+            0 => Some(Segment::Thread),
+            1 => Some(Segment::Core),
+            _ => None,
+        }
+    }
+}
 
 /// Bit of the status of [`Syscall::Exit`]: how the application came there is shown.
 pub const EXIT_BACKTRACE: u64 = 1 << 8;

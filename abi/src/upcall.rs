@@ -61,6 +61,8 @@ upcalls! {
     /// The machine is to end: its power button was pressed. The application ends what it is at, and itself.
     /// Told once, on its first core, if it has made the call `shutdown_handle`.
     11 Shutdown,
+    /// The time that the application named for this core has come (`core_timer`).
+    12 Timer,
 }
 
 /// Everything that is pending on one core, as `core_wait` and an upcall deliver it.

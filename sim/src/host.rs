@@ -419,6 +419,21 @@ impl Host {
         self.with(|machine| machine.is_over()).unwrap_or(true)
     }
 
+    /// Whether it sleeps, and no doorbell has ended that.
+    pub fn is_untold(&self) -> bool {
+        self.is_asleep && !self.pending.messages
+    }
+
+    /// Whether other cores have done something that it is to act on and has not seen.
+    pub fn is_behind(&self) -> bool {
+        self.with(|machine| machine.is_behind()).unwrap_or(false)
+    }
+
+    /// Whether it is a core that is to leave, and can as soon as the first one tells it to look.
+    pub fn can_leave(&self) -> bool {
+        self.with(|machine| machine.can_leave()).unwrap_or(false)
+    }
+
     /// What its machine has achieved.
     pub fn achieved(&self) -> u64 {
         self.with(|machine| machine.achieved()).unwrap_or_default()

@@ -20,6 +20,14 @@ pub trait Machine: Poller {
     fn tallies(&self) -> (Tallies, Tallies);
     /// Whether it has nothing left to do: always so for a server.
     fn is_over(&self) -> bool;
+    /// Whether other cores have done something that it is to act on and has not seen.
+    fn is_behind(&self) -> bool {
+        false
+    }
+    /// Whether it is a core that is to leave, and can as soon as the first one tells it to look.
+    fn can_leave(&self) -> bool {
+        false
+    }
     /// Things achieved, such as answers that were right.
     fn achieved(&self) -> u64;
     /// Ends what runs over the stack, and frees what that held. The stack stays, with what it holds.
@@ -67,6 +75,14 @@ impl<N: Nic + 'static, S: Service<N::Buffer> + 'static> Machine for Server<N, Ho
 
     fn is_over(&self) -> bool {
         true
+    }
+
+    fn is_behind(&self) -> bool {
+        Server::is_behind(self)
+    }
+
+    fn can_leave(&self) -> bool {
+        Server::can_leave(self)
     }
 
     fn achieved(&self) -> u64 {

@@ -47,6 +47,8 @@ struct End {
     delay_max_ns: u64,
     /// When its next turn was queued for.
     queued_ns: Option<u64>,
+    /// Whether somebody has rung for it, which it is yet to hear.
+    is_rung: bool,
 }
 
 /// Hosts on a switch.
@@ -109,7 +111,7 @@ impl World {
         let cores = (first..first + hosts.len()).collect::<Vec<_>>();
         self.by_mac.insert(mac, plug);
         for host in hosts {
-            self.ends.push(End { host, plug, delay_max_ns: 0, queued_ns: None });
+            self.ends.push(End { host, plug, delay_max_ns: 0, queued_ns: None, is_rung: false });
         }
         cores.iter().for_each(|core| self.queue_turn(*core));
         self.plugs.push(Plug { up, down, cores, group });
@@ -173,6 +175,7 @@ impl World {
             }
             Event::Wake { host } => self.rouse(host),
             Event::Ring { host } => {
+                self.ends[host].is_rung = false;
                 self.ends[host].host.ring(self.now_ns);
                 self.queue_turn(host);
             }
@@ -252,11 +255,25 @@ impl World {
             self.ends[cores[core]].host.come_back(self.now_ns);
         }
         for core in group.take_rung().collect::<Vec<_>>() {
+            self.ends[cores[core]].is_rung = true;
             self.queue(self.now_ns, Event::Ring { host: cores[core] });
         }
+        self.check_rung(&cores);
         for core in cores.into_iter().filter(|core| *core != index) {
             self.ends[core].host.hear(self.now_ns);
             self.queue_turn(core);
+        }
+    }
+
+    /// Nobody sleeps over what other cores of its machine have done: whoever is to act on it was rung for.
+    /// Who can leave is told so by the first core, once that has heard: he may wait while others are awake.
+    fn check_rung(&self, cores: &[usize]) {
+        let present = || cores.iter().filter(|core| !self.is_away(**core)).map(|core| &self.ends[*core]);
+        let sleeps = |end: &&End| !end.is_rung && end.host.is_untold();
+        let all_sleep = present().all(|end| sleeps(&end));
+        for End { host, .. } in present().filter(sleeps) {
+            let is_left_out = host.is_behind() || all_sleep && host.can_leave();
+            assert!(!is_left_out, "{}: nobody has rung for what it is to do", host.name());
         }
     }
 

@@ -47,6 +47,8 @@ pub enum Command {
     Stats(crate::stats::Stats),
     /// Show whom a server works for, and what each takes.
     Top(crate::top::Top),
+    /// Draw which activities of a server are served before which, and change it.
+    Grid(crate::grid::Grid),
     /// Ask machines to end.
     Stop(crate::stop::Stop),
     /// Start machines that have ended once more.

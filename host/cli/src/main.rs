@@ -15,6 +15,7 @@ mod doctor;
 mod earnings;
 mod farewell;
 mod generate;
+mod grid;
 mod launch;
 mod logs;
 mod machines;
@@ -76,6 +77,7 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Inspect(options) => machines::inspect(options),
         Command::Stats(options) => stats::stats(options),
         Command::Top(options) => top::top(options),
+        Command::Grid(options) => grid::grid(options),
         Command::Stop(options) => stop::stop(options),
         Command::Start(options) => start::start(options),
         Command::Restart(options) => start::restart(options),

@@ -290,9 +290,11 @@ fn examples_in_the_documentation_are_right() {
     let page = manifest::page();
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
-    let [least, utility, activity, files, variant, bundle] = examples[..] else { panic!("six examples") };
+    let [least, utility, activity, grid, files, variant, bundle] = examples[..] else {
+        panic!("seven examples")
+    };
     let directory = common::directory(&format!(
-        "{least}--- utility.toml\n{utility}--- activity.toml\n{activity}--- files.toml\n{files}\
+        "{least}--- utility.toml\n{utility}--- activity.toml\n{activity}--- grid.toml\n{grid}--- files.toml\n{files}\
          --- variant.toml\n{variant}--- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
          --- memcached/app.toml\nname = \"memcached\"\nprogram = \"p\"\n"
     ));
@@ -300,6 +302,7 @@ fn examples_in_the_documentation_are_right() {
         ("app.toml", 1),
         ("utility.toml", 1),
         ("activity.toml", 1),
+        ("grid.toml", 1),
         ("files.toml", 1),
         ("variant.toml", 1),
         ("bundles", 2),

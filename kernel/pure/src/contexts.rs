@@ -1,6 +1,7 @@
 //! A context: one application on one core. What it was doing, and what it has yet to be told.
 
 use crate::frames::Search;
+use crate::machine::Reflection;
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
@@ -49,8 +50,12 @@ pub struct Context {
     pub(crate) upcalls_wait: bool,
     /// What it has yet to be told.
     pub(crate) events: Events,
+    /// Board time from which on it is told of its timer.
+    pub(crate) timer_ns: Option<u64>,
     /// What it is being granted.
     pub(crate) unfinished: Option<Grant>,
+    /// Where system calls go that are not for this kernel.
+    pub(crate) reflection: Option<Reflection>,
 }
 
 impl Context {

@@ -7,13 +7,12 @@ pub mod pci;
 pub mod virtio_iommu;
 pub mod vtd;
 
-use crate::iommu::FrameSource;
 use crate::machine::{PhysAddr, PhysicalMemory, Registers};
 use crate::pci::{Address, Ecam};
 use crate::testing::FakeMemory;
 use pci::FakePci;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use virtio_iommu::FakeVirtioIommu;
 use vtd::FakeVtd;
 
@@ -100,9 +99,6 @@ impl PhysicalMemory for FakeMachine {
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.memory.write_bytes(address.word(), bytes);
     }
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
-        self.memory.copy(from.word(), to.word(), length);
-    }
     fn zero_frames(&mut self, frame: u64, count: u64) {
         self.memory.zero_frames(frame, count);
     }
@@ -136,33 +132,5 @@ impl Registers for FakeMachine {
     fn now_ns(&self) -> u64 {
         self.now_ns.set(self.now_ns.get() + 1000);
         self.now_ns.get()
-    }
-}
-
-/// Frames from `next` on, at most `left` at a time; knows which are out.
-pub struct FakeFrames {
-    next: u64,
-    pub left: u64,
-    pub taken: BTreeSet<u64>,
-}
-
-impl FakeFrames {
-    pub fn new(next: u64, left: u64) -> FakeFrames {
-        FakeFrames { next, left, taken: BTreeSet::new() }
-    }
-}
-
-impl FrameSource for FakeFrames {
-    fn take(&mut self, count: u64) -> Option<u64> {
-        self.left = self.left.checked_sub(count)?;
-        let first = self.next + 1;
-        self.next += count;
-        self.taken.extend(first..first + count);
-        Some(first)
-    }
-
-    fn give_back(&mut self, frame: u64) {
-        assert!(self.taken.remove(&frame), "frame {frame:#x} was not taken");
-        self.left += 1;
     }
 }

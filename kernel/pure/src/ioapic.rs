@@ -13,7 +13,7 @@ const DATA: u64 = 0x10;
 const PCI_LINES: core::ops::Range<u32> = 16..24;
 
 /// An input: registers of its I/O APIC, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// Physical address.
     pub registers: u64,
@@ -24,38 +24,27 @@ pub struct Input {
 /// Lets every PCI interrupt line deliver what `message` says, level triggered. Which line a function has
 /// only AML tells; this needs not know, for no function but the kernel's own may raise one.
 pub(crate) fn route_pci_lines(registers: &mut impl Registers, base: u64, message: Message) {
-    PCI_LINES.for_each(|line| route(registers, base, line, message, message.data as u8, true));
+    let what = message.level();
+    PCI_LINES.for_each(|line| route(registers, Input { registers: base, line }, message, what));
 }
 
-/// Lets one input deliver `vector` by `message`, level or edge triggered. The vector is not the message's if
-/// interrupts are remapped, but says what the end of which interrupt ends this one (VT-d specification 3.3,
-/// 5.1.5.1).
-pub fn route(
-    registers: &mut impl Registers,
-    base: u64,
-    line: u32,
-    message: Message,
-    vector: u8,
-    is_level: bool,
-) {
-    const LEVEL_SHIFT: u32 = 15;
+/// Lets one input deliver `what`, by `message`, which is another one if interrupts are remapped. But the
+/// vector is always that of what is delivered: it says what the end of which interrupt ends this one (VT-d
+/// specification 3.3, 5.1.5.1). An entry has vector and trigger mode as a message has them.
+pub fn route(registers: &mut impl Registers, input: Input, message: Message, what: Message) {
     /// Destination, or place in the table of interrupts and that there is one: as in the address.
     const DESTINATION_SHIFT: u32 = 16;
     let destination = (message.address >> 4) as u32 & 0xffff;
-    let entry = 0x10 + 2 * line;
-    write(registers, base, entry + 1, destination << DESTINATION_SHIFT);
-    write(registers, base, entry, u32::from(is_level) << LEVEL_SHIFT | u32::from(vector));
+    for (word, value) in [(1, destination << DESTINATION_SHIFT), (0, what.data)] {
+        registers.write32(input.registers + SELECT, 0x10 + 2 * input.line + word);
+        registers.write32(input.registers + DATA, value);
+    }
 }
 
 /// Closes or opens one input. An edge that comes while it is closed is lost.
-pub fn mask(registers: &mut impl Registers, base: u64, line: u32, masked: bool) {
+pub fn mask(registers: &mut impl Registers, Input { registers: base, line }: Input, masked: bool) {
     const MASK_SHIFT: u32 = 16;
     registers.write32(base + SELECT, 0x10 + 2 * line);
     let others = registers.read32(base + DATA) & !(1 << MASK_SHIFT);
     registers.write32(base + DATA, others | u32::from(masked) << MASK_SHIFT);
-}
-
-fn write(registers: &mut impl Registers, base: u64, register: u32, value: u32) {
-    registers.write32(base + SELECT, register);
-    registers.write32(base + DATA, value);
 }

@@ -19,7 +19,7 @@ use crate::contexts::Context;
 use crate::cores::{Core, SLICE_NS};
 use crate::devices::Devices;
 use crate::frames::{Frames, Owner};
-use crate::iommu::{FrameSource, Iommu};
+use crate::iommu::Iommu;
 use crate::machine::{Level, Machine, PhysAddr};
 use crate::pci::Pci;
 use nom_abi::PageSize;
@@ -154,10 +154,10 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub fn start_applications(&mut self) {
         let autostart = nom_abi::image::flag::AUTOSTART;
         let bundle = self.bundle;
-        for (application, record) in
+        for (app, record) in
             self.all_applications().zip(bundle.applications()).filter(|(_, it)| it.flags & autostart != 0)
         {
-            if let Err(error) = self.start(application) {
+            if let Err(error) = self.start(app) {
                 let name = crate::bundle::name(&record);
                 self.machine.log(Level::Error, format_args!("{name} cannot start: {}", error.name()));
                 self.ending = Some(crate::applications::CANNOT_START_STATUS);
@@ -174,33 +174,5 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// The board.
     pub fn board(&self) -> &'m Board {
         self.board
-    }
-}
-
-/// Frames for remapping tables and queues: of the kernel, or, for those of a domain, of its application.
-pub struct TableFrames<'a, 'm> {
-    /// Where they come from.
-    pub frames: &'a mut Frames<'m>,
-    /// Who is charged.
-    pub owner: Owner,
-    /// Most frames to take.
-    pub at_most: u64,
-}
-
-impl<'a, 'm> TableFrames<'a, 'm> {
-    /// Those of the kernel.
-    pub fn of_kernel(frames: &'a mut Frames<'m>) -> TableFrames<'a, 'm> {
-        TableFrames { frames, owner: Owner::KERNEL, at_most: u64::MAX }
-    }
-}
-
-impl FrameSource for TableFrames<'_, '_> {
-    fn take(&mut self, count: u64) -> Option<u64> {
-        self.at_most = self.at_most.checked_sub(count)?;
-        self.frames.allocate(self.owner, PageSize::Small, count, None).ok()
-    }
-
-    fn give_back(&mut self, frame: u64) {
-        self.frames.release(self.owner, frame, PageSize::Small, 1).expect("it was taken from here");
     }
 }

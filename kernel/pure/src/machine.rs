@@ -2,6 +2,7 @@
 
 use crate::ids::CoreId;
 pub use crate::physical::PhysAddr;
+pub use nom_abi::syscall::Segment;
 
 /// Ordinary memory, by physical address. Addresses are those of frames that the kernel manages or of
 /// tables that firmware left; implementations panic on anything else, for that is a bug in the kernel.
@@ -14,8 +15,6 @@ pub trait PhysicalMemory {
     fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]);
     /// Copies `bytes` to memory at `address`.
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]);
-    /// Copies `length` bytes between two places that do not overlap.
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64);
     /// Fills `count` frames from `frame` on with zeros.
     fn zero_frames(&mut self, frame: u64, count: u64);
 }
@@ -60,6 +59,20 @@ pub enum Level {
     Debug,
 }
 
+impl Level {
+    /// The name of each, in this order.
+    pub const NAMES: [&str; 4] = ["error", "warn", "info", "debug"];
+}
+
+/// Where a core goes on at a `syscall` of code that is not for this kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reflection {
+    /// Where, in user space.
+    pub entry: u64,
+    /// The word, in memory that stays its owner's meanwhile, that is told where the `syscall` was.
+    pub word: PhysAddr,
+}
+
 /// The rest of the machine: processors, the serial port, and what the host's tools read.
 ///
 /// "This core" is the one that runs the kernel now. Frames of *state* hold a computation's vector registers
@@ -91,8 +104,10 @@ pub trait Machine: Hardware {
     fn save_state(&mut self, frame: u64);
     /// Loads this core's state from a frame.
     fn load_state(&mut self, frame: u64);
-    /// Sets the FS base of this core's state.
-    fn set_thread_pointer(&mut self, address: u64);
+    /// Sets where a segment of this core's state begins.
+    fn set_segment_base(&mut self, segment: Segment, address: u64);
+    /// Says where this core goes on at a `syscall` of code below the kernel-placed windows, if not here.
+    fn reflect(&mut self, reflection: Option<Reflection>);
     /// Writes to the serial console.
     fn write_console(&mut self, bytes: &[u8]);
     /// Writes a line of log.

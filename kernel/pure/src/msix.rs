@@ -3,7 +3,7 @@
 //! Source: PCI Local Bus Specification 3.0, section 6.8; message format: Intel SDM volume 3, 11.11.
 
 use crate::bars::Bar;
-use crate::ioapic::{self, Input};
+use crate::ioapic;
 use crate::machine::Registers;
 use crate::pci::{Config, Function, MsixTable, Pci, capability};
 use nom_abi::memory::FRAME_BYTES;
@@ -22,6 +22,16 @@ impl Message {
     /// physical destination.
     pub const fn new(apic_id: u8, vector: u8) -> Message {
         Message { address: 0xfee0_0000 | (apic_id as u64) << 12, data: vector as u32 }
+    }
+
+    /// The same for any identifier; `None` if no message gets there.
+    pub fn to(apic_id: u32, vector: u8) -> Option<Message> {
+        Some(Message::new(apic_id.try_into().ok()?, vector))
+    }
+
+    /// The same, level triggered.
+    pub const fn level(self) -> Message {
+        Message { data: self.data | 1 << 15, ..self }
     }
 
     /// What the entry at `place` of a remapping unit's table says (VT-d specification 3.3, 5.1.2.2).
@@ -44,7 +54,7 @@ const MASK_ALL: u16 = 1 << 14;
 impl MsixTable {
     /// Reads a function's capability. A table that does not lie in its region counts as none.
     pub(crate) fn read<R: Registers>(config: &mut Config<R>, bars: &[Bar; 6]) -> MsixTable {
-        let Some(at) = config.find_capability(capability::MSIX, 0) else { return MsixTable::ABSENT };
+        let Some(at) = config.find_capability(capability::MSIX, 0) else { return MsixTable::default() };
         let (table, pending) = (config.read32(at + 4), config.read32(at + 8));
         let found = MsixTable {
             capability: at,
@@ -58,7 +68,7 @@ impl MsixTable {
         let fits = |(bar, offset, bytes): &(u8, u64, u64)| {
             bars.get(usize::from(*bar)).is_some_and(|bar| offset + bytes <= bar.bytes)
         };
-        if parts.iter().all(fits) { found } else { MsixTable::ABSENT }
+        if parts.iter().all(fits) { found } else { MsixTable::default() }
     }
 
     /// Region, offset and bytes of the table.
@@ -115,8 +125,7 @@ impl Function {
     pub(crate) fn bind(&self, registers: &mut impl Registers, vector: u16, message: Message) -> bool {
         if self.is_mmio() {
             // An edge: an owner that does not acknowledge it hears of no other, and disturbs nobody.
-            let Input { registers: base, line } = self.input;
-            ioapic::route(registers, base, line, message, message.data as u8, false);
+            ioapic::route(registers, self.input, message, message);
             return true;
         }
         let Some(entry) = self.entry(vector) else { return false };
@@ -128,14 +137,12 @@ impl Function {
         true
     }
 
-    fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) -> bool {
+    fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) {
         if self.is_mmio() {
-            ioapic::mask(registers, self.input.registers, self.input.line, masked);
-            return true;
+            ioapic::mask(registers, self.input, masked);
+        } else if let Some(entry) = self.entry(vector) {
+            registers.write32(entry + ENTRY_CONTROL, u32::from(masked));
         }
-        let Some(entry) = self.entry(vector) else { return false };
-        registers.write32(entry + ENTRY_CONTROL, u32::from(masked));
-        true
     }
 
     /// Physical address of an entry of the table.
@@ -172,15 +179,10 @@ impl Function {
 }
 
 impl Pci {
-    /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on. Returns false
-    /// if there is none.
-    pub fn mask_vector(
-        &self,
-        registers: &mut impl Registers,
-        index: usize,
-        vector: u16,
-        masked: bool,
-    ) -> bool {
-        self.device(index).is_some_and(|function| function.write_control(registers, vector, masked))
+    /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on, if it has that.
+    pub fn mask_vector(&self, registers: &mut impl Registers, index: usize, vector: u16, masked: bool) {
+        if let Some(function) = self.device(index) {
+            function.write_control(registers, vector, masked);
+        }
     }
 }

@@ -10,15 +10,17 @@ mod tables;
 mod tests;
 mod user;
 
-use crate::frames::{Frames, Owner};
+use crate::frames::Frames;
 use crate::machine::{PhysAddr, PhysicalMemory};
+use crate::means::Means;
 use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, KERNEL_HALF, Meaning, ROOT_LEVEL, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
 use nom_abi::layout::{APPLICATION_END, USER_END, USER_START};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
-use tables::{Installer, Remover, entry_address};
+pub(crate) use tables::Part;
+use tables::entry_address;
 
 /// Most pages that one call concerns, so that it does not keep others waiting.
 pub const PAGES_MAX: u64 = 512;
@@ -97,15 +99,6 @@ impl Mapping {
     }
 }
 
-/// Who pays for page tables, and how many frames of them it can still pay for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableBudget {
-    /// Owner of the frames.
-    pub owner: Owner,
-    /// Most tables that may be added; `u64::MAX` if there is no cap.
-    pub at_most: u64,
-}
-
 /// One mapped page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
@@ -132,19 +125,14 @@ pub struct Space {
 
 impl Space {
     /// An address space with nothing mapped but the kernel's half, which it shares with the root table in
-    /// `kernel_root`: the 256 entries are copied, so the kernel's own never change after boot. The root
-    /// is charged to `owner`. Errors: OutOfMemory.
-    pub fn new(
-        memory: &mut impl PhysicalMemory,
-        frames: &mut Frames<'_>,
-        owner: Owner,
-        kernel_root: PhysAddr,
-    ) -> Result<Space> {
-        let frame = frames.allocate(owner, PageSize::Small, 1, None)?;
-        memory.zero_frames(frame, 1);
-        let root = PhysAddr::of_frame(frame);
-        let half = ((ENTRIES - KERNEL_HALF) * size_of::<u64>()) as u64;
-        memory.copy(entry_address(kernel_root, KERNEL_HALF), entry_address(root, KERNEL_HALF), half);
+    /// `kernel_root`: the 256 entries are copied, so the kernel's own never change after boot. Errors: those
+    /// of [`Means::take`].
+    pub fn new(by: &mut Means<impl PhysicalMemory>, kernel_root: PhysAddr) -> Result<Space> {
+        let root = by.take(1)?;
+        for index in KERNEL_HALF..ENTRIES {
+            let entry = by.machine.read(entry_address(kernel_root, index));
+            by.machine.write(entry_address(root, index), entry);
+        }
         Ok(Space { root })
     }
 
@@ -153,75 +141,46 @@ impl Space {
         self.root
     }
 
-    /// Number of page tables that [`Space::map`] would add. Errors: those of `map`, but for its budget.
-    pub fn tables_needed(
-        self,
-        memory: &impl PhysicalMemory,
-        bounds: Bounds,
-        mapping: &Mapping,
-    ) -> Result<u64> {
+    /// Maps pages for user code; tables that are missing are taken. That the frames may be mapped is the
+    /// caller's to check ([`Frames::reference`]). Errors: InvalidArgument (no pages), Misaligned (address or
+    /// frame), Overflow, OutsideUserSpace, AlreadyMapped, OverMemoryCap, OutOfMemory (for the tables).
+    pub fn map(self, by: &mut Means<impl PhysicalMemory>, bounds: Bounds, mapping: &Mapping) -> Result<()> {
         let range = mapping.range(bounds)?;
-        tables::count_missing(memory, self.root, ROOT_LEVEL, range, mapping.size)
-    }
-
-    /// Maps pages for user code and returns the number of page tables that it took. That the frames may be
-    /// mapped is the caller's to check ([`Frames::reference`]). Errors: InvalidArgument (no pages),
-    /// Misaligned (address or frame), Overflow, OutsideUserSpace, AlreadyMapped, OverMemoryCap (more tables
-    /// than the budget allows), OutOfMemory.
-    pub fn map(
-        self,
-        memory: &mut impl PhysicalMemory,
-        frames: &mut Frames<'_>,
-        bounds: Bounds,
-        mapping: &Mapping,
-        budget: TableBudget,
-    ) -> Result<u64> {
-        let needed = self.tables_needed(memory, bounds, mapping)?;
-        if needed > budget.at_most {
+        let needed = tables::count_missing(by.machine, Part::of_space(self.root, &range), mapping.size)?;
+        if needed > by.at_most {
             return Err(Error::OverMemoryCap);
         }
-        if needed > frames.free() {
+        if needed > by.frames.free() {
             return Err(Error::OutOfMemory);
         }
-        let range = mapping.range(bounds)?;
-        Installer { memory, frames, mapping, owner: budget.owner }.install(self.root, ROOT_LEVEL, range);
-        Ok(needed)
-    }
-
-    /// Changes what user code may do with every page in `length` bytes at `address`. Errors:
-    /// InvalidArgument (no or more than [`PAGES_MAX`] pages), Misaligned, Overflow, OutsideUserSpace,
-    /// NotMapped (a page is not mapped, or only a part of it is in the range).
-    pub fn protect(
-        self,
-        memory: &mut impl PhysicalMemory,
-        bounds: Bounds,
-        address: u64,
-        length: u64,
-        protection: Protection,
-    ) -> Result<()> {
-        let range = bounds.bytes(address, length)?;
-        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone(), 0)?;
-        tables::protect(memory, self.root, ROOT_LEVEL, range, protection);
+        tables::install(by, Part::of_space(self.root, &range), mapping);
         Ok(())
     }
 
-    /// Unmaps every page in `length` bytes at `address`, calls `on_leaf` for each by ascending address (to
-    /// [`Frames::dereference`] it), and gives tables that became empty back from `owner`. Errors:
-    /// InvalidArgument, Misaligned, Overflow, OutsideUserSpace, NotMapped (as for [`Space::protect`]).
-    #[allow(clippy::too_many_arguments, reason = "each is one of the things that the call is about")]
-    pub fn unmap(
+    /// Changes what user code may do with every page in a range of [`Bounds`]. Errors: InvalidArgument (more
+    /// than [`PAGES_MAX`] pages), NotMapped (a page is not mapped, or only a part of it is in the range).
+    pub fn protect(
         self,
         memory: &mut impl PhysicalMemory,
-        frames: &mut Frames<'_>,
-        bounds: Bounds,
-        address: u64,
-        length: u64,
-        owner: Owner,
-        on_leaf: impl FnMut(&mut Frames<'_>, Leaf),
+        range: Range<u64>,
+        protection: Protection,
     ) -> Result<()> {
-        let range = bounds.bytes(address, length)?;
-        tables::check_mapped(memory, self.root, ROOT_LEVEL, range.clone(), 0)?;
-        Remover { memory, frames, owner, on_leaf }.remove(self.root, ROOT_LEVEL, range);
+        tables::check_mapped(memory, Part::of_space(self.root, &range), 0)?;
+        tables::protect(memory, Part::of_space(self.root, &range), protection);
+        Ok(())
+    }
+
+    /// Unmaps every page in a range of [`Bounds`], calls `on_leaf` for each by ascending address (to
+    /// [`Frames::dereference`] it), and gives tables that became empty back. Errors: as of
+    /// [`Space::protect`].
+    pub fn unmap(
+        self,
+        by: &mut Means<impl PhysicalMemory>,
+        range: Range<u64>,
+        mut on_leaf: impl FnMut(&mut Frames<'_>, Leaf),
+    ) -> Result<()> {
+        tables::check_mapped(by.machine, Part::of_space(self.root, &range), 0)?;
+        tables::remove(by, Part::of_space(self.root, &range), &mut on_leaf);
         Ok(())
     }
 

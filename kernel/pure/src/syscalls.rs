@@ -3,9 +3,8 @@
 use crate::contexts::Grant;
 use crate::cores::FLAGS_INITIAL;
 use crate::events::{check_code, check_stack};
-use crate::frames::{BLOCK_FRAMES, Colour, Owner, Search};
+use crate::frames::{BLOCK_FRAMES, Colour, Owner, Pages, Search};
 use crate::ids::{AppId, CoreId};
-use crate::iommu::Pages;
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::paging::Caching;
@@ -16,7 +15,7 @@ use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
 use nom_abi::image::flag;
 use nom_abi::memory::ANY_COLOUR;
-use nom_abi::syscall::{EXIT_BACKTRACE, Syscall, arguments::*};
+use nom_abi::syscall::{EXIT_BACKTRACE, Segment, Syscall, arguments::*};
 use nom_abi::upcall::Registers;
 use nom_abi::{PageSize, Protection};
 
@@ -102,7 +101,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     fn refuse(&mut self, app: AppId, number: u64) -> Result<Reply> {
         let count = self.usage[app].refused.fetch_add(1, Relaxed).wrapping_add(1);
         if count.is_power_of_two() {
-            let (record, call) = (self.record(app)?, Syscall::ALL.get(number as usize));
+            let (record, call) = (self.record(app), Syscall::ALL.get(number as usize));
             let (name, call) = (crate::bundle::name(&record), call.map_or("", |call| call.name));
             let text =
                 format_args!("{name} may not call {call}: see `calls` in its manifest; number {count}");
@@ -156,7 +155,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     fn go_on_granting(&mut self, core: CoreId, app: AppId, mut grant: Grant) -> Result<Reply> {
         let (program, grants) = (Owner::program(app), Owner::grants(app));
         if grant.frame.is_none() {
-            if grant.search.wanted() > self.allowance(app)? {
+            if grant.search.wanted() > self.allowance(app) {
                 return Err(Error::OverMemoryCap);
             }
             grant.frame = self.frames.allocate_piece(program, &mut grant.search, LOOKS_AT_ONCE)?;
@@ -173,7 +172,8 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
             return Ok(Reply::Unfinished);
         };
         self.frames.pass_on(program, grants, frame, size, count)?;
-        if self.dma_map(app, Pages { frame, size, count }).is_err() {
+        let pages = Pages { frame, size, count };
+        if self.iommu(app, |iommu, by| iommu.map(by, app, pages)).is_err() {
             self.release_grant(app, frame, size, count)?;
             return Err(Error::OutOfMemory);
         }
@@ -192,10 +192,10 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// Takes a grant back, also from the application's devices. The kernel's lock is held, so nobody can be
     /// given the frames before the devices have lost them.
-    fn release_grant(&mut self, application: AppId, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        self.frames.release(Owner::grants(application), frame, size, count)?;
+    fn release_grant(&mut self, app: AppId, frame: u64, size: PageSize, count: u64) -> Result<()> {
+        self.frames.release(Owner::grants(app), frame, size, count)?;
         let pages = Pages { frame, size, count };
-        if let Err(error) = self.devices.iommu.unmap(&mut self.machine, application, pages) {
+        if let Err(error) = self.devices.iommu.unmap(&mut self.machine, app, pages) {
             // A device may still reach them: nobody gets them any more.
             self.frames.claim(Owner::KERNEL, frame, count * size.frames())?;
             self.machine
@@ -206,9 +206,9 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// What an application asks to be allowed: code that it made only if its manifest says so. Without, what
     /// is executable is its image, which nobody can write by any other address either.
-    fn protection(&self, application: AppId, code: u64) -> Result<Protection> {
+    fn protection(&self, app: AppId, code: u64) -> Result<Protection> {
         let protection = Protection::from_code(code)?;
-        let makes_code = self.record(application)?.flags & flag::MAKES_CODE != 0;
+        let makes_code = self.record(app).flags & flag::MAKES_CODE != 0;
         if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
     }
 
@@ -232,7 +232,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         let MemoryProtect { address, length, protection } = asked;
         let protection = self.protection(app, protection)?;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        space.protect(&mut self.machine, Bounds::APPLICATION, address, length, protection)?;
+        space.protect(&mut self.machine, Bounds::APPLICATION.bytes(address, length)?, protection)?;
         self.machine.flush_space(space.root());
         Ok(Reply::DONE)
     }
@@ -240,9 +240,8 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     fn memory_unmap(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryUnmap) -> Result<Reply> {
         let MemoryUnmap { address, length } = asked;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        let (memory, frames) = (&mut self.machine, &mut self.frames);
-        let tables = Owner::tables(app);
-        space.unmap(memory, frames, Bounds::APPLICATION, address, length, tables, |frames, leaf| {
+        let range = Bounds::APPLICATION.bytes(address, length)?;
+        space.unmap(&mut self.means(app, Owner::tables), range, |frames, leaf| {
             if leaf.caching == Caching::WriteBack {
                 frames.dereference(leaf.frame, leaf.size, 1);
             }
@@ -258,7 +257,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         check_stack(stack_top)?;
         let held = self.applications[app].cores;
         let all = u64::MAX >> (64 - self.cores.len());
-        if held.count_ones() >= self.record(app)?.cores_max || held == all {
+        if held.count_ones() >= self.record(app).cores_max || held == all {
             return Err(Error::NoCore);
         }
         let hinted = CoreId::in_set(hint, all & !held);
@@ -290,26 +289,26 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// The application with this number, if `manager` may start and end it. Errors: NoApplication,
     /// NotPermitted.
-    fn managed(&self, manager: AppId, application: u64) -> Result<AppId> {
-        if application >= self.applications.len() as u64 {
+    fn managed(&self, manager: AppId, app: u64) -> Result<AppId> {
+        if app >= self.applications.len() as u64 {
             return Err(Error::NoApplication);
         }
-        AppId::in_set(application, self.record(manager)?.manages).ok_or(Error::NotPermitted)
+        AppId::in_set(app, self.record(manager).manages).ok_or(Error::NotPermitted)
     }
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
-        let application = self.managed(caller.app, asked.application)?;
-        self.start(application)?;
+        let app = self.managed(caller.app, asked.application)?;
+        self.start(app)?;
         Ok(Reply::DONE)
     }
 
     fn application_kill(&mut self, caller: Caller<'_>, asked: ApplicationKill) -> Result<Reply> {
-        let application = self.managed(caller.app, asked.application)?;
-        if self.applications[application].space.is_none() {
+        let app = self.managed(caller.app, asked.application)?;
+        if self.applications[app].space.is_none() {
             return Err(Error::WrongState);
         }
-        self.end_application(application, ApplicationState::Faulted, KILLED_STATUS);
-        Ok(if application == caller.app { Reply::Elsewhere } else { Reply::DONE })
+        self.end_application(app, ApplicationState::Faulted, KILLED_STATUS);
+        Ok(if app == caller.app { Reply::Elsewhere } else { Reply::DONE })
     }
 
     fn core_yield(&mut self, Caller { core, .. }: Caller<'_>, _: CoreYield) -> Result<Reply> {
@@ -323,11 +322,20 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         Ok(Reply::DONE)
     }
 
-    fn thread_pointer(&mut self, _: Caller<'_>, ThreadPointer { address }: ThreadPointer) -> Result<Reply> {
+    fn segment_base(&mut self, _: Caller<'_>, asked: SegmentBase) -> Result<Reply> {
+        let SegmentBase { segment, address } = asked;
         if address >= nom_abi::layout::USER_END {
             return Err(Error::OutsideUserSpace);
         }
-        self.machine.set_thread_pointer(address);
+        let segment = Segment::from_number(segment).ok_or(Error::InvalidArgument)?;
+        self.machine.set_segment_base(segment, address);
+        Ok(Reply::DONE)
+    }
+
+    fn core_timer(&mut self, Caller { core, app, .. }: Caller<'_>, asked: CoreTimer) -> Result<Reply> {
+        let deadline_ns = asked.deadline_ns;
+        self.context(core, app).timer_ns = (deadline_ns != u64::MAX).then_some(deadline_ns);
+        self.arm_timer(core);
         Ok(Reply::DONE)
     }
 }

@@ -1,14 +1,17 @@
 //! What a core has for itself, found through GS while the kernel runs.
 
 use crate::cpu::{self, msr};
+use crate::memory::direct;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use nom_abi::layout::CORES_MAX;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use nom_abi::layout::{APPLICATION_END, CORES_MAX};
 use nom_abi::upcall::Registers;
 use nom_kernel_pure::ids::CoreId;
+use nom_kernel_pure::machine::Reflection;
 
 /// One core's area. Only that core touches it, always with interrupts off.
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct CoreArea {
     /// Registers of the application at the border: `trap.S` stores and loads them.
     pub registers: Registers,
@@ -22,15 +25,62 @@ pub struct CoreArea {
     this: u64,
 }
 
+/// What `trap.S` does with a `syscall` that is not for this kernel. Only its core reads and writes it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Reflected {
+    /// End of the addresses behind such a `syscall`; 0: all are for this kernel.
+    below: AtomicU64,
+    /// Where in user space the core goes on.
+    entry: AtomicU64,
+    /// Address in the direct map of the word that is told where the `syscall` was.
+    word: AtomicU64,
+}
+
+/// What GS points to: the area comes first.
+#[repr(C, align(64))]
+struct Block {
+    area: CoreArea,
+    reflected: Reflected,
+}
+
 /// Offsets for `trap.S`.
 pub const STACK_TOP: usize = offset_of!(CoreArea, stack_top);
+pub const REFLECTED_BELOW: usize = offset_of!(Block, reflected.below);
+pub const REFLECTED_ENTRY: usize = offset_of!(Block, reflected.entry);
+pub const REFLECTED_WORD: usize = offset_of!(Block, reflected.word);
+const _: () = assert!(offset_of!(Block, area) == 0);
 
-struct Areas(UnsafeCell<[CoreArea; CORES_MAX]>);
+struct Blocks(UnsafeCell<[Block; CORES_MAX]>);
 
 // SAFETY: core `n` is the only one that reaches element `n` (see `CoreArea::with`).
-unsafe impl Sync for Areas {}
+unsafe impl Sync for Blocks {}
 
-static AREAS: Areas = Areas(UnsafeCell::new([const { CoreArea::EMPTY }; CORES_MAX]));
+static BLOCKS: Blocks = Blocks(UnsafeCell::new([const { Block::EMPTY }; CORES_MAX]));
+
+impl Block {
+    const EMPTY: Block = Block {
+        area: CoreArea::EMPTY,
+        reflected: Reflected { below: AtomicU64::new(0), entry: AtomicU64::new(0), word: AtomicU64::new(0) },
+    };
+}
+
+/// Says where this core goes on at a `syscall` of code below the kernel-placed windows.
+pub fn reflect(reflection: Option<Reflection>) {
+    // SAFETY: the field that `install` filled; the area, of which somebody may hold a reference, is not
+    // touched.
+    let block = unsafe { gs_word::<{ offset_of!(CoreArea, this) }>() } as *const Block;
+    // SAFETY: 1. The block is static. 2. `reflected` is atomics, and apart from the area.
+    let reflected = unsafe { &(*block).reflected };
+    let below = if let Some(Reflection { entry, word }) = reflection {
+        reflected.entry.store(entry, Relaxed);
+        reflected.word.store(direct(word) as u64, Relaxed);
+        APPLICATION_END
+    } else {
+        0
+    };
+    reflected.below.store(below, Relaxed);
+}
 
 impl CoreArea {
     const EMPTY: CoreArea =
@@ -39,7 +89,8 @@ impl CoreArea {
     /// Makes `core`'s area the running core's.
     pub fn install(core: CoreId, stack_top: u64) {
         assert!(core.index() < CORES_MAX);
-        let area = AREAS.0.get().cast::<CoreArea>().wrapping_add(core.index());
+        let block = BLOCKS.0.get().cast::<Block>().wrapping_add(core.index());
+        let area = block.cast::<CoreArea>();
         // SAFETY: 1. `core` is in bounds. 2. Each core installs its own number once, before anything else
         // could reach its area. 3. GS then points to the kernel's own static memory.
         unsafe {

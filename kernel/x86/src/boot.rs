@@ -24,9 +24,10 @@ use nom_kernel_pure::contexts::Context;
 use nom_kernel_pure::cores::Core;
 use nom_kernel_pure::frames::{BlockInfo, FrameInfo, Frames};
 use nom_kernel_pure::ids::CoreId;
-use nom_kernel_pure::iommu::{Iommu, Means};
-use nom_kernel_pure::kernel::{Kernel, Parts, TableFrames};
+use nom_kernel_pure::iommu::Iommu;
+use nom_kernel_pure::kernel::{Kernel, Parts};
 use nom_kernel_pure::machine::{Level, PhysAddr, PhysicalMemory};
+use nom_kernel_pure::means::Means;
 use nom_kernel_pure::pci::Pci;
 
 unsafe extern "Rust" {
@@ -206,9 +207,8 @@ impl Boot {
         self.publish_clock(board);
         let mut frames = Frames::new(block_table, frame_table);
         self.give_memory(&mut frames);
-        let resources =
-            &mut Means { machine: &mut self.memory, frames: &mut TableFrames::of_kernel(&mut frames) };
-        let mut iommu = Iommu::start(resources, &self.firmware, pci)
+        let means = &mut Means::of_kernel(&mut self.memory, &mut frames);
+        let mut iommu = Iommu::start(means, &self.firmware, pci)
             .unwrap_or_else(|error| panic!("the IOMMU cannot be used: {error:?}"));
         power::init(&mut self.memory, &self.firmware, &mut iommu, apic::id());
         if power::forged_interrupts_pass(&mut self.memory, &self.firmware, apic::id()) {

@@ -2,11 +2,11 @@
 
 use crate::area::CoreArea;
 use crate::memory::Physical;
-use crate::{apic, clock, control, cpu, mapping, serial, shootdown, vector_state};
+use crate::{apic, area, clock, control, cpu, mapping, serial, shootdown, vector_state};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_kernel_pure::ids::CoreId;
-use nom_kernel_pure::machine::{Level, Machine, PhysAddr};
+use nom_kernel_pure::machine::{Level, Machine, PhysAddr, Reflection, Segment};
 
 /// All of the machine: its memory and registers, and what processors do.
 pub type Platform = Physical;
@@ -78,8 +78,12 @@ impl Machine for Platform {
         vector_state::load(frame);
     }
 
-    fn set_thread_pointer(&mut self, address: u64) {
-        vector_state::set_thread_pointer(address);
+    fn set_segment_base(&mut self, segment: Segment, address: u64) {
+        vector_state::set_segment_base(segment, address);
+    }
+
+    fn reflect(&mut self, reflection: Option<Reflection>) {
+        area::reflect(reflection);
     }
 
     fn write_console(&mut self, bytes: &[u8]) {

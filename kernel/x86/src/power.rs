@@ -5,8 +5,8 @@ use crate::{apic, clock, mapping, serial};
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use nom_abi::layout::DEVICE_MAP;
 use nom_kernel_pure::acpi::{Register, Tables};
-use nom_kernel_pure::ioapic;
-use nom_kernel_pure::iommu::{BUTTON_PLACE, Iommu};
+use nom_kernel_pure::ioapic::{self, Input};
+use nom_kernel_pure::iommu::{BUTTON_PLACE, Iommu, Sender};
 use nom_kernel_pure::kernel::PLATFORM_VECTOR;
 use nom_kernel_pure::machine::{Hardware, Registers};
 use nom_kernel_pure::msix::Message;
@@ -34,12 +34,13 @@ pub fn init(registers: &mut impl Hardware, firmware: &Tables, iommu: &mut Iommu,
         OFF.store(register.0, Relaxed);
     }
     let (Some(button), Some(io_apic)) = (firmware.power_button, firmware.io_apic) else { return };
-    let (port, source) = (button.events.port(), Address(firmware.io_apic_source));
-    let is_level = port.is_some();
-    let message = iommu.bind(registers, BUTTON_PLACE, source, apic_id, PLATFORM_VECTOR, is_level);
-    let Some(message) = message else { return };
+    let sender = Sender { place: BUTTON_PLACE, source: Address(firmware.io_apic_source) };
+    let Some(edge) = Message::to(apic_id, PLATFORM_VECTOR) else { return };
+    let port = button.events.port();
+    let what = if port.is_some() { edge.level() } else { edge };
+    let Some(message) = iommu.bind(registers, sender, what) else { return };
     EVENTS.store(button.events.0, Relaxed);
-    ioapic::route(registers, io_apic, button.interrupt, message, PLATFORM_VECTOR, is_level);
+    ioapic::route(registers, Input { registers: io_apic, line: button.interrupt }, message, what);
     if let Some(port) = port {
         // SAFETY: of the events of fixed hardware, only the power button's interrupts from now on.
         unsafe { out16(port + ENABLE, FIXED_BUTTON) };
@@ -51,13 +52,15 @@ pub fn init(registers: &mut impl Hardware, firmware: &Tables, iommu: &mut Iommu,
 pub fn forged_interrupts_pass(registers: &mut impl Registers, firmware: &Tables, apic_id: u32) -> bool {
     const SERIAL_LINE: u32 = 4;
     const WAIT_NS: u64 = 100_000;
-    let (Some(io_apic), Ok(apic_id)) = (firmware.io_apic, u8::try_from(apic_id)) else { return true };
-    let message = Message::new(apic_id, apic::KICK);
-    ioapic::route(registers, io_apic, SERIAL_LINE, message, apic::KICK, false);
+    let (Some(io_apic), Some(message)) = (firmware.io_apic, Message::to(apic_id, apic::KICK)) else {
+        return true;
+    };
+    let input = Input { registers: io_apic, line: SERIAL_LINE };
+    ioapic::route(registers, input, message, message);
     serial::let_interrupt(true);
     clock::wait_ns(WAIT_NS);
     serial::let_interrupt(false);
-    ioapic::mask(registers, io_apic, SERIAL_LINE, true);
+    ioapic::mask(registers, input, true);
     apic::is_requested(apic::KICK)
 }
 

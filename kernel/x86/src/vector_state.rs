@@ -5,7 +5,7 @@ use crate::cpu::{self, msr};
 use crate::memory::direct;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use nom_kernel_pure::machine::PhysAddr;
+use nom_kernel_pure::machine::{PhysAddr, Segment};
 
 /// x87, SSE, AVX and AVX-512; AMX's tiles would not fit in a frame.
 const WANTED: u64 = 0xe7;
@@ -74,8 +74,13 @@ pub fn load(frame: u64) {
     }
 }
 
-/// Sets this core's FS base.
-pub fn set_thread_pointer(address: u64) {
-    // SAFETY: the kernel does not use FS; the pure kernel checked that the address is the application's.
-    unsafe { cpu::wrmsr(msr::FS_BASE, address) };
+/// Sets this core's FS base, or the GS base with which the application goes on.
+pub fn set_segment_base(segment: Segment, address: u64) {
+    let register = match segment {
+        Segment::Thread => msr::FS_BASE,
+        Segment::Core => msr::KERNEL_GS_BASE,
+    };
+    // SAFETY: the kernel uses neither FS nor, until `swapgs` on the way out, what is in this register; the
+    // pure kernel checked that the address is the application's.
+    unsafe { cpu::wrmsr(register, address) };
 }

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 use nom_earn::{Earner, Member, Settings, Team};
+use nom_grid::{BadGrid, GridPlan};
 use nom_net::{Config, Ear, Instant};
 use nom_port::world::{Clock as _, Doorbell};
 use nom_rt::event_loop::EventLoop;
@@ -47,6 +48,8 @@ pub enum ServeError {
     Earning(nom_earn::BadSetting),
     /// The rules that tell activities apart are not what they must be.
     Rules(BadRules),
+    /// What is asked of the grid cannot be.
+    Grid(BadGrid),
     /// An application on sockets has knobs that it cannot turn.
     Sockets,
 }
@@ -58,6 +61,7 @@ impl fmt::Display for ServeError {
             ServeError::Setting(why) => why.fmt(out),
             ServeError::Earning(why) => why.fmt(out),
             ServeError::Rules(why) => write!(out, "the environment's activity: {why}"),
+            ServeError::Grid(why) => write!(out, "the environment's grid: {why}"),
             ServeError::Sockets => out.write_str(
                 "an application on sockets refuses nobody, and stays on its core with its memory: expected \
                  no `refuse` in its environment, and of `knobs` at most `batching_delay` and `notice`",
@@ -128,6 +132,8 @@ struct Setup {
     closing: Arc<Closing>,
     /// Whose clients and requests are whose, if they are told apart.
     rules: Option<Arc<Rules>>,
+    /// Who of them is served before whom, if anybody is.
+    grid: GridPlan,
 }
 
 impl Setup {
@@ -141,8 +147,9 @@ impl Setup {
         let waiting = settings::waiting().map_err(ServeError::Setting)?;
         let closing = Closing::new(1, shutdown::is_requested);
         let rules = settings::rules().map_err(ServeError::Rules)?.map(Arc::new);
+        let grid = settings::grid(rules.as_deref()).map_err(ServeError::Grid)?;
         let (control, ports) = (None, ports.clone());
-        Ok(Setup { config, discovery, delay, waiting, ports, control_port, control, closing, rules })
+        Ok(Setup { config, discovery, delay, waiting, ports, control_port, control, closing, rules, grid })
     }
 
     /// The same, once it is known how many cores have a part in it.
@@ -173,6 +180,7 @@ impl Setup {
         if let Some(control) = self.control {
             server.control(control, peers.index(), event_loop.handle());
         }
+        server.share(&self.grid, event_loop.handle());
         if let Some(governor) = governor {
             server.govern(Box::new(governor), event_loop.handle());
         }

@@ -85,6 +85,7 @@ mod shares;
 pub mod stack;
 pub mod table;
 pub mod tcp;
+mod template;
 pub mod time;
 pub mod timers;
 
@@ -96,8 +97,8 @@ pub use nom_port::buffer::{Buffer, Chain, Slice};
 pub use nom_port::nic::Nic;
 pub use presence::Presence;
 pub use stack::{
-    AdoptError, Application, ConnectError, DatagramError, Detached, Dispute, Ear, Finding, Noted, QueryId,
-    Setup, Stack,
+    AdoptError, Application, Arrival, BATCH_MAX, ConnectError, DatagramError, Detached, Direct, Dispute, Ear,
+    Finding, Noted, QueryId, Queues, Setup, Stack,
 };
 pub use table::{FlowId, FourTuple};
 pub use tcp::close::SendError;

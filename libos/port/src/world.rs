@@ -28,6 +28,22 @@ pub trait Doorbell: Send + Sync {
     fn ring(&self, core: usize);
 }
 
+/// A way to interrupt what a core computes, so that others have it in between.
+pub trait Preemption {
+    /// Runs `compute`. In between any two of its instructions, on its stack, `interrupted` runs: whenever
+    /// the world has something to say to this core, or the alarm's time has come, but not while it has a
+    /// lock or is being interrupted already. `compute` is `Send`, so that whatever others change meanwhile
+    /// is nothing of its own, as if they were another core.
+    fn preemptible(&self, compute: &mut (dyn FnMut() + Send), interrupted: &dyn Fn());
+
+    /// Runs a section of such a computation in which nothing interrupts it.
+    fn undisturbed(&self, section: &mut dyn FnMut());
+
+    /// When to interrupt even if nothing happens; never without a deadline. It is over once its time has
+    /// come, whether there was a computation to interrupt or not.
+    fn set_alarm(&self, deadline_ns: Option<u64>);
+}
+
 /// A source of bytes that nobody can foretell, or, in a simulation, only who knows the seed.
 pub trait Entropy {
     /// Fills `bytes`.

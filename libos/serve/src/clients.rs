@@ -93,13 +93,25 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     excess: u32,
     /// If activities are told apart.
     payers: Option<Rc<Payers>>,
+    /// How many clients each may have, by the activities' numbers; who is not there, as many as there are.
+    most: Vec<Option<u32>>,
 }
 
 impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// No clients yet.
     pub fn new(service: S) -> Clients<B, S> {
         let (clients, reply, slices) = (Vec::new(), Reply::default(), VecDeque::new());
-        Clients { service, clients, reply, slices, open: 0, limit: None, excess: 0, payers: None }
+        Clients {
+            service,
+            clients,
+            reply,
+            slices,
+            open: 0,
+            limit: None,
+            excess: 0,
+            payers: None,
+            most: Vec::new(),
+        }
     }
 
     /// Tells activities apart from now on.
@@ -119,6 +131,19 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if let Some(payers) = &self.payers {
             payers.connected(class.base(), change);
         }
+    }
+
+    /// Lets each activity have so many clients, by its number, or as many as there are. Those that are there
+    /// stay.
+    pub fn set_most(&mut self, most: Vec<Option<u32>>) {
+        self.most = most;
+    }
+
+    /// Whether another client of this class may come.
+    fn admits(&self, class: Class) -> bool {
+        let most = self.most.get(class.base().0 as usize).copied().flatten();
+        let Some((most, payers)) = most.zip(self.payers.as_ref()) else { return true };
+        payers.connections(class.base()) < u64::from(most)
     }
 
     /// How many clients have a connection.
@@ -374,8 +399,13 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         let has_room = self.limit.is_none_or(|limit| self.open < limit);
         let addresses = stack.addresses(flow).filter(|_| has_room);
         let Some((connection, class)) = addresses.and_then(|addresses| {
-            let connection = self.service.connected(addresses.remote, &mut self.reply)?;
-            Some((connection, self.class(addresses)))
+            let class = self.class(addresses);
+            let connection = if self.admits(class) {
+                self.service.connected(addresses.remote, &mut self.reply)
+            } else {
+                None
+            };
+            Some((connection?, class))
         }) else {
             return self.see_off(stack, flow);
         };

@@ -10,6 +10,8 @@
 //! PUT /cores            how many are to: 0 for all
 //! GET /governor         on, or off: whether what a governor chooses is set
 //! PUT /governor         holds the working point, or lets the governor have it again
+//! GET /grid             which scheduler stands where, and on what terms activities are served
+//! PUT /grid             changes what it names of that
 //! ```
 
 mod http;
@@ -27,11 +29,12 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use http::{Method, Request, Response};
+use nom_grid::GridPlan;
 use nom_net::batch::DELAY_MAX;
 use nom_port::buffer::{Buffer, Slice};
 use nom_rt::handle::Handle;
-use nom_service::Reply;
 use nom_service::Window;
+use nom_service::{Reply, Rules};
 use nom_service::{Service, Stream};
 
 /// What the servers of one application, each on its core, share of their control port: whichever of them a
@@ -46,6 +49,8 @@ pub struct Control {
     cores: Ordered,
     /// Whether the governor was to be held: 1, or let go: 0.
     hold: Ordered,
+    /// What each server has yet to hear of the grid: the last that was ordered.
+    grids: Box<[ArrayQueue<Arc<GridPlan>>]>,
     /// Cores that serve, and whether others can be ordered.
     serving: AtomicU32,
     is_lent: AtomicBool,
@@ -80,13 +85,14 @@ impl Ordered {
 }
 
 /// What somebody has ordered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
     pub delay: Option<Duration>,
     /// 0 for all.
     pub cores: Option<u16>,
     /// Whether the governor is held.
     pub hold: Option<bool>,
+    pub grid: Option<Arc<GridPlan>>,
 }
 
 impl Control {
@@ -99,6 +105,7 @@ impl Control {
             delay: Ordered::default(),
             cores: Ordered::default(),
             hold: Ordered::default(),
+            grids: (0..cores).map(|_| ArrayQueue::new(1)).collect(),
             serving: AtomicU32::new(cores as u32),
             is_lent: AtomicBool::new(false),
             reports: (0..cores).map(|_| ArrayQueue::new(1)).collect(),
@@ -152,6 +159,9 @@ pub(crate) struct Desk {
     delay: u64,
     cores: u64,
     hold: u64,
+    /// What is asked of the grid at present, and the activities that there are, if they are told apart.
+    plan: GridPlan,
+    rules: Option<Arc<Rules>>,
     window: Window,
     /// When the others were told last.
     told_ns: u64,
@@ -175,6 +185,8 @@ impl Desk {
             delay: 0,
             cores: 0,
             hold: 0,
+            plan: GridPlan::default(),
+            rules: None,
             window: Window::default(),
             told_ns: 0,
         };
@@ -207,7 +219,13 @@ impl Desk {
             delay: delay.map(|micros| Duration::from_micros(micros.into())),
             cores: cores.map(|cores| cores as u16),
             hold: hold.map(|hold| hold == 1),
+            grid: self.control.grids.get(self.index).and_then(ArrayQueue::pop),
         }
+    }
+
+    /// The grid is as `plan` says from now on, for the activities of `rules`.
+    pub fn set_plan(&mut self, plan: GridPlan, rules: Arc<Rules>) {
+        (self.plan, self.rules) = (plan, Some(rules));
     }
 
     /// A window has ended: the others hear of it now and then.
@@ -248,9 +266,11 @@ impl Desk {
             ("/cores", Method::Put) => self.set_cores(request.body),
             ("/governor", Method::Get) => self.governor(),
             ("/governor", Method::Put) => self.hold(request.body),
+            ("/grid", Method::Get) => Response::text(&alloc::format!("{}", self.plan)),
+            ("/grid", Method::Put) => self.set_grid(request.body),
             ("/metrics", _) => Response::not_allowed("GET"),
-            ("/batching-delay" | "/cores" | "/governor", _) => Response::not_allowed("GET, PUT"),
-            (path, _) => Response::not_found(path, "/metrics, /batching-delay, /cores and /governor"),
+            ("/batching-delay" | "/cores" | "/governor" | "/grid", _) => Response::not_allowed("GET, PUT"),
+            (path, _) => Response::not_found(path, "/metrics, /batching-delay, /cores, /governor and /grid"),
         }
     }
 
@@ -281,6 +301,23 @@ impl Desk {
         };
         self.control.order(&self.control.hold, hold as u32);
         self.governor()
+    }
+
+    fn set_grid(&self, body: &[u8]) -> Response {
+        let Some(rules) = &self.rules else {
+            return Response::conflict("grid: expected a server that tells activities apart");
+        };
+        let text = core::str::from_utf8(body).unwrap_or_default().trim_ascii();
+        let changed = self.plan.changed(text);
+        match changed.and_then(|plan| plan.check_names(rules.names()).map(|()| plan)) {
+            Ok(plan) => {
+                let (said, plan) = (alloc::format!("{plan}"), Arc::new(plan));
+                self.control.grids.iter().for_each(|grid| _ = grid.force_push(plan.clone()));
+                self.control.orders.fetch_add(1, Ordering::Release);
+                Response::text(&said)
+            }
+            Err(why) => Response::bad_request(alloc::format!("grid: {why}")),
+        }
     }
 
     fn set_cores(&self, body: &[u8]) -> Response {

@@ -13,6 +13,7 @@ mod clients;
 pub mod control;
 mod crew;
 mod front;
+mod gate;
 mod metered;
 pub mod path;
 mod payers;

@@ -27,6 +27,12 @@ pub(crate) fn label(activity: Activity, may: bool) -> Label {
     Label(activity.0 | if may { BY_REQUEST } else { 0 })
 }
 
+/// Whom a flow of this label is for.
+#[inline]
+pub(crate) fn activity_of(Label(bits): Label) -> Activity {
+    Activity(bits & !BY_REQUEST)
+}
+
 /// What was consumed for an activity, but for the core's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consumption {
@@ -36,6 +42,11 @@ pub struct Consumption {
     pub traffic: Traffic,
     /// Clients that are connected.
     pub connections: u64,
+    /// How long frames waited for their turn, in nanoseconds all together, and how many were lost since too
+    /// many waited.
+    pub queued_ns: u64,
+    /// See there.
+    pub lost_frames: u64,
     /// What that cost, the core's time among it, in nanodollars; 0 as long as nobody knows prices.
     pub cost_nanodollars: u64,
 }
@@ -45,6 +56,8 @@ impl core::ops::AddAssign for Consumption {
         self.requests += other.requests;
         self.traffic += other.traffic;
         self.connections += other.connections;
+        self.queued_ns += other.queued_ns;
+        self.lost_frames += other.lost_frames;
         self.cost_nanodollars += other.cost_nanodollars;
     }
 }
@@ -78,6 +91,8 @@ struct Record {
     sent: Frames,
     answered_bytes: Cell<u64>,
     connections: Cell<u64>,
+    queued_ns: Cell<u64>,
+    lost_frames: Cell<u64>,
     /// Nanodollars, and what they are for: nanoseconds, and bytes sent and received.
     cost: Cell<f64>,
     billed: Cell<[u64; 3]>,
@@ -110,6 +125,8 @@ impl Record {
                 answered_bytes: self.answered_bytes.get(),
             },
             connections: self.connections.get(),
+            queued_ns: self.queued_ns.get(),
+            lost_frames: self.lost_frames.get(),
             cost_nanodollars: self.cost.get() as u64,
         }
     }
@@ -156,10 +173,10 @@ impl Payers {
     }
 
     /// What is done is for whom `label` says.
-    pub fn attribute(&self, Label(bits): Label) {
-        let activity = Activity(bits & !BY_REQUEST);
+    pub fn attribute(&self, label: Label) {
+        let activity = activity_of(label);
         match self.last.get() {
-            Last::Unknown(bytes) if bits & BY_REQUEST != 0 => self.last.set(Last::Found(bytes, activity)),
+            Last::Unknown(bytes) if label.0 & BY_REQUEST != 0 => self.last.set(Last::Found(bytes, activity)),
             Last::Unknown(_) => self.charge(activity),
             Last::Found(_, of_last) => {
                 self.charge(of_last);
@@ -168,6 +185,40 @@ impl Payers {
             Last::Paid if self.present.get() == activity => {}
             Last::Paid => self.charge(activity),
         }
+    }
+
+    /// The last frame has to wait. What was done so far is for whom its flow is for; whoever is to pay for
+    /// the frame itself will be known when it is read.
+    pub fn postpone(&self) {
+        if let Last::Found(_, activity) = self.last.replace(Last::Paid) {
+            self.handle.charge(activity);
+            self.present.set(activity);
+        }
+    }
+
+    /// A frame that had to wait for so long is read.
+    pub fn resume(&self, label: Label, bytes: u64, waited_ns: u64) {
+        self.settle();
+        self.record(activity_of(label)).queued_ns.update(|before| before + waited_ns);
+        if label.0 & BY_REQUEST != 0 {
+            self.handle.part();
+            self.last.set(Last::Unknown(bytes));
+        }
+    }
+
+    /// A frame that had to wait was lost.
+    pub fn frame_lost(&self, label: Label, bytes: u64) {
+        let record = self.record(activity_of(label));
+        record.lost_frames.update(|before| before + 1);
+        if label.0 & BY_REQUEST != 0 {
+            record.received.add(bytes);
+        }
+    }
+
+    /// Who paid last.
+    #[inline]
+    pub fn present(&self) -> Activity {
+        self.present.get()
     }
 
     /// A frame of so many bytes leaves.
@@ -179,6 +230,11 @@ impl Payers {
     /// A client of an activity came, or went.
     pub fn connected(&self, activity: Activity, change: i64) {
         self.record(activity).connections.update(|before| before.saturating_add_signed(change));
+    }
+
+    /// Clients of an activity.
+    pub fn connections(&self, activity: Activity) -> u64 {
+        self.record(activity).connections.get()
     }
 
     /// All that there was to do is done; what follows is for nobody.

@@ -62,6 +62,19 @@ impl Leader {
         self.stage == Stage::Rest && is_settled
     }
 
+    /// Whether what others have done meanwhile lets it go on.
+    pub fn can_go_on<B: Buffer, C>(&self, peers: &Peers<B, C>) -> bool {
+        let active = usize::from(peers.newest().active);
+        match self.stage {
+            Stage::Rest => false,
+            Stage::Coming { cores } => peers.are_present(active..cores),
+            Stage::Closing { before, has_rung } => {
+                peers.are_away(active..before) || !has_rung && peers.are_all_done()
+            }
+            Stage::Giving { .. } | Stage::Widening { .. } | Stage::Sharing => peers.are_all_done(),
+        }
+    }
+
     /// Does the next step if it is time to.
     pub fn step<B: Buffer, C>(&mut self, crew: &dyn Crew, peers: &mut Peers<B, C>, now_ns: u64) {
         self.stage = match self.stage {

@@ -6,6 +6,7 @@ mod membership;
 use crate::clients::{Clients, Measured};
 use crate::control::{Control, Desk, Order};
 use crate::front::Front;
+use crate::gate::Gate;
 use crate::metered::Metered;
 use crate::payers::{Consumption, Payers};
 use crate::peers::{Passing, Peers};
@@ -15,6 +16,7 @@ use alloc::vec::Vec;
 pub use closing::Closing;
 use core::time::Duration;
 use membership::Membership;
+use nom_grid::{GridPlan, GridResource};
 use nom_net::batch::{DELAY_MAX, DelayTooLong};
 use nom_net::{Config, Ear, Instant, Setup, Stack};
 use nom_port::nic::Nic;
@@ -23,7 +25,7 @@ use nom_rt::handle::Handle;
 use nom_rt::poller::{Poller, Progress};
 use nom_rt::rest::Thresholds;
 use nom_service::Service;
-use nom_service::{Governor, Rules, Setting, Window};
+use nom_service::{Activity, Governor, Rules, Setting, Window};
 
 /// Where a service is to be found.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,8 @@ pub struct Ports {
 pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     stack: Measured<N, C>,
     front: Front<N::Buffer, S>,
+    /// If somebody is served before another.
+    gate: Option<Gate<N::Buffer>>,
     setting: Setting,
     /// How its core waits as long as it is not told to poll.
     waiting: Thresholds,
@@ -93,6 +97,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         Server {
             stack,
             front: Front::new(clients),
+            gate: None,
             setting: Setting::default(),
             waiting: Thresholds::ADAPTIVE,
             steering: None,
@@ -186,6 +191,27 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.stack.nic().charge_to(payers);
     }
 
+    /// Serves activities, which must be told apart already ([`Server::charge`]), as `plan` says from now on;
+    /// what it says of activities that there are not is left out. `handle` is that of the loop that polls
+    /// this server.
+    pub fn share(&mut self, plan: &GridPlan, handle: &Handle) {
+        let Some(payers) = self.stack.nic().payers().cloned() else { return };
+        match &mut self.gate {
+            Some(gate) => gate.follow(plan),
+            gate => *gate = Gate::new(plan, payers.clone(), handle.clone()),
+        }
+        let most = |name: &str| plan.terms_of(name).connections.map(|most| most.get());
+        self.front.clients.set_most(payers.rules().names().map(most).collect());
+        if plan.at(GridResource::Cpu).is_some() {
+            for (number, name) in payers.rules().names().enumerate() {
+                handle.set_weight(Activity(number as u32), plan.terms_of(name).parameters().weight);
+            }
+        }
+        if let Some(desk) = &mut self.front.desk {
+            desk.service.set_plan(plan.clone(), payers.rules().clone());
+        }
+    }
+
     /// What was consumed so far, by the numbers of the activities; nothing if they are not told apart.
     pub fn consumption(&mut self) -> Vec<Consumption> {
         self.stack.nic().payers().map_or_else(Vec::new, |payers| payers.records())
@@ -212,7 +238,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         {
             self.set(governor.within(setting, self.setting), &steering.handle);
         }
-        if let Some(Order { delay, cores, hold }) = self.front.order() {
+        if let Some(Order { delay, cores, hold, grid }) = self.front.order() {
+            if let Some(plan) = grid {
+                self.share(&plan, &steering.handle);
+            }
             let was_held = steering.is_held;
             steering.is_held = hold.unwrap_or(was_held);
             steering.was_overridden = true;
@@ -342,7 +371,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         self.front.clients.service.at(now_ns);
         let check_ns = self.check(now_ns);
         self.front.take_passed(&mut self.stack, Instant::from_nanos(now_ns));
-        let deadline = self.stack.poll(Instant::from_nanos(now_ns), &mut self.front);
+        self.gate.iter_mut().for_each(Gate::begin);
+        let deadline = self.stack.poll_through(Instant::from_nanos(now_ns), &mut self.front, &mut self.gate);
         if let Some(payers) = self.stack.nic().payers() {
             payers.end();
         }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::Deaf;
+use nom_grid::GridPlan;
 use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
 use nom_port::buffer::{Asked, Buffers, Sink as _, Trimmed};
 use nom_port::nic::{Label, Nic, Offloads, Outgoing, Properties, Received, RingFull};
@@ -390,11 +391,15 @@ fn kinds() -> impl Strategy<Value = Vec<usize>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// Whether frames wait for their turns or not.
     #[test]
     fn everything_is_charged_once_and_to_whom_it_was_for(
+        plan in prop_oneof![Just(""), Just("at input fair; for silver weight=3"), Just("at input round-robin")],
         asked in proptest::collection::vec((0usize..3, kinds(), any::<bool>()), 1..20)
     ) {
         let mut world = World::new("gold key=g; silver key=s");
+        let plan: GridPlan = plan.parse().unwrap();
+        world.server.borrow_mut().share(&plan, world.core.handle());
         let flows = [world.connect(), world.connect(), world.connect()];
         let (mut requests, mut costs, mut pieces) = ([0; 3], [0; 3], [0; 3]);
         for (flow, kinds, at_once) in &asked {

@@ -1,8 +1,6 @@
 //! Who pays.
 
-/// Whom consumption is charged to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Activity(pub u32);
+pub use nom_grid::Activity;
 
 /// Who pays for what nobody else can be charged with.
 pub const INFRASTRUCTURE: Activity = Activity(0);

@@ -229,7 +229,7 @@ impl Rules {
     }
 
     /// The names of all activities, those included that every program has, by number.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         RESERVED.into_iter().chain(self.names.iter().map(String::as_str))
     }
 

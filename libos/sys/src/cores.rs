@@ -3,7 +3,7 @@
 use crate::local::{self, Local};
 use crate::memory::Pages;
 use crate::pause::{self, Pause};
-use crate::{events, heap, raw, start, upcall};
+use crate::{events, heap, raw, start, thread_pointer, upcall};
 use alloc::boxed::Box;
 use core::arch::naked_asm;
 use core::cell::Cell;
@@ -125,9 +125,11 @@ pub fn pause() -> Result<()> {
     heap::leave();
     upcall::suspend();
     AT_WORK.fetch_sub(1, Ordering::Relaxed);
+    let thread_pointer = thread_pointer::get();
     let has_left = pause.begin(|core| {
         // SAFETY: the block came here with the work, whose core it is; the launch keeps it.
         unsafe { local.arrive(core) };
+        thread_pointer::set(thread_pointer);
     });
     // Whoever brings it back counts it.
     AT_WORK.fetch_add((!has_left).into(), Ordering::Relaxed);

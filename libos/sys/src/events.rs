@@ -7,7 +7,7 @@ use nom_abi::{Events, Upcall};
 
 /// Events that end a wait, also if an upcall told the handler of them: whoever is about to wait has not seen
 /// what they are about. What the handler alone can mend, a fault or the loss of the core, is not among them.
-const WAITED_FOR: u64 = {
+pub(crate) const WAITED_FOR: u64 = {
     use Upcall::{
         CoreNotified, DeviceArrived, DeviceLeft, DmaBlocked, Interrupt, Message, PeerChanged, Shutdown,
     };

@@ -29,7 +29,9 @@ mod local;
 pub mod memory;
 mod pause;
 pub mod port;
+mod preempt;
 pub mod prices;
+pub mod program;
 pub mod raw;
 pub mod region;
 #[cfg(target_os = "none")]
@@ -38,6 +40,7 @@ pub mod shutdown;
 pub mod stack;
 pub mod start;
 pub mod sync;
+pub mod thread_pointer;
 pub mod time;
 pub mod upcall;
 

@@ -1,7 +1,7 @@
-//! What each core of the program knows about itself, behind the FS register.
+//! What each core of the program knows about itself, behind the GS register: FS is for whatever threads the
+//! program has.
 //!
-//! The block's first word points to the block, as x86-64 thread-local storage has it, so that one load
-//! finds it.
+//! The block's first word points to the block, as in x86-64 thread-local storage, so that one load finds it.
 
 use crate::events::Kept;
 use crate::heap::Cache;
@@ -11,6 +11,7 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use nom_abi::syscall::Segment;
 
 /// One core's block. It never moves and lives as long as the core's work.
 #[derive(Debug)]
@@ -29,11 +30,23 @@ pub(crate) struct Local {
     pub kept: Kept,
     /// The upcall stack, once a handler was registered.
     pub upcall_stack: UnsafeCell<Option<Pages>>,
+    /// The base of FS, where the processor has no instruction to ask for it.
+    pub thread_pointer: AtomicU64,
+    /// What interrupts the running computation, an [`crate::preempt::Interruption`]; null if nothing may.
+    pub interruption: AtomicPtr<()>,
+    /// The handler that [`crate::preempt`] found, once it listens; null before.
+    pub preempts: AtomicPtr<()>,
+    /// Locks that the core has, or waits for. Written by the core alone, outside of its handler.
+    pub locks: AtomicU64,
     /// Free blocks of the heap.
     pub cache: Cache,
+    /// The program that was made for another kernel, if the core runs one.
+    #[cfg(target_os = "none")]
+    pub program: crate::program::Slots,
 }
 
-// SAFETY: `upcall_stack` is reached only by the core that the block belongs to, outside of its handler,
+// SAFETY: `upcall_stack`, like `program.page`, is reached only by the core that the block belongs to, outside
+// of its handler,
 // and by its owner when the core has left the block; `cache` only by that core; everything else is atomic.
 unsafe impl Sync for Local {}
 
@@ -47,7 +60,13 @@ impl Local {
             pause,
             kept: Kept::new(),
             upcall_stack: UnsafeCell::new(None),
+            thread_pointer: AtomicU64::new(0),
+            interruption: AtomicPtr::new(ptr::null_mut()),
+            preempts: AtomicPtr::new(ptr::null_mut()),
+            locks: AtomicU64::new(0),
             cache: Cache::new(),
+            #[cfg(target_os = "none")]
+            program: crate::program::Slots::new(),
         }
     }
 
@@ -67,9 +86,9 @@ impl Local {
     /// As for [`Local::install`]; and no other core has the block.
     pub unsafe fn arrive(&self, core: u64) {
         self.core.store(core, Relaxed);
-        // SAFETY: FS is used for nothing but this block, and the caller keeps the block in place. The call
+        // SAFETY: GS is used for nothing but this block, and the caller keeps the block in place. The call
         // fails only outside of user space, where the block is not.
-        let _ = unsafe { crate::raw::thread_pointer(self.this.load(Relaxed) as u64) };
+        let _ = unsafe { crate::raw::segment_base(Segment::Core as u64, self.this.load(Relaxed) as u64) };
     }
 }
 
@@ -80,7 +99,7 @@ pub(crate) fn current() -> &'static Local {
     // and the block stays while the core runs; a reference cannot leave the core before that ends,
     // because nothing in this crate hands it on.
     unsafe {
-        asm!("mov {}, fs:0", out(reg) this, options(nostack, readonly, preserves_flags));
+        asm!("mov {}, gs:0", out(reg) this, options(nostack, readonly, preserves_flags));
         &*this
     }
 }

@@ -48,6 +48,24 @@ impl world::Doorbell for Doorbell {
     }
 }
 
+/// Interruptions of what the running core computes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interrupter;
+
+impl world::Preemption for Interrupter {
+    fn preemptible(&self, compute: &mut (dyn FnMut() + Send), interrupted: &dyn Fn()) {
+        crate::preempt::preemptible(compute, interrupted);
+    }
+
+    fn undisturbed(&self, section: &mut dyn FnMut()) {
+        crate::preempt::undisturbed(section);
+    }
+
+    fn set_alarm(&self, deadline_ns: Option<u64>) {
+        crate::preempt::set_alarm(deadline_ns);
+    }
+}
+
 /// Random bytes from the seed that the kernel gave the program: ChaCha20, each source a stream of its own.
 pub struct Entropy(ChaCha20Rng);
 

@@ -1,18 +1,18 @@
 //! Ranges of address space, and what is mapped there.
 
 use crate::memory::Grant;
+use crate::program::memory::{HIGH, LOW};
 use crate::raw;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use nom_abi::error::{Error, Result};
-use nom_abi::layout::{APPLICATION_END, USER_START};
 use nom_abi::{PageSize, Protection};
 
 /// First address that is still unused, or 0 before the first reservation.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The lower half of the range that applications manage is where the first region may start.
-const START_SPAN: u64 = APPLICATION_END / 2;
+/// Where regions are, between the places of programs; the first starts in the lower half.
+const PLACE: Range<u64> = LOW.end..HIGH.start;
 
 /// An own range of addresses, in which nothing is mapped at first.
 ///
@@ -132,7 +132,7 @@ impl Drop for Region {
 /// Where the first region goes: different at each start, so that nothing can know its address in advance.
 fn random_start() -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *crate::start::seed();
-    USER_START + u64::from_le_bytes([a, b, c, d, e, f, g, h]) % START_SPAN
+    PLACE.start + u64::from_le_bytes([a, b, c, d, e, f, g, h]) % ((PLACE.end - PLACE.start) / 2)
 }
 
 /// The first aligned range of `bytes` at or after `next`, leaving a page free on both sides; its end
@@ -141,7 +141,7 @@ fn place(next: u64, bytes: u64, align: PageSize) -> Option<Range<u64>> {
     let guard = PageSize::Small.bytes();
     let start = next.checked_add(guard)?.checked_next_multiple_of(align.bytes())?;
     let end = start.checked_add(bytes)?.checked_add(guard)?;
-    (end <= APPLICATION_END).then_some(start..end)
+    (end <= PLACE.end).then_some(start..end)
 }
 
 #[cfg(test)]
@@ -150,21 +150,21 @@ mod tests {
 
     #[test]
     fn a_region_has_a_free_page_on_both_sides() {
-        let first = place(USER_START, 8192, PageSize::Small).unwrap();
+        let first = place(PLACE.start, 8192, PageSize::Small).unwrap();
         let second = place(first.end, 4096, PageSize::Small).unwrap();
-        assert_eq!(first.start, USER_START + 4096);
+        assert_eq!(first.start, PLACE.start + 4096);
         assert!(second.start - (first.start + 8192) >= 4096);
     }
 
     #[test]
     fn a_region_is_aligned_to_its_pages() {
-        let range = place(USER_START + 5, PageSize::Huge.bytes(), PageSize::Huge).unwrap();
+        let range = place(PLACE.start + 5, PageSize::Huge.bytes(), PageSize::Huge).unwrap();
         assert!(range.start.is_multiple_of(PageSize::Huge.bytes()));
     }
 
     #[test]
     fn there_is_an_end_to_address_space() {
-        assert_eq!(place(APPLICATION_END - 8192, 8192, PageSize::Small), None);
+        assert_eq!(place(PLACE.end - 8192, 8192, PageSize::Small), None);
         assert_eq!(place(u64::MAX, 1, PageSize::Small), None);
         assert_eq!(place(0, u64::MAX, PageSize::Small), None);
     }

@@ -6,8 +6,8 @@
 //! may run. Nobody wakes it: the sleeps are short, and unlocking need not ask whether somebody sleeps.
 
 use crate::{events, local};
-use core::sync::atomic::{AtomicU64, Ordering};
-use lock_api::{GuardSend, RawMutex};
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use lock_api::{GuardNoSend, RawMutex};
 
 /// Attempts between two sleeps.
 const ATTEMPTS: u32 = 200;
@@ -28,7 +28,7 @@ pub struct RawLock(AtomicU64);
 unsafe impl RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait's way to say how a lock starts")]
     const INIT: RawLock = RawLock(AtomicU64::new(0));
-    type GuardMarker = GuardSend;
+    type GuardMarker = GuardNoSend;
 
     /// Takes the lock.
     ///
@@ -36,6 +36,7 @@ unsafe impl RawMutex for RawLock {
     /// If the core holds it already, because an upcall handler wants what the computation that it
     /// interrupted has: waiting would never end. Handlers use `try_lock` and do not allocate.
     fn lock(&self) {
+        count(1);
         let me = local::current().core.load(Ordering::Relaxed) + 1;
         let mut attempts = 0;
         while let Err(holder) = self.0.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
@@ -49,11 +50,27 @@ unsafe impl RawMutex for RawLock {
     }
 
     fn try_lock(&self) -> bool {
+        count(1);
         let me = local::current().core.load(Ordering::Relaxed) + 1;
-        self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let is_taken = self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if !is_taken {
+            count(-1);
+        }
+        is_taken
     }
 
     unsafe fn unlock(&self) {
         self.0.store(0, Ordering::Release);
+        count(-1);
     }
+}
+
+/// Counts the core's locks, so that whoever has one is not interrupted for others of the core, who would wait
+/// for it in vain. A guard cannot go to another core, so the sum is right.
+#[inline]
+fn count(change: i64) {
+    let locks = &local::current().locks;
+    // A handler that comes in between leaves the number as it was.
+    locks.store(locks.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
 }

@@ -62,6 +62,15 @@ pub fn register(handler: Handler) -> Result<()> {
     Ok(())
 }
 
+/// Registers a handler of this core if there is none.
+///
+/// # Errors
+/// As for [`register`].
+#[cfg(target_os = "none")]
+pub(crate) fn register_if_none(handler: Handler) -> Result<()> {
+    if local::current().handler.load(Relaxed).is_null() { register(handler) } else { Ok(()) }
+}
+
 fn register_stack() -> Result<()> {
     let stack = Pages::new(PageSize::Small, STACK_BYTES / PageSize::Small.bytes())?;
     register_on(&stack)?;
@@ -127,6 +136,10 @@ unsafe extern "C" fn dispatch(frame: *mut Delivery) {
     let delivery = unsafe { &mut *frame };
     // The core's block is asked for anew each time: to keep it over a call takes more instructions.
     local::current().kept.note(delivery.events());
+    #[cfg(target_os = "none")]
+    if crate::program::intercept(&mut delivery.0) {
+        return;
+    }
     let local = local::current();
     let handler = local.handler.load(Relaxed);
     // SAFETY: `register` alone stores a pointer there, that of a `Handler`, before the kernel can deliver.

@@ -33,11 +33,28 @@ pub const TARGETS: [Target; 9] = [
     ("ring", ring::run),
 ];
 
-/// Runs the target of a name on one input.
+/// What a core of a machine has unless its manifest says otherwise (`docs/manifest.md`): whoever nests what
+/// he sends must not get further than it does.
+pub const STACK_BYTES: usize = 256 << 10;
+
+/// Runs the target of a name on one input, on a stack as machines have it. What overflows that ends the
+/// process.
 ///
 /// # Panics
 /// If there is no such target; or if the input finds something.
 pub fn run(name: &str, data: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target of this name");
-    target(data);
+    on_stack(|| target(data));
+}
+
+/// Calls `what` on a stack of [`STACK_BYTES`].
+///
+/// # Panics
+/// If there is no memory for a thread; or as `what` does.
+pub fn on_stack(what: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, what);
+        let end = thread.expect("memory for a thread").join();
+        end.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
 }

@@ -63,13 +63,13 @@ pub fn call_single_stepping() -> Result<u64, Error> {
 /// Loads a null selector into every data segment register, and calls.
 pub fn call_with_null_segments() -> Result<u64, Error> {
     let (code, value): (u64, u64);
-    // SAFETY: the flat segments are not used in 64-bit mode; FS, whose base loading would clear, is left
-    // alone.
+    // SAFETY: the flat segments are not used in 64-bit mode, nor is FS by this program; GS, whose base
+    // loading would clear, is left alone.
     unsafe {
         asm!(
             "mov ds, {zero:x}",
             "mov es, {zero:x}",
-            "mov gs, {zero:x}",
+            "mov fs, {zero:x}",
             "syscall",
             zero = in(reg) 0_u64,
             inlateout("rax") NO_CALL => code,
@@ -220,4 +220,77 @@ pub fn skip_undefined(upcall: &mut Delivery) {
         // SAFETY: the instruction has no effect, so behind it the state is what the compiler expects.
         unsafe { upcall.registers_mut() }.rip += UNDEFINED_BYTES;
     }
+}
+
+/// Keeps a value of its own in each register that compiled code may use, for some time, and the red zone
+/// full. Whether all are as they were, the carry, too.
+pub fn registers_survive(seed: u64) -> bool {
+    let differences: u64;
+    // SAFETY: changes the registers that it names, and memory below the stack pointer, where compiled code of
+    // a guest, which has no red zone, has nothing.
+    unsafe {
+        asm!(
+            "push rbx",
+            "push rbp",
+            "mov rbx, rdx",
+            "lea rbp, [rdx + 1]",
+            "lea r8, [rdx + 2]",
+            "lea r9, [rdx + 3]",
+            "lea r10, [rdx + 4]",
+            "lea r11, [rdx + 5]",
+            "lea rdi, [rdx + 6]",
+            "lea rsi, [rdx + 7]",
+            "movq xmm0, rbx",
+            "movq xmm15, rbp",
+            "mov [rsp - 8], r8",
+            "mov [rsp - 128], r9",
+            "mov ecx, 2000",
+            "xor eax, eax",
+            "stc",
+            "2:",
+            // LOOP changes no flag; the carry stays set.
+            "loop 2b",
+            "sbb rax, 0",
+            "inc rax",
+            "xor rbx, rdx",
+            "sub rbp, rdx",
+            "sub r8, rdx",
+            "sub r9, rdx",
+            "sub r10, rdx",
+            "sub r11, rdx",
+            "sub rdi, rdx",
+            "sub rsi, rdx",
+            "or rax, rbx",
+            "lea rax, [rax + rbp - 1]",
+            "lea rcx, [r8 + r9 - 5]",
+            "or rax, rcx",
+            "lea rcx, [r10 + r11 - 9]",
+            "or rax, rcx",
+            "lea rcx, [rdi + rsi - 13]",
+            "or rax, rcx",
+            "movq rcx, xmm0",
+            "sub rcx, rdx",
+            "or rax, rcx",
+            "movq rcx, xmm15",
+            "sub rcx, rdx",
+            "dec rcx",
+            "or rax, rcx",
+            "mov rcx, [rsp - 8]",
+            "sub rcx, rdx",
+            "sub rcx, 2",
+            "or rax, rcx",
+            "mov rcx, [rsp - 128]",
+            "sub rcx, rdx",
+            "sub rcx, 3",
+            "or rax, rcx",
+            "pop rbp",
+            "pop rbx",
+            in("rdx") seed,
+            out("rax") differences,
+            out("rcx") _, out("rdi") _, out("rsi") _,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("xmm0") _, out("xmm15") _,
+        );
+    }
+    differences == 0
 }

@@ -3,10 +3,11 @@
 //! Whatever an instruction does ends in an exception, at the latest that of the undefined opcode behind it,
 //! and the upcall handler goes on behind the jump to it.
 
-use core::arch::asm;
+use core::arch::{asm, naked_asm};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use nom_sys::abi::Upcall;
-use nom_sys::memory::Grant;
+use nom_sys::abi::syscall::Segment;
+use nom_sys::abi::{Syscall, Upcall};
+use nom_sys::memory::{Grant, Pages};
 use nom_sys::{Error, PageSize, Protection, raw, upcall};
 
 /// The selector of this program's own code segment is read from CS.
@@ -36,6 +37,8 @@ pub struct Outcome {
     pub flags: u64,
 }
 
+/// The core's block, which GS leads to but for what an attempt does.
+static BLOCK_AT: AtomicU64 = AtomicU64::new(0);
 static RESUME_AT: AtomicU64 = AtomicU64::new(0);
 static STACK_AT: AtomicU64 = AtomicU64::new(0);
 static SEEN: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
@@ -44,6 +47,7 @@ static SEEN: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 #[derive(Debug)]
 pub struct Workshop {
     _grant: Grant,
+    _stack: Pages,
 }
 
 impl Workshop {
@@ -57,8 +61,17 @@ impl Workshop {
         // SAFETY: nothing else is mapped or kept at the address, which no region is given: regions are placed
         // at random in 56 TiB.
         unsafe { raw::memory_map(ADDRESS, grant.frame(), PageSize::Small as u64, 1, read_write) }?;
-        upcall::register(go_on)?;
-        Ok(Workshop { _grant: grant })
+        let stack = Pages::new(PageSize::Small, 4)?;
+        let block: u64;
+        // SAFETY: the first word of the core's block, behind GS, is its address; nothing is changed.
+        unsafe { asm!("mov {}, gs:0", out(reg) block, options(nostack, readonly, preserves_flags)) };
+        BLOCK_AT.store(block, Relaxed);
+        // SAFETY: `come_back` is made for the kernel's way to enter it; the stack is this value's.
+        unsafe {
+            let top = stack.address() + stack.len() as u64;
+            raw::upcall_register(come_back as *const () as u64, top)?;
+        }
+        Ok(Workshop { _grant: grant, _stack: stack })
     }
 
     /// Jumps to `code` by a far jump to the segment `selector`.
@@ -92,7 +105,9 @@ impl Workshop {
 
 impl Drop for Workshop {
     fn drop(&mut self) {
-        // SAFETY: as in `open`; nobody refers to the page.
+        // SAFETY: as in `open`; nobody refers to the page, and no upcall to the stack any more.
+        let _ = unsafe { raw::upcall_register(0, 0) };
+        // SAFETY: as above.
         let unmapped = unsafe { raw::memory_unmap(ADDRESS, PageSize::Small.bytes()) };
         unmapped.expect("it was mapped");
     }
@@ -129,12 +144,41 @@ unsafe fn enter(selector: u16, flags: u64) {
             inlateout("rax") u64::from(selector) => _,
             inlateout("rdx") flags => _,
             out("rcx") _, out("rsi") _, out("rdi") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
-            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _, clobber_abi("sysv64"),
         );
     }
 }
 
-fn go_on(delivery: &mut upcall::Delivery) {
+/// Where the kernel enters after an attempt, with GS as that left it: puts it back, and has [`go_on`] decide.
+///
+/// # Safety
+/// Only the kernel may enter here.
+#[unsafe(naked)]
+unsafe extern "C" fn come_back() {
+    naked_asm!(
+        "mov rbx, rdi",
+        "mov edi, {core}",
+        "mov rsi, [rip + {block}]",
+        "mov eax, {segment_base}",
+        "syscall",
+        "mov rdi, rbx",
+        "lea rsp, [rbx - 256]",
+        "and rsp, -16",
+        "cld",
+        "call {go_on}",
+        "mov rdi, rbx",
+        "mov eax, {upcall_return}",
+        "syscall",
+        "ud2",
+        core = const Segment::Core as u32,
+        block = sym BLOCK_AT,
+        segment_base = const Syscall::SegmentBase as u32,
+        go_on = sym go_on,
+        upcall_return = const Syscall::UpcallReturn as u32,
+    )
+}
+
+extern "C" fn go_on(delivery: &mut upcall::Delivery) {
     let (events, registers) = (*delivery.events(), *delivery.registers());
     let is_exception = events.has(Upcall::Exception);
     if !is_exception && !events.has(Upcall::PageFault) {

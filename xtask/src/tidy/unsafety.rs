@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 /// Packages that may be unsafe: those of ARCHITECTURE.md, the kernel itself for one attribute, its
 /// self-check, which reads what processors read, the device that drivers are tested with, and the guest
 /// tests, which misbehave on purpose.
-pub const DECLARED: [&str; 11] = [
+pub const DECLARED: [&str; 10] = [
     "loader",
     "kernel",
     "kernel/x86",
@@ -18,7 +18,6 @@ pub const DECLARED: [&str; 11] = [
     "libos/virtio",
     "libos/rt",
     "libos/virtio-fake",
-    "libos/linux",
     "tests/guest",
 ];
 

@@ -3,7 +3,8 @@
 use super::Port;
 use super::utility::{RawUtility, UTILITY};
 use super::values::{
-    CallBit, Class, Clients, Cores, Name, PciId, RegionSize, Scalar, Service, Size, Text, Variable, Weight,
+    CallBit, Class, Clients, Cores, Count, Name, PciId, RegionSize, Scalar, Service, Size, Text, Variable,
+    Weight,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -69,6 +70,8 @@ fields! {
         utility: RawUtility, UTILITY, "none: nothing is earned";
         /// Whose clients and requests are whose, see below: what each costs is told apart.
         activity: Vec<RawActivity>, "a list of tables", "none: nobody is told apart";
+        /// Which scheduler stands before which resource, see below: who of `activity` is served before whom.
+        grid: RawGrid, "a table of tables", "none: all are served as they come";
         /// Responses that were measured beforehand, with which its controller begins; see `docs/earn.md`.
         responses: PathBuf, "a path relative to the manifest that says so", "none: all is learned";
         /// Directory of files that go along with it, see below.
@@ -137,5 +140,43 @@ fields! {
         path: Text, "a string without spaces and `;`", "any";
         /// What the key begins with, of memcached's commands; of several keys, the first.
         key: Text, "a string without spaces and `;`", "any";
+        /// Its share where a scheduler of `grid` goes by weight (`fair`, `profit`): its weight over those of
+        /// all that want something.
+        weight: Count, Count::EXPECTED, "100";
+        /// How long what comes may wait where a scheduler of `grid` goes by deadlines, in microseconds.
+        deadline: Count, Count::EXPECTED, "a second";
+        /// How much it may get a second where a scheduler of `grid` limits the rate, in units of its metric:
+        /// nanoseconds, bytes or messages. A tenth of it may come at once.
+        rate: Count, Count::EXPECTED, "as much as can be";
+        /// What a million units of the metric earn, in billionths of a dollar, where a scheduler of `grid` goes
+        /// by profit: whoever earns most is served first.
+        earns: Count, Count::EXPECTED, "nothing";
+        /// How many clients it may have at a time, on each core; more are turned away.
+        connections: Count, Count::EXPECTED, "as many as there is room for";
+    }
+}
+
+fields! {
+    /// The table `grid`: the resources that a scheduler can stand before.
+    RawGrid {
+        /// Frames that came, once it is known for whom: TCP, UDP and what the application does with them.
+        input: RawResource, "a table, see below", "all are served as they come";
+        /// A core, which tasks and threads share; of schedulers it has `fair`.
+        cpu: RawResource, "a table, see below", "all have the same weight";
+    }
+}
+
+fields! {
+    /// A resource in the table `grid`.
+    RawResource {
+        /// Who says what is served next: each in its turn, by weight, whoever is due first, no faster than a
+        /// rate, or whoever earns most.
+        scheduler: Text, "`\"round-robin\"`, `\"fair\"`, `\"deadline\"`, `\"rate\"` or `\"profit\"`", "required";
+        /// What is shared out, or limited: time of the core, bytes of frames, or frames.
+        metric: Text, "`\"time\"`, `\"bytes\"` or `\"messages\"`", "`\"time\"`";
+        /// How many messages a decision is for.
+        batching: Count, Count::EXPECTED, "4";
+        /// How many messages may wait for each activity; more are lost.
+        queue: Count, Count::EXPECTED, "128";
     }
 }

@@ -2,6 +2,7 @@
 
 mod fields;
 mod graph;
+mod grid;
 mod layers;
 mod page;
 mod resolve;

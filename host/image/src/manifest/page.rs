@@ -1,6 +1,6 @@
 //! The documentation page of the manifest, made from the parser's own table.
 
-use super::fields::{Field, RawActivity, RawApplication, RawDevice, RawPeer};
+use super::fields::{Field, RawActivity, RawApplication, RawDevice, RawGrid, RawPeer, RawResource};
 use super::utility;
 use std::fmt::Write;
 
@@ -14,6 +14,8 @@ pub fn page() -> String {
         ("{DEVICE}", table(RawDevice::FIELDS.iter())),
         ("{PEER}", table(RawPeer::FIELDS.iter())),
         ("{ACTIVITY}", table(RawActivity::FIELDS.iter())),
+        ("{GRID}", table(RawGrid::FIELDS.iter())),
+        ("{RESOURCE}", table(RawResource::FIELDS.iter())),
         ("{UTILITY}", table(utility::FIELDS)),
         ("{TERM}", utility::terms()),
         ("{ENTRY}", table(of_bundles)),

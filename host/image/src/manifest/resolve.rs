@@ -2,6 +2,7 @@
 //! applications.
 
 use super::fields::{RawActivity, RawDevice, RawPeer};
+use super::grid;
 use super::layers::{Given, Layers};
 use super::source::Source;
 use super::utility;
@@ -68,6 +69,7 @@ fn index(layers: &[Layers]) -> Result<Index<'_>> {
 fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
     let name = layers.require("name", |raw| &raw.name)?.value();
     let (utility, responses, activities) = (utility(layers)?, responses(layers)?, activities(layers)?);
+    let plan = grid::plan(layers, activities.as_ref())?;
     Ok(Application {
         name: name.0.clone(),
         program: program(layers)?,
@@ -90,6 +92,7 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
                 (utility::VARIABLE, utility.as_ref().map(Utility::to_string)),
                 (RESPONSES, responses.as_ref().map(ResponseTable::to_string)),
                 (ACTIVITIES, activities.as_ref().map(Rules::to_string)),
+                (grid::VARIABLE, (!plan.is_empty()).then(|| plan.to_string())),
             ],
         ),
         utility,
@@ -123,7 +126,7 @@ fn program(layers: &Layers) -> Result<Program> {
 }
 
 /// What the manifests say, and `fields` that an application reads as variables.
-fn environment(layers: &Layers, fields: [(&str, Option<String>); 3]) -> BTreeMap<String, String> {
+fn environment(layers: &Layers, fields: [(&str, Option<String>); 4]) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
     let given = variables.map(|(name, value)| (name.0.clone(), value.0.clone()));
@@ -172,7 +175,7 @@ fn files(layers: &Layers) -> Result<Option<Files>> {
 }
 
 /// A variable that a field sets is not to be set in the environment, too.
-fn not_by_hand(layers: &Layers, variable: &str) -> Result<()> {
+pub(super) fn not_by_hand(layers: &Layers, variable: &str) -> Result<()> {
     let is_set =
         |table: &Given<'_, BTreeMap<Variable, Text>>| table.value().keys().any(|name| name.0 == variable);
     match layers.each(|raw| &raw.environment).find(is_set) {

@@ -8,6 +8,7 @@ use nom_service::AddressPrefix;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// Longest name, in bytes: the board holds 32 with at least one zero behind it.
@@ -59,7 +60,8 @@ macro_rules! scalars {
     };
 }
 scalars!(
-    Name, CallBit, Text, Clients, Service, Variable, Cores, Weight, Size, RegionSize, Class, PciId, Port
+    Name, CallBit, Text, Clients, Count, Service, Variable, Cores, Weight, Size, RegionSize, Class, PciId,
+    Port
 );
 
 /// Name of an application.
@@ -109,6 +111,18 @@ impl Scalar for Service {
 
     fn from_integer(value: i64) -> Option<Self> {
         u16::try_from(value).ok().filter(|port| *port > 0).map(Service)
+    }
+}
+
+/// A number of something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count(pub NonZeroU32);
+
+impl Scalar for Count {
+    const EXPECTED: &'static str = "a whole number from 1 to 4294967295";
+
+    fn from_integer(value: i64) -> Option<Self> {
+        u32::try_from(value).ok().and_then(NonZeroU32::new).map(Count)
     }
 }
 

@@ -28,24 +28,32 @@ impl Owner {
     const GRANTS: usize = 3;
     const PROGRAMS: usize = Self::GRANTS + APPLICATIONS_MAX;
     const TABLES: usize = Self::PROGRAMS + APPLICATIONS_MAX;
-    const CHANNELS: usize = Self::TABLES + APPLICATIONS_MAX;
+    const DMA: usize = Self::TABLES + APPLICATIONS_MAX;
+    const CHANNELS: usize = Self::DMA + APPLICATIONS_MAX;
+
+    const fn of(app: AppId, first: usize) -> Owner {
+        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
+        Owner((first + app.index()) as u16)
+    }
 
     /// What application `app` was granted: it may map and release these frames.
     pub const fn grants(app: AppId) -> Owner {
-        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::GRANTS + app.index()) as u16)
+        Owner::of(app, Self::GRANTS)
     }
 
     /// What application `app` runs from but cannot name: its image's copies, first stack and start page.
     pub const fn program(app: AppId) -> Owner {
-        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::PROGRAMS + app.index()) as u16)
+        Owner::of(app, Self::PROGRAMS)
     }
 
     /// The page tables of application `app`.
     pub const fn tables(app: AppId) -> Owner {
-        assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
-        Owner((Self::TABLES + app.index()) as u16)
+        Owner::of(app, Self::TABLES)
+    }
+
+    /// The tables by which the devices of application `app` reach its grants.
+    pub const fn dma(app: AppId) -> Owner {
+        Owner::of(app, Self::DMA)
     }
 
     /// The shared memory of channel `channel` of the bundle.
@@ -115,15 +123,10 @@ pub(super) enum Block {
         /// [`Owner::bit`] of everybody who holds a frame here, perhaps of others too.
         owners: u64,
     },
-    /// One 2 MiB unit.
-    Large {
-        /// Who holds it.
-        owner: Owner,
-        /// Pages mapped onto it.
-        maps: u32,
-    },
-    /// First block of one 1 GiB unit.
-    Huge {
+    /// One 2 MiB unit, or the first block of one of 1 GiB.
+    Unit {
+        /// Which of the two.
+        is_huge: bool,
         /// Who holds it.
         owner: Owner,
         /// Pages mapped onto it.

@@ -3,21 +3,25 @@ use crate::acpi::{EndpointRange, Viot};
 use crate::fakes::pci::FakeFunction;
 use crate::fakes::virtio_iommu::{FakeVirtioIommu, Messages};
 use crate::fakes::vtd::{self, FakeVtd};
-use crate::fakes::{ECAM, FakeFrames, FakeMachine, IO_APIC};
+use crate::fakes::{ECAM, FakeMachine, IO_APIC};
+use crate::frames::Frames;
 use crate::list::List;
-use crate::testing::{app, cases, on};
+use crate::testing::{Metadata, app, cases, on};
+use nom_abi::PageSize;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 const MESSAGE_ADDRESS: u64 = 0xfee0_0000;
 /// Frames of tables are taken from here on; no test maps them.
-const TABLE_FRAMES: u64 = 0x10_0000;
+const TABLE_FRAMES: u64 = 0x8000;
 const FIRST_ENDPOINT: u32 = 0x40;
 
 /// A machine, its unit started, and where the unit's frames come from.
 struct Rig {
     machine: FakeMachine,
-    frames: FakeFrames,
+    frames: Frames<'static>,
+    /// Most frames that a domain's tables may take from now on.
+    left: u64,
     pci: Pci,
     tables: Tables,
     iommu: Iommu,
@@ -27,9 +31,10 @@ impl Rig {
     fn start(mut machine: FakeMachine, tables: Tables) -> Result<Rig, Error> {
         let mut pci = Pci::none();
         pci.enumerate(&mut machine, ECAM, 0);
-        let mut frames = FakeFrames::new(TABLE_FRAMES, 10_000);
-        let iommu = Iommu::start(&mut Means { machine: &mut machine, frames: &mut frames }, &tables, &pci)?;
-        Ok(Rig { machine, frames, pci, tables, iommu })
+        let mut frames = Box::leak(Box::new(Metadata::new(TABLE_FRAMES + 4096))).frames();
+        frames.add_free(TABLE_FRAMES..TABLE_FRAMES + 4096);
+        let iommu = Iommu::start(&mut Means::of_kernel(&mut machine, &mut frames), &tables, &pci)?;
+        Ok(Rig { machine, frames, left: u64::MAX, pci, tables, iommu })
     }
 
     fn vtd(unit: FakeVtd) -> Rig {
@@ -53,34 +58,53 @@ impl Rig {
         Rig::start(machine, virtio_tables())
     }
 
+    /// Has the unit do what takes tables of a domain.
+    fn with<T>(
+        &mut self,
+        domain: usize,
+        act: impl FnOnce(&mut Iommu, &mut Means<FakeMachine>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Rig { iommu, machine, frames, left, .. } = self;
+        let by = &mut Means { machine, frames, owner: Owner::dma(app(domain)), at_most: *left };
+        let result = act(iommu, by);
+        *left = by.at_most;
+        result
+    }
+
+    /// Frames that nobody holds.
+    fn free(&self) -> u64 {
+        self.frames.free()
+    }
+
     fn attach_only(&mut self, device: Address, domain: usize) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.attach(&mut Means { machine, frames }, device, app(domain))
+        self.with(domain, |iommu, by| iommu.attach(by, device, app(domain)))
     }
 
     /// Attaches a device to an application that was granted nothing. Returns whether the domain is new.
     fn attach(&mut self, device: Address, domain: usize) -> Result<bool, Error> {
         self.attach_only(device, domain)?;
-        let is_new = self.iommu.mapped_until(app(domain)) == Some(0);
-        if is_new {
-            self.map_next(domain, None)?;
-        }
-        Ok(is_new)
+        let Domain { devices, mapped_until, .. } = self.iommu.domains[app(domain)];
+        while !self.map_grants(domain)? {}
+        Ok(devices > 0 && mapped_until == 0)
     }
 
-    fn map_next(&mut self, domain: usize, pages: Option<Pages>) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.map_next(&mut Means { machine, frames }, app(domain), pages)
+    fn map_grants(&mut self, domain: usize) -> Result<bool, Error> {
+        self.with(domain, |iommu, by| iommu.map_grants(by, app(domain)))
+    }
+
+    /// Grants frames, of which the unit is not told.
+    fn grant(&mut self, domain: usize, frames: impl Iterator<Item = u64>) {
+        self.frames.add_free(0..512);
+        let owner = Owner::grants(app(domain));
+        frames.for_each(|frame| self.frames.claim(owner, frame, 1).expect("it is free"));
     }
 
     fn detach(&mut self, device: Address, domain: usize) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.detach(&mut Means { machine, frames }, device, app(domain))
+        self.with(domain, |iommu, by| iommu.detach(by, device, app(domain)))
     }
 
     fn map(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        let Rig { iommu, machine, frames, .. } = self;
-        iommu.map(&mut Means { machine, frames }, app(domain), Pages { frame, size, count })
+        self.with(domain, |iommu, by| iommu.map(by, app(domain), Pages { frame, size, count }))
     }
 
     fn unmap(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
@@ -127,32 +151,40 @@ fn without_a_unit_everything_is_trusted() {
 #[test]
 fn a_new_domain_is_filled_in_pieces() {
     for mut rig in rigs() {
+        // Every second frame: more runs than are mapped at a time.
+        rig.grant(5, (100..300).step_by(2));
         rig.attach_only(NET, 5).unwrap();
-        assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));
-        let pages = |frame, count| Some(Pages { frame, size: PageSize::Small, count });
-        assert_eq!(rig.map_next(5, pages(100, 3)), Ok(()));
-        assert_eq!(rig.iommu.mapped_until(app(5)), Some(103));
-        assert_eq!(rig.map(5, 98, PageSize::Small, 2), Ok(()), "a grant behind");
-        assert_eq!(rig.map(5, 200, PageSize::Small, 2), Ok(()), "one that is yet to come");
-        assert!(rig.reaches(NET, 98) && rig.reaches(NET, 102) && !rig.reaches(NET, 200));
-        assert_eq!(rig.map_next(5, pages(103, 0)), Ok(()), "nothing was found there");
-        assert_eq!(rig.unmap(5, 201, PageSize::Small, 1), Ok(()));
-        assert_eq!(rig.map_next(5, pages(200, 1)), Ok(()));
-        assert_eq!(rig.map(5, 199, PageSize::Small, 1), Ok(()));
-        assert_eq!(rig.map_next(5, None), Ok(()));
-        assert_eq!(rig.iommu.mapped_until(app(5)), None);
-        assert_eq!(rig.map(5, 300, PageSize::Small, 1), Ok(()));
-        assert!(rig.reaches(NET, 200) && rig.reaches(NET, 300));
+        assert_eq!(rig.map_grants(5), Ok(false));
+        let last = (100..300).filter(|frame| rig.reaches(NET, *frame)).max().expect("some are mapped");
+        assert_eq!(last, 100 + 2 * (RUNS_AT_A_TIME as u64 - 1));
+        rig.grant(5, [97, 297, 299].into_iter());
+        for granted in [97, 297, 299] {
+            assert_eq!(rig.map(5, granted, PageSize::Small, 1), Ok(()));
+        }
+        assert!(rig.reaches(NET, 97) && !rig.reaches(NET, 297), "one behind, and one that is yet to come");
+        assert_eq!(rig.unmap(5, 299, PageSize::Small, 1), Ok(()));
+        assert_eq!(rig.frames.release(Owner::grants(app(5)), 299, PageSize::Small, 1), Ok(()));
+        while rig.map_grants(5) == Ok(false) {}
+        for frame in 90..310 {
+            let is_granted = [97, 297].contains(&frame) || (100..300).contains(&frame) && frame % 2 == 0;
+            assert_eq!(rig.reaches(NET, frame), is_granted, "{frame}");
+        }
+        assert_eq!(rig.map(5, 299, PageSize::Small, 1), Ok(()));
+        assert!(rig.reaches(NET, 299), "all is mapped, so this is at once");
     }
 }
 
 #[test]
 fn a_piece_that_fails_is_yet_to_be_mapped() {
     let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
+    rig.grant(5, 100..102);
     rig.attach_only(NET, 5).unwrap();
-    let pages = Some(Pages { frame: 1 << 40, size: PageSize::Small, count: 1 });
-    assert!(rig.map_next(5, pages).is_err());
-    assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));
+    rig.left = 1;
+    assert_eq!(rig.map_grants(5), Err(Error::OutOfMemory));
+    assert_eq!(rig.map_grants(5), Err(Error::OutOfMemory));
+    rig.left = 1;
+    while rig.map_grants(5) == Ok(false) {}
+    assert!(rig.reaches(NET, 101));
 }
 
 #[test]
@@ -191,7 +223,7 @@ fn a_virtio_iommu_lets_interrupt_messages_pass_and_is_not_said_to_confine_them()
 
 impl Rig {
     fn bind(&mut self, place: usize, source: Address, vector: u8) -> Option<Message> {
-        self.iommu.bind(&mut self.machine, place, source, 2, vector, false)
+        self.iommu.bind(&mut self.machine, Sender { place, source }, Message::new(2, vector))
     }
 
     /// Where a message ends up that a function of a VT-d machine writes.
@@ -247,11 +279,11 @@ fn a_unit_that_cannot_remap_interrupts_confines_memory() {
 #[test]
 fn a_domain_that_does_not_live_has_no_mappings() {
     for mut rig in rigs() {
-        let before = rig.frames.taken.clone();
+        let before = rig.free();
         assert_eq!(rig.map(3, 100, PageSize::Small, 1), Ok(()));
         assert_eq!(rig.unmap(3, 100, PageSize::Small, 1), Ok(()));
         assert_eq!(rig.detach(NET, 3), Ok(()));
-        assert_eq!(rig.frames.taken, before);
+        assert_eq!(rig.free(), before);
         assert_eq!(rig.attach(NET, 3), Ok(true));
         assert!(!rig.reaches(NET, 100));
     }
@@ -261,12 +293,12 @@ fn a_domain_that_does_not_live_has_no_mappings() {
 fn large_grants_are_mapped_and_unmapped_by_their_units() {
     for mut rig in rigs() {
         assert_eq!(rig.attach(NET, 0), Ok(true));
-        let before = rig.frames.taken.len();
+        let before = rig.free();
         assert_eq!(rig.map(0, 1 << 18, PageSize::Huge, 1), Ok(()));
         assert_eq!(rig.map(0, 512, PageSize::Large, 2), Ok(()));
         assert!(rig.reaches(NET, (1 << 18) + 77_777) && rig.reaches(NET, 1535) && !rig.reaches(NET, 1536));
         if rig.machine.vtd.as_ref().is_some_and(|unit| unit.read(vtd::BASE + 8, 8) >> 34 & 3 == 3) {
-            assert_eq!(rig.frames.taken.len(), before + 1, "pages as large as the grants need few tables");
+            assert_eq!(rig.free(), before - 1, "pages as large as the grants need few tables");
         }
         assert_eq!(rig.unmap(0, 1024, PageSize::Large, 1), Ok(()));
         assert!(rig.reaches(NET, 1023) && !rig.reaches(NET, 1024));
@@ -305,13 +337,13 @@ fn running_out_of_frames_changes_nothing() {
     let mut rig = Rig::vtd(FakeVtd::new(true, false, 0));
     assert_eq!(rig.attach(NET, 0), Ok(true));
     for left in 0..2 {
-        rig.frames.left = left;
+        rig.left = left;
         assert_eq!(rig.map(0, 100, PageSize::Small, 1), Err(Error::OutOfMemory));
         assert!(!rig.reaches(NET, 100));
     }
-    rig.frames.left = 0;
+    rig.left = 0;
     assert_eq!(rig.attach(DISK, 1), Err(Error::OutOfMemory));
-    rig.frames.left = 1;
+    rig.left = 1;
     assert_eq!(rig.attach(DISK, 1), Ok(true));
 }
 
@@ -522,7 +554,7 @@ proptest! {
         let [first, second, third] = rigs();
         let mut rigs = [Some(first), Some(second), Some(third)];
         let mut rig = rigs[kind].take().expect("one of three");
-        let start = rig.frames.taken.clone();
+        let start = rig.free();
         let mut model = Model::default();
         for action in actions {
             prop_assert_eq!(model.act(&mut rig, action), Ok(()));
@@ -532,6 +564,6 @@ proptest! {
             prop_assert_eq!(model.act(&mut rig, Action::Detach { device }), Ok(()));
         }
         model.check(&mut rig)?;
-        prop_assert_eq!(rig.frames.taken, start, "tables go back");
+        prop_assert_eq!(rig.free(), start, "tables go back");
     }
 }

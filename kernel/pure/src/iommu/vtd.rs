@@ -6,7 +6,7 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::Shape;
-use super::{DmaFault, Error, Means, Result, place_of, wait_until, zeroed};
+use super::{DmaFault, Error, Means, Result, Sender, place_of, wait_until, zeroed};
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
@@ -120,12 +120,7 @@ pub struct Vtd {
 
 impl Vtd {
     /// Starts the unit whose registers are at `base`, on a machine with so many processors.
-    pub(super) fn start(
-        by: &mut Means<impl Hardware>,
-        base: u64,
-        processors: usize,
-        pci: &Pci,
-    ) -> Result<Vtd> {
+    pub fn start(by: &mut Means<impl Hardware>, base: u64, processors: usize, pci: &Pci) -> Result<Vtd> {
         const HAS_QUEUE: u64 = 1 << 1;
         const REMAPS_INTERRUPTS: u64 = 1 << 3;
         let capabilities = Capabilities(by.machine.read64(base + register::CAPABILITY));
@@ -185,24 +180,19 @@ impl Vtd {
         self.wait_for(machine, bit, bit != global::FLUSH_WRITES)
     }
 
-    /// Enters an interrupt of one function (9.10): fixed, to one processor, as the entry's first word says.
-    pub(super) fn bind(
-        &mut self,
-        machine: &mut impl Hardware,
-        place: usize,
-        source: Address,
-        what: u64,
-        is_level: bool,
-    ) -> Option<Message> {
+    /// Enters an interrupt of one function (9.10): fixed, to one processor.
+    pub fn bind(&mut self, machine: &mut impl Hardware, by: Sender, what: Message) -> Option<Message> {
         const VERIFY_SOURCE: u64 = 1 << 18;
-        let entry = self.interrupts? + 16 * place as u64;
-        machine.write(entry + 8, VERIFY_SOURCE | u64::from(source.0));
-        machine.write(entry, what | u64::from(is_level) << 4 | PRESENT);
+        let entry = self.interrupts? + 16 * by.place as u64;
+        machine.write(entry + 8, VERIFY_SOURCE | u64::from(by.source.0));
+        let (apic_id, data) = (what.address >> 12 & 0xff, u64::from(what.data));
+        // Trigger mode and vector.
+        machine.write(entry, apic_id << 40 | (data & 0xff) << 16 | (data >> 15 & 1) << 4 | PRESENT);
         self.invalidate(machine, invalidate::INTERRUPTS).ok()?;
-        Some(Message::remapped(place))
+        Some(Message::remapped(by.place))
     }
 
-    pub(super) fn unbind(&mut self, machine: &mut impl Hardware, place: usize) -> Result<()> {
+    pub fn unbind(&mut self, machine: &mut impl Hardware, place: usize) -> Result<()> {
         let Some(table) = self.interrupts else { return Ok(()) };
         machine.write(table + 16 * place as u64, 0);
         self.invalidate(machine, invalidate::INTERRUPTS)
@@ -213,7 +203,7 @@ impl Vtd {
         wait_until(machine, |machine| (machine.read32(status) & bit != 0) == set)
     }
 
-    pub(super) fn enable_interrupt(&self, machine: &mut impl Registers, message: Message) {
+    pub fn enable_interrupt(&self, machine: &mut impl Registers, message: Message) {
         const UNMASKED: u32 = 0;
         machine.write32(self.base + register::FAULT_DATA, message.data);
         machine.write32(self.base + register::FAULT_ADDRESS, message.address as u32);
@@ -222,14 +212,14 @@ impl Vtd {
     }
 
     /// A device's context entry; `None` if the unit has no table for its bus.
-    pub(super) fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<PhysAddr> {
+    pub fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<PhysAddr> {
         let contexts = memory.read(self.root + u64::from(device.bus()) * 16);
         let table = PhysAddr::new(contexts & TABLE);
         (contexts & PRESENT != 0).then_some(table + u64::from(device.0 & 0xff) * 16)
     }
 
     /// Has a device reach what the tables of a domain say. After an error it may reach that or not.
-    pub(super) fn attach(
+    pub fn attach(
         &mut self,
         machine: &mut impl Hardware,
         device: Address,
@@ -248,12 +238,7 @@ impl Vtd {
     }
 
     /// Returns whether the device was attached.
-    pub(super) fn detach(
-        &mut self,
-        machine: &mut impl Hardware,
-        device: Address,
-        domain: AppId,
-    ) -> Result<bool> {
+    pub fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<bool> {
         let entry = self.context_entry(machine, device);
         let Some(entry) = entry.filter(|entry| machine.read(*entry) & PRESENT != 0) else { return Ok(false) };
         machine.write(entry, 0);
@@ -262,7 +247,7 @@ impl Vtd {
     }
 
     /// Makes the unit see entries of a domain that were absent before.
-    pub(super) fn publish(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
+    pub fn publish(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         if self.capabilities.has(Capabilities::CACHES_ABSENT) {
             self.forget(machine, domain)?;
         }
@@ -274,12 +259,12 @@ impl Vtd {
     }
 
     /// Makes the unit forget what it knows of a domain's tables.
-    pub(super) fn forget(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
+    pub fn forget(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         self.invalidate(machine, invalidate::ONE_DOMAIN | domain_id(domain) << 16)
     }
 
     /// The next recorded fault (7.2), which makes room for another.
-    pub(super) fn take_fault(&mut self, machine: &mut impl Registers) -> Option<DmaFault> {
+    pub fn take_fault(&mut self, machine: &mut impl Registers) -> Option<DmaFault> {
         const PENDING: u64 = 1 << 63;
         const CLEAR: u32 = 1 << 31;
         /// Reasons from here on are those of interrupts that were blocked, without an address.

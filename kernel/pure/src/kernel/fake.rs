@@ -2,7 +2,7 @@
 
 mod processor;
 
-use super::{Kernel, Next, Parts, TableFrames};
+use super::{Kernel, Next, Parts};
 use crate::acpi::Tables;
 use crate::applications::Application;
 use crate::bundle::BundleView;
@@ -11,8 +11,9 @@ use crate::cores::Core;
 use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::ids::CoreId;
-use crate::iommu::{Iommu, Means};
-use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Registers};
+use crate::iommu::Iommu;
+use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Reflection, Registers, Segment};
+use crate::means::Means;
 use crate::pci::Pci;
 use crate::testing::{app, on};
 use core::cell::Cell;
@@ -101,9 +102,6 @@ impl PhysicalMemory for FakeMachine {
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.hardware.write_bytes(address, bytes);
     }
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
-        self.hardware.copy(from, to, length);
-    }
     fn zero_frames(&mut self, frame: u64, count: u64) {
         self.hardware.zero_frames(frame, count);
     }
@@ -163,21 +161,26 @@ impl Machine for FakeMachine {
         self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(|it| it.load(None));
     }
     fn reset_state(&mut self, frame: u64) {
-        self.write(PhysAddr::of_frame(frame), 0);
-        self.write(PhysAddr::of_frame(frame) + 8, 0);
+        for offset in [0, 8, 16] {
+            self.write(PhysAddr::of_frame(frame) + offset, 0);
+        }
     }
     fn save_state(&mut self, frame: u64) {
-        let Processor { vector, thread_pointer, .. } = *self.processor();
-        self.write(PhysAddr::of_frame(frame), vector);
-        self.write(PhysAddr::of_frame(frame) + 8, thread_pointer);
+        let Processor { vector, bases: [thread, core], .. } = *self.processor();
+        for (offset, word) in [(0, vector), (8, thread), (16, core)] {
+            self.write(PhysAddr::of_frame(frame) + offset, word);
+        }
     }
     fn load_state(&mut self, frame: u64) {
-        let words = [0, 8].map(|offset| self.read(PhysAddr::of_frame(frame) + offset));
+        let [vector, thread, core] = [0, 8, 16].map(|offset| self.read(PhysAddr::of_frame(frame) + offset));
         let processor = self.processor();
-        [processor.vector, processor.thread_pointer] = words;
+        (processor.vector, processor.bases) = (vector, [thread, core]);
     }
-    fn set_thread_pointer(&mut self, address: u64) {
-        self.processor().thread_pointer = address;
+    fn set_segment_base(&mut self, segment: Segment, address: u64) {
+        self.processor().bases[segment as usize] = address;
+    }
+    fn reflect(&mut self, reflection: Option<Reflection>) {
+        self.processor().reflection = reflection;
     }
     fn write_console(&mut self, bytes: &[u8]) {
         self.said.push_str(&String::from_utf8_lossy(bytes));
@@ -298,9 +301,7 @@ impl World {
         let mut machine = FakeMachine::new(hardware, cores);
         let pci = std::boxed::Box::leak(std::boxed::Box::new(Pci::none()));
         pci.enumerate(&mut machine, ECAM, FRAMES * FRAME_BYTES);
-        let resources =
-            &mut Means { machine: &mut machine, frames: &mut TableFrames::of_kernel(&mut frames) };
-        let iommu = Iommu::start(resources, tables, pci);
+        let iommu = Iommu::start(&mut Means::of_kernel(&mut machine, &mut frames), tables, pci);
         let board: &'static Board = std::boxed::Box::leak(std::boxed::Box::new(Board::new_zeroed()));
         assert!(BOARD_FRAME + (BOARD_BYTES as u64) / FRAME_BYTES <= USAGE_FRAME);
         assert!(BUNDLE_FRAME > USAGE_FRAME + programs.len() as u64);
@@ -393,13 +394,9 @@ impl World {
         self.settle(core, false);
     }
 
-    /// Everything that an application holds: grants, program, page tables.
-    pub fn held(&self, application: usize) -> [u64; 3] {
-        let owners = [
-            Owner::grants(app(application)),
-            Owner::program(app(application)),
-            Owner::tables(app(application)),
-        ];
-        owners.map(|owner| self.kernel.frames.held(owner))
+    /// Everything that an application holds: grants, program, page tables, and those of its devices.
+    pub fn held(&self, application: usize) -> [u64; 4] {
+        let owners = [Owner::grants, Owner::program, Owner::tables, Owner::dma];
+        owners.map(|owner| self.kernel.frames.held(owner(app(application))))
     }
 }

@@ -5,9 +5,10 @@
 
 use super::fake::{FakeMachine, Program, World};
 use super::{Kernel, Next};
-use crate::frames::Owner;
+use crate::frames::{Owner, Pages};
 use crate::testing::{app, on};
 use nom_abi::error::Error;
+use nom_abi::image::flag;
 use nom_abi::syscall::Syscall;
 use proptest::prelude::*;
 use std::path::Path;
@@ -66,7 +67,7 @@ fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
         Some(leaf.frame << 8 | leaf.protection as u64)
     });
     let (mut maps, mut next) = (0, 0);
-    while let Some((frame, size, count)) = kernel.frames.next_units(grants, next, 512) {
+    while let Some(Pages { frame, size, count }) = kernel.frames.next_units(grants, next, 512) {
         next = frame + count * size.frames();
         maps += (frame..next).map(|frame| kernel.frames.unit(frame).maps).sum::<u64>();
     }
@@ -82,7 +83,8 @@ fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
 
 /// Makes every call in `run`.
 fn drive(run: &[u8]) {
-    let fuzz = Program { cores_max: 2, manages: 0b10, ..Program::named("fuzz") };
+    let flags = flag::AUTOSTART | flag::MAKES_CODE;
+    let fuzz = Program { cores_max: 2, manages: 0b10, flags, ..Program::named("fuzz") };
     let other = Program { flags: 0, ..Program::named("other") };
     let mut world = World::boot(2, &[fuzz, other], &[[0, 1]]);
     let any = nom_abi::memory::ANY_COLOUR;
@@ -95,7 +97,7 @@ fn drive(run: &[u8]) {
         }
     }
     world.kernel.end_application(app(0), nom_abi::board::ApplicationState::Exited, 0);
-    assert_eq!(world.held(0), [0; 3]);
+    assert_eq!(world.held(0), [0; 4]);
 }
 
 /// Makes a call; `granted` is the first frame that the application was granted.

@@ -83,7 +83,7 @@ fn ten_thousand_lives_leave_nothing_behind() {
         world.settle(1, false);
         world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
         world.settle(1, false);
-        assert_eq!(world.held(1), [0; 3]);
+        assert_eq!(world.held(1), [0; 4]);
     }
     assert_eq!(world.kernel.frames.free(), free);
 }
@@ -103,7 +103,7 @@ fn a_fault_without_handler_ends_one_application_alone() {
     let fault = Fault { vector: PAGE_FAULT, code: 6, address: 0xdead_0000 };
     world.kernel.fault(on(0), &mut world.borders[0], fault);
     world.settle(0, false);
-    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(app(1)), [0; 3]));
+    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(app(1)), [0; 4]));
     let said = &world.kernel.machine.said;
     assert!(said.contains("bad faulted on core 0: write to 0xdead0000, which is not mapped"), "{said}");
     assert!(said.contains("faulted app=bad status=139"), "{said}");
@@ -308,6 +308,53 @@ fn a_core_is_taken_only_after_a_warning() {
 }
 
 #[test]
+fn a_timer_is_told_once_at_its_time_to_who_has_the_core() {
+    let mut world = with_upcalls(&[Program::named("a")]);
+    let begin = world.kernel.machine.now_ns;
+    let is_told = |world: &World| !world.kernel.contexts[0].takes_upcalls();
+    for deadline_ns in [begin + 700, begin + 500, u64::MAX] {
+        assert_eq!(world.call(0, Syscall::CoreTimer, &[deadline_ns]), Some(Ok(0)));
+        let armed = Some(deadline_ns).filter(|deadline_ns| *deadline_ns != u64::MAX);
+        assert_eq!(world.kernel.machine.timer, armed, "the last is the one that counts");
+    }
+    world.pass(0, 1000);
+    assert!(!is_told(&world), "it was stopped");
+    world.call(0, Syscall::CoreTimer, &[begin + 1500]);
+    world.pass(0, 499);
+    assert!(!is_told(&world), "not before its time");
+    world.pass(0, 1);
+    let events = upcall_frame(&world).events;
+    assert!(is_told(&world) && events.pending == Upcall::Timer.mask(), "{events:?}");
+    let frame = world.borders[0].rdi;
+    assert_eq!(world.call(0, Syscall::UpcallReturn, &[frame]), None);
+    world.pass(0, SLICE_NS);
+    assert!(!is_told(&world), "once");
+    world.call(0, Syscall::CoreTimer, &[begin]);
+    world.pass(0, 0);
+    assert!(is_told(&world), "what is over is told at once");
+}
+
+/// The timer of who sleeps, or waits for its turn, disturbs nobody, and is told when it has the core.
+#[test]
+fn a_timer_waits_until_its_owner_has_the_core() {
+    let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
+    let begin = world.kernel.machine.now_ns;
+    world.call(0, Syscall::CoreTimer, &[begin + 100]);
+    assert_eq!(world.call(0, Syscall::CoreWait, &[begin + 1000, 0x10_0000]), None);
+    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    world.pass(0, 999);
+    assert_eq!(
+        (world.kernel.cores[0].current, world.kernel.machine.timer),
+        (Some(app(1)), Some(begin + 1000))
+    );
+    world.pass(0, 10 * SLICE_NS);
+    while world.kernel.cores[0].current != Some(app(0)) {
+        world.pass(0, SLICE_NS);
+    }
+    assert!(upcall_frame(&world).events.has(Upcall::Timer));
+}
+
+#[test]
 fn giving_the_core_up_in_time_is_no_preemption() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
     assert_eq!(world.call(0, Syscall::CoreYield, &[]), Some(Ok(0)));
@@ -370,7 +417,7 @@ fn who_handles_a_shutdown_is_told_once_and_others_end_but_not_the_machine() {
         assert_eq!(world.kernel.board.machine.shutdown_ns.load(Relaxed), 77, "asked again at {now_ns}");
         world.kernel.machine.now_ns = 99;
     }
-    assert_eq!((world.borders[0].rdx, world.held(1)), (Upcall::Shutdown.mask(), [0; 3]));
+    assert_eq!((world.borders[0].rdx, world.held(1)), (Upcall::Shutdown.mask(), [0; 4]));
     assert!(world.kernel.machine.said.contains("exited app=other status=143"));
     wait(&mut world, 0, u64::MAX);
     assert_eq!(world.next[0], Next::Halt, "it was told, and goes on until it ends");

@@ -2,6 +2,7 @@
 //! processors with their translations and vector registers, devices, and both kinds of remapping units.
 
 mod hostile;
+mod reflection;
 
 use super::fake::{FRAMES, Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
@@ -150,23 +151,28 @@ fn vector_registers_stay_with_their_context_and_begin_as_nobodys() {
     let mut world = World::boot(1, &[Program::named("a"), Program::named("b")], &[]);
     let set = |world: &mut World, vector: u64| {
         world.kernel.machine.processors[0].vector = vector;
-        assert_eq!(world.call(0, Syscall::ThreadPointer, &[vector << 12]), Some(Ok(0)));
+        for (segment, address) in [(0, vector << 12), (1, vector << 13)] {
+            assert_eq!(world.call(0, Syscall::SegmentBase, &[segment, address]), Some(Ok(0)));
+        }
+        let (none, kernels) = ([2, 0], [1, nom_abi::layout::USER_END]);
+        assert_eq!(world.call(0, Syscall::SegmentBase, &none), Some(Err(Error::InvalidArgument)));
+        assert_eq!(world.call(0, Syscall::SegmentBase, &kernels), Some(Err(Error::OutsideUserSpace)));
     };
     let now = |world: &World| {
         let processor = &world.kernel.machine.processors[0];
-        (processor.vector, processor.thread_pointer)
+        (processor.vector, processor.bases)
     };
-    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (0, 0)));
+    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (0, [0, 0])));
     set(&mut world, 5);
     for round in 0..2 {
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-        let expected = if round == 0 { (0, 0) } else { (6, 6 << 12) };
+        let expected = if round == 0 { (0, [0, 0]) } else { (6, [6 << 12, 6 << 13]) };
         assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(1)), expected), "round {round}");
         set(&mut world, 6);
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
         assert_eq!(
             (world.kernel.cores[0].current, now(&world)),
-            (Some(app(0)), (5, 5 << 12)),
+            (Some(app(0)), (5, [5 << 12, 5 << 13])),
             "round {round}"
         );
     }
@@ -210,6 +216,7 @@ fn nobody_sees_what_was_in_memory_before() {
         is_full_of(&mut world, border.rsp - 4096, 0, 0) && is_full_of(&mut world, border.rsp - 8192, 0, 0)
     );
     assert!(is_full_of(&mut world, border.rdi, size_of::<Start>() as u64, 0), "behind the start page");
+    assert_eq!(world.touch(0, border.rdi, true), None, "which is read-only");
     let mut start = Start::new_zeroed();
     let space = world.kernel.applications[0].space.unwrap();
     space.read_user(&world.kernel.machine, border.rdi, start.as_mut_bytes()).unwrap();
@@ -447,7 +454,7 @@ fn a_device_is_acquired_and_released_in_pieces() {
 #[test]
 fn tables_of_a_domain_are_charged_to_its_application() {
     let (mut world, _) = with_device(Unit::Vtd);
-    let tables = |world: &World| world.kernel.frames.held(Owner::tables(app(0)));
+    let tables = |world: &World| world.kernel.frames.held(Owner::dma(app(0)));
     let (own, (kernels, free)) = (tables(&world), frames(&world));
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
     grant(&mut world, 0);
@@ -455,7 +462,7 @@ fn tables_of_a_domain_are_charged_to_its_application() {
     assert_eq!(frames(&world), (kernels, free - 4), "these, and the grant");
     assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
     assert_eq!((tables(&world), frames(&world)), (own, (kernels, free - 1)));
-    let most = world.kernel.record(app(0)).unwrap().frames_max;
+    let most = world.kernel.record(app(0)).frames_max;
     while world.kernel.charged(app(0)) < most {
         grant(&mut world, 0);
     }
@@ -528,7 +535,7 @@ fn a_device_that_is_lost_is_silent_and_reaches_nothing() {
         let domains = world.kernel.machine.hardware.virtio_iommu.as_ref().map_or(0, |unit| unit.domains());
         assert_eq!(domains, 0, "{unit:?} {name}");
         if name != "release" {
-            assert_eq!((frames(&world).0, world.held(0)), (free.0, [0; 3]), "{unit:?} {name}");
+            assert_eq!((frames(&world).0, world.held(0)), (free.0, [0; 4]), "{unit:?} {name}");
             assert!(frames(&world).1 > free.1, "{unit:?} {name}");
         }
         the_next_owner_hears_of_its_own_alone(&mut world, number, frame, unit);

@@ -3,9 +3,10 @@
 //! Each walk recurses once for each level. A range is never empty and never leaves the table it is asked of.
 
 use super::{Leaf, Mapping, PAGES_MAX};
-use crate::frames::{Frames, Owner};
+use crate::frames::Frames;
 use crate::machine::{PhysAddr, PhysicalMemory};
-use crate::paging::{ENTRIES, Entry, Meaning, Privilege, entry_bytes, leaf_level, leaf_size};
+use crate::means::Means;
+use crate::paging::{ENTRIES, Entry, Meaning, Privilege, ROOT_LEVEL, entry_bytes, leaf_level, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
 use nom_abi::memory::FRAME_BYTES;
@@ -16,55 +17,60 @@ pub(super) fn entry_address(table: PhysAddr, index: usize) -> PhysAddr {
     table + (index * size_of::<u64>()) as u64
 }
 
+/// A table, and the part of what it maps that a walk is about.
+pub(crate) struct Part {
+    pub table: PhysAddr,
+    pub level: u32,
+    pub range: Range<u64>,
+}
+
 /// One entry of a table, and the part of the range that lies behind it.
-struct Slot {
-    entry: PhysAddr,
-    start: u64,
-    end: u64,
+pub(crate) struct Slot {
+    pub entry: PhysAddr,
+    pub range: Range<u64>,
     level: u32,
 }
 
 impl Slot {
-    fn meaning(&self, memory: &impl PhysicalMemory) -> Meaning {
+    pub fn meaning(&self, memory: &impl PhysicalMemory) -> Meaning {
         Entry(memory.read(self.entry)).meaning(self.level)
     }
 
-    fn range(&self) -> Range<u64> {
-        self.start..self.end
+    /// The part that lies behind it, of the table that it leads to.
+    pub fn below(&self, table: PhysAddr) -> Part {
+        Part { table, level: self.level - 1, range: self.range.clone() }
     }
 
     /// Whether the range covers all that lies behind the entry.
-    fn is_whole(&self) -> bool {
-        self.end - self.start == entry_bytes(self.level)
+    pub fn is_whole(&self) -> bool {
+        self.range.end - self.range.start == entry_bytes(self.level)
     }
 }
 
-/// The entries of a table that `range` touches, by ascending address.
-fn slots(table: PhysAddr, level: u32, range: Range<u64>) -> impl Iterator<Item = Slot> {
-    let bytes = entry_bytes(level);
-    (range.start / bytes..=(range.end - 1) / bytes).map(move |number| Slot {
-        entry: entry_address(table, number as usize % ENTRIES),
-        start: range.start.max(number * bytes),
-        end: range.end.min((number + 1) * bytes),
-        level,
-    })
+impl Part {
+    /// A range of an address space.
+    pub fn of_space(root: PhysAddr, range: &Range<u64>) -> Part {
+        Part { table: root, level: ROOT_LEVEL, range: range.clone() }
+    }
+
+    /// The entries that it touches, by ascending address.
+    pub fn slots(self) -> impl Iterator<Item = Slot> {
+        let Part { table, level, range } = self;
+        let bytes = entry_bytes(level);
+        (range.start / bytes..=(range.end - 1) / bytes).map(move |number| Slot {
+            entry: entry_address(table, number as usize % ENTRIES),
+            range: range.start.max(number * bytes)..range.end.min((number + 1) * bytes),
+            level,
+        })
+    }
 }
 
-/// Number of tables to be added below `table` before pages of `size` can be mapped at all of `range`.
-/// Errors: AlreadyMapped.
-pub(super) fn count_missing(
-    memory: &impl PhysicalMemory,
-    table: PhysAddr,
-    level: u32,
-    range: Range<u64>,
-    size: PageSize,
-) -> Result<u64> {
-    let leaf = leaf_level(size);
-    slots(table, level, range).try_fold(0, |missing, slot| match slot.meaning(memory) {
-        Meaning::Empty => Ok(missing + tables_between(leaf, level, &slot.range())),
-        Meaning::Table(next) if level > leaf => {
-            Ok(missing + count_missing(memory, next, level - 1, slot.range(), size)?)
-        }
+/// Number of tables to be added before pages of `size` can be mapped at all of `part`. Errors: AlreadyMapped.
+pub(super) fn count_missing(memory: &impl PhysicalMemory, part: Part, size: PageSize) -> Result<u64> {
+    let (leaf, level) = (leaf_level(size), part.level);
+    part.slots().try_fold(0, |missing, slot| match slot.meaning(memory) {
+        Meaning::Empty => Ok(missing + tables_between(leaf, level, &slot.range)),
+        Meaning::Table(next) if level > leaf => Ok(missing + count_missing(memory, slot.below(next), size)?),
         _ => Err(Error::AlreadyMapped),
     })
 }
@@ -75,34 +81,23 @@ fn tables_between(leaf: u32, level: u32, range: &Range<u64>) -> u64 {
     (leaf..level).map(|below| touched(entry_bytes(below + 1))).sum()
 }
 
-/// Whether `range` consists of whole mapped pages: their number, after `pages` before. Errors: NotMapped,
+/// Whether `part` consists of whole mapped pages: their number, after `pages` before. Errors: NotMapped,
 /// InvalidArgument (more than [`PAGES_MAX`]).
-pub(super) fn check_mapped(
-    memory: &impl PhysicalMemory,
-    table: PhysAddr,
-    level: u32,
-    range: Range<u64>,
-    pages: u64,
-) -> Result<u64> {
-    slots(table, level, range).try_fold(pages, |pages, slot| match slot.meaning(memory) {
-        Meaning::Table(next) => check_mapped(memory, next, level - 1, slot.range(), pages),
+pub(super) fn check_mapped(memory: &impl PhysicalMemory, part: Part, pages: u64) -> Result<u64> {
+    part.slots().try_fold(pages, |pages, slot| match slot.meaning(memory) {
+        Meaning::Table(next) => check_mapped(memory, slot.below(next), pages),
         Meaning::Leaf { .. } if slot.is_whole() && pages < PAGES_MAX => Ok(pages + 1),
         Meaning::Leaf { .. } if slot.is_whole() => Err(Error::InvalidArgument),
         _ => Err(Error::NotMapped),
     })
 }
 
-/// Changes the protection of the pages in `range`, which are mapped.
-pub(super) fn protect(
-    memory: &mut impl PhysicalMemory,
-    table: PhysAddr,
-    level: u32,
-    range: Range<u64>,
-    protection: Protection,
-) {
-    for slot in slots(table, level, range) {
-        match (slot.meaning(memory), leaf_size(level)) {
-            (Meaning::Table(next), _) => protect(memory, next, level - 1, slot.range(), protection),
+/// Changes the protection of the pages in `part`, which are mapped.
+pub(super) fn protect(memory: &mut impl PhysicalMemory, part: Part, protection: Protection) {
+    let size = leaf_size(part.level);
+    for slot in part.slots() {
+        match (slot.meaning(memory), size) {
+            (Meaning::Table(next), _) => protect(memory, slot.below(next), protection),
             (Meaning::Leaf { frame, caching, .. }, Some(size)) => {
                 let entry = Entry::leaf(frame, size, protection, caching, Privilege::User);
                 memory.write(slot.entry, entry.0);
@@ -112,83 +107,57 @@ pub(super) fn protect(
     }
 }
 
-/// Maps pages where nothing is mapped.
-pub(super) struct Installer<'a, 'm, M> {
-    pub memory: &'a mut M,
-    /// Has enough free frames for the tables that are missing.
-    pub frames: &'a mut Frames<'m>,
-    pub mapping: &'a Mapping,
-    /// Who is charged for tables.
-    pub owner: Owner,
-}
-
-impl<M: PhysicalMemory> Installer<'_, '_, M> {
-    pub fn install(&mut self, table: PhysAddr, level: u32, range: Range<u64>) {
-        for slot in slots(table, level, range) {
-            if level == leaf_level(self.mapping.size) {
-                let leaf = self.leaf(slot.start);
-                self.memory.write(slot.entry, leaf.0);
-                continue;
+/// Maps pages where nothing is mapped. There are frames for all tables that are missing.
+pub(super) fn install(by: &mut Means<impl PhysicalMemory>, part: Part, mapping: &Mapping) {
+    let &Mapping { size, protection, caching, .. } = mapping;
+    let is_last = part.level == leaf_level(size);
+    for slot in part.slots() {
+        if is_last {
+            let frame = mapping.frame + (slot.range.start - mapping.address) / FRAME_BYTES;
+            let leaf = Entry::leaf(frame, size, protection, caching, Privilege::User);
+            by.machine.write(slot.entry, leaf.0);
+            continue;
+        }
+        let next = match slot.meaning(by.machine) {
+            Meaning::Table(next) => next,
+            _ => {
+                let table = by.take(1).expect("enough frames were free for all missing tables");
+                by.machine.write(slot.entry, Entry::table(table, Privilege::User).0);
+                table
             }
-            let next = match slot.meaning(self.memory) {
-                Meaning::Table(next) => next,
-                _ => self.add_table(slot.entry),
-            };
-            self.install(next, level - 1, slot.range());
-        }
-    }
-
-    fn leaf(&self, address: u64) -> Entry {
-        let &Mapping { size, protection, caching, .. } = self.mapping;
-        let frame = self.mapping.frame + (address - self.mapping.address) / FRAME_BYTES;
-        Entry::leaf(frame, size, protection, caching, Privilege::User)
-    }
-
-    /// Makes the entry at `entry` point to a new table, which it returns.
-    fn add_table(&mut self, entry: PhysAddr) -> PhysAddr {
-        let allocated = self.frames.allocate(self.owner, PageSize::Small, 1, None);
-        let frame = allocated.expect("enough frames were free for all missing tables");
-        self.memory.zero_frames(frame, 1);
-        let table = PhysAddr::of_frame(frame);
-        self.memory.write(entry, Entry::table(table, Privilege::User).0);
-        table
+        };
+        install(by, slot.below(next), mapping);
     }
 }
 
-/// Unmaps pages that are mapped, and removes tables that become empty.
-pub(super) struct Remover<'a, 'm, M, F> {
-    pub memory: &'a mut M,
-    pub frames: &'a mut Frames<'m>,
-    /// Who was charged for tables.
-    pub owner: Owner,
-    /// Told of every page.
-    pub on_leaf: F,
-}
-
-impl<'m, M: PhysicalMemory, F: FnMut(&mut Frames<'m>, Leaf)> Remover<'_, 'm, M, F> {
-    pub fn remove(&mut self, table: PhysAddr, level: u32, range: Range<u64>) {
-        for slot in slots(table, level, range) {
-            match (slot.meaning(self.memory), leaf_size(level)) {
-                (Meaning::Table(next), _) => {
-                    self.remove(next, level - 1, slot.range());
-                    self.remove_table_if_empty(&slot, next);
-                }
-                (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
-                    self.memory.write(slot.entry, Entry::EMPTY.0);
-                    let address = slot.start;
-                    (self.on_leaf)(self.frames, Leaf { address, frame, size, protection, caching });
-                }
-                _ => unreachable!("checked to be mapped"),
+/// Unmaps pages that are mapped, tells `on_leaf` of each, and removes tables that become empty.
+pub(super) fn remove<'m>(
+    by: &mut Means<'_, 'm, impl PhysicalMemory>,
+    part: Part,
+    on_leaf: &mut impl FnMut(&mut Frames<'m>, Leaf),
+) {
+    let size = leaf_size(part.level);
+    for slot in part.slots() {
+        match (slot.meaning(by.machine), size) {
+            (Meaning::Table(next), _) => {
+                remove(by, slot.below(next), on_leaf);
+                remove_table_if_empty(by, &slot, next);
             }
+            (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
+                by.machine.write(slot.entry, Entry::EMPTY.0);
+                let address = slot.range.start;
+                on_leaf(by.frames, Leaf { address, frame, size, protection, caching });
+            }
+            _ => unreachable!("checked to be mapped"),
         }
     }
+}
 
-    fn remove_table_if_empty(&mut self, slot: &Slot, table: PhysAddr) {
-        let is_empty = |index| self.memory.read(entry_address(table, index)) == Entry::EMPTY.0;
-        if slot.is_whole() || (0..ENTRIES).all(is_empty) {
-            self.memory.write(slot.entry, Entry::EMPTY.0);
-            let released = self.frames.release(self.owner, table.frame(), PageSize::Small, 1);
-            released.expect("tables are held by their space's owner");
-        }
+fn remove_table_if_empty(by: &mut Means<impl PhysicalMemory>, slot: &Slot, table: PhysAddr) {
+    let is_empty = |index| by.machine.read(entry_address(table, index)) == Entry::EMPTY.0;
+    if slot.is_whole() || (0..ENTRIES).all(is_empty) {
+        by.machine.write(slot.entry, Entry::EMPTY.0);
+        let released = by.frames.release(by.owner, table.frame(), PageSize::Small, 1);
+        released.expect("tables are held by their space's owner");
     }
 }

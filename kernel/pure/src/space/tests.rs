@@ -1,4 +1,5 @@
 use super::*;
+use crate::frames::Owner;
 use crate::paging::{ROOT_LEVEL, entry_bytes, leaf_level};
 use crate::testing::{FakeMemory, Metadata, app, cases, effort};
 use PageSize::{Huge, Large, Small};
@@ -7,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const OWNER: Owner = Owner::tables(app(1));
 const KERNEL_ROOT: PhysAddr = PhysAddr::of_frame(0x10_0000);
-const NO_CAP: TableBudget = TableBudget { owner: OWNER, at_most: u64::MAX };
 
 /// An address space on a machine of its own.
 struct Machine<'m> {
@@ -17,19 +17,28 @@ struct Machine<'m> {
 }
 
 impl Machine<'_> {
+    /// The number of tables that it took.
     fn map(&mut self, mapping: &Mapping) -> Result<u64> {
-        self.space.map(&mut self.memory, &mut self.frames, Bounds::APPLICATION, mapping, NO_CAP)
+        self.map_within(mapping, u64::MAX)
+    }
+
+    fn map_within(&mut self, mapping: &Mapping, at_most: u64) -> Result<u64> {
+        let before = self.frames.held(OWNER);
+        let Machine { memory, frames, space } = self;
+        let by = &mut Means { machine: memory, frames, owner: OWNER, at_most };
+        space.map(by, Bounds::APPLICATION, mapping)?;
+        Ok(self.frames.held(OWNER) - before)
     }
 
     fn protect(&mut self, address: u64, length: u64, protection: Protection) -> Result<()> {
-        self.space.protect(&mut self.memory, Bounds::APPLICATION, address, length, protection)
+        self.space.protect(&mut self.memory, Bounds::APPLICATION.bytes(address, length)?, protection)
     }
 
     fn unmap(&mut self, address: u64, length: u64) -> Result<Vec<Leaf>> {
         let mut leaves = Vec::new();
-        let (memory, frames) = (&mut self.memory, &mut self.frames);
-        let on_leaf = |_: &mut Frames<'_>, leaf| leaves.push(leaf);
-        self.space.unmap(memory, frames, Bounds::APPLICATION, address, length, OWNER, on_leaf)?;
+        let Machine { memory, frames, space } = self;
+        let by = &mut Means { machine: memory, frames, owner: OWNER, at_most: 0 };
+        space.unmap(by, Bounds::APPLICATION.bytes(address, length)?, |_, leaf| leaves.push(leaf))?;
         Ok(leaves)
     }
 
@@ -48,7 +57,8 @@ fn with_frames<T>(count: u64, test: impl FnOnce(&mut Machine<'_>) -> T) -> T {
     let mut frames = metadata.frames();
     frames.add_free(0..count);
     let mut memory = FakeMemory::new();
-    let space = Space::new(&mut memory, &mut frames, OWNER, KERNEL_ROOT).unwrap();
+    let by = &mut Means { machine: &mut memory, frames: &mut frames, owner: OWNER, at_most: 1 };
+    let space = Space::new(by, KERNEL_ROOT).unwrap();
     test(&mut Machine { memory, frames, space })
 }
 
@@ -143,12 +153,10 @@ fn a_large_page_does_not_cover_small_ones() {
 fn nothing_is_mapped_when_tables_cannot_be_paid_for() {
     with_frames(8, |machine| {
         let wide = pages(Huge.bytes() - 4096, 0, Small, 2);
-        let needed = machine.space.tables_needed(&machine.memory, Bounds::APPLICATION, &wide);
-        assert_eq!(needed, Ok(5));
-        let poor = TableBudget { owner: OWNER, at_most: 4 };
-        let (memory, frames) = (&mut machine.memory, &mut machine.frames);
-        let mapped = machine.space.map(memory, frames, Bounds::APPLICATION, &wide, poor);
-        assert_eq!(mapped, Err(Error::OverMemoryCap));
+        assert_eq!(machine.map_within(&wide, 4), Err(Error::OverMemoryCap));
+        assert_eq!(machine.tables(), 0);
+        assert_eq!(machine.map_within(&wide, 5), Ok(5));
+        assert_eq!(machine.unmap(wide.address, 8192).map(|leaves| leaves.len()), Ok(2));
 
         machine.frames.allocate(Owner::KERNEL, Small, 3, None).unwrap();
         assert_eq!((machine.frames.free(), machine.map(&wide)), (4, Err(Error::OutOfMemory)));

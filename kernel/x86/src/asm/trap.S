@@ -1,28 +1,13 @@
 /* Every way into the kernel from an application, and the one way back: docs/safety/kernel-x86.md goes
  * through all that the architecture has.
  *
+ * `entry.rs` includes this, behind the macros SAVE_GENERAL and LOAD_GENERAL.
  * A core's registers at the border live in its `CoreArea` (found by GS while in the kernel): entry stores the
  * application's general registers there, Rust works on them, and `resume` loads whatever they then hold.
  * The kernel keeps no vector state and is never preempted, so one stack a core is enough.
  */
     .text
-    .macro SAVE_GENERAL
-    movq %rbx, %gs:{rbx}
-    movq %rdx, %gs:{rdx}
-    movq %rsi, %gs:{rsi}
-    movq %rdi, %gs:{rdi}
-    movq %rbp, %gs:{rbp}
-    movq %r8, %gs:{r8}
-    movq %r9, %gs:{r9}
-    movq %r10, %gs:{r10}
-    movq %r12, %gs:{r12}
-    movq %r13, %gs:{r13}
-    movq %r14, %gs:{r14}
-    movq %r15, %gs:{r15}
-    .endm
-
-    .macro ENTER_BY_SYSCALL
-    swapgs
+    .macro SAVE_AFTER_SYSCALL
     movq %rsp, %gs:{rsp}
     movq %gs:{stack_top}, %rsp
     movq %rax, %gs:{rax}
@@ -38,7 +23,10 @@
     .global syscall_entry
     .type syscall_entry, @function
 syscall_entry:
-    ENTER_BY_SYSCALL
+    swapgs
+    cmpq %gs:{reflected_below}, %rcx
+    jb reflect
+    SAVE_AFTER_SYSCALL
     call {user_syscall}
     /* fall through */
 
@@ -46,18 +34,7 @@ syscall_entry:
      * non-canonical RIP into the area; it is used only when RCX and R11 need not be kept. */
     .global resume
 resume:
-    movq %gs:{rbx}, %rbx
-    movq %gs:{rdx}, %rdx
-    movq %gs:{rsi}, %rsi
-    movq %gs:{rdi}, %rdi
-    movq %gs:{rbp}, %rbp
-    movq %gs:{r8}, %r8
-    movq %gs:{r9}, %r9
-    movq %gs:{r10}, %r10
-    movq %gs:{r12}, %r12
-    movq %gs:{r13}, %r13
-    movq %gs:{r14}, %r14
-    movq %gs:{r15}, %r15
+    LOAD_GENERAL
     testl %eax, %eax            /* what Rust returned: 1 if RCX and R11 may be lost */
     jz 1f
     movq %gs:{rip}, %rcx
@@ -80,13 +57,32 @@ resume:
     iretq
     .size syscall_entry, . - syscall_entry
 
+    /* A `syscall` of a program that was made for another kernel: on at what its application registered, which
+     * finds in its word where the call was. Nothing is saved, no lock taken; every register is as it was but
+     * RCX, which SYSRET goes by. The stack pointer is the one that can be borrowed: whatever comes here comes
+     * on a stack of its own (NMI, #DB, #MC, #DF), for interrupts are off, and the word's memory is mapped in
+     * the direct map and pinned (`kernel/pure/src/reflection.rs`). */
+    .balign 16
+    .type reflect, @function
+reflect:
+    movq %rsp, %gs:{rsp}
+    movq %gs:{reflected_word}, %rsp
+    movq %rcx, (%rsp)
+    movq %gs:{reflected_entry}, %rcx
+    movq %gs:{rsp}, %rsp
+    andl ${flags_allowed}, %r11d
+    swapgs
+    sysretq
+    .size reflect, . - reflect
+
     /* SYSCALL of 32-bit code. No descriptor leads there; if a processor comes all the same, the application
      * has raised an undefined opcode. */
     .balign 16
     .global compatibility_entry
     .type compatibility_entry, @function
 compatibility_entry:
-    ENTER_BY_SYSCALL
+    swapgs
+    SAVE_AFTER_SYSCALL
     movl $6, %edi
     xorl %esi, %esi
     call {user_trap}
@@ -145,16 +141,9 @@ trap:
 trap_from_kernel:
     pushq $2
     popfq
-    pushq %rax
-    pushq %rcx
-    pushq %rdx
-    pushq %rsi
-    pushq %rdi
-    pushq %r8
-    pushq %r9
-    pushq %r10
-    pushq %r11
-    pushq %rbp
+    .irp register, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbp
+    pushq %\register
+    .endr
     movq 80(%rsp), %rdi         /* vector */
     cmpl $1, %edi
     jne 1f
@@ -167,16 +156,9 @@ trap_from_kernel:
     andq $-16, %rsp
     call {kernel_trap}
     movq %rbp, %rsp
-    popq %rbp
-    popq %r11
-    popq %r10
-    popq %r9
-    popq %r8
-    popq %rdi
-    popq %rsi
-    popq %rdx
-    popq %rcx
-    popq %rax
+    .irp register, rbp, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax
+    popq %\register
+    .endr
     addq $16, %rsp
     iretq
     .size trap, . - trap

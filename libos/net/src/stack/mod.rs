@@ -1,8 +1,8 @@
 //! One core's stack: takes frames from the device, hands what is in them to the application, and sends what
 //! it says.
 //!
-//! [`Stack::poll`] is the whole of it as a list. The other files each carry one protocol between the wire and
-//! the state functions.
+//! [`Stack::poll`] is the whole of it as a list, and `stages` the way of a frame. The other files each carry
+//! one protocol between the wire and the state functions.
 
 mod cookies;
 mod datagrams;
@@ -16,8 +16,9 @@ mod plain;
 mod segments;
 mod services;
 mod setup;
+mod stages;
 
-use crate::batch::{Batch, DelayTooLong, Reason, Tallies};
+use crate::batch::{Batch, DelayTooLong, Tallies};
 use crate::buffer::Slice;
 use crate::config::{Config, link_local};
 use crate::counters::Counters;
@@ -50,10 +51,7 @@ pub use flows::{ConnectError, Noted};
 pub use moves::{AdoptError, Detached};
 pub use services::QueryId;
 pub use setup::{Dispute, Ear, Finding, Setup};
-
-/// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
-/// work.
-const FRAMES_MAX: usize = 256;
+pub use stages::{Arrival, BATCH_MAX, Direct, Queues};
 
 /// What an application does with its flows. Every method may use the stack, that is: send at once. What it
 /// sends goes together with the acknowledgement of what it received.
@@ -171,9 +169,9 @@ pub struct Stack<N: Nic> {
     probes: u64,
     /// Flows that may have something to send.
     dirty: Vec<FlowId>,
-    /// Frames received and not yet looked at.
-    frames: VecDeque<Received<N::Buffer>>,
     receive_batch: Batch,
+    /// Most frames that are handled before anything is sent.
+    batch_max: usize,
     /// Whether the device may have frames that were not taken.
     has_more: bool,
     /// When the frame that is being looked at arrived.
@@ -201,7 +199,7 @@ impl<N: Nic> Stack<N> {
         config.addresses.push(link_local(link.properties.mac));
         link.mtu6 = config.mtu6.map_or(link.mtu6, |mtu6| mtu6.min(link.mtu6));
         let [a, b, ..] = config.secret;
-        Stack {
+        let mut stack = Stack {
             link,
             neighbours: Neighbours::new(),
             flows: Table::new(config.flows_max, [a, b]),
@@ -216,8 +214,8 @@ impl<N: Nic> Stack<N> {
             held: Held::default(),
             probes: 0,
             dirty: Vec::new(),
-            frames: VecDeque::new(),
             receive_batch: Batch::default(),
+            batch_max: 1,
             has_more: false,
             arrived_ns: 0,
             effects: Effects::default(),
@@ -231,102 +229,41 @@ impl<N: Nic> Stack<N> {
             errors_until: Instant::default(),
             now: Instant::default(),
             config,
-        }
+        };
+        stack.set_batch_max();
+        stack
     }
 
     /// Does all there is to do now, and says when there will be more: at once if that time is not after
     /// `now`, when a frame comes if there is none. What was sent or closed outside [`Application`]'s methods
     /// goes with this call.
     pub fn poll(&mut self, now: Instant, application: &mut impl Application<N>) -> Option<Instant> {
+        self.poll_through(now, application, &mut Direct)
+    }
+
+    /// The same with `queues` between the stages classify and input.
+    pub fn poll_through(
+        &mut self,
+        now: Instant,
+        application: &mut impl Application<N>,
+        queues: &mut impl Queues<N::Buffer>,
+    ) -> Option<Instant> {
         self.advance(now);
         self.expire(application);
         self.expire_fragments();
         self.serve(application);
         self.set_up(application);
         self.ask_for_neighbours();
-        self.receive(application);
+        self.receive(application, queues);
         self.emit();
         self.link.flush(self.now);
-        self.next_deadline()
+        earliest([self.next_deadline(), queues.due()])
     }
 
     /// It is `now`, unless a flow that was adopted knew better.
     #[inline]
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-    }
-
-    /// Takes batches of frames from the device until it has no more, or enough were taken. A batch is
-    /// complete when its first frame has waited W, when it threatens to overflow the ring, or when there is
-    /// nothing more to come.
-    fn receive(&mut self, application: &mut impl Application<N>) {
-        self.has_more = false;
-        let mut left = FRAMES_MAX;
-        loop {
-            // To take what is there holds nothing longer: of a batch that is overdue, too, all goes together.
-            if self.delay().is_zero() && self.frames.is_empty() {
-                let Some(frame) = self.link.nic.receive() else { return };
-                left -= 1;
-                self.receive_batch.count_unheld();
-                self.frame(application, frame);
-            } else {
-                let reason = self.gather(&mut left);
-                if self.receive_batch.flush(reason) == 0 {
-                    return;
-                }
-                while let Some(frame) = self.frames.pop_front() {
-                    self.frame(application, frame);
-                    self.flush_overdue();
-                }
-            }
-            self.emit();
-            let now = self.clock();
-            self.link.flush(now);
-            self.now = now;
-            if left == 0 {
-                self.has_more = true;
-                return;
-            }
-        }
-    }
-
-    /// Lets go of what has been answered so far if handling a batch takes longer than W: the device and the
-    /// clients get on with it while the rest is handled.
-    fn flush_overdue(&mut self) {
-        if self.delay().is_zero() {
-            return;
-        }
-        let now = self.clock();
-        // What is sent for this batch counts as held since the batch was begun.
-        let begun_due = self.now + self.delay();
-        if now >= self.link.batch.due().map_or(begun_due, |due| due.min(begun_due)) {
-            self.emit();
-            self.link.flush(now);
-            self.now = now;
-        }
-    }
-
-    /// The time as the device knows it. Nobody asks for it when nothing is held.
-    #[inline]
-    fn clock(&self) -> Instant {
-        if self.delay().is_zero() {
-            return self.now;
-        }
-        Instant::from_nanos(self.link.nic.now_ns(self.now.nanos())).max(self.now)
-    }
-
-    fn gather(&mut self, left: &mut usize) -> Reason {
-        while *left > 0 {
-            let Some(frame) = self.link.nic.receive() else { return Reason::NothingMore };
-            *left -= 1;
-            self.receive_batch.push(Instant::from_nanos(frame.at_ns));
-            self.frames.push_back(frame);
-            // Set while the batch was gathered.
-            if self.delay().is_zero() {
-                return Reason::Unheld;
-            }
-        }
-        Reason::Ring
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -343,28 +280,6 @@ impl<N: Nic> Stack<N> {
             waiting,
             blocked,
         ])
-    }
-
-    /// Takes a frame that another core received, as if this stack's device had. What is sent for it goes
-    /// with the next [`Stack::poll`].
-    pub fn take(&mut self, now: Instant, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
-        self.advance(now);
-        self.frame(application, frame);
-        self.emit();
-    }
-
-    /// One frame.
-    #[inline]
-    fn frame(&mut self, application: &mut impl Application<N>, mut frame: Received<N::Buffer>) {
-        self.link.counters.frames_received += 1;
-        self.arrived_ns = frame.at_ns;
-        if !application.filters_segments() && self.plain_segment(application, &mut frame) {
-            return;
-        }
-        let Some(frame) = application.filter(self, frame) else { return };
-        if let Err(counter) = self.demultiplex(application, frame) {
-            *counter(&mut self.link.counters) += 1;
-        }
     }
 
     fn demultiplex(
@@ -456,7 +371,9 @@ impl<N: Nic> Stack<N> {
     /// If `delay` is longer than [`crate::batch::DELAY_MAX`]; the old delay stays.
     pub fn set_delay(&mut self, delay: Duration) -> Result<(), DelayTooLong> {
         self.link.batch.set_delay(delay)?;
-        self.receive_batch.set_delay(delay)
+        self.receive_batch.set_delay(delay)?;
+        self.set_batch_max();
+        Ok(())
     }
 
     /// The batching delay W.

@@ -2,6 +2,7 @@
 //! application.
 
 use super::flows::Flow;
+use super::stages::Located;
 use super::{Application, Stack};
 use crate::checksum;
 use crate::frame::{ETHERNET, IPV4, Mac, PLAIN_TCP4, protocol};
@@ -22,41 +23,50 @@ const ACK: u8 = 0x10;
 pub(super) const FRAGMENT: u32 = 0x3fff_0000;
 
 impl<N: Nic> Stack<N> {
-    /// Takes the segment out of a frame if it is the one that its connection expects next; whether it did.
+    /// Where the segment in a frame belongs, if nothing is unusual about it.
     #[inline]
-    pub(super) fn plain_segment(
+    pub(super) fn locate(&mut self, received: &Received<N::Buffer>) -> Option<Located> {
+        let [slice] = &received.frame[..] else { return None };
+        if received.checksum != Checksum::Good {
+            return None;
+        }
+        let (tuple, plain, payload) = glance(slice, self.link.properties.mac)?;
+        if !self.config.is_ours(tuple.local.ip()) {
+            return None;
+        }
+        let (flow, _) = self.flows.find_mut(&tuple)?;
+        Some(Located { flow, plain, payload })
+    }
+
+    /// Takes a segment, which belongs there, if it is the one that its connection expects next; whether it
+    /// did.
+    #[inline]
+    pub(super) fn input_plain(
         &mut self,
         application: &mut impl Application<N>,
+        located: &Located,
         received: &mut Received<N::Buffer>,
     ) -> bool {
-        let [slice] = &received.frame[..] else { return false };
-        let Some((tuple, plain, payload)) =
-            glance(slice, self.link.properties.mac).filter(|_| received.checksum == Checksum::Good)
-        else {
-            return false;
-        };
-        if !self.config.is_ours(tuple.local.ip()) {
-            return false;
-        }
-        let Some((id, Flow::Open(open))) = self.flows.find_mut(&tuple) else { return false };
+        let Located { flow: id, plain, payload } = located;
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(*id) else { return false };
         let (counters, held) = (&mut self.link.counters, &mut self.held);
         let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
         let mut effects = Effects::default();
-        if !open.connection.input_plain(&mut context, &plain, &mut effects) {
+        if !open.connection.input_plain(&mut context, plain, &mut effects) {
             return false;
         }
         self.probes += 1;
         self.link.nic.attribute(open.label);
-        open.mark(id, &mut self.dirty);
+        open.mark(*id, &mut self.dirty);
         if !payload.is_empty()
             && let Some(mut bytes) = received.frame.pop()
         {
             bytes.truncate(payload.end);
             bytes.advance(payload.start);
-            application.received(self, id, bytes);
+            application.received(self, *id, bytes);
         }
         if effects.sendable {
-            application.sendable(self, id);
+            application.sendable(self, *id);
         }
         true
     }
@@ -105,8 +115,9 @@ fn stamps(bytes: &[u8]) -> Option<Timestamps> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Ethernet, Packet, put_plain_tcp4};
+    use crate::frame::{Ethernet, Packet};
     use crate::tcp::segment::{Flags, Ports, Segment};
+    use crate::template::Template;
     use alloc::vec::Vec;
     use nom_port::nic::Head;
     use proptest::prelude::*;
@@ -118,7 +129,8 @@ mod tests {
         let options = plain.options_len();
         let mut head = Head::zeroed(PLAIN_TCP4 + options);
         let ends = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 1));
-        put_plain_tcp4(&mut head, ([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, plain);
+        Template::new(([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, 0)
+            .write(&mut head, plain);
         let mut frame = head.to_vec();
         frame.resize(frame.len() + plain.len as usize, 7);
         frame

@@ -3,6 +3,7 @@
 
 use super::congestion::Heard;
 use super::connection::{Connection, Context, Effects, State};
+use super::flight::News;
 use super::segment::{Flags, Segment, Timestamps};
 use super::sequence::Seq;
 use super::undo::Reduction;
@@ -30,16 +31,24 @@ impl<B: Buffer> Connection<B> {
         }
         self.note_life(segment.ack, segment.window);
         let is_advance = self.send.una.before(segment.ack);
+        let (una, flight) = (self.send.una, &self.recovery.flight);
+        let (arrived, lost) = (flight.arrived(), flight.lost());
+        let mut news = News::default();
         if is_advance {
-            self.advance(context, segment.ack, segment.options.timestamps, effects);
+            news = self.advance(context, segment.ack, segment.options.timestamps, effects);
         }
-        let is_news = self.is_sack && segment.options.sack[0].is_some() && self.take_sack(context, segment);
-        if !is_advance && (is_news || self.is_duplicate(segment)) {
-            self.recovery.duplicates += 1;
+        if self.is_sack && segment.options.sack[0].is_some() {
+            self.take_sack(context, segment, &mut news);
         }
+        let is_duplicate = !is_advance && (news.is_any || self.is_duplicate(segment));
+        self.recovery.duplicates += u32::from(is_duplicate);
         self.take_window(segment, is_advance);
+        self.look_forward(context, &news, is_advance, is_duplicate);
         self.consider_undo(context, segment, is_advance);
         self.consider_loss(context);
+        let (acked, flight) = (self.send.una.since(una), &self.recovery.flight);
+        let delivered = (acked + flight.arrived()).saturating_sub(arrived);
+        self.note_delivered(delivered, is_advance && flight.lost() <= lost);
         true
     }
 
@@ -64,14 +73,14 @@ impl<B: Buffer> Connection<B> {
             && u32::from(segment.window) << self.send.scale == self.send.window
     }
 
-    /// Something new is acknowledged.
+    /// Something new is acknowledged: what arrived by that.
     pub fn advance(
         &mut self,
         context: &mut Context<'_>,
         ack: Seq,
         stamps: Option<Timestamps>,
         effects: &mut Effects<B>,
-    ) {
+    ) -> News {
         let una = self.send.una;
         let acked = ack.since(una);
         self.measure(context, ack, stamps);
@@ -95,6 +104,7 @@ impl<B: Buffer> Connection<B> {
         if is_fin_acked {
             self.fin_acknowledged(context, effects);
         }
+        news
     }
 
     /// Takes a round-trip sample if there is one (RFC 6298 section 3; Karn: never of what was sent twice,
@@ -217,6 +227,7 @@ impl<B: Buffer> Connection<B> {
         let flight = (self.send.una, self.send.max);
         self.recovery.reduction = Some(Box::new(Reduction::new(self.cubic, flight, false)));
         self.cubic.lost();
+        self.note_delivered(0, false);
         self.timed = None;
     }
 }

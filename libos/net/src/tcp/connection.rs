@@ -10,6 +10,7 @@
 
 use super::congestion::Cubic;
 use super::flight::Flight;
+use super::forward::Forward;
 use super::memory::{Held, Tuning};
 use super::rack::Rack;
 use super::reassemble::Reassembly;
@@ -19,7 +20,7 @@ use super::sequence::Seq;
 use super::undo::Reduction;
 use crate::buffer::{Buffer, Queue, Slice};
 use crate::counters::Counters;
-use crate::time::{Instant, earliest};
+use crate::time::{Instant, sooner};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -264,6 +265,8 @@ pub struct Recovery {
     pub is_first_due: bool,
     /// No new recovery before this is acknowledged: duplicates up to here may be of our own making.
     pub not_before: Option<Seq>,
+    /// Whether the last timeout came too early, as far as it is known.
+    pub forward: Forward,
     /// The last reduction of the congestion window, while it may yet turn out to have been wrong.
     pub reduction: Option<Box<Reduction>>,
 }
@@ -289,7 +292,8 @@ impl Deadlines {
     /// The first of them.
     #[inline]
     pub fn first(&self) -> Option<Instant> {
-        earliest([self.retransmit, self.loss, self.acknowledge, self.persist, self.keep_alive, self.linger])
+        let peer = sooner(sooner(self.retransmit, self.loss), self.acknowledge);
+        sooner(peer, sooner(sooner(self.persist, self.keep_alive), self.linger))
     }
 }
 

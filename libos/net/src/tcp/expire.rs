@@ -45,6 +45,7 @@ impl<B: Buffer> Connection<B> {
         let is_known = self.recovery.point.is_some();
         if self.is_synchronised() {
             self.note_timeout(is_known);
+            self.suspect_timeout(is_known);
             self.cubic.timed_out(is_known);
         } else if self.retries > 1 {
             self.cubic.handshake_timed_out();

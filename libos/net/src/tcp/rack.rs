@@ -103,20 +103,18 @@ impl Rack {
 }
 
 impl<B: Buffer> Connection<B> {
-    /// Takes selective acknowledgements; whether there was news.
-    pub(super) fn take_sack(&mut self, context: &mut Context<'_>, segment: &Segment) -> bool {
-        let mut news = News::default();
+    /// Takes selective acknowledgements: what is new goes to `news`.
+    pub(super) fn take_sack(&mut self, context: &mut Context<'_>, segment: &Segment, news: &mut News) {
         let (una, sack) = (self.send.una, &segment.options.sack);
         for &(from, to) in sack.iter().flatten() {
-            self.recovery.flight.arrive(una, from, to, &mut news);
+            self.recovery.flight.arrive(una, from, to, news);
         }
         if is_report(sack, segment.ack) {
             context.counters.duplicates_reported += 1;
             self.reported(segment.ack);
             self.disprove(sack[0]);
         }
-        self.recovery.rack.take(context.now, &news);
-        news.is_any
+        self.recovery.rack.take(context.now, news);
     }
 
     /// The peer had what was sent again: more patience, once a round trip (step 4).
@@ -214,5 +212,26 @@ fn is_report(sack: &super::segment::SackRanges, ack: Seq) -> bool {
         (Some((_, to)), _) if to.at_most(ack) => true,
         (Some((from, to)), Some((first, last))) => first.at_most(from) && to.at_most(last),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::connection::{Origin, Settings, State};
+
+    #[test]
+    fn patience_lasts_for_sixteen_recoveries() {
+        let origin = Origin { iss: Seq(0), stamp_offset: 0, mss: 1460, now: Instant::default() };
+        let mut connection =
+            Connection::<alloc::rc::Rc<[u8]>>::new(State::Established, origin, &Settings::default());
+        connection.reported(Seq(0));
+        let quarters = |connection: &Connection<_>| connection.recovery.rack.quarters;
+        for number in 1..PERSIST {
+            connection.recovered();
+            assert_eq!(quarters(&connection), 2, "after {number}");
+        }
+        connection.recovered();
+        assert_eq!(quarters(&connection), 1);
     }
 }

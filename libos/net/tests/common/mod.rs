@@ -4,8 +4,9 @@
 use nom_net::checksum;
 use nom_net::frame::{self, Packet, Path, protocol};
 use nom_net::tcp::segment::{Ports, Segment};
-use nom_net::{Application, Chain, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
-use std::collections::BTreeMap;
+use nom_net::{Application, Arrival, Chain, Cidr, Closed, Config, FlowId, Instant, Queues, Slice, Stack};
+use nom_port::nic::Label;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -38,8 +39,59 @@ pub struct Machine<A> {
     pub stack: Stack<Device>,
     pub device: Device,
     pub application: A,
+    /// Who says which frame goes on next, if anybody does.
+    pub queues: Option<Lottery>,
     /// When it wants to be called.
     pub due: Option<Instant>,
+}
+
+/// Queues by label, of which a random one is served next, or none for a while.
+pub struct Lottery {
+    random: Random,
+    waiting: BTreeMap<u32, VecDeque<Arrival<Memory>>>,
+    now: Instant,
+    /// Nobody is served before.
+    closed_until: Instant,
+    pub pushed: usize,
+}
+
+impl Lottery {
+    pub fn new(seed: u64) -> Lottery {
+        let (waiting, now) = (BTreeMap::new(), Instant::default());
+        Lottery { random: Random::new(seed), waiting, now, closed_until: now, pushed: 0 }
+    }
+}
+
+impl Queues<Memory> for Lottery {
+    fn goes_on(&mut self, _: Label) -> bool {
+        self.waiting.is_empty() && self.random.chance(20)
+    }
+
+    fn push(&mut self, arrival: Arrival<Memory>) {
+        self.pushed += 1;
+        self.waiting.entry(arrival.label().0).or_default().push_back(arrival);
+    }
+
+    fn next(&mut self) -> Option<Arrival<Memory>> {
+        if self.now < self.closed_until {
+            return None;
+        }
+        if self.random.chance(10) {
+            self.closed_until = self.now + Duration::from_micros(50);
+            return None;
+        }
+        let chosen = self.random.below(self.waiting.len().max(1) as u64) as usize;
+        let (&label, queue) = self.waiting.iter_mut().nth(chosen)?;
+        let arrival = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&label);
+        }
+        arrival
+    }
+
+    fn due(&self) -> Option<Instant> {
+        (!self.waiting.is_empty()).then_some(self.closed_until.max(self.now))
+    }
 }
 
 pub fn config(number: u8, seed: u64) -> Config {
@@ -55,14 +107,15 @@ pub fn config(number: u8, seed: u64) -> Config {
 impl<A: Application<Device>> Machine<A> {
     pub fn new(device: Device, config: Config, application: A) -> Machine<A> {
         let stack = Stack::new(device.clone(), config);
-        Machine { stack, device, application, due: Some(Instant::default()) }
+        Machine { stack, device, application, queues: None, due: Some(Instant::default()) }
     }
 
     /// Polls; who was busy for longer than `now` does so when he is done.
     pub fn poll(&mut self, now: Instant) {
         let now = now.max(Instant::from_nanos(self.device.port.borrow().now_ns));
         self.device.port.borrow_mut().now_ns = now.nanos();
-        self.due = self.stack.poll(now, &mut self.application);
+        self.queues.iter_mut().for_each(|queues| queues.now = now);
+        self.due = self.stack.poll_through(now, &mut self.application, &mut self.queues);
     }
 
     pub fn take_sent(&mut self) -> Vec<Vec<u8>> {

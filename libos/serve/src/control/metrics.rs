@@ -158,7 +158,7 @@ fn passing(page: &mut Page, passing: &Passing) {
 /// A metric of each activity: its name, what it says, and how much that is.
 type OfActivity = (&'static str, &'static str, fn(&Account) -> u64);
 
-const OF_ACTIVITIES: [OfActivity; 7] = [
+const OF_ACTIVITIES: [OfActivity; 9] = [
     ("core_nanoseconds_total", "Time of cores that it took.", |account| account.core_ns),
     ("requests_total", "Requests answered.", |account| account.consumption.requests),
     ("answered_bytes_total", "Bytes of answers.", |account| account.consumption.traffic.answered_bytes),
@@ -168,6 +168,12 @@ const OF_ACTIVITIES: [OfActivity; 7] = [
     ("sent_bytes_total", "Bytes of frames that left.", |account| account.consumption.traffic.sent_bytes),
     ("received_frames_total", "Frames that came.", |account| account.consumption.traffic.received_frames),
     ("sent_frames_total", "Frames that left.", |account| account.consumption.traffic.sent_frames),
+    ("lost_frames_total", "Frames that were lost since too many waited.", |account| {
+        account.consumption.lost_frames
+    }),
+    ("queued_nanoseconds_total", "Time that frames waited for their turn.", |account| {
+        account.consumption.queued_ns
+    }),
 ];
 
 fn activities(page: &mut Page, accounts: &[Account]) {

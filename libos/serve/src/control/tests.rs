@@ -163,7 +163,7 @@ fn what_is_not_there_is_named() {
     }
     assert!(
         request(&mut desk, "GET", "/what", "")
-            .ends_with("/what: expected one of /metrics, /batching-delay, /cores and /governor\n")
+            .ends_with("/what: expected one of /metrics, /batching-delay, /cores, /governor and /grid\n")
     );
 }
 
@@ -251,5 +251,33 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = ask(&mut desk(&Control::new(9999, 1), 0), &[&bytes]);
+    }
+}
+
+#[test]
+fn a_grid_is_told_and_changed_for_all_or_refused_with_a_reason() {
+    let control = Control::new(9999, 2);
+    let mut desks = [desk(&control, 0), desk(&control, 1)];
+    assert!(request(&mut desks[0], "PUT", "/grid", "at input fair").starts_with("HTTP/1.1 409 "));
+    let rules: Arc<Rules> = Arc::new("gold key=g".parse().unwrap());
+    let plan: GridPlan = "at input fair; for gold weight=2".parse().unwrap();
+    desks.iter_mut().for_each(|desk| desk.set_plan(plan.clone(), rules.clone()));
+    assert!(request(&mut desks[0], "GET", "/grid", "").contains("for gold weight=2\n"));
+    for (change, why) in [
+        ("for gold weight=0", "`weight=0`"),
+        ("for silver weight=3", "`silver`: expected an activity"),
+        ("at input round-robin", "`weight` of `gold`: no scheduler goes by it"),
+        ("\u{1}", "expected at RESOURCE SCHEDULER"),
+    ] {
+        let answer = request(&mut desks[1], "PUT", "/grid", change);
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(why), "{answer}");
+        assert!(desks.iter_mut().all(|desk| desk.order().is_none()));
+    }
+    let answer = request(&mut desks[1], "PUT", "/grid", "for gold weight=7\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("at input fair metric=time"));
+    let expected = Some(Arc::new(plan.changed("for gold weight=7").unwrap()));
+    for desk in &mut desks {
+        assert_eq!(desk.order(), Some(Order { grid: expected.clone(), ..Order::default() }));
+        assert_eq!(desk.order(), None, "and once");
     }
 }

@@ -34,6 +34,14 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.front.peers.as_ref().map_or(1, |peers| peers.newest().active.into())
     }
 
+    /// Whether other cores have done something that this one is to act on and has not seen. Whoever sleeps
+    /// then has missed a doorbell.
+    pub fn is_behind(&self) -> bool {
+        let Some(peers) = &self.front.peers else { return false };
+        let leads = |membership: &Membership| peers.index() == 0 && membership.leader.can_go_on(peers);
+        peers.has_mail() || peers.newest() != peers.plan() || self.membership.as_ref().is_some_and(leads)
+    }
+
     /// Does what the newest plan asks of this core, and, on the first, makes the next.
     pub(super) fn follow(&mut self, now_ns: u64) {
         let Some(peers) = &mut self.front.peers else { return };
@@ -48,8 +56,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
     }
 
-    /// Whether this core is to leave and nothing is left to do on it.
-    pub(super) fn can_leave(&self) -> bool {
+    /// Whether this core is to leave and nothing is left to do on it: it looks when the first core says that
+    /// all are ready.
+    pub fn can_leave(&self) -> bool {
         let (Some(peers), Some(membership)) = (&self.front.peers, &self.membership) else { return false };
         let plan = peers.plan();
         peers.index() >= usize::from(plan.ring)

@@ -126,6 +126,11 @@ impl Cache {
         self.leave();
     }
 
+    /// Whether an operation was interrupted.
+    pub fn is_busy(&self) -> bool {
+        self.is_busy.load(Relaxed)
+    }
+
     #[inline]
     fn enter(&self) {
         // One core alone looks at it, so that no atomic exchange is needed.

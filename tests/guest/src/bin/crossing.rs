@@ -9,6 +9,9 @@ use nom_app::memory::{Grant, Region};
 use nom_app::sync::Mutex;
 use nom_app::{Error, PageSize, Protection, Upcall, cores, events, time, upcall};
 use nom_guest_tests::{Check, border, expect, expect_that, run};
+use nom_port::world::Preemption as _;
+use nom_sys::port::Interrupter;
+use nom_sys::thread_pointer;
 
 nom_app::main!(main);
 
@@ -25,6 +28,9 @@ fn main() -> u8 {
         ("single-step", single_step),
         ("vectors-kept", vectors_kept),
         ("told-before-a-wait", told_before_a_wait),
+        ("timer-told", timer_told),
+        ("computation-interrupted", computation_interrupted),
+        ("thread-pointer-kept", thread_pointer_kept),
         ("no-code", no_code),
     ])
 }
@@ -113,6 +119,83 @@ fn told_before_a_wait() -> Check {
     let events = events::wait(Some(time::now_ns() + 1_000_000_000));
     expect_that("the wait hears of it", events.has(Upcall::CoreNotified))?;
     expect("what is told again", events::wait(Some(time::now_ns() + 1_000_000)).pending, 0)
+}
+
+static TIMERS: AtomicU64 = AtomicU64::new(0);
+
+/// A timer is told once, at its time, while the program computes.
+fn timer_told() -> Check {
+    upcall::register(|upcall| _ = TIMERS.fetch_add(upcall.events().has(Upcall::Timer).into(), Relaxed))?;
+    for round in 1..=20 {
+        let deadline_ns = time::now_ns() + 300_000;
+        Interrupter.set_alarm(Some(deadline_ns));
+        while TIMERS.load(Relaxed) < round {
+            expect_that("it comes", time::now_ns() < deadline_ns + 10_000_000_000)?;
+        }
+        expect_that("it is not early", time::now_ns() >= deadline_ns)?;
+    }
+    Interrupter.set_alarm(Some(time::now_ns() + 1_000_000));
+    Interrupter.set_alarm(None);
+    let end_ns = time::now_ns() + 5_000_000;
+    while time::now_ns() < end_ns {}
+    expect("timers", TIMERS.load(Relaxed), 20)
+}
+
+/// What computes is interrupted on its own stack wherever it is, by whatever uses all registers, and knows
+/// nothing of it.
+fn computation_interrupted() -> Check {
+    let interruptions = AtomicU64::new(0);
+    let interrupted = || {
+        let noise = core::hint::black_box([1.5_f64; 32]).iter().product::<f64>();
+        core::hint::black_box(noise);
+        thread_pointer::set(0x7777_0000);
+        interruptions.fetch_add(1, Relaxed);
+        // Time to go on a little, whatever the machine takes for this.
+        Interrupter.set_alarm(Some(time::now_ns() + 50_000));
+    };
+    thread_pointer::set(0x1234_0000);
+    let mut faults = 0;
+    let end_ns = time::now_ns() + 200_000_000;
+    Interrupter.set_alarm(Some(time::now_ns()));
+    Interrupter.preemptible(
+        &mut || {
+            let mut round = 0;
+            while time::now_ns() < end_ns || interruptions.load(Relaxed) < 20 {
+                faults += u64::from(!border::registers_survive(round)) + u64::from(held_up(round));
+                round += 1;
+            }
+        },
+        &interrupted,
+    );
+    let before = interruptions.load(Relaxed);
+    let wait_ns = time::now_ns() + 5_000_000;
+    while time::now_ns() < wait_ns {}
+    expect("what is not as it was", faults, 0)?;
+    expect("the thread's pointer", thread_pointer::get(), 0x1234_0000)?;
+    expect("interruptions afterwards", interruptions.load(Relaxed), before)
+}
+
+/// Uses heap and a lock in ways that whoever interrupts would find half done. Whether anything went wrong.
+fn held_up(round: u64) -> bool {
+    static SUM: Mutex<u64> = Mutex::new(0);
+    let list: nom_app::alloc::vec::Vec<u64> = (0..round % 60).map(|n| n * round).collect();
+    let sum = list.iter().sum::<u64>();
+    let mut guard = SUM.lock();
+    *guard = sum;
+    core::hint::black_box(&mut *guard);
+    *guard != (round % 60) * (round % 60).saturating_sub(1) / 2 * round
+}
+
+/// FS is the program's own, on each core.
+fn thread_pointer_kept() -> Check {
+    for address in [0x10_0000, 0, 0x5555_0000] {
+        thread_pointer::set(address);
+        nom_app::events::yield_core();
+        events::sleep(1_000_000);
+        expect("the pointer", thread_pointer::get(), address)?;
+    }
+    thread_pointer::set(nom_sys::abi::layout::KERNEL_IMAGE);
+    expect("the pointer", thread_pointer::get(), 0x5555_0000)
 }
 
 /// Memory that was written cannot be executed, neither where it was written nor by another address: the

@@ -1,6 +1,6 @@
 //! What a processor remembers: translations until it is told to forget them, and vector registers.
 
-use crate::machine::PhysAddr;
+use crate::machine::{PhysAddr, Reflection};
 use crate::testing::FakeMemory;
 use std::collections::BTreeMap;
 
@@ -20,8 +20,10 @@ pub struct Processor {
     known: BTreeMap<u64, (u64, bool)>,
     /// Stands for its vector registers.
     pub vector: u64,
-    /// FS base.
-    pub thread_pointer: u64,
+    /// Where FS and GS begin.
+    pub bases: [u64; 2],
+    /// Where system calls go that are not for this kernel.
+    pub reflection: Option<Reflection>,
 }
 
 impl Processor {

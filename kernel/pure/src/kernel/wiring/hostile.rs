@@ -100,6 +100,31 @@ fn a_device_that_cannot_be_reset_has_one_owner() {
     }
 }
 
+/// Nor by asking again and again for what it is not given, whoever is to blame.
+#[test]
+fn who_asks_for_what_it_cannot_have_fills_no_log() {
+    let mut hardware = FakeMachine::new();
+    hardware.pci.add(None, 2, 0, FakeFunction::new(0x8086, NET, 0x02_0000).bar(4, 0x4000));
+    let mut world = with_hardware(Unit::Vtd, hardware);
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+    assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
+    for _ in 0..5_000 {
+        assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
+    }
+    let lines = world.kernel.machine.said.matches("it has no reset").count();
+    assert!((1..=2_048).contains(&lines), "{lines} lines");
+    // Its own memory cap keeps it from another device's tables.
+    let (mut world, _) = with_device(Unit::Vtd);
+    while world.kernel.allowance(app(0)) > 0 {
+        grant(&mut world, 0);
+    }
+    for _ in 0..5_000 {
+        assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::OutOfMemory)));
+    }
+    let lines = world.kernel.machine.said.matches("cannot be confined").count();
+    assert!((1..=2_048).contains(&lines), "{lines} lines");
+}
+
 /// It is killed while the device is told what it is to reach: what cannot be reset is as it was.
 #[test]
 fn a_device_that_its_owner_never_got_to_see_is_the_next_ones() {
@@ -122,7 +147,7 @@ fn a_device_that_its_owner_never_got_to_see_is_the_next_ones() {
         assert_eq!(world.call(0, call, arguments), Some(Err(Error::NotPermitted)), "{call:?}");
     }
     world.kernel.end_application(app(0), ApplicationState::Faulted, 137);
-    assert_eq!(world.held(0), [0; 3]);
+    assert_eq!(world.held(0), [0; 4]);
     assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
 }
 
@@ -152,11 +177,11 @@ fn what_a_unit_that_did_not_answer_may_have_attached_is_nobodys() {
     let unit = world.kernel.machine.hardware.virtio_iommu.as_mut();
     unit.expect("it is there").is_dead = true;
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::OutOfMemory)));
-    let [grants, _, tables] = world.held(0);
+    let [grants, _, _, tables] = world.held(0);
     assert!(grants > 0);
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
     assert_eq!(world.call(0, Syscall::Exit, &[0]), None);
-    assert_eq!((world.held(0)[0], world.held(0)[2]), (grants, tables), "nobody is given them");
+    assert_eq!((world.held(0)[0], world.held(0)[3]), (grants, tables), "nobody is given them");
     assert_eq!(world.kernel.start(app(0)), Err(Error::WrongState));
 }
 

@@ -118,7 +118,7 @@ fn memory_rows(scene: &Scene) -> [Row; 44] {
     ]
 }
 
-fn other_rows(scene: &Scene) -> [Row; 29] {
+fn other_rows(scene: &Scene) -> [Row; 31] {
     let (at, empty) = (scene.mapped.address(), scene.empty.address());
     let board = nom_sys::start::info().board;
     [
@@ -148,7 +148,9 @@ fn other_rows(scene: &Scene) -> [Row; 29] {
         (ChannelNotify, [u64::MAX, 0, 0, 0, 0], Error::NoChannel),
         (ApplicationStart, [63, 0, 0, 0, 0], Error::NoApplication),
         (ApplicationKill, [0, 0, 0, 0, 0], Error::NotPermitted),
-        (ThreadPointer, [KERNEL_IMAGE, 0, 0, 0, 0], Error::OutsideUserSpace),
+        (SegmentBase, [0, KERNEL_IMAGE, 0, 0, 0], Error::OutsideUserSpace),
+        (SegmentBase, [1, u64::MAX, 0, 0, 0], Error::OutsideUserSpace),
+        (SegmentBase, [2, 0, 0, 0, 0], Error::InvalidArgument),
         (CoreNotify, [63, 0, 0, 0, 0], Error::NoCore),
         (CoreNotify, [u64::MAX, 0, 0, 0, 0], Error::NoCore),
     ]

@@ -212,7 +212,7 @@ impl Core {
     /// Any call but those that end the sequence or its core, with anything.
     fn anything(&mut self) {
         let number = self.random.u64(0..Syscall::ALL.len() as u64 + 2);
-        let ends = [Exit, CoreRelease, CoreWait, UpcallRegister, ThreadPointer, ConsoleWrite];
+        let ends = [Exit, CoreRelease, CoreWait, UpcallRegister, SegmentBase, ConsoleWrite];
         if ends.iter().any(|call| *call as u64 == number) && self.random.u32(0..32) != 0 {
             return;
         }

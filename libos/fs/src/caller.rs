@@ -1,0 +1,116 @@
+//! Who asks, and what that may do.
+
+use crate::attributes::FileTime;
+use crate::errno::Errno;
+use crate::node::{Inode, NodeId};
+use crate::proc::Processes;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Whose rights a call has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user for files; 0 may do everything.
+    pub user: u32,
+    /// The group for files.
+    pub group: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+impl Credentials {
+    /// Whether they are root's.
+    pub fn is_root(&self) -> bool {
+        self.user == 0
+    }
+
+    /// Whether they belong to a group.
+    pub fn is_in(&self, group: u32) -> bool {
+        self.group == group || self.groups.contains(&group)
+    }
+}
+
+/// Who makes a call, and what that sees of the world.
+#[derive(Clone, Copy)]
+pub struct Caller<'c> {
+    /// Its rights.
+    pub credentials: &'c Credentials,
+    /// Where absolute paths begin.
+    pub root: NodeId,
+    /// Where relative paths begin, for calls that name no directory.
+    pub directory: NodeId,
+    /// Permissions that what it makes does not get.
+    pub umask: u32,
+    /// Its process, which `/proc/self` is.
+    pub process: u32,
+    /// Its thread, which `/proc/thread-self` is.
+    pub thread: u32,
+    /// The time.
+    pub now: FileTime,
+    /// Who knows the processes.
+    pub processes: &'c dyn Processes,
+}
+
+impl fmt::Debug for Caller<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Caller({}, {:?})", self.process, self.credentials)
+    }
+}
+
+/// What somebody wants to do with a file; the bits are those of a permission triple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access(u32);
+
+impl Access {
+    /// To know that it exists.
+    pub const EXISTS: Access = Access(0);
+    /// To run it, or to go through a directory.
+    pub const EXECUTE: Access = Access(1);
+    /// To change it.
+    pub const WRITE: Access = Access(2);
+    /// To read it.
+    pub const READ: Access = Access(4);
+
+    /// What `access(2)` calls `mode`.
+    ///
+    /// # Errors
+    /// `EINVAL` for other bits.
+    pub fn from_bits(mode: u32) -> Result<Access, Errno> {
+        if mode > 7 { Err(Errno::EINVAL) } else { Ok(Access(mode)) }
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+
+    pub(crate) fn includes(self, other: Access) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl Credentials {
+    /// Whether an inode's permissions let them do this (path_resolution(7)).
+    pub(crate) fn check(&self, inode: &Inode, wanted: Access) -> Result<(), Errno> {
+        let granted = if self.user == inode.user {
+            inode.permissions >> 6
+        } else if self.is_in(inode.group) {
+            inode.permissions >> 3
+        } else {
+            inode.permissions
+        };
+        if granted & wanted.0 == wanted.0 {
+            return Ok(());
+        }
+        // Root needs one execute bit to run a file, and nothing to go through a directory.
+        let is_runnable = inode.is_directory() || inode.permissions & 0o111 != 0;
+        let is_enough = self.is_root() && (is_runnable || !wanted.includes(Access::EXECUTE));
+        if is_enough { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Whether they may change what only an owner may.
+    pub(crate) fn check_owner(&self, inode: &Inode) -> Result<(), Errno> {
+        if self.is_root() || self.user == inode.user { Ok(()) } else { Err(Errno::EPERM) }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a file holds: bytes of the image as they lie there, and pages that were written.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+type Page = Box<[u8; PAGE as usize]>;
+
+/// A sparse sequence of bytes. A page that was written counts; else the packed bytes do; else there are
+/// zeros.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    len: u64,
+    /// Bytes of the image, as far as nothing cut them.
+    packed: &'static [u8],
+    pages: BTreeMap<u64, Page>,
+}
+
+impl Contents {
+    /// Bytes of the image.
+    pub fn packed(bytes: &'static [u8]) -> Contents {
+        Contents { len: bytes.len() as u64, packed: bytes, pages: BTreeMap::new() }
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// All of it, if it is as it lies in the image.
+    pub fn untouched(&self) -> Option<&'static [u8]> {
+        let is_whole = self.pages.is_empty() && self.len == self.packed.len() as u64;
+        is_whole.then_some(self.packed)
+    }
+
+    /// Pages of memory that it has.
+    pub fn pages(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// Blocks of 512 bytes, as `stat` counts them.
+    pub fn blocks(&self) -> u64 {
+        let packed = (self.packed.len() as u64).div_ceil(PAGE);
+        let beside = self.pages.range(packed..).count() as u64;
+        (packed + beside) * (PAGE / 512)
+    }
+
+    /// Pages that writing this range would add.
+    pub fn missing(&self, offset: u64, len: u64) -> u64 {
+        if len == 0 {
+            return 0;
+        }
+        let (first, last) = (offset / PAGE, (offset + len - 1) / PAGE);
+        (last - first + 1) - self.pages.range(first..=last).count() as u64
+    }
+
+    /// Copies from `offset`; says how much there was.
+    pub fn read(&self, offset: u64, target: &mut [u8]) -> usize {
+        let count = self.len.saturating_sub(offset).min(target.len() as u64) as usize;
+        let mut done = 0;
+        while done < count {
+            let at = offset + done as u64;
+            let within = (at % PAGE) as usize;
+            let part = (PAGE as usize - within).min(count - done);
+            let target = &mut target[done..done + part];
+            match self.pages.get(&(at / PAGE)) {
+                Some(page) => target.copy_from_slice(&page[within..within + part]),
+                None => self.read_packed(at, target),
+            }
+            done += part;
+        }
+        count
+    }
+
+    fn read_packed(&self, offset: u64, target: &mut [u8]) {
+        let start = offset.min(self.packed.len() as u64) as usize;
+        let there = (self.packed.len() - start).min(target.len());
+        target[..there].copy_from_slice(&self.packed[start..start + there]);
+        target[there..].fill(0);
+    }
+
+    /// The page, as it is now, to be written.
+    fn page(&mut self, number: u64) -> &mut Page {
+        let packed = self.packed;
+        self.pages.entry(number).or_insert_with(|| {
+            let mut page = Box::new([0; PAGE as usize]);
+            let start = (number * PAGE).min(packed.len() as u64) as usize;
+            let there = (packed.len() - start).min(PAGE as usize);
+            page[..there].copy_from_slice(&packed[start..start + there]);
+            page
+        })
+    }
+
+    /// Writes at `offset`; the file grows if that is behind its end.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let within = (at % PAGE) as usize;
+            let part = (PAGE as usize - within).min(bytes.len() - done);
+            self.page(at / PAGE)[within..within + part].copy_from_slice(&bytes[done..done + part]);
+            done += part;
+        }
+        if done > 0 {
+            self.len = self.len.max(offset + done as u64);
+        }
+    }
+
+    /// Cuts the file, or lets it end later.
+    pub fn truncate(&mut self, len: u64) {
+        if len < self.len {
+            self.packed = &self.packed[..(self.packed.len() as u64).min(len) as usize];
+            drop(self.pages.split_off(&len.div_ceil(PAGE)));
+            if let Some(page) = self.pages.get_mut(&(len / PAGE)) {
+                page[(len % PAGE) as usize..].fill(0);
+            }
+        }
+        self.len = len;
+    }
+
+    /// Makes zeros of a range, and gives up the pages that are wholly within.
+    pub fn punch(&mut self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.len.next_multiple_of(PAGE));
+        let mut at = offset;
+        while at < end {
+            let (number, within) = (at / PAGE, (at % PAGE) as usize);
+            let part = (PAGE - at % PAGE).min(end - at);
+            let is_packed = number * PAGE < self.packed.len() as u64;
+            match part == PAGE && !is_packed {
+                true => drop(self.pages.remove(&number)),
+                false if is_packed || self.pages.contains_key(&number) => {
+                    self.page(number)[within..within + part as usize].fill(0);
+                }
+                false => {}
+            }
+            at += part;
+        }
+    }
+
+    /// Gives a range pages of its own, and lets the file reach its end.
+    pub fn allocate(&mut self, offset: u64, len: u64) {
+        for number in offset / PAGE..(offset + len).div_ceil(PAGE) {
+            self.page(number);
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        number * PAGE < self.packed.len() as u64 || self.pages.contains_key(&number)
+    }
+
+    /// The first place at or after `offset` that is no hole.
+    pub fn data_from(&self, offset: u64) -> Option<u64> {
+        let number = offset / PAGE;
+        let found = if self.has(number) {
+            Some(number)
+        } else {
+            self.pages.range(number..).map(|(at, _)| *at).next()
+        };
+        found.map(|number| offset.max(number * PAGE)).filter(|at| *at < self.len)
+    }
+
+    /// The first place at or after `offset` that is a hole; the end is one.
+    pub fn hole_from(&self, offset: u64) -> u64 {
+        let mut number = offset / PAGE;
+        while self.has(number) {
+            number += 1;
+        }
+        offset.max(number * PAGE).min(self.len)
+    }
+}

@@ -1,0 +1,159 @@
+//! Reading and writing what is stored.
+
+use crate::attributes::FileTime;
+use crate::caller::Caller;
+use crate::contents::PAGE;
+use crate::errno::Errno;
+use crate::node::{Body, NodeId};
+use crate::vfs::Vfs;
+
+/// Where a file can end at most: Linux's offsets are signed.
+const END_MAX: u64 = i64::MAX as u64;
+
+/// What is looked for in a sparse file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Something that was written, `SEEK_DATA`.
+    Data,
+    /// Nothing, `SEEK_HOLE`.
+    Hole,
+}
+
+impl Vfs {
+    /// Copies a file's bytes from `offset`; says how many there were.
+    ///
+    /// # Errors
+    /// `EISDIR`; `EINVAL` for what stores nothing.
+    pub fn read(&self, node: NodeId, offset: u64, target: &mut [u8]) -> Result<usize, Errno> {
+        match &self.inode(node.stored().ok_or(Errno::EINVAL)?).body {
+            Body::File(contents) => Ok(contents.read(offset, target)),
+            Body::Directory(_) => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Writes at `offset`; says how many bytes, which are fewer when there is no room for all.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EFBIG`; `EINVAL` for what stores nothing.
+    pub fn write(
+        &mut self,
+        node: NodeId,
+        offset: u64,
+        bytes: &[u8],
+        caller: &Caller<'_>,
+    ) -> Result<usize, Errno> {
+        let id = node.stored().ok_or(Errno::EINVAL)?;
+        if offset >= END_MAX && !bytes.is_empty() {
+            return Err(Errno::EFBIG);
+        }
+        let mut count = (bytes.len() as u64).min(END_MAX - offset.min(END_MAX));
+        if self.check_write(id, offset, count) == Err(Errno::ENOSPC) {
+            // As far as the page that is there, or the last one that there is room for.
+            count = count.min(PAGE - offset % PAGE);
+            self.check_write(id, offset, count)?;
+        }
+        let bytes = &bytes[..count as usize];
+        self.change(id, |contents| contents.write(offset, bytes))?;
+        if !bytes.is_empty() {
+            self.inode_mut(id).change_contents(caller);
+        }
+        Ok(bytes.len())
+    }
+
+    /// Bytes of a file's contents.
+    pub fn size(&self, node: NodeId) -> u64 {
+        match node.stored().map(|id| &self.inode(id).body) {
+            Some(Body::File(contents)) => contents.len(),
+            _ => 0,
+        }
+    }
+
+    /// All of a file, if it is as it lies in the image: on pages of its own, which nobody changes.
+    pub fn packed(&self, node: NodeId) -> Option<&'static [u8]> {
+        match &self.inode(node.stored()?).body {
+            Body::File(contents) => contents.untouched(),
+            _ => None,
+        }
+    }
+
+    /// Somebody read it.
+    pub fn note_read(&mut self, node: NodeId, now: FileTime) {
+        if let Some(id) = node.stored() {
+            self.inode_mut(id).accessed = now;
+        }
+    }
+
+    /// Cuts a file, or lets it end later.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL`.
+    pub fn truncate(&mut self, node: NodeId, len: u64, caller: &Caller<'_>) -> Result<(), Errno> {
+        let id = node.stored().ok_or(Errno::EACCES)?;
+        if self.inode(id).is_directory() {
+            return Err(Errno::EISDIR);
+        }
+        if len > END_MAX {
+            return Err(Errno::EINVAL);
+        }
+        self.change(id, |contents| contents.truncate(len))?;
+        self.inode_mut(id).change_contents(caller);
+        Ok(())
+    }
+
+    /// Where the next data or hole is.
+    ///
+    /// # Errors
+    /// `ENXIO` if there is none at or behind `offset`.
+    pub fn seek(&self, node: NodeId, offset: u64, what: Seek) -> Result<u64, Errno> {
+        let Body::File(contents) = &self.inode(node.stored().ok_or(Errno::EINVAL)?).body else {
+            return Err(Errno::EINVAL);
+        };
+        if offset >= contents.len() {
+            return Err(Errno::ENXIO);
+        }
+        match what {
+            Seek::Data => contents.data_from(offset).ok_or(Errno::ENXIO),
+            Seek::Hole => Ok(contents.hole_from(offset)),
+        }
+    }
+
+    /// Takes room for a range, as `fallocate(2)` without flags.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EFBIG`, `EINVAL`.
+    pub fn allocate(
+        &mut self,
+        node: NodeId,
+        offset: u64,
+        len: u64,
+        caller: &Caller<'_>,
+    ) -> Result<(), Errno> {
+        let id = node.stored().ok_or(Errno::ENODEV)?;
+        let end = offset.checked_add(len).filter(|end| *end <= END_MAX).ok_or(Errno::EFBIG)?;
+        self.check_write(id, offset, len)?;
+        self.change(id, |contents| {
+            contents.allocate(offset, len);
+            if end > contents.len() {
+                contents.truncate(end);
+            }
+        })?;
+        self.inode_mut(id).change_contents(caller);
+        Ok(())
+    }
+
+    /// Makes a hole, as `fallocate(2)` with `FALLOC_FL_PUNCH_HOLE`.
+    ///
+    /// # Errors
+    /// `ENOSPC` if a page of the image would have to be copied; `EINVAL`.
+    pub fn punch(&mut self, node: NodeId, offset: u64, len: u64, caller: &Caller<'_>) -> Result<(), Errno> {
+        let id = node.stored().ok_or(Errno::ENODEV)?;
+        let len = len.min(self.size(node).saturating_sub(offset));
+        if self.packed(node).is_some() {
+            self.check_write(id, offset, len)?;
+        }
+        self.change(id, |contents| contents.punch(offset, len))?;
+        self.inode_mut(id).change_contents(caller);
+        Ok(())
+    }
+}

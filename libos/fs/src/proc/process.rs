@@ -1,0 +1,185 @@
+//! Files about one process.
+
+use super::global::TICK_NS;
+use super::nodes::ProcessFile;
+use super::{DescriptorFacts, Pid, ProcessFacts, Text, kibibytes};
+use crate::caller::Caller;
+use crate::contents::PAGE;
+use crate::errno::Errno;
+use crate::vfs::Vfs;
+use core::fmt::{Result as Written, Write};
+
+/// Where the path of a mapping's file begins in its line.
+const PATH_COLUMN: usize = 73;
+
+impl Vfs {
+    pub(super) fn write_process(
+        &self,
+        caller: &Caller<'_>,
+        process: Pid,
+        file: ProcessFile,
+        text: &mut Text,
+    ) -> Result<(), Errno> {
+        let facts = caller.processes.facts(process).ok_or(Errno::ESRCH)?;
+        let written = match file {
+            ProcessFile::Maps => self.maps(caller, process, text),
+            ProcessFile::Smaps => self.maps(caller, process, text),
+            ProcessFile::Status => status(process, &facts, text),
+            ProcessFile::Stat => stat(process, &facts, text),
+            ProcessFile::Statm => {
+                let (all, resident) = (facts.virtual_bytes / PAGE, facts.resident_bytes / PAGE);
+                writeln!(text, "{all} {resident} 0 0 0 {all} 0")
+            }
+            ProcessFile::Comm => {
+                text.bytes(&facts.name);
+                text.write_str("\n")
+            }
+            ProcessFile::CmdLine => bytes(&caller.processes.command_line(process), text),
+            ProcessFile::Environ => bytes(&caller.processes.environment(process), text),
+            ProcessFile::Auxv => bytes(&caller.processes.auxiliary(process), text),
+            ProcessFile::Limits => limits(&facts, text),
+            ProcessFile::Mounts => self.mounts(text),
+            ProcessFile::MountInfo => self.mount_info(text),
+            ProcessFile::Cgroup => text.write_str("0::/\n"),
+            ProcessFile::OomScoreAdj => text.write_str("0\n"),
+        };
+        written.expect("memory takes everything");
+        Ok(())
+    }
+
+    fn maps(&self, caller: &Caller<'_>, process: Pid, text: &mut Text) -> Written {
+        for mapped in caller.processes.mapped(process) {
+            let start = text.0.len();
+            write!(text, "{:08x}-{:08x} ", mapped.start, mapped.end)?;
+            text.bytes(&mapped.permissions);
+            let known = mapped.node.and_then(|node| self.attributes(caller, node).ok());
+            let (device, number) = known.map_or((0, 0), |known| (known.device, known.number));
+            let (major, minor) = (device >> 8, device & 0xff);
+            write!(text, " {:08x} {major:02x}:{minor:02x} {number} ", mapped.offset)?;
+            let path = match mapped.node {
+                Some(node) => self.path_of(caller.root, node),
+                None => mapped.label,
+            };
+            if !path.is_empty() {
+                while text.0.len() - start < PATH_COLUMN {
+                    text.bytes(b" ");
+                }
+                text.bytes(&path);
+            }
+            text.bytes(b"\n");
+        }
+        Ok(())
+    }
+
+    fn mounts(&self, text: &mut Text) -> Written {
+        for (kind, path) in self.mounted() {
+            write!(text, "{kind} ")?;
+            text.bytes(&path);
+            writeln!(text, " {kind} rw,relatime 0 0")?;
+        }
+        Ok(())
+    }
+
+    fn mount_info(&self, text: &mut Text) -> Written {
+        for (index, (kind, path)) in self.mounted().enumerate() {
+            let parent = if index == 0 { 1 } else { 20 };
+            write!(text, "{} {parent} 0:{} / ", 20 + index, self.device_of(index))?;
+            text.bytes(&path);
+            writeln!(text, " rw,relatime - {kind} {kind} rw")?;
+        }
+        Ok(())
+    }
+}
+
+fn bytes(bytes: &[u8], text: &mut Text) -> Written {
+    text.bytes(bytes);
+    Ok(())
+}
+
+fn state_name(state: char) -> &'static str {
+    match state {
+        'R' => "running",
+        'T' => "stopped",
+        'Z' => "zombie",
+        'D' => "disk sleep",
+        _ => "sleeping",
+    }
+}
+
+fn status(process: Pid, facts: &ProcessFacts, text: &mut Text) -> Written {
+    text.write_str("Name:\t")?;
+    text.bytes(&facts.name);
+    writeln!(text, "\nUmask:\t0022\nState:\t{} ({})", facts.state, state_name(facts.state))?;
+    writeln!(text, "Tgid:\t{process}\nNgid:\t0\nPid:\t{process}\nPPid:\t{}\nTracerPid:\t0", facts.parent)?;
+    for (name, ids) in [("Uid", facts.users), ("Gid", facts.user_groups)] {
+        writeln!(text, "{name}:\t{}\t{}\t{}\t{}", ids[0], ids[1], ids[2], ids[3])?;
+    }
+    write!(text, "FDSize:\t256\nGroups:\t")?;
+    for group in &facts.groups {
+        write!(text, "{group} ")?;
+    }
+    let sizes = [
+        ("VmPeak", facts.virtual_bytes),
+        ("VmSize", facts.virtual_bytes),
+        ("VmHWM", facts.resident_bytes),
+        ("VmRSS", facts.resident_bytes),
+        ("VmData", facts.virtual_bytes),
+        ("VmSwap", 0),
+    ];
+    text.write_str("\n")?;
+    for (name, size) in sizes {
+        writeln!(text, "{name}:\t{}", kibibytes(size))?;
+    }
+    writeln!(text, "Threads:\t{}\nSigQ:\t0/32768", facts.threads.len())?;
+    let [pending, blocked, ignored, caught] = facts.signals;
+    writeln!(text, "SigPnd:\t{pending:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{blocked:016x}", 0)?;
+    writeln!(text, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}")?;
+    let capabilities: u64 = if facts.users[1] == 0 { 0x1ff_ffff_ffff } else { 0 };
+    for (name, set) in
+        [("CapInh", 0), ("CapPrm", capabilities), ("CapEff", capabilities), ("CapBnd", 0x1ff_ffff_ffff)]
+    {
+        writeln!(text, "{name}:\t{set:016x}")?;
+    }
+    writeln!(text, "NoNewPrivs:\t0\nSeccomp:\t0\nCpus_allowed_list:\t0\nMems_allowed_list:\t0")?;
+    writeln!(text, "voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0")
+}
+
+/// proc_pid_stat(5), all 52 fields.
+fn stat(process: Pid, facts: &ProcessFacts, text: &mut Text) -> Written {
+    write!(text, "{process} (")?;
+    text.bytes(&facts.name);
+    write!(text, ") {} {} {} {} 0 -1 0 0 0 0 0 ", facts.state, facts.parent, facts.group, facts.session)?;
+    let (ran, started) = (facts.ran_ns / TICK_NS, facts.started_ns / TICK_NS);
+    write!(text, "{ran} 0 0 0 20 0 {} 0 {started} ", facts.threads.len())?;
+    write!(text, "{} {} 18446744073709551615 ", facts.virtual_bytes, facts.resident_bytes / PAGE)?;
+    // Addresses of code and stack, which are nobody's business.
+    text.write_str("0 0 0 0 0 ")?;
+    let [pending, blocked, ignored, caught] = facts.signals;
+    write!(text, "{pending} {blocked} {ignored} {caught} 0 0 0 17 0 0 0 0 0 0 ")?;
+    writeln!(text, "0 0 0 0 0 0 0 0")
+}
+
+fn limits(facts: &ProcessFacts, text: &mut Text) -> Written {
+    writeln!(text, "{:<26}{:<21}{:<21}{:<10}", "Limit", "Soft Limit", "Hard Limit", "Units")?;
+    let files = alloc::format!("{}", facts.descriptors_max);
+    for (name, limit, unit) in [
+        ("Max cpu time", "unlimited", "seconds"),
+        ("Max file size", "unlimited", "bytes"),
+        ("Max data size", "unlimited", "bytes"),
+        ("Max stack size", "8388608", "bytes"),
+        ("Max core file size", "0", "bytes"),
+        ("Max processes", "32768", "processes"),
+        ("Max open files", &files, "files"),
+        ("Max locked memory", "unlimited", "bytes"),
+        ("Max address space", "unlimited", "bytes"),
+    ] {
+        writeln!(text, "{name:<26}{limit:<21}{limit:<21}{unit:<10}")?;
+    }
+    Ok(())
+}
+
+/// A file of `fdinfo`.
+pub(super) fn write_descriptor(facts: &DescriptorFacts, text: &mut Text) {
+    let (position, flags) = (facts.position, facts.flags);
+    writeln!(text, "pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t20").expect("memory takes everything");
+}

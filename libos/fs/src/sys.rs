@@ -1,0 +1,43 @@
+//! What programs read of `/sys`: which processors there are.
+
+use crate::caller::Caller;
+use crate::errno::Errno;
+use crate::listing::NodeType;
+use crate::node::NodeId;
+use crate::vfs::Vfs;
+use alloc::format;
+
+const DIRECTORIES: [&[u8]; 9] = [
+    b"devices",
+    b"devices/system",
+    b"devices/system/cpu",
+    b"devices/system/node",
+    b"devices/system/node/node0",
+    b"class",
+    b"class/net",
+    b"kernel",
+    b"kernel/mm",
+];
+
+/// Makes what is in `/sys`.
+pub(crate) fn fill(vfs: &mut Vfs, caller: &Caller<'_>, sys: NodeId) -> Result<(), Errno> {
+    for name in DIRECTORIES {
+        vfs.make_directory(caller, sys, name, 0o755)?;
+    }
+    let cores = caller.processes.machine().cores.max(1);
+    let range = if cores == 1 { "0\n".into() } else { format!("0-{}\n", cores - 1) };
+    let cpus = ["online", "possible", "present"].map(|name| format!("devices/system/cpu/{name}"));
+    let files = cpus
+        .iter()
+        .map(|path| (&**path, &*range))
+        .chain([("devices/system/node/online", "0\n"), ("devices/system/node/node0/cpulist", &range)]);
+    for (path, text) in files {
+        let node = vfs.make_node(caller, sys, path.as_bytes(), NodeType::File, 0o444, 0)?;
+        vfs.set_permissions(caller, node, 0o444)?;
+        vfs.write(node, 0, text.as_bytes(), caller)?;
+    }
+    for core in 0..cores {
+        vfs.make_directory(caller, sys, format!("devices/system/cpu/cpu{core}").as_bytes(), 0o755)?;
+    }
+    Ok(())
+}

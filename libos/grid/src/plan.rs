@@ -1,0 +1,520 @@
+//! What an owner asks of a grid: which scheduler stands before which resource, and on what terms each
+//! activity is served. As text it is one line, which `host/image` writes and a program reads:
+//!
+//! ```text
+//! at input fair metric=time batching=8 queue=128; for gold weight=50; for silver weight=33 connections=4
+//! ```
+
+use crate::record::SharedMetric;
+use crate::scheduler::deadline::EarliestDeadline;
+use crate::scheduler::fair::FairQueueing;
+use crate::scheduler::profit::{EarningStep, MarginalProfit};
+use crate::scheduler::rate::RateLimiter;
+use crate::scheduler::round_robin::RoundRobin;
+use crate::scheduler::{ClientParameters, RateLimit, ResourceScheduler};
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::num::{NonZeroU32, NonZeroU64};
+use core::str::FromStr;
+
+/// A resource that a scheduler can stand before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GridResource {
+    /// Frames that came, once it is known for whom: TCP, UDP, and what the application does with them.
+    Input,
+    /// A core, which tasks and threads share.
+    Cpu,
+}
+
+/// Which scheduler stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerKind {
+    /// Each in its turn.
+    RoundRobin,
+    /// By weight.
+    Fair,
+    /// Whoever is due first.
+    Deadline,
+    /// No faster than a rate.
+    Rate,
+    /// Whoever earns most by what is served next.
+    Profit,
+}
+
+/// All resources, by name.
+pub const RESOURCES: [(&str, GridResource); 2] = [("input", GridResource::Input), ("cpu", GridResource::Cpu)];
+
+/// All schedulers, by name.
+pub const SCHEDULERS: [(&str, SchedulerKind); 5] = [
+    ("round-robin", SchedulerKind::RoundRobin),
+    ("fair", SchedulerKind::Fair),
+    ("deadline", SchedulerKind::Deadline),
+    ("rate", SchedulerKind::Rate),
+    ("profit", SchedulerKind::Profit),
+];
+
+/// All metrics, by name.
+pub const METRICS: [(&str, SharedMetric); 3] =
+    [("time", SharedMetric::CoreTime), ("bytes", SharedMetric::Bytes), ("messages", SharedMetric::Messages)];
+
+/// What has this name.
+fn named<T: Copy>(all: &[(&str, T)], name: &str) -> Option<T> {
+    all.iter().find(|(other, _)| *other == name).map(|(_, value)| *value)
+}
+
+/// The name of this.
+fn name_of<T: PartialEq>(all: &[(&'static str, T)], value: &T) -> &'static str {
+    all.iter().find(|(_, other)| other == value).map_or("?", |(name, _)| name)
+}
+
+impl GridResource {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        name_of(&RESOURCES, &self)
+    }
+}
+
+impl SchedulerKind {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        name_of(&SCHEDULERS, &self)
+    }
+}
+
+/// What stands before a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResourcePlan {
+    /// Which resource.
+    pub resource: GridResource,
+    /// Who chooses.
+    pub scheduler: SchedulerKind,
+    /// What is shared out, or limited.
+    pub metric: SharedMetric,
+    /// Messages that one decision is for.
+    pub batching: NonZeroU32,
+    /// Messages that may wait for each activity.
+    pub queue: NonZeroU32,
+}
+
+impl ResourcePlan {
+    /// A scheduler before a resource, and what nothing else is said of.
+    #[must_use]
+    pub fn new(resource: GridResource, scheduler: SchedulerKind) -> ResourcePlan {
+        const BATCHING: NonZeroU32 = NonZeroU32::new(4).expect("four");
+        const QUEUE: NonZeroU32 = NonZeroU32::new(128).expect("a power of two");
+        ResourcePlan { resource, scheduler, metric: SharedMetric::CoreTime, batching: BATCHING, queue: QUEUE }
+    }
+
+    /// The scheduler of one core.
+    #[must_use]
+    pub fn scheduler(&self) -> Box<dyn ResourceScheduler> {
+        match self.scheduler {
+            SchedulerKind::RoundRobin => Box::new(RoundRobin::default()),
+            SchedulerKind::Fair => Box::new(FairQueueing::new(self.metric)),
+            SchedulerKind::Deadline => Box::new(EarliestDeadline::default()),
+            SchedulerKind::Rate => Box::new(RateLimiter::new(self.metric)),
+            SchedulerKind::Profit => Box::new(MarginalProfit::new(self.metric)),
+        }
+    }
+}
+
+/// On what terms an activity is served. What is not said is as for everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActivityTerms {
+    /// The activity's name.
+    pub name: String,
+    /// Its share is its weight over those of all that want something; 100, if it is not said.
+    pub weight: Option<NonZeroU32>,
+    /// How long what comes may wait, in microseconds; a second, if it is not said.
+    pub deadline_us: Option<NonZeroU64>,
+    /// How much it may get a second, in units of the metric; as much as can be, if it is not said.
+    pub rate: Option<NonZeroU64>,
+    /// What a million units of the metric earn, in billionths of a dollar; nothing, if it is not said.
+    pub earns: Option<NonZeroU64>,
+    /// How many connections it may have at a time, on each core; as many as there is room for, if it is not
+    /// said.
+    pub connections: Option<NonZeroU32>,
+}
+
+/// The weight of whoever is given none.
+const WEIGHT: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
+/// When whoever is given no deadline is due.
+const DEADLINE_US: NonZeroU64 = NonZeroU64::new(1_000_000).expect("not zero");
+
+impl ActivityTerms {
+    /// What schedulers are told.
+    #[must_use]
+    pub fn parameters(&self) -> ClientParameters {
+        let deadline_ns =
+            self.deadline_us.unwrap_or(DEADLINE_US).saturating_mul(NonZeroU64::new(1000).expect("not zero"));
+        // A tenth of a second's worth may come at once.
+        let burst = |rate: NonZeroU64| NonZeroU64::new(rate.get() / 10).unwrap_or(NonZeroU64::MIN);
+        let step = |earns: NonZeroU64| EarningStep {
+            up_to: u64::MAX,
+            nanodollars_a_million: earns.get().try_into().unwrap_or(i64::MAX),
+        };
+        ClientParameters {
+            weight: self.weight.unwrap_or(WEIGHT),
+            deadline_ns: Some(deadline_ns),
+            rate: self.rate.map(|rate| RateLimit { per_second: rate, burst: burst(rate) }),
+            earns: self.earns.into_iter().map(step).collect(),
+            ..ClientParameters::default()
+        }
+    }
+}
+
+/// Terms that some schedulers go by.
+struct Field {
+    name: &'static str,
+    is_given: fn(&ActivityTerms) -> bool,
+    is_used: fn(SchedulerKind) -> bool,
+    schedulers: &'static [&'static str],
+}
+
+const FIELDS: [Field; 4] = [
+    Field {
+        name: "weight",
+        is_given: |own| own.weight.is_some(),
+        is_used: |kind| matches!(kind, SchedulerKind::Fair | SchedulerKind::Profit),
+        schedulers: &["fair", "profit"],
+    },
+    Field {
+        name: "deadline",
+        is_given: |own| own.deadline_us.is_some(),
+        is_used: |kind| kind == SchedulerKind::Deadline,
+        schedulers: &["deadline"],
+    },
+    Field {
+        name: "rate",
+        is_given: |own| own.rate.is_some(),
+        is_used: |kind| kind == SchedulerKind::Rate,
+        schedulers: &["rate"],
+    },
+    Field {
+        name: "earns",
+        is_given: |own| own.earns.is_some(),
+        is_used: |kind| kind == SchedulerKind::Profit,
+        schedulers: &["profit"],
+    },
+];
+
+/// Why a grid cannot be as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadGrid {
+    /// Something that nothing has the name of.
+    #[error("{what} `{given}`: expected {}", Names(expected))]
+    Unknown {
+        /// What it should be.
+        what: &'static str,
+        /// What it is.
+        given: String,
+        /// What it can be.
+        expected: &'static [&'static str],
+    },
+    /// A word that is not what it must be.
+    #[error("`{given}`: expected {expected}")]
+    Word {
+        /// What it is.
+        given: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A resource, or an activity, of which something is said twice.
+    #[error("`{0}` is there twice, expected once")]
+    Twice(String),
+    /// Terms of an activity that nobody goes by.
+    #[error("`{field}` of `{activity}`: no scheduler goes by it, expected one of {}", Names(schedulers))]
+    Unused {
+        /// Whose.
+        activity: String,
+        /// What.
+        field: &'static str,
+        /// Who would.
+        schedulers: &'static [&'static str],
+    },
+    /// A scheduler that goes by what nobody was given.
+    #[error(
+        "the scheduler `{scheduler}` of `{resource}`: no activity has a `{field}`, expected one that has"
+    )]
+    Needs {
+        /// Where.
+        resource: &'static str,
+        /// Who.
+        scheduler: &'static str,
+        /// What it goes by.
+        field: &'static str,
+    },
+    /// Deadlines that a scheduler above does not know of.
+    #[error(
+        "`{0}` goes by deadlines, and gets its core's time by weight: what is due would wait for its share, \
+         expected a grid without `cpu`, or another scheduler"
+    )]
+    DeadlineUnderShares(&'static str),
+    /// Another scheduler at the CPU than there is.
+    #[error("the scheduler `{0}` of `cpu`: expected fair")]
+    Cpu(&'static str),
+    /// Terms of an activity that there is not.
+    #[error("`{0}`: expected an activity that an entry of `activity` names, or others or infrastructure")]
+    NoActivity(String),
+    /// Everything that is said of activities, with no resource that it would matter to.
+    #[error("terms of activities, and no resource with a scheduler, expected `at RESOURCE SCHEDULER`")]
+    NoResource,
+}
+
+/// Names, with commas between them.
+struct Names(&'static [&'static str]);
+
+impl fmt::Display for Names {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(index, name)| {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(out, "{comma}{name}")
+        })
+    }
+}
+
+/// What an owner asks of a grid.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GridPlan {
+    resources: Vec<ResourcePlan>,
+    terms: Vec<ActivityTerms>,
+}
+
+impl GridPlan {
+    /// A plan that can be followed.
+    ///
+    /// # Errors
+    /// [`BadGrid`], which says what was expected.
+    pub fn checked(resources: Vec<ResourcePlan>, terms: Vec<ActivityTerms>) -> Result<GridPlan, BadGrid> {
+        for (index, plan) in resources.iter().enumerate() {
+            if resources[..index].iter().any(|other| other.resource == plan.resource) {
+                return Err(BadGrid::Twice(plan.resource.name().to_owned()));
+            }
+            if plan.resource == GridResource::Cpu && plan.scheduler != SchedulerKind::Fair {
+                return Err(BadGrid::Cpu(plan.scheduler.name()));
+            }
+        }
+        for (index, own) in terms.iter().enumerate() {
+            if terms[..index].iter().any(|other| other.name == own.name) {
+                return Err(BadGrid::Twice(own.name.clone()));
+            }
+        }
+        let plan = GridPlan { resources, terms };
+        plan.check_use()?;
+        plan.check_levels()?;
+        Ok(plan)
+    }
+
+    /// Whatever an activity was given somebody goes by, and whatever a scheduler goes by somebody was given.
+    fn check_use(&self) -> Result<(), BadGrid> {
+        if self.resources.is_empty() && self.terms.iter().any(|own| own.connections.is_none()) {
+            return Err(BadGrid::NoResource);
+        }
+        for field in &FIELDS {
+            let is_used = self.resources.iter().any(|plan| (field.is_used)(plan.scheduler));
+            if let Some(own) = self.terms.iter().find(|own| (field.is_given)(own)).filter(|_| !is_used) {
+                let (activity, schedulers) = (own.name.clone(), field.schedulers);
+                return Err(BadGrid::Unused { activity, field: field.name, schedulers });
+            }
+        }
+        for plan in &self.resources {
+            let needed = match plan.scheduler {
+                SchedulerKind::Deadline => &FIELDS[1],
+                SchedulerKind::Rate => &FIELDS[2],
+                SchedulerKind::Profit => &FIELDS[3],
+                _ => continue,
+            };
+            if !self.terms.iter().any(needed.is_given) {
+                let (resource, scheduler) = (plan.resource.name(), plan.scheduler.name());
+                return Err(BadGrid::Needs { resource, scheduler, field: needed.name });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_levels(&self) -> Result<(), BadGrid> {
+        let by_deadline = self.resources.iter().find(|plan| plan.scheduler == SchedulerKind::Deadline);
+        match by_deadline {
+            Some(plan) if self.at(GridResource::Cpu).is_some() => {
+                Err(BadGrid::DeadlineUnderShares(plan.resource.name()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that there are the activities that it names.
+    ///
+    /// # Errors
+    /// [`BadGrid::NoActivity`].
+    pub fn check_names<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), BadGrid> {
+        let unknown = self.terms.iter().find(|own| !names.clone().any(|name| name == own.name));
+        unknown.map_or(Ok(()), |own| Err(BadGrid::NoActivity(own.name.clone())))
+    }
+
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.terms.is_empty()
+    }
+
+    /// What stands before a resource.
+    #[must_use]
+    pub fn at(&self, resource: GridResource) -> Option<&ResourcePlan> {
+        self.resources.iter().find(|plan| plan.resource == resource)
+    }
+
+    /// All activities that something is said of.
+    pub fn terms(&self) -> impl Iterator<Item = &ActivityTerms> {
+        self.terms.iter()
+    }
+
+    /// On what terms an activity is served.
+    #[must_use]
+    pub fn terms_of(&self, name: &str) -> ActivityTerms {
+        let own = self.terms.iter().find(|own| own.name == name).cloned();
+        own.unwrap_or_else(|| ActivityTerms { name: name.to_owned(), ..ActivityTerms::default() })
+    }
+
+    /// The same with what `change` says, in the form of a plan, in place of what was said of the same
+    /// resources and activities.
+    ///
+    /// # Errors
+    /// [`BadGrid`]; a plan is one, or none.
+    pub fn changed(&self, change: &str) -> Result<GridPlan, BadGrid> {
+        let (resources, terms) = read(change)?;
+        let (mut all_resources, mut all_terms) = (self.resources.clone(), self.terms.clone());
+        all_resources.retain(|old| resources.iter().all(|new| new.resource != old.resource));
+        all_terms.retain(|old| terms.iter().all(|new| new.name != old.name));
+        all_resources.extend(resources);
+        all_terms.extend(terms);
+        GridPlan::checked(all_resources, all_terms)
+    }
+}
+
+impl fmt::Display for GridPlan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for ResourcePlan { resource, scheduler, metric, batching, queue } in &self.resources {
+            let (resource, scheduler) = (resource.name(), scheduler.name());
+            let metric = name_of(&METRICS, metric);
+            write!(
+                out,
+                "{separator}at {resource} {scheduler} metric={metric} batching={batching} queue={queue}"
+            )?;
+            separator = "; ";
+        }
+        for ActivityTerms { name, weight, deadline_us, rate, earns, connections } in &self.terms {
+            write!(out, "{separator}for {name}")?;
+            weight.map_or(Ok(()), |weight| write!(out, " weight={weight}"))?;
+            deadline_us.map_or(Ok(()), |deadline| write!(out, " deadline={deadline}"))?;
+            rate.map_or(Ok(()), |rate| write!(out, " rate={rate}"))?;
+            earns.map_or(Ok(()), |earns| write!(out, " earns={earns}"))?;
+            connections.map_or(Ok(()), |most| write!(out, " connections={most}"))?;
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for GridPlan {
+    type Err = BadGrid;
+
+    fn from_str(text: &str) -> Result<GridPlan, BadGrid> {
+        let (resources, terms) = read(text)?;
+        GridPlan::checked(resources, terms)
+    }
+}
+
+fn read(text: &str) -> Result<(Vec<ResourcePlan>, Vec<ActivityTerms>), BadGrid> {
+    let (mut resources, mut terms) = (Vec::new(), Vec::new());
+    for sentence in text.split(';').filter(|sentence| !sentence.trim().is_empty()) {
+        let mut words = sentence.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        match first {
+            "at" => resources.push(resource(words)?),
+            "for" => terms.push(activity(words)?),
+            _ => return Err(word(first, "at RESOURCE SCHEDULER, or for ACTIVITY")),
+        }
+    }
+    Ok((resources, terms))
+}
+
+fn word(given: &str, expected: &'static str) -> BadGrid {
+    BadGrid::Word { given: given.to_owned(), expected }
+}
+
+/// The resource of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn resource_named(name: &str) -> Result<GridResource, BadGrid> {
+    const EXPECTED: &[&str] = &["input", "cpu"];
+    let unknown = || BadGrid::Unknown { what: "resource", given: name.to_owned(), expected: EXPECTED };
+    named(&RESOURCES, name).ok_or_else(unknown)
+}
+
+/// The scheduler of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn scheduler_named(name: &str) -> Result<SchedulerKind, BadGrid> {
+    const EXPECTED: &[&str] = &["round-robin", "fair", "deadline", "rate", "profit"];
+    let unknown = || BadGrid::Unknown { what: "scheduler", given: name.to_owned(), expected: EXPECTED };
+    named(&SCHEDULERS, name).ok_or_else(unknown)
+}
+
+/// The metric of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn metric_named(name: &str) -> Result<SharedMetric, BadGrid> {
+    const EXPECTED: &[&str] = &["time", "bytes", "messages"];
+    let unknown = || BadGrid::Unknown { what: "metric", given: name.to_owned(), expected: EXPECTED };
+    named(&METRICS, name).ok_or_else(unknown)
+}
+
+fn resource<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ResourcePlan, BadGrid> {
+    let resource = resource_named(words.next().unwrap_or_default())?;
+    let mut plan = ResourcePlan::new(resource, scheduler_named(words.next().unwrap_or_default())?);
+    for given in words {
+        match given.split_once('=') {
+            Some(("metric", name)) => plan.metric = metric_named(name)?,
+            Some(("batching", number)) => plan.batching = count(given, number)?,
+            Some(("queue", number)) => plan.queue = count(given, number)?,
+            _ => return Err(word(given, "metric=, batching= or queue=")),
+        }
+    }
+    Ok(plan)
+}
+
+fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerms, BadGrid> {
+    let name = words.next().ok_or_else(|| word("for", "for ACTIVITY"))?.to_owned();
+    let mut own = ActivityTerms { name, ..ActivityTerms::default() };
+    for given in words {
+        match given.split_once('=') {
+            Some(("weight", number)) => own.weight = Some(count(given, number)?),
+            Some(("deadline", number)) => own.deadline_us = Some(amount(given, number)?),
+            Some(("rate", number)) => own.rate = Some(amount(given, number)?),
+            Some(("earns", number)) => own.earns = Some(amount(given, number)?),
+            Some(("connections", number)) => own.connections = Some(count(given, number)?),
+            _ => return Err(word(given, "weight=, deadline=, rate=, earns= or connections=")),
+        }
+    }
+    Ok(own)
+}
+
+fn count(given: &str, number: &str) -> Result<NonZeroU32, BadGrid> {
+    number.parse().map_err(|_| word(given, "a whole number from 1 to 4294967295"))
+}
+
+fn amount(given: &str, number: &str) -> Result<NonZeroU64, BadGrid> {
+    number.parse().map_err(|_| word(given, "a whole number from 1 on"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+use super::*;
+use alloc::string::ToString;
+use proptest::prelude::*;
+
+fn error(text: &str) -> String {
+    text.parse::<GridPlan>().expect_err(text).to_string()
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused_with_a_reason() {
+    for (text, reason) in [
+        ("at disk fair", "resource `disk`: expected input, cpu"),
+        ("at input lottery", "scheduler `lottery`: expected round-robin, fair, deadline, rate, profit"),
+        ("at input fair metric=joules", "metric `joules`: expected time, bytes, messages"),
+        ("at input fair; at input rate", "`input` is there twice"),
+        ("at input fair; for gold weight=0", "`weight=0`: expected a whole number from 1"),
+        ("at input fair; for gold weight=4294967296", "`weight=4294967296`: expected a whole number from 1"),
+        ("at input fair; for gold weight=1; for gold weight=2", "`gold` is there twice"),
+        (
+            "at input round-robin; for gold weight=2",
+            "`weight` of `gold`: no scheduler goes by it, expected one of fair",
+        ),
+        ("at input fair; for gold deadline=5", "`deadline` of `gold`: no scheduler goes by it"),
+        ("at input fair; for gold rate=5", "`rate` of `gold`: no scheduler goes by it"),
+        ("at input deadline", "the scheduler `deadline` of `input`: no activity has a `deadline`"),
+        ("at input profit", "the scheduler `profit` of `input`: no activity has a `earns`"),
+        (
+            "at input rate; for gold connections=5",
+            "the scheduler `rate` of `input`: no activity has a `rate`",
+        ),
+        (
+            "at input deadline; at cpu fair; for gold deadline=5",
+            "`input` goes by deadlines, and gets its core's time by weight",
+        ),
+        ("at cpu round-robin", "the scheduler `round-robin` of `cpu`: expected fair"),
+        ("for gold weight=2", "no resource with a scheduler"),
+        ("at input fair batching=0", "`batching=0`: expected a whole number from 1"),
+        ("give gold all", "`give`: expected at RESOURCE SCHEDULER"),
+        (
+            "at input fair; for gold shares=1",
+            "`shares=1`: expected weight=, deadline=, rate=, earns= or connections=",
+        ),
+    ] {
+        let error = error(text);
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_activity_that_no_rule_names_is_refused() {
+    let plan: GridPlan = "at input fair; for gold weight=2".parse().unwrap();
+    assert_eq!(plan.check_names(["others", "gold"].into_iter()), Ok(()));
+    assert_eq!(plan.check_names(["silver"].into_iter()), Err(BadGrid::NoActivity("gold".into())));
+}
+
+#[test]
+fn a_change_replaces_what_it_names_and_nothing_else() {
+    let plan: GridPlan = "at input fair queue=9; for gold weight=2; for silver weight=3".parse().unwrap();
+    let changed = plan.changed("for gold weight=7").unwrap();
+    let weight = |name| changed.terms_of(name).weight.map(NonZeroU32::get);
+    assert_eq!((weight("gold"), weight("silver"), weight("others")), (Some(7), Some(3), None));
+    assert_eq!(changed.at(GridResource::Input).unwrap().queue.get(), 9);
+    assert!(plan.changed("at input round-robin").is_err(), "the weights would be nobody's");
+}
+
+fn plan() -> impl Strategy<Value = GridPlan> {
+    let terms = proptest::collection::btree_map("[a-z]{1,8}", (1u32.., 1u32..), 1..5);
+    (0usize..3, 1u32.., 1u32.., terms).prop_map(|(metric, batching, queue, terms)| {
+        let mut input = ResourcePlan::new(GridResource::Input, SchedulerKind::Fair);
+        input.metric = METRICS[metric].1;
+        (input.batching, input.queue) = (batching.try_into().unwrap(), queue.try_into().unwrap());
+        let terms = terms.into_iter().map(|(name, (weight, connections))| ActivityTerms {
+            name,
+            weight: NonZeroU32::new(weight),
+            connections: NonZeroU32::new(connections),
+            ..ActivityTerms::default()
+        });
+        GridPlan::checked(alloc::vec![input], terms.collect()).expect("a plan")
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_plan_is_read_as_it_is_written(plan in plan()) {
+        prop_assert_eq!(plan.to_string().parse(), Ok(plan));
+    }
+
+    #[test]
+    fn no_text_breaks_the_reader(text in "(at|for|input|fair|gold|;|=|[0-9]| |\\PC)*") {
+        let _ = text.parse::<GridPlan>();
+    }
+}

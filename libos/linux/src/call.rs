@@ -1,0 +1,126 @@
+//! One system call on its way: who makes it, with what.
+
+use crate::family::ProcessFamily;
+use crate::process::{OwnMemory, Process};
+use crate::signals::{Info, Signal};
+use crate::task::Task;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
+use nom_app::sockets::Thread;
+use nom_fs::Errno;
+
+/// A system call.
+pub struct Call<'a> {
+    /// Its arguments, as the registers have them.
+    pub arguments: [u64; 6],
+    family: &'a Rc<ProcessFamily>,
+    task: &'a Rc<Task>,
+    thread: &'a Thread<'a>,
+    memory: Rc<OwnMemory>,
+    was_interrupted: Cell<bool>,
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Call({:?}, {:x?})", self.task, self.arguments)
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        family: &'a Rc<ProcessFamily>,
+        task: &'a Rc<Task>,
+        thread: &'a Thread<'a>,
+        arguments: [u64; 6],
+    ) -> Call<'a> {
+        let memory = task.process.memory();
+        Call { arguments, family, task, thread, memory, was_interrupted: Cell::new(false) }
+    }
+
+    /// An argument that is a number of 32 bits, whatever else is in its register.
+    pub fn int(&self, index: usize) -> i32 {
+        self.arguments[index] as i32
+    }
+
+    /// Who makes it.
+    pub fn task(&self) -> &Rc<Task> {
+        self.task
+    }
+
+    /// The process of who makes it.
+    pub fn process(&self) -> &Rc<Process> {
+        &self.task.process
+    }
+
+    /// What all processes share.
+    pub fn family(&self) -> &Rc<ProcessFamily> {
+        self.family
+    }
+
+    /// The memory of who makes it.
+    pub fn memory(&self) -> &OwnMemory {
+        &self.memory
+    }
+
+    /// The runtime's thread that it runs on.
+    pub fn thread(&self) -> &Thread<'a> {
+        self.thread
+    }
+
+    /// Blocks until `future` is ready.
+    ///
+    /// # Errors
+    /// `EINTR` if a signal is to be delivered before, or the thread is to end.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Errno> {
+        let mut future = pin!(future);
+        let mut interruption = pin!(self.task.interruption());
+        let result = self.thread.block_on(poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Ok(value));
+            }
+            interruption.as_mut().poll(context).map(|()| Err(Errno::EINTR))
+        }));
+        self.was_interrupted.set(result.is_err());
+        result
+    }
+
+    /// As [`Call::block_on`], until the board's clock says `deadline_ns`, if there is a deadline: nothing
+    /// then.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn block_until<F: Future>(
+        &self,
+        deadline_ns: Option<u64>,
+        future: F,
+    ) -> Result<Option<F::Output>, Errno> {
+        let Some(deadline_ns) = deadline_ns else { return self.block_on(future).map(Some) };
+        let handle = &self.family.handle;
+        let mut sleep = pin!(handle.sleep_until(deadline_ns));
+        let mut future = pin!(future);
+        self.block_on(poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
+            }
+            sleep.as_mut().poll(context).map(|_| None)
+        }))
+    }
+
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.was_interrupted.get()
+    }
+
+    /// Sends who makes it a signal.
+    pub fn raise(&self, signal: Signal) {
+        self.task.send(Info::sent(signal, 0, self.process().id, self.process().user()));
+    }
+
+    /// Nanoseconds since 1970, and on the clock that only goes forwards.
+    pub fn now(&self) -> (u64, u64) {
+        (nom_sys::time::unix_ns(), nom_sys::time::now_ns())
+    }
+}

@@ -1,0 +1,163 @@
+//! ProcessMemory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
+
+use crate::call::Call;
+use crate::descriptors::Mappable;
+use crate::memory::{Backing, FilePart, MappedRegion, PAGE, Purpose, Rights, Sharing, Where};
+use crate::table::SystemCall;
+use linux_raw_sys::general as abi;
+use nom_fs::Errno;
+
+/// These calls.
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
+        abi::__NR_mmap,
+        "mmap",
+        &["address", "length", "protection", "flags", "descriptor", "offset"],
+        map,
+        "a shared mapping of a file shows what was in it and is not written back; memory that may be \
+         written and executed is one of both at a time",
+    ),
+    SystemCall::complete(abi::__NR_munmap, "munmap", &["address", "length"], unmap),
+    SystemCall::complete(abi::__NR_mprotect, "mprotect", &["address", "length", "protection"], protect),
+    SystemCall::partial(
+        abi::__NR_mremap,
+        "mremap",
+        &["address", "old_length", "new_length", "flags", "new_address"],
+        remap,
+        "without MREMAP_DONTUNMAP",
+    ),
+    SystemCall::partial(
+        abi::__NR_madvise,
+        "madvise",
+        &["address", "length", "advice"],
+        advise,
+        "MADV_DONTNEED and MADV_FREE forget, MADV_REMOVE is refused, other advice is not taken",
+    ),
+    SystemCall::complete(abi::__NR_brk, "brk", &["end"], set_break),
+    SystemCall::partial(
+        abi::__NR_mlock,
+        "mlock",
+        &["address", "length"],
+        lock,
+        "nothing is ever swapped out",
+    ),
+    SystemCall::partial(abi::__NR_mlock2, "mlock2", &["address", "length", "flags"], lock, "as mlock"),
+    SystemCall::partial(abi::__NR_munlock, "munlock", &["address", "length"], lock, "as mlock"),
+    SystemCall::partial(abi::__NR_mlockall, "mlockall", &["flags"], nothing, "as mlock"),
+    SystemCall::partial(abi::__NR_munlockall, "munlockall", &[], nothing, "as mlock"),
+    SystemCall::partial(
+        abi::__NR_msync,
+        "msync",
+        &["address", "length", "flags"],
+        lock,
+        "nothing is written back",
+    ),
+    SystemCall::partial(
+        abi::__NR_mincore,
+        "mincore",
+        &["address", "length", "pages"],
+        in_core,
+        "says that all that is mapped is there",
+    ),
+];
+
+fn map(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, length, protection, flags, descriptor, offset] = call.arguments;
+    let flags = flags as u32;
+    if length == 0 || !offset.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    let sharing = match flags & abi::MAP_TYPE {
+        abi::MAP_PRIVATE => Sharing::Private,
+        abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE => Sharing::Shared,
+        _ => return Err(Errno::EINVAL),
+    };
+    if flags & abi::MAP_HUGETLB != 0 {
+        return Err(Errno::ENOMEM);
+    }
+    let backing = if flags & abi::MAP_ANONYMOUS != 0 {
+        Backing::Zero
+    } else {
+        match call.process().mappable(call, descriptor as i32)? {
+            Mappable::Zeros => Backing::Zero,
+            Mappable::File(contents) => Backing::File(FilePart { contents, offset, bytes: u64::MAX }),
+        }
+    };
+    let place = match (flags & abi::MAP_FIXED_NOREPLACE != 0, flags & abi::MAP_FIXED != 0) {
+        (true, _) => Where::AtIfFree(address),
+        (_, true) => Where::At(address),
+        _ => Where::Near(address),
+    };
+    let rights = Rights::from_bits(protection as u32);
+    let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Mapping };
+    let at = call.memory().map(place, length, region)?;
+    if flags & abi::MAP_POPULATE != 0 && rights != Rights::NONE {
+        // What is behind a file's end, or has no memory, comes when it is touched, or does not.
+        let _ = call.memory().reach(at, length, crate::memory::Touch::Read);
+    }
+    Ok(at)
+}
+
+fn unmap(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, length, ..] = call.arguments;
+    call.memory().unmap(address, length).map(|()| 0)
+}
+
+fn protect(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, length, protection, ..] = call.arguments;
+    call.memory().protect(address, length, Rights::from_bits(protection as u32)).map(|()| 0)
+}
+
+fn remap(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, old, new, flags, to, _] = call.arguments;
+    let flags = flags as u32;
+    if flags & !(abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let to = match (flags & abi::MREMAP_FIXED != 0, flags & abi::MREMAP_MAYMOVE != 0) {
+        (true, true) => Some(Where::At(to)),
+        (true, false) => return Err(Errno::EINVAL),
+        (false, true) => Some(Where::Near(0)),
+        (false, false) => None,
+    };
+    call.memory().remap(address, old, new, to)
+}
+
+fn advise(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, length, advice, ..] = call.arguments;
+    match advice as u32 {
+        abi::MADV_DONTNEED | abi::MADV_FREE => call.memory().forget(address, length)?,
+        abi::MADV_REMOVE | abi::MADV_HWPOISON => return Err(Errno::EINVAL),
+        _ if !address.is_multiple_of(PAGE) => return Err(Errno::EINVAL),
+        _ => {}
+    }
+    Ok(0)
+}
+
+fn set_break(call: &Call<'_>) -> Result<u64, Errno> {
+    Ok(call.memory().set_heap_end(call.arguments[0]))
+}
+
+/// What must be mapped, and nothing else.
+fn lock(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, length, ..] = call.arguments;
+    let start = address - address % PAGE;
+    let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
+    if call.memory().is_mapped(start..end.ok_or(Errno::EINVAL)?) { Ok(0) } else { Err(Errno::ENOMEM) }
+}
+
+fn nothing(_: &Call<'_>) -> Result<u64, Errno> {
+    Ok(0)
+}
+
+fn in_core(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, length, pages, ..] = call.arguments;
+    if !address.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    lock(call)?;
+    for page in 0..length.div_ceil(PAGE) {
+        call.memory().write(pages + page, &[1])?;
+    }
+    Ok(0)
+}

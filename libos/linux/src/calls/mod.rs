@@ -1,0 +1,8 @@
+//! What answers the calls that are about no descriptor.
+
+pub mod memory;
+pub mod processes;
+pub mod signals;
+pub mod system;
+pub mod threads;
+pub mod time;

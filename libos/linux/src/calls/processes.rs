@@ -1,0 +1,264 @@
+//! Processes: execve(2), wait4(2), and who a process is.
+
+use crate::call::Call;
+use crate::process::{Exit, Process};
+use crate::table::SystemCall;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use linux_raw_sys::general as abi;
+use nom_fs::Errno;
+
+/// These calls.
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_execve, "execve", &["path", "arguments", "environment"], execute),
+    SystemCall::partial(
+        abi::__NR_wait4,
+        "wait4",
+        &["process", "status", "options", "usage"],
+        wait,
+        "no process stops; the usage is zeros",
+    ),
+    SystemCall::complete(abi::__NR_getpid, "getpid", &[], |call| Ok(call.process().id.into())),
+    SystemCall::complete(abi::__NR_getppid, "getppid", &[], |call| Ok(call.process().parent().into())),
+    SystemCall::complete(abi::__NR_getpgrp, "getpgrp", &[], |call| Ok(call.process().group.get().into())),
+    SystemCall::complete(abi::__NR_getpgid, "getpgid", &["process"], |call| {
+        other(call).map(|process| process.group.get().into())
+    }),
+    SystemCall::complete(abi::__NR_getsid, "getsid", &["process"], |call| {
+        other(call).map(|process| process.session.get().into())
+    }),
+    SystemCall::partial(abi::__NR_setpgid, "setpgid", &["process", "group"], set_group, "in every session"),
+    SystemCall::complete(abi::__NR_setsid, "setsid", &[], set_session),
+    SystemCall::complete(abi::__NR_getuid, "getuid", &[], |call| Ok(call.process().user().into())),
+    SystemCall::complete(abi::__NR_geteuid, "geteuid", &[], |call| Ok(call.process().user().into())),
+    SystemCall::complete(abi::__NR_getgid, "getgid", &[], |call| Ok(group(call).into())),
+    SystemCall::complete(abi::__NR_getegid, "getegid", &[], |call| Ok(group(call).into())),
+    SystemCall::partial(
+        abi::__NR_setuid,
+        "setuid",
+        &["user"],
+        set_user,
+        "there is one user, the effective one",
+    ),
+    SystemCall::partial(abi::__NR_setgid, "setgid", &["group"], set_gid, "as setuid"),
+    SystemCall::partial(abi::__NR_setreuid, "setreuid", &["real", "effective"], set_user_second, "as setuid"),
+    SystemCall::partial(abi::__NR_setregid, "setregid", &["real", "effective"], set_gid_second, "as setuid"),
+    SystemCall::partial(
+        abi::__NR_setresuid,
+        "setresuid",
+        &["real", "effective", "saved"],
+        set_user_second,
+        "as setuid",
+    ),
+    SystemCall::partial(
+        abi::__NR_setresgid,
+        "setresgid",
+        &["real", "effective", "saved"],
+        set_gid_second,
+        "as setuid",
+    ),
+    SystemCall::complete(abi::__NR_getresuid, "getresuid", &["real", "effective", "saved"], get_users),
+    SystemCall::complete(abi::__NR_getresgid, "getresgid", &["real", "effective", "saved"], get_gids),
+    SystemCall::complete(abi::__NR_getgroups, "getgroups", &["count", "groups"], get_groups),
+    SystemCall::complete(abi::__NR_setgroups, "setgroups", &["count", "groups"], set_groups),
+];
+
+/// Most bytes of a path, and most arguments or variables.
+const PATH_MAX: usize = 4096;
+const STRINGS_MAX: usize = 1 << 17;
+const STRING_MAX: usize = 1 << 17;
+
+fn strings(call: &Call<'_>, address: u64) -> Result<Vec<Vec<u8>>, Errno> {
+    if address == 0 {
+        return Ok(Vec::new());
+    }
+    let pointers = call.memory().read_pointers(address, STRINGS_MAX)?;
+    let string = |at: u64| call.memory().read_string(at, STRING_MAX);
+    pointers.into_iter().map(|at| string(at).map_err(too_big)).collect()
+}
+
+fn too_big(errno: Errno) -> Errno {
+    if errno == Errno::ENAMETOOLONG { Errno::E2BIG } else { errno }
+}
+
+fn execute(call: &Call<'_>) -> Result<u64, Errno> {
+    let [path, arguments, environment, ..] = call.arguments;
+    let path = call.memory().read_string(path, PATH_MAX)?;
+    let (arguments, environment) = (strings(call, arguments)?, strings(call, environment)?);
+    let (process, task) = (call.process(), call.task());
+    let loaded = crate::load::load(process, task.id, &path, &arguments, &environment).map_err(|error| {
+        if !matches!(error, crate::LoadError::File(_, Errno::ENOENT)) {
+            nom_app::println!("execve: {error}");
+        }
+        error.errno()
+    })?;
+    // The other threads end; this one has their process's first identifier if it was not the first.
+    for other in process.tasks().iter().filter(|other| other.id != task.id) {
+        other.is_ending.set(true);
+        other.interrupt();
+    }
+    process.become_program(&loaded);
+    let mut context = nom_sys::program::ProgramContext::new(loaded.registers);
+    core::mem::swap(&mut *task.context.borrow_mut(), &mut context);
+    task.clear_at_end.set(0);
+    task.robust.set(0);
+    task.alternate.set(crate::signals::Alternate::NONE);
+    Ok(0)
+}
+
+fn wait(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, status, options, usage, ..] = call.arguments;
+    let wanted = call.int(0);
+    let (family, process) = (call.family(), call.process());
+    let is_meant = |child: &Rc<Process>| {
+        child.parent() == process.id
+            && match wanted {
+                -1 => true,
+                0 => child.group.get() == process.group.get(),
+                wanted if wanted < 0 => child.group.get() == wanted.unsigned_abs(),
+                wanted => child.id == wanted as u32,
+            }
+    };
+    let look = || {
+        let children: Vec<_> = family.processes().into_iter().filter(is_meant).collect();
+        if children.is_empty() {
+            return Some(Err(Errno::ECHILD));
+        }
+        let ended = children.into_iter().find(|child| child.has_ended())?;
+        Some(Ok((ended.id, ended.ending.get().unwrap_or(Exit::Status(0)))))
+    };
+    let found = if options as u32 & abi::WNOHANG != 0 {
+        match look() {
+            None => return Ok(0),
+            Some(found) => found,
+        }
+    } else {
+        call.block_on(process.child_ended.until(look))?
+    };
+    let (id, exit) = found?;
+    family.remove(id);
+    if status != 0 {
+        call.memory().write_value(status, &exit.wait_status())?;
+    }
+    if usage != 0 {
+        call.memory().write_value(usage, &[0_u64; 18])?;
+    }
+    Ok(id.into())
+}
+
+/// The process that the first argument names; 0 is who asks.
+fn other(call: &Call<'_>) -> Result<Rc<Process>, Errno> {
+    match call.arguments[0] as u32 {
+        0 => Ok(call.process().clone()),
+        id => call.family().process(id).ok_or(Errno::ESRCH),
+    }
+}
+
+fn set_group(call: &Call<'_>) -> Result<u64, Errno> {
+    let process = other(call)?;
+    let group = match call.int(1) {
+        group if group < 0 => return Err(Errno::EINVAL),
+        0 => process.id,
+        group => group as u32,
+    };
+    process.group.set(group);
+    Ok(0)
+}
+
+fn set_session(call: &Call<'_>) -> Result<u64, Errno> {
+    let process = call.process();
+    if process.group.get() == process.id && process.id != 1 {
+        return Err(Errno::EPERM);
+    }
+    process.group.set(process.id);
+    process.session.set(process.id);
+    Ok(process.id.into())
+}
+
+fn group(call: &Call<'_>) -> u32 {
+    call.process().view.borrow().credentials.group
+}
+
+/// Who is root may be anybody from now on; others may stay who they are.
+fn become_user(call: &Call<'_>, user: u32) -> Result<u64, Errno> {
+    let mut view = call.process().view.borrow_mut();
+    let credentials = &mut view.credentials;
+    if user != u32::MAX && user != credentials.user {
+        if !credentials.is_root() {
+            return Err(Errno::EPERM);
+        }
+        credentials.user = user;
+    }
+    Ok(0)
+}
+
+fn become_group(call: &Call<'_>, group: u32) -> Result<u64, Errno> {
+    let mut view = call.process().view.borrow_mut();
+    let credentials = &mut view.credentials;
+    if group != u32::MAX && group != credentials.group {
+        if !credentials.is_root() {
+            return Err(Errno::EPERM);
+        }
+        credentials.group = group;
+    }
+    Ok(0)
+}
+
+fn set_user(call: &Call<'_>) -> Result<u64, Errno> {
+    become_user(call, call.arguments[0] as u32)
+}
+
+fn set_user_second(call: &Call<'_>) -> Result<u64, Errno> {
+    become_user(call, call.arguments[1] as u32)
+}
+
+fn set_gid(call: &Call<'_>) -> Result<u64, Errno> {
+    become_group(call, call.arguments[0] as u32)
+}
+
+fn set_gid_second(call: &Call<'_>) -> Result<u64, Errno> {
+    become_group(call, call.arguments[1] as u32)
+}
+
+fn get_users(call: &Call<'_>) -> Result<u64, Errno> {
+    write_thrice(call, call.process().user())
+}
+
+fn get_gids(call: &Call<'_>) -> Result<u64, Errno> {
+    write_thrice(call, group(call))
+}
+
+fn write_thrice(call: &Call<'_>, value: u32) -> Result<u64, Errno> {
+    call.arguments[..3].iter().try_for_each(|at| call.memory().write_value(*at, &value)).map(|()| 0)
+}
+
+/// Most groups that a process may be in, as on Linux.
+const GROUPS_MAX: usize = 65_536;
+
+fn get_groups(call: &Call<'_>) -> Result<u64, Errno> {
+    let groups = call.process().view.borrow().credentials.groups.clone();
+    let room = call.int(0);
+    if room != 0 {
+        if (room as usize) < groups.len() || room < 0 {
+            return Err(Errno::EINVAL);
+        }
+        for (index, group) in groups.iter().enumerate() {
+            call.memory().write_value(call.arguments[1] + 4 * index as u64, group)?;
+        }
+    }
+    Ok(groups.len() as u64)
+}
+
+fn set_groups(call: &Call<'_>) -> Result<u64, Errno> {
+    let count = call.arguments[0] as usize;
+    if !call.process().view.borrow().credentials.is_root() {
+        return Err(Errno::EPERM);
+    }
+    if count > GROUPS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let group = |index: usize| call.memory().read_value::<u32>(call.arguments[1] + 4 * index as u64);
+    let groups = (0..count).map(group).collect::<Result<Vec<_>, _>>()?;
+    call.process().view.borrow_mut().credentials.groups = groups;
+    Ok(0)
+}

@@ -1,0 +1,259 @@
+//! The machine: uname(2), getrandom(2), limits, scheduling.
+
+use crate::call::Call;
+use crate::table::SystemCall;
+use linux_raw_sys::general as abi;
+use nom_fs::Errno;
+
+/// These calls.
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_uname, "uname", &["names"], names),
+    SystemCall::complete(abi::__NR_getrandom, "getrandom", &["buffer", "length", "flags"], random),
+    SystemCall::partial(
+        abi::__NR_prlimit64,
+        "prlimit64",
+        &["process", "resource", "new", "old"],
+        limits,
+        "limits are told; a new one is not taken",
+    ),
+    SystemCall::partial(abi::__NR_getrlimit, "getrlimit", &["resource", "limit"], get_limit, "as prlimit64"),
+    SystemCall::partial(abi::__NR_setrlimit, "setrlimit", &["resource", "limit"], |_| Ok(0), "as prlimit64"),
+    SystemCall::partial(
+        abi::__NR_sched_getaffinity,
+        "sched_getaffinity",
+        &["thread", "length", "mask"],
+        get_affinity,
+        "one processor",
+    ),
+    SystemCall::partial(
+        abi::__NR_sched_setaffinity,
+        "sched_setaffinity",
+        &["thread", "length", "mask"],
+        set_affinity,
+        "one processor, which must be among them",
+    ),
+    SystemCall::partial(
+        abi::__NR_sched_getscheduler,
+        "sched_getscheduler",
+        &["thread"],
+        |_| Ok(0),
+        "SCHED_OTHER for all",
+    ),
+    SystemCall::partial(
+        abi::__NR_sched_getparam,
+        "sched_getparam",
+        &["thread", "parameter"],
+        |call| call.memory().write_value(call.arguments[1], &0_u32).map(|()| 0),
+        "SCHED_OTHER for all",
+    ),
+    SystemCall::partial(
+        abi::__NR_sched_setscheduler,
+        "sched_setscheduler",
+        &["thread", "policy", "parameter"],
+        |call| if call.int(1) == 0 { Ok(0) } else { Err(Errno::EPERM) },
+        "SCHED_OTHER for all",
+    ),
+    SystemCall::partial(abi::__NR_getpriority, "getpriority", &["which", "who"], |_| Ok(20), "0 for all"),
+    SystemCall::partial(
+        abi::__NR_setpriority,
+        "setpriority",
+        &["which", "who", "priority"],
+        |_| Ok(0),
+        "not taken",
+    ),
+    SystemCall::partial(abi::__NR_sysinfo, "sysinfo", &["info"], info, "no load, no swap"),
+    SystemCall::partial(abi::__NR_times, "times", &["times"], times, "all time is the process's own"),
+    SystemCall::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, "zeros but for the time"),
+    SystemCall::partial(abi::__NR_getcpu, "getcpu", &["processor", "node"], processor, "0 for all"),
+    SystemCall::partial(
+        abi::__NR_prctl,
+        "prctl",
+        &["option", "first", "second", "third", "fourth"],
+        prctl,
+        "names, and what programs set when they begin; else EINVAL",
+    ),
+    SystemCall::partial(
+        abi::__NR_capget,
+        "capget",
+        &["header", "data"],
+        capabilities,
+        "root has all, others none",
+    ),
+    SystemCall::partial(abi::__NR_capset, "capset", &["header", "data"], |_| Ok(0), "not taken"),
+    SystemCall::partial(abi::__NR_personality, "personality", &["kind"], |_| Ok(0), "Linux's"),
+];
+
+/// Bytes of each name that `uname` tells.
+const NAME_BYTES: usize = 65;
+/// The release of Linux that programs are told; glibc refuses old ones.
+const RELEASE: &str = "6.1.0-nom";
+/// Processors that programs are told of.
+const PROCESSORS: u64 = 1;
+
+fn names(call: &Call<'_>) -> Result<u64, Errno> {
+    let mut bytes = [0; 6 * NAME_BYTES];
+    let names = ["Linux", "nom", RELEASE, "#1 nom", "x86_64", "(none)"];
+    for (place, name) in bytes.chunks_exact_mut(NAME_BYTES).zip(names) {
+        place[..name.len()].copy_from_slice(name.as_bytes());
+    }
+    call.memory().write(call.arguments[0], &bytes).map(|()| 0)
+}
+
+fn random(call: &Call<'_>) -> Result<u64, Errno> {
+    use nom_app::port::world::Entropy as _;
+    let [buffer, length, flags, ..] = call.arguments;
+    if flags as u32 & !(abi::GRND_NONBLOCK | abi::GRND_RANDOM | abi::GRND_INSECURE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let length = length.min(i32::MAX as u64);
+    let mut piece = [0; 256];
+    let mut done = 0;
+    while done < length {
+        let count = (length - done).min(piece.len() as u64) as usize;
+        call.family().entropy.borrow_mut().fill(&mut piece[..count]);
+        call.memory().write(buffer + done, &piece[..count])?;
+        done += count as u64;
+    }
+    Ok(length)
+}
+
+/// The limit of a resource, soft and hard.
+fn limit(resource: u64) -> Result<[u64; 2], Errno> {
+    const INFINITY: u64 = u64::MAX;
+    match resource as u32 {
+        abi::RLIMIT_STACK => Ok([8 << 20, INFINITY]),
+        abi::RLIMIT_NOFILE => Ok([1 << 16, 1 << 16]),
+        abi::RLIMIT_NPROC => Ok([1 << 12, 1 << 12]),
+        abi::RLIMIT_CORE => Ok([0, 0]),
+        resource if resource < abi::RLIM_NLIMITS => Ok([INFINITY, INFINITY]),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn limits(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, resource, new, old, ..] = call.arguments;
+    let limit = limit(resource)?;
+    if new != 0 {
+        let [soft, hard]: [u64; 2] = call.memory().read_value(new)?;
+        if soft > hard {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if old != 0 {
+        call.memory().write_value(old, &limit)?;
+    }
+    Ok(0)
+}
+
+fn get_limit(call: &Call<'_>) -> Result<u64, Errno> {
+    let limit = limit(call.arguments[0])?;
+    call.memory().write_value(call.arguments[1], &limit).map(|()| 0)
+}
+
+fn get_affinity(call: &Call<'_>) -> Result<u64, Errno> {
+    const BYTES: u64 = 8;
+    let [_, length, mask, ..] = call.arguments;
+    if length < BYTES || !length.is_multiple_of(BYTES) {
+        return Err(Errno::EINVAL);
+    }
+    let all: u64 = (1 << PROCESSORS) - 1;
+    call.memory().write_value(mask, &all).map(|()| BYTES)
+}
+
+fn set_affinity(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, length, mask, ..] = call.arguments;
+    let mut bytes = [0; 8];
+    let count = length.min(8) as usize;
+    call.memory().read(mask, &mut bytes[..count])?;
+    let wanted = u64::from_le_bytes(bytes);
+    if wanted & ((1 << PROCESSORS) - 1) == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+fn info(call: &Call<'_>) -> Result<u64, Errno> {
+    let (all, free) = memory_bytes();
+    let uptime = call.now().1 / 1_000_000_000;
+    let processes = call.family().processes().len() as u64;
+    // Uptime; three loads; memory: all, free, shared, buffers; swap: all, free; processes; high memory: all,
+    // free; unit.
+    let words = [uptime, 0, 0, 0, all, free, 0, 0, 0, 0, processes, 0, 0, 1];
+    call.memory().write_value(call.arguments[0], &words).map(|()| 0)
+}
+
+/// Bytes of memory that the application may have, and of those that are free.
+pub(crate) fn memory_bytes() -> (u64, u64) {
+    use core::sync::atomic::Ordering::Relaxed;
+    const FRAME: u64 = nom_sys::abi::memory::FRAME_BYTES;
+    let total = nom_sys::start::board().machine.frames_total.load(Relaxed);
+    let all = nom_sys::start::info().frames_max.min(total) * FRAME;
+    (all, nom_sys::memory::obtainable())
+}
+
+fn times(call: &Call<'_>) -> Result<u64, Errno> {
+    const TICK_NS: u64 = 10_000_000;
+    let ticks = call.now().1 / TICK_NS;
+    if call.arguments[0] != 0 {
+        call.memory().write_value(call.arguments[0], &[ticks, 0, 0, 0])?;
+    }
+    Ok(ticks)
+}
+
+fn usage(call: &Call<'_>) -> Result<u64, Errno> {
+    let now = call.now().1;
+    let mut words = [0_u64; 18];
+    (words[0], words[1]) = (now / 1_000_000_000, now % 1_000_000_000 / 1000);
+    words[4] = call.memory().bytes().1 / 1024;
+    call.memory().write_value(call.arguments[1], &words).map(|()| 0)
+}
+
+fn processor(call: &Call<'_>) -> Result<u64, Errno> {
+    for address in call.arguments[..2].iter().filter(|address| **address != 0) {
+        call.memory().write_value(*address, &0_u32)?;
+    }
+    Ok(0)
+}
+
+fn prctl(call: &Call<'_>) -> Result<u64, Errno> {
+    use linux_raw_sys::prctl as option;
+    let [asked, first, ..] = call.arguments;
+    match asked as u32 {
+        option::PR_SET_NAME => {
+            let mut name = [0; 16];
+            // Only so much of it as there is.
+            let given = call.memory().read_string(first, 15).or_else(|errno| match errno {
+                Errno::ENAMETOOLONG => {
+                    let mut bytes = alloc::vec![0; 15];
+                    call.memory().read(first, &mut bytes).map(|()| bytes)
+                }
+                other => Err(other),
+            })?;
+            name[..given.len()].copy_from_slice(&given);
+            call.task().name.set(name);
+            Ok(0)
+        }
+        option::PR_GET_NAME => call.memory().write(first, &call.task().name.get()).map(|()| 0),
+        option::PR_SET_PDEATHSIG
+        | option::PR_SET_DUMPABLE
+        | option::PR_SET_KEEPCAPS
+        | option::PR_SET_NO_NEW_PRIVS
+        | option::PR_SET_TIMERSLACK
+        | option::PR_SET_CHILD_SUBREAPER => Ok(0),
+        option::PR_GET_DUMPABLE => Ok(1),
+        option::PR_CAPBSET_READ => Ok(1),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn capabilities(call: &Call<'_>) -> Result<u64, Errno> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let [header, data, ..] = call.arguments;
+    let version = call.memory().read_value::<u32>(header)?;
+    if version != VERSION_3 {
+        call.memory().write_value(header, &VERSION_3)?;
+        return if data == 0 { Ok(0) } else { Err(Errno::EINVAL) };
+    }
+    let set = if call.process().user() == 0 { u32::MAX } else { 0 };
+    if data != 0 {
+        call.memory().write_value(data, &[set, set, 0, set, set, 0])?;
+    }
+    Ok(0)
+}

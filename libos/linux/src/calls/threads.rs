@@ -1,0 +1,276 @@
+//! Threads: clone(2), futex(2), and what a thread says of itself.
+
+use crate::call::Call;
+use crate::process::Exit;
+use crate::table::SystemCall;
+use crate::task::Task;
+use linux_raw_sys::general as abi;
+use nom_app::sockets::NoStack;
+use nom_fs::Errno;
+use nom_sys::abi::layout::APPLICATION_END;
+
+/// These calls.
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
+        abi::__NR_clone,
+        "clone",
+        &["flags", "stack", "parent_thread", "child_thread", "thread_pointer"],
+        clone,
+        "threads, and children that share their parent's memory until they have a program of their own or \
+         end (CLONE_VFORK); a copy of the memory (fork) is ENOSYS, namespaces are EINVAL",
+    ),
+    SystemCall::complete(abi::__NR_vfork, "vfork", &[], vfork),
+    SystemCall::partial(
+        abi::__NR_fork,
+        "fork",
+        &[],
+        fork,
+        "ENOSYS: there is no copy of a process's memory yet",
+    ),
+    SystemCall::complete(abi::__NR_exit, "exit", &["status"], exit),
+    SystemCall::complete(abi::__NR_exit_group, "exit_group", &["status"], exit_group),
+    SystemCall::complete(abi::__NR_gettid, "gettid", &[], |call| Ok(call.task().id.into())),
+    SystemCall::complete(abi::__NR_set_tid_address, "set_tid_address", &["address"], set_clear_at_end),
+    SystemCall::complete(abi::__NR_set_robust_list, "set_robust_list", &["head", "length"], set_robust),
+    SystemCall::partial(
+        abi::__NR_futex,
+        "futex",
+        &["address", "operation", "value", "timeout", "second_address", "third_value"],
+        futex,
+        "WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET; those with priority \
+         inheritance are ENOSYS",
+    ),
+    SystemCall::partial(
+        abi::__NR_arch_prctl,
+        "arch_prctl",
+        &["code", "address"],
+        arch_prctl,
+        "FS alone: GS is the library's",
+    ),
+    SystemCall::complete(abi::__NR_sched_yield, "sched_yield", &[], |call| {
+        call.thread().yield_now();
+        Ok(0)
+    }),
+];
+
+fn clone(call: &Call<'_>) -> Result<u64, Errno> {
+    let [flags, stack, parent_thread, child_thread, thread_pointer, _] = call.arguments;
+    let flags = flags as u32;
+    const NAMESPACES: u32 = abi::CLONE_NEWNS
+        | abi::CLONE_NEWUTS
+        | abi::CLONE_NEWIPC
+        | abi::CLONE_NEWUSER
+        | abi::CLONE_NEWPID
+        | abi::CLONE_NEWNET
+        | abi::CLONE_NEWCGROUP;
+    let of_thread = abi::CLONE_VM | abi::CLONE_SIGHAND;
+    let is_thread = flags & abi::CLONE_THREAD != 0;
+    if flags & NAMESPACES != 0 || is_thread && flags & of_thread != of_thread {
+        return Err(Errno::EINVAL);
+    }
+    if !is_thread && flags & (abi::CLONE_VM | abi::CLONE_VFORK) != abi::CLONE_VM | abi::CLONE_VFORK {
+        return fork(call);
+    }
+    let process = if is_thread { call.process().clone() } else { call.process().child() };
+    let id = if is_thread { call.family().take_id() } else { process.id };
+    let started = start(call, &process, id, |task| {
+        let mut context = task.context.borrow_mut();
+        if stack != 0 {
+            context.registers_mut().rsp = stack;
+        }
+        if flags & abi::CLONE_SETTLS != 0 {
+            context.set_thread_pointer(thread_pointer);
+        }
+        if flags & abi::CLONE_CHILD_CLEARTID != 0 {
+            task.clear_at_end.set(child_thread);
+        }
+        if flags & abi::CLONE_PARENT_SETTID != 0 {
+            call.memory().write_value(parent_thread, &id)?;
+        }
+        if flags & abi::CLONE_CHILD_SETTID != 0 {
+            call.memory().write_value(child_thread, &id)?;
+        }
+        Ok(())
+    });
+    if let Err(errno) = started {
+        if !is_thread {
+            call.family().remove(process.id);
+        }
+        return Err(errno);
+    }
+    if !is_thread {
+        // Until the child has a program of its own, or has ended, its parent's memory is the child's.
+        call.thread().block_on(process.released.until(|| process.has_own_memory.get().then_some(())));
+    }
+    Ok(id.into())
+}
+
+/// Starts a thread that goes on where the caller is, with what `change` makes of it.
+fn start(
+    call: &Call<'_>,
+    process: &alloc::rc::Rc<crate::process::Process>,
+    id: u32,
+    change: impl FnOnce(&Task) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let context = call.task().context.borrow_mut().duplicate();
+    let task = Task::with(id, process.clone(), context);
+    task.context.borrow_mut().registers_mut().rax = 0;
+    task.blocked.set(call.task().blocked.get());
+    task.name.set(call.task().name.get());
+    let started = change(&task).and_then(|()| task.start(call.family()).map_err(|NoStack| Errno::EAGAIN));
+    if started.is_err() {
+        process.tasks.borrow_mut().remove(&id);
+    }
+    started
+}
+
+fn vfork(call: &Call<'_>) -> Result<u64, Errno> {
+    let process = call.process().child();
+    start(call, &process, process.id, |_| Ok(())).inspect_err(|_| call.family().remove(process.id))?;
+    call.thread().block_on(process.released.until(|| process.has_own_memory.get().then_some(())));
+    Ok(process.id.into())
+}
+
+fn fork(call: &Call<'_>) -> Result<u64, Errno> {
+    call.family().unknown(abi::__NR_fork.into(), || {
+        let program = call.process().program.borrow();
+        let name = alloc::string::String::from_utf8_lossy(&program.0);
+        nom_app::println!("{name}: a copy of the process (fork) is not to be had: ENOSYS");
+    });
+    Err(Errno::ENOSYS)
+}
+
+fn exit(call: &Call<'_>) -> Result<u64, Errno> {
+    if call.process().tasks().len() == 1 {
+        return exit_group(call);
+    }
+    call.task().is_ending.set(true);
+    Ok(0)
+}
+
+fn exit_group(call: &Call<'_>) -> Result<u64, Errno> {
+    call.process().end(Exit::Status(call.arguments[0] as u8));
+    Ok(0)
+}
+
+fn set_clear_at_end(call: &Call<'_>) -> Result<u64, Errno> {
+    call.task().clear_at_end.set(call.arguments[0]);
+    Ok(call.task().id.into())
+}
+
+fn set_robust(call: &Call<'_>) -> Result<u64, Errno> {
+    const HEAD_BYTES: u64 = 24;
+    if call.arguments[1] != HEAD_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    call.task().robust.set(call.arguments[0]);
+    Ok(0)
+}
+
+fn arch_prctl(call: &Call<'_>) -> Result<u64, Errno> {
+    const SET_GS: i32 = 0x1001;
+    const SET_FS: i32 = 0x1002;
+    const GET_FS: i32 = 0x1003;
+    const GET_GS: i32 = 0x1004;
+    let address = call.arguments[1];
+    match call.int(0) {
+        SET_FS if address < APPLICATION_END => {
+            call.task().context.borrow_mut().set_thread_pointer(address);
+            Ok(0)
+        }
+        SET_FS | SET_GS => Err(Errno::EPERM),
+        GET_FS => {
+            let base = call.task().context.borrow().thread_pointer();
+            call.memory().write_value(address, &base).map(|()| 0)
+        }
+        GET_GS => call.memory().write_value(address, &0_u64).map(|()| 0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn futex(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, operation, value, timeout, second, third] = call.arguments;
+    let (operation, value) = (operation as u32, value as u32);
+    let (memory, futexes) = (call.memory(), &call.family().futexes);
+    if !address.is_multiple_of(4) {
+        return Err(Errno::EINVAL);
+    }
+    let is_realtime = operation & abi::FUTEX_CLOCK_REALTIME != 0;
+    let word = |at: u64| memory.read_value::<u32>(at);
+    let woken = |count: u32| Ok(count.into());
+    match operation & !(abi::FUTEX_PRIVATE_FLAG | abi::FUTEX_CLOCK_REALTIME) {
+        abi::FUTEX_WAIT => {
+            let deadline = super::time::deadline_after(call, timeout)?;
+            wait(call, address, value, u32::MAX, deadline)
+        }
+        abi::FUTEX_WAIT_BITSET => {
+            let deadline = super::time::deadline_at(call, timeout, is_realtime)?;
+            wait(call, address, value, third as u32, deadline)
+        }
+        abi::FUTEX_WAKE => woken(futexes.wake(memory, address, value, u32::MAX)),
+        abi::FUTEX_WAKE_BITSET if third as u32 == 0 => Err(Errno::EINVAL),
+        abi::FUTEX_WAKE_BITSET => woken(futexes.wake(memory, address, value, third as u32)),
+        abi::FUTEX_REQUEUE => {
+            let count = futexes.wake(memory, address, value, u32::MAX);
+            woken(count + futexes.move_waiters(memory, address, second, timeout as u32))
+        }
+        abi::FUTEX_CMP_REQUEUE if word(address)? != third as u32 => Err(Errno::EAGAIN),
+        abi::FUTEX_CMP_REQUEUE => {
+            let count = futexes.wake(memory, address, value, u32::MAX);
+            woken(count + futexes.move_waiters(memory, address, second, timeout as u32))
+        }
+        abi::FUTEX_WAKE_OP => {
+            let is_met = wake_operation(call, second, third as u32)?;
+            let mut count = futexes.wake(memory, address, value, u32::MAX);
+            if is_met {
+                count += futexes.wake(memory, second, timeout as u32, u32::MAX);
+            }
+            woken(count)
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn wait(call: &Call<'_>, address: u64, value: u32, bits: u32, deadline: Option<u64>) -> Result<u64, Errno> {
+    if bits == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if call.memory().read_value::<u32>(address)? != value {
+        return Err(Errno::EAGAIN);
+    }
+    let wait = call.family().futexes.wait(call.memory(), address, bits);
+    match call.block_until(deadline, wait)? {
+        Some(()) => Ok(0),
+        None => Err(Errno::ETIMEDOUT),
+    }
+}
+
+/// Changes the word at `address` as `FUTEX_WAKE_OP` says, and whether what was there met its condition.
+fn wake_operation(call: &Call<'_>, address: u64, operation: u32) -> Result<bool, Errno> {
+    const SHIFT: u32 = 8;
+    let signed = |bits: u32| ((bits << 20) as i32) >> 20;
+    let (mut operand, compared) = (signed(operation >> 12 & 0xfff), signed(operation & 0xfff));
+    let (kind, condition) = (operation >> 28, operation >> 24 & 0xf);
+    if kind & SHIFT != 0 {
+        operand = 1_i32.wrapping_shl(operand as u32);
+    }
+    let old = call.memory().read_value::<u32>(address)? as i32;
+    let new = match kind & !SHIFT {
+        abi::FUTEX_OP_SET => operand,
+        abi::FUTEX_OP_ADD => old.wrapping_add(operand),
+        abi::FUTEX_OP_OR => old | operand,
+        abi::FUTEX_OP_ANDN => old & !operand,
+        abi::FUTEX_OP_XOR => old ^ operand,
+        _ => return Err(Errno::ENOSYS),
+    };
+    call.memory().write_value(address, &(new as u32))?;
+    match condition {
+        abi::FUTEX_OP_CMP_EQ => Ok(old == compared),
+        abi::FUTEX_OP_CMP_NE => Ok(old != compared),
+        abi::FUTEX_OP_CMP_LT => Ok(old < compared),
+        abi::FUTEX_OP_CMP_LE => Ok(old <= compared),
+        abi::FUTEX_OP_CMP_GT => Ok(old > compared),
+        abi::FUTEX_OP_CMP_GE => Ok(old >= compared),
+        _ => Err(Errno::ENOSYS),
+    }
+}

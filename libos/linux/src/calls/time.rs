@@ -1,0 +1,216 @@
+//! Time: clock_gettime(2), nanosleep(2), and timers.
+
+use crate::call::Call;
+use crate::signals::{Info, Signal};
+use crate::table::SystemCall;
+use linux_raw_sys::general as abi;
+use nom_fs::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// These calls.
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
+        abi::__NR_clock_gettime,
+        "clock_gettime",
+        &["clock", "time"],
+        get_time,
+        "clocks of processor time count the time since boot",
+    ),
+    SystemCall::complete(abi::__NR_clock_getres, "clock_getres", &["clock", "resolution"], get_resolution),
+    SystemCall::complete(abi::__NR_gettimeofday, "gettimeofday", &["time", "zone"], time_of_day),
+    SystemCall::complete(abi::__NR_time, "time", &["time"], seconds),
+    SystemCall::complete(abi::__NR_nanosleep, "nanosleep", &["time", "left"], sleep),
+    SystemCall::complete(
+        abi::__NR_clock_nanosleep,
+        "clock_nanosleep",
+        &["clock", "flags", "time", "left"],
+        sleep_on,
+    ),
+    SystemCall::partial(abi::__NR_alarm, "alarm", &["seconds"], alarm, "an earlier one is not told"),
+    SystemCall::partial(
+        abi::__NR_setitimer,
+        "setitimer",
+        &["timer", "new", "old"],
+        set_timer,
+        "ITIMER_REAL alone, and what was left is not told",
+    ),
+    SystemCall::refused(abi::__NR_settimeofday, "settimeofday", "the clock is the host's"),
+    SystemCall::refused(abi::__NR_clock_settime, "clock_settime", "the clock is the host's"),
+    SystemCall::refused(abi::__NR_adjtimex, "adjtimex", "the clock is the host's"),
+];
+
+const NS_IN_S: u64 = 1_000_000_000;
+
+/// Linux's `struct timespec`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TimeSpec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl TimeSpec {
+    /// So many nanoseconds.
+    pub fn of_ns(ns: u64) -> TimeSpec {
+        TimeSpec { seconds: (ns / NS_IN_S) as i64, nanoseconds: (ns % NS_IN_S) as i64 }
+    }
+
+    /// Its nanoseconds; more than there can be is as many as there can be.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is before zero, or has more nanoseconds than a second.
+    pub fn ns(self) -> Result<u64, Errno> {
+        if self.seconds < 0 || !(0..NS_IN_S as i64).contains(&self.nanoseconds) {
+            return Err(Errno::EINVAL);
+        }
+        Ok((self.seconds as u64).saturating_mul(NS_IN_S).saturating_add(self.nanoseconds as u64))
+    }
+}
+
+/// The board's time at which a relative timeout at `address` is over; none if there is none.
+pub(crate) fn deadline_after(call: &Call<'_>, address: u64) -> Result<Option<u64>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let ns = call.memory().read_value::<TimeSpec>(address)?.ns()?;
+    Ok(Some(call.now().1.saturating_add(ns)))
+}
+
+/// The board's time of a point of time at `address`; none if there is none.
+pub(crate) fn deadline_at(call: &Call<'_>, address: u64, is_realtime: bool) -> Result<Option<u64>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let ns = call.memory().read_value::<TimeSpec>(address)?.ns()?;
+    let (realtime, monotonic) = call.now();
+    Ok(Some(if is_realtime { monotonic.saturating_add(ns.saturating_sub(realtime)) } else { ns }))
+}
+
+/// What a clock says.
+fn clock(call: &Call<'_>, clock: i32) -> Result<u64, Errno> {
+    let (realtime, monotonic) = call.now();
+    match clock as u32 {
+        abi::CLOCK_REALTIME | abi::CLOCK_REALTIME_COARSE | abi::CLOCK_TAI => Ok(realtime),
+        abi::CLOCK_MONOTONIC
+        | abi::CLOCK_MONOTONIC_RAW
+        | abi::CLOCK_MONOTONIC_COARSE
+        | abi::CLOCK_BOOTTIME
+        | abi::CLOCK_PROCESS_CPUTIME_ID
+        | abi::CLOCK_THREAD_CPUTIME_ID => Ok(monotonic),
+        // Those of another process or thread have negative numbers.
+        _ if clock < 0 => Ok(monotonic),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn get_time(call: &Call<'_>) -> Result<u64, Errno> {
+    let now = clock(call, call.int(0))?;
+    call.memory().write_value(call.arguments[1], &TimeSpec::of_ns(now)).map(|()| 0)
+}
+
+fn get_resolution(call: &Call<'_>) -> Result<u64, Errno> {
+    clock(call, call.int(0))?;
+    match call.arguments[1] {
+        0 => Ok(0),
+        address => call.memory().write_value(address, &TimeSpec::of_ns(1)).map(|()| 0),
+    }
+}
+
+fn time_of_day(call: &Call<'_>) -> Result<u64, Errno> {
+    let now = call.now().0;
+    if call.arguments[0] != 0 {
+        let time = [now / NS_IN_S, now % NS_IN_S / 1000];
+        call.memory().write_value(call.arguments[0], &time)?;
+    }
+    if call.arguments[1] != 0 {
+        call.memory().write_value(call.arguments[1], &[0_u32; 2])?;
+    }
+    Ok(0)
+}
+
+fn seconds(call: &Call<'_>) -> Result<u64, Errno> {
+    let now = call.now().0 / NS_IN_S;
+    if call.arguments[0] != 0 {
+        call.memory().write_value(call.arguments[0], &now)?;
+    }
+    Ok(now)
+}
+
+fn sleep(call: &Call<'_>) -> Result<u64, Errno> {
+    let ns = call.memory().read_value::<TimeSpec>(call.arguments[0])?.ns()?;
+    sleep_until(call, call.now().1.saturating_add(ns), call.arguments[1])
+}
+
+fn sleep_on(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, flags, time, left, ..] = call.arguments;
+    let now = clock(call, call.int(0))?;
+    let ns = call.memory().read_value::<TimeSpec>(time)?.ns()?;
+    let monotonic = call.now().1;
+    if flags as u32 & abi::TIMER_ABSTIME != 0 {
+        return sleep_until(call, monotonic.saturating_add(ns.saturating_sub(now)), 0);
+    }
+    sleep_until(call, monotonic.saturating_add(ns), left)
+}
+
+/// Sleeps; if a signal comes before, what is left is written to `left`.
+fn sleep_until(call: &Call<'_>, deadline: u64, left: u64) -> Result<u64, Errno> {
+    let slept = call.block_until(Some(deadline), core::future::pending::<()>());
+    if let Err(errno) = slept {
+        if left != 0 {
+            let rest = deadline.saturating_sub(call.now().1);
+            call.memory().write_value(left, &TimeSpec::of_ns(rest))?;
+        }
+        return Err(errno);
+    }
+    Ok(0)
+}
+
+fn alarm(call: &Call<'_>) -> Result<u64, Errno> {
+    let seconds = call.arguments[0] as u32;
+    ring_after(call, u64::from(seconds) * NS_IN_S, 0);
+    Ok(0)
+}
+
+fn set_timer(call: &Call<'_>) -> Result<u64, Errno> {
+    const REAL: i32 = 0;
+    if call.int(0) != REAL {
+        return Err(Errno::EINVAL);
+    }
+    // Interval and first, each in seconds and microseconds.
+    let [every, every_us, first, first_us]: [u64; 4] = call.memory().read_value(call.arguments[1])?;
+    if every_us.max(first_us) >= 1_000_000 {
+        return Err(Errno::EINVAL);
+    }
+    let ns = |seconds: u64, us: u64| seconds.saturating_mul(NS_IN_S).saturating_add(us * 1000);
+    ring_after(call, ns(first, first_us), ns(every, every_us));
+    if call.arguments[2] != 0 {
+        call.memory().write_value(call.arguments[2], &[0_u64; 4])?;
+    }
+    Ok(0)
+}
+
+/// Sends the process `SIGALRM` after `first_ns`, unless that is zero, and then every `every_ns`; an earlier
+/// timer is over.
+fn ring_after(call: &Call<'_>, first_ns: u64, every_ns: u64) {
+    let process = call.process().clone();
+    let turn = process.alarm.get() + 1;
+    process.alarm.set(turn);
+    if first_ns == 0 {
+        return;
+    }
+    let handle = call.family().handle.clone();
+    drop(call.family().handle.spawn(async move {
+        let mut wait = first_ns;
+        loop {
+            handle.sleep(wait).await;
+            if process.alarm.get() != turn || process.has_ended() {
+                return;
+            }
+            process.send(&process.family, Info::sent(Signal::ALRM, 0, 0, 0));
+            if every_ns == 0 {
+                return;
+            }
+            wait = every_ns;
+        }
+    }));
+}

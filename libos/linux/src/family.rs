@@ -1,0 +1,175 @@
+//! What all processes of the application share.
+
+use crate::futex::Futexes;
+use crate::load::LoadError;
+use crate::machine::Granted;
+use crate::memory::PageSource;
+use crate::process::{Exit, Process};
+use crate::signals::Info;
+use crate::task::Task;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::ops::Range;
+use nom_app::sockets::{Network, Threads};
+use nom_fs::Vfs;
+use nom_rt::handle::Handle;
+use nom_sys::port::Entropy;
+use nom_sys::program::memory::HIGH;
+
+/// Bytes of addresses that each process has for itself.
+const PLACE_BYTES: u64 = 64 << 30;
+
+/// What a family is made of.
+pub struct FamilyParts {
+    /// The files.
+    pub vfs: Vfs,
+    /// The network, if there is any.
+    pub network: Option<Network>,
+    /// The loop that it runs on.
+    pub handle: Handle,
+    /// Threads of that loop.
+    pub threads: Threads,
+}
+
+/// All processes, and what they share.
+pub struct ProcessFamily {
+    /// The files.
+    pub vfs: Rc<RefCell<Vfs>>,
+    /// The network, if there is any.
+    pub network: Option<Network>,
+    /// The loop that everything runs on.
+    pub handle: Handle,
+    pub(crate) threads: Threads,
+    pub(crate) pages: Rc<dyn PageSource>,
+    pub(crate) entropy: RefCell<Entropy>,
+    pub(crate) futexes: Futexes,
+    processes: RefCell<BTreeMap<u32, Rc<Process>>>,
+    next_id: Cell<u32>,
+    /// Places of processes that are taken.
+    places: RefCell<BTreeSet<u64>>,
+    /// Calls that nobody knows, and have been said.
+    unknown: RefCell<BTreeSet<u64>>,
+}
+
+impl fmt::Debug for ProcessFamily {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "ProcessFamily({} processes)", self.processes.borrow().len())
+    }
+}
+
+impl ProcessFamily {
+    /// A family without processes.
+    pub fn new(setup: FamilyParts) -> Rc<ProcessFamily> {
+        let FamilyParts { vfs, network, handle, threads } = setup;
+        Rc::new(ProcessFamily {
+            vfs: Rc::new(RefCell::new(vfs)),
+            network,
+            handle,
+            threads,
+            pages: Rc::new(Granted),
+            entropy: RefCell::new(Entropy::new()),
+            futexes: Futexes::default(),
+            processes: RefCell::default(),
+            next_id: Cell::new(1),
+            places: RefCell::default(),
+            unknown: RefCell::default(),
+        })
+    }
+
+    /// Starts the first process, whose end is the machine's.
+    ///
+    /// # Errors
+    /// Why the program cannot be run.
+    pub fn start(
+        self: &Rc<ProcessFamily>,
+        path: &[u8],
+        arguments: &[Vec<u8>],
+        environment: &[Vec<u8>],
+    ) -> Result<(), LoadError> {
+        let process = Process::first(self);
+        let loaded = crate::load::load(&process, process.id, path, arguments, environment)?;
+        process.become_program(&loaded);
+        let task = Task::new(process.id, process.clone(), loaded.registers);
+        task.start(self).map_err(|_| LoadError::NoMemory)?;
+        Ok(())
+    }
+
+    /// The processes, by their identifiers.
+    pub fn processes(&self) -> Vec<Rc<Process>> {
+        self.processes.borrow().values().cloned().collect()
+    }
+
+    /// The process with this identifier.
+    pub fn process(&self, id: u32) -> Option<Rc<Process>> {
+        self.processes.borrow().get(&id).cloned()
+    }
+
+    pub(crate) fn add(&self, process: Rc<Process>) {
+        self.processes.borrow_mut().insert(process.id, process);
+    }
+
+    pub(crate) fn remove(&self, process: u32) {
+        self.processes.borrow_mut().remove(&process);
+    }
+
+    /// An identifier that no process and no thread has.
+    pub(crate) fn take_id(&self) -> u32 {
+        self.next_id.replace(self.next_id.get() + 1)
+    }
+
+    /// Addresses for a process of its own, if there are any left.
+    pub(crate) fn take_place(&self) -> Option<Range<u64>> {
+        let mut places = self.places.borrow_mut();
+        let count = (HIGH.end - HIGH.start) / PLACE_BYTES;
+        let number = (0..count).find(|number| !places.contains(number))?;
+        places.insert(number);
+        let end = HIGH.end - number * PLACE_BYTES;
+        Some(end - PLACE_BYTES..end)
+    }
+
+    pub(crate) fn give_back_place(&self, place: &Range<u64>) {
+        self.places.borrow_mut().remove(&((HIGH.end - place.end) / PLACE_BYTES));
+    }
+
+    /// A random number below `end`.
+    pub(crate) fn random(&self, end: u64) -> u64 {
+        use nom_app::port::world::Entropy as _;
+        let mut bytes = [0; 8];
+        self.entropy.borrow_mut().fill(&mut bytes);
+        u64::from_le_bytes(bytes) % end
+    }
+
+    /// Says once that a program makes a call that is not there.
+    pub(crate) fn unknown(&self, number: u64, say: impl FnOnce()) {
+        if self.unknown.borrow_mut().insert(number) {
+            say();
+        }
+    }
+
+    /// A process has ended: its parent is told, its children have another parent; the machine ends with the
+    /// first.
+    pub(crate) fn ended(&self, process: &Rc<Process>, exit: Exit) {
+        const FIRST: u32 = 1;
+        if process.id == FIRST {
+            return self.handle.stop(exit.machine_status());
+        }
+        for child in self.processes().iter().filter(|child| child.parent.get() == process.id) {
+            child.parent.set(FIRST);
+            if child.has_ended() {
+                self.remove(child.id);
+            }
+        }
+        let parent = self.process(process.parent.get());
+        match parent.filter(|parent| parent.wants_to_know_of_children()) {
+            Some(parent) => {
+                let (code, status) = exit.child_code();
+                parent.child_ended.wake_all();
+                parent.send(self, Info::child(code, process.id, process.user(), status));
+            }
+            None => self.remove(process.id),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Linux's system calls as a library of the application that runs unmodified programs.
+//!
+//! The kernel sends each `syscall` of a program here ([`nom_sys::program`]): so a call is a function call of
+//! one address space. A thread of a program is a thread of the runtime, on whose stack its calls run and may
+//! block. What is decided without a machine is in modules of its own, and tested there: [`elf`], [`stack`],
+//! [`memory`], [`signals`], [`futex`]; [`table`] has a row for each call, and says of each what of it is
+//! there.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod call;
+mod calls;
+pub mod descriptors;
+pub mod elf;
+mod family;
+pub mod futex;
+mod load;
+mod machine;
+pub mod memory;
+mod process;
+pub mod signals;
+pub mod stack;
+#[cfg(target_os = "none")]
+pub mod start;
+pub mod table;
+mod task;
+
+pub use call::Call;
+pub use family::{FamilyParts, ProcessFamily};
+pub use load::{LoadError, Opened};
+pub use process::{Exit, OwnMemory, Process, View};
+pub use task::Task;

@@ -1,0 +1,249 @@
+//! What a process changes about its memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
+
+use super::{
+    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, RangeMap, Rights, Run, State, Touch,
+};
+use alloc::vec::Vec;
+use core::ops::Range;
+use nom_fs::Errno;
+#[cfg(test)]
+use nom_sys::Protection;
+use nom_sys::program::memory::{HIGH, LOW};
+
+/// Where something is to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// There, if it is free; else anywhere. Zero is no wish.
+    Near(u64),
+    /// There, whatever is there.
+    At(u64),
+    /// There, if it is free.
+    AtIfFree(u64),
+}
+
+impl ProcessMemory {
+    /// Maps a region of `bytes`, rounded up to pages: where it is.
+    ///
+    /// # Errors
+    /// `EINVAL` (no bytes, no page's address), `ENOMEM` (no room, or no place of programs), `EEXIST`.
+    pub fn map(&self, place: Where, bytes: u64, region: MappedRegion) -> Result<u64, Errno> {
+        let bytes = whole_pages(bytes)?;
+        let state = &mut *self.state.borrow_mut();
+        let address = match place {
+            Where::At(address) | Where::AtIfFree(address) => {
+                let range = range_of(address, bytes)?;
+                if matches!(place, Where::AtIfFree(_)) && !state.regions.is_free(range.clone()) {
+                    return Err(Errno::EEXIST);
+                }
+                state.drop_pages(&*self.pages, range);
+                address
+            }
+            Where::Near(wish) => state.place_for(wish - wish % PAGE, bytes).ok_or(Errno::ENOMEM)?,
+        };
+        state.regions.insert(address..address + bytes, region);
+        Ok(address)
+    }
+
+    /// Unmaps what is mapped there.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub fn unmap(&self, address: u64, bytes: u64) -> Result<(), Errno> {
+        let bytes = whole_pages(bytes)?;
+        let range = range_of(address, bytes).map_err(|_| Errno::EINVAL)?;
+        let state = &mut *self.state.borrow_mut();
+        state.regions.remove(range.clone());
+        state.drop_pages(&*self.pages, range);
+        Ok(())
+    }
+
+    /// Changes what may be done there, where all must be mapped.
+    ///
+    /// # Errors
+    /// `EINVAL`, `ENOMEM` (not all is mapped).
+    pub fn protect(&self, address: u64, bytes: u64, rights: Rights) -> Result<(), Errno> {
+        if !address.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let range = range_of(address, whole_pages(bytes)?)?;
+        let state = &mut *self.state.borrow_mut();
+        if !state.regions.covers(range.clone()) {
+            return Err(Errno::ENOMEM);
+        }
+        for (part, region) in state.regions.remove(range.clone()) {
+            state.regions.insert(part, MappedRegion { rights, ..region });
+        }
+        // What may be written and executed is writable until it is executed.
+        let protection = rights.protection(Touch::Read);
+        let parts: Vec<_> = state.runs.overlapping(range).collect();
+        for (part, run) in parts.into_iter().filter(|(_, run)| run.protection != protection) {
+            self.pages.protect(part.start, (part.end - part.start) / PAGE, protection);
+            state.runs.insert(part, Run { protection, ..run });
+        }
+        Ok(())
+    }
+
+    /// Forgets what is there: the next touch finds what was there first.
+    ///
+    /// # Errors
+    /// `EINVAL`, `ENOMEM` (not all is mapped; the rest is forgotten).
+    pub fn forget(&self, address: u64, bytes: u64) -> Result<(), Errno> {
+        if bytes == 0 {
+            return if address.is_multiple_of(PAGE) { Ok(()) } else { Err(Errno::EINVAL) };
+        }
+        let range = range_of(address, whole_pages(bytes)?)?;
+        let state = &mut *self.state.borrow_mut();
+        state.drop_pages(&*self.pages, range.clone());
+        if state.regions.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Makes a region longer or shorter, where it is or elsewhere: where it is then.
+    ///
+    /// # Errors
+    /// `EINVAL`; `EFAULT` (it is not one region); `ENOMEM` (no room, and it may not move).
+    pub fn remap(&self, address: u64, old: u64, new: u64, to: Option<Where>) -> Result<u64, Errno> {
+        let (old, new) = (whole_pages(old)?, whole_pages(new)?);
+        let range = range_of(address, old)?;
+        let region = {
+            let state = self.state.borrow();
+            let (found, region) = state.regions.find(address).ok_or(Errno::EFAULT)?;
+            if found.end < range.end {
+                return Err(Errno::EFAULT);
+            }
+            region.behind(address - found.start)
+        };
+        let is_fixed = matches!(to, Some(Where::At(_) | Where::AtIfFree(_)));
+        if !is_fixed && new <= old {
+            if new < old {
+                self.unmap(address + new, old - new)?;
+            }
+            return Ok(address);
+        }
+        let behind = range.end..address.saturating_add(new);
+        let is_last =
+            self.state.borrow().regions.find(address).is_some_and(|(found, _)| found.end == range.end);
+        if !is_fixed && is_last && is_place(&behind) && self.state.borrow().regions.is_free(behind.clone()) {
+            self.state.borrow_mut().regions.insert(address..address + new, region);
+            return Ok(address);
+        }
+        let there = self.map(to.ok_or(Errno::ENOMEM)?, new, region)?;
+        self.move_pages(address..address + old.min(new), there);
+        self.unmap(address, old)?;
+        Ok(there)
+    }
+
+    /// Moves the pages that are there, but not their region. What has no room is lost, as the kernel's memory
+    /// for tables is.
+    fn move_pages(&self, from: Range<u64>, to: u64) {
+        let state = &mut *self.state.borrow_mut();
+        for (part, run) in state.runs.remove(from.clone()) {
+            let (there, count) = (part.start - from.start + to, (part.end - part.start) / PAGE);
+            if self.pages.relocate(part.start, count, run.frame, there, run.protection) {
+                state.runs.insert(there..there + count * PAGE, run);
+            }
+        }
+    }
+
+    /// Whether all of a range is mapped.
+    pub fn is_mapped(&self, range: Range<u64>) -> bool {
+        self.state.borrow().regions.covers(range)
+    }
+
+    /// Where regions are placed.
+    pub fn place(&self) -> Range<u64> {
+        self.state.borrow().place.clone()
+    }
+
+    /// Puts an empty heap at `address`, which grows upwards.
+    pub fn set_heap(&self, address: u64) {
+        self.state.borrow_mut().heap = address..address;
+    }
+
+    /// Where the heap is.
+    pub fn heap(&self) -> Range<u64> {
+        self.state.borrow().heap.clone()
+    }
+
+    /// Moves the end of the heap to `end`, if that is possible: where it is then.
+    pub fn set_heap_end(&self, end: u64) -> u64 {
+        let heap = self.heap();
+        let (Some(old), Some(new)) = (
+            heap.end.checked_next_multiple_of(PAGE),
+            end.checked_next_multiple_of(PAGE).filter(|_| end >= heap.start),
+        ) else {
+            return heap.end;
+        };
+        let changed = if new > old {
+            let region = MappedRegion { purpose: Purpose::Heap, ..MappedRegion::zeros(Rights::READ_WRITE) };
+            self.map(Where::AtIfFree(old), new - old, region).is_ok()
+        } else {
+            new == old || self.unmap(new, old - new).is_ok()
+        };
+        if changed {
+            self.state.borrow_mut().heap.end = end;
+        }
+        self.heap().end
+    }
+
+    /// Unmaps everything.
+    pub fn clear(&self) {
+        let state = &mut *self.state.borrow_mut();
+        state.drop_pages(&*self.pages, 0..HIGH.end);
+        state.regions = RangeMap::default();
+        state.heap = 0..0;
+    }
+
+    /// The contents of a region's file, and where in it an address is.
+    pub fn file_at(&self, address: u64) -> Option<super::FilePart> {
+        let state = self.state.borrow();
+        let (range, region) = state.regions.find(address)?;
+        match region.behind(address - range.start).backing {
+            Backing::File(file) => Some(file),
+            Backing::Zero => None,
+        }
+    }
+}
+
+impl State {
+    fn place_for(&self, wish: u64, bytes: u64) -> Option<u64> {
+        let wished = wish..wish.checked_add(bytes)?;
+        if wish != 0 && is_place(&wished) && self.regions.is_free(wished) {
+            return Some(wish);
+        }
+        self.regions.place_below(self.place.clone(), bytes, GAP)
+    }
+}
+
+fn whole_pages(bytes: u64) -> Result<u64, Errno> {
+    match bytes.checked_next_multiple_of(PAGE) {
+        None => Err(Errno::ENOMEM),
+        Some(0) => Err(Errno::EINVAL),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+fn is_place(range: &Range<u64>) -> bool {
+    let is_in = |place: &Range<u64>| range.start >= place.start && range.end <= place.end;
+    is_in(&LOW) || is_in(&HIGH)
+}
+
+/// The range of whole pages. Errors: `EINVAL`; `ENOMEM` if it is not where programs are.
+fn range_of(address: u64, bytes: u64) -> Result<Range<u64>, Errno> {
+    if !address.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    let range = address..address.checked_add(bytes).ok_or(Errno::ENOMEM)?;
+    if is_place(&range) { Ok(range) } else { Err(Errno::ENOMEM) }
+}
+
+/// For the test that what is there is what the regions say.
+#[cfg(test)]
+impl ProcessMemory {
+    pub(super) fn runs(&self) -> Vec<(Range<u64>, u64, Protection)> {
+        let state = self.state.borrow();
+        state.runs.iter().map(|(range, run)| (range, run.frame, run.protection)).collect()
+    }
+}

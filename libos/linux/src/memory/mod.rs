@@ -1,0 +1,337 @@
+//! A process's memory: what regions it has, and the pages behind them, which come when they are touched.
+//!
+//! Decisions are here, without a machine: [`PageSource`] maps, unmaps and copies. A region is what the
+//! process asked for; a run of pages is what is there of it. PageSource that a program has not touched are
+//! not there; the library's own accesses look first ([`ProcessMemory::read`], [`ProcessMemory::write`]), so a
+//! bad pointer is `EFAULT` and never a fault.
+
+mod change;
+mod ranges;
+mod region;
+#[cfg(test)]
+mod tests;
+
+pub use change::Where;
+pub use ranges::{Part, RangeMap};
+pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, Sharing};
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use core::ops::Range;
+use nom_fs::Errno;
+use nom_sys::Protection;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+/// PageSource that come together when one is touched, as far as they are in its region.
+const AROUND: u64 = 16;
+/// Bytes that are free between what is placed without a wish.
+const GAP: u64 = PAGE;
+
+/// Maps, unmaps and copies, on the machine or in a test.
+pub trait PageSource {
+    /// Maps up to `count` zeroed pages, at least one, at `address`, readable and writable: their first frame,
+    /// and how many they are. Nothing if there is no memory, or no room at that address.
+    fn add(&self, address: u64, count: u64) -> Option<(u64, u64)>;
+    /// Changes what may be done with pages that are there.
+    fn protect(&self, address: u64, count: u64, protection: Protection);
+    /// Unmaps pages and gives them back.
+    fn remove(&self, address: u64, count: u64, frame: u64);
+    /// Maps pages at another place, with a protection. If there is no room they are gone.
+    fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool;
+    /// Copies from pages that are there and readable.
+    fn read(&self, address: u64, bytes: &mut [u8]);
+    /// Copies to pages that are there and writable.
+    fn write(&self, address: u64, bytes: &[u8]);
+}
+
+/// PageSource that are there, in one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    frame: u64,
+    protection: Protection,
+}
+
+impl Part for Run {
+    fn behind(&self, bytes: u64) -> Run {
+        Run { frame: self.frame + bytes / PAGE, protection: self.protection }
+    }
+
+    fn goes_on_as(&self, bytes: u64, next: &Run) -> bool {
+        self.frame + bytes / PAGE == next.frame && self.protection == next.protection
+    }
+}
+
+/// How an instruction touched an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// It read.
+    Read,
+    /// It wrote.
+    Write,
+    /// It was to be executed.
+    Execute,
+}
+
+impl Touch {
+    /// What a page fault's error code says (Intel SDM vol. 3A, 4.7).
+    pub fn from_code(code: u64) -> Touch {
+        match code {
+            code if code & 1 << 4 != 0 => Touch::Execute,
+            code if code & 1 << 1 != 0 => Touch::Write,
+            _ => Touch::Read,
+        }
+    }
+}
+
+/// Why a touch is a fault to the program, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// There is no region.
+    NoRegion,
+    /// The region does not allow it.
+    NotAllowed,
+    /// It is behind the end of the file.
+    BehindFile,
+    /// There is no memory.
+    NoMemory,
+}
+
+/// A process's memory.
+pub struct ProcessMemory {
+    pages: Rc<dyn PageSource>,
+    state: RefCell<State>,
+}
+
+struct State {
+    regions: RangeMap<MappedRegion>,
+    runs: RangeMap<Run>,
+    /// Where regions are placed.
+    place: Range<u64>,
+    /// Where the heap begins, and where it ends.
+    heap: Range<u64>,
+}
+
+impl fmt::Debug for ProcessMemory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.borrow();
+        write!(out, "ProcessMemory({} bytes, {} of them there)", state.regions.bytes(), state.runs.bytes())
+    }
+}
+
+impl ProcessMemory {
+    /// Of a process that has none yet, and whose regions are placed from the end of `place` on downwards.
+    pub fn new(pages: Rc<dyn PageSource>, place: Range<u64>) -> ProcessMemory {
+        let (regions, runs) = Default::default();
+        ProcessMemory { pages, state: RefCell::new(State { regions, runs, place, heap: 0..0 }) }
+    }
+
+    /// The regions, by ascending address.
+    pub fn regions(&self) -> Vec<(Range<u64>, MappedRegion)> {
+        self.state.borrow().regions.iter().map(|(range, region)| (range, region.clone())).collect()
+    }
+
+    /// Bytes of all regions, and of the pages that are there.
+    pub fn bytes(&self) -> (u64, u64) {
+        let state = self.state.borrow();
+        (state.regions.bytes(), state.runs.bytes())
+    }
+
+    /// Makes a touch of `address` possible, which the region that it is in must allow.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn touch(&self, address: u64, touch: Touch) -> Result<(), Bad> {
+        let state = &mut *self.state.borrow_mut();
+        let (range, region) = state.regions.find(address).ok_or(Bad::NoRegion)?;
+        if !region.rights.allow(touch) {
+            return Err(Bad::NotAllowed);
+        }
+        let page = address - address % PAGE;
+        if let Some(behind) = region.backing.end_of_file(page - range.start) {
+            return Err(behind);
+        }
+        let wanted = region.rights.protection(touch);
+        if let Some((_, run)) = state.runs.find(page) {
+            if run.protection != wanted {
+                let run = Run { frame: run.behind_of(&state.runs, page), protection: wanted };
+                self.pages.protect(page, 1, wanted);
+                state.runs.insert(page..page + PAGE, run);
+            }
+            return Ok(());
+        }
+        let region = region.clone();
+        let around = page - page % (AROUND * PAGE);
+        let window = around.max(range.start)..(around + AROUND * PAGE).min(range.end);
+        state.fill(&*self.pages, &range, &region, page, window, wanted)
+    }
+
+    /// Copies what the process has at `address`.
+    ///
+    /// # Errors
+    /// `EFAULT` unless it could read all of that itself.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.reach(address, bytes.len() as u64, Touch::Read)?;
+        self.pages.read(address, bytes);
+        Ok(())
+    }
+
+    /// Copies to where the process has `address`.
+    ///
+    /// # Errors
+    /// `EFAULT` unless it could write all of that itself.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.reach(address, bytes.len() as u64, Touch::Write)?;
+        self.pages.write(address, bytes);
+        Ok(())
+    }
+
+    /// Reads a structure.
+    ///
+    /// # Errors
+    /// As for [`ProcessMemory::read`].
+    pub fn read_value<T: FromBytes + IntoBytes>(&self, address: u64) -> Result<T, Errno> {
+        let mut value = T::new_zeroed();
+        self.read(address, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a structure.
+    ///
+    /// # Errors
+    /// As for [`ProcessMemory::write`].
+    pub fn write_value<T: IntoBytes + Immutable>(&self, address: u64, value: &T) -> Result<(), Errno> {
+        self.write(address, value.as_bytes())
+    }
+
+    /// Reads a string up to its zero, which is not part of what is returned.
+    ///
+    /// # Errors
+    /// `EFAULT`; `ENAMETOOLONG` if there is no zero among the first `most` bytes.
+    pub fn read_string(&self, address: u64, most: usize) -> Result<Vec<u8>, Errno> {
+        let mut string = Vec::new();
+        while string.len() < most {
+            let at = address.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
+            let mut piece = [0; 64];
+            let on_page = (PAGE - at % PAGE) as usize;
+            let piece = &mut piece[..on_page.min(64).min(most - string.len())];
+            self.read(at, piece)?;
+            if let Some(end) = piece.iter().position(|byte| *byte == 0) {
+                string.extend_from_slice(&piece[..end]);
+                return Ok(string);
+            }
+            string.extend_from_slice(piece);
+        }
+        Err(Errno::ENAMETOOLONG)
+    }
+
+    /// Reads a list of addresses up to its zero.
+    ///
+    /// # Errors
+    /// `EFAULT`; `E2BIG` if there are more than `most`.
+    pub fn read_pointers(&self, mut address: u64, most: usize) -> Result<Vec<u64>, Errno> {
+        let mut pointers = Vec::new();
+        loop {
+            match self.read_value::<u64>(address)? {
+                0 => return Ok(pointers),
+                _ if pointers.len() == most => return Err(Errno::E2BIG),
+                pointer => pointers.push(pointer),
+            }
+            address = address.checked_add(8).ok_or(Errno::EFAULT)?;
+        }
+    }
+
+    /// Makes `bytes` at `address` there, as the process could touch them.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn reach(&self, address: u64, bytes: u64, touch: Touch) -> Result<(), Errno> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
+        let mut next = address - address % PAGE;
+        while next < end {
+            // What is there with the right protection need not be looked at page by page.
+            let there = self.state.borrow().there(next, touch);
+            match there {
+                Some(until) => next = until,
+                None => {
+                    self.touch(next.max(address), touch).map_err(|_| Errno::EFAULT)?;
+                    next += PAGE;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    /// The frame of a page of the run that has it.
+    fn behind_of(&self, runs: &RangeMap<Run>, page: u64) -> u64 {
+        runs.find(page).map_or(self.frame, |(range, run)| run.frame + (page - range.start) / PAGE)
+    }
+}
+
+impl State {
+    /// The end of what is there around an address, if it can be touched so.
+    fn there(&self, address: u64, touch: Touch) -> Option<u64> {
+        let (range, run) = self.runs.find(address)?;
+        let is_enough = match touch {
+            Touch::Read => run.protection != Protection::None,
+            Touch::Write => run.protection.writable(),
+            Touch::Execute => run.protection.executable(),
+        };
+        is_enough.then_some(range.end)
+    }
+
+    /// Makes pages of a region there: `page`, and those around it within `window` that are not there yet.
+    fn fill(
+        &mut self,
+        pages: &dyn PageSource,
+        range: &Range<u64>,
+        region: &MappedRegion,
+        page: u64,
+        window: Range<u64>,
+        wanted: Protection,
+    ) -> Result<(), Bad> {
+        let end = self.runs.overlapping(page..window.end).next().map_or(window.end, |(run, _)| run.start);
+        let start = self.runs.overlapping(window.start..page).last().map_or(window.start, |(run, _)| run.end);
+        let end = region.backing.fillable(range.start, end).max(page + PAGE);
+        let mut next = start;
+        while next < end {
+            let Some((frame, count)) = pages.add(next, (end - next) / PAGE) else {
+                // Without memory for those around it, the page alone will do.
+                return match next {
+                    next if next > page => Ok(()),
+                    next if next < page => self.fill(pages, range, region, page, page..page + PAGE, wanted),
+                    _ => Err(Bad::NoMemory),
+                };
+            };
+            let bytes = count * PAGE;
+            region.backing.write_to(pages, next, next - range.start, bytes);
+            if wanted != Protection::ReadWrite {
+                pages.protect(next, count, wanted);
+            }
+            self.runs.insert(next..next + bytes, Run { frame, protection: wanted });
+            next += bytes;
+        }
+        Ok(())
+    }
+
+    /// Gives back what is there of `range`.
+    fn drop_pages(&mut self, pages: &dyn PageSource, range: Range<u64>) {
+        for (part, run) in self.runs.remove(range) {
+            pages.remove(part.start, (part.end - part.start) / PAGE, run.frame);
+        }
+    }
+}
+
+impl Drop for ProcessMemory {
+    fn drop(&mut self) {
+        self.state.get_mut().drop_pages(&*self.pages, 0..u64::MAX - PAGE + 1);
+    }
+}

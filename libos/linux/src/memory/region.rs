@@ -1,0 +1,211 @@
+//! What a range of a process's addresses is to be.
+
+use super::{Bad, PAGE, PageSource, Part, Touch};
+use alloc::rc::Rc;
+use core::fmt;
+use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
+use nom_fs::Errno;
+use nom_sys::Protection;
+
+/// What a process may do with a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights(u32);
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Rights = Rights(0);
+    /// To read.
+    pub const READ: Rights = Rights(PROT_READ);
+    /// To read and write.
+    pub const READ_WRITE: Rights = Rights(PROT_READ | PROT_WRITE);
+    /// To read and execute.
+    pub const READ_EXECUTE: Rights = Rights(PROT_READ | PROT_EXEC);
+
+    /// As `mmap` and ELF's loaders name them; other bits are no rights.
+    pub fn from_bits(bits: u32) -> Rights {
+        Rights(bits & (PROT_READ | PROT_WRITE | PROT_EXEC))
+    }
+
+    /// As `mmap` names them.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether they allow a touch. What can be written or executed can be read: the processor has it so.
+    pub fn allow(self, touch: Touch) -> bool {
+        match touch {
+            Touch::Read => self.0 != 0,
+            Touch::Write => self.0 & PROT_WRITE != 0,
+            Touch::Execute => self.0 & PROT_EXEC != 0,
+        }
+    }
+
+    /// The protection of a page that was touched so, which they allow. What may be written and executed is
+    /// one of both at a time, whichever was wanted last, since the kernel lets no page be both.
+    pub fn protection(self, touch: Touch) -> Protection {
+        let (writes, executes) = (self.0 & PROT_WRITE != 0, self.0 & PROT_EXEC != 0);
+        match touch {
+            _ if self.0 == 0 => Protection::None,
+            Touch::Execute => Protection::ReadExecute,
+            _ if writes => Protection::ReadWrite,
+            _ if executes => Protection::ReadExecute,
+            _ => Protection::Read,
+        }
+    }
+}
+
+/// Whether others see what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody.
+    Private,
+    /// Whoever has the same mapped.
+    Shared,
+}
+
+/// What a region is for, as `/proc/self/maps` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Whatever was mapped.
+    Mapping,
+    /// The heap of `brk`.
+    Heap,
+    /// The first stack.
+    Stack,
+}
+
+/// The contents of a file, which stay what they are while it is mapped.
+pub trait Contents {
+    /// Reads from an offset on; how many bytes there were.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno>;
+
+    /// The file's length.
+    fn len(&self) -> u64;
+
+    /// Whether there is nothing in it.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the file is, for `/proc/self/maps`.
+    fn path(&self) -> alloc::vec::Vec<u8>;
+}
+
+/// A part of a file.
+#[derive(Clone)]
+pub struct FilePart {
+    /// The file.
+    pub contents: Rc<dyn Contents>,
+    /// Where it begins.
+    pub offset: u64,
+    /// Bytes of it; what a region has behind them is zero. `u64::MAX`: as many as the file has, and a touch
+    /// of a page behind its end is a bus error.
+    pub bytes: u64,
+}
+
+impl fmt::Debug for FilePart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:#x} bytes at {:#x}", self.bytes, self.offset)
+    }
+}
+
+/// Where a region's first contents come from.
+#[derive(Clone, Debug)]
+pub enum Backing {
+    /// They are zeros.
+    Zero,
+    /// From a file.
+    File(FilePart),
+}
+
+impl Backing {
+    /// Why a page at `offset` cannot be touched, if it is behind the end of the file.
+    pub(super) fn end_of_file(&self, offset: u64) -> Option<Bad> {
+        match self {
+            Backing::File(FilePart { contents, offset: start, bytes: u64::MAX })
+                if start + offset >= contents.len() =>
+            {
+                Some(Bad::BehindFile)
+            }
+            _ => None,
+        }
+    }
+
+    /// The end of the pages that can be filled in advance of a region that begins at `start`, of those before
+    /// `end`.
+    pub(super) fn fillable(&self, start: u64, end: u64) -> u64 {
+        match self {
+            Backing::File(FilePart { contents, offset, bytes: u64::MAX }) => {
+                let bytes = contents.len().saturating_sub(*offset).next_multiple_of(PAGE);
+                end.min(start.saturating_add(bytes))
+            }
+            _ => end,
+        }
+    }
+
+    /// Writes what a region has from `offset` on to pages at `address`, which are zero.
+    pub(super) fn write_to(&self, pages: &dyn PageSource, address: u64, offset: u64, bytes: u64) {
+        let Backing::File(file) = self else { return };
+        let mut piece = [0; PAGE as usize];
+        let mut done = 0;
+        let bytes = bytes.min(file.bytes.saturating_sub(offset));
+        while done < bytes {
+            let length = (bytes - done).min(PAGE) as usize;
+            // What cannot be read stays zero.
+            let count = file.contents.read_at(file.offset + offset + done, &mut piece[..length]).unwrap_or(0);
+            if count == 0 {
+                break;
+            }
+            pages.write(address + done, &piece[..count]);
+            done += count as u64;
+        }
+    }
+}
+
+/// A range of addresses that a process asked for.
+#[derive(Clone, Debug)]
+pub struct MappedRegion {
+    /// What it may do there.
+    pub rights: Rights,
+    /// Whether others see what is written.
+    pub sharing: Sharing,
+    /// What is there first.
+    pub backing: Backing,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+impl MappedRegion {
+    /// Zeros of the process's own.
+    pub fn zeros(rights: Rights) -> MappedRegion {
+        MappedRegion { rights, sharing: Sharing::Private, backing: Backing::Zero, purpose: Purpose::Mapping }
+    }
+}
+
+impl Part for MappedRegion {
+    fn behind(&self, count: u64) -> MappedRegion {
+        let backing = match &self.backing {
+            Backing::Zero => Backing::Zero,
+            Backing::File(FilePart { contents, offset, bytes }) => {
+                let left = if *bytes == u64::MAX { u64::MAX } else { bytes.saturating_sub(count) };
+                Backing::File(FilePart { contents: contents.clone(), offset: offset + count, bytes: left })
+            }
+        };
+        MappedRegion { backing, ..self.clone() }
+    }
+
+    fn goes_on_as(&self, count: u64, next: &MappedRegion) -> bool {
+        let same = (self.rights, self.sharing, self.purpose) == (next.rights, next.sharing, next.purpose);
+        same && match (&self.behind(count).backing, &next.backing) {
+            (Backing::Zero, Backing::Zero) => true,
+            (Backing::File(own), Backing::File(other)) => {
+                Rc::ptr_eq(&own.contents, &other.contents)
+                    && (own.offset, own.bytes) == (other.offset, other.bytes)
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,322 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::vec;
+
+const START: u64 = 0x40_0000;
+const PAGES: u64 = 24;
+
+/// Pages that keep what they are told, and see that nothing is done to what is not there.
+#[derive(Default)]
+struct FakePages {
+    pages: RefCell<BTreeMap<u64, (u64, Protection, Vec<u8>)>>,
+    next_frame: core::cell::Cell<u64>,
+    /// Most pages at a time, and most in all.
+    at_once: u64,
+    most: usize,
+}
+
+impl PageSource for FakePages {
+    fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
+        let mut pages = self.pages.borrow_mut();
+        let count = count.min(self.at_once);
+        if pages.len() + count as usize > self.most {
+            return None;
+        }
+        let frame = self.next_frame.replace(self.next_frame.get() + count + 1);
+        for page in 0..count {
+            let new = (frame + page, Protection::ReadWrite, vec![0; PAGE as usize]);
+            assert!(pages.insert(address + page * PAGE, new).is_none(), "it is there already");
+        }
+        Some((frame, count))
+    }
+
+    fn protect(&self, address: u64, count: u64, protection: Protection) {
+        for page in 0..count {
+            self.pages.borrow_mut().get_mut(&(address + page * PAGE)).expect("it is there").1 = protection;
+        }
+    }
+
+    fn remove(&self, address: u64, count: u64, frame: u64) {
+        for page in 0..count {
+            let (own, ..) = self.pages.borrow_mut().remove(&(address + page * PAGE)).expect("it is there");
+            assert_eq!(own, frame + page);
+        }
+    }
+
+    fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool {
+        for page in 0..count {
+            let mut pages = self.pages.borrow_mut();
+            let (own, _, bytes) = pages.remove(&(address + page * PAGE)).expect("it is there");
+            assert_eq!(own, frame + page);
+            assert!(pages.insert(to + page * PAGE, (own, protection, bytes)).is_none());
+        }
+        true
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) {
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            let at = address + index as u64;
+            let pages = self.pages.borrow();
+            let (_, protection, page) = pages.get(&(at - at % PAGE)).expect("it is there");
+            assert_ne!(*protection, Protection::None);
+            *byte = page[(at % PAGE) as usize];
+        }
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) {
+        for (index, byte) in bytes.iter().enumerate() {
+            let at = address + index as u64;
+            let mut pages = self.pages.borrow_mut();
+            let (_, protection, page) = pages.get_mut(&(at - at % PAGE)).expect("it is there");
+            assert!(protection.writable());
+            page[(at % PAGE) as usize] = *byte;
+        }
+    }
+}
+
+/// A file whose bytes say where they are.
+struct FakeFile(u64);
+
+impl Contents for FakeFile {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+        let count = self.0.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        for (index, byte) in bytes[..count].iter_mut().enumerate() {
+            *byte = byte_of(offset + index as u64);
+        }
+        Ok(count)
+    }
+
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn path(&self) -> Vec<u8> {
+        b"/file".to_vec()
+    }
+}
+
+fn byte_of(offset: u64) -> u8 {
+    1 + (offset / PAGE) as u8
+}
+
+fn memory(at_once: u64, most: usize) -> (Rc<FakePages>, ProcessMemory) {
+    let pages = Rc::new(FakePages { at_once, most, ..FakePages::default() });
+    (pages.clone(), ProcessMemory::new(pages, START..START + PAGES * PAGE))
+}
+
+fn file(pages: u64, offset: u64, bytes: u64, rights: Rights) -> MappedRegion {
+    let contents = Rc::new(FakeFile(pages * PAGE));
+    let backing = Backing::File(FilePart { contents, offset: offset * PAGE, bytes });
+    MappedRegion { backing, ..MappedRegion::zeros(rights) }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Map(u64, u64, u32, Option<u64>),
+    Unmap(u64, u64),
+    Protect(u64, u64, u32),
+    Forget(u64, u64),
+    Write(u64, u8),
+    Remap(u64, u64, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let range = || (0..PAGES, 1..6u64).prop_map(|(page, count)| (page, count.min(PAGES - page)));
+    prop_oneof![
+        (range(), 0..8u32, proptest::option::of(0..4u64))
+            .prop_map(|((page, count), rights, file)| Step::Map(page, count, rights, file)),
+        range().prop_map(|(page, count)| Step::Unmap(page, count)),
+        (range(), 0..8u32).prop_map(|((page, count), rights)| Step::Protect(page, count, rights)),
+        range().prop_map(|(page, count)| Step::Forget(page, count)),
+        (0..PAGES, any::<u8>()).prop_map(|(page, byte)| Step::Write(page, byte)),
+        (range(), 1..8u64).prop_map(|((page, count), new)| Step::Remap(page, count, new)),
+    ]
+}
+
+/// What a page is: rights, what it has first, what it has.
+type Model = BTreeMap<u64, (Rights, u8, u8)>;
+
+fn play(memory: &ProcessMemory, model: &mut Model, step: &Step) {
+    let at = |page: u64| START + page * PAGE;
+    match *step {
+        Step::Map(page, count, rights, from) => {
+            let rights = Rights::from_bits(rights);
+            let region = match from {
+                None => MappedRegion::zeros(rights),
+                Some(offset) => file(64, offset, u64::MAX, rights),
+            };
+            memory.map(Where::At(at(page)), count * PAGE, region).expect("there is room");
+            for index in 0..count {
+                let first = from.map_or(0, |offset| byte_of((offset + index) * PAGE));
+                model.insert(page + index, (rights, first, first));
+            }
+        }
+        Step::Unmap(page, count) => {
+            memory.unmap(at(page), count * PAGE).expect("it is a range");
+            model.retain(|other, _| !(page..page + count).contains(other));
+        }
+        Step::Protect(page, count, rights) => {
+            let is_all = (page..page + count).all(|page| model.contains_key(&page));
+            let result = memory.protect(at(page), count * PAGE, Rights::from_bits(rights));
+            assert_eq!(result.is_ok(), is_all);
+            if is_all {
+                let pages = model.range_mut(page..page + count);
+                pages.for_each(|(_, page)| page.0 = Rights::from_bits(rights));
+            }
+        }
+        Step::Forget(page, count) => {
+            let is_all = (page..page + count).all(|page| model.contains_key(&page));
+            assert_eq!(memory.forget(at(page), count * PAGE).is_ok(), is_all);
+            model.range_mut(page..page + count).for_each(|(_, page)| page.2 = page.1);
+        }
+        Step::Write(page, byte) => {
+            let allowed = model.get(&page).is_some_and(|(rights, ..)| rights.allow(Touch::Write));
+            assert_eq!(memory.write(at(page) + 5, &[byte]).is_ok(), allowed);
+            if allowed {
+                model.get_mut(&page).expect("it is there").2 = byte;
+            }
+        }
+        Step::Remap(page, old, new) => remap(memory, model, page, old, new),
+    }
+}
+
+fn remap(memory: &ProcessMemory, model: &mut Model, page: u64, old: u64, new: u64) {
+    let at = |page: u64| START + page * PAGE;
+    // Behind the end of a file's bytes the model knows nothing.
+    let Ok(there) = memory.remap(at(page), old * PAGE, new * PAGE, None) else { return };
+    assert_eq!(there, at(page), "without leave it does not move");
+    if new < old {
+        model.retain(|other, _| !(page + new..page + old).contains(other));
+    }
+    for index in old..new {
+        let (rights, first, _) = model[&page];
+        let first = if first == 0 { 0 } else { first + index as u8 };
+        model.insert(page + index, (rights, first, first));
+    }
+}
+
+proptest! {
+    /// Whatever is mapped, unmapped, protected, forgotten, written and grown: each page reads as a model of
+    /// all pages says, what is not allowed is refused, no page that is there may be written and executed, and
+    /// nothing is left.
+    #[test]
+    fn memory_is_what_a_model_of_its_pages_says(
+        steps in proptest::collection::vec(step(), 0..40),
+        at_once in 1..20u64,
+    ) {
+        let (pages, memory) = memory(at_once, 1000);
+        let mut model = Model::new();
+        for step in &steps {
+            play(&memory, &mut model, step);
+            for page in 0..PAGES {
+                let mut byte = [0];
+                let read = memory.read(START + page * PAGE + 5, &mut byte);
+                match model.get(&page) {
+                    Some((rights, _, now)) if rights.allow(Touch::Read) => {
+                        prop_assert_eq!((read, byte[0]), (Ok(()), *now), "page {} after {:?}", page, step);
+                    }
+                    _ => prop_assert_eq!(read, Err(Errno::EFAULT)),
+                }
+            }
+            let there: Vec<u64> = pages.pages.borrow().keys().copied().collect();
+            let runs = memory.runs();
+            let told = runs.iter().flat_map(|(range, ..)| range.clone().step_by(PAGE as usize));
+            prop_assert_eq!(told.collect::<Vec<_>>(), there);
+        }
+        drop(memory);
+        prop_assert!(pages.pages.borrow().is_empty());
+    }
+}
+
+#[test]
+fn what_may_be_written_and_executed_is_one_at_a_time() {
+    let (pages, memory) = memory(8, 100);
+    let at = memory.map(Where::Near(0), PAGE, MappedRegion::zeros(Rights::from_bits(7))).unwrap();
+    let now = |memory: &ProcessMemory| memory.runs()[0].2;
+    memory.touch(at, Touch::Write).unwrap();
+    assert_eq!(now(&memory), Protection::ReadWrite);
+    memory.touch(at, Touch::Execute).unwrap();
+    assert_eq!(
+        (now(&memory), pages.pages.borrow()[&at].1),
+        (Protection::ReadExecute, Protection::ReadExecute)
+    );
+    memory.touch(at, Touch::Write).unwrap();
+    assert_eq!(now(&memory), Protection::ReadWrite);
+}
+
+#[test]
+fn touches_that_are_not_allowed_say_why() {
+    let (_, memory) = memory(8, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ)).unwrap();
+    memory.map(Where::At(START + PAGE), 3 * PAGE, file(2, 0, u64::MAX, Rights::READ)).unwrap();
+    assert_eq!(memory.touch(START - 1, Touch::Read), Err(Bad::NoRegion));
+    assert_eq!(memory.touch(START, Touch::Write), Err(Bad::NotAllowed));
+    assert_eq!(memory.touch(START, Touch::Execute), Err(Bad::NotAllowed));
+    assert_eq!(memory.touch(START + 2 * PAGE, Touch::Read), Ok(()));
+    assert_eq!(memory.touch(START + 3 * PAGE, Touch::Read), Err(Bad::BehindFile));
+}
+
+#[test]
+fn a_program_has_zeros_behind_what_its_file_has() {
+    let (_, memory) = memory(8, 100);
+    memory.map(Where::At(START), 2 * PAGE, file(64, 1, 100, Rights::READ_WRITE)).unwrap();
+    let mut bytes = [0; 200];
+    memory.read(START, &mut bytes).unwrap();
+    assert_eq!((&bytes[..100], &bytes[100..]), (&[2; 100][..], &[0; 100][..]));
+}
+
+#[test]
+fn without_memory_for_those_around_it_a_page_comes_alone() {
+    let (pages, memory) = memory(8, 1);
+    memory.map(Where::At(START), 8 * PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    assert_eq!(memory.touch(START + 3 * PAGE, Touch::Write), Ok(()));
+    assert_eq!(pages.pages.borrow().len(), 1);
+    assert_eq!(memory.touch(START, Touch::Read), Err(Bad::NoMemory));
+}
+
+#[test]
+fn the_heap_grows_and_shrinks_by_what_is_asked() {
+    let (_, memory) = memory(8, 100);
+    memory.set_heap(START);
+    assert_eq!(memory.set_heap_end(0), START, "which tells where it is");
+    assert_eq!(memory.set_heap_end(START + 100), START + 100);
+    memory.write(START + 4000, &[1]).unwrap();
+    assert_eq!(memory.write(START + PAGE, &[1]), Err(Errno::EFAULT));
+    assert_eq!(memory.set_heap_end(START + 3 * PAGE), START + 3 * PAGE);
+    memory.map(Where::At(START + 3 * PAGE), PAGE, MappedRegion::zeros(Rights::READ)).unwrap();
+    assert_eq!(memory.set_heap_end(START + 3 * PAGE + 1), START + 3 * PAGE, "something is in its way");
+    assert_eq!(memory.set_heap_end(START + 1), START + 1);
+    assert_eq!(memory.write(START + PAGE, &[1]), Err(Errno::EFAULT));
+}
+
+#[test]
+fn a_mapping_that_moves_takes_along_what_is_in_it() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), 2 * PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    memory.map(Where::At(START + 2 * PAGE), PAGE, MappedRegion::zeros(Rights::READ)).unwrap();
+    memory.write(START + PAGE, b"moved").unwrap();
+    assert_eq!(memory.remap(START, 2 * PAGE, 4 * PAGE, None), Err(Errno::ENOMEM));
+    let there = memory.remap(START, 2 * PAGE, 4 * PAGE, Some(Where::Near(0))).unwrap();
+    let mut bytes = [0; 5];
+    memory.read(there + PAGE, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"moved");
+    assert_eq!(memory.read(START, &mut bytes), Err(Errno::EFAULT));
+    memory.write(there + 3 * PAGE, b"grown").unwrap();
+}
+
+#[test]
+fn bad_pointers_are_refused() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    let mut bytes = [0; 8];
+    for address in [0, START - 1, START + PAGE - 7, START + PAGE, u64::MAX, u64::MAX - 7, 1 << 63] {
+        assert_eq!(memory.read(address, &mut bytes), Err(Errno::EFAULT), "{address:#x}");
+        assert_eq!(memory.write(address, &bytes), Err(Errno::EFAULT), "{address:#x}");
+    }
+    memory.write(START + PAGE - 3, b"abc").unwrap();
+    assert_eq!(memory.read_string(START + PAGE - 3, 100), Err(Errno::EFAULT));
+    assert_eq!(memory.read_string(START + PAGE - 3, 3), Err(Errno::ENAMETOOLONG));
+    memory.write(START + PAGE - 1, &[0]).unwrap();
+    assert_eq!(memory.read_string(START + PAGE - 3, 100), Ok(b"ab".to_vec()));
+}

@@ -1,0 +1,308 @@
+//! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
+
+use crate::descriptors::Descriptors;
+use crate::family::ProcessFamily;
+use crate::load::Loaded;
+use crate::memory::ProcessMemory;
+use crate::signals::{Action, Actions, Info, Pending, Signal, SignalSet};
+use crate::task::Task;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::ops::Range;
+use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
+use nom_fs::{Caller, Credentials, FileTime, NoProcesses, NodeId, Vfs};
+use nom_rt::WaitQueue;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself.
+    Status(u8),
+    /// By a signal.
+    Signal(Signal),
+}
+
+impl Exit {
+    /// As `wait4` tells it.
+    pub fn wait_status(self) -> u32 {
+        const DUMPED: u32 = 0x80;
+        match self {
+            Exit::Status(status) => u32::from(status) << 8,
+            Exit::Signal(signal) => signal.number() | if signal.dumps() { DUMPED } else { 0 },
+        }
+    }
+
+    /// As a shell shows it.
+    pub fn machine_status(self) -> i32 {
+        match self {
+            Exit::Status(status) => status.into(),
+            Exit::Signal(signal) => 128 + signal.number() as i32,
+        }
+    }
+
+    /// `CLD_*` and the status, as `SIGCHLD` says them.
+    pub fn child_code(self) -> (u32, u32) {
+        match self {
+            Exit::Status(status) => (CLD_EXITED, status.into()),
+            Exit::Signal(signal) if signal.dumps() => (CLD_DUMPED, signal.number()),
+            Exit::Signal(signal) => (CLD_KILLED, signal.number()),
+        }
+    }
+}
+
+/// Addresses that are one process's.
+pub(crate) struct Place {
+    family: Rc<ProcessFamily>,
+    range: Range<u64>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.family.give_back_place(&self.range);
+    }
+}
+
+/// A process's memory, and the addresses that it is at. Whoever has made a `vfork` shares it with its child.
+pub struct OwnMemory {
+    memory: ProcessMemory,
+    _place: Place,
+}
+
+impl core::ops::Deref for OwnMemory {
+    type Target = ProcessMemory;
+    fn deref(&self) -> &ProcessMemory {
+        &self.memory
+    }
+}
+
+impl OwnMemory {
+    /// None yet, at addresses of its own; nothing if there are none left.
+    pub(crate) fn new(family: &Rc<ProcessFamily>) -> Option<Rc<OwnMemory>> {
+        let range = family.take_place()?;
+        let memory = ProcessMemory::new(family.pages.clone(), range.clone());
+        Some(Rc::new(OwnMemory { memory, _place: Place { family: family.clone(), range } }))
+    }
+}
+
+/// What a process knows of the tree of files.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Its rights.
+    pub credentials: Credentials,
+    /// Where absolute paths begin.
+    pub root: NodeId,
+    /// Where others begin.
+    pub directory: NodeId,
+    /// Permissions that what it makes does not get.
+    pub umask: u32,
+}
+
+/// A process.
+pub struct Process {
+    /// Its identifier, which is that of its first thread.
+    pub id: u32,
+    /// What it shares with all others.
+    pub family: Rc<ProcessFamily>,
+    pub(crate) parent: Cell<u32>,
+    /// Its process group and its session.
+    pub group: Cell<u32>,
+    /// Its session.
+    pub session: Cell<u32>,
+    /// Its memory.
+    memory: RefCell<Rc<OwnMemory>>,
+    /// Its descriptors.
+    pub descriptors: RefCell<Rc<Descriptors>>,
+    /// What it knows of the tree of files.
+    pub view: Rc<RefCell<View>>,
+    pub(crate) actions: RefCell<Actions>,
+    pub(crate) pending: RefCell<Pending>,
+    pub(crate) tasks: RefCell<BTreeMap<u32, Rc<Task>>>,
+    /// How it ends, once that is decided.
+    pub(crate) ending: Cell<Option<Exit>>,
+    has_ended: Cell<bool>,
+    /// Whoever waits for its children.
+    pub(crate) child_ended: WaitQueue,
+    /// Whoever waits until it has its own memory, or none: its parent, after a `vfork`.
+    pub(crate) released: WaitQueue,
+    pub(crate) has_own_memory: Cell<bool>,
+    /// Which of its timers rings next: earlier ones are over.
+    pub(crate) alarm: Cell<u64>,
+    /// Its program's path, and its arguments.
+    pub program: RefCell<(Vec<u8>, Vec<Vec<u8>>)>,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Process({}, {} threads)", self.id, self.tasks.borrow().len())
+    }
+}
+
+impl Process {
+    /// The first of a family.
+    pub(crate) fn first(family: &Rc<ProcessFamily>) -> Rc<Process> {
+        let id = family.take_id();
+        let root = family.vfs.borrow().root();
+        let view = View { credentials: Credentials::default(), root, directory: root, umask: 0o022 };
+        let memory = OwnMemory::new(family).expect("nobody has a place yet");
+        let process = Rc::new(Process {
+            id,
+            family: family.clone(),
+            parent: Cell::new(0),
+            group: Cell::new(id),
+            session: Cell::new(id),
+            memory: RefCell::new(memory),
+            descriptors: RefCell::new(Rc::new(Descriptors::first(family))),
+            view: Rc::new(RefCell::new(view)),
+            actions: RefCell::default(),
+            pending: RefCell::default(),
+            tasks: RefCell::default(),
+            ending: Cell::new(None),
+            has_ended: Cell::new(false),
+            child_ended: WaitQueue::new(),
+            released: WaitQueue::new(),
+            has_own_memory: Cell::new(true),
+            alarm: Cell::new(0),
+            program: RefCell::default(),
+        });
+        family.add(process.clone());
+        process
+    }
+
+    /// A child with the same memory, until it has its own.
+    pub(crate) fn child(&self) -> Rc<Process> {
+        let id = self.family.take_id();
+        let process = Rc::new(Process {
+            id,
+            family: self.family.clone(),
+            parent: Cell::new(self.id),
+            group: self.group.clone(),
+            session: self.session.clone(),
+            memory: RefCell::new(self.memory()),
+            descriptors: RefCell::new(Rc::new(self.descriptors.borrow().duplicate())),
+            view: Rc::new(RefCell::new(self.view.borrow().clone())),
+            actions: RefCell::new(self.actions.borrow().clone()),
+            pending: RefCell::default(),
+            tasks: RefCell::default(),
+            ending: Cell::new(None),
+            has_ended: Cell::new(false),
+            child_ended: WaitQueue::new(),
+            released: WaitQueue::new(),
+            has_own_memory: Cell::new(false),
+            alarm: Cell::new(0),
+            program: self.program.clone(),
+        });
+        self.family.add(process.clone());
+        process
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> Rc<OwnMemory> {
+        self.memory.borrow().clone()
+    }
+
+    /// Its parent's identifier.
+    pub fn parent(&self) -> u32 {
+        self.parent.get()
+    }
+
+    /// The user that it runs as.
+    pub fn user(&self) -> u32 {
+        self.view.borrow().credentials.user
+    }
+
+    /// Whether it has ended, and waits for its parent to hear of it.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    /// Its threads, by their identifiers.
+    pub fn tasks(&self) -> Vec<Rc<Task>> {
+        self.tasks.borrow().values().cloned().collect()
+    }
+
+    /// Does something with the tree of files, as its thread `thread`.
+    pub fn with_vfs<R>(&self, thread: u32, act: impl FnOnce(&mut Vfs, &Caller<'_>) -> R) -> R {
+        let view = self.view.borrow();
+        let caller = Caller {
+            credentials: &view.credentials,
+            root: view.root,
+            directory: view.directory,
+            umask: view.umask,
+            process: self.id,
+            thread,
+            now: file_time(),
+            processes: &NoProcesses,
+        };
+        act(&mut self.family.vfs.borrow_mut(), &caller)
+    }
+
+    /// Has another program from now on.
+    pub(crate) fn become_program(&self, loaded: &Loaded) {
+        *self.memory.borrow_mut() = loaded.memory.clone();
+        *self.program.borrow_mut() = (loaded.path.clone(), loaded.arguments.clone());
+        self.actions.borrow_mut().forget_handlers();
+        let descriptors = self.descriptors.borrow().clone();
+        descriptors.close_on_exec();
+        self.release();
+    }
+
+    /// It does not use its parent's memory any more.
+    fn release(&self) {
+        self.has_own_memory.set(true);
+        self.released.wake_all();
+    }
+
+    /// Sends it a signal.
+    pub fn send(&self, _: &ProcessFamily, info: Info) {
+        let Some(signal) = info.signal().filter(|signal| !self.actions.borrow().ignores(*signal)) else {
+            return;
+        };
+        self.pending.borrow_mut().add(info);
+        let tasks = self.tasks();
+        // One that does not block it is enough, but who takes it is known only when it does.
+        tasks.iter().filter(|task| !task.blocked.get().has(signal)).for_each(|task| task.interrupt());
+        tasks.iter().for_each(|task| task.signal_came.wake_all());
+    }
+
+    /// Decides how it ends: all its threads end.
+    pub(crate) fn end(&self, exit: Exit) {
+        if self.ending.get().is_none() {
+            self.ending.set(Some(exit));
+        }
+        self.tasks().iter().for_each(|task| task.interrupt());
+    }
+
+    /// Its last thread has ended.
+    pub(crate) fn finish(self: &Rc<Process>) {
+        let exit = self.ending.get().unwrap_or(Exit::Status(0));
+        self.ending.set(Some(exit));
+        self.has_ended.set(true);
+        self.descriptors.borrow().close_all();
+        if self.has_own_memory.get() {
+            self.memory().clear();
+        }
+        self.release();
+        self.family.ended(self, exit);
+    }
+
+    /// Whether its children stay until it asks for them.
+    pub(crate) fn wants_to_know_of_children(&self) -> bool {
+        let Action { handler, flags, .. } = self.actions.borrow().get(Signal::CHLD);
+        handler != crate::signals::IGNORE && flags & u64::from(SA_NOCLDWAIT) == 0 && !self.has_ended()
+    }
+
+    /// Signals that wait for any of its threads.
+    pub(crate) fn pending_set(&self) -> SignalSet {
+        self.pending.borrow().set()
+    }
+}
+
+/// Now, as files have it.
+pub(crate) fn file_time() -> FileTime {
+    const NS_IN_S: u64 = 1_000_000_000;
+    let now = nom_sys::time::unix_ns();
+    FileTime { seconds: (now / NS_IN_S) as i64, nanoseconds: (now % NS_IN_S) as u32 }
+}

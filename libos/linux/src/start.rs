@@ -1,0 +1,88 @@
+//! The application that runs a program of Linux: what its `main` does.
+//!
+//! The first argument is the program's path, the others are the program's own. Its files are those that are
+//! packed with the application; variables of the environment whose names begin with a capital letter are the
+//! program's.
+
+use crate::family::{FamilyParts, ProcessFamily};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use nom_app::sockets::{self, Network};
+use nom_fs::{Caller, Credentials, NoProcesses, Vfs};
+use nom_rt::event_loop::EventLoop;
+use nom_sys::port::{Clock, Doorbell, Idle};
+
+/// Bytes of the stack that a thread's system calls run on.
+const STACK_BYTES: usize = 128 << 10;
+/// The part of memory that files may take that are written.
+const FILES_PART: u64 = 2;
+/// Variables that a program finds if nobody says otherwise.
+const VARIABLES: [&str; 4] = [
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "LANG=C.UTF-8",
+    "TERM=linux",
+];
+
+/// Runs the program, and returns its status.
+///
+/// # Errors
+/// Why it cannot be run.
+pub fn run() -> Result<u8, Box<dyn core::error::Error>> {
+    nom_sys::program::start().map_err(|error| {
+        format!("programs of Linux need `makes_code = true` in the manifest, and FSGSBASE: {}", error.name())
+    })?;
+    let arguments: Vec<Vec<u8>> = nom_app::args().map(|argument| argument.as_bytes().to_vec()).collect();
+    let path = arguments.first().cloned().ok_or("no program: its path is to be the first argument")?;
+    let (mut event_loop, network) = event_loop()?;
+    let handle = event_loop.handle().clone();
+    let threads = sockets::threads(&handle, STACK_BYTES);
+    let family = ProcessFamily::new(FamilyParts { vfs: files()?, network, handle, threads });
+    family.start(&path, &arguments, &environment())?;
+    Ok(event_loop.run() as u8)
+}
+
+/// The loop, with a network if the machine has one for this application.
+fn event_loop() -> Result<(EventLoop<Clock, Idle>, Option<Network>), Box<dyn core::error::Error>> {
+    if nom_app::var("network").is_some() || has_network() {
+        let (event_loop, network) = sockets::start()?;
+        return Ok((event_loop, Some(network)));
+    }
+    let core = nom_sys::cores::current();
+    Ok((EventLoop::new(core, Clock, Idle, Arc::new(Doorbell)), None))
+}
+
+fn has_network() -> bool {
+    nom_app::net::find().is_ok()
+}
+
+fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
+    const PAGE: u64 = 4096;
+    let now = crate::process::file_time();
+    let mut vfs = Vfs::new(now, nom_app::memory_free() / FILES_PART / PAGE);
+    let (credentials, root) = (Credentials::default(), vfs.root());
+    let caller = Caller {
+        credentials: &credentials,
+        root,
+        directory: root,
+        umask: 0o022,
+        process: 1,
+        thread: 1,
+        now,
+        processes: &NoProcesses,
+    };
+    vfs.unpack(&caller, nom_sys::start::archive()).map_err(|error| format!("the packed files: {error}"))?;
+    vfs.mount_system(&caller).map_err(|error| format!("/dev, /proc and /sys: {error}"))?;
+    Ok(vfs)
+}
+
+fn environment() -> Vec<Vec<u8>> {
+    let own =
+        || nom_app::vars().filter(|(name, _)| name.starts_with(|first: char| first.is_ascii_uppercase()));
+    let is_said = |default: &&str| own().any(|(name, _)| default.split('=').next() == Some(name));
+    let defaults =
+        VARIABLES.iter().filter(|default| !is_said(default)).map(|default| default.as_bytes().to_vec());
+    defaults.chain(own().map(|(name, value)| format!("{name}={value}").into_bytes())).collect()
+}

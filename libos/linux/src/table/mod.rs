@@ -1,0 +1,182 @@
+//! Every system call of Linux on x86-64: what there is of it, and who answers it. `docs/linux.md` is made
+//! from this.
+
+mod refused;
+
+use crate::call::Call;
+use crate::{calls, descriptors};
+use nom_fs::Errno;
+
+/// What there is of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// All that programs rely on.
+    Complete,
+    /// Not all: what is different.
+    Partial(&'static str),
+    /// Nothing, on purpose: why, or what programs do instead.
+    Refused(&'static str),
+}
+
+/// What answers a call.
+pub type CallHandler = fn(&Call<'_>) -> Result<u64, Errno>;
+
+/// A call.
+#[derive(Clone, Copy)]
+pub struct SystemCall {
+    /// Its number.
+    pub number: u16,
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments, by name, in the order of their registers.
+    pub arguments: &'static [&'static str],
+    /// What there is of it.
+    pub standing: Standing,
+    /// Who answers it.
+    pub handler: CallHandler,
+}
+
+impl core::fmt::Debug for SystemCall {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "{} {}: {:?}", self.number, self.name, self.standing)
+    }
+}
+
+impl SystemCall {
+    /// A call of which everything is there.
+    pub const fn complete(
+        number: u32,
+        name: &'static str,
+        arguments: &'static [&'static str],
+        handler: CallHandler,
+    ) -> SystemCall {
+        SystemCall { number: number as u16, name, arguments, standing: Standing::Complete, handler }
+    }
+
+    /// A call of which something is different.
+    pub const fn partial(
+        number: u32,
+        name: &'static str,
+        arguments: &'static [&'static str],
+        handler: CallHandler,
+        how: &'static str,
+    ) -> SystemCall {
+        SystemCall { number: number as u16, name, arguments, standing: Standing::Partial(how), handler }
+    }
+
+    /// A call that is refused with `ENOSYS`, and why.
+    pub const fn refused(number: u32, name: &'static str, why: &'static str) -> SystemCall {
+        let handler: CallHandler = |_| Err(Errno::ENOSYS);
+        SystemCall { number: number as u16, name, arguments: &[], standing: Standing::Refused(why), handler }
+    }
+}
+
+/// The rows of each part.
+pub const PARTS: &[&[SystemCall]] = &[
+    calls::memory::ROWS,
+    calls::processes::ROWS,
+    calls::threads::ROWS,
+    calls::signals::ROWS,
+    calls::time::ROWS,
+    calls::system::ROWS,
+    descriptors::ROWS,
+    refused::ROWS,
+];
+
+/// Behind the last number that there is.
+const NUMBERS: usize = 462;
+
+/// For each number its part and its place there, both one more, or zeros.
+static PLACES: [(u8, u8); NUMBERS] = places();
+
+const fn places() -> [(u8, u8); NUMBERS] {
+    let mut places = [(0, 0); NUMBERS];
+    let mut part = 0;
+    while part < PARTS.len() {
+        let mut row = 0;
+        while row < PARTS[part].len() {
+            let place = &mut places[PARTS[part][row].number as usize];
+            assert!(place.0 == 0, "two rows have one number");
+            *place = (part as u8 + 1, row as u8 + 1);
+            row += 1;
+        }
+        part += 1;
+    }
+    places
+}
+
+/// The call with this number.
+pub fn row(number: u64) -> Option<&'static SystemCall> {
+    let (part, row) = *PLACES.get(usize::try_from(number).ok()?)?;
+    PARTS.get(usize::from(part).checked_sub(1)?)?.get(usize::from(row).checked_sub(1)?)
+}
+
+/// Answers a call. One that is not known is named once, with the program and where it was.
+pub(crate) fn answer(call: &Call<'_>, number: u64) -> Result<u64, Errno> {
+    match row(number) {
+        Some(row) => (row.handler)(call),
+        None => {
+            unknown(call, number);
+            Err(Errno::ENOSYS)
+        }
+    }
+}
+
+#[cold]
+fn unknown(call: &Call<'_>, number: u64) {
+    call.family().unknown(number, || {
+        let process = call.process();
+        let program = process.program.borrow();
+        let name = alloc::string::String::from_utf8_lossy(&program.0);
+        let address = call.task().context.borrow().registers().rip;
+        nom_app::println!("{name}: system call {number} at {address:#x} is not known: ENOSYS");
+    });
+}
+
+/// Whether a call is made again after a signal whose handler wants that (signal(7), "Interruption of system
+/// calls").
+pub(crate) fn restarts(number: u64) -> bool {
+    use linux_raw_sys::general as nr;
+    const AGAIN: &[u32] = &[
+        nr::__NR_read,
+        nr::__NR_readv,
+        nr::__NR_write,
+        nr::__NR_writev,
+        nr::__NR_pread64,
+        nr::__NR_pwrite64,
+        nr::__NR_ioctl,
+        nr::__NR_open,
+        nr::__NR_openat,
+        nr::__NR_wait4,
+        nr::__NR_waitid,
+        nr::__NR_accept,
+        nr::__NR_accept4,
+        nr::__NR_connect,
+        nr::__NR_sendto,
+        nr::__NR_recvfrom,
+        nr::__NR_sendmsg,
+        nr::__NR_recvmsg,
+        nr::__NR_flock,
+        nr::__NR_fcntl,
+        nr::__NR_futex,
+        nr::__NR_getrandom,
+    ];
+    AGAIN.iter().any(|again| u64::from(*again) == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_number_and_has_a_name_of_its_own() {
+        let mut names = std::collections::BTreeSet::new();
+        for expected in PARTS.iter().flat_map(|rows| rows.iter()) {
+            let found = row(expected.number.into()).expect("it is there");
+            assert_eq!(found.name, expected.name);
+            assert!(names.insert(expected.name), "{} is there twice", expected.name);
+            assert!(expected.arguments.len() <= 6);
+        }
+        assert!(row(u64::MAX).is_none() && row(NUMBERS as u64).is_none());
+    }
+}

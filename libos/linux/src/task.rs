@@ -1,0 +1,306 @@
+//! A thread of a program: a thread of the runtime, which runs the program until it wants something, does
+//! that, looks for signals, and goes on.
+
+use crate::call::Call;
+use crate::family::ProcessFamily;
+use crate::memory::{Bad, Touch};
+use crate::process::{Exit, Process};
+use crate::signals::{
+    Action, Alternate, Effect, Frame, IGNORE, Info, Interrupted, Pending, Signal, SignalSet,
+};
+use crate::table;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::num::NonZeroU32;
+use linux_raw_sys::general as abi;
+use nom_app::sockets::{NoStack, Thread};
+use nom_rt::WaitQueue;
+use nom_sys::abi::upcall::Registers;
+use nom_sys::program::{ProgramContext, Trap};
+
+/// Bytes of the instruction `syscall`.
+const SYSCALL_BYTES: u64 = 2;
+
+/// A thread of a program.
+pub struct Task {
+    /// Its identifier.
+    pub id: u32,
+    /// The process that it is of.
+    pub process: Rc<Process>,
+    pub(crate) context: RefCell<Box<ProgramContext>>,
+    pub(crate) blocked: Cell<SignalSet>,
+    /// What is blocked again when the handler of the signal that ends a wait has returned.
+    pub(crate) blocked_after: Cell<Option<SignalSet>>,
+    pub(crate) pending: RefCell<Pending>,
+    pub(crate) alternate: Cell<Alternate>,
+    /// Where a zero goes when it ends, and who waits there is woken.
+    pub(crate) clear_at_end: Cell<u64>,
+    /// Where its list of robust futexes is.
+    pub(crate) robust: Cell<u64>,
+    /// It alone ends.
+    pub(crate) is_ending: Cell<bool>,
+    /// Its own interruptible wait is over.
+    interrupted: WaitQueue,
+    /// A signal came, blocked or not.
+    pub(crate) signal_came: WaitQueue,
+    /// Its name.
+    pub(crate) name: Cell<[u8; 16]>,
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Task({} of {:?})", self.id, self.process)
+    }
+}
+
+impl Task {
+    /// One that begins with these registers.
+    pub(crate) fn new(id: u32, process: Rc<Process>, registers: Registers) -> Rc<Task> {
+        Task::with(id, process, ProgramContext::new(registers))
+    }
+
+    /// One that goes on in a context.
+    pub(crate) fn with(id: u32, process: Rc<Process>, context: Box<ProgramContext>) -> Rc<Task> {
+        let task = Rc::new(Task {
+            id,
+            process: process.clone(),
+            context: RefCell::new(context),
+            blocked: Cell::default(),
+            blocked_after: Cell::new(None),
+            pending: RefCell::default(),
+            alternate: Cell::new(Alternate::NONE),
+            clear_at_end: Cell::new(0),
+            robust: Cell::new(0),
+            is_ending: Cell::new(false),
+            interrupted: WaitQueue::new(),
+            signal_came: WaitQueue::new(),
+            name: Cell::new([0; 16]),
+        });
+        process.tasks.borrow_mut().insert(id, task.clone());
+        task
+    }
+
+    /// Starts it as a thread of the runtime.
+    ///
+    /// # Errors
+    /// If there is no stack for it; then it is no thread of its process any more.
+    pub(crate) fn start(self: &Rc<Task>, family: &Rc<ProcessFamily>) -> Result<(), NoStack> {
+        let (task, of) = (self.clone(), family.clone());
+        let started = family.threads.spawn(NonZeroU32::MIN, move |thread| task.live(&of, thread));
+        if let Err(error) = started {
+            self.process.tasks.borrow_mut().remove(&self.id);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
+        while !self.ends() {
+            let trap = self.context.borrow_mut().run();
+            let was_interrupted = match trap {
+                Trap::Syscall => self.make_call(family, thread),
+                Trap::PageFault { address, code } => {
+                    self.fault(address, code);
+                    None
+                }
+                Trap::Exception { vector, code } => {
+                    self.raise_exception(vector, code);
+                    None
+                }
+            };
+            self.deliver_signals(was_interrupted);
+            thread.checkpoint();
+        }
+        self.finish();
+    }
+
+    fn ends(&self) -> bool {
+        self.is_ending.get() || self.process.ending.get().is_some()
+    }
+
+    /// Makes the call that is in its registers; its number, if a signal interrupted it.
+    fn make_call(self: &Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) -> Option<u64> {
+        let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *self.context.borrow().registers();
+        let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9]);
+        let result = table::answer(&call, rax);
+        let value = match result {
+            Ok(value) => value,
+            Err(errno) => (-i64::from(errno.code())) as u64,
+        };
+        self.context.borrow_mut().registers_mut().rax = value;
+        call.was_interrupted().then_some(rax)
+    }
+
+    fn fault(&self, address: u64, code: u64) {
+        let touched = self.process.memory().touch(address, Touch::from_code(code));
+        let (signal, reason) = match touched {
+            Ok(()) => return,
+            Err(Bad::NoRegion) => (Signal::SEGV, abi::SEGV_MAPERR),
+            Err(Bad::NotAllowed) => (Signal::SEGV, abi::SEGV_ACCERR),
+            Err(Bad::BehindFile) => (Signal::BUS, abi::BUS_ADRERR),
+            Err(Bad::NoMemory) => {
+                nom_app::println!("{:?}: no memory for a page at {address:#x}", self.process);
+                return self.process.end(Exit::Signal(Signal::KILL));
+            }
+        };
+        const PAGE_FAULT: u64 = 14;
+        self.force(Info::fault(signal, reason as i32, address), [PAGE_FAULT, code, address]);
+    }
+
+    fn raise_exception(&self, vector: u64, code: u64) {
+        let rip = self.context.borrow().registers().rip;
+        let (signal, reason, address) = match vector {
+            0 => (Signal::FPE, abi::FPE_INTDIV, rip),
+            1 => (Signal::TRAP, abi::TRAP_TRACE, rip),
+            3 => (Signal::TRAP, abi::SI_KERNEL, 0),
+            6 => (Signal::ILL, abi::ILL_ILLOPN, rip),
+            16 | 19 => (Signal::FPE, abi::FPE_FLTINV, rip),
+            17 => (Signal::BUS, abi::BUS_ADRALN, 0),
+            _ => (Signal::SEGV, abi::SI_KERNEL, 0),
+        };
+        self.force(Info::fault(signal, reason as i32, address), [vector, code, 0]);
+    }
+
+    /// Has a signal come that its own instruction raised: who blocks or ignores it ends.
+    fn force(&self, info: Info, fault: [u64; 3]) {
+        let Some(signal) = info.signal() else { return };
+        let action = self.process.actions.borrow().get(signal);
+        if action.handler <= IGNORE || self.blocked.get().has(signal) {
+            let registers = *self.context.borrow().registers();
+            nom_app::println!(
+                "process {} ({}) thread {} ends by signal {} at {:#x}, address {:#x}",
+                self.process.id,
+                alloc::string::String::from_utf8_lossy(&self.process.program.borrow().0),
+                self.id,
+                signal.number(),
+                registers.rip,
+                fault[2]
+            );
+            return self.process.end(Exit::Signal(signal));
+        }
+        self.enter_handler(&action, &info, fault);
+    }
+
+    /// Signals that are to be done something about now.
+    fn deliverable(&self) -> SignalSet {
+        let all = self.pending.borrow().set().with(self.process.pending_set());
+        all.without(self.blocked.get())
+    }
+
+    /// Whether a wait is to be given up.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        if self.ends() {
+            return true;
+        }
+        !self.deliverable().is_empty()
+    }
+
+    /// Has it look whether its wait is to be given up.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.wake_all();
+    }
+
+    /// Waits until its wait is to be given up.
+    pub(crate) async fn interruption(&self) {
+        self.interrupted.until(|| self.is_interrupted().then_some(())).await;
+    }
+
+    /// Sends this thread a signal.
+    pub(crate) fn send(&self, info: Info) {
+        let Some(signal) = info.signal().filter(|signal| !self.process.actions.borrow().ignores(*signal))
+        else {
+            return;
+        };
+        self.pending.borrow_mut().add(info);
+        if !self.blocked.get().has(signal) {
+            self.interrupt();
+        }
+        self.signal_came.wake_all();
+    }
+
+    pub(crate) fn take_signal(&self, wanted: SignalSet) -> Option<Info> {
+        let own = self.pending.borrow_mut().take(wanted);
+        own.or_else(|| self.process.pending.borrow_mut().take(wanted))
+    }
+
+    /// Does what is to be done about signals before the program goes on. `interrupted` is the number of the
+    /// call that a signal ended early.
+    fn deliver_signals(&self, mut interrupted: Option<u64>) {
+        while !self.ends() {
+            let Some(info) = self.take_signal(SignalSet(!self.blocked.get().0)) else { break };
+            let Some(signal) = info.signal() else { continue };
+            let action = self.process.actions.borrow().get(signal);
+            match action.handler {
+                IGNORE => {}
+                0 => match signal.default_effect() {
+                    Effect::End => return self.process.end(Exit::Signal(signal)),
+                    // Nobody is at a terminal who could let it go on again.
+                    Effect::Stop | Effect::Continue | Effect::None => {}
+                },
+                _ => {
+                    if let Some(number) = interrupted.take()
+                        && action.has(abi::SA_RESTART)
+                        && table::restarts(number)
+                    {
+                        self.make_again(number);
+                    }
+                    self.enter_handler(&action, &info, [0; 3]);
+                }
+            }
+        }
+        if let Some(number) = interrupted.filter(|_| !self.ends()) {
+            // Nobody handled what interrupted it.
+            if table::restarts(number) {
+                self.make_again(number);
+            }
+        }
+        if let Some(mask) = self.blocked_after.take() {
+            self.blocked.set(mask);
+        }
+    }
+
+    fn make_again(&self, number: u64) {
+        let mut context = self.context.borrow_mut();
+        let registers = context.registers_mut();
+        (registers.rax, registers.rip) = (number, registers.rip - SYSCALL_BYTES);
+    }
+
+    /// Has the program go on in a handler, which returns to where it is now.
+    fn enter_handler(&self, action: &Action, info: &Info, fault: [u64; 3]) {
+        let mask = self.blocked_after.take().unwrap_or_else(|| self.blocked.get());
+        let (registers, vector) = {
+            let mut context = self.context.borrow_mut();
+            (*context.registers(), context.vector_area())
+        };
+        let stack = self.alternate.get();
+        let frame = Frame::build(action, info, &Interrupted { registers, mask, stack, vector, fault });
+        if self.process.memory().write(frame.pointer, &frame.bytes).is_err() {
+            return self.process.end(Exit::Signal(Signal::SEGV));
+        }
+        *self.context.borrow_mut().registers_mut() = frame.registers;
+        let Some(signal) = info.signal() else { return };
+        let own = if action.has(abi::SA_NODEFER) { SignalSet::default() } else { SignalSet::of(signal) };
+        self.blocked.set(self.blocked.get().with(action.mask).with(own));
+        if action.has(abi::SA_RESETHAND) {
+            // What was set once can be set again.
+            let _ = self.process.actions.borrow_mut().set(signal, Action::default());
+        }
+    }
+
+    /// It has ended: others hear of it.
+    fn finish(&self) {
+        let (memory, family) = (self.process.memory(), self.process.family.clone());
+        crate::futex::leave_robust(&family.futexes, &memory, self.robust.get(), self.id);
+        let clear = self.clear_at_end.get();
+        let others = self.process.tasks.borrow().len() > 1;
+        if clear != 0 && others && memory.write_value(clear, &0_u32).is_ok() {
+            family.futexes.wake(&memory, clear, 1, u32::MAX);
+        }
+        self.process.tasks.borrow_mut().remove(&self.id);
+        if self.process.tasks.borrow().is_empty() {
+            self.process.finish();
+        }
+    }
+}

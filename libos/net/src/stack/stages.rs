@@ -1,0 +1,328 @@
+//! The way of a frame through the stack, in stages.
+//!
+//! ```text
+//!  harvest ──► classify ──┬──────────────────► input ──► emit ──► flush
+//!  a batch of  flow and   │                      ▲       once a   one kick a batch
+//!  32 frames   label      └──► queues, if any ───┘       batch
+//! ```
+//! Whoever has [`Queues`] between classify and input decides whose frame goes on next, when what it is for is
+//! known and nothing has been done for it. Where nobody waits a frame is never put anywhere: the stages are
+//! calls of one another.
+
+use super::{Application, Stack};
+use crate::batch::{Reason, Unheld};
+use crate::frame::{Ethernet, Packet, protocol};
+use crate::table::{FlowId, FourTuple};
+use crate::tcp::plain::Plain;
+use crate::time::Instant;
+use core::net::SocketAddr;
+use core::ops::Range;
+use nom_port::buffer::{Buffer, chain_len};
+use nom_port::nic::{Label, Nic, Received};
+use smoltcp::wire::EthernetProtocol;
+
+/// Most frames of a batch: what is harvested before anything is sent.
+pub const BATCH_MAX: usize = 32;
+
+/// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
+/// work.
+const FRAMES_MAX: usize = 256;
+
+/// A frame that was classified, and waits for its turn.
+#[derive(Clone, Debug)]
+pub struct Arrival<B> {
+    received: Received<B>,
+    located: Option<Located>,
+    label: Label,
+}
+
+impl<B: Buffer> Arrival<B> {
+    /// For whom it is: as its flow, or as [`Application::classify`] says of its addresses. That is the
+    /// default, if it is for no connection and no port.
+    #[inline]
+    pub fn label(&self) -> Label {
+        self.label
+    }
+
+    /// Bytes of the frame.
+    pub fn bytes(&self) -> usize {
+        chain_len(&self.received.frame)
+    }
+
+    /// When the driver first saw it, in nanoseconds of the world's clock.
+    #[inline]
+    pub fn at_ns(&self) -> u64 {
+        self.received.at_ns
+    }
+}
+
+/// Where a segment belongs that nothing is unusual about: found once, when it was classified.
+#[derive(Clone, Debug)]
+pub(super) struct Located {
+    pub flow: FlowId,
+    pub plain: Plain,
+    pub payload: Range<usize>,
+}
+
+/// Who says which frame goes on next. Frames of one label that go on in the order in which they came keep
+/// the segments of their flows in order; nothing breaks if they do not, but TCP takes it for a loss.
+pub trait Queues<B> {
+    /// Whether anybody may have to wait: if not, every frame goes on at once, and the stack need not look
+    /// for whom it is.
+    #[inline]
+    fn tells_apart(&self) -> bool {
+        true
+    }
+
+    /// Whether a frame for `label` goes on at once, as nobody waits who would come first.
+    fn goes_on(&mut self, label: Label) -> bool;
+
+    /// Takes a frame that does not.
+    fn push(&mut self, arrival: Arrival<B>);
+
+    /// The frame that goes on now; none, if nobody may at present.
+    fn next(&mut self) -> Option<Arrival<B>>;
+
+    /// When the next may go on, if some wait and none may at present.
+    fn due(&self) -> Option<Instant>;
+}
+
+/// Every frame goes on at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Direct;
+
+impl<B> Queues<B> for Direct {
+    #[inline]
+    fn tells_apart(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn goes_on(&mut self, _: Label) -> bool {
+        true
+    }
+
+    fn push(&mut self, _: Arrival<B>) {
+        unreachable!("every frame goes on at once")
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Arrival<B>> {
+        None
+    }
+
+    #[inline]
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Without queues every frame goes on at once.
+impl<B, Q: Queues<B>> Queues<B> for Option<Q> {
+    #[inline]
+    fn tells_apart(&self) -> bool {
+        self.as_ref().is_some_and(Q::tells_apart)
+    }
+
+    #[inline]
+    fn goes_on(&mut self, label: Label) -> bool {
+        self.as_mut().is_none_or(|queues| queues.goes_on(label))
+    }
+
+    fn push(&mut self, arrival: Arrival<B>) {
+        self.as_mut().expect("without queues every frame goes on at once").push(arrival);
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Arrival<B>> {
+        self.as_mut()?.next()
+    }
+
+    #[inline]
+    fn due(&self) -> Option<Instant> {
+        self.as_ref()?.due()
+    }
+}
+
+impl<N: Nic> Stack<N> {
+    /// Takes batches of frames through the stages until the device has no more, or enough were taken.
+    pub(super) fn receive(
+        &mut self,
+        application: &mut impl Application<N>,
+        queues: &mut impl Queues<N::Buffer>,
+    ) {
+        self.has_more = false;
+        let mut left = FRAMES_MAX;
+        loop {
+            let most = left.min(self.batch_max);
+            let count = self.harvest(application, queues, most);
+            while let Some(arrival) = queues.next() {
+                self.link.nic.attribute(arrival.label);
+                self.input(application, arrival.located.as_ref(), arrival.received);
+                if self.batch_max == 1 {
+                    self.emit();
+                    self.link.flush(self.now);
+                }
+                self.flush_overdue();
+            }
+            if count == 0 {
+                return;
+            }
+            self.emit();
+            let now = self.clock();
+            self.link.flush(now);
+            self.now = now;
+            left -= count;
+            if left == 0 {
+                self.has_more = true;
+                return;
+            }
+        }
+    }
+
+    /// Most frames of a batch from now on.
+    pub(super) fn set_batch_max(&mut self) {
+        let is_alone = self.delay().is_zero() && self.config.unheld == Unheld::Alone;
+        self.batch_max = if is_alone { 1 } else { BATCH_MAX };
+    }
+
+    /// Takes up to `most` frames from the device and says where each belongs. Those that go on at once do;
+    /// the others are in their queues. Returns how many came.
+    #[inline]
+    fn harvest(
+        &mut self,
+        application: &mut impl Application<N>,
+        queues: &mut impl Queues<N::Buffer>,
+        most: usize,
+    ) -> usize {
+        let mut count = 0;
+        // W may be set to 0 while a batch is handled.
+        while count < most.min(self.batch_max) {
+            let Some(received) = self.link.nic.receive() else { break };
+            count += 1;
+            self.link.counters.frames_received += 1;
+            if self.delay().is_zero() {
+                self.receive_batch.count_unheld();
+            } else {
+                self.receive_batch.push(Instant::from_nanos(received.at_ns));
+            }
+            let located = self.classify(application, &received);
+            if queues.tells_apart() {
+                let label = self.label_of(application, located.as_ref(), &received);
+                if !queues.goes_on(label) {
+                    self.link.nic.attribute(label);
+                    queues.push(Arrival { received, located, label });
+                    continue;
+                }
+            }
+            self.input(application, located.as_ref(), received);
+            self.flush_overdue();
+        }
+        self.receive_batch.flush(if count == most { Reason::Ring } else { Reason::NothingMore });
+        count
+    }
+
+    /// Finds the flow of a frame that nothing is unusual about.
+    #[inline]
+    fn classify(
+        &mut self,
+        application: &impl Application<N>,
+        received: &Received<N::Buffer>,
+    ) -> Option<Located> {
+        if application.filters_segments() { None } else { self.locate(received) }
+    }
+
+    /// For whom a frame is.
+    fn label_of(
+        &self,
+        application: &mut impl Application<N>,
+        located: Option<&Located>,
+        received: &Received<N::Buffer>,
+    ) -> Label {
+        if let Some(located) = located {
+            return self.label(located.flow);
+        }
+        let Some(tuple) = addresses(received) else { return Label::default() };
+        match self.flows.find(&tuple) {
+            Some(id) => self.label(id),
+            None => application.classify(&tuple),
+        }
+    }
+
+    /// Takes one frame in: to its connection, and what it carries to the application.
+    #[inline]
+    fn input(
+        &mut self,
+        application: &mut impl Application<N>,
+        located: Option<&Located>,
+        mut received: Received<N::Buffer>,
+    ) {
+        self.arrived_ns = received.at_ns;
+        if let Some(located) = located
+            && self.input_plain(application, located, &mut received)
+        {
+            return;
+        }
+        let Some(received) = application.filter(self, received) else { return };
+        if let Err(counter) = self.demultiplex(application, received) {
+            *counter(&mut self.link.counters) += 1;
+        }
+    }
+
+    /// Takes a frame that another core received, as if this stack's device had. What is sent for it goes
+    /// with the next [`Stack::poll`].
+    pub fn take(&mut self, now: Instant, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
+        self.advance(now);
+        self.link.counters.frames_received += 1;
+        let located = self.classify(application, &frame);
+        self.input(application, located.as_ref(), frame);
+        self.emit();
+    }
+
+    /// Lets go of what has been answered so far if handling a batch takes longer than W: the device and the
+    /// clients get on with it while the rest is handled.
+    #[inline]
+    fn flush_overdue(&mut self) {
+        if !self.delay().is_zero() {
+            self.flush_due();
+        }
+    }
+
+    fn flush_due(&mut self) {
+        let now = self.clock();
+        // What is sent for this batch counts as held since the batch was begun.
+        let begun_due = self.now + self.delay();
+        if now >= self.link.batch.due().map_or(begun_due, |due| due.min(begun_due)) {
+            self.emit();
+            self.link.flush(now);
+            self.now = now;
+        }
+    }
+
+    /// The time as the device knows it. Nobody asks for it when nothing is held.
+    #[inline]
+    fn clock(&self) -> Instant {
+        if self.delay().is_zero() {
+            return self.now;
+        }
+        Instant::from_nanos(self.link.nic.now_ns(self.now.nanos())).max(self.now)
+    }
+}
+
+/// The addresses of a segment or datagram that lies whole in its frame, with no headers of other protocols
+/// between.
+fn addresses<B: Buffer>(received: &Received<B>) -> Option<FourTuple> {
+    let first = received.frame.first()?;
+    let packet = match Ethernet::parse(first)?.protocol {
+        EthernetProtocol::Ipv4 => Packet::parse_v4(first).ok()?,
+        EthernetProtocol::Ipv6 => Packet::parse_v6(first).ok()?,
+        _ => return None,
+    };
+    if packet.protocol != protocol::TCP && packet.protocol != protocol::UDP {
+        return None;
+    }
+    // Both begin with their ports.
+    let [a, b, c, d] = *first.get(packet.start..)?.first_chunk()?;
+    let (from, to) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    Some(FourTuple { local: SocketAddr::new(packet.to, to), remote: SocketAddr::new(packet.from, from) })
+}

@@ -1,0 +1,208 @@
+//! One of a program's threads while it does not run.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use nom_abi::upcall::Registers;
+
+/// Bytes of the x87 and SSE registers as FXSAVE stores them.
+pub const VECTOR_BYTES: usize = 512;
+/// Where in an XSAVE area the rest begins.
+pub const EXTENDED_AT: usize = VECTOR_BYTES;
+/// MXCSR and the x87 control word of a program that begins.
+const MXCSR: u32 = 0x1f80;
+const CONTROL_WORD: u16 = 0x37f;
+
+/// Why a program stopped running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// It executed `syscall`: the number is in `rax`, and `rip` is behind it.
+    Syscall,
+    /// It touched an address that its page tables do not allow.
+    PageFault {
+        /// The address.
+        address: u64,
+        /// The processor's error code: bit 0 the page is there, bit 1 a write, bit 4 an instruction fetch.
+        code: u64,
+    },
+    /// It raised another exception.
+    Exception {
+        /// Its vector.
+        vector: u64,
+        /// Its error code.
+        code: u64,
+    },
+}
+
+/// What [`ProgramContext::trap`] holds for [`Trap::Syscall`], and for a page fault; else it is an exception.
+pub(super) const SYSCALL: u64 = 0;
+pub(super) const PAGE_FAULT: u64 = 1;
+#[cfg(target_os = "none")]
+pub(super) const EXCEPTION: u64 = 2;
+
+/// x87 and SSE registers.
+#[derive(Clone)]
+#[repr(C, align(16))]
+pub(super) struct Vector(pub [u8; VECTOR_BYTES]);
+
+/// The registers of one of a program's threads.
+#[repr(C, align(64))]
+pub struct ProgramContext {
+    pub(super) vector: Vector,
+    pub(super) registers: Registers,
+    /// Stack pointer of who runs it, while it runs.
+    pub(super) host_stack: u64,
+    /// Why it stopped: one of the numbers above, the address or vector, and the error code.
+    pub(super) trap: [u64; 3],
+    /// Base of FS, while this core has another's.
+    pub(super) thread_pointer: u64,
+    /// The rest of the vector registers, as XSAVE stores them, while this core has another's.
+    pub(super) extended: Box<[Line]>,
+}
+
+/// XSAVE wants its area aligned.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub [u8; 64]);
+
+impl ProgramContext {
+    /// One that begins with these registers.
+    pub fn new(registers: Registers) -> Box<ProgramContext> {
+        let mut vector = [0; VECTOR_BYTES];
+        vector[..2].copy_from_slice(&CONTROL_WORD.to_le_bytes());
+        vector[24..28].copy_from_slice(&MXCSR.to_le_bytes());
+        Box::new(ProgramContext {
+            vector: Vector(vector),
+            registers,
+            host_stack: 0,
+            trap: [0; 3],
+            thread_pointer: 0,
+            extended: vec![Line([0; 64]); extended_bytes().div_ceil(64)].into(),
+        })
+    }
+
+    /// Another that goes on with what this one has.
+    pub fn duplicate(&mut self) -> Box<ProgramContext> {
+        let mut copy = ProgramContext::new(self.registers);
+        copy.vector = self.vector.clone();
+        copy.thread_pointer = self.thread_pointer();
+        copy.extended.copy_from_slice(self.extended_lines());
+        copy
+    }
+
+    /// The general registers.
+    pub fn registers(&self) -> &Registers {
+        &self.registers
+    }
+
+    /// The general registers with which it goes on.
+    pub fn registers_mut(&mut self) -> &mut Registers {
+        &mut self.registers
+    }
+
+    /// The x87 and SSE registers, as FXSAVE stores them.
+    pub fn vector(&self) -> &[u8; VECTOR_BYTES] {
+        &self.vector.0
+    }
+
+    /// Sets x87 and SSE registers, as FXSAVE stores them. Bits of MXCSR that no processor has are cleared.
+    pub fn set_vector(&mut self, vector: &[u8; VECTOR_BYTES]) {
+        /// Those that every processor with SSE2 has (Intel SDM vol. 1, 10.2.3).
+        const MXCSR_BITS: u32 = 0xffff;
+        self.vector.0 = *vector;
+        let mxcsr = u32::from_le_bytes([vector[24], vector[25], vector[26], vector[27]]) & MXCSR_BITS;
+        self.vector.0[24..28].copy_from_slice(&mxcsr.to_le_bytes());
+    }
+
+    /// All vector registers, as XSAVE stores them; as FXSAVE does, where there is no XSAVE.
+    pub fn vector_area(&mut self) -> Vec<u8> {
+        let mut area = self.vector.0.to_vec();
+        let lines = self.extended_lines();
+        area.extend(lines.iter().skip(EXTENDED_AT / 64).flat_map(|line| line.0));
+        if let Some(features) = area.get_mut(EXTENDED_AT..EXTENDED_AT + 8) {
+            // The header says what is there; x87 and SSE are.
+            features[0] |= 3;
+        }
+        area
+    }
+
+    /// Sets all vector registers; what the header says that no processor could have stored is not taken. An
+    /// area of another length sets none.
+    pub fn set_vector_area(&mut self, area: &[u8]) {
+        if area.len() != self.vector_area().len() {
+            return;
+        }
+        let (vector, rest) = area.split_at(EXTENDED_AT);
+        self.set_vector(vector.try_into().expect("it has the bytes that were split off"));
+        self.give_up();
+        let known = extended_features();
+        for (line, bytes) in self.extended.iter_mut().skip(EXTENDED_AT / 64).zip(rest.as_chunks::<64>().0) {
+            line.0 = *bytes;
+        }
+        if let Some(header) = self.extended.get_mut(EXTENDED_AT / 64) {
+            let features = u64::from_le_bytes(header.0[..8].try_into().expect("8 bytes")) & known;
+            header.0 = [0; 64];
+            header.0[..8].copy_from_slice(&features.to_le_bytes());
+        }
+    }
+
+    pub(super) fn stopped(&self) -> Trap {
+        let [kind, first, code] = self.trap;
+        match kind {
+            SYSCALL => Trap::Syscall,
+            PAGE_FAULT => Trap::PageFault { address: first, code },
+            _ => Trap::Exception { vector: first, code },
+        }
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+mod elsewhere {
+    use super::{Line, ProgramContext, Trap};
+
+    pub(super) fn extended_bytes() -> usize {
+        0
+    }
+
+    pub(super) fn extended_features() -> u64 {
+        0
+    }
+
+    impl ProgramContext {
+        /// The base of FS.
+        pub fn thread_pointer(&self) -> u64 {
+            self.thread_pointer
+        }
+
+        /// Sets the base of FS.
+        pub fn set_thread_pointer(&mut self, address: u64) {
+            self.thread_pointer = address;
+        }
+
+        pub(super) fn extended_lines(&mut self) -> &[Line] {
+            &self.extended
+        }
+
+        pub(super) fn give_up(&mut self) {}
+
+        /// Programs run on nom's kernel alone.
+        ///
+        /// # Panics
+        /// Always.
+        pub fn run(&mut self) -> Trap {
+            let _ = self.stopped();
+            unreachable!("programs run on nom's kernel alone")
+        }
+    }
+}
+#[cfg(target_os = "none")]
+use super::entry::{extended_bytes, extended_features};
+#[cfg(not(target_os = "none"))]
+use elsewhere::{extended_bytes, extended_features};
+
+impl fmt::Debug for ProgramContext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ProgramContext").field("registers", &self.registers).finish_non_exhaustive()
+    }
+}

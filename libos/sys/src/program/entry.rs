@@ -1,0 +1,382 @@
+//! Into a program and out again. The kernel sends the program's `syscall`s to [`reflected`], and its faults
+//! to the upcall handler, which has the core go on at [`faulted`]; from both `ProgramContext::run` returns.
+//!
+//! The library's own code is never left for another thread in between: an upcall that comes while any of this
+//! runs goes back to where it was.
+
+use super::context::{EXCEPTION, Line, PAGE_FAULT, ProgramContext, Trap, VECTOR_BYTES};
+use crate::local::{self, Local};
+use crate::memory::Shared;
+use crate::{raw, upcall};
+use core::arch::{asm, naked_asm, x86_64};
+use core::cell::UnsafeCell;
+use core::mem::{offset_of, size_of};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use nom_abi::PageSize;
+use nom_abi::error::{Error, Result};
+use nom_abi::layout::APPLICATION_END;
+use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
+
+/// Flags with which the library's code runs, and those that a program keeps: the arithmetic ones, direction,
+/// alignment check, identification.
+const FLAGS: u64 = 0x202;
+const FLAGS_KEPT: u64 = 0x24_0cd5;
+const MXCSR: u32 = 0x1f80;
+/// x87 and SSE, which FXSAVE stores.
+const LEGACY: u64 = 3;
+
+/// What a core has for the program that it runs.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Slots {
+    /// The thread that runs.
+    context: AtomicPtr<ProgramContext>,
+    /// Where it goes on: so every register can be its own.
+    resume: AtomicU64,
+    /// Address of the word that the kernel tells where a `syscall` was.
+    word: AtomicU64,
+    /// The thread whose FS base and further vector registers the core has.
+    owner: AtomicPtr<ProgramContext>,
+    /// What the word is in.
+    page: UnsafeCell<Option<Shared>>,
+}
+
+impl Slots {
+    pub const fn new() -> Slots {
+        Slots {
+            context: AtomicPtr::new(ptr::null_mut()),
+            resume: AtomicU64::new(0),
+            word: AtomicU64::new(0),
+            owner: AtomicPtr::new(ptr::null_mut()),
+            page: UnsafeCell::new(None),
+        }
+    }
+}
+
+/// Makes the running core one that can run programs.
+///
+/// # Errors
+/// NotPermitted if the manifest does not say `makes_code`; InvalidArgument if the processor has no FSGSBASE;
+/// as for the memory of a page.
+pub fn start() -> Result<()> {
+    // FSGSBASE is bit 0 of leaf 7's EBX.
+    if x86_64::__cpuid(0).eax < 7 || x86_64::__cpuid_count(7, 0).ebx & 1 == 0 {
+        return Err(Error::InvalidArgument);
+    }
+    let page = Shared::new(PageSize::Small, 1)?;
+    let word = page.region().address();
+    // SAFETY: `reflected` is made for the kernel's way to enter it, and the word is used for nothing else and
+    // stays: the core's block keeps its page.
+    unsafe { raw::syscall_reflect(reflected as *const () as u64, word) }?;
+    let slots = &local::current().program;
+    slots.word.store(word, Relaxed);
+    // SAFETY: this core alone reaches it (see `Sync for Local`), and nobody has a reference.
+    unsafe { *slots.page.get() = Some(page) };
+    upcall::register_if_none(|delivery| report(delivery.registers(), delivery.events()))
+}
+
+/// A fault of the library's own.
+fn report(registers: &Registers, events: &nom_abi::Events) {
+    if events.has(Upcall::PageFault) || events.has(Upcall::Exception) {
+        let base = crate::start::info().image_base;
+        crate::println!(
+            "fault in the library: image+{:#x}, address or vector {:#x}, code {:#x}",
+            registers.rip.wrapping_sub(base),
+            events.fault_address,
+            events.fault_code
+        );
+        crate::exit_with_backtrace(139);
+    }
+}
+
+/// If an upcall tells a fault of the program that this core runs, has the core go on in the library, and says
+/// so.
+pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
+    let events = &frame.events;
+    let kind = if events.has(Upcall::PageFault) {
+        PAGE_FAULT
+    } else if events.has(Upcall::Exception) {
+        EXCEPTION
+    } else {
+        return false;
+    };
+    let context = local::current().program.context.load(Relaxed);
+    if context.is_null() || frame.registers.rip >= APPLICATION_END {
+        return false;
+    }
+    // SAFETY: the program runs, so `run` on this core waits for it, which has the context and does not touch
+    // it.
+    let host_stack = unsafe {
+        (*context).registers = frame.registers;
+        (*context).trap = [kind, events.fault_address, events.fault_code];
+        (*context).host_stack
+    };
+    frame.registers = Registers {
+        rip: faulted as *const () as u64,
+        rsp: host_stack,
+        rcx: context as u64,
+        rflags: FLAGS,
+        ..Registers::default()
+    };
+    true
+}
+
+impl ProgramContext {
+    /// Goes on with the program on this core until it wants something; see [`Trap`]. Flags that are not a
+    /// program's own are cleared.
+    pub fn run(&mut self) -> Trap {
+        let context = ptr::from_mut(self);
+        let slots = &local::current().program;
+        if slots.owner.load(Relaxed) != context {
+            self.take_over();
+        }
+        self.registers.rflags = self.registers.rflags & FLAGS_KEPT | FLAGS;
+        slots.resume.store(self.registers.rip, Relaxed);
+        slots.context.store(context, Relaxed);
+        // SAFETY: the context is this one's, of a core that `start` has prepared: `owner` is it. `go` keeps
+        // what a function has to.
+        unsafe { go(context) };
+        local::current().program.context.store(ptr::null_mut(), Relaxed);
+        self.stopped()
+    }
+
+    /// Gives this core's FS base and further vector registers to this thread.
+    fn take_over(&mut self) {
+        let slots = &local::current().program;
+        let before = slots.owner.swap(ptr::from_mut(self), Relaxed);
+        // SAFETY: an owner is alive: who is dropped is none any more. Nobody else has a reference to it,
+        // since whoever runs it on this core is in `run`, and not on this thread.
+        if let Some(before) = unsafe { before.as_mut() } {
+            before.store();
+        }
+        // SAFETY: the base is canonical: `set_thread_pointer` made it so, or it was the processor's. The
+        // library does not use FS. The area is large enough and aligned, and holds what XSAVE stored, or
+        // zeros.
+        unsafe {
+            asm!("wrfsbase {}", in(reg) self.thread_pointer, options(nostack, preserves_flags));
+            restore_extended(&self.extended);
+        }
+    }
+
+    /// Stores what this thread has in the processor, but for what FXSAVE stores.
+    fn store(&mut self) {
+        // SAFETY: FSGSBASE is there: `start` looked.
+        unsafe {
+            asm!("rdfsbase {}", out(reg) self.thread_pointer, options(nomem, nostack, preserves_flags));
+        }
+        if self.extended.is_empty() {
+            return;
+        }
+        let area = self.extended.as_mut_ptr();
+        let [low, high] = extended_mask();
+        // SAFETY: the area is aligned and has the bytes that CPUID asked for.
+        unsafe { asm!("xsave64 [{}]", in(reg) area, in("eax") low, in("edx") high, options(nostack)) };
+    }
+
+    fn is_owner(&self) -> bool {
+        ptr::eq(local::current().program.owner.load(Relaxed), self)
+    }
+
+    /// The base of FS.
+    pub fn thread_pointer(&self) -> u64 {
+        if !self.is_owner() {
+            return self.thread_pointer;
+        }
+        let base;
+        // SAFETY: FSGSBASE is there: who is owner has run.
+        unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+        base
+    }
+
+    /// Sets the base of FS, an address below the library's.
+    pub fn set_thread_pointer(&mut self, address: u64) {
+        self.thread_pointer = address.min(APPLICATION_END);
+        if self.is_owner() {
+            // SAFETY: it is canonical, and the library does not use FS.
+            unsafe {
+                asm!("wrfsbase {}", in(reg) self.thread_pointer, options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    /// What this thread has in the processor is stored, and loaded again before it runs.
+    pub(super) fn give_up(&mut self) {
+        if self.is_owner() {
+            self.store();
+            local::current().program.owner.store(ptr::null_mut(), Relaxed);
+        }
+    }
+
+    pub(super) fn extended_lines(&mut self) -> &[Line] {
+        if self.is_owner() {
+            self.store();
+        }
+        &self.extended
+    }
+}
+
+impl Drop for ProgramContext {
+    fn drop(&mut self) {
+        let owner = &local::current().program.owner;
+        if self.is_owner() {
+            owner.store(ptr::null_mut(), Relaxed);
+        }
+    }
+}
+
+/// Bytes that XSAVE stores of what the kernel has turned on.
+pub(super) fn extended_bytes() -> usize {
+    const OSXSAVE: u32 = 1 << 27;
+    if x86_64::__cpuid(1).ecx & OSXSAVE == 0 {
+        return 0;
+    }
+    x86_64::__cpuid_count(0xd, 0).ebx as usize
+}
+
+/// What XSAVE stores that FXSAVE does not.
+pub(super) fn extended_features() -> u64 {
+    let [low, high] = extended_mask();
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn extended_mask() -> [u32; 2] {
+    let (low, high): (u32, u32);
+    // SAFETY: OSXSAVE is on: there are areas only then.
+    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack)) };
+    [low & !(LEGACY as u32), high]
+}
+
+/// # Safety
+/// What is in the area is what XSAVE stored, or zeros.
+unsafe fn restore_extended(area: &[Line]) {
+    if area.is_empty() {
+        return;
+    }
+    let [low, high] = extended_mask();
+    // SAFETY: the caller's promise; the area is aligned.
+    unsafe {
+        asm!("xrstor64 [{}]", in(reg) area.as_ptr(), in("eax") low, in("edx") high, options(nostack));
+    }
+}
+
+macro_rules! offset {
+    ($register:ident) => {
+        offset_of!(ProgramContext, registers.$register)
+    };
+}
+
+/// Goes on with the program in the context.
+///
+/// # Safety
+/// The core has the program's FS base and further vector registers, `resume` where it goes on.
+#[unsafe(naked)]
+unsafe extern "sysv64" fn go(context: *mut ProgramContext) {
+    naked_asm!(
+        "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
+        "mov [rdi + {host_stack}], rsp",
+        "fxrstor64 [rdi + {vector}]",
+        "push qword ptr [rdi + {rflags}]",
+        "popfq",
+        "mov rax, [rdi + {rax}]",
+        "mov rbx, [rdi + {rbx}]",
+        "mov rcx, [rdi + {rcx}]",
+        "mov rdx, [rdi + {rdx}]",
+        "mov rsi, [rdi + {rsi}]",
+        "mov rbp, [rdi + {rbp}]",
+        "mov r8, [rdi + {r8}]",
+        "mov r9, [rdi + {r9}]",
+        "mov r10, [rdi + {r10}]",
+        "mov r11, [rdi + {r11}]",
+        "mov r12, [rdi + {r12}]",
+        "mov r13, [rdi + {r13}]",
+        "mov r14, [rdi + {r14}]",
+        "mov r15, [rdi + {r15}]",
+        "mov rsp, [rdi + {rsp}]",
+        "mov rdi, [rdi + {rdi}]",
+        "jmp qword ptr gs:[{resume}]",
+        host_stack = const offset_of!(ProgramContext, host_stack),
+        vector = const offset_of!(ProgramContext, vector),
+        rflags = const offset!(rflags),
+        rax = const offset!(rax), rbx = const offset!(rbx), rcx = const offset!(rcx),
+        rdx = const offset!(rdx), rsi = const offset!(rsi), rdi = const offset!(rdi),
+        rbp = const offset!(rbp), rsp = const offset!(rsp),
+        r8 = const offset!(r8), r9 = const offset!(r9), r10 = const offset!(r10),
+        r11 = const offset!(r11),
+        r12 = const offset!(r12), r13 = const offset!(r13), r14 = const offset!(r14),
+        r15 = const offset!(r15),
+        resume = const offset_of!(Local, program) + offset_of!(Slots, resume),
+    )
+}
+
+/// Where the kernel sends a program's `syscall`: all registers are the program's but RCX, and R11 has its
+/// flags.
+///
+/// # Safety
+/// Only the kernel may enter here.
+#[unsafe(naked)]
+unsafe extern "sysv64" fn reflected() {
+    naked_asm!(
+        "mov rcx, gs:[{context}]",
+        "mov [rcx + {rax}], rax",
+        "mov [rcx + {rbx}], rbx",
+        "mov [rcx + {rdx}], rdx",
+        "mov [rcx + {rsi}], rsi",
+        "mov [rcx + {rdi}], rdi",
+        "mov [rcx + {rbp}], rbp",
+        "mov [rcx + {rsp}], rsp",
+        "mov [rcx + {r8}], r8",
+        "mov [rcx + {r9}], r9",
+        "mov [rcx + {r10}], r10",
+        "mov [rcx + {r11}], r11",
+        "mov [rcx + {r12}], r12",
+        "mov [rcx + {r13}], r13",
+        "mov [rcx + {r14}], r14",
+        "mov [rcx + {r15}], r15",
+        "mov [rcx + {rflags}], r11",
+        "mov rax, gs:[{word}]",
+        "mov rax, [rax]",
+        "mov [rcx + {rip}], rax",
+        "mov [rcx + {rcx}], rax",
+        "mov qword ptr [rcx + {trap}], 0",
+        "jmp {faulted}",
+        context = const offset_of!(Local, program) + offset_of!(Slots, context),
+        word = const offset_of!(Local, program) + offset_of!(Slots, word),
+        rflags = const offset!(rflags), rip = const offset!(rip),
+        rax = const offset!(rax), rbx = const offset!(rbx), rcx = const offset!(rcx),
+        rdx = const offset!(rdx), rsi = const offset!(rsi), rdi = const offset!(rdi),
+        rbp = const offset!(rbp), rsp = const offset!(rsp),
+        r8 = const offset!(r8), r9 = const offset!(r9), r10 = const offset!(r10),
+        r11 = const offset!(r11),
+        r12 = const offset!(r12), r13 = const offset!(r13), r14 = const offset!(r14),
+        r15 = const offset!(r15),
+        trap = const offset_of!(ProgramContext, trap),
+        faulted = sym faulted,
+    )
+}
+
+/// Stores the x87 and SSE registers in the context that RCX points to, and returns from [`go`].
+///
+/// # Safety
+/// Everything else of the program is in the context.
+#[unsafe(naked)]
+unsafe extern "sysv64" fn faulted() {
+    naked_asm!(
+        "fxsave64 [rcx + {vector}]",
+        "mov rsp, [rcx + {host_stack}]",
+        // The program may have set alignment checks, direction, or how numbers are rounded.
+        "push {flags}",
+        "popfq",
+        "ldmxcsr [rip + {mxcsr}]",
+        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
+        "ret",
+        vector = const offset_of!(ProgramContext, vector),
+        host_stack = const offset_of!(ProgramContext, host_stack),
+        flags = const FLAGS,
+        mxcsr = sym DEFAULT_MXCSR,
+    )
+}
+
+static DEFAULT_MXCSR: u32 = MXCSR;
+
+const _: () = assert!(VECTOR_BYTES == 512 && size_of::<Line>() == 64);

@@ -1,0 +1,168 @@
+//! Memory of programs: at addresses that no region of the library is ever at.
+
+use crate::raw;
+use core::ops::Range;
+use nom_abi::error::{Error, Result};
+use nom_abi::layout::{APPLICATION_END, USER_START};
+use nom_abi::memory::{ANY_COLOUR, FRAME_BYTES};
+use nom_abi::{PageSize, Protection};
+
+/// Where programs are that were linked for a fixed address.
+pub const LOW: Range<u64> = USER_START..1 << 40;
+/// Where all others are, and what they map.
+pub const HIGH: Range<u64> = APPLICATION_END - (16 << 40)..APPLICATION_END;
+/// Most pages that one call concerns.
+pub const PAGES_MAX: u64 = 512;
+
+/// PageRun of one piece of memory, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRun {
+    /// Where the first is mapped.
+    pub address: u64,
+    /// Its frame.
+    pub frame: u64,
+    /// How many they are.
+    pub count: u64,
+}
+
+impl PageRun {
+    /// Takes up to `count` zeroed pages in one piece, at least one, and maps them at `address`, readable and
+    /// writable.
+    ///
+    /// # Errors
+    /// OutsideUserSpace if that is no place of programs; as `memory_grant` and `memory_map` say.
+    pub fn add(address: u64, count: u64) -> Result<PageRun> {
+        let mut count = count.clamp(1, PAGES_MAX);
+        check(address, count * FRAME_BYTES)?;
+        let frame = loop {
+            // SAFETY: a new grant is memory that nothing refers to yet.
+            match unsafe { raw::memory_grant(PageSize::Small as u64, count, ANY_COLOUR) } {
+                Ok(frame) => break frame,
+                Err(Error::OutOfMemory | Error::OverMemoryCap) if count > 1 => count /= 2,
+                Err(error) => return Err(error),
+            }
+        };
+        let pages = PageRun { address, frame, count };
+        pages.map(Protection::ReadWrite).inspect_err(|_| pages.give_back())?;
+        Ok(pages)
+    }
+
+    /// Changes what may be done with them.
+    ///
+    /// # Errors
+    /// As `memory_protect` says.
+    pub fn protect(self, protection: Protection) -> Result<()> {
+        check(self.address, self.count * FRAME_BYTES)?;
+        self.in_calls(|at, _, count| {
+            // SAFETY: no region of the library is there (`check`), so nothing relies on it.
+            unsafe { raw::memory_protect(at, count * FRAME_BYTES, protection as u64) }
+        })
+    }
+
+    /// Unmaps them and gives them back.
+    ///
+    /// # Errors
+    /// As `memory_unmap` says; then they stay.
+    pub fn remove(self) -> Result<()> {
+        self.unmap()?;
+        self.give_back();
+        Ok(())
+    }
+
+    /// Maps them at another place instead.
+    ///
+    /// # Errors
+    /// As `memory_map` says; then they are gone from where they were, and given back.
+    pub fn relocate(self, address: u64, protection: Protection) -> Result<PageRun> {
+        check(address, self.count * FRAME_BYTES)?;
+        self.unmap()?;
+        let there = PageRun { address, ..self };
+        there.map(protection).inspect_err(|_| there.give_back())?;
+        Ok(there)
+    }
+
+    fn map(self, protection: Protection) -> Result<()> {
+        self.in_calls(|at, frame, count| {
+            // SAFETY: no region of the library is there (`check`), so nothing relies on what is mapped there.
+            unsafe { raw::memory_map(at, frame, PageSize::Small as u64, count, protection as u64) }
+        })
+    }
+
+    fn unmap(self) -> Result<()> {
+        check(self.address, self.count * FRAME_BYTES)?;
+        self.in_calls(|at, _, count| {
+            // SAFETY: as in `protect`.
+            unsafe { raw::memory_unmap(at, count * FRAME_BYTES) }
+        })
+    }
+
+    fn give_back(self) {
+        // SAFETY: the kernel refuses what is mapped, so nothing can refer to what it takes. What it refuses
+        // stays this application's until it ends.
+        let _ = self
+            .in_calls(|_, frame, count| unsafe { raw::memory_release(frame, PageSize::Small as u64, count) });
+    }
+
+    /// Does something with as many at a time as a call takes: their address, frame and number.
+    fn in_calls(self, call: impl Fn(u64, u64, u64) -> Result<u64>) -> Result<()> {
+        let mut done = 0;
+        while done < self.count {
+            let count = (self.count - done).min(PAGES_MAX);
+            call(self.address + done * FRAME_BYTES, self.frame + done, count)?;
+            done += count;
+        }
+        Ok(())
+    }
+}
+
+/// Copies what a program has at `address`, where its pages are mapped and readable: else this is a page
+/// fault.
+///
+/// # Panics
+/// If that is no place of programs.
+pub fn read(address: u64, bytes: &mut [u8]) {
+    check(address, bytes.len() as u64).expect("memory of a program");
+    // SAFETY: it is no memory of the library's (`check`), so no reference of Rust's is to it, and its program
+    // does not run on this core meanwhile.
+    unsafe { core::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+}
+
+/// Copies to where a program has mapped and writable pages: else this is a page fault.
+///
+/// # Panics
+/// If that is no place of programs.
+pub fn write(address: u64, bytes: &[u8]) {
+    check(address, bytes.len() as u64).expect("memory of a program");
+    // SAFETY: as in `read`.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+}
+
+/// Errors: OutsideUserSpace unless `bytes` at `address` are where programs are.
+fn check(address: u64, bytes: u64) -> Result<()> {
+    let end = address.checked_add(bytes).ok_or(Error::Overflow)?;
+    let is_inside = |place: &Range<u64>| address >= place.start && end <= place.end;
+    if is_inside(&LOW) || is_inside(&HIGH) { Ok(()) } else { Err(Error::OutsideUserSpace) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_where_no_region_is() {
+        assert_eq!(check(LOW.start, LOW.end - LOW.start), Ok(()));
+        assert_eq!(check(HIGH.start, HIGH.end - HIGH.start), Ok(()));
+        for (address, bytes) in [
+            (LOW.start - 1, 1),
+            (LOW.end - 1, 2),
+            (LOW.end, 1),
+            (HIGH.start - 1, 2),
+            (HIGH.end - 1, 2),
+            (HIGH.end, 1),
+            (LOW.end - 1, HIGH.end - LOW.end),
+        ] {
+            assert_eq!(check(address, bytes), Err(Error::OutsideUserSpace), "{address:#x}, {bytes:#x}");
+        }
+        assert_eq!(check(u64::MAX, 2), Err(Error::Overflow));
+    }
+}
