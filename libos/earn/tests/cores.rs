@@ -179,7 +179,7 @@ fn a_load_that_grows_gets_its_cores_back() {
         house.post(PricedResource::Core, 0.05 * worth());
         house.serve(1, 10.0);
         assert_eq!(house.cores(), 1);
-        house.serve(64, 5.5);
+        house.serve(64, 6.0);
         // Now and then another batching delay is tried for a window.
         let shares = (0..20).map(|_| {
             house.serve(64, 0.025);
