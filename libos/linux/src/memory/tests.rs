@@ -6,10 +6,13 @@ use std::vec;
 const START: u64 = 0x40_0000;
 const PAGES: u64 = 24;
 
+/// A page: its frame, what it may be used for, and what it holds.
+type Held = (u64, Protection, Vec<u8>);
+
 /// Pages that keep what they are told, and see that nothing is done to what is not there.
 #[derive(Default)]
 struct FakePages {
-    pages: RefCell<BTreeMap<u64, (u64, Protection, Vec<u8>)>>,
+    pages: RefCell<BTreeMap<u64, Held>>,
     next_frame: core::cell::Cell<u64>,
     /// Most pages at a time, and most in all.
     at_once: u64,
