@@ -1,8 +1,8 @@
 //! The application that runs a program of Linux: what its `main` does.
 //!
-//! The first argument is the program's path, the others are the program's own. Its files are those that are packed
-//! with the application. Of the environment `env.NAME` is the program's variable `NAME`, `directory` where it begins,
-//! and `user` whom it runs as, `USER:GROUP` by numbers; the rest is nom's.
+//! The first argument is the program's path, the others are the program's own. Its files are those that are
+//! packed with the application. Of the environment `env.NAME` is the program's variable `NAME`, `directory`
+//! where it begins, and `user` whom it runs as, `USER:GROUP` by numbers; the rest is nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
 use alloc::boxed::Box;
