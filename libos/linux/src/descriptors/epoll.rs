@@ -255,10 +255,6 @@ impl Stream for Epoll {
         NodeType::File
     }
 
-    fn label(&self) -> Vec<u8> {
-        b"anon_inode:[eventpoll]".to_vec()
-    }
-
     fn epoll(&self) -> Option<&Epoll> {
         Some(self)
     }

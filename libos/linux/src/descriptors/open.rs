@@ -5,7 +5,6 @@ use super::node::OpenNode;
 use super::ready::Events;
 use super::socket::Socket;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
@@ -41,9 +40,6 @@ pub(crate) trait Stream {
 
     /// What `stat` calls it.
     fn kind(&self) -> NodeType;
-
-    /// What `/proc` shows.
-    fn label(&self) -> Vec<u8>;
 
     /// The node that it was opened as.
     fn node(&self) -> Option<NodeId> {

@@ -3,7 +3,6 @@
 use super::open::Stream;
 use super::ready::{Events, Waiters};
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::task::Waker;
 use nom_fs::{Errno, NodeType};
@@ -123,10 +122,6 @@ impl Stream for Timer {
 
     fn kind(&self) -> NodeType {
         NodeType::File
-    }
-
-    fn label(&self) -> Vec<u8> {
-        b"anon_inode:[timerfd]".to_vec()
     }
 
     fn timer(&self) -> Option<&Timer> {
