@@ -2,7 +2,6 @@
 
 use super::open::Stream;
 use super::ready::{Events, Waiters};
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::task::Waker;
 use nom_fs::{Errno, NodeType};
@@ -70,9 +69,5 @@ impl Stream for Counter {
 
     fn kind(&self) -> NodeType {
         NodeType::File
-    }
-
-    fn label(&self) -> Vec<u8> {
-        b"anon_inode:[eventfd]".to_vec()
     }
 }

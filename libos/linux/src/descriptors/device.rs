@@ -2,7 +2,6 @@
 
 use super::open::Stream;
 use super::ready::Events;
-use alloc::vec::Vec;
 use core::cell::RefCell;
 use nom_app::port::world::Entropy as _;
 use nom_fs::{CONSOLE, Errno, FULL, NULL, NodeId, NodeType, RANDOM, TTY, URANDOM, ZERO};
@@ -79,10 +78,6 @@ impl Stream for Device {
 
     fn kind(&self) -> NodeType {
         NodeType::Character
-    }
-
-    fn label(&self) -> Vec<u8> {
-        b"/dev/console".to_vec()
     }
 
     fn is_zeros(&self) -> bool {

@@ -36,8 +36,8 @@ pub(crate) struct Occurrence {
     pub data: u64,
 }
 
-/// Members that became ready, by their keys, and who waits for one. Wakers must be such that any core could wake
-/// them, though none but their own does.
+/// Members that became ready, by their keys, and who waits for one. Wakers must be such that any core could
+/// wake them, though none but their own does.
 #[derive(Default)]
 struct Listed {
     keys: SegQueue<u64>,
@@ -253,10 +253,6 @@ impl Stream for Epoll {
 
     fn kind(&self) -> NodeType {
         NodeType::File
-    }
-
-    fn label(&self) -> Vec<u8> {
-        b"anon_inode:[eventpoll]".to_vec()
     }
 
     fn epoll(&self) -> Option<&Epoll> {

@@ -4,10 +4,8 @@ use super::open::Stream;
 use super::ready::{Events, Waiters};
 use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::task::Waker;
@@ -407,10 +405,6 @@ impl<N: Observed + 'static> Stream for Inet<N> {
 
     fn kind(&self) -> NodeType {
         NodeType::Socket
-    }
-
-    fn label(&self) -> Vec<u8> {
-        format!("socket:[{}]", self.own.get().port()).into_bytes()
     }
 
     fn socket(&self) -> Option<&dyn Socket> {

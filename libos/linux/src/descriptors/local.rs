@@ -74,7 +74,7 @@ impl Local {
     pub fn pair(places: &Rc<Places>) -> (Local, Local) {
         let (there, back) = (Rc::<Buffer>::default(), Rc::<Buffer>::default());
         let open = |read: &Rc<Buffer>, written: &Rc<Buffer>| {
-            let (reader, writer) = (Some(ReadEnd::new(read, 0)), Some(WriteEnd::new(written, 0)));
+            let (reader, writer) = (Some(ReadEnd::new(read)), Some(WriteEnd::new(written)));
             let local = Local::new(places);
             local.state.replace(State::Open { reader, writer });
             local
@@ -278,10 +278,6 @@ impl Stream for Local {
 
     fn kind(&self) -> NodeType {
         NodeType::Socket
-    }
-
-    fn label(&self) -> Vec<u8> {
-        b"socket:[0]".to_vec()
     }
 
     fn unread(&self) -> Option<usize> {

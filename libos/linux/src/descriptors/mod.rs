@@ -1,8 +1,8 @@
 //! Descriptors: what a process has open.
 //!
-//! A [`Descriptors`] table leads to open file descriptions, and these to a file of the tree or to a stream: a pipe, a
-//! counter, a timer, a device, a socket. Streams never block. Whoever waits asks again when it is woken, be it one
-//! call of one stream, `poll`, or an interest set, which looks at nobody who was not woken.
+//! A [`Descriptors`] table leads to open file descriptions, and these to a file of the tree or to a stream: a
+//! pipe, a counter, a timer, a device, a socket. Streams never block. Whoever waits asks again when it is
+//! woken, be it one call of one stream, `poll`, or an interest set, which looks at nobody who was not woken.
 
 pub(crate) mod calls;
 mod counter;

@@ -5,14 +5,14 @@ use super::node::OpenNode;
 use super::ready::Events;
 use super::socket::Socket;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use nom_fs::{Errno, NodeId, NodeType};
 
-/// Something that is read and written in order, and may have to be waited for. No call blocks: it says `EAGAIN`.
+/// Something that is read and written in order, and may have to be waited for. No call blocks: it says
+/// `EAGAIN`.
 pub(crate) trait Stream {
     /// Reads; 0 at the end.
     ///
@@ -40,9 +40,6 @@ pub(crate) trait Stream {
 
     /// What `stat` calls it.
     fn kind(&self) -> NodeType;
-
-    /// What `/proc` shows.
-    fn label(&self) -> Vec<u8>;
 
     /// The node that it was opened as.
     fn node(&self) -> Option<NodeId> {

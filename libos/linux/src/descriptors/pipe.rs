@@ -3,9 +3,7 @@
 use super::open::Stream;
 use super::ready::{Events, Waiters};
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::task::Waker;
 use nom_fs::{Errno, NodeType};
@@ -110,22 +108,22 @@ impl Buffer {
 
 /// The end that is read.
 #[derive(Debug)]
-pub(crate) struct ReadEnd(Rc<Buffer>, u64);
+pub(crate) struct ReadEnd(Rc<Buffer>);
 /// The end that is written.
 #[derive(Debug)]
-pub(crate) struct WriteEnd(Rc<Buffer>, u64);
+pub(crate) struct WriteEnd(Rc<Buffer>);
 
-/// A pipe's two ends; `number` is what `/proc` shows.
-pub(crate) fn pipe(number: u64) -> (ReadEnd, WriteEnd) {
+/// A pipe's two ends.
+pub(crate) fn pipe() -> (ReadEnd, WriteEnd) {
     let buffer = Rc::new(Buffer::default());
-    (ReadEnd::new(&buffer, number), WriteEnd::new(&buffer, number))
+    (ReadEnd::new(&buffer), WriteEnd::new(&buffer))
 }
 
 impl ReadEnd {
     /// One more end of a buffer.
-    pub fn new(buffer: &Rc<Buffer>, number: u64) -> ReadEnd {
+    pub fn new(buffer: &Rc<Buffer>) -> ReadEnd {
         buffer.readers.update(|count| count + 1);
-        ReadEnd(buffer.clone(), number)
+        ReadEnd(buffer.clone())
     }
 
     /// The bytes.
@@ -136,9 +134,9 @@ impl ReadEnd {
 
 impl WriteEnd {
     /// One more end of a buffer.
-    pub fn new(buffer: &Rc<Buffer>, number: u64) -> WriteEnd {
+    pub fn new(buffer: &Rc<Buffer>) -> WriteEnd {
         buffer.writers.update(|count| count + 1);
-        WriteEnd(buffer.clone(), number)
+        WriteEnd(buffer.clone())
     }
 
     /// The bytes.
@@ -178,10 +176,6 @@ impl Stream for ReadEnd {
         NodeType::Fifo
     }
 
-    fn label(&self) -> Vec<u8> {
-        format!("pipe:[{}]", self.1).into_bytes()
-    }
-
     fn unread(&self) -> Option<usize> {
         Some(self.0.len())
     }
@@ -202,9 +196,5 @@ impl Stream for WriteEnd {
 
     fn kind(&self) -> NodeType {
         NodeType::Fifo
-    }
-
-    fn label(&self) -> Vec<u8> {
-        format!("pipe:[{}]", self.1).into_bytes()
     }
 }

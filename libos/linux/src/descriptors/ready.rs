@@ -43,7 +43,7 @@ impl Events {
 
     /// These if `condition` holds.
     #[must_use]
-    pub fn when(self, condition: bool) -> Events {
+    pub(crate) fn when(self, condition: bool) -> Events {
         if condition { self } else { Events::NONE }
     }
 

@@ -3,11 +3,11 @@
 use super::open::Description;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use nom_fs::Errno;
 
-/// How many a process may have, unless it says otherwise; and at most.
-pub(crate) const LIMITS: (u64, u64) = (1024, 1 << 20);
+/// How many a process may have, as `RLIMIT_NOFILE` tells: now, and at most.
+pub(crate) const LIMITS: (u64, u64) = (1 << 16, 1 << 16);
 
 /// What becomes of a descriptor when the process gets another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,6 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
     slots: RefCell<Vec<Option<Slot>>>,
-    limits: Cell<Option<(u64, u64)>>,
 }
 
 impl Descriptors {
@@ -43,23 +42,18 @@ impl Descriptors {
     pub fn new(descriptions: impl IntoIterator<Item = Rc<Description>>) -> Descriptors {
         let slot = |description| Some(Slot { description, on_exec: OnExec::Keep });
         let slots = descriptions.into_iter().map(slot).collect();
-        Descriptors { slots: RefCell::new(slots), limits: Cell::new(None) }
+        Descriptors { slots: RefCell::new(slots) }
     }
 
     /// Those of a child.
     #[must_use]
     pub fn duplicate(&self) -> Descriptors {
-        Descriptors { slots: self.slots.clone(), limits: self.limits.clone() }
+        Descriptors { slots: self.slots.clone() }
     }
 
     /// How many there may be: now, and what that may be set to.
     pub fn limits(&self) -> (u64, u64) {
-        self.limits.get().unwrap_or(LIMITS)
-    }
-
-    /// Sets how many there may be.
-    pub fn set_limits(&self, limits: (u64, u64)) {
-        self.limits.set(Some(limits));
+        LIMITS
     }
 
     /// What a descriptor leads to.

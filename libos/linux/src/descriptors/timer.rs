@@ -3,7 +3,6 @@
 use super::open::Stream;
 use super::ready::{Events, Waiters};
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::task::Waker;
 use nom_fs::{Errno, NodeType};
@@ -68,7 +67,7 @@ pub(crate) struct Timer {
 
 impl Timer {
     /// One that is not set.
-    pub fn new(handle: &Handle, is_realtime: bool) -> Timer {
+    pub(crate) fn new(handle: &Handle, is_realtime: bool) -> Timer {
         Timer { state: Rc::default(), handle: handle.clone(), is_realtime }
     }
 
@@ -123,10 +122,6 @@ impl Stream for Timer {
 
     fn kind(&self) -> NodeType {
         NodeType::File
-    }
-
-    fn label(&self) -> Vec<u8> {
-        b"anon_inode:[timerfd]".to_vec()
     }
 
     fn timer(&self) -> Option<&Timer> {

@@ -61,7 +61,7 @@ fn make_pipe(call: &Call<'_>, flags: u32) -> Result<u64, Errno> {
     if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK | abi::O_DIRECT) != 0 {
         return Err(Errno::EINVAL);
     }
-    let (reader, writer) = pipe(call.now().1);
+    let (reader, writer) = pipe();
     let kept = flags & abi::O_NONBLOCK;
     let read = add(call, of_stream(reader, kept | abi::O_RDONLY), flags)?;
     let close = |descriptor| {

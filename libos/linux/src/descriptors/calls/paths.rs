@@ -330,7 +330,8 @@ fn enterable(vfs: &Vfs, caller: &Caller<'_>, node: NodeId) -> Result<NodeId, Err
     vfs.access(caller.credentials, node, Access::EXECUTE).map(|()| node)
 }
 
-/// The process's directory is another from now on. It is held for good: children share it, and nobody counts them.
+/// The process's directory is another from now on. It is held for good: children share it, and nobody counts
+/// them.
 fn enter(call: &Call<'_>, node: NodeId) -> u64 {
     call.process().view.borrow_mut().directory = node;
     with_vfs(call, |vfs, _| vfs.hold(node));
