@@ -8,7 +8,7 @@ use common::script::{Dice, binary_command, frame, text_command};
 use common::{Bytes, program, unix};
 use nom_memcached_core::{Connection, Options, Server};
 use nom_port::buffer::Slice;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::thread::sleep;
@@ -34,21 +34,32 @@ impl Real {
             eprintln!("skipped: memcached is not installed");
             return None;
         };
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|free| free.local_addr())
-            .expect("a port is free")
-            .port();
-        let mut command = Command::new(path);
-        command.args(["-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-p", &port.to_string()]);
-        // Its LRU thread holds items for moments, in which `incr` replaces them instead of overwriting.
-        command.args(["-o", "no_modern"]);
-        Some(Real { process: command.spawn().expect("memcached starts"), port })
+        // A port that was free before it started may be another's by then, as that of a test beside this one.
+        let own = (0..10).find_map(|_| {
+            let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+            let port = port.expect("a port is free").port();
+            let mut command = Command::new(&path);
+            command.args(["-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-p", &port.to_string()]);
+            // Its LRU thread holds items for moments, in which `incr` replaces them instead of overwriting.
+            command.args(["-o", "no_modern"]);
+            let real = Real { process: command.spawn().expect("memcached starts"), port };
+            real.is_own().then_some(real)
+        });
+        Some(own.expect("one of ten ports was memcached's"))
+    }
+
+    /// Whether it is this process that listens on its port.
+    fn is_own(&self) -> bool {
+        let mut stream = self.connect();
+        stream.write_all(b"stats\r\n").expect("memcached reads");
+        let said = String::from_utf8(read_to(&mut stream, b"END\r\n")).expect("text");
+        said.contains(&format!("STAT pid {}\r\n", self.process.id()))
     }
 
     fn connect(&self) -> TcpStream {
-        for _ in 0..100 {
+        for _ in 0..1200 {
             if let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) {
-                stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is not zero");
+                stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
                 return stream;
             }
             sleep(Duration::from_millis(50));
@@ -57,17 +68,23 @@ impl Real {
     }
 }
 
+/// How long a busy computer may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Ids are compared, too, and those of one core count all changes, as memcached's do.
 fn options() -> Options {
     Options { threads: 1, ..Options::default() }
 }
 
-/// Reads replies until they end with `end`, or the stream ends.
+/// Reads replies until they end with `end`, or the stream ends. Who does not answer has not answered less.
 fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut replies = Vec::new();
     let mut buffer = [0; 65536];
     while !replies.ends_with(end) {
         match stream.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                panic!("memcached has said nothing for {PATIENCE:?}, but {}", replies.escape_ascii())
+            }
             Ok(0) | Err(_) => break,
             Ok(len) => replies.extend_from_slice(&buffer[..len]),
         }

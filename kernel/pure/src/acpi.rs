@@ -124,19 +124,11 @@ impl Tables {
     pub fn read(memory: &impl PhysicalMemory, rsdp: u64, memory_end: u64) -> Tables {
         let mut tables = Tables::none();
         let Some((root, entry_bytes)) = root_table(memory, rsdp, memory_end) else { return tables };
-        let (mut dsdt, mut fadt) = (None, None);
         for offset in (HEADER_BYTES..root.length).step_by(entry_bytes as usize) {
             let address = if entry_bytes == 8 { root.u64(offset) } else { root.u32(offset).map(u64::from) };
             if let Some(table) = address.and_then(|at| Table::open(memory, at, memory_end)) {
-                tables.add(&table);
-                dsdt = dsdt.or_else(|| Table::open(memory, dsdt_address(&table)?, memory_end));
-                fadt = fadt.or((table.signature == *b"FACP").then_some(table));
+                tables.add(&table, memory_end);
             }
-        }
-        if let Some(dsdt) = dsdt {
-            tables.ecam = tables.ecam.or_else(|| ecam_in_bytecode(&dsdt));
-            tables.power_button = fadt.as_ref().and_then(|fadt| power_button(fadt, &dsdt));
-            tables.power_off = fadt.as_ref().and_then(|fadt| power_off(fadt, &dsdt));
         }
         tables
     }
@@ -148,9 +140,16 @@ impl Tables {
         Some(Input { line: interrupt - first.line, ..*first })
     }
 
-    fn add<M: PhysicalMemory>(&mut self, table: &Table<M>) {
+    fn add<M: PhysicalMemory>(&mut self, table: &Table<M>, memory_end: u64) {
         match &table.signature {
             b"APIC" => self.add_processors(table),
+            b"FACP" => {
+                let dsdt = dsdt_address(table).and_then(|at| Table::open(table.memory, at, memory_end));
+                let Some(dsdt) = dsdt else { return };
+                self.ecam = self.ecam.or_else(|| ecam_in_bytecode(&dsdt));
+                self.power_button = power_button(table, &dsdt);
+                self.power_off = power_off(table, &dsdt);
+            }
             b"MCFG" => self.ecam = ecam(table).or(self.ecam),
             b"DMAR" => self.add_remapping_units(table),
             b"VIOT" => self.viot = viot(table),
@@ -323,9 +322,8 @@ fn ecam<M: PhysicalMemory>(table: &Table<M>) -> Option<Ecam> {
 
 /// Where the FADT says that the differentiated system description table is (5.2.9).
 fn dsdt_address<M: PhysicalMemory>(table: &Table<M>) -> Option<u64> {
-    let is_fadt = table.signature == *b"FACP";
     let wide = table.u64(140).filter(|address| *address != 0);
-    wide.or_else(|| table.u32(40).map(u64::from)).filter(|_| is_fadt)
+    wide.or_else(|| table.u32(40).map(u64::from))
 }
 
 /// Configuration space as the method `_CBA` returns it (PCI Firmware Specification 3.3, 4.1.3): QEMU's

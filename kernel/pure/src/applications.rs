@@ -63,55 +63,55 @@ struct Placement {
 }
 
 impl<'m, M: Machine> Kernel<'m, M> {
-    pub(crate) fn record(&self, application: AppId) -> ApplicationRecord {
-        self.bundle.application(application.index()).expect("an application of the bundle")
+    pub(crate) fn record(&self, app: AppId) -> ApplicationRecord {
+        self.bundle.application(app.index()).expect("an application of the bundle")
     }
 
     /// Frames charged to an application.
-    pub(crate) fn charged(&self, application: AppId) -> u64 {
+    pub(crate) fn charged(&self, app: AppId) -> u64 {
         let owners = [Owner::grants, Owner::program, Owner::tables, Owner::dma];
-        owners.into_iter().map(|owner| self.frames.held(owner(application))).sum()
+        owners.into_iter().map(|owner| self.frames.held(owner(app))).sum()
     }
 
     /// Frames that an application may still be charged.
-    pub(crate) fn allowance(&self, application: AppId) -> u64 {
-        self.record(application).frames_max.saturating_sub(self.charged(application))
+    pub(crate) fn allowance(&self, app: AppId) -> u64 {
+        self.record(app).frames_max.saturating_sub(self.charged(app))
     }
 
     /// Memory for which an application pays, as far as it may.
-    pub(crate) fn means(&mut self, application: AppId, owner: fn(AppId) -> Owner) -> Means<'_, 'm, M> {
-        let (owner, at_most) = (owner(application), self.allowance(application));
+    pub(crate) fn means(&mut self, app: AppId, owner: fn(AppId) -> Owner) -> Means<'_, 'm, M> {
+        let (owner, at_most) = (owner(app), self.allowance(app));
         Means { machine: &mut self.machine, frames: &mut self.frames, owner, at_most }
     }
 
     /// Starts an application that is not running. Errors: WrongState (it runs, or a device may still reach
     /// what it was granted when it ran last), OutOfMemory, OverMemoryCap; nothing of it is left then.
-    pub fn start(&mut self, application: AppId) -> Result<()> {
-        let record = self.record(application);
-        if self.applications[application].space.is_some() || self.devices.is_reached(application) {
+    pub fn start(&mut self, app: AppId) -> Result<()> {
+        let record = self.record(app);
+        if self.applications[app].space.is_some() || self.devices.is_reached(app) {
             return Err(Error::WrongState);
         }
-        let built = self.build(application, &record);
+        let built = self.build(app, &record);
         if built.is_err() {
-            self.free_memory(application);
+            self.free_memory(app);
             return built;
         }
-        let entry = &self.board.applications[application];
+        let entry = &self.board.applications[app];
         entry.starts.fetch_add(1, Relaxed);
-        self.publish_application(application, ApplicationState::Running, 0);
+        self.publish_application(app, ApplicationState::Running, 0);
         let name = crate::bundle::name(&record);
-        let base = self.applications[application].image_base;
+        let base = self.applications[app].image_base;
         self.machine.log(Level::Info, format_args!("{name} starts"));
         self.machine.control(format_args!("started app={name} base={base:#x}"));
-        self.tell_peers(application);
+        self.tell_peers(app);
         Ok(())
     }
 
-    fn build(&mut self, application: AppId, record: &ApplicationRecord) -> Result<()> {
+    fn build(&mut self, app: AppId, record: &ApplicationRecord) -> Result<()> {
         let place = self.place(record);
         let kernel_root = self.kernel_root;
-        let space = Space::new(&mut self.means(application, Owner::tables), kernel_root)?;
-        self.applications[application] = Application {
+        let space = Space::new(&mut self.means(app, Owner::tables), kernel_root)?;
+        self.applications[app] = Application {
             space: Some(space),
             image_base: place.image,
             calls: record.calls,
@@ -119,11 +119,11 @@ impl<'m, M: Machine> Kernel<'m, M> {
         };
         let bundle = self.bundle;
         for segment in bundle.segments(record) {
-            self.build_segment(application, space, place.image + segment.address, &segment)?;
+            self.build_segment(app, space, place.image + segment.address, &segment)?;
         }
-        self.fill(application, place.stack, record.stack_bytes, Protection::ReadWrite)?;
-        self.build_start_page(application, space, record, &place)?;
-        self.build_shared(application, record, &place)?;
+        self.fill(app, place.stack, record.stack_bytes, Protection::ReadWrite)?;
+        self.build_start_page(app, space, record, &place)?;
+        self.build_shared(app, record, &place)?;
         let registers = Registers {
             rip: place.image + record.entry,
             rsp: place.stack + record.stack_bytes,
@@ -132,7 +132,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
             ..Registers::default()
         };
         let core = self.least_loaded(!0).ok_or(Error::NoCore)?;
-        self.begin_context(core, application, registers)
+        self.begin_context(core, app, registers)
     }
 
     fn place(&mut self, record: &ApplicationRecord) -> Placement {
@@ -149,7 +149,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// Maps frames that stay the kernel's.
     fn show(
         &mut self,
-        application: AppId,
+        app: AppId,
         address: u64,
         frame: u64,
         bytes: u64,
@@ -158,20 +158,20 @@ impl<'m, M: Machine> Kernel<'m, M> {
         let count = bytes.div_ceil(FRAME_BYTES);
         let mapping =
             Mapping { address, frame, size: PageSize::Small, count, protection, caching: Caching::WriteBack };
-        self.map_pages(application, Bounds::USER, &mapping)
+        self.map_pages(app, Bounds::USER, &mapping)
     }
 
     /// Maps pages, charging page tables to the application.
-    pub(crate) fn map_pages(&mut self, application: AppId, bounds: Bounds, mapping: &Mapping) -> Result<()> {
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
-        space.map(&mut self.means(application, Owner::tables), bounds, mapping)
+    pub(crate) fn map_pages(&mut self, app: AppId, bounds: Bounds, mapping: &Mapping) -> Result<()> {
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        space.map(&mut self.means(app, Owner::tables), bounds, mapping)
     }
 
     /// Gives an application `bytes` of zeroed memory of its own at `address`.
-    fn fill(&mut self, application: AppId, address: u64, bytes: u64, protection: Protection) -> Result<()> {
+    fn fill(&mut self, app: AppId, address: u64, bytes: u64, protection: Protection) -> Result<()> {
         for offset in (0..bytes).step_by(FRAME_BYTES as usize) {
-            let frame = self.means(application, Owner::program).take(1)?.frame();
-            self.show(application, address + offset, frame, FRAME_BYTES, protection)?;
+            let frame = self.means(app, Owner::program).take(1)?.frame();
+            self.show(app, address + offset, frame, FRAME_BYTES, protection)?;
         }
         Ok(())
     }
@@ -270,58 +270,53 @@ impl<'m, M: Machine> Kernel<'m, M> {
 
     /// Makes an application hold a core and begin there. `rsi` becomes the core's number. Errors:
     /// OutOfMemory, OverMemoryCap.
-    pub(crate) fn begin_context(
-        &mut self,
-        core: CoreId,
-        application: AppId,
-        mut registers: Registers,
-    ) -> Result<()> {
-        let frame = self.means(application, Owner::program).take(1)?.frame();
+    pub(crate) fn begin_context(&mut self, core: CoreId, app: AppId, mut registers: Registers) -> Result<()> {
+        let frame = self.means(app, Owner::program).take(1)?.frame();
         self.machine.reset_state(frame);
         registers.rsi = core.index() as u64;
-        *self.context(core, application) = Context::begin(registers, frame);
-        self.applications[application].cores |= core.bit();
-        let weight = self.record(application).weight;
+        *self.context(core, app) = Context::begin(registers, frame);
+        self.applications[app].cores |= core.bit();
+        let weight = self.record(app).weight;
         self.account(core);
-        self.cores[core].queue.insert(application, weight);
-        self.cores[core].queue.wake(application);
-        self.publish_cores(application);
+        self.cores[core].queue.insert(app, weight);
+        self.cores[core].queue.wake(app);
+        self.publish_cores(app);
         self.disturb(core);
         Ok(())
     }
 
     /// Takes a core from an application and frees what it held for it.
-    pub(crate) fn end_context(&mut self, core: CoreId, application: AppId) {
+    pub(crate) fn end_context(&mut self, core: CoreId, app: AppId) {
         self.account(core);
-        self.cores[core].queue.remove(application);
-        self.end_reflection(core, application);
-        let frame = self.context(core, application).state_frame;
-        *self.context(core, application) = Context { state: State::Absent, ..Context::default() };
+        self.cores[core].queue.remove(app);
+        self.end_reflection(core, app);
+        let frame = self.context(core, app).state_frame;
+        *self.context(core, app) = Context { state: State::Absent, ..Context::default() };
         let this = &mut self.cores[core];
-        this.current = this.current.filter(|current| *current != application);
-        this.loaded = this.loaded.filter(|loaded| *loaded != application);
-        self.applications[application].cores &= !core.bit();
+        this.current = this.current.filter(|current| *current != app);
+        this.loaded = this.loaded.filter(|loaded| *loaded != app);
+        self.applications[app].cores &= !core.bit();
         self.frames
-            .release(Owner::program(application), frame, PageSize::Small, 1)
+            .release(Owner::program(app), frame, PageSize::Small, 1)
             .expect("a context holds its state's frame");
-        self.publish_cores(application);
+        self.publish_cores(app);
         self.disturb(core);
     }
 
     /// Ends an application: nobody runs it any more when this returns, and all it held is free.
-    pub(crate) fn end_application(&mut self, application: AppId, state: ApplicationState, status: u8) {
+    pub(crate) fn end_application(&mut self, app: AppId, state: ApplicationState, status: u8) {
         let tsc = self.machine.cycles();
-        let Some(space) = self.applications[application].space else { return };
+        let Some(space) = self.applications[app].space else { return };
         self.machine.leave_space(space.root());
         for core in self.all_cores() {
-            if self.applications[application].cores & core.bit() != 0 {
-                self.end_context(core, application);
+            if self.applications[app].cores & core.bit() != 0 {
+                self.end_context(core, app);
             }
         }
-        self.release_devices(application);
-        self.free_memory(application);
-        self.publish_application(application, state, status);
-        let record = self.record(application);
+        self.release_devices(app);
+        self.free_memory(app);
+        self.publish_application(app, state, status);
+        let record = self.record(app);
         let name = crate::bundle::name(&record);
         let word = if state == ApplicationState::Exited { "exited" } else { "faulted" };
         self.machine.log(Level::Info, format_args!("{name} {word} with status {status}"));
@@ -330,7 +325,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
         if record.flags & flag::ESSENTIAL != 0 && !is_shutting_down {
             self.ending.get_or_insert(status);
         }
-        self.tell_peers(application);
+        self.tell_peers(app);
         self.end_if_idle();
     }
 
@@ -342,36 +337,36 @@ impl<'m, M: Machine> Kernel<'m, M> {
         }
         asked.store(self.machine.now_ns().max(1), Relaxed);
         self.machine.log(Level::Info, format_args!("the machine is asked to end"));
-        for application in self.all_applications() {
-            if self.applications[application].handles_shutdown {
-                self.tell(application, Upcall::Shutdown, |_| {});
+        for app in self.all_applications() {
+            if self.applications[app].handles_shutdown {
+                self.tell(app, Upcall::Shutdown, |_| {});
             } else {
-                self.end_application(application, ApplicationState::Exited, SHUT_DOWN_STATUS);
+                self.end_application(app, ApplicationState::Exited, SHUT_DOWN_STATUS);
             }
         }
     }
 
-    fn free_memory(&mut self, application: AppId) {
-        self.applications[application] = Application::default();
-        self.frames.release_all(Owner::program(application));
-        self.frames.release_all(Owner::tables(application));
-        if !self.devices.is_reached(application) {
-            self.frames.release_all(Owner::dma(application));
-            self.frames.release_all(Owner::grants(application));
+    fn free_memory(&mut self, app: AppId) {
+        self.applications[app] = Application::default();
+        self.frames.release_all(Owner::program(app));
+        self.frames.release_all(Owner::tables(app));
+        if !self.devices.is_reached(app) {
+            self.frames.release_all(Owner::dma(app));
+            self.frames.release_all(Owner::grants(app));
         }
-        self.publish_memory(application);
+        self.publish_memory(app);
     }
 
     /// With nobody left to run, the machine ends with the status of the bundle's first application.
     pub(crate) fn end_if_idle(&mut self) {
-        if self.applications.iter().all(|application| application.space.is_none()) {
+        if self.applications.iter().all(|app| app.space.is_none()) {
             let status = self.board.applications[0].status.load(Relaxed) as u8;
             self.ending.get_or_insert(status);
         }
     }
 
-    fn tell_peers(&mut self, application: AppId) {
-        for channel in self.channels_of(application) {
+    fn tell_peers(&mut self, app: AppId) {
+        for channel in self.channels_of(app) {
             self.tell(channel.peer, Upcall::PeerChanged, |_| {});
         }
     }

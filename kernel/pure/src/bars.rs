@@ -15,8 +15,8 @@ const HIGHEST: u64 = 0xfec0_0000;
 /// Granularity of the addresses that bridges forward.
 pub(crate) const BRIDGE_ALIGN: u64 = 1 << 20;
 
-/// One base address register's region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One base address register's region; all zero if there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bar {
     /// Physical address of the first byte; 0 if there was no room for it.
     pub base: u64,
@@ -29,9 +29,6 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// No region.
-    pub const ABSENT: Bar = Bar { base: 0, bytes: 0, wide: false, prefetchable: false };
-
     /// The physical address of `length` bytes at `offset` of the region. The region may be used up to the
     /// end of its last page: it has that page to itself. `None` if the region is absent or ends before.
     pub fn pages(&self, offset: u64, length: u64) -> Option<u64> {
@@ -41,8 +38,8 @@ impl Bar {
     }
 }
 
-/// Addresses from which regions are taken, lowest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Addresses from which regions are taken, lowest first; none by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// First address of the window.
     pub base: u64,
@@ -53,9 +50,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// No addresses.
-    pub const EMPTY: Window = Window { base: 0, next: 0, end: 0 };
-
     /// The addresses `[base, end)`, none taken.
     pub const fn new(base: u64, end: u64) -> Window {
         Window { base, next: base, end }
@@ -71,7 +65,7 @@ impl Window {
         } else if ecam.start() <= base && base < ecam.end() {
             base = ecam.end();
         }
-        if base < end { Window::new(base, end) } else { Window::EMPTY }
+        if base < end { Window::new(base, end) } else { Window::default() }
     }
 
     /// Takes `bytes`, aligned to `align` (a power of two). `None`, with nothing taken, if they do not fit.
@@ -86,7 +80,7 @@ impl Window {
 /// Sizes the first `count` base address registers of a function that does not decode addresses. They are
 /// left with no address.
 pub(crate) fn size<R: Registers>(config: &mut Config<R>, count: usize) -> [Bar; 6] {
-    let mut bars = [Bar::ABSENT; 6];
+    let mut bars = [Bar::default(); 6];
     let mut index = 0;
     while index < count {
         bars[index] = size_one(config, index, index + 1 < count);
@@ -104,7 +98,7 @@ fn size_one<R: Registers>(config: &mut Config<R>, index: usize, may_be_wide: boo
 
     let low = probe(config, index);
     if low & IO != 0 || low & !FLAGS == 0 && low & WIDE == 0 {
-        return Bar::ABSENT;
+        return Bar::default();
     }
     let wide = may_be_wide && low & WIDE != 0;
     let high = if wide { probe(config, index + 1) } else { u32::MAX };

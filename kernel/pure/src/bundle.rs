@@ -23,18 +23,6 @@ pub enum Part {
     Channel(usize),
 }
 
-impl fmt::Display for Part {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Part::Header => write!(out, "bundle header"),
-            Part::Application(app) => write!(out, "application {app}"),
-            Part::Segment(app, segment) => write!(out, "application {app}, segment {segment}"),
-            Part::Device(app, selector) => write!(out, "application {app}, device selector {selector}"),
-            Part::Channel(channel) => write!(out, "channel {channel}"),
-        }
-    }
-}
-
 /// Why a bundle cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleError {
@@ -48,23 +36,15 @@ pub struct BundleError {
 
 impl fmt::Display for BundleError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}: expected {}", self.part, self.field, self.expected)
+        write!(out, "{:?}: {}: expected {}", self.part, self.field, self.expected)
     }
 }
 
-impl core::error::Error for BundleError {}
-
 /// A bundle that has been checked.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct BundleView<'b> {
     bytes: &'b [u8],
     header: Bundle,
-}
-
-impl fmt::Debug for BundleView<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("BundleView").field("header", &self.header).finish_non_exhaustive()
-    }
 }
 
 impl<'b> BundleView<'b> {

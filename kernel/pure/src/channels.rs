@@ -23,9 +23,9 @@ pub struct End {
 
 impl<'m, M: Machine> Kernel<'m, M> {
     /// The channels of an application, in the order of its own numbers for them.
-    pub(crate) fn channels_of(&self, application: AppId) -> impl Iterator<Item = End> + use<'m, M> {
+    pub(crate) fn channels_of(&self, app: AppId) -> impl Iterator<Item = End> + use<'m, M> {
         self.bundle.channels().enumerate().filter_map(move |(index, channel)| {
-            let end = channel.ends.iter().position(|end| *end as usize == application.index())?;
+            let end = channel.ends.iter().position(|end| *end as usize == app.index())?;
             Some(End { index, peer: AppId::new(channel.ends[1 - end] as usize), end, bytes: channel.bytes })
         })
     }
@@ -40,18 +40,19 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub(crate) fn channel_notify_and_wait(
         &mut self,
         caller: Caller<'_>,
-        ChannelNotifyAndWait { channel, deadline_ns, events }: ChannelNotifyAndWait,
+        asked: ChannelNotifyAndWait,
     ) -> Result<Reply> {
-        let (peer, message) = self.message(caller.app, channel)?;
+        let (peer, message) = self.message(caller.app, asked.channel)?;
+        let ChannelNotifyAndWait { deadline_ns, events, .. } = asked;
         let reply = self.core_wait(caller, CoreWait { deadline_ns, events })?;
         self.tell(peer, Upcall::Message, |events| events.messages |= message);
         Ok(reply)
     }
 
     /// Who is at the other end of a channel, and the bit by which it knows the channel. Errors: NoChannel.
-    fn message(&self, application: AppId, channel: u64) -> Result<(AppId, u64)> {
+    fn message(&self, app: AppId, channel: u64) -> Result<(AppId, u64)> {
         let number = usize::try_from(channel).map_err(|_| Error::NoChannel)?;
-        let end = self.channels_of(application).nth(number).ok_or(Error::NoChannel)?;
+        let end = self.channels_of(app).nth(number).ok_or(Error::NoChannel)?;
         let theirs = self.channels_of(end.peer).position(|other| other.index == end.index);
         Ok((end.peer, 1 << theirs.ok_or(Error::NoChannel)?))
     }

@@ -9,6 +9,9 @@ const NS_PER_BYTE: u64 = 1_000_000_000 / (64 << 10);
 /// And in between so much more than that.
 const BURST_NS: u64 = (256 << 10) * NS_PER_BYTE;
 
+/// Bytes of a line of log, about.
+const LINE_BYTES: u64 = 128;
+
 /// A token bucket, kept as the time at which it would be full (GCRA, ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket {
@@ -32,14 +35,21 @@ impl Bucket {
 
 impl<M: Machine> Kernel<'_, M> {
     /// Whether an application may say so much more; if so, how much it could not say before is told.
-    pub(crate) fn may_say(&mut self, application: AppId, bytes: u64) -> bool {
-        let passed = self.console[application].take(self.machine.now_ns(), bytes);
+    pub(crate) fn may_say(&mut self, app: AppId, bytes: u64) -> bool {
+        let passed = self.console[app].take(self.machine.now_ns(), bytes);
         if let Some(dropped @ 1..) = passed {
-            let record = self.record(application);
+            let record = self.record(app);
             let name = crate::bundle::name(&record);
             self.machine.log(Level::Warn, format_args!("{name} says too much: {dropped} bytes are dropped"));
         }
         passed.is_some()
+    }
+
+    /// Writes a line of log of which an application is the cause, as far as it may still say something.
+    pub(crate) fn warn_of(&mut self, app: AppId, text: core::fmt::Arguments<'_>) {
+        if self.may_say(app, LINE_BYTES) {
+            self.machine.log(Level::Warn, text);
+        }
     }
 }
 

@@ -80,10 +80,17 @@ pub(crate) struct Binding {
     pub(crate) entry: u16,
 }
 
+impl Binding {
+    /// Whether it is that of an entry of a device.
+    pub(crate) fn is_of(&self, device: usize, entry: u64) -> bool {
+        usize::from(self.device) == device && u64::from(self.entry) == entry
+    }
+}
+
 impl<M: Machine> Kernel<'_, M> {
     /// The context of an application on a core.
-    pub(crate) fn context(&mut self, core: CoreId, application: AppId) -> &mut Context {
-        &mut self.contexts[core.index() * self.applications.len() + application.index()]
+    pub(crate) fn context(&mut self, core: CoreId, app: AppId) -> &mut Context {
+        &mut self.contexts[core.index() * self.applications.len() + app.index()]
     }
 
     /// Decides what `core` does now. `registers` are those at the border, and are replaced if another
@@ -106,25 +113,23 @@ impl<M: Machine> Kernel<'_, M> {
                 return Next::End { status };
             }
             let before = self.cores[core].current;
-            let Some(application) = self.choose(core) else {
+            let Some(app) = self.choose(core) else {
                 self.park_current(core, registers);
                 self.machine.load_space(None);
                 self.show_running(core);
                 self.arm_timer(core);
                 return Next::Halt;
             };
-            if before != Some(application) {
+            if before != Some(app) {
                 self.park_current(core, registers);
-                self.unpark(core, application, registers);
+                self.unpark(core, app, registers);
                 same = false;
             }
-            match self.deliver(core, application, registers) {
-                Ok(delivered) => {
-                    self.show_running(core);
-                    self.arm_timer(core);
-                    return Next::Run { after_syscall: same && !delivered };
-                }
-                Err(()) => continue,
+            same &= !self.deliver(core, app, registers);
+            if self.cores[core].current.is_some() {
+                self.show_running(core);
+                self.arm_timer(core);
+                return Next::Run { after_syscall: same };
             }
         }
     }
@@ -133,16 +138,16 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn account(&mut self, core: CoreId) {
         let cycles = self.unaccounted(core);
         match self.cores[core].current {
-            Some(application) => self.charge(core, application, cycles),
+            Some(app) => self.charge(core, app, cycles),
             None => _ = self.board.cores[core].idle_cycles.fetch_add(cycles, Relaxed),
         }
     }
 
     /// Charges the time since the last accounting, which the kernel spent on `application`'s account, to it
     /// instead of whoever had the core.
-    pub(crate) fn account_to(&mut self, core: CoreId, application: AppId) {
+    pub(crate) fn account_to(&mut self, core: CoreId, app: AppId) {
         let cycles = self.unaccounted(core);
-        self.charge(self.applications[application].first_core().unwrap_or(core), application, cycles);
+        self.charge(self.applications[app].first_core().unwrap_or(core), app, cycles);
     }
 
     /// Cycles since the last accounting, which so is now.
@@ -151,18 +156,18 @@ impl<M: Machine> Kernel<'_, M> {
         now.saturating_sub(core::mem::replace(&mut self.cores[core].accounted, now))
     }
 
-    fn charge(&mut self, core: CoreId, application: AppId, cycles: u64) {
-        self.cores[core].queue.charge(application, cycles);
-        self.usage[application].cycles.fetch_add(cycles, Relaxed);
+    fn charge(&mut self, core: CoreId, app: AppId, cycles: u64) {
+        self.cores[core].queue.charge(app, cycles);
+        self.usage[app].cycles.fetch_add(cycles, Relaxed);
     }
 
     fn wake_expired(&mut self, core: CoreId) {
         let now = self.machine.now_ns();
-        for application in self.all_applications() {
-            if let State::Waiting { deadline_ns, .. } = self.context(core, application).state
+        for app in self.all_applications() {
+            if let State::Waiting { deadline_ns, .. } = self.context(core, app).state
                 && deadline_ns <= now
             {
-                self.wake(core, application);
+                self.wake(core, app);
             }
         }
     }
@@ -221,17 +226,17 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Puts the registers at the border back into the context that they belong to.
     pub(crate) fn park_current(&mut self, core: CoreId, registers: &Registers) {
-        if let Some(application) = self.cores[core].current.take() {
-            self.context(core, application).registers = *registers;
+        if let Some(app) = self.cores[core].current.take() {
+            self.context(core, app).registers = *registers;
         }
     }
 
     /// Makes a context the core's current one.
-    fn unpark(&mut self, core: CoreId, application: AppId, registers: &mut Registers) {
-        let context = self.context(core, application);
+    fn unpark(&mut self, core: CoreId, app: AppId, registers: &mut Registers) {
+        let context = self.context(core, app);
         *registers = context.registers;
         let (state, reflection) = (context.state_frame, context.reflection);
-        if self.cores[core].loaded != Some(application) {
+        if self.cores[core].loaded != Some(app) {
             if let Some(other) = self.cores[core].loaded {
                 let frame = self.context(core, other).state_frame;
                 self.machine.save_state(frame);
@@ -240,9 +245,9 @@ impl<M: Machine> Kernel<'_, M> {
             self.machine.reflect(reflection);
         }
         let this = &mut self.cores[core];
-        this.loaded = Some(application);
-        this.current = Some(application);
-        let space = self.applications[application].space.expect("a context has an address space");
+        this.loaded = Some(app);
+        this.current = Some(app);
+        let space = self.applications[app].space.expect("a context has an address space");
         self.machine.load_space(Some(space.root()));
     }
 
@@ -274,7 +279,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn show_running(&mut self, core: CoreId) {
-        let running = self.cores[core].current.map_or(NOBODY, |application| application.index() as u32);
+        let running = self.cores[core].current.map_or(NOBODY, |app| app.index() as u32);
         self.board.cores[core].running.store(running, Relaxed);
     }
 
@@ -289,30 +294,30 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
-    pub(crate) fn wake(&mut self, core: CoreId, application: AppId) {
-        let context = self.context(core, application);
+    pub(crate) fn wake(&mut self, core: CoreId, app: AppId) {
+        let context = self.context(core, app);
         match context.state {
             State::Absent => {}
-            State::Ready => self.nudge(core, application),
+            State::Ready => self.nudge(core, app),
             State::Waiting { events: address, .. } => {
                 let events = context.take_events();
                 context.state = State::Ready;
                 // A pointer that was good when the call was made may have been unmapped since.
-                let result = self.write_events(application, address, &events).map(|()| events.pending);
-                let context = self.context(core, application);
+                let result = self.write_events(app, address, &events).map(|()| events.pending);
+                let context = self.context(core, app);
                 (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
                 self.account(core);
-                self.cores[core].queue.wake(application);
-                self.nudge(core, application);
+                self.cores[core].queue.wake(app);
+                self.nudge(core, app);
             }
         }
     }
 
     /// Makes a core look again, if it might have to do something else now.
-    fn nudge(&mut self, core: CoreId, application: AppId) {
-        let waits = self.context(core, application).upcalls_wait;
+    fn nudge(&mut self, core: CoreId, app: AppId) {
+        let waits = self.context(core, app).upcalls_wait;
         let current = self.cores[core].current;
-        if current != Some(application) || !waits {
+        if current != Some(app) || !waits {
             self.disturb(core);
         }
     }
@@ -323,9 +328,9 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.kick(core);
     }
 
-    pub(crate) fn write_events(&mut self, application: AppId, address: u64, events: &Events) -> Result<()> {
+    pub(crate) fn write_events(&mut self, app: AppId, address: u64, events: &Events) -> Result<()> {
         use zerocopy::IntoBytes;
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         space.write_user(&mut self.machine, address, events.as_bytes())
     }
 

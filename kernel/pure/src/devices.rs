@@ -4,7 +4,7 @@ use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
 use crate::ids::{AppId, CoreId};
-use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Pages, Sender, place_of};
+use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Sender, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR};
 use crate::list::List;
 use crate::machine::{Level, Machine, PhysicalMemory};
@@ -25,9 +25,6 @@ use nom_abi::{PageSize, Protection};
 
 /// Interrupt vectors that each core has for devices.
 pub const VECTORS: usize = 64;
-/// Runs of grants that a device is let reach at a time, and units in each: nobody waits longer for the lock.
-const RUNS_AT_A_TIME: usize = 16;
-const UNITS_AT_A_TIME: usize = 64;
 /// Most ranges of one device's registers that can be mapped at a time.
 const RANGES_MAX: usize = 8;
 /// Most blocked accesses that are looked at at a time, and the pause after that many, in nanoseconds.
@@ -77,8 +74,8 @@ impl<'m> Devices<'m> {
     }
 
     /// Whether a device may still reach what an application was granted, though it gave the device back.
-    pub fn is_reached(&self, application: AppId) -> bool {
-        self.reached & application.bit() != 0 || self.holdings.iter().any(|it| it.owner == Some(application))
+    pub fn is_reached(&self, app: AppId) -> bool {
+        self.reached & app.bit() != 0 || self.holdings.iter().any(|it| it.owner == Some(app))
     }
 
     /// The device's owner, if it has one.
@@ -99,9 +96,9 @@ impl<'m> Devices<'m> {
 
     /// The function with this index, if `application` owns it and it is turned on. Errors: NoDevice,
     /// NotPermitted.
-    fn owned(&self, application: AppId, device: u64) -> Result<(usize, &Function)> {
+    fn owned(&self, app: AppId, device: u64) -> Result<(usize, &Function)> {
         let (index, function) = self.function(device)?;
-        let is_owned = self.owner(index) == Some(application) && !self.holdings[index].arriving;
+        let is_owned = self.owner(index) == Some(app) && !self.holdings[index].arriving;
         if is_owned { Ok((index, function)) } else { Err(Error::NotPermitted) }
     }
 }
@@ -121,46 +118,46 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     pub(crate) fn device_acquire(&mut self, caller: Caller<'_>, asked: DeviceAcquire) -> Result<Reply> {
-        let application = caller.app;
+        let app = caller.app;
         let (index, function) = self.devices.function(asked.device)?;
         let &Function { address, vendor, device: id, class, .. } = function;
         let holding = &self.devices.holdings[index];
-        if holding.owner == Some(application) && holding.arriving {
-            return self.go_on_acquiring(application, index);
+        if holding.owner == Some(app) && holding.arriving {
+            return self.go_on_acquiring(app, index);
         }
-        let record = self.record(application);
+        let record = self.record(app);
         let permitted = self.bundle.devices(&record).any(|selector| {
             (selector.vendor == 0xffff || selector.vendor == vendor)
                 && (selector.device == 0xffff || selector.device == id)
                 && (selector.class == 0xff_ffff || selector.class == class)
         });
-        let is_bad = self.applications[application].blocked >= FAULTS_MAX;
+        let is_bad = self.applications[app].blocked >= FAULTS_MAX;
         if !permitted || is_bad || self.devices.owner(index).is_some() {
             return Err(Error::NotPermitted);
         }
-        if let Some(why) = self.hindrance(application, index) {
-            self.machine.log(Level::Warn, format_args!("device {index} {why}"));
+        if let Some(why) = self.hindrance(app, index) {
+            self.warn_of(app, format_args!("device {index} {why}"));
             return Err(Error::NotPermitted);
         }
-        self.attach(application, index, address)?;
+        self.attach(app, index, address)?;
         let holding = &mut self.devices.holdings[index];
-        (holding.owner, holding.arriving) = (Some(application), true);
-        self.go_on_acquiring(application, index)
+        (holding.owner, holding.arriving) = (Some(app), true);
+        self.go_on_acquiring(app, index)
     }
 
     /// Has a device reach all that its new owner was granted, piece by piece, and then turns it on.
-    fn go_on_acquiring(&mut self, application: AppId, index: usize) -> Result<Reply> {
-        let result = match self.map_grants(application) {
+    fn go_on_acquiring(&mut self, app: AppId, index: usize) -> Result<Reply> {
+        let result = match self.iommu(app, |iommu, by| iommu.map_grants(by, app)) {
             Ok(false) => return Ok(Reply::Unfinished),
             Ok(true) if self.devices.pci.switch_on(&mut self.machine, index) => Ok(Reply::DONE),
             Ok(true) => Err(Error::NoDevice),
-            Err(error) => Err(self.cannot_confine(index, error)),
+            Err(error) => Err(self.cannot_confine(app, index, error)),
         };
         self.devices.holdings[index].arriving = false;
         match self.devices.pci.device(index).map(|function| function.address) {
             Some(address) if result.is_err() => {
-                self.devices.holdings[index].spent = !self.detach(application, address);
-                self.let_go(index, application);
+                self.devices.holdings[index].spent = !self.detach(app, address);
+                self.let_go(index, app);
             }
             _ => self.publish_device(index),
         }
@@ -168,10 +165,10 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Why nobody, or not this application, can be given a device without harm to others.
-    fn hindrance(&mut self, application: AppId, index: usize) -> Option<&'static str> {
+    fn hindrance(&mut self, app: AppId, index: usize) -> Option<&'static str> {
         let Devices { pci, iommu, holdings, reached, .. } = &mut self.devices;
-        let is_others = |other: usize| holdings[other].owner.is_some_and(|it| it != application);
-        if holdings[index].spent || *reached & application.bit() != 0 {
+        let is_others = |other: usize| holdings[other].owner.is_some_and(|it| it != app);
+        if holdings[index].spent || *reached & app.bit() != 0 {
             return Some("keeps what its last owner had it do: it has no reset, or was not detached");
         }
         if iommu.protection() == DmaProtection::Trusted {
@@ -184,58 +181,36 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Has the IOMMU do what takes memory, charged to an application.
-    fn iommu<T>(&mut self, application: AppId, act: impl FnOnce(&mut Iommu, &mut Means<M>) -> T) -> T {
-        let (owner, at_most) = (Owner::dma(application), self.allowance(application));
+    pub(crate) fn iommu<T>(&mut self, app: AppId, act: impl FnOnce(&mut Iommu, &mut Means<M>) -> T) -> T {
+        let (owner, at_most) = (Owner::dma(app), self.allowance(app));
         let (machine, frames) = (&mut self.machine, &mut self.frames);
         act(&mut self.devices.iommu, &mut Means { machine, frames, owner, at_most })
     }
 
     /// Puts a device into its new owner's domain.
-    fn attach(&mut self, application: AppId, index: usize, address: crate::pci::Address) -> Result<()> {
-        let result = self.iommu(application, |iommu, by| iommu.attach(by, address, application));
+    fn attach(&mut self, app: AppId, index: usize, address: crate::pci::Address) -> Result<()> {
+        let result = self.iommu(app, |iommu, by| iommu.attach(by, address, app));
         if result == Err(crate::iommu::Error::Silent) {
-            self.devices.reached |= application.bit(); // It may still use the domain's tables.
+            self.devices.reached |= app.bit(); // It may still use the domain's tables.
         }
-        result.map_err(|error| self.cannot_confine(index, error))
+        result.map_err(|error| self.cannot_confine(app, index, error))
     }
 
-    fn cannot_confine(&mut self, index: usize, error: crate::iommu::Error) -> Error {
-        self.machine.log(Level::Warn, format_args!("device {index} cannot be confined: {error:?}"));
+    fn cannot_confine(&mut self, app: AppId, index: usize, error: crate::iommu::Error) -> Error {
+        self.warn_of(app, format_args!("device {index} cannot be confined: {error:?}"));
         Error::OutOfMemory
     }
 
     /// Takes a device out of its owner's domain. If the unit does not do it, neither the device nor what its
     /// owner was granted is ever given to anybody again.
-    fn detach(&mut self, application: AppId, address: crate::pci::Address) -> bool {
-        let result = self.iommu(application, |iommu, by| iommu.detach(by, address, application));
+    fn detach(&mut self, app: AppId, address: crate::pci::Address) -> bool {
+        let result = self.iommu(app, |iommu, by| iommu.detach(by, address, app));
         if let Err(error) = result {
-            self.devices.reached |= application.bit();
+            self.devices.reached |= app.bit();
             let what = "stays attached by the IOMMU, and its owner's memory is lost";
             self.machine.log(Level::Error, format_args!("{address} {what}: {error:?}"));
         }
         result.is_ok()
-    }
-
-    /// Lets the devices of an application reach more of what it was granted before it had any. Returns
-    /// whether that is all.
-    fn map_grants(&mut self, application: AppId) -> core::result::Result<bool, crate::iommu::Error> {
-        let grants = Owner::grants(application);
-        for _ in 0..RUNS_AT_A_TIME {
-            let Some(from) = self.devices.iommu.mapped_until(application) else { return Ok(true) };
-            let run = self.frames.next_units(grants, from, UNITS_AT_A_TIME);
-            let pages = run.map(|(frame, size, count)| Pages { frame, size, count });
-            self.iommu(application, |iommu, by| iommu.map_next(by, application, pages))?;
-        }
-        Ok(self.devices.iommu.mapped_until(application).is_none())
-    }
-
-    /// Lets the application's devices reach a grant.
-    pub(crate) fn dma_map(
-        &mut self,
-        application: AppId,
-        pages: Pages,
-    ) -> core::result::Result<(), crate::iommu::Error> {
-        self.iommu(application, |iommu, by| iommu.map(by, application, pages))
     }
 
     pub(crate) fn device_release(&mut self, caller: Caller<'_>, asked: DeviceRelease) -> Result<Reply> {
@@ -250,26 +225,26 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Takes a device from its owner. If it has no reset nobody gets it any more, unless it was never turned
     /// on, so that nobody has seen its registers.
-    fn take_device(&mut self, application: AppId, index: usize) -> Result<()> {
+    fn take_device(&mut self, app: AppId, index: usize) -> Result<()> {
         let function = self.devices.pci.device(index).ok_or(Error::NoDevice)?;
         let (address, is_mmio) = (function.address, function.is_mmio());
         self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);
         let is_reset = self.devices.pci.switch_off(&mut self.machine, index);
         if is_mmio && !is_reset {
-            self.machine.log(Level::Error, format_args!("device {index} does not stop: its owner keeps it"));
+            self.warn_of(app, format_args!("device {index} does not stop: its owner keeps it"));
             return Err(Error::WrongState);
         }
-        let is_detached = self.detach(application, address);
+        let is_detached = self.detach(app, address);
         let holding = &mut self.devices.holdings[index];
         holding.spent = !(is_detached && (is_reset || holding.arriving));
-        self.let_go(index, application);
+        self.let_go(index, app);
         Ok(())
     }
 
     /// Ends an ownership whose device no longer signals or writes anything.
-    fn let_go(&mut self, index: usize, application: AppId) {
+    fn let_go(&mut self, index: usize, app: AppId) {
         for _ in 0..RANGES_MAX {
-            self.unmap_registers(index, application);
+            self.unmap_registers(index, app);
         }
         let Holding { leaving, spent, .. } = self.devices.holdings[index];
         self.devices.holdings[index] = Holding { spent, ..Holding::NOBODY };
@@ -279,20 +254,20 @@ impl<M: Machine> Kernel<'_, M> {
         self.publish_device(index);
     }
 
-    pub(crate) fn release_devices(&mut self, application: AppId) {
+    pub(crate) fn release_devices(&mut self, app: AppId) {
         for index in 0..DEVICES_MAX {
-            if self.devices.owner(index) == Some(application) {
+            if self.devices.owner(index) == Some(app) {
                 // This only fails if the device has just left: then there is nothing to do; or does not
                 // stop: then nobody else is given it, nor the memory that it may write to.
-                let _ = self.take_device(application, index);
+                let _ = self.take_device(app, index);
             }
         }
     }
 
     /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
     /// send meanwhile, and sends it when the vector is bound again.
-    pub(crate) fn unbind_core(&mut self, core: CoreId, application: AppId) {
-        let is_owned = |device: &usize| self.devices.owner(*device) == Some(application);
+    pub(crate) fn unbind_core(&mut self, core: CoreId, app: AppId) {
+        let is_owned = |device: &usize| self.devices.owner(*device) == Some(app);
         let owned = (0..DEVICES_MAX).filter(is_owned).fold(0_u64, |all, device| all | 1 << device);
         self.unbind_vectors(core::iter::once(core), |binding| owned & 1 << binding.device != 0);
     }
@@ -308,10 +283,10 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Takes a range of registers out of the owner's address space, as far as they still are in it.
-    fn unmap_registers(&mut self, index: usize, application: AppId) {
+    fn unmap_registers(&mut self, index: usize, app: AppId) {
         let Some((start, length, frame)) = self.devices.holdings[index].ranges.pop() else { return };
-        let Some(space) = self.applications[application].space else { return };
-        let mut by = self.means(application, Owner::tables);
+        let Some(space) = self.applications[app].space else { return };
+        let mut by = self.means(app, Owner::tables);
         for offset in (0..length).step_by(FRAME_BYTES as usize) {
             let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
             if is_registers(by.machine, space, page, frame) {
@@ -323,9 +298,9 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     pub(crate) fn device_map(&mut self, caller: Caller<'_>, asked: DeviceMap) -> Result<Reply> {
-        let application = caller.app;
+        let app = caller.app;
         let DeviceMap { device, bar, offset, address, length } = asked;
-        let (index, function) = self.devices.owned(application, device)?;
+        let (index, function) = self.devices.owned(app, device)?;
         let register = usize::try_from(bar).ok().filter(|bar| *bar < 6).ok_or(Error::NoSuchRegion)?;
         if !offset.is_multiple_of(FRAME_BYTES) || !length.is_multiple_of(FRAME_BYTES) {
             return Err(Error::Misaligned);
@@ -338,7 +313,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::NoSuchRegion);
         }
         let frame = physical / FRAME_BYTES;
-        let space = self.applications[application].space.ok_or(Error::WrongState)?;
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let mut ranges = Holding::NOBODY.ranges;
         for range in self.devices.holdings[index].ranges.iter() {
             let (start, length, frame) = *range;
@@ -359,7 +334,7 @@ impl<M: Machine> Kernel<'_, M> {
             protection: Protection::ReadWrite,
             caching: Caching::Uncached,
         };
-        self.map_pages(application, Bounds::APPLICATION, &mapping)?;
+        self.map_pages(app, Bounds::APPLICATION, &mapping)?;
         self.devices.holdings[index].ranges = ranges;
         Ok(Reply::DONE)
     }
@@ -367,8 +342,9 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn device_config_read(
         &mut self,
         caller: Caller<'_>,
-        DeviceConfigRead { device, offset }: DeviceConfigRead,
+        asked: DeviceConfigRead,
     ) -> Result<Reply> {
+        let DeviceConfigRead { device, offset } = asked;
         let (index, _) = self.devices.owned(caller.app, device)?;
         if !offset.is_multiple_of(4) {
             return Err(Error::Misaligned);
@@ -389,9 +365,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let function = *function;
         let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16 };
-        let same = |slot: &Option<Binding>| {
-            slot.is_some_and(|b| b.device == binding.device && b.entry == binding.entry)
-        };
+        let same = |slot: &Option<Binding>| slot.is_some_and(|bound| bound.is_of(index, entry));
         let slots = &self.cores[core].vectors;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
@@ -407,16 +381,13 @@ impl<M: Machine> Kernel<'_, M> {
 
     pub(crate) fn interrupt_mask(&mut self, caller: Caller<'_>, asked: InterruptMask) -> Result<Reply> {
         let InterruptMask { device, vector: entry, masked } = asked;
-        let (index, function) = self.devices.owned(caller.app, device)?;
+        let (index, _) = self.devices.owned(caller.app, device)?;
         if masked > 1 {
             return Err(Error::InvalidArgument);
         }
-        let bound = |slot: &Option<Binding>| {
-            slot.is_some_and(|binding| {
-                usize::from(binding.device) == index && u64::from(binding.entry) == entry
-            })
-        };
-        if !function.has_vector(entry) || !self.cores.iter().any(|core| core.vectors.iter().any(bound)) {
+        let is_bound =
+            self.cores.iter().flat_map(|core| &core.vectors).flatten().any(|it| it.is_of(index, entry));
+        if !is_bound {
             return Err(Error::NoSuchInterrupt);
         }
         self.devices.pci.mask_vector(&mut self.machine, index, entry as u16, masked == 1);
@@ -471,8 +442,8 @@ impl<M: Machine> Kernel<'_, M> {
             self.board.devices[index].changes.fetch_add(1, Relaxed);
             self.publish_device(index);
         });
-        for application in self.all_applications() {
-            self.tell(application, Upcall::DeviceArrived, |_| {});
+        for app in self.all_applications() {
+            self.tell(app, Upcall::DeviceArrived, |_| {});
         }
     }
 

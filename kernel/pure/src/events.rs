@@ -11,7 +11,7 @@ use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::{USER_END, USER_START};
 use nom_abi::syscall::arguments::*;
-use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
+use nom_abi::upcall::{Events, Registers, Upcall, UpcallFrame};
 use zerocopy::IntoBytes;
 
 /// Vector of the page fault.
@@ -35,72 +35,64 @@ pub struct Fault {
 impl<M: Machine> Kernel<'_, M> {
     /// An instruction of `core`'s current application faulted. Its handler is told, or it ends.
     pub fn fault(&mut self, core: CoreId, registers: &mut Registers, fault: Fault) {
-        let Some(application) = self.cores[core].current else {
+        let Some(app) = self.cores[core].current else {
             return; // It ended on another core while this one was on its way here.
         };
-        let context = self.context(core, application);
+        let context = self.context(core, app);
         if !context.takes_upcalls() {
-            self.report_fault(application, core, registers, &fault);
-            return self.end_application(application, ApplicationState::Faulted, FAULTED_STATUS);
+            return self.end_by_fault(core, app, registers, &fault);
         }
-        if fault.vector == PAGE_FAULT {
-            context.events.fault_address = fault.address;
-            context.post(Upcall::PageFault);
-        } else {
-            context.events.fault_address = fault.vector;
-            context.post(Upcall::Exception);
-        }
+        let is_page_fault = fault.vector == PAGE_FAULT;
+        context.events.fault_address = if is_page_fault { fault.address } else { fault.vector };
+        context.post(if is_page_fault { Upcall::PageFault } else { Upcall::Exception });
         context.events.fault_code = fault.code;
         // Nothing else has changed; if its stack cannot be written, it has ended, and the core is disturbed.
-        let _ = self.enter_handler(core, application, registers);
+        self.enter_handler(core, app, registers);
     }
 
-    /// Enters the handler of `core`'s current application if there is something to tell it. Returns whether
-    /// it did; `Err` if the application ended because its upcall stack cannot be written.
-    pub(crate) fn deliver(
-        &mut self,
-        core: CoreId,
-        application: AppId,
-        registers: &mut Registers,
-    ) -> core::result::Result<bool, ()> {
-        if let Some(timer_ns) = self.context(core, application).timer_ns
+    /// Enters the handler of `core`'s current application if there is something to tell it; returns whether
+    /// it did. The application may have ended, because its upcall stack cannot be written.
+    pub(crate) fn deliver(&mut self, core: CoreId, app: AppId, registers: &mut Registers) -> bool {
+        if let Some(timer_ns) = self.context(core, app).timer_ns
             && timer_ns <= self.machine.now_ns()
         {
-            let context = self.context(core, application);
+            let context = self.context(core, app);
             context.timer_ns = None;
             context.post(Upcall::Timer);
         }
-        let context = self.context(core, application);
-        if context.events.pending == 0 || !context.takes_upcalls() {
-            return Ok(false);
+        let context = self.context(core, app);
+        let is_due = context.events.pending != 0 && context.takes_upcalls();
+        if is_due {
+            self.enter_handler(core, app, registers);
         }
-        self.enter_handler(core, application, registers).map(|()| true)
+        is_due
     }
 
-    /// Enters the handler of `core`'s current application, which takes upcalls, and tells it everything.
-    /// `Err` if the application ended because its upcall stack cannot be written.
-    fn enter_handler(
-        &mut self,
-        core: CoreId,
-        application: AppId,
-        registers: &mut Registers,
-    ) -> core::result::Result<(), ()> {
-        let context = self.context(core, application);
+    /// Enters the handler of `core`'s current application, which takes upcalls, and tells it everything, or
+    /// ends the application because its upcall stack cannot be written.
+    fn enter_handler(&mut self, core: CoreId, app: AppId, registers: &mut Registers) {
+        let context = self.context(core, app);
         let (entry, stack_top) = (context.upcall_entry, context.upcall_stack);
         let frame = UpcallFrame { events: context.take_events(), registers: *registers };
         context.upcalls_wait = true;
         let address = stack_top - UpcallFrame::BYTES as u64;
-        let space = self.applications[application].space.expect("it is running");
+        let space = self.applications[app].space.expect("it is running");
         if space.write_user(&mut self.machine, address, frame.as_bytes()).is_err() {
-            let fault = Fault { vector: PAGE_FAULT, code: 0b110, address };
-            self.report_fault(application, core, registers, &fault);
-            self.end_application(application, ApplicationState::Faulted, FAULTED_STATUS);
-            return Err(());
+            return self.end_by_fault(
+                core,
+                app,
+                registers,
+                &Fault { vector: PAGE_FAULT, code: 0b110, address },
+            );
         }
         // As after a call: the stack is 16-byte aligned but for the return address, which is absent.
         (registers.rip, registers.rsp, registers.rbp) = (entry, address - STACK_RESERVE - 8, 0);
         (registers.rdi, registers.rflags) = (address, FLAGS_INITIAL);
-        Ok(())
+    }
+
+    fn end_by_fault(&mut self, core: CoreId, app: AppId, registers: &Registers, fault: &Fault) {
+        self.report_fault(app, core, registers, fault);
+        self.end_application(app, ApplicationState::Faulted, FAULTED_STATUS);
     }
 
     pub(crate) fn upcall_register(&mut self, caller: Caller<'_>, asked: UpcallRegister) -> Result<Reply> {
@@ -142,7 +134,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn core_wait(&mut self, caller: Caller<'_>, asked: CoreWait) -> Result<Reply> {
         let (Caller { core, app, registers }, CoreWait { deadline_ns, events: address }) = (caller, asked);
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        space.check_writable(&self.machine, address, nom_abi::Events::BYTES as u64)?;
+        space.check_writable(&self.machine, address, Events::BYTES as u64)?;
         let mut noted = 0_u64;
         space.read_user(&self.machine, address, noted.as_mut_bytes())?;
         if noted != 0 {
@@ -162,35 +154,26 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Wakes another core of the application.
-    pub(crate) fn core_notify(
-        &mut self,
-        caller: Caller<'_>,
-        CoreNotify { core }: CoreNotify,
-    ) -> Result<Reply> {
-        let core = CoreId::in_set(core, self.applications[caller.app].cores).ok_or(Error::NoCore)?;
+    pub(crate) fn core_notify(&mut self, caller: Caller<'_>, asked: CoreNotify) -> Result<Reply> {
+        let core = CoreId::in_set(asked.core, self.applications[caller.app].cores).ok_or(Error::NoCore)?;
         self.tell_on(core, caller.app, Upcall::CoreNotified, |_| {});
         Ok(Reply::DONE)
     }
 
     /// Tells an application, on the first core that it holds.
-    pub(crate) fn tell(
-        &mut self,
-        application: AppId,
-        upcall: Upcall,
-        change: impl FnOnce(&mut nom_abi::Events),
-    ) {
-        if let Some(core) = self.applications[application].first_core() {
-            self.tell_on(core, application, upcall, change);
+    pub(crate) fn tell(&mut self, app: AppId, upcall: Upcall, change: impl FnOnce(&mut Events)) {
+        if let Some(core) = self.applications[app].first_core() {
+            self.tell_on(core, app, upcall, change);
         }
     }
 
     /// Tells an application what a core that it has given up was not told, as far as that concerns no core
     /// in particular.
-    pub(crate) fn pass_on(&mut self, application: AppId, untold: &nom_abi::Events) {
+    pub(crate) fn pass_on(&mut self, app: AppId, untold: &Events) {
         use Upcall::{DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged, Shutdown};
         let of_no_core = [DeviceArrived, DeviceLeft, DmaBlocked, Message, PeerChanged, Shutdown];
         for upcall in of_no_core.into_iter().filter(|upcall| untold.has(*upcall)) {
-            self.tell(application, upcall, |events| match upcall {
+            self.tell(app, upcall, |events| match upcall {
                 DmaBlocked => events.fault_address = untold.fault_address,
                 _ => events.messages |= untold.messages,
             });
@@ -201,14 +184,14 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn tell_on(
         &mut self,
         core: CoreId,
-        application: AppId,
-        upcall: Upcall,
-        change: impl FnOnce(&mut nom_abi::Events),
+        app: AppId,
+        what: Upcall,
+        change: impl FnOnce(&mut Events),
     ) {
-        let context = self.context(core, application);
+        let context = self.context(core, app);
         change(&mut context.events);
-        context.post(upcall);
-        self.wake(core, application);
+        context.post(what);
+        self.wake(core, app);
     }
 }
 

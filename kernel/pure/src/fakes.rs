@@ -99,9 +99,6 @@ impl PhysicalMemory for FakeMachine {
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.memory.write_bytes(address.word(), bytes);
     }
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
-        self.memory.copy(from.word(), to.word(), length);
-    }
     fn zero_frames(&mut self, frame: u64, count: u64) {
         self.memory.zero_frames(frame, count);
     }

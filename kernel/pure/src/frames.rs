@@ -48,6 +48,24 @@ pub struct Unit {
     pub maps: u64,
 }
 
+/// Units in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// The first frame.
+    pub frame: u64,
+    /// Of each.
+    pub size: PageSize,
+    /// Units, not frames.
+    pub count: u64,
+}
+
+impl Pages {
+    /// Their frames.
+    pub fn frames(self) -> Range<u64> {
+        self.frame..self.frame + self.count * self.size.frames()
+    }
+}
+
 /// Frames, or whole blocks, at which a search for what somebody holds looks at a time.
 const LOOKS: usize = 512;
 
@@ -187,11 +205,8 @@ impl<'m> Frames<'m> {
         let mut block = 0;
         while self.held(owner) > 0 {
             match self.blocks[block].0 {
-                Block::Large { owner: holder, .. } if holder == owner => {
-                    self.put_back(owner, first_frame(block), PageSize::Large);
-                }
-                Block::Huge { owner: holder, .. } if holder == owner => {
-                    self.put_back(owner, first_frame(block), PageSize::Huge);
+                Block::Unit { owner: holder, is_huge, .. } if holder == owner => {
+                    self.put_back(owner, first_frame(block), whole(is_huge));
                 }
                 Block::Split { owners, .. } if owners & owner.bit() != 0 => self.purge(block, owner),
                 _ => {}
@@ -242,20 +257,16 @@ impl<'m> Frames<'m> {
                 let info = self.frames[frame as usize];
                 single(info.owner(), info.maps())
             }
-            Block::Large { owner, maps } => {
-                Unit { owner, frame: first_frame(block), size: PageSize::Large, maps: maps.into() }
-            }
-            Block::Huge { owner, maps } => {
-                Unit { owner, frame: first_frame(block), size: PageSize::Huge, maps: maps.into() }
+            Block::Unit { is_huge, owner, maps } => {
+                Unit { owner, frame: first_frame(block), size: whole(is_huge), maps: maps.into() }
             }
             Block::HugeRest => self.unit(first_frame(block - block % HUGE_BLOCKS)),
         }
     }
 
-    /// The first units of one size in a row that `owner` holds, from `frame` on, at most `most` of them:
-    /// frame, size and number. The number is 0 if there are none before that frame, which is as far as one
-    /// look goes. `None`: there are no more.
-    pub fn next_units(&self, owner: Owner, mut frame: u64, most: usize) -> Option<(u64, PageSize, u64)> {
+    /// The first units of one size in a row that `owner` holds, from `frame` on, at most `most` of them: none
+    /// if there is none before that frame, which is as far as one look goes. `None`: there are no more.
+    pub fn next_units(&self, owner: Owner, mut frame: u64, most: usize) -> Option<Pages> {
         for _ in 0..LOOKS {
             let Unit { owner: holder, frame: start, size, .. } = self.unit(frame);
             let is_within = match self.blocks.get(block_of(frame))?.0 {
@@ -265,11 +276,11 @@ impl<'m> Frames<'m> {
             if holder == owner && start == frame {
                 let alike = |next: &u64| (self.unit(*next).owner, self.unit(*next).size) == (owner, size);
                 let units = (frame..).step_by(size.frames() as usize).take(most).take_while(alike);
-                return Some((frame, size, units.count() as u64));
+                return Some(Pages { frame, size, count: units.count() as u64 });
             }
             frame = if is_within { frame + 1 } else { first_frame(block_of(frame) + 1) };
         }
-        Some((frame, PageSize::Small, 0))
+        Some(Pages { frame, size: PageSize::Small, count: 0 })
     }
 
     /// Frames that `owner` holds.
@@ -303,6 +314,11 @@ impl Unit {
             _ => u32::MAX as u64,
         }
     }
+}
+
+/// Size of a unit that is whole blocks.
+const fn whole(is_huge: bool) -> PageSize {
+    if is_huge { PageSize::Huge } else { PageSize::Large }
 }
 
 /// Index of the block that `frame` lies in.

@@ -21,7 +21,7 @@ mod tests;
 use crate::bars::Window;
 use crate::machine::Registers;
 use crate::msix::Message;
-use crate::pci::{Address, Bus, Config, Pci, Port};
+use crate::pci::{Address, Bus, Config, Ecam, Pci, Port};
 
 /// What happened behind a port. `devices` has one bit for each index on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub enum Event {
     },
 }
 
-/// A port's slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A port's slot; by default there is none, or one where nothing comes or goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     state: State,
     /// Board time at which a state that is to pass by itself does so, in nanoseconds.
@@ -56,9 +56,10 @@ pub struct Slot {
     leaving: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     /// Nothing can be plugged in or out.
+    #[default]
     Fixed,
     /// No device is present.
     Empty,
@@ -87,9 +88,8 @@ mod offset {
 
 /// Slot control.
 mod control {
-    pub const BUTTON_ENABLE: u16 = 1 << 0;
-    pub const PRESENCE_ENABLE: u16 = 1 << 3;
-    pub const INTERRUPT_ENABLE: u16 = 1 << 5;
+    /// Events of button and presence, and their interrupt.
+    pub const ENABLE: u16 = 1 << 0 | 1 << 3 | 1 << 5;
     pub const INDICATOR: u16 = 3 << 8;
     pub const INDICATOR_ON: u16 = 1 << 8;
     pub const INDICATOR_OFF: u16 = 3 << 8;
@@ -105,20 +105,7 @@ mod status {
     pub const EVENTS: u16 = 0x011f;
 }
 
-/// What a port's slot says.
-#[derive(Clone, Copy)]
-struct Status(u16);
-
-impl Status {
-    fn has(self, bits: u16) -> bool {
-        self.0 & bits != 0
-    }
-}
-
 impl Slot {
-    /// No slot, or one where nothing comes or goes.
-    pub const FIXED: Slot = Slot { state: State::Fixed, ready_ns: 0, leaving: 0 };
-
     /// Whether nothing can be plugged in or out.
     pub fn is_fixed(&self) -> bool {
         self.state == State::Fixed
@@ -132,41 +119,33 @@ impl Slot {
             && config.read16(express + offset::FLAGS) & HAS_SLOT != 0
             && config.read32(express + offset::SLOT_CAPABILITIES) & HOT_PLUG != 0;
         if !can_hot_plug {
-            return Slot::FIXED;
+            return Slot::default();
         }
         let present = config.read16(express + offset::SLOT_STATUS) & status::PRESENT != 0;
-        Slot { state: if present { State::Occupied } else { State::Empty }, ..Slot::FIXED }
+        Slot { state: if present { State::Occupied } else { State::Empty }, ..Slot::default() }
     }
 }
 
-/// A port's slot registers.
-struct SlotRegisters<'c, 'r, R> {
-    config: &'c mut Config<'r, R>,
-    express: u16,
-}
-
-impl<R: Registers> SlotRegisters<'_, '_, R> {
-    /// Reads the status and clears the events in `clear` that it shows. Only those that were read as set
-    /// are cleared: another would be lost.
-    fn take_status(&mut self, clear: u16) -> Status {
-        let at = self.express + offset::SLOT_STATUS;
-        let status = self.config.read16(at);
-        self.config.write16(at, status & clear);
-        Status(status)
+impl Port {
+    /// The slot's status; clears the events in `clear` that it shows. Only those that were read as set are
+    /// cleared: another would be lost.
+    fn take_status(&self, config: &mut Config<impl Registers>, clear: u16) -> u16 {
+        let at = self.function.express + offset::SLOT_STATUS;
+        let status = config.read16(at);
+        config.write16(at, status & clear);
+        status
     }
 
-    fn set_power(&mut self, on: bool) {
-        let at = self.express + offset::SLOT_CONTROL;
-        let others = self.config.read16(at) & !(control::POWER_OFF | control::INDICATOR);
-        let power = if on { control::INDICATOR_ON } else { control::INDICATOR_OFF | control::POWER_OFF };
-        self.config.write16(at, others | power);
-    }
-
-    fn enable_interrupts(&mut self) {
-        let at = self.express + offset::SLOT_CONTROL;
-        let enable = control::BUTTON_ENABLE | control::PRESENCE_ENABLE | control::INTERRUPT_ENABLE;
-        let before = self.config.read16(at);
-        self.config.write16(at, before | enable);
+    /// Has the slot pass to a state, with power for a device that settles there, and none otherwise.
+    fn pass(&mut self, ecam: &Ecam, registers: &mut impl Registers, state: State) {
+        let is_on = state == State::Settling;
+        self.slot.state = state;
+        self.slot.ready_ns = registers.now_ns() + if is_on { SETTLE_NS } else { 0 };
+        let config = &mut ecam.config(registers, self.function.address);
+        let at = self.function.express + offset::SLOT_CONTROL;
+        let others = config.read16(at) & !(control::POWER_OFF | control::INDICATOR);
+        let power = if is_on { control::INDICATOR_ON } else { control::INDICATOR_OFF | control::POWER_OFF };
+        config.write16(at, others | power);
     }
 }
 
@@ -186,10 +165,10 @@ impl Pci {
             // The port's interrupt message number (7.5.3.2).
             let number = config.read16(express + offset::FLAGS) >> 9 & 0x1f;
             port.function.signal_by(config, number, message);
-            let slot = &mut SlotRegisters { config, express };
             // Devices that were there at power-on may show as changes.
-            slot.take_status(status::EVENTS & !status::BUTTON);
-            slot.enable_interrupts();
+            port.take_status(config, status::EVENTS & !status::BUTTON);
+            let before = config.read16(express + offset::SLOT_CONTROL);
+            config.write16(express + offset::SLOT_CONTROL, before | control::ENABLE);
         }
     }
 
@@ -215,10 +194,7 @@ impl Pci {
         let Some(port) = self.ports.iter_mut().find(is_leaving) else { return };
         port.slot.leaving &= !mask;
         if port.slot.leaving == 0 {
-            port.slot.ready_ns = registers.now_ns();
-            let config = &mut self.ecam.config(registers, port.function.address);
-            SlotRegisters { config, express: port.function.express }.set_power(false);
-            port.slot.state = State::Unpowered;
+            port.pass(&self.ecam, registers, State::Unpowered);
         }
     }
 
@@ -239,51 +215,37 @@ impl Pci {
 
     /// One transition of the diagram above, if one is due.
     fn advance(&mut self, registers: &mut impl Registers, port: &mut Port) -> Option<Event> {
-        let express = port.function.express;
-        let config = &mut self.ecam.config(registers, port.function.address);
-        let slot = &mut SlotRegisters { config, express };
-        let status = slot.take_status(match port.slot.state {
-            // A press of the button while a device settles waits until it has.
-            State::Settling => status::EVENTS & !status::BUTTON,
-            // What comes after the power went off belongs to the next device.
-            State::Unpowered => 0,
-            _ => status::EVENTS,
-        });
-        let present = status.has(status::PRESENT);
+        let ecam = self.ecam;
+        let status = port.take_status(
+            &mut ecam.config(registers, port.function.address),
+            match port.slot.state {
+                // A press of the button while a device settles waits until it has.
+                State::Settling => status::EVENTS & !status::BUTTON,
+                // What comes after the power went off belongs to the next device.
+                State::Unpowered => 0,
+                _ => status::EVENTS,
+            },
+        );
+        let (present, has) = (status & status::PRESENT != 0, |bits| status & bits != 0);
         match port.slot.state {
-            State::Fixed => None,
-            State::Empty if present => self.power_on(registers, port),
-            State::Settling if !present => {
-                slot.set_power(false);
-                port.slot.state = State::Empty;
-                None
+            State::Empty if present => port.pass(&ecam, registers, State::Settling),
+            State::Settling if !present => port.pass(&ecam, registers, State::Empty),
+            State::Settling if registers.now_ns() >= port.slot.ready_ns => {
+                return self.arrive(registers, port);
             }
-            State::Settling if slot.config.registers.now_ns() >= port.slot.ready_ns => {
-                self.arrive(registers, port)
-            }
-            State::Occupied | State::Leaving if !present || status.has(status::PRESENCE_CHANGED) => {
+            State::Occupied | State::Leaving if !present || has(status::PRESENCE_CHANGED) => {
                 // If another device took its place, that one keeps the power.
                 if !present {
-                    slot.set_power(false);
+                    port.pass(&ecam, registers, State::Empty);
                 }
-                self.leave(port, State::Empty)
+                return self.leave(port, State::Empty);
             }
-            State::Occupied if status.has(status::BUTTON) => self.request_removal(registers, port),
-            State::Unpowered => self.leave(port, State::Vacated),
-            State::Vacated if !present => {
-                port.slot.state = State::Empty;
-                None
-            }
-            State::Vacated if status.has(status::BUTTON) => self.power_on(registers, port),
-            _ => None,
+            State::Occupied if has(status::BUTTON) => return self.request_removal(registers, port),
+            State::Unpowered => return self.leave(port, State::Vacated),
+            State::Vacated if !present => port.slot.state = State::Empty,
+            State::Vacated if has(status::BUTTON) => port.pass(&ecam, registers, State::Settling),
+            _ => {}
         }
-    }
-
-    fn power_on(&self, registers: &mut impl Registers, port: &mut Port) -> Option<Event> {
-        port.slot.ready_ns = registers.now_ns() + SETTLE_NS;
-        port.slot.state = State::Settling;
-        let config = &mut self.ecam.config(registers, port.function.address);
-        SlotRegisters { config, express: port.function.express }.set_power(true);
         None
     }
 
@@ -295,7 +257,7 @@ impl Pci {
             return None;
         }
         let mut window = Window::new(port.window.base, port.window.end);
-        self.scan_link(registers, Bus::link(port.secondary), &mut window);
+        self.scan(registers, Bus::link(port.secondary), &mut window);
         let devices = self.devices_behind(port);
         (devices != 0).then_some(Event::Arrived { devices })
     }
@@ -303,22 +265,16 @@ impl Pci {
     /// Asks for the devices behind a port; one that never came to the board can go at once.
     fn request_removal(&self, registers: &mut impl Registers, port: &mut Port) -> Option<Event> {
         let devices = self.devices_behind(port);
-        port.slot.leaving = devices;
-        port.slot.state = State::Leaving;
+        (port.slot.leaving, port.slot.state) = (devices, State::Leaving);
         if devices == 0 {
-            port.slot.ready_ns = registers.now_ns();
-            let config = &mut self.ecam.config(registers, port.function.address);
-            SlotRegisters { config, express: port.function.express }.set_power(false);
-            port.slot.state = State::Unpowered;
-            return None;
+            port.pass(&self.ecam, registers, State::Unpowered);
         }
-        Some(Event::RemovalRequested { devices })
+        (devices != 0).then_some(Event::RemovalRequested { devices })
     }
 
     fn leave(&self, port: &mut Port, next: State) -> Option<Event> {
         let devices = self.devices_behind(port);
-        port.slot.leaving = 0;
-        port.slot.state = next;
+        (port.slot.leaving, port.slot.state) = (0, next);
         (devices != 0).then_some(Event::Left { devices })
     }
 }

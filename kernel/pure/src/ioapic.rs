@@ -13,7 +13,7 @@ const DATA: u64 = 0x10;
 const PCI_LINES: core::ops::Range<u32> = 16..24;
 
 /// An input: registers of its I/O APIC, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// Physical address.
     pub registers: u64,

@@ -154,10 +154,10 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub fn start_applications(&mut self) {
         let autostart = nom_abi::image::flag::AUTOSTART;
         let bundle = self.bundle;
-        for (application, record) in
+        for (app, record) in
             self.all_applications().zip(bundle.applications()).filter(|(_, it)| it.flags & autostart != 0)
         {
-            if let Err(error) = self.start(application) {
+            if let Err(error) = self.start(app) {
                 let name = crate::bundle::name(&record);
                 self.machine.log(Level::Error, format_args!("{name} cannot start: {}", error.name()));
                 self.ending = Some(crate::applications::CANNOT_START_STATUS);

@@ -15,8 +15,6 @@ pub trait PhysicalMemory {
     fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]);
     /// Copies `bytes` to memory at `address`.
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]);
-    /// Copies `length` bytes between two places that do not overlap.
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64);
     /// Fills `count` frames from `frame` on with zeros.
     fn zero_frames(&mut self, frame: u64, count: u64);
 }
@@ -59,6 +57,11 @@ pub enum Level {
     Info,
     /// Everything.
     Debug,
+}
+
+impl Level {
+    /// The name of each, in this order.
+    pub const NAMES: [&str; 4] = ["error", "warn", "info", "debug"];
 }
 
 /// Where a core goes on at a `syscall` of code that is not for this kernel.

@@ -62,18 +62,17 @@ impl Pci {
             _ => return Err("there is no virtio device of version 2"),
         };
         let place = self.devices.iter_mut().find(|place| place.vendor == 0).ok_or("too many devices")?;
-        let bar = Bar { base: page, bytes: FRAME_BYTES, ..Bar::ABSENT };
-        let function = Function {
+        let mut function = Function {
             // As the same device on PCI has them, for which manifests ask.
             vendor: 0x1af4,
             device: 0x1040 + kind,
             class: if kind == 1 { 0x02_0000 } else { 0x00_ff00 },
-            bars: [bar, Bar::ABSENT, Bar::ABSENT, Bar::ABSENT, Bar::ABSENT, Bar::ABSENT],
-            msix: MsixTable { count: 1, table_bar: 7, pending_bar: 7, ..MsixTable::ABSENT },
+            msix: MsixTable { count: 1, table_bar: 7, pending_bar: 7, ..MsixTable::default() },
             mmio: address,
             input,
-            ..Function::ABSENT
+            ..Function::default()
         };
+        function.bars[0] = Bar { base: page, bytes: FRAME_BYTES, ..Bar::default() };
         function.reset_mmio(registers).then_some(()).ok_or("it does not come out of its reset")?;
         *place = function;
         Ok(())

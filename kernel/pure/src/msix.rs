@@ -54,7 +54,7 @@ const MASK_ALL: u16 = 1 << 14;
 impl MsixTable {
     /// Reads a function's capability. A table that does not lie in its region counts as none.
     pub(crate) fn read<R: Registers>(config: &mut Config<R>, bars: &[Bar; 6]) -> MsixTable {
-        let Some(at) = config.find_capability(capability::MSIX, 0) else { return MsixTable::ABSENT };
+        let Some(at) = config.find_capability(capability::MSIX, 0) else { return MsixTable::default() };
         let (table, pending) = (config.read32(at + 4), config.read32(at + 8));
         let found = MsixTable {
             capability: at,
@@ -68,7 +68,7 @@ impl MsixTable {
         let fits = |(bar, offset, bytes): &(u8, u64, u64)| {
             bars.get(usize::from(*bar)).is_some_and(|bar| offset + bytes <= bar.bytes)
         };
-        if parts.iter().all(fits) { found } else { MsixTable::ABSENT }
+        if parts.iter().all(fits) { found } else { MsixTable::default() }
     }
 
     /// Region, offset and bytes of the table.
@@ -137,14 +137,12 @@ impl Function {
         true
     }
 
-    fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) -> bool {
+    fn write_control(&self, registers: &mut impl Registers, vector: u16, masked: bool) {
         if self.is_mmio() {
             ioapic::mask(registers, self.input, masked);
-            return true;
+        } else if let Some(entry) = self.entry(vector) {
+            registers.write32(entry + ENTRY_CONTROL, u32::from(masked));
         }
-        let Some(entry) = self.entry(vector) else { return false };
-        registers.write32(entry + ENTRY_CONTROL, u32::from(masked));
-        true
     }
 
     /// Physical address of an entry of the table.
@@ -181,15 +179,10 @@ impl Function {
 }
 
 impl Pci {
-    /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on. Returns false
-    /// if there is none.
-    pub fn mask_vector(
-        &self,
-        registers: &mut impl Registers,
-        index: usize,
-        vector: u16,
-        masked: bool,
-    ) -> bool {
-        self.device(index).is_some_and(|function| function.write_control(registers, vector, masked))
+    /// Masks or unmasks entry `vector` of the MSI-X table of a device that is switched on, if it has that.
+    pub fn mask_vector(&self, registers: &mut impl Registers, index: usize, vector: u16, masked: bool) {
+        if let Some(function) = self.device(index) {
+            function.write_control(registers, vector, masked);
+        }
     }
 }

@@ -24,15 +24,15 @@ impl<M: Machine> Kernel<'_, M> {
             board.cores[core].apic_id.store(self.machine.apic_id(core), Relaxed);
             board.cores[core].online.store(1, Relaxed);
         }
-        for application in self.all_applications() {
-            self.publish_manifest(application);
+        for app in self.all_applications() {
+            self.publish_manifest(app);
         }
         (0..DEVICES_MAX).for_each(|device| self.publish_device(device));
     }
 
-    fn publish_manifest(&mut self, application: AppId) {
-        let record = self.record(application);
-        let entry = &self.board.applications[application];
+    fn publish_manifest(&mut self, app: AppId) {
+        let record = self.record(app);
+        let entry = &self.board.applications[app];
         entry.sequence.write(|| {
             for (word, bytes) in entry.name.iter().zip(record.name.as_chunks::<8>().0) {
                 word.store(u64::from_le_bytes(*bytes), Relaxed);
@@ -41,23 +41,23 @@ impl<M: Machine> Kernel<'_, M> {
             entry.cores_max.store(record.cores_max, Relaxed);
             entry.frames_max.store(record.frames_max, Relaxed);
         });
-        self.publish_memory(application);
+        self.publish_memory(app);
     }
 
-    pub(crate) fn publish_application(&mut self, application: AppId, state: ApplicationState, status: u8) {
-        let entry = &self.board.applications[application];
+    pub(crate) fn publish_application(&mut self, app: AppId, state: ApplicationState, status: u8) {
+        let entry = &self.board.applications[app];
         entry.sequence.write(|| {
             entry.state.store(state as u32, Relaxed);
             entry.status.store(status.into(), Relaxed);
         });
-        self.publish_memory(application);
+        self.publish_memory(app);
     }
 
     /// After memory changed hands.
-    pub(crate) fn publish_memory(&mut self, application: AppId) {
+    pub(crate) fn publish_memory(&mut self, app: AppId) {
         let machine = &self.board.machine;
-        let frames = self.charged(application);
-        self.usage[application].frames.store(frames, Relaxed);
+        let frames = self.charged(app);
+        self.usage[app].frames.store(frames, Relaxed);
         machine.sequence.write(|| {
             machine.frames_free.store(self.frames.free(), Relaxed);
             machine.frames_kernel.store(self.frames.held(crate::frames::Owner::KERNEL), Relaxed);
@@ -65,12 +65,12 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// After an application began or ended to hold a core.
-    pub(crate) fn publish_cores(&mut self, application: AppId) {
-        let held = self.applications[application].cores;
-        self.usage[application].cores.store(held.count_ones(), Relaxed);
+    pub(crate) fn publish_cores(&mut self, app: AppId) {
+        let held = self.applications[app].cores;
+        self.usage[app].cores.store(held.count_ones(), Relaxed);
         for (core, entry) in self.all_cores().zip(&self.board.cores) {
-            let others = entry.holders.load(Relaxed) & !application.bit();
-            let its = if held & core.bit() == 0 { 0 } else { application.bit() };
+            let others = entry.holders.load(Relaxed) & !app.bit();
+            let its = if held & core.bit() == 0 { 0 } else { app.bit() };
             entry.holders.store(others | its, Relaxed);
         }
     }

@@ -42,16 +42,18 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// If it overflowed a stack, what to do about that. Below every stack is a page that is never mapped, and
-    /// code touches each page of its frame in order (stack probes): so who leaves a stack touches an address
-    /// within a page of the stack pointer.
-    fn cure_of_overflow(&self, registers: &Registers) -> Option<&'static str> {
+    /// If it overflowed a stack, that and what to do about it. Below every stack is a page that is never
+    /// mapped, and code touches each page of its frame in order (stack probes): so who leaves a stack touches
+    /// an address within a page of the stack pointer.
+    fn overflow(&self, registers: &Registers) -> &'static str {
         let is_absent = self.vector == PAGE_FAULT && self.code & PRESENT == 0;
         if !is_absent || registers.rsp.abs_diff(self.address) > FRAME_BYTES {
-            return None;
+            return "";
         }
-        let is_first = (STACK_WINDOW..STACK_WINDOW + WINDOW_BYTES).contains(&self.address);
-        Some(if is_first { "raise `stack`" } else { "raise `stack`, or what this thread was given" })
+        match (STACK_WINDOW..STACK_WINDOW + WINDOW_BYTES).contains(&self.address) {
+            true => "stack overflow: raise `stack`",
+            false => "stack overflow: raise `stack`, or what this thread was given",
+        }
     }
 }
 
@@ -63,13 +65,9 @@ impl<M: Machine> Kernel<'_, M> {
             return;
         }
         let name = crate::bundle::name(&record);
-        match fault.cure_of_overflow(registers) {
-            None => self.error(format_args!("{name} faulted on core {}: {fault}", core.index())),
-            Some(cure) => self.error(format_args!(
-                "{name} faulted on core {}: stack overflow: {cure} ({fault})",
-                core.index()
-            )),
-        }
+        let (overflow, core) = (fault.overflow(registers), core.index());
+        let [open, close] = if overflow.is_empty() { [""; 2] } else { [" (", ")"] };
+        self.error(format_args!("{name} faulted on core {core}: {overflow}{open}{fault}{close}"));
         // In the order of `Registers`.
         let names = ["rax rbx rcx rdx", "rsi rdi rbp rsp", "r8  r9  r10 r11", "r12 r13 r14 r15", "rip flags"];
         let words: [u64; Registers::WORDS] = zerocopy::transmute!(*registers);
@@ -84,11 +82,11 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Follows frame pointers through the application's own memory, which may hold anything.
-    pub(crate) fn backtrace(&mut self, application: AppId, registers: &Registers) {
-        let Some(space) = self.applications[application].space else { return };
+    pub(crate) fn backtrace(&mut self, app: AppId, registers: &Registers) {
+        let Some(space) = self.applications[app].space else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
-            self.print_call(application, depth, address);
+            self.print_call(app, depth, address);
             let mut words = [0; 16];
             if !frame.is_multiple_of(8) || space.read_user(&self.machine, frame, &mut words).is_err() {
                 return;
@@ -102,9 +100,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn print_call(&mut self, application: AppId, depth: usize, address: u64) {
-        let base = self.applications[application].image_base;
-        let table = self.bundle.run(self.record(application).symbols);
+    fn print_call(&mut self, app: AppId, depth: usize, address: u64) {
+        let base = self.applications[app].image_base;
+        let table = self.bundle.run(self.record(app).symbols);
         let offset = address.wrapping_sub(base);
         // A call that never returns can be its function's last instruction, and returns behind it.
         let behind = u64::from(depth > 0);

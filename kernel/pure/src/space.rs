@@ -129,8 +129,10 @@ impl Space {
     /// of [`Means::take`].
     pub fn new(by: &mut Means<impl PhysicalMemory>, kernel_root: PhysAddr) -> Result<Space> {
         let root = by.take(1)?;
-        let half = ((ENTRIES - KERNEL_HALF) * size_of::<u64>()) as u64;
-        by.machine.copy(entry_address(kernel_root, KERNEL_HALF), entry_address(root, KERNEL_HALF), half);
+        for index in KERNEL_HALF..ENTRIES {
+            let entry = by.machine.read(entry_address(kernel_root, index));
+            by.machine.write(entry_address(root, index), entry);
+        }
         Ok(Space { root })
     }
 

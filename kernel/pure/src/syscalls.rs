@@ -3,9 +3,8 @@
 use crate::contexts::Grant;
 use crate::cores::FLAGS_INITIAL;
 use crate::events::{check_code, check_stack};
-use crate::frames::{BLOCK_FRAMES, Colour, Owner, Search};
+use crate::frames::{BLOCK_FRAMES, Colour, Owner, Pages, Search};
 use crate::ids::{AppId, CoreId};
-use crate::iommu::Pages;
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
 use crate::paging::Caching;
@@ -173,7 +172,8 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
             return Ok(Reply::Unfinished);
         };
         self.frames.pass_on(program, grants, frame, size, count)?;
-        if self.dma_map(app, Pages { frame, size, count }).is_err() {
+        let pages = Pages { frame, size, count };
+        if self.iommu(app, |iommu, by| iommu.map(by, app, pages)).is_err() {
             self.release_grant(app, frame, size, count)?;
             return Err(Error::OutOfMemory);
         }
@@ -192,10 +192,10 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// Takes a grant back, also from the application's devices. The kernel's lock is held, so nobody can be
     /// given the frames before the devices have lost them.
-    fn release_grant(&mut self, application: AppId, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        self.frames.release(Owner::grants(application), frame, size, count)?;
+    fn release_grant(&mut self, app: AppId, frame: u64, size: PageSize, count: u64) -> Result<()> {
+        self.frames.release(Owner::grants(app), frame, size, count)?;
         let pages = Pages { frame, size, count };
-        if let Err(error) = self.devices.iommu.unmap(&mut self.machine, application, pages) {
+        if let Err(error) = self.devices.iommu.unmap(&mut self.machine, app, pages) {
             // A device may still reach them: nobody gets them any more.
             self.frames.claim(Owner::KERNEL, frame, count * size.frames())?;
             self.machine
@@ -206,9 +206,9 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// What an application asks to be allowed: code that it made only if its manifest says so. Without, what
     /// is executable is its image, which nobody can write by any other address either.
-    fn protection(&self, application: AppId, code: u64) -> Result<Protection> {
+    fn protection(&self, app: AppId, code: u64) -> Result<Protection> {
         let protection = Protection::from_code(code)?;
-        let makes_code = self.record(application).flags & flag::MAKES_CODE != 0;
+        let makes_code = self.record(app).flags & flag::MAKES_CODE != 0;
         if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
     }
 
@@ -289,26 +289,26 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     /// The application with this number, if `manager` may start and end it. Errors: NoApplication,
     /// NotPermitted.
-    fn managed(&self, manager: AppId, application: u64) -> Result<AppId> {
-        if application >= self.applications.len() as u64 {
+    fn managed(&self, manager: AppId, app: u64) -> Result<AppId> {
+        if app >= self.applications.len() as u64 {
             return Err(Error::NoApplication);
         }
-        AppId::in_set(application, self.record(manager).manages).ok_or(Error::NotPermitted)
+        AppId::in_set(app, self.record(manager).manages).ok_or(Error::NotPermitted)
     }
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
-        let application = self.managed(caller.app, asked.application)?;
-        self.start(application)?;
+        let app = self.managed(caller.app, asked.application)?;
+        self.start(app)?;
         Ok(Reply::DONE)
     }
 
     fn application_kill(&mut self, caller: Caller<'_>, asked: ApplicationKill) -> Result<Reply> {
-        let application = self.managed(caller.app, asked.application)?;
-        if self.applications[application].space.is_none() {
+        let app = self.managed(caller.app, asked.application)?;
+        if self.applications[app].space.is_none() {
             return Err(Error::WrongState);
         }
-        self.end_application(application, ApplicationState::Faulted, KILLED_STATUS);
-        Ok(if application == caller.app { Reply::Elsewhere } else { Reply::DONE })
+        self.end_application(app, ApplicationState::Faulted, KILLED_STATUS);
+        Ok(if app == caller.app { Reply::Elsewhere } else { Reply::DONE })
     }
 
     fn core_yield(&mut self, Caller { core, .. }: Caller<'_>, _: CoreYield) -> Result<Reply> {

@@ -77,14 +77,6 @@ impl FakeMemory {
         }
     }
 
-    /// Copies between two places that do not overlap.
-    pub fn copy(&mut self, from: u64, to: u64, length: u64) {
-        assert!(from + length <= to || to + length <= from, "the places overlap");
-        let mut bytes = vec![0; length as usize];
-        self.read_bytes(from, &mut bytes);
-        self.write_bytes(to, &bytes);
-    }
-
     /// Fills frames with zeros.
     pub fn zero_frames(&mut self, frame: u64, count: u64) {
         for frame in frame..frame + count {
@@ -108,10 +100,6 @@ impl PhysicalMemory for FakeMemory {
 
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.write_bytes(address.word(), bytes);
-    }
-
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
-        self.copy(from.word(), to.word(), length);
     }
 
     fn zero_frames(&mut self, frame: u64, count: u64) {

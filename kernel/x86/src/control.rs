@@ -1,6 +1,6 @@
 //! What the host's tools read: one line for each happening on the debug console, and the end.
 
-use crate::cpu::{in8, out8, out32, stop};
+use crate::cpu::{in8, out8, stop};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -36,7 +36,7 @@ pub fn control(line: fmt::Arguments) {
 
 /// How the machine ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum End {
     /// Its applications are done.
     Orderly = 0x10,
@@ -49,7 +49,7 @@ pub enum End {
 pub fn end(how: End, status: u8) -> ! {
     control(format_args!("halt status={status}"));
     // SAFETY: the debug-exit device ends the machine; where there is none the write goes nowhere.
-    unsafe { out32(DEBUG_EXIT, how as u32) };
+    unsafe { out8(DEBUG_EXIT, how as u8) };
     crate::power::off();
     crate::tables::triple_fault();
     stop()

@@ -87,13 +87,6 @@ pub unsafe fn in16(port: u16) -> u16 {
 }
 
 /// # Safety
-/// As [`out8`].
-pub unsafe fn out32(port: u16, value: u32) {
-    // SAFETY: by this function's contract.
-    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };
-}
-
-/// # Safety
 /// Reading the port must have no side effect that breaks a driver's state.
 pub unsafe fn in8(port: u16) -> u8 {
     let value;
@@ -195,41 +188,35 @@ pub struct Features {
     pub x2apic: bool,
     pub tsc_deadline: bool,
     pub xsave: bool,
-    pub fsgsbase: bool,
-    pub smep: bool,
-    pub smap: bool,
-    pub umip: bool,
-    pub machine_check: bool,
     pub huge_pages: bool,
+    /// Bits of CR4.
+    cr4: u64,
 }
 
 impl Features {
     pub fn read() -> Features {
-        let (one, seven) = (cpuid(1, 0), if cpuid_max(0) >= 7 { cpuid(7, 0) } else { cpuid(0x8000_0000, 1) });
-        let seven = if cpuid_max(0) >= 7 { (seven.ebx, seven.ecx) } else { (0, 0) };
+        let one = cpuid(1, 0);
+        let seven = if cpuid_max(0) >= 7 { (cpuid(7, 0).ebx, cpuid(7, 0).ecx) } else { (0, 0) };
+        let bits = [
+            (one.ecx >> 26, cr4::OSXSAVE),
+            (one.edx >> 7, cr4::MCE),
+            (seven.0, cr4::FSGSBASE),
+            (seven.0 >> 7, cr4::SMEP),
+            (seven.0 >> 20, cr4::SMAP),
+            (seven.1 >> 2, cr4::UMIP),
+        ];
         Features {
             x2apic: one.ecx & 1 << 21 != 0,
             tsc_deadline: one.ecx & 1 << 24 != 0,
             xsave: one.ecx & 1 << 26 != 0,
-            fsgsbase: seven.0 & 1 != 0,
-            smep: seven.0 & 1 << 7 != 0,
-            smap: seven.0 & 1 << 20 != 0,
-            umip: seven.1 & 1 << 2 != 0,
-            machine_check: one.edx & 1 << 7 != 0,
             huge_pages: cpuid(0x8000_0001, 0).edx & 1 << 26 != 0,
+            cr4: bits.into_iter().fold(cr4::PGE, |all, (has, bit)| all | bit * u64::from(has & 1)),
         }
     }
 
     /// Turns on the protections that this processor has: each core does it for itself.
     pub fn enable(&self) {
-        let mut bits = cr4::PGE;
-        bits |= if self.smep { cr4::SMEP } else { 0 };
-        bits |= if self.smap { cr4::SMAP } else { 0 };
-        bits |= if self.umip { cr4::UMIP } else { 0 };
-        bits |= if self.machine_check { cr4::MCE } else { 0 };
-        bits |= if self.fsgsbase { cr4::FSGSBASE } else { 0 };
-        bits |= if self.xsave { cr4::OSXSAVE } else { 0 };
-        cr4_set(bits);
+        cr4_set(self.cr4);
     }
 }
 

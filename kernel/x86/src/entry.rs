@@ -27,38 +27,35 @@ const NON_MASKABLE: u64 = 2;
 static STRAYS: AtomicU64 = AtomicU64::new(0);
 static STRAYS_REPORTED: AtomicU64 = AtomicU64::new(0);
 
-global_asm!(
-    include_str!("asm/trap.S"),
-    rax = const offset_of!(CoreArea, registers.rax),
-    rbx = const offset_of!(CoreArea, registers.rbx),
-    rcx = const offset_of!(CoreArea, registers.rcx),
-    rdx = const offset_of!(CoreArea, registers.rdx),
-    rsi = const offset_of!(CoreArea, registers.rsi),
-    rdi = const offset_of!(CoreArea, registers.rdi),
-    rbp = const offset_of!(CoreArea, registers.rbp),
-    rsp = const offset_of!(CoreArea, registers.rsp),
-    r8 = const offset_of!(CoreArea, registers.r8),
-    r9 = const offset_of!(CoreArea, registers.r9),
-    r10 = const offset_of!(CoreArea, registers.r10),
-    r11 = const offset_of!(CoreArea, registers.r11),
-    r12 = const offset_of!(CoreArea, registers.r12),
-    r13 = const offset_of!(CoreArea, registers.r13),
-    r14 = const offset_of!(CoreArea, registers.r14),
-    r15 = const offset_of!(CoreArea, registers.r15),
-    rip = const offset_of!(CoreArea, registers.rip),
-    rflags = const offset_of!(CoreArea, registers.rflags),
-    stack_top = const area::STACK_TOP,
-    reflected_below = const area::REFLECTED_BELOW,
-    reflected_entry = const area::REFLECTED_ENTRY,
-    reflected_word = const area::REFLECTED_WORD,
-    flags_allowed = const tables::FLAGS_ALLOWED,
-    user_code = const tables::USER_CODE,
-    user_data = const tables::USER_DATA,
-    user_syscall = sym user_syscall,
-    user_trap = sym user_trap,
-    kernel_trap = sym kernel_trap,
-    options(att_syntax),
-);
+/// Includes `trap.S`, with the offsets of an application's registers in its core's area, and two macros that
+/// move those that are only moved.
+macro_rules! entries {
+    ($($moved:ident)+; $($other:ident)+) => {
+        global_asm!(
+            ".macro SAVE_GENERAL",
+            $(concat!("movq %", stringify!($moved), ", %gs:{", stringify!($moved), "}"),)+
+            ".endm",
+            ".macro LOAD_GENERAL",
+            $(concat!("movq %gs:{", stringify!($moved), "}, %", stringify!($moved)),)+
+            ".endm",
+            include_str!("asm/trap.S"),
+            $($moved = const offset_of!(CoreArea, registers.$moved),)+
+            $($other = const offset_of!(CoreArea, registers.$other),)+
+            stack_top = const area::STACK_TOP,
+            reflected_below = const area::REFLECTED_BELOW,
+            reflected_entry = const area::REFLECTED_ENTRY,
+            reflected_word = const area::REFLECTED_WORD,
+            flags_allowed = const tables::FLAGS_ALLOWED,
+            user_code = const tables::USER_CODE,
+            user_data = const tables::USER_DATA,
+            user_syscall = sym user_syscall,
+            user_trap = sym user_trap,
+            kernel_trap = sym kernel_trap,
+            options(att_syntax),
+        );
+    };
+}
+entries!(rbx rdx rsi rdi rbp r8 r9 r10 r12 r13 r14 r15; rax rcx rsp r11 rip rflags);
 
 unsafe extern "C" {
     fn enter_application(after_syscall: u64) -> !;

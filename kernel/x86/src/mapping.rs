@@ -10,20 +10,9 @@ use crate::start_info::StartInfo;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::layout::{DEVICE_MAP, KERNEL_LOAD};
 use nom_abi::memory::FRAME_BYTES;
+use nom_abi::{PageSize, Protection};
 use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
-use nom_kernel_pure::paging::direct_map_base;
-
-const PRESENT: u64 = 1;
-const WRITE: u64 = 1 << 1;
-const UNCACHED: u64 = 1 << 3 | 1 << 4;
-const LARGE: u64 = 1 << 7;
-const GLOBAL: u64 = 1 << 8;
-const NO_EXECUTE: u64 = 1 << 63;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-
-const SMALL_PAGE: u64 = 4096;
-const LARGE_PAGE: u64 = 2 << 20;
-const HUGE_PAGE: u64 = 1 << 30;
+use nom_kernel_pure::paging::{self, Caching, Entry, Meaning, Privilege, ROOT_LEVEL, direct_map_base};
 
 /// Kernel stacks, 64 KiB apart, each at the top of its slot: what lies below is a guard.
 const STACKS: u64 = 0xffff_e000_0000_0000;
@@ -98,41 +87,41 @@ struct Mapper<'a> {
     memory: &'a mut Physical,
     early: &'a mut Early,
     root: PhysAddr,
-    huge_pages: bool,
+    largest: PageSize,
 }
 
 impl Mapper<'_> {
     /// The entry for `address` in the table of the given level (4 to 1), making the tables above it.
     fn entry(&mut self, address: u64, level: u32) -> PhysAddr {
         let mut table = self.root;
-        for at in (level + 1..=4).rev() {
-            let entry = table + (address >> (12 + 9 * (at - 1)) & 511) * 8;
-            if self.memory.read(entry) & PRESENT == 0 {
-                let new = self.early.table(self.memory);
-                self.memory.write(entry, new.word() | PRESENT | WRITE);
-            }
-            table = PhysAddr::new(self.memory.read(entry) & ADDRESS);
+        for at in (level + 1..=ROOT_LEVEL).rev() {
+            let entry = table + 8 * paging::index(address, at) as u64;
+            table = match Entry(self.memory.read(entry)).meaning(at) {
+                Meaning::Table(table) => table,
+                _ => {
+                    let new = self.early.table(self.memory);
+                    self.memory.write(entry, Entry::table(new, Privilege::Kernel).0);
+                    new
+                }
+            };
         }
-        table + (address >> (12 + 9 * (level - 1)) & 511) * 8
+        table + 8 * paging::index(address, level) as u64
     }
 
     /// Maps `[physical, end)` at `address` with the largest pages that fit.
-    fn map(&mut self, mut address: u64, physical: PhysAddr, end: PhysAddr, flags: u64) {
+    fn map(&mut self, mut address: u64, physical: PhysAddr, end: PhysAddr, protection: Protection) {
         let (mut physical, end) = (physical.word(), end.word());
         while physical < end {
-            let fits = |page: u64| {
-                address.is_multiple_of(page) && physical.is_multiple_of(page) && end - physical >= page
+            let fits = |size: &PageSize| {
+                (address | physical).is_multiple_of(size.bytes()) && end - physical >= size.bytes()
             };
-            let (level, page) = match () {
-                () if self.huge_pages && fits(HUGE_PAGE) => (3, HUGE_PAGE),
-                () if fits(LARGE_PAGE) => (2, LARGE_PAGE),
-                () => (1, SMALL_PAGE),
-            };
-            let entry = self.entry(address, level);
-            let size = if level > 1 { LARGE } else { 0 };
-            self.memory.write(entry, physical | flags | size | PRESENT | GLOBAL);
-            address += page;
-            physical += page;
+            let sizes = PageSize::ALL.into_iter().filter(|size| *size <= self.largest);
+            let size = sizes.rev().find(fits).expect("ranges are whole frames");
+            let entry = self.entry(address, paging::leaf_level(size));
+            let (frame, caching) = (physical / FRAME_BYTES, Caching::WriteBack);
+            self.memory.write(entry, Entry::leaf(frame, size, protection, caching, Privilege::Kernel).0);
+            address += size.bytes();
+            physical += size.bytes();
         }
     }
 }
@@ -147,24 +136,25 @@ pub fn build(
 ) {
     let root = early.table(memory);
     let spare = early.take(SPARE_TABLES * FRAME_BYTES);
-    let mut mapper = Mapper { memory, early, root, huge_pages };
+    let largest = if huge_pages { PageSize::Huge } else { PageSize::Large };
+    let mut mapper = Mapper { memory, early, root, largest };
     let text = &raw const kernel_start as u64;
     let (text_end, rodata_end) = (&raw const kernel_text_end as u64, &raw const kernel_rodata_end as u64);
-    mapper.map(text, physical(text), physical(text_end), 0);
-    mapper.map(text_end, physical(text_end), physical(rodata_end), NO_EXECUTE);
-    mapper.map(rodata_end, physical(rodata_end), image_end(), NO_EXECUTE | WRITE);
+    mapper.map(text, physical(text), physical(text_end), Protection::ReadExecute);
+    mapper.map(text_end, physical(text_end), physical(rodata_end), Protection::Read);
+    mapper.map(rodata_end, physical(rodata_end), image_end(), Protection::ReadWrite);
 
-    let constant_end = constant_end.word().next_multiple_of(SMALL_PAGE);
+    let constant_end = constant_end.word().next_multiple_of(FRAME_BYTES);
     let direct = direct_map_base(cpu::rdrand().unwrap_or(0), info.high_end());
-    let mut map_directly = |start: u64, end: u64, flags| {
-        mapper.map(direct + start, PhysAddr::new(start), PhysAddr::new(end), flags);
+    let mut map_directly = |start: u64, end: u64, protection| {
+        mapper.map(direct + start, PhysAddr::new(start), PhysAddr::new(end), protection);
     };
-    map_directly(0, KERNEL_LOAD, NO_EXECUTE | WRITE);
-    map_directly(KERNEL_LOAD, constant_end, NO_EXECUTE);
-    map_directly(constant_end, info.low_end().next_multiple_of(SMALL_PAGE), NO_EXECUTE | WRITE);
+    map_directly(0, KERNEL_LOAD, Protection::ReadWrite);
+    map_directly(KERNEL_LOAD, constant_end, Protection::Read);
+    map_directly(constant_end, info.low_end().next_multiple_of(FRAME_BYTES), Protection::ReadWrite);
     for region in info.regions().iter().filter(|region| region.usable && region.start >= 1 << 32) {
-        let start = region.start.next_multiple_of(SMALL_PAGE);
-        map_directly(start, region.end & !(SMALL_PAGE - 1), NO_EXECUTE | WRITE);
+        let start = region.start.next_multiple_of(FRAME_BYTES);
+        map_directly(start, region.end & !(FRAME_BYTES - 1), Protection::ReadWrite);
     }
     mapper.entry(DEVICE_MAP, 3);
     mapper.entry(STACKS, 3);
@@ -191,8 +181,8 @@ pub fn stack_top(index: u64) -> u64 {
 pub fn map_stack(memory: &mut Physical, early: &mut Early, index: u64, bytes: u64) -> u64 {
     let physical = early.take(bytes);
     let top = stack_top(index);
-    let mut mapper = Mapper { memory, early, root: kernel_root(), huge_pages: false };
-    mapper.map(top - bytes, physical, physical + bytes, NO_EXECUTE | WRITE);
+    let mut mapper = Mapper { memory, early, root: kernel_root(), largest: PageSize::Small };
+    mapper.map(top - bytes, physical, physical + bytes, Protection::ReadWrite);
     top
 }
 
@@ -203,11 +193,13 @@ pub fn ensure_device(address: u64) {
     // SAFETY: only page-table words of the device map are touched, by one core at a time.
     let memory = unsafe { &mut Physical::new() };
     let early = &mut Early { next: SPARE.load(Relaxed), end: SPARE_END.load(Relaxed) };
-    let mut mapper = Mapper { memory, early, root: kernel_root(), huge_pages: false };
-    let entry = mapper.entry(DEVICE_MAP + address, 2);
-    if mapper.memory.read(entry) & PRESENT == 0 {
-        let page = address & !(LARGE_PAGE - 1);
-        mapper.memory.write(entry, page | PRESENT | WRITE | UNCACHED | LARGE | GLOBAL | NO_EXECUTE);
+    let size = PageSize::Large;
+    let mut mapper = Mapper { memory, early, root: kernel_root(), largest: size };
+    let entry = mapper.entry(DEVICE_MAP + address, paging::leaf_level(size));
+    if mapper.memory.read(entry) == Entry::EMPTY.0 {
+        let frame = address / size.bytes() * size.frames();
+        let how = (Protection::ReadWrite, Caching::Uncached);
+        mapper.memory.write(entry, Entry::leaf(frame, size, how.0, how.1, Privilege::Kernel).0);
         SPARE.store(mapper.early.next, Relaxed);
     }
 }
@@ -223,7 +215,7 @@ pub fn is_kernel_stack(address: u64) -> bool {
     let (index, slot) =
         (address.wrapping_sub(STACKS) / STACK_SLOT, address.wrapping_sub(STACKS) % STACK_SLOT);
     // Of a core's four slots the first is its stack, the others are those of the exceptions with their own.
-    let bytes = if index % 4 == 0 { STACK_BYTES } else { SMALL_PAGE };
+    let bytes = if index % 4 == 0 { STACK_BYTES } else { FRAME_BYTES };
     let in_own = own.contains(&address) && (STACK_SLOT - bytes..STACK_SLOT - 15).contains(&slot);
     address.is_multiple_of(8) && (boot.contains(&address) || in_own)
 }

@@ -133,12 +133,6 @@ impl PhysicalMemory for Physical {
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
-        assert!(from.word().abs_diff(to.word()) >= length, "{from:?} and {to:?} overlap");
-        // SAFETY: both mapped, by `at`, and apart, by the assertion.
-        unsafe { at(to, length).copy_from_nonoverlapping(at(from, length), length as usize) }
-    }
-
     fn zero_frames(&mut self, frame: u64, count: u64) {
         let bytes = count * FRAME_BYTES;
         // SAFETY: mapped, by `at`; the frames are the caller's.

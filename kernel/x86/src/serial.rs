@@ -4,6 +4,7 @@ use crate::clock;
 use crate::cpu::{in8, out8};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use nom_kernel_pure::list::List;
 use nom_kernel_pure::machine::Level;
 
 const COM1: u16 = 0x3f8;
@@ -22,14 +23,10 @@ pub fn init() {
 
 /// Takes the level from the kernel command line: `log=error|warn|info|debug`; others keep the default.
 pub fn set_level(name: &str) {
-    let level = match name {
-        "error" => Level::Error,
-        "warn" => Level::Warn,
-        "info" => Level::Info,
-        "debug" => Level::Debug,
-        _ => return log(Level::Warn, format_args!("log={name}: expected error, warn, info or debug")),
-    };
-    LEVEL.store(level as u8, Relaxed);
+    match Level::NAMES.iter().position(|known| *known == name) {
+        Some(level) => LEVEL.store(level as u8, Relaxed),
+        None => log(Level::Warn, format_args!("log={name}: expected error, warn, info or debug")),
+    }
 }
 
 /// Lets the port interrupt, as it does while its FIFO is empty, or not.
@@ -54,45 +51,30 @@ pub fn log(level: Level, text: fmt::Arguments) {
     if level as u8 > LEVEL.load(Relaxed) {
         return;
     }
-    let name = match level {
-        Level::Error => "error",
-        Level::Warn => "warn ",
-        Level::Info => "info ",
-        Level::Debug => "debug",
-    };
+    let name = Level::NAMES[level as usize];
     let now_us = clock::now_ns() / 1000;
-    let mut line = Line::default();
-    let _ = writeln!(line, "[{:>3}.{:06}] {name} {text}", now_us / 1_000_000, now_us % 1_000_000);
+    let mut line = Line(List::new(0));
+    let _ = writeln!(line, "[{:>3}.{:06}] {name:5} {text}", now_us / 1_000_000, now_us % 1_000_000);
     line.flush();
 }
 
 /// Gathers a line so that lines of several cores do not mix and the FIFO is used.
-struct Line {
-    bytes: [u8; 256],
-    used: usize,
-}
-
-impl Default for Line {
-    fn default() -> Line {
-        Line { bytes: [0; 256], used: 0 }
-    }
-}
+struct Line(List<u8, 256>);
 
 impl Line {
     fn flush(&mut self) {
-        write(&self.bytes[..self.used]);
-        self.used = 0;
+        write(&self.0);
+        self.0 = List::new(0);
     }
 }
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
-            if self.used == self.bytes.len() {
+            if !self.0.push(byte) {
                 self.flush();
+                self.0.push(byte);
             }
-            self.bytes[self.used] = byte;
-            self.used += 1;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What the loader tells: the PVH start info (Xen public/arch-x86/hvm/start_info.h).
 
 use crate::memory::Physical;
+use core::ffi::CStr;
 use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
 
 const MAGIC: u64 = 0x336e_c578;
@@ -24,8 +25,8 @@ pub struct Region {
 pub struct StartInfo {
     regions: [Region; REGIONS_MAX],
     count: usize,
+    /// Ends with a zero, if it is not longer.
     command_line: [u8; COMMAND_LINE_MAX],
-    command_line_bytes: usize,
     /// Physical address of the ACPI root pointer, or 0.
     pub rsdp: u64,
 }
@@ -42,7 +43,6 @@ impl StartInfo {
             regions: [Region::default(); REGIONS_MAX],
             count: (entries as usize).min(REGIONS_MAX),
             command_line: [0; COMMAND_LINE_MAX],
-            command_line_bytes: 0,
             rsdp: memory.read(address + 32),
         };
         for (index, region) in info.regions[..info.count].iter_mut().enumerate() {
@@ -52,19 +52,11 @@ impl StartInfo {
             let end = start + memory.read(entry + 8);
             *region = Region { start, end, usable: kind == 1, tables: kind == 2 || kind == 3 };
         }
-        info.copy_command_line(memory, memory.read(address + 24));
-        Some(info)
-    }
-
-    fn copy_command_line(&mut self, memory: &Physical, address: u64) {
-        while address != 0 && self.command_line_bytes < COMMAND_LINE_MAX {
-            let index = self.command_line_bytes;
-            memory.read_bytes(PhysAddr::new(address) + index as u64, &mut self.command_line[index..=index]);
-            if self.command_line[index] == 0 {
-                break;
-            }
-            self.command_line_bytes += 1;
+        let command_line = memory.read(address + 24);
+        if command_line != 0 {
+            memory.read_bytes(PhysAddr::new(command_line), &mut info.command_line);
         }
+        Some(info)
     }
 
     /// The memory map.
@@ -74,8 +66,11 @@ impl StartInfo {
 
     /// The values of `name=value` on the command line.
     pub fn options(&self, name: &'static str) -> impl Iterator<Item = &str> {
-        let line = core::str::from_utf8(&self.command_line[..self.command_line_bytes]).unwrap_or_default();
-        line.split_ascii_whitespace().filter_map(move |word| word.strip_prefix(name)?.strip_prefix('='))
+        let line = CStr::from_bytes_until_nul(&self.command_line).unwrap_or_default();
+        line.to_str()
+            .unwrap_or_default()
+            .split_ascii_whitespace()
+            .filter_map(move |word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// End of the memory below 4 GiB: ordinary memory and the tables that adjoin it.

@@ -10,6 +10,16 @@ use core::time::Duration;
 /// The longest delay that may be set.
 pub const DELAY_MAX: Duration = Duration::from_micros(10_000);
 
+/// What becomes of packets that are there at the same time, if none is held: with W = 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unheld {
+    /// Each is handled and sent by itself, as the paper has it.
+    #[default]
+    Alone,
+    /// What is there anyway is handled together, up to a batch, and the device is told once.
+    Together,
+}
+
 /// Why a batch was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {

@@ -51,6 +51,13 @@ pub(crate) fn fold(sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
+/// The sum of the words of `sum`, which is that of 16 words at most, as one word.
+#[inline]
+pub(crate) fn fold_short(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (sum + (sum >> 16)) as u16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! What a stack is told when it starts.
 
+use crate::batch::Unheld;
 use crate::tcp::connection::Settings;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -66,6 +67,8 @@ pub struct Config {
     pub half_open_max: usize,
     /// How long a connection that we closed first is remembered: twice the longest life of a segment.
     pub time_wait: Duration,
+    /// What becomes of packets with W = 0.
+    pub unheld: Unheld,
     /// Keys of hashes, sequence numbers and cookies; from [`nom_port::world::Entropy`].
     pub secret: [u64; 4],
 }
@@ -90,6 +93,7 @@ impl Config {
             flows_share: FLOWS_MAX,
             half_open_max: 1024,
             time_wait: Duration::from_secs(60),
+            unheld: Unheld::default(),
             secret,
         }
     }

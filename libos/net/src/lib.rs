@@ -85,6 +85,7 @@ mod shares;
 pub mod stack;
 pub mod table;
 pub mod tcp;
+mod template;
 pub mod time;
 pub mod timers;
 

@@ -12,7 +12,7 @@ const RING_MARGIN: usize = 8;
 
 /// A device with what was queued for it since it was last told.
 #[derive(Debug)]
-pub struct Link<N> {
+pub struct Link<N: Nic> {
     /// The device.
     pub nic: N,
     /// What it is.
@@ -27,6 +27,8 @@ pub struct Link<N> {
     pub hop_limit6: u8,
     /// Free places that are known of; there may be more.
     room: usize,
+    /// The packet that is sent next, kept for its memory: it is too large to be made anew.
+    pub outgoing: Outgoing<N::Buffer>,
 }
 
 impl<N: Nic> Link<N> {
@@ -34,7 +36,8 @@ impl<N: Nic> Link<N> {
     pub fn new(nic: N) -> Link<N> {
         let properties = nic.properties();
         let (batch, counters) = (Batch::default(), Counters::default());
-        Link { nic, properties, batch, counters, mtu6: properties.mtu, hop_limit6: HOPS, room: 0 }
+        let (mtu6, outgoing) = (properties.mtu, Outgoing::empty());
+        Link { nic, properties, batch, counters, mtu6, hop_limit6: HOPS, room: 0, outgoing }
     }
 
     /// Longest packets to `address`, headers of IP included.
@@ -60,24 +63,30 @@ impl<N: Nic> Link<N> {
     }
 
     /// Queues a packet, or drops and counts it if the ring is full.
-    pub fn transmit(&mut self, now: Instant, mut packet: Outgoing<N::Buffer>) {
-        self.queue(now, &mut packet);
+    pub fn transmit(&mut self, now: Instant, packet: Outgoing<N::Buffer>) {
+        self.outgoing = packet;
+        if self.hop_limit6 != HOPS {
+            limit_hops(&mut self.outgoing.head, self.hop_limit6);
+        }
+        self.send(now);
     }
 
-    /// The same without moving the packet, whose payload is taken.
+    /// The same for the packet that was written to `outgoing`, whose payload is taken.
     #[inline]
-    pub fn queue(&mut self, now: Instant, packet: &mut Outgoing<N::Buffer>) {
-        if self.hop_limit6 != HOPS {
-            limit_hops(&mut packet.head, self.hop_limit6);
+    pub fn send(&mut self, now: Instant) {
+        let is_queued = self.has_room() && self.nic.transmit(&mut self.outgoing).is_ok();
+        // Of a packet that the device refuses it is left.
+        if !self.outgoing.payload.is_empty() {
+            self.outgoing.payload.clear();
         }
-        if !self.has_room() || self.nic.transmit(packet).is_err() {
+        if is_queued {
+            self.room -= 1;
+            self.counters.packets_sent += 1;
+            self.batch.push(now);
+        } else {
             self.room = 0;
             self.counters.dropped_ring += 1;
-            return;
         }
-        self.room -= 1;
-        self.counters.packets_sent += 1;
-        self.batch.push(now);
     }
 
     /// Tells the device about what is queued, if it is time.

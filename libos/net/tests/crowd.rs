@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Device, Machine, Memory, config, greeting, parse_frame, segment_frame};
-use nom_net::tcp::segment::{Flags, Options, Segment};
+use nom_net::tcp::segment::{Flags, Options, Segment, Timestamps};
 use nom_net::tcp::sequence::Seq;
 use nom_net::{Application, Config, FlowId, Instant, Slice, Stack};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -215,6 +215,38 @@ fn one_address_cannot_take_the_table() {
         talk(&mut server, friend(number), next);
     }
     assert_eq!(server.stack.flow_count(), PLACES / 2 + 100);
+}
+
+/// Cookies take no places while they are about; those of an address take no more than its SYNs may.
+#[test]
+fn one_address_cannot_take_the_table_by_cookies() {
+    const PLACES: usize = 1000;
+    let mut server = server(|config| (config.flows_max, config.half_open_max) = (PLACES, 0));
+    let cookies: Vec<Segment> =
+        (0..800).map(|number| ask(&mut server, peer(number), &syn(), &[])[0]).collect();
+    assert_eq!((server.stack.flow_count(), server.stack.counters().cookies_sent), (0, 800));
+    for (number, cookie) in (0..).zip(cookies) {
+        let flags = Flags::ACK;
+        let ack = Segment { seq: Seq(1), ack: cookie.seq + 1, flags, window: 65_535, ..Segment::default() };
+        ask(&mut server, peer(number), &ack, &[]);
+    }
+    assert_eq!((server.stack.flow_count(), server.application.open), (PLACES / 2, PLACES / 2));
+}
+
+/// What our timestamps say tells neither how long the machine is up nor which connections are of one machine.
+#[test]
+fn no_two_connections_show_the_same_clock() {
+    let mut shown = std::collections::BTreeSet::from([NOW.millis_wrapping() & !63]);
+    for secret in [[1, 2, 3, 4], [5, 6, 7, 8]] {
+        for number in 0..20 {
+            let mut server = server(|config| config.secret = secret);
+            let timestamps = Some(Timestamps { value: 1, echo: 0 });
+            let syn = Segment { options: Options { timestamps, ..Options::default() }, ..syn() };
+            let answers = ask(&mut server, peer(number), &syn, &[]);
+            let stamp = answers[0].options.timestamps.expect("both stamp").value;
+            assert!(shown.insert(stamp & !63), "peer {number} is shown {stamp}, as another was");
+        }
+    }
 }
 
 #[test]

@@ -3,8 +3,10 @@
 
 mod common;
 
-use common::{Device, Faults, Machine, Memory, World, config, server};
-use nom_net::{Application, FlowId, Instant, Nic, Slice, Stack};
+use common::{Device, Faults, Machine, Memory, World, config, datagram_frame, greeting, server};
+use nom_net::batch::Unheld;
+use nom_net::{Application, Chain, Config, FlowId, Instant, Nic, Slice, Stack};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const REQUEST: usize = 40;
@@ -124,6 +126,47 @@ fn without_w_every_packet_goes_by_itself() {
     assert_eq!(received.unheld.packets, received.unheld.flushes);
     assert_eq!(sent.unheld.packets, world.right.stack.counters().packets_sent);
     assert_eq!((sent.time.flushes, sent.ring.flushes, received.nothing_more.flushes), (0, 0, 0));
+}
+
+/// Of frames that come at the same time, the device is told of all answers by one kick; none is held, and
+/// none is left behind.
+#[test]
+fn without_w_what_is_there_anyway_may_go_together() {
+    let mut machine = Machine::new(
+        Device::new(1, <_>::default()),
+        Config { unheld: Unheld::Together, ..config(1, 5) },
+        Echo,
+    );
+    machine.stack.bind(7);
+    let now = Instant::from_micros(5);
+    machine.take(now, greeting());
+    machine.take_sent();
+    let before = machine.device.port.borrow().kicks;
+    let from = SocketAddr::from(([10, 0, 0, 2], 4000));
+    let frames: Vec<_> = (0..70).map(|_| datagram_frame(from, ([10, 0, 0, 1], 7).into(), b"ping")).collect();
+    machine.device.port.borrow_mut().received.extend(frames.into_iter().map(|frame| (now.nanos(), frame)));
+    machine.poll(now);
+    assert_eq!(machine.take_sent().len(), 70);
+    assert_eq!(machine.device.port.borrow().kicks - before, 3, "batches of 32, 32 and 6");
+    let (received, sent) = machine.stack.tallies();
+    assert_eq!((received.unheld.packets, sent.unheld.packets), (71, 71));
+}
+
+/// Sends datagrams back.
+struct Echo;
+
+impl Application<Device> for Echo {
+    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
+
+    fn datagram(
+        &mut self,
+        stack: &mut Stack<Device>,
+        to: SocketAddr,
+        from: SocketAddr,
+        bytes: Chain<Memory>,
+    ) {
+        stack.send_datagram(to, from, bytes).expect("the peer is known");
+    }
 }
 
 #[test]

@@ -307,6 +307,22 @@ fn an_ipv6_address_that_somebody_has_is_not_used() {
     assert!(machine.stack.config().addresses.iter().all(|cidr| cidr.address.is_ipv4()), "RFC 4862, 5.4.5");
 }
 
+/// RFC 4861 section 7.1: who has passed a router is no neighbour.
+#[test]
+fn who_asks_from_afar_is_not_answered() {
+    let mut machine = machine(NOBODY, |_| {});
+    wait(&mut machine, after(5000));
+    let stranger = "fd00::2".parse().unwrap();
+    let mut question = icmpv6(stranger, group_of(fixed()), &solicitation(fixed()));
+    for hops in [255, 254, 64, 0] {
+        question[21] = hops;
+        machine.take(after(5000), question.clone());
+        let answers = icmpv6s(&machine.take_sent());
+        let is_told = answers.iter().any(|(_, to, message)| *to == stranger && message[0] == 136);
+        assert_eq!(is_told, hops == 255, "{hops}");
+    }
+}
+
 /// A router's advertisement: of 2001:db8::/64, and of packets of 1400 bytes with 32 hops.
 fn advertisement() -> Vec<u8> {
     let mut message = vec![134, 0, 0, 0, 32, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];

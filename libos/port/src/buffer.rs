@@ -325,6 +325,13 @@ impl<B: Buffer> Queue<B> {
         self.advance(self.len());
     }
 
+    /// The first `len` bytes as they lie, if they are in one slice.
+    #[inline]
+    pub fn peek(&self, len: usize) -> Option<&[u8]> {
+        let (_, slice) = self.slices.front()?;
+        slice.get(..len)
+    }
+
     /// Handles on the `len` bytes from `offset`, or on as many as there are.
     #[inline]
     pub fn cut(&self, offset: usize, len: usize) -> Chain<B> {
@@ -371,6 +378,7 @@ mod tests {
         assert_eq!(text(&queue.cut(2, 3)), "cde");
         assert_eq!(text(&queue.cut(7, 100)), "h");
         assert!(queue.cut(8, 1).is_empty());
+        assert_eq!((queue.peek(3), queue.peek(4)), (Some(&b"abc"[..]), None));
         queue.advance(4);
         assert_eq!((queue.len(), text(&queue.cut(1, 2))), (4, "fg".to_owned()));
         assert_eq!(queue.pop().unwrap().to_vec(), b"efg");

@@ -45,10 +45,11 @@ pub struct Received<B> {
     pub at_ns: u64,
 }
 
-/// The most bytes of headers in front of a payload: Ethernet 14, IPv6 40, TCP 60, and some to spare.
-pub const HEAD_MAX: usize = 128;
+/// The most bytes of headers, Ethernet 14, IPv6 40 and TCP 60, and of a payload that is copied behind them
+/// since it is so short.
+pub const HEAD_MAX: usize = 240;
 
-/// The headers of a frame to send.
+/// The headers of a frame to send, and maybe its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     bytes: [u8; HEAD_MAX],
@@ -64,6 +65,26 @@ impl Head {
     pub fn zeroed(len: usize) -> Head {
         assert!(len <= HEAD_MAX, "a head of {len} bytes");
         Head { bytes: [0; HEAD_MAX], len: len as u8 }
+    }
+
+    /// Makes it `len` bytes, of which none is as it was: they are to be written.
+    ///
+    /// # Panics
+    /// If `len` is above [`HEAD_MAX`].
+    #[inline]
+    pub fn restart(&mut self, len: usize) {
+        assert!(len <= HEAD_MAX, "a head of {len} bytes");
+        self.len = len as u8;
+    }
+
+    /// Adds `bytes`, if there is room for them; whether there was.
+    #[inline]
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        let start = usize::from(self.len);
+        let Some(place) = self.bytes.get_mut(start..start + bytes.len()) else { return false };
+        place.copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
+        true
     }
 
     /// All that it has room for, to be written.
@@ -116,7 +137,7 @@ pub struct Segmentation {
 /// A frame to send: headers, then slices that are gathered and never copied if the device can reach them.
 #[derive(Clone, Debug)]
 pub struct Outgoing<B> {
-    /// Ethernet, IP and transport headers.
+    /// Ethernet, IP and transport headers, and what was copied behind them.
     pub head: Head,
     /// What follows them.
     pub payload: Chain<B>,
@@ -143,6 +164,12 @@ pub struct Label(pub u32);
 pub struct RingFull;
 
 impl<B: Buffer> Outgoing<B> {
+    /// A frame of nothing.
+    pub fn empty() -> Outgoing<B> {
+        let head = Head::zeroed(0);
+        Outgoing { head, payload: Chain::new(), checksum: None, segmentation: None, tag: None }
+    }
+
     /// Bytes of the frame.
     #[inline]
     pub fn len(&self) -> usize {

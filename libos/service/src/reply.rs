@@ -43,10 +43,48 @@ struct Share {
     from: usize,
 }
 
+/// Bytes one behind the other: a vector, but that nothing is asked of it for bytes that have room.
+#[derive(Debug, Default)]
+struct Staging {
+    room: Vec<u8>,
+    len: usize,
+}
+
+impl Staging {
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        if end > self.room.len() {
+            self.grow(end);
+        }
+        self.room[self.len..end].copy_from_slice(bytes);
+        self.len = end;
+    }
+
+    #[cold]
+    fn grow(&mut self, end: usize) {
+        self.room.resize(end.next_power_of_two().max(STAGING), 0);
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.room[..self.len]
+    }
+
+    /// Forgets all, and gives the memory of an uncommonly long answer back.
+    #[inline]
+    fn clear(&mut self) {
+        self.len = 0;
+        if self.room.len() > STAGING {
+            self.room = Vec::new();
+        }
+    }
+}
+
 /// What a service answers.
 #[derive(Debug)]
 pub struct Reply<B> {
-    copied: Vec<u8>,
+    copied: Staging,
     /// Slices to send, each after so many of the copied bytes.
     shared: Vec<(usize, Slice<B>)>,
     /// Datagrams: where the bytes of its head end in `heads`, and how many of the whole follow.
@@ -61,7 +99,7 @@ pub struct Reply<B> {
 impl<B> Default for Reply<B> {
     fn default() -> Reply<B> {
         Reply {
-            copied: Vec::new(),
+            copied: Staging::default(),
             shared: Vec::new(),
             datagrams: Vec::new(),
             heads: Vec::new(),
@@ -116,18 +154,18 @@ impl<B: Buffer> Reply<B> {
     /// Bytes written.
     #[inline]
     pub fn len(&self) -> usize {
-        self.copied.len() + self.shared.iter().map(|(_, slice)| slice.len()).sum::<usize>()
+        self.copied.len + self.shared.iter().map(|(_, slice)| slice.len()).sum::<usize>()
     }
 
     /// Whether nothing was written.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.copied.is_empty() && self.shared.is_empty()
+        self.copied.len == 0 && self.shared.is_empty()
     }
 
     /// The bytes that were copied: all, of an answer that shares none.
     pub fn copied(&self) -> &[u8] {
-        &self.copied
+        self.copied.bytes()
     }
 
     /// Takes all bytes as slices in order; `None` if the memory for the copied ones is exhausted.
@@ -140,7 +178,6 @@ impl<B: Buffer> Reply<B> {
         let taken = self.put_all(memory, out);
         self.shared.clear();
         self.copied.clear();
-        self.copied.shrink_to(STAGING);
         taken
     }
 
@@ -148,23 +185,22 @@ impl<B: Buffer> Reply<B> {
     /// memory for them: then nothing was taken.
     #[inline]
     pub fn take_whole(&mut self, memory: &mut impl Buffers<Buffer = B>) -> Option<Slice<B>> {
-        if self.copied.is_empty() || !self.shared.is_empty() {
+        if self.copied.len == 0 || !self.shared.is_empty() {
             return None;
         }
-        let whole = memory.buffer(&self.copied)?;
+        let whole = memory.buffer(self.copied.bytes())?;
         self.copied.clear();
-        self.copied.shrink_to(STAGING);
         Some(whole)
     }
 
     fn put_all(&mut self, memory: &mut impl Buffers<Buffer = B>, out: &mut VecDeque<Slice<B>>) -> Option<()> {
         let mut at = 0;
         for (end, slice) in self.shared.drain(..) {
-            put(memory, &self.copied[at..end], out)?;
+            put(memory, &self.copied.bytes()[at..end], out)?;
             out.push_back(slice);
             at = end;
         }
-        put(memory, &self.copied[at..], out)
+        put(memory, &self.copied.bytes()[at..], out)
     }
 
     /// The datagrams that the bytes are to be sent as: the head of each, and how many bytes follow it.
@@ -237,12 +273,12 @@ fn put<B: Buffer>(
 impl<B: Buffer> Sink<B> for Reply<B> {
     #[inline]
     fn copy(&mut self, bytes: &[u8]) {
-        self.copied.extend_from_slice(bytes);
+        self.copied.push(bytes);
     }
 
     #[inline]
     fn share(&mut self, slice: Slice<B>) {
-        self.shared.push((self.copied.len(), slice));
+        self.shared.push((self.copied.len, slice));
     }
 
     #[inline]

@@ -80,6 +80,9 @@ pub fn linux(servers: &Servers, service: &Service, tuning: Tuning, directory: &P
     Ok(Guest { kernel: servers.bzimage.clone(), initramfs: Some(initramfs), arguments, cores: 1 })
 }
 
+/// In the environment: with W = 0 each packet goes by itself, as the paper has it.
+const ALONE: &str = "unheld = \"alone\"";
+
 /// A manifest of the demo's own, which inherits the application's.
 fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<String> {
     // A string of JSON is one of TOML too.
@@ -92,7 +95,7 @@ fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<S
     Ok(match setup {
         // Who reports has a contract; whichever, for nothing follows from it.
         Setup::Fixed(us) => {
-            text += &format!("environment = {{ batching_delay = \"{us}\" }}\n\n");
+            text += &format!("environment = {{ batching_delay = \"{us}\", {ALONE} }}\n\n");
             text + &contract::manifest(Function::Refund, Slowness::PAPER)
         }
         Setup::Knob { knob, .. } => {
@@ -100,13 +103,13 @@ fn manifest_text(inherited: &Path, arguments: &[&str], setup: Setup) -> Result<S
                 Some(knob) => format!("knobs = \"{knob}\""),
                 None => "batching_delay = \"0\"".into(),
             };
-            text += &format!("environment = {{ control = \"{}\", {own} }}\n\n", governing::PORT);
+            text += &format!("environment = {{ control = \"{}\", {own}, {ALONE} }}\n\n", governing::PORT);
             text + &contract::value()
         }
         Setup::Adaptive(function, slowness, longest) => {
             let control = governing::PORT;
             text += &format!(
-                "environment = {{ batching_delay_max = \"{longest}\", control = \"{control}\" }}\n\n"
+                "environment = {{ batching_delay_max = \"{longest}\", control = \"{control}\", {ALONE} }}\n\n"
             );
             text + &contract::manifest(function, slowness)
         }
@@ -123,8 +126,8 @@ mod tests {
         let text =
             |arguments: &[&str], setup| manifest_text(Path::new("/a/app.toml"), arguments, setup).unwrap();
         let fixed = text(&["-v"], Setup::Fixed(20));
-        let begin =
-            "inherit = [\"/a/app.toml\"]\narguments = [\"-v\"]\nenvironment = { batching_delay = \"20\" }\n";
+        let begin = "inherit = [\"/a/app.toml\"]\narguments = [\"-v\"]\n\
+                     environment = { batching_delay = \"20\", unheld = \"alone\" }\n";
         assert!(fixed.starts_with(begin) && fixed.contains("function = \"refund\""), "{fixed}");
         let adaptive = text(&[], Setup::Adaptive(Function::Bonus, slowness, 400));
         assert!(adaptive.contains("batching_delay_max = \"400\""), "{adaptive}");
@@ -134,6 +137,6 @@ mod tests {
         assert!(
             knob(None).contains("[\"-v\",\"-m\",\"8\"]") && knob(None).contains("batching_delay = \"0\"")
         );
-        assert!(knob(Some("memory")).contains("knobs = \"memory\" }"), "{}", knob(Some("memory")));
+        assert!(knob(Some("memory")).contains("knobs = \"memory\", unheld"), "{}", knob(Some("memory")));
     }
 }

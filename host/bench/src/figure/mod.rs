@@ -4,10 +4,12 @@ mod bars;
 mod legend;
 mod lines;
 mod panels;
+mod stacks;
 
 pub use bars::Bars;
 pub use lines::{Line, Lines};
 pub use panels::Panels;
+pub use stacks::Stacks;
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -21,6 +23,8 @@ pub enum Figure {
     Lines(Lines),
     /// Several of them, one above the other.
     Panels(Panels),
+    /// Bars of parts.
+    Stacks(Stacks),
 }
 
 /// How an axis maps values.
@@ -39,6 +43,7 @@ impl Figure {
             Figure::Bars(bars) => &bars.name,
             Figure::Lines(lines) => &lines.name,
             Figure::Panels(panels) => &panels.name,
+            Figure::Stacks(stacks) => &stacks.name,
         }
     }
 
@@ -48,6 +53,7 @@ impl Figure {
             Figure::Bars(bars) => bars.to_svg(),
             Figure::Lines(lines) => lines.to_svg(),
             Figure::Panels(panels) => panels.to_svg(),
+            Figure::Stacks(stacks) => stacks.to_svg(),
         }
     }
 
@@ -57,13 +63,14 @@ impl Figure {
             Figure::Bars(bars) => bars.series.is_empty(),
             Figure::Lines(lines) => lines.is_empty(),
             Figure::Panels(panels) => panels.panels.iter().all(Lines::is_empty),
+            Figure::Stacks(stacks) => stacks.bars.is_empty(),
         }
     }
 }
 
 const SIZE: (u32, u32) = (860, 420);
-/// Okabe and Ito's colours, which colour-blind readers can tell apart.
-const COLOURS: [RGBColor; 7] = [
+/// Okabe and Ito's colours, which colour-blind readers can tell apart, and some more.
+const COLOURS: [RGBColor; 11] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -71,6 +78,10 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(213, 94, 0),
     RGBColor(0, 0, 0),
+    RGBColor(240, 228, 66),
+    RGBColor(153, 153, 153),
+    RGBColor(120, 94, 60),
+    RGBColor(190, 186, 218),
 ];
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type DrawError = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>;

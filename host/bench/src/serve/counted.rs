@@ -3,7 +3,7 @@
 use super::counts::{Counters, Counts};
 use super::guests::Provider;
 use super::load::{self, Load};
-use super::parts::Executed;
+use super::parts::{self, Executed};
 use super::running::Running;
 use super::runs::{MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, scenarios, store};
 use super::service;
@@ -121,13 +121,7 @@ impl Runs {
         let Some(programs) = &provider.programs else { return Ok(()) };
         let parts = programs.parts(executed)?;
         for (part, count) in parts.sums() {
-            self.push(
-                provider,
-                scenario,
-                &format!("instructions_of_{part}"),
-                Unit::Instructions,
-                each(count),
-            );
+            self.push(provider, scenario, &parts::metric(part), Unit::Instructions, each(count));
         }
         let name = format!("instructions-{}-{scenario}.txt", provider.service.name);
         save(&counted.counting.out.join(name), parts.text(requests).as_bytes())

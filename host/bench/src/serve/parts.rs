@@ -186,6 +186,10 @@ fn own_file(path: &str) -> Option<&str> {
     })
 }
 
+/// What tells the device of what is sent, wherever it is.
+const FLUSHING: [&str; 4] = ["flush", "kick", "publish", "reason"];
+const FLUSH: &str = "flush";
+
 /// Parts of the path of a request, by the beginnings of files' names; the first that fits counts.
 const PARTS: [(&str, &[&str]); 9] = [
     ("receive", &["libos/virtio/src/net/receive", "libos/virtio/src/net/pair", "libos/port/src/nic"]),
@@ -202,18 +206,48 @@ const PARTS: [(&str, &[&str]); 9] = [
 /// What fits no part: copying and clearing memory, for the most part.
 const LIBRARY: &str = "memory_functions";
 
-fn part(file: &str) -> &'static str {
-    let fits =
-        |(_, beginnings): &&(&str, &[&str])| beginnings.iter().any(|beginning| file.starts_with(beginning));
+fn part(origin: &Origin) -> &'static str {
+    let is_flushing = FLUSHING.contains(&&*origin.function);
+    if is_flushing
+        && ["libos/net", "libos/virtio", "libos/serve"].iter().any(|top| origin.file.starts_with(top))
+    {
+        return FLUSH;
+    }
+    let fits = |(_, beginnings): &&(&str, &[&str])| {
+        beginnings.iter().any(|beginning| origin.file.starts_with(beginning))
+    };
     PARTS.iter().find(fits).map_or(LIBRARY, |(name, _)| name)
+}
+
+/// The parts in the order of a request's way.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ORDER.into_iter()
+}
+
+const ORDER: [&str; 11] = [
+    "receive",
+    "classify",
+    "tcp_in",
+    "server",
+    "service",
+    "tcp_out",
+    "transmit",
+    FLUSH,
+    "rings_and_buffers",
+    LIBRARY,
+    "kernel",
+];
+
+/// How a part's instructions are called in records.
+pub fn metric(part: &str) -> String {
+    format!("instructions_of_{part}")
 }
 
 impl Parts {
     /// Instructions of each part, in the order of a request's way.
     pub fn sums(&self) -> Vec<(&'static str, u64)> {
-        let sums = self.by(|origin| part(&origin.file));
-        let names = PARTS.iter().map(|(name, _)| *name).chain([LIBRARY]);
-        names.map(|name| (name, sums.get(name).copied().unwrap_or(0))).collect()
+        let sums = self.by(part);
+        names().map(|name| (name, sums.get(name).copied().unwrap_or(0))).collect()
     }
 
     fn by<'a, K: Ord>(&'a self, key: impl Fn(&'a Origin) -> K) -> BTreeMap<K, u64> {

@@ -1,9 +1,10 @@
 //! What the serve bench's records say together: ratios, targets, figures.
 
 use super::guests::NOM;
+use super::parts;
 use super::service::Service;
 use super::sweep::{self, delay};
-use crate::figure::{Bars, Figure, Line, Lines, Scale};
+use crate::figure::{Bars, Figure, Line, Lines, Scale, Stacks};
 use crate::linux::Tuning;
 use crate::record::{Record, Unit, distinct};
 use crate::target::{Limit, Target};
@@ -128,7 +129,7 @@ pub fn figures(records: &[Record]) -> Vec<Figure> {
         messages(records, instructions, "instructions_per_request"),
     ];
     let lines = messages.into_iter().chain([sweep::figure(records)]).map(Figure::Lines);
-    let figures = bars.chain(lines);
+    let figures = bars.chain([Figure::Stacks(parts_of_requests(records))]).chain(lines);
     figures.filter(|figure| !figure.is_empty()).collect()
 }
 
@@ -164,6 +165,32 @@ fn groups((metric, says, unit): &(&str, &str, Unit), records: &[Record], applica
     let axis = unit.name().to_owned();
     let series = series.into_iter().cloned().collect();
     Bars { name, title, axis, scale: Scale::Logarithmic, series, groups }
+}
+
+/// Where the instructions of a request of many clients are spent: a bar for each server.
+fn parts_of_requests(records: &[Record]) -> Stacks {
+    let of_many =
+        |record: &&Record| record.system == NOM && ["tcp-many", "udp-many"].contains(&&*record.scenario);
+    let value = |application: &str, part: &str| {
+        let metric = parts::metric(part);
+        let found = records.iter().filter(of_many).find(|record| {
+            let is_its_own = record.scenario == "tcp-many" || application != "memcached";
+            record.application == application && record.metric == metric && is_its_own
+        });
+        found.map(|record| record.value)
+    };
+    let applications = distinct(records.iter().map(|record| &record.application));
+    let bars = applications.into_iter().filter_map(|application| {
+        let values: Option<Vec<f64>> = parts::names().map(|part| value(application, part)).collect();
+        Some((application.to_string(), values?))
+    });
+    Stacks {
+        name: "parts_of_requests".into(),
+        title: "Guest instructions of a request by part, many clients".into(),
+        axis: "instructions".into(),
+        parts: parts::names().map(|part| part.replace('_', " ")).collect(),
+        bars: bars.collect(),
+    }
 }
 
 /// One of NetPIPE's metrics over the size of its messages.
@@ -242,6 +269,30 @@ mod tests {
         assert_eq!(names, ["memcached_throughput", "netpipe", "batching_delay"]);
         let Figure::Bars(bars) = &figures[0] else { panic!("bars come first") };
         assert_eq!(bars.groups, [("tcp-many".to_owned(), vec![Some(4700.0)])]);
+    }
+
+    #[test]
+    fn parts_of_a_request_are_a_bar_of_each_server() {
+        let metrics: Vec<String> = parts::names().map(parts::metric).collect();
+        let scenarios = [("memcached", "tcp-many"), ("memcached", "udp-many"), ("packet-api", "udp-many")];
+        let rows: Vec<_> = (1..)
+            .zip(scenarios)
+            .flat_map(|(value, (application, scenario))| {
+                let row = move |metric| {
+                    ("nom", application, scenario, metric, Unit::Instructions, f64::from(value))
+                };
+                metrics.iter().map(String::as_str).map(row)
+            })
+            .collect();
+        let stacks = parts_of_requests(&measured(&rows));
+        let expected = [("memcached", 1.0), ("packet-api", 3.0)];
+        let expected = expected.map(|(name, value)| (name.to_owned(), vec![value; metrics.len()]));
+        assert_eq!(stacks.bars, expected);
+        assert_eq!(
+            parts_of_requests(&measured(&rows[1..])).bars.len(),
+            1,
+            "one with a part unknown has no bar"
+        );
     }
 
     #[test]

@@ -168,14 +168,14 @@ fn an_error_names_the_part_and_the_field() {
     let mut parts = Parts::valid();
     parts.applications[1].weight = 10_001;
     let error = BundleView::parse(&parts.bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "application 1: weight: expected 1 to 10,000");
+    assert_eq!(error.to_string(), "Application(1): weight: expected 1 to 10,000");
     parts.segments[1].protection = 7;
     let error = BundleView::parse(&parts.bytes()).unwrap_err();
-    let text = "application 0, segment 1: protection: expected read, read and write, or read and execute";
+    let text = "Segment(0, 1): protection: expected read, read and write, or read and execute";
     assert_eq!(error.to_string(), text);
     parts.header.version = nom_abi::VERSION - 1;
     let error = BundleView::parse(&parts.bytes()).unwrap_err();
-    let text = "bundle header: version: expected the version that this kernel was built for";
+    let text = "Header: version: expected the version that this kernel was built for";
     assert_eq!(error.to_string(), text);
 }
 

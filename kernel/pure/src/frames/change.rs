@@ -16,8 +16,7 @@ impl Frames<'_> {
         for block in block_of(range.start)..block_of(range.end) {
             self.blocks[block].0 = match size {
                 PageSize::Huge if block % HUGE_BLOCKS != 0 => Block::HugeRest,
-                PageSize::Huge => Block::Huge { owner, maps: 0 },
-                _ => Block::Large { owner, maps: 0 },
+                _ => Block::Unit { is_huge: size == PageSize::Huge, owner, maps: 0 },
             };
         }
     }
@@ -42,19 +41,25 @@ impl Frames<'_> {
         }
     }
 
-    /// Frees what `owner` holds in a split block, and brings the block's mask of owners up to date.
+    /// Frees what `owner` holds in a split block, which is counted anew: an application with many frames ends
+    /// in one go.
     pub(super) fn purge(&mut self, block: usize, owner: Owner) {
-        let mut present = 0;
-        for frame in first_frame(block)..first_frame(block + 1) {
-            match self.unit(frame).owner {
-                holder if holder == owner => self.set_owner(frame, Owner::FREE),
-                Owner::FREE | Owner::RESERVED => {}
-                other => present |= other.bit(),
+        let (mut freed, mut free, mut hint, mut owners) = (0, 0, BLOCK_FRAMES as u16, 0);
+        let frames = first_frame(block) as usize..first_frame(block + 1) as usize;
+        for (offset, info) in (0..).zip(&mut self.frames[frames]) {
+            let mut holder = info.owner();
+            if holder == owner {
+                (*info, holder) = (FrameInfo::new(Owner::FREE, 0), Owner::FREE);
+                freed += 1;
+            }
+            match holder {
+                Owner::FREE => (free, hint) = (free + 1, hint.min(offset)),
+                Owner::RESERVED => {}
+                other => owners |= other.bit(),
             }
         }
-        if let Block::Split { owners, .. } = &mut self.blocks[block].0 {
-            *owners = present;
-        }
+        self.move_held(owner, Owner::FREE, freed);
+        self.set_split(block, free, hint, owners);
     }
 
     /// Starts to keep account of each frame of a block, all of them held by `owner` so far.
@@ -83,8 +88,13 @@ impl Frames<'_> {
             hint += u16::from(hint == offset);
             owners |= owner.bit();
         }
-        let all_free = u64::from(free) == BLOCK_FRAMES;
-        self.set_block(block, if all_free { Block::Free } else { Block::Split { free, hint, owners } });
+        self.set_split(block, free, hint, owners);
+    }
+
+    /// Writes the state of a split block, which is whole again if it is all free.
+    fn set_split(&mut self, block: usize, free: u16, hint: u16, owners: u64) {
+        let is_free = u64::from(free) == BLOCK_FRAMES;
+        self.set_block(block, if is_free { Block::Free } else { Block::Split { free, hint, owners } });
     }
 
     /// Writes a block's state in which it may have free frames.
@@ -114,7 +124,7 @@ impl Frames<'_> {
     fn set_maps(&mut self, unit: &Unit, count: u64) {
         match &mut self.blocks[block_of(unit.frame)].0 {
             Block::Split { .. } => self.frames[unit.frame as usize] = FrameInfo::new(unit.owner, count),
-            Block::Large { maps, .. } | Block::Huge { maps, .. } => *maps = count as u32,
+            Block::Unit { maps, .. } => *maps = count as u32,
             Block::Reserved | Block::Free | Block::HugeRest => unreachable!("not a unit that somebody holds"),
         }
     }

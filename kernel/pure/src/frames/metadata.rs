@@ -123,15 +123,10 @@ pub(super) enum Block {
         /// [`Owner::bit`] of everybody who holds a frame here, perhaps of others too.
         owners: u64,
     },
-    /// One 2 MiB unit.
-    Large {
-        /// Who holds it.
-        owner: Owner,
-        /// Pages mapped onto it.
-        maps: u32,
-    },
-    /// First block of one 1 GiB unit.
-    Huge {
+    /// One 2 MiB unit, or the first block of one of 1 GiB.
+    Unit {
+        /// Which of the two.
+        is_huge: bool,
         /// Who holds it.
         owner: Owner,
         /// Pages mapped onto it.

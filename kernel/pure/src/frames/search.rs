@@ -39,8 +39,9 @@ pub struct Search {
     colour: Option<Colour>,
     /// Frames of split blocks, or other blocks, at which it still looks in this piece.
     pub(super) looks: u64,
-    /// Block to look at next.
+    /// Block to look at next for single frames, and for whole blocks.
     next: usize,
+    next_whole: usize,
 }
 
 impl Search {
@@ -53,7 +54,7 @@ impl Search {
             return Err(Error::InvalidArgument);
         }
         count.checked_mul(size.frames()).ok_or(Error::OutOfMemory)?;
-        Ok(Search { size, count, colour, looks: 0, next: 0 })
+        Ok(Search { size, count, colour, looks: 0, next: 0, next_whole: 0 })
     }
 
     /// Frames that it is for.
@@ -67,28 +68,28 @@ impl Frames<'_> {
     pub(super) fn find(&mut self, search: &mut Search) -> Result<Option<u64>> {
         let blocks = (search.wanted() / BLOCK_FRAMES) as usize;
         match search.size {
-            PageSize::Small if search.count == 1 && search.colour.is_none() => self.find_frame().map(Some),
+            PageSize::Small if search.count == 1 && search.colour.is_none() => self.find_frame(search),
             PageSize::Small => self.find_frames(search),
-            PageSize::Large => self.find_blocks(blocks, 1).map(Some),
-            PageSize::Huge => self.find_blocks(blocks, HUGE_BLOCKS).map(Some),
+            PageSize::Large => self.find_blocks(search, blocks, 1),
+            PageSize::Huge => self.find_blocks(search, blocks, HUGE_BLOCKS),
         }
     }
 
-    fn find_frame(&mut self) -> Result<u64> {
+    fn find_frame(&mut self, search: &mut Search) -> Result<Option<u64>> {
         let has_free = |block: &Block| matches!(block, Block::Split { free: 1.., .. });
-        self.hints.split = self.first_block(self.hints.split, has_free);
+        self.hints.split = self.first_block(self.hints.split, search, has_free);
         match self.free_frames(self.hints.split).and_then(|mut frames| frames.next()) {
-            Some(frame) => Ok(frame),
-            None => self.find_blocks(1, 1),
+            None if search.looks > 0 => self.find_blocks(search, 1, 1),
+            found => Ok(found),
         }
     }
 
     /// What is wanted from split blocks, one or several in a row; if there is none, from a free one. More
     /// than a block has is taken from both.
     fn find_frames(&mut self, search: &mut Search) -> Result<Option<u64>> {
-        let (wanted, mut run) = (search.wanted(), Run::default());
+        let (wanted, mut run, colour) = (search.wanted(), Run::default(), search.colour);
         let takes_blocks = wanted > BLOCK_FRAMES;
-        let fits = |frame: &u64| search.colour.is_none_or(|colour| frame % colour.count == colour.index);
+        let fits = |frame: &u64| colour.is_none_or(|colour| frame % colour.count == colour.index);
         let lowest = if takes_blocks { self.hints.free.min(self.hints.split) } else { self.hints.split };
         search.next = search.next.max(lowest);
         while let Some(info) = self.blocks.get(search.next) {
@@ -111,27 +112,33 @@ impl Frames<'_> {
             }
             (search.looks, search.next) = (looks, search.next + 1);
         }
-        let first = if takes_blocks { Err(Error::OutOfMemory) } else { self.find_blocks(1, 1) }?;
-        (first..first + BLOCK_FRAMES).find(fits).map(Some).ok_or(Error::OutOfMemory)
+        let first = if takes_blocks { Err(Error::OutOfMemory) } else { self.find_blocks(search, 1, 1) }?;
+        let found = first.map(|first| (first..first + BLOCK_FRAMES).find(fits).ok_or(Error::OutOfMemory));
+        found.transpose()
     }
 
     /// First frame of `count` contiguous free blocks, the first of them a multiple of `align`.
-    fn find_blocks(&mut self, count: usize, align: usize) -> Result<u64> {
-        self.hints.free = self.first_block(self.hints.free, |block| *block == Block::Free);
-        let mut start = self.hints.free.next_multiple_of(align);
-        while let Some(candidate) = self.blocks.get(start..start + count) {
-            match candidate.iter().rposition(|info| info.0 != Block::Free) {
-                None => return Ok(first_frame(start)),
-                Some(obstacle) => start = (start + obstacle + 1).next_multiple_of(align),
-            }
+    fn find_blocks(&mut self, search: &mut Search, count: usize, align: usize) -> Result<Option<u64>> {
+        self.hints.free = self.first_block(self.hints.free, search, |block| *block == Block::Free);
+        while search.looks > 0 {
+            let start = search.next_whole.max(self.hints.free).next_multiple_of(align);
+            let candidate = self.blocks.get(start..start + count).ok_or(Error::OutOfMemory)?;
+            let Some(obstacle) = candidate.iter().rposition(|info| info.0 != Block::Free) else {
+                return Ok(Some(first_frame(start)));
+            };
+            search.next_whole = start + obstacle + 1;
+            search.looks = search.looks.saturating_sub(count as u64);
         }
-        Err(Error::OutOfMemory)
+        Ok(None)
     }
 
-    /// Index of the first block from `from` on that `accept`s, or the number of blocks.
-    fn first_block(&self, from: usize, accept: impl Fn(&Block) -> bool) -> usize {
-        let position = self.blocks[from..].iter().position(|info| accept(&info.0));
-        position.map_or(self.blocks.len(), |offset| from + offset)
+    /// Index of the first block from `from` on that `accept`s, or of the one at which no look is left, or the
+    /// number of blocks.
+    fn first_block(&self, from: usize, search: &mut Search, accept: impl Fn(&Block) -> bool) -> usize {
+        let blocks = self.blocks[from..].iter().take(search.looks as usize);
+        let (count, passed) = (blocks.len(), blocks.take_while(|info| !accept(&info.0)).count());
+        search.looks -= count.min(passed) as u64;
+        from + passed
     }
 
     /// The free frames of a split block, if it is one and has any.

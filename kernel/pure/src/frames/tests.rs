@@ -39,7 +39,7 @@ fn every_owner_is_somebody_else() {
 
 #[test]
 fn what_metadata_contained_before_does_not_matter() {
-    let mut blocks = [BlockInfo(Block::Huge { owner: A, maps: 7 }); 2];
+    let mut blocks = [BlockInfo(Block::Unit { is_huge: true, owner: A, maps: 7 }); 2];
     let mut infos = [FrameInfo::new(B, 9); 1024];
     let mut frames = Frames::new(&mut blocks, &mut infos);
     assert_eq!(frames.add_free(10..1000), 990);
@@ -337,16 +337,53 @@ fn a_dead_application_loses_everything_and_nobody_else_does() {
     });
 }
 
+/// Whole blocks, and what comes before the first block that a hint knows nothing of.
+#[test]
+fn blocks_are_searched_in_pieces() {
+    const BLOCKS: u64 = 64;
+    let search = |frames: &mut Frames<'_>, size, count| {
+        let (mut search, mut pieces) = (Search::new(size, count, None).unwrap(), 1);
+        loop {
+            match frames.allocate_piece(A, &mut search, 8).transpose() {
+                None => pieces += 1,
+                Some(result) => return (result, pieces),
+            }
+        }
+    };
+    with_memory(0..BLOCKS * 512, |frames| {
+        frames.allocate(B, Large, BLOCKS, None).unwrap();
+        (0..BLOCKS).step_by(2).for_each(|block| frames.release(B, block * 512, Large, 1).unwrap());
+        let (result, pieces) = search(frames, Large, 2);
+        assert_eq!(result, Err(Error::OutOfMemory));
+        assert!(pieces >= 4, "{pieces} of 8 blocks each");
+        frames.release(B, 61 * 512, Large, 1).unwrap();
+        assert_eq!(search(frames, Large, 2).0, Ok(60 * 512));
+        frames.release(A, 60 * 512, Large, 2).unwrap();
+        for block in (0..62).step_by(2) {
+            assert_eq!(search(frames, Large, 1).0, Ok(block * 512));
+        }
+    });
+    with_memory(0..BLOCKS * 512, |frames| {
+        frames.allocate(B, Large, BLOCKS, None).unwrap();
+        frames.release(B, 63 * 512, Large, 1).unwrap();
+        let (result, pieces) = search(frames, Small, 1);
+        assert_eq!(result, Ok(63 * 512));
+        assert!(pieces >= 8, "{pieces}");
+        assert_eq!(search(frames, Small, 1), (Ok(63 * 512 + 1), 1), "now the hint helps");
+    });
+}
+
 #[test]
 fn a_search_for_what_somebody_holds_looks_at_so_much_at_a_time() {
     with_memory(0..4 * 512, |frames| {
         frames.allocate(B, Small, 1, None).unwrap();
         frames.allocate(A, Small, 600, None).unwrap();
         frames.allocate(B, Small, 1, None).unwrap();
-        assert_eq!(frames.next_units(B, 0, 512), Some((0, Small, 1)));
-        let (first, size, count) = frames.next_units(B, 1, 512).expect("there are more");
+        let run = |frame, count| Some(Pages { frame, size: Small, count });
+        assert_eq!(frames.next_units(B, 0, 512), run(0, 1));
+        let Pages { frame: first, size, count } = frames.next_units(B, 1, 512).expect("there are more");
         assert_eq!((first, size, count), (513, Small, 0));
-        assert_eq!(frames.next_units(B, first, 512), Some((601, Small, 1)));
+        assert_eq!(frames.next_units(B, first, 512), run(601, 1));
         assert_eq!(frames.next_units(B, 602, 512), None);
     });
 }
@@ -448,7 +485,7 @@ fn allocate(
 /// All that somebody holds as (first frame, frames), found so many units at a time at most.
 fn runs(frames: &Frames<'_>, owner: Owner, most: usize) -> Vec<(u64, u64)> {
     let (mut runs, mut next): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
-    while let Some((frame, size, count)) = frames.next_units(owner, next, most) {
+    while let Some(Pages { frame, size, count }) = frames.next_units(owner, next, most) {
         assert!(frame >= next && count <= most as u64);
         assert!(count > 0 || frame > next, "it goes on");
         next = frame + count * size.frames();

@@ -18,13 +18,12 @@ mod vtd;
 
 use crate::acpi::Tables;
 use crate::devices::VECTORS;
+use crate::frames::{Owner, Pages};
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::means::Means;
 use crate::msix::Message;
 use crate::pci::{Address, PORTS_MAX, Pci};
-use core::ops::Range;
-use nom_abi::PageSize;
 use nom_abi::board::DmaProtection;
 use nom_abi::layout::APPLICATIONS_MAX;
 use virtio::VirtioIommu;
@@ -56,6 +55,10 @@ pub enum Error {
 
 type Result<T, E = Error> = core::result::Result<T, E>;
 
+/// Runs of grants that a device is let reach at a time, and units in each: nobody waits longer for the lock.
+const RUNS_AT_A_TIME: usize = 16;
+const UNITS_AT_A_TIME: usize = 64;
+
 /// Longest wait for a unit's answer, in nanoseconds. Units answer in microseconds; one that takes this
 /// long is broken.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
@@ -84,18 +87,15 @@ enum Unit {
     Vtd(Vtd),
 }
 
-/// A domain that lives has at least one device.
-#[derive(Clone, Copy, Debug)]
+/// A domain that lives has at least one device; by default none does.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Domain {
     devices: u32,
     /// Its highest table, if the unit has tables.
     root: PhysAddr,
-    /// Grants that begin before this frame are mapped; the others are yet to be ([`Iommu::map_next`]).
+    /// Grants that begin before this frame are mapped; the others are yet to be ([`Iommu::map_grants`]).
     mapped_until: u64,
 }
-
-/// One that does not live.
-const NO_DOMAIN: Domain = Domain { devices: 0, root: PhysAddr::new(0), mapped_until: 0 };
 
 impl Iommu {
     /// Starts the unit that the machine has, with no domain: from here on devices reach nothing. A
@@ -109,7 +109,7 @@ impl Iommu {
             (None, [base], _) => Unit::Vtd(Vtd::start(by, *base, tables.processors.len(), pci)?),
             (None, ..) => return Err(Error::Refused("there is more than one VT-d unit")),
         };
-        Ok(Iommu { unit, domains: [NO_DOMAIN; APPLICATIONS_MAX] })
+        Ok(Iommu { unit, domains: [Domain::default(); APPLICATIONS_MAX] })
     }
 
     /// What the board says.
@@ -156,8 +156,9 @@ impl Iommu {
         }
     }
 
-    /// Attaches a device to a domain. If the domain is new, nothing is mapped in it: the caller passes every
-    /// grant of the application to [`Iommu::map_next`]. Nothing has changed after an error.
+    /// Attaches a device to a domain. If the domain is new, nothing is mapped in it before
+    /// the caller has every grant of the application mapped by [`Iommu::map_grants`]. Nothing has changed
+    /// after an error.
     pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let Domain { devices, mut root, mapped_until } = self.domains[domain];
         match &mut self.unit {
@@ -195,32 +196,25 @@ impl Iommu {
         Ok(())
     }
 
-    /// The frame before which the application's grants are mapped in its domain, as long as some are not.
-    pub fn mapped_until(&self, domain: AppId) -> Option<u64> {
-        let Domain { devices, mapped_until, .. } = self.domains[domain];
-        (devices > 0 && mapped_until < u64::MAX).then_some(mapped_until)
-    }
-
-    /// Maps the next of the grants that the application had before its domain lived, or notes that there
-    /// are no more. Between [`Iommu::mapped_until`] and these there is none. After an error all is as it was,
-    /// but that some of the pages may be mapped.
-    pub fn map_next(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        domain: AppId,
-        pages: Option<Pages>,
-    ) -> Result<()> {
-        let end = pages.map_or(u64::MAX, |pages| pages.frames().end);
-        let before = core::mem::replace(&mut self.domains[domain].mapped_until, end);
-        let result = pages.map_or(Ok(()), |pages| self.map(by, domain, pages));
-        if result.is_err() {
-            self.domains[domain].mapped_until = before;
+    /// Maps more of the grants that the application had before its domain lived. Returns whether that is all;
+    /// between calls others may have the lock. After an error some of a piece that is yet to come may be
+    /// mapped.
+    pub fn map_grants(&mut self, by: &mut Means<impl Hardware>, domain: AppId) -> Result<bool> {
+        for _ in 0..RUNS_AT_A_TIME {
+            let Domain { devices, mapped_until: from, .. } = self.domains[domain];
+            if devices == 0 || from == u64::MAX {
+                return Ok(true);
+            }
+            let run = by.frames.next_units(Owner::grants(domain), from, UNITS_AT_A_TIME);
+            self.domains[domain].mapped_until = run.map_or(u64::MAX, |pages| pages.frames().end);
+            let mapped = run.map_or(Ok(()), |pages| self.map(by, domain, pages));
+            mapped.inspect_err(|_| self.domains[domain].mapped_until = from)?;
         }
-        result
+        Ok(false)
     }
 
-    /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_next`] will come to. Does
-    /// nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
+    /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_grants`] will come to.
+    /// Does nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
     pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: AppId, pages: Pages) -> Result<()> {
         let Domain { devices, root, mapped_until } = self.domains[domain];
         let due = mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
@@ -260,23 +254,6 @@ impl Iommu {
             Unit::Virtio(unit) => unit.take_fault(machine),
             Unit::Vtd(unit) => unit.take_fault(machine),
         }
-    }
-}
-
-/// `count` pages of a size, from `frame` on.
-#[derive(Clone, Copy, Debug)]
-pub struct Pages {
-    /// The first frame.
-    pub frame: u64,
-    /// Of each page.
-    pub size: PageSize,
-    /// Pages, not frames.
-    pub count: u64,
-}
-
-impl Pages {
-    fn frames(self) -> Range<u64> {
-        self.frame..self.frame + self.count * self.size.frames()
     }
 }
 

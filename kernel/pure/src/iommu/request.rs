@@ -56,7 +56,7 @@ impl Request {
 }
 
 /// Whether, by a probe's properties, the page of interrupt messages is reserved for them, so that they pass.
-pub(super) fn messages_pass(memory: &impl PhysicalMemory, properties: Range<PhysAddr>) -> bool {
+pub fn messages_pass(memory: &impl PhysicalMemory, properties: Range<PhysAddr>) -> bool {
     const RESERVED_MEMORY: u16 = 1;
     const IS_MESSAGES: u8 = 1;
     let mut at = properties.start;

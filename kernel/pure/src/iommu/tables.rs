@@ -41,7 +41,7 @@ impl Shape {
 }
 
 /// Maps what lies in `part`, by entries for pages of `size` at most.
-pub(super) fn map(by: &mut Means<impl PhysicalMemory>, part: Part, size: PageSize) -> Result<()> {
+pub fn map(by: &mut Means<impl PhysicalMemory>, part: Part, size: PageSize) -> Result<()> {
     let is_leaf = part.level <= leaf_level(size);
     let large = if part.level > 1 { LARGE } else { 0 };
     for slot in part.slots() {
@@ -64,7 +64,7 @@ pub(super) fn map(by: &mut Means<impl PhysicalMemory>, part: Part, size: PageSiz
 }
 
 /// Takes away what lies in `part`; what is not there is passed over.
-pub(super) fn unmap(memory: &mut impl PhysicalMemory, part: Part) {
+pub fn unmap(memory: &mut impl PhysicalMemory, part: Part) {
     for slot in part.slots() {
         match slot.meaning(memory) {
             Meaning::Empty => {}

@@ -4,9 +4,10 @@ use crate::fakes::pci::FakeFunction;
 use crate::fakes::virtio_iommu::{FakeVirtioIommu, Messages};
 use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{ECAM, FakeMachine, IO_APIC};
-use crate::frames::{Frames, Owner};
+use crate::frames::Frames;
 use crate::list::List;
 use crate::testing::{Metadata, app, cases, on};
+use nom_abi::PageSize;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -82,15 +83,20 @@ impl Rig {
     /// Attaches a device to an application that was granted nothing. Returns whether the domain is new.
     fn attach(&mut self, device: Address, domain: usize) -> Result<bool, Error> {
         self.attach_only(device, domain)?;
-        let is_new = self.iommu.mapped_until(app(domain)) == Some(0);
-        if is_new {
-            self.map_next(domain, None)?;
-        }
-        Ok(is_new)
+        let Domain { devices, mapped_until, .. } = self.iommu.domains[app(domain)];
+        while !self.map_grants(domain)? {}
+        Ok(devices > 0 && mapped_until == 0)
     }
 
-    fn map_next(&mut self, domain: usize, pages: Option<Pages>) -> Result<(), Error> {
-        self.with(domain, |iommu, by| iommu.map_next(by, app(domain), pages))
+    fn map_grants(&mut self, domain: usize) -> Result<bool, Error> {
+        self.with(domain, |iommu, by| iommu.map_grants(by, app(domain)))
+    }
+
+    /// Grants frames, of which the unit is not told.
+    fn grant(&mut self, domain: usize, frames: impl Iterator<Item = u64>) {
+        self.frames.add_free(0..512);
+        let owner = Owner::grants(app(domain));
+        frames.for_each(|frame| self.frames.claim(owner, frame, 1).expect("it is free"));
     }
 
     fn detach(&mut self, device: Address, domain: usize) -> Result<(), Error> {
@@ -145,32 +151,40 @@ fn without_a_unit_everything_is_trusted() {
 #[test]
 fn a_new_domain_is_filled_in_pieces() {
     for mut rig in rigs() {
+        // Every second frame: more runs than are mapped at a time.
+        rig.grant(5, (100..300).step_by(2));
         rig.attach_only(NET, 5).unwrap();
-        assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));
-        let pages = |frame, count| Some(Pages { frame, size: PageSize::Small, count });
-        assert_eq!(rig.map_next(5, pages(100, 3)), Ok(()));
-        assert_eq!(rig.iommu.mapped_until(app(5)), Some(103));
-        assert_eq!(rig.map(5, 98, PageSize::Small, 2), Ok(()), "a grant behind");
-        assert_eq!(rig.map(5, 200, PageSize::Small, 2), Ok(()), "one that is yet to come");
-        assert!(rig.reaches(NET, 98) && rig.reaches(NET, 102) && !rig.reaches(NET, 200));
-        assert_eq!(rig.map_next(5, pages(103, 0)), Ok(()), "nothing was found there");
-        assert_eq!(rig.unmap(5, 201, PageSize::Small, 1), Ok(()));
-        assert_eq!(rig.map_next(5, pages(200, 1)), Ok(()));
-        assert_eq!(rig.map(5, 199, PageSize::Small, 1), Ok(()));
-        assert_eq!(rig.map_next(5, None), Ok(()));
-        assert_eq!(rig.iommu.mapped_until(app(5)), None);
-        assert_eq!(rig.map(5, 300, PageSize::Small, 1), Ok(()));
-        assert!(rig.reaches(NET, 200) && rig.reaches(NET, 300));
+        assert_eq!(rig.map_grants(5), Ok(false));
+        let last = (100..300).filter(|frame| rig.reaches(NET, *frame)).max().expect("some are mapped");
+        assert_eq!(last, 100 + 2 * (RUNS_AT_A_TIME as u64 - 1));
+        rig.grant(5, [97, 297, 299].into_iter());
+        for granted in [97, 297, 299] {
+            assert_eq!(rig.map(5, granted, PageSize::Small, 1), Ok(()));
+        }
+        assert!(rig.reaches(NET, 97) && !rig.reaches(NET, 297), "one behind, and one that is yet to come");
+        assert_eq!(rig.unmap(5, 299, PageSize::Small, 1), Ok(()));
+        assert_eq!(rig.frames.release(Owner::grants(app(5)), 299, PageSize::Small, 1), Ok(()));
+        while rig.map_grants(5) == Ok(false) {}
+        for frame in 90..310 {
+            let is_granted = [97, 297].contains(&frame) || (100..300).contains(&frame) && frame % 2 == 0;
+            assert_eq!(rig.reaches(NET, frame), is_granted, "{frame}");
+        }
+        assert_eq!(rig.map(5, 299, PageSize::Small, 1), Ok(()));
+        assert!(rig.reaches(NET, 299), "all is mapped, so this is at once");
     }
 }
 
 #[test]
 fn a_piece_that_fails_is_yet_to_be_mapped() {
     let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
+    rig.grant(5, 100..102);
     rig.attach_only(NET, 5).unwrap();
-    let pages = Some(Pages { frame: 1 << 40, size: PageSize::Small, count: 1 });
-    assert!(rig.map_next(5, pages).is_err());
-    assert_eq!(rig.iommu.mapped_until(app(5)), Some(0));
+    rig.left = 1;
+    assert_eq!(rig.map_grants(5), Err(Error::OutOfMemory));
+    assert_eq!(rig.map_grants(5), Err(Error::OutOfMemory));
+    rig.left = 1;
+    while rig.map_grants(5) == Ok(false) {}
+    assert!(rig.reaches(NET, 101));
 }
 
 #[test]

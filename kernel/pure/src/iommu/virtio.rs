@@ -4,8 +4,9 @@
 
 use super::queue::{Buffer, Queue, SIZE};
 use super::request::{Request, messages_pass};
-use super::{DmaFault, Error, Means, Pages, Result, wait_until, zeroed};
+use super::{DmaFault, Error, Means, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
+use crate::frames::Pages;
 use crate::ids::AppId;
 use crate::ioapic;
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
@@ -83,7 +84,7 @@ struct Structures {
 
 impl VirtioIommu {
     /// Starts the unit: from here on unattached devices reach nothing.
-    pub(super) fn start(
+    pub fn start(
         by: &mut Means<impl Hardware>,
         tables: &Tables,
         viot: Viot,
@@ -119,7 +120,7 @@ impl VirtioIommu {
     }
 
     /// Has blocked accesses signalled: by MSI-X, else by the PCI interrupt line.
-    pub(super) fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message) {
+    pub fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message) {
         let Some(function) = pci.remapper() else { return };
         if function.bind(machine, 0, message) {
             return;
@@ -136,41 +137,31 @@ impl VirtioIommu {
         self.viot.endpoint(device.0).ok_or(Error::NotCovered)
     }
 
-    pub(super) fn attach(
-        &mut self,
-        machine: &mut impl Hardware,
-        device: Address,
-        domain: AppId,
-    ) -> Result<()> {
+    pub fn attach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<()> {
         let request = Request::attach(self.domain_id(domain), self.endpoint(device)?);
         self.submit(machine, [request].into_iter())
     }
 
     /// With its last endpoint a domain and its mappings end (5.13.6.3.1).
-    pub(super) fn detach(
-        &mut self,
-        machine: &mut impl Hardware,
-        device: Address,
-        domain: AppId,
-    ) -> Result<bool> {
+    pub fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<bool> {
         let request = Request::detach(self.domain_id(domain), self.endpoint(device)?);
         self.submit(machine, [request].into_iter()).map(|()| true)
     }
 
     /// Maps each page as a unit of its own: the device unmaps only what it mapped as one.
-    pub(super) fn map(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
+    pub fn map(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
         let (id, size) = (self.domain_id(domain), pages.size.frames());
         let starts = pages.frames().step_by(size as usize);
         self.submit(machine, starts.map(|start| Request::map(id, start..start + size)))
     }
 
-    pub(super) fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
+    pub fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
         let request = Request::unmap(self.domain_id(domain), pages.frames());
         self.submit(machine, [request].into_iter())
     }
 
     /// The next fault report (5.13.6.9).
-    pub(super) fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
+    pub fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
         machine.read8(self.interrupt_status);
         loop {
             let buffer = self.events.take_used(machine)? % SIZE;

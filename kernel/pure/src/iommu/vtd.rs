@@ -120,12 +120,7 @@ pub struct Vtd {
 
 impl Vtd {
     /// Starts the unit whose registers are at `base`, on a machine with so many processors.
-    pub(super) fn start(
-        by: &mut Means<impl Hardware>,
-        base: u64,
-        processors: usize,
-        pci: &Pci,
-    ) -> Result<Vtd> {
+    pub fn start(by: &mut Means<impl Hardware>, base: u64, processors: usize, pci: &Pci) -> Result<Vtd> {
         const HAS_QUEUE: u64 = 1 << 1;
         const REMAPS_INTERRUPTS: u64 = 1 << 3;
         let capabilities = Capabilities(by.machine.read64(base + register::CAPABILITY));
@@ -197,7 +192,7 @@ impl Vtd {
         Some(Message::remapped(by.place))
     }
 
-    pub(super) fn unbind(&mut self, machine: &mut impl Hardware, place: usize) -> Result<()> {
+    pub fn unbind(&mut self, machine: &mut impl Hardware, place: usize) -> Result<()> {
         let Some(table) = self.interrupts else { return Ok(()) };
         machine.write(table + 16 * place as u64, 0);
         self.invalidate(machine, invalidate::INTERRUPTS)
@@ -208,7 +203,7 @@ impl Vtd {
         wait_until(machine, |machine| (machine.read32(status) & bit != 0) == set)
     }
 
-    pub(super) fn enable_interrupt(&self, machine: &mut impl Registers, message: Message) {
+    pub fn enable_interrupt(&self, machine: &mut impl Registers, message: Message) {
         const UNMASKED: u32 = 0;
         machine.write32(self.base + register::FAULT_DATA, message.data);
         machine.write32(self.base + register::FAULT_ADDRESS, message.address as u32);
@@ -217,14 +212,14 @@ impl Vtd {
     }
 
     /// A device's context entry; `None` if the unit has no table for its bus.
-    pub(super) fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<PhysAddr> {
+    pub fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<PhysAddr> {
         let contexts = memory.read(self.root + u64::from(device.bus()) * 16);
         let table = PhysAddr::new(contexts & TABLE);
         (contexts & PRESENT != 0).then_some(table + u64::from(device.0 & 0xff) * 16)
     }
 
     /// Has a device reach what the tables of a domain say. After an error it may reach that or not.
-    pub(super) fn attach(
+    pub fn attach(
         &mut self,
         machine: &mut impl Hardware,
         device: Address,
@@ -243,12 +238,7 @@ impl Vtd {
     }
 
     /// Returns whether the device was attached.
-    pub(super) fn detach(
-        &mut self,
-        machine: &mut impl Hardware,
-        device: Address,
-        domain: AppId,
-    ) -> Result<bool> {
+    pub fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<bool> {
         let entry = self.context_entry(machine, device);
         let Some(entry) = entry.filter(|entry| machine.read(*entry) & PRESENT != 0) else { return Ok(false) };
         machine.write(entry, 0);
@@ -257,7 +247,7 @@ impl Vtd {
     }
 
     /// Makes the unit see entries of a domain that were absent before.
-    pub(super) fn publish(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
+    pub fn publish(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         if self.capabilities.has(Capabilities::CACHES_ABSENT) {
             self.forget(machine, domain)?;
         }
@@ -269,12 +259,12 @@ impl Vtd {
     }
 
     /// Makes the unit forget what it knows of a domain's tables.
-    pub(super) fn forget(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
+    pub fn forget(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         self.invalidate(machine, invalidate::ONE_DOMAIN | domain_id(domain) << 16)
     }
 
     /// The next recorded fault (7.2), which makes room for another.
-    pub(super) fn take_fault(&mut self, machine: &mut impl Registers) -> Option<DmaFault> {
+    pub fn take_fault(&mut self, machine: &mut impl Registers) -> Option<DmaFault> {
         const PENDING: u64 = 1 << 63;
         const CLEAR: u32 = 1 << 31;
         /// Reasons from here on are those of interrupts that were blocked, without an address.

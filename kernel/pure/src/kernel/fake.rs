@@ -102,9 +102,6 @@ impl PhysicalMemory for FakeMachine {
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.hardware.write_bytes(address, bytes);
     }
-    fn copy(&mut self, from: PhysAddr, to: PhysAddr, length: u64) {
-        self.hardware.copy(from, to, length);
-    }
     fn zero_frames(&mut self, frame: u64, count: u64) {
         self.hardware.zero_frames(frame, count);
     }

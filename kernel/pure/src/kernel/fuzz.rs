@@ -5,7 +5,7 @@
 
 use super::fake::{FakeMachine, Program, World};
 use super::{Kernel, Next};
-use crate::frames::Owner;
+use crate::frames::{Owner, Pages};
 use crate::testing::{app, on};
 use nom_abi::error::Error;
 use nom_abi::image::flag;
@@ -67,7 +67,7 @@ fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
         Some(leaf.frame << 8 | leaf.protection as u64)
     });
     let (mut maps, mut next) = (0, 0);
-    while let Some((frame, size, count)) = kernel.frames.next_units(grants, next, 512) {
+    while let Some(Pages { frame, size, count }) = kernel.frames.next_units(grants, next, 512) {
         next = frame + count * size.frames();
         maps += (frame..next).map(|frame| kernel.frames.unit(frame).maps).sum::<u64>();
     }

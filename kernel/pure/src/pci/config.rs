@@ -4,7 +4,7 @@ use super::Address;
 use crate::machine::Registers;
 
 /// Where configuration space is: 4 KiB for each function, 1 MiB for each bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ecam {
     /// Physical address of bus 0's part, though `first_bus` may be above 0.
     pub base: u64,

@@ -27,9 +27,9 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    /// The link behind a downstream port.
+    /// The link behind a downstream port, whose bridges stay closed.
     pub fn link(number: u8) -> Bus {
-        Bus { number, is_link: true, depth: 0 }
+        Bus { number, is_link: true, depth: DEPTH_MAX }
     }
 }
 
@@ -45,61 +45,43 @@ impl Pci {
     }
 
     /// Scans one bus and all behind it; returns the last bus number used.
-    fn scan(&mut self, registers: &mut impl Registers, bus: Bus, window: &mut Window) -> u8 {
-        self.close_bridges(registers, bus);
-        let mut last = bus.number;
-        let mut at = next_function(registers, &self.ecam, bus, None);
-        while let Some(address) = at {
-            let mut config = self.ecam.config(registers, address);
-            if is_bridge(&mut config) {
-                last = self.add_port(registers, address, bus.depth, last, window);
-            } else {
-                self.add_function(registers, address, window);
-            }
-            at = next_function(registers, &self.ecam, bus, Some(address));
-        }
-        last
-    }
-
-    /// Adds the functions of a link whose port has them in its window. Bridges there stay closed.
-    pub(crate) fn scan_link(&mut self, registers: &mut impl Registers, bus: Bus, window: &mut Window) {
-        self.close_bridges(registers, bus);
-        let mut at = next_function(registers, &self.ecam, bus, None);
-        while let Some(address) = at {
-            if !is_bridge(&mut self.ecam.config(registers, address)) {
-                self.add_function(registers, address, window);
-            }
-            at = next_function(registers, &self.ecam, bus, Some(address));
-        }
-    }
-
-    /// Takes the bus numbers from every bridge of a bus: two that claim the same would both answer.
-    fn close_bridges(&self, registers: &mut impl Registers, bus: Bus) {
-        let mut at = next_function(registers, &self.ecam, bus, None);
-        while let Some(address) = at {
-            let mut config = self.ecam.config(registers, address);
+    pub(crate) fn scan(&mut self, registers: &mut impl Registers, bus: Bus, window: &mut Window) -> u8 {
+        // Bus numbers are taken from every bridge first: two that claim the same would both answer.
+        let (ecam, mut next) = (self.ecam, 0);
+        while let Some(address) = next_function(registers, &ecam, bus, &mut next) {
+            let mut config = ecam.config(registers, address);
             if is_bridge(&mut config) {
                 config.write16(offset::COMMAND, command::NO_INTX);
                 config.write32(offset::BUS_NUMBERS, 0);
             }
-            at = next_function(registers, &self.ecam, bus, Some(address));
         }
+        let mut last = bus.number;
+        next = 0;
+        while let Some(address) = next_function(registers, &ecam, bus, &mut next) {
+            if is_bridge(&mut ecam.config(registers, address)) {
+                last = self.add_port(registers, address, Bus { number: last, ..bus }, window);
+            } else {
+                self.add_function(registers, address, window);
+            }
+        }
+        last
     }
 
-    /// Numbers and scans the buses behind a bridge, and opens it. Returns the last bus number used.
+    /// Numbers and scans the buses behind a bridge, the numbers up to that of `last` being used, and opens
+    /// it. Returns the last bus number used.
     fn add_port(
         &mut self,
         registers: &mut impl Registers,
-        address: Address,
-        depth: u8,
-        last: u8,
+        at: Address,
+        last: Bus,
         window: &mut Window,
     ) -> u8 {
+        let Bus { number: last, depth, .. } = last;
         if last >= self.ecam.last_bus || depth >= DEPTH_MAX {
             return last;
         }
-        let mut config = self.ecam.config(registers, address);
-        let mut port = Port { function: describe(&mut config, address, 2), ..Port::ABSENT };
+        let mut config = self.ecam.config(registers, at);
+        let mut port = Port { function: describe(&mut config, at, 2), ..Port::default() };
         bars::place(&mut port.function.bars, window);
         bars::program(&mut config, &port.function.bars);
         port.secondary = last + 1;
@@ -115,7 +97,7 @@ impl Pci {
         let end = window.next.max(least).next_multiple_of(BRIDGE_ALIGN);
         window.next = end.min(window.end);
         port.window = Window::new(base, window.next.max(base));
-        open(&mut self.ecam.config(registers, address), &port);
+        open(&mut self.ecam.config(registers, at), &port);
         self.ports.push(port);
         port.subordinate
     }
@@ -144,32 +126,22 @@ impl Pci {
     }
 }
 
-/// The function behind `after` on a bus, in order of address, or its first.
-fn next_function<R: Registers>(
-    registers: &mut R,
-    ecam: &Ecam,
-    bus: Bus,
-    after: Option<Address>,
-) -> Option<Address> {
+/// The first function of a bus from number `next` on, which then is that of the next one to look at.
+fn next_function(registers: &mut impl Registers, ecam: &Ecam, bus: Bus, next: &mut u16) -> Option<Address> {
     const MULTI_FUNCTION: u8 = 1 << 7;
     const FUNCTIONS: u16 = 8;
-    let first = Address::new(bus.number, 0, 0).0;
     let count = if bus.is_link { FUNCTIONS } else { 32 * FUNCTIONS };
-    let mut next = match after {
-        None => 0,
-        Some(Address(at)) => {
-            let is_alone = at % FUNCTIONS == 0
-                && ecam.config(registers, Address(at)).read8(offset::HEADER_TYPE) & MULTI_FUNCTION == 0;
-            at - first + if is_alone { FUNCTIONS } else { 1 }
-        }
-    };
-    while next < count {
-        let address = Address(first + next);
-        if ecam.config(registers, address).identity().is_some() {
+    while *next < count {
+        let address = Address(Address::new(bus.number, 0, 0).0 + *next);
+        let mut config = ecam.config(registers, address);
+        let is_there = config.identity().is_some();
+        // Without a function 0 that says so there are no others (7.5.1.1.9).
+        let is_first = next.is_multiple_of(FUNCTIONS);
+        let is_alone = is_first && !(is_there && config.read8(offset::HEADER_TYPE) & MULTI_FUNCTION != 0);
+        *next += if is_alone { FUNCTIONS } else { 1 };
+        if is_there {
             return Some(address);
         }
-        // Without function 0 there are no others (7.5.1.1.9).
-        next += if next % FUNCTIONS == 0 { FUNCTIONS } else { 1 };
     }
     None
 }
@@ -184,7 +156,7 @@ fn describe<R: Registers>(config: &mut Config<R>, address: Address, bar_count: u
     let (vendor, device) = config.identity().unwrap_or((0, 0));
     let class = config.read32(offset::CLASS_AND_REVISION) >> 8;
     let bars = bars::size(config, bar_count);
-    let mut function = Function { address, vendor, device, class, bars, ..Function::ABSENT };
+    let mut function = Function { address, vendor, device, class, bars, ..Function::default() };
     function.msix = MsixTable::read(config, &function.bars);
     function.express = config.find_capability(capability::EXPRESS, 0).unwrap_or(0);
     function

@@ -26,7 +26,7 @@ use nom_abi::layout::DEVICES_MAX;
 pub const PORTS_MAX: usize = 32;
 
 /// Bus, device and function in one number: `bus << 8 | device << 3 | function`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address(pub u16);
 
 impl Address {
@@ -47,8 +47,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// An MSI-X table's place; see [`crate::msix`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An MSI-X table's place; see [`crate::msix`]. All zero where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MsixTable {
     /// Offset of the capability in configuration space; 0 if the function has none.
     pub capability: u16,
@@ -65,7 +65,7 @@ pub struct MsixTable {
 }
 
 /// A function. All zero (vendor 0) where there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// Where it is; that of a host bridge, which is no device, if it is not on PCI.
     pub address: Address,
@@ -87,8 +87,9 @@ pub struct Function {
     pub input: Input,
 }
 
-/// A bridge to another bus: a root port, a switch port or a conventional bridge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A bridge to another bus: a root port, a switch port or a conventional bridge. All zero where there is
+/// none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Port {
     /// The bridge as a function: its own registers and MSI-X table.
     pub function: Function,
@@ -117,48 +118,13 @@ pub struct Pci {
 }
 
 impl Function {
-    /// No function.
-    pub const ABSENT: Function = Function {
-        address: Address(0),
-        vendor: 0,
-        device: 0,
-        class: 0,
-        bars: [Bar::ABSENT; 6],
-        msix: MsixTable::ABSENT,
-        express: 0,
-        mmio: 0,
-        input: Input { registers: 0, line: 0 },
-    };
-
     /// Whether every region of the function has its place: it must not decode addresses otherwise.
     pub fn is_placed(&self) -> bool {
         self.bars.iter().all(|bar| bar.bytes == 0 || bar.base != 0)
     }
 }
 
-impl MsixTable {
-    /// No table.
-    pub const ABSENT: MsixTable = MsixTable {
-        capability: 0,
-        count: 0,
-        table_bar: 0,
-        pending_bar: 0,
-        table_offset: 0,
-        pending_offset: 0,
-    };
-}
-
 impl Port {
-    /// No port.
-    pub const ABSENT: Port = Port {
-        function: Function::ABSENT,
-        is_downstream: false,
-        secondary: 0,
-        subordinate: 0,
-        window: Window::EMPTY,
-        slot: Slot::FIXED,
-    };
-
     /// Whether `address` is on a bus behind this port.
     pub fn leads_to(&self, address: Address) -> bool {
         (self.secondary..=self.subordinate).contains(&address.bus())
@@ -166,14 +132,10 @@ impl Port {
 }
 
 impl Pci {
-    /// A machine without PCI. All zero bytes, so that a static one takes no room in the image.
-    pub const fn none() -> Pci {
-        Pci {
-            ecam: Ecam { base: 0, first_bus: 0, last_bus: 0 },
-            devices: [Function::ABSENT; DEVICES_MAX],
-            ports: List::new(Port::ABSENT),
-            remapper: Function::ABSENT,
-        }
+    /// A machine without PCI.
+    pub fn none() -> Pci {
+        let (function, ports) = (Function::default(), List::new(Port::default()));
+        Pci { ecam: Ecam::default(), devices: [function; DEVICES_MAX], ports, remapper: function }
     }
 
     /// The function with this index on the board.
@@ -219,7 +181,7 @@ impl Pci {
     pub fn forget(&mut self, devices: u64) {
         for (index, function) in self.devices.iter_mut().enumerate() {
             if devices >> index & 1 != 0 {
-                *function = Function::ABSENT;
+                *function = Function::default();
             }
         }
     }

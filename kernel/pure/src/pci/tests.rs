@@ -199,17 +199,17 @@ fn vectors_start_masked_and_are_bound_and_masked_one_by_one() {
     assert!(pci.devices[0].bind(&mut machine, 2, Message::new(3, 0x51)));
     let mut read = |offset| machine.read32(table + offset);
     assert_eq!([read(32), read(36), read(40), read(44)], [0xfee0_3000, 0, 0x51, 0]);
-    assert!(pci.mask_vector(&mut machine, 0, 2, true));
+    pci.mask_vector(&mut machine, 0, 2, true);
     assert_eq!(machine.read32(table + 44), 1);
     assert!(!pci.devices[0].bind(&mut machine, 4, Message::new(3, 0x51)));
-    assert!(!pci.mask_vector(&mut machine, 1, 0, true));
+    pci.mask_vector(&mut machine, 1, 0, true);
 }
 
 #[test]
 fn an_msix_table_outside_its_region_is_none() {
     for (count, bar, table) in [(4, 1, 4096 - 48), (1, 2, 0), (1, 7, 0), (2048, 1, 0)] {
         let (_, pci, _) = alone(FakeFunction::new(1, 2, 0).bar(1, 4096).msix(count, bar, table, 2048));
-        assert_eq!(pci.device(0).map(|function| function.msix), Some(MsixTable::ABSENT), "{count} {bar}");
+        assert_eq!(pci.device(0).map(|function| function.msix), Some(MsixTable::default()), "{count} {bar}");
     }
 }
 

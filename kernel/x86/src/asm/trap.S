@@ -1,26 +1,12 @@
 /* Every way into the kernel from an application, and the one way back: docs/safety/kernel-x86.md goes
  * through all that the architecture has.
  *
+ * `entry.rs` includes this, behind the macros SAVE_GENERAL and LOAD_GENERAL.
  * A core's registers at the border live in its `CoreArea` (found by GS while in the kernel): entry stores the
  * application's general registers there, Rust works on them, and `resume` loads whatever they then hold.
  * The kernel keeps no vector state and is never preempted, so one stack a core is enough.
  */
     .text
-    .macro SAVE_GENERAL
-    movq %rbx, %gs:{rbx}
-    movq %rdx, %gs:{rdx}
-    movq %rsi, %gs:{rsi}
-    movq %rdi, %gs:{rdi}
-    movq %rbp, %gs:{rbp}
-    movq %r8, %gs:{r8}
-    movq %r9, %gs:{r9}
-    movq %r10, %gs:{r10}
-    movq %r12, %gs:{r12}
-    movq %r13, %gs:{r13}
-    movq %r14, %gs:{r14}
-    movq %r15, %gs:{r15}
-    .endm
-
     .macro SAVE_AFTER_SYSCALL
     movq %rsp, %gs:{rsp}
     movq %gs:{stack_top}, %rsp
@@ -48,18 +34,7 @@ syscall_entry:
      * non-canonical RIP into the area; it is used only when RCX and R11 need not be kept. */
     .global resume
 resume:
-    movq %gs:{rbx}, %rbx
-    movq %gs:{rdx}, %rdx
-    movq %gs:{rsi}, %rsi
-    movq %gs:{rdi}, %rdi
-    movq %gs:{rbp}, %rbp
-    movq %gs:{r8}, %r8
-    movq %gs:{r9}, %r9
-    movq %gs:{r10}, %r10
-    movq %gs:{r12}, %r12
-    movq %gs:{r13}, %r13
-    movq %gs:{r14}, %r14
-    movq %gs:{r15}, %r15
+    LOAD_GENERAL
     testl %eax, %eax            /* what Rust returned: 1 if RCX and R11 may be lost */
     jz 1f
     movq %gs:{rip}, %rcx
@@ -166,16 +141,9 @@ trap:
 trap_from_kernel:
     pushq $2
     popfq
-    pushq %rax
-    pushq %rcx
-    pushq %rdx
-    pushq %rsi
-    pushq %rdi
-    pushq %r8
-    pushq %r9
-    pushq %r10
-    pushq %r11
-    pushq %rbp
+    .irp register, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbp
+    pushq %\register
+    .endr
     movq 80(%rsp), %rdi         /* vector */
     cmpl $1, %edi
     jne 1f
@@ -188,16 +156,9 @@ trap_from_kernel:
     andq $-16, %rsp
     call {kernel_trap}
     movq %rbp, %rsp
-    popq %rbp
-    popq %r11
-    popq %r10
-    popq %r9
-    popq %r8
-    popq %rdi
-    popq %rsi
-    popq %rdx
-    popq %rcx
-    popq %rax
+    .irp register, rbp, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax
+    popq %\register
+    .endr
     addq $16, %rsp
     iretq
     .size trap, . - trap

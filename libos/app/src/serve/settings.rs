@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use nom_grid::{BadGrid, GridPlan};
 use nom_net::Setup;
-use nom_net::batch::DELAY_MAX;
+use nom_net::batch::{DELAY_MAX, Unheld};
 use nom_net::config::{Config, FLOWS_MAX};
 use nom_net::tcp::connection::{KeepAlive, Settings};
 use nom_port::world::Entropy as _;
@@ -54,8 +54,20 @@ pub(crate) fn network() -> Result<(Config, Setup), BadSetting> {
     let queues_max = (memory / QUEUES_PART) as usize;
     let keep_alive = keep_alive(crate::var("keep_alive"))?;
     let tcp = Settings { keep_alive, queued_max: queues_max, kept_max: queues_max, ..Settings::default() };
-    let config = Config { tcp, addresses: given, gateway4, gateway6, flows_max, ..Config::new(secret) };
+    let unheld = unheld(crate::var("unheld"))?;
+    let config =
+        Config { tcp, addresses: given, gateway4, gateway6, flows_max, unheld, ..Config::new(secret) };
     Ok((config, setup))
+}
+
+/// What becomes of packets with W = 0, `unheld`: those that are there at the same time go together, which
+/// takes less, unless they are to go alone, as the paper has it.
+fn unheld(text: Option<&str>) -> Result<Unheld, BadSetting> {
+    match text {
+        None | Some("together") => Ok(Unheld::Together),
+        Some("alone") => Ok(Unheld::Alone),
+        Some(text) => Err(BadSetting { name: "unheld", value: text.into(), expected: "together or alone" }),
+    }
 }
 
 /// Who is asked for the addresses of names: `dns`, addresses with commas between them.

@@ -3,7 +3,7 @@
 use super::{Application, Stack};
 use crate::answer::Answer;
 use crate::buffer::{Chain, Slice};
-use crate::frame::{self, Mac, Path, protocol};
+use crate::frame::{self, Path, protocol};
 use crate::link::Link;
 use crate::neighbour::Hop;
 use crate::table::{FlowId, FourTuple, LASTING, SPARSE, keyed};
@@ -13,11 +13,12 @@ use crate::tcp::memory::Held;
 use crate::tcp::plain::Plain;
 use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
+use crate::template::Template;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use nom_port::nic::{Head, Label, Nic, Outgoing, PartialChecksum, Properties, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
@@ -29,8 +30,9 @@ pub(super) const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
 #[derive(Debug)]
 pub(super) struct Open<B> {
     pub connection: Connection<B>,
-    /// The next hop's Ethernet address, while it holds.
+    /// The next hop's Ethernet address, while it holds, and what its plain segments begin with then.
     pub hop: Option<Hop>,
+    pub template: Option<Template>,
     /// Whether it is in the list of those that may have something to send.
     pub is_dirty: bool,
     /// Whether the application knows its name.
@@ -174,7 +176,8 @@ impl<N: Nic> Stack<N> {
         if let Some(rtt) = self.paths.rtt(remote, self.now) {
             connection.rtt.suppose(rtt);
         }
-        let open = Open { connection, hop: None, is_dirty: false, is_known, label: Label::default() };
+        let (hop, template, label) = (None, None, Label::default());
+        let open = Open { connection, hop, template, is_dirty: false, is_known, label };
         self.make_room();
         let id = self.flows.insert(tuple, Flow::Open(Box::new(open)))?;
         self.shares.add(tuple.remote.ip());
@@ -579,10 +582,12 @@ impl<N: Nic> Stack<N> {
             let counters = &mut self.link.counters;
             let held = &mut self.held;
             let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
-            if let Some(way) = plain_way(tuple, open.hop, self.neighbours.version(), &self.link.properties)
-                && let Some(plain) = open.connection.emit_plain(&mut context)
+            let Open { connection, template, hop, .. } = &mut **open;
+            if let Some(template) =
+                plain_way(template, tuple, *hop, self.neighbours.version(), &self.link.properties)
+                && let Some(plain) = connection.emit_plain(&mut context)
             {
-                send_plain(&mut self.link, id, &way, &plain, &mut open.connection, self.now);
+                send_plain(&mut self.link, id, template, &plain, connection, self.now);
                 // All that was queued has gone: nearly always there is no more to say.
                 if !open.connection.is_quiet() {
                     continue;
@@ -668,50 +673,61 @@ impl<N: Nic> Stack<N> {
     }
 }
 
-/// The way of a plain segment: Ethernet addresses, IPv4 addresses and ports, ours first.
-struct PlainWay {
-    macs: (Mac, Mac),
-    ends: (Ipv4Addr, Ipv4Addr),
-    ports: Ports,
+/// What a flow's plain segments begin with, if headers can be written for it in one go.
+#[inline]
+fn plain_way<'a>(
+    template: &'a mut Option<Template>,
+    tuple: &FourTuple,
+    hop: Option<Hop>,
+    version: u32,
+    properties: &Properties,
+) -> Option<&'a Template> {
+    if template.as_ref().is_none_or(|template| template.version() != version) {
+        *template = write_template(tuple, hop, version, properties);
+    }
+    template.as_ref()
 }
 
-/// The way of a flow's plain segments, if headers can be written for it in one go.
-#[inline]
-fn plain_way(tuple: &FourTuple, hop: Option<Hop>, version: u32, properties: &Properties) -> Option<PlainWay> {
+#[cold]
+fn write_template(
+    tuple: &FourTuple,
+    hop: Option<Hop>,
+    version: u32,
+    properties: &Properties,
+) -> Option<Template> {
     let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (tuple.local, tuple.remote) else { return None };
     let hop = hop.filter(|hop| hop.version == version && properties.offloads.checksum)?;
-    Some(PlainWay {
-        macs: (properties.mac, hop.mac),
-        ends: (*local.ip(), *remote.ip()),
-        ports: Ports { from: local.port(), to: remote.port() },
-    })
+    let ports = Ports { from: local.port(), to: remote.port() };
+    Some(Template::new((properties.mac, hop.mac), (*local.ip(), *remote.ip()), ports, version))
 }
 
-/// Sends a plain segment, whose payload is next in the queue.
+/// Sends a plain segment, whose payload is next in the queue. A short payload is copied behind the headers:
+/// that is less work than to lend it to the device, and to take it back.
 #[inline]
 fn send_plain<N: Nic>(
     link: &mut Link<N>,
     id: FlowId,
-    way: &PlainWay,
+    template: &Template,
     plain: &Plain,
     connection: &mut Connection<N::Buffer>,
     now: Instant,
 ) {
-    let options = plain.options_len();
     let answers = connection.take_answer_before(plain.seq + plain.len).map(|due| Answer {
         arrived_ns: due.arrived_ns,
         requests: due.requests,
         flow: Some(id.index() as u32),
     });
-    let mut packet = Outgoing {
-        head: Head::zeroed(frame::PLAIN_TCP4 + options),
-        payload: connection.cut(plain.seq, plain.len),
-        checksum: Some(PartialChecksum { start: frame::PLAIN_TCP4_AT, offset: 16 }),
-        segmentation: None,
-        tag: answers.map(Answer::tag),
-    };
-    frame::put_plain_tcp4(&mut packet.head, way.macs, way.ends, way.ports, plain);
-    link.queue(now, &mut packet);
+    let packet = &mut link.outgoing;
+    packet.head.restart(frame::PLAIN_TCP4 + plain.options_len());
+    packet.checksum = Some(PartialChecksum { start: frame::PLAIN_TCP4_AT, offset: 16 });
+    packet.segmentation = None;
+    packet.tag = answers.map(Answer::tag);
+    template.write(&mut packet.head, plain);
+    let is_copied = connection.peek(plain.seq, plain.len).is_some_and(|bytes| packet.head.append(bytes));
+    if !is_copied {
+        packet.payload = connection.cut(plain.seq, plain.len);
+    }
+    link.send(now);
 }
 
 struct Extra {

@@ -13,7 +13,7 @@ use crate::packet::{UDP_HEADER, is_sum_good};
 use crate::tcp::segment::Ports;
 use core::net::{IpAddr, Ipv4Addr};
 use core::ops::Range;
-use nom_port::nic::{Checksum, Head, Nic, Outgoing, PartialChecksum, Properties, Received};
+use nom_port::nic::{Checksum, Nic, PartialChecksum, Properties, Received};
 use smoltcp::wire::{EthernetProtocol, UdpPacket};
 
 /// Frames begin at multiples of this, as drivers place them, so that headers are written by whole words.
@@ -52,16 +52,13 @@ impl<N: Nic> Stack<N> {
         let slice = &mut received.frame[0];
         slice.show(placed);
         let start = (question.headers - UDP_HEADER) as u16;
-        self.link.transmit(
-            self.now,
-            Outgoing {
-                head: Head::zeroed(0),
-                payload: received.frame,
-                checksum: offloads.checksum.then_some(PartialChecksum { start, offset: CHECKSUM }),
-                segmentation: None,
-                tag: Some(Answer::to_datagram(received.at_ns).tag()),
-            },
-        );
+        let packet = &mut self.link.outgoing;
+        packet.head.restart(0);
+        packet.payload = received.frame;
+        packet.checksum = offloads.checksum.then_some(PartialChecksum { start, offset: CHECKSUM });
+        packet.segmentation = None;
+        packet.tag = Some(Answer::to_datagram(received.at_ns).tag());
+        self.link.send(self.now);
         None
     }
 

@@ -170,6 +170,8 @@ pub struct Stack<N: Nic> {
     /// Flows that may have something to send.
     dirty: Vec<FlowId>,
     receive_batch: Batch,
+    /// Most frames that are handled before anything is sent.
+    batch_max: usize,
     /// Whether the device may have frames that were not taken.
     has_more: bool,
     /// When the frame that is being looked at arrived.
@@ -197,7 +199,7 @@ impl<N: Nic> Stack<N> {
         config.addresses.push(link_local(link.properties.mac));
         link.mtu6 = config.mtu6.map_or(link.mtu6, |mtu6| mtu6.min(link.mtu6));
         let [a, b, ..] = config.secret;
-        Stack {
+        let mut stack = Stack {
             link,
             neighbours: Neighbours::new(),
             flows: Table::new(config.flows_max, [a, b]),
@@ -213,6 +215,7 @@ impl<N: Nic> Stack<N> {
             probes: 0,
             dirty: Vec::new(),
             receive_batch: Batch::default(),
+            batch_max: 1,
             has_more: false,
             arrived_ns: 0,
             effects: Effects::default(),
@@ -226,7 +229,9 @@ impl<N: Nic> Stack<N> {
             errors_until: Instant::default(),
             now: Instant::default(),
             config,
-        }
+        };
+        stack.set_batch_max();
+        stack
     }
 
     /// Does all there is to do now, and says when there will be more: at once if that time is not after
@@ -366,7 +371,9 @@ impl<N: Nic> Stack<N> {
     /// If `delay` is longer than [`crate::batch::DELAY_MAX`]; the old delay stays.
     pub fn set_delay(&mut self, delay: Duration) -> Result<(), DelayTooLong> {
         self.link.batch.set_delay(delay)?;
-        self.receive_batch.set_delay(delay)
+        self.receive_batch.set_delay(delay)?;
+        self.set_batch_max();
+        Ok(())
     }
 
     /// The batching delay W.

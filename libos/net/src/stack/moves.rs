@@ -135,8 +135,9 @@ impl<N: Nic> Stack<N> {
 
     /// Counts an open flow that was adopted. It is looked at with the next emission, which sets its timer.
     fn settle_in(&mut self, id: FlowId) {
-        let Some(Open { connection, hop, is_dirty, .. }) = self.open_mut(id) else { return };
-        (*hop, *is_dirty) = (None, false);
+        let Some(Open { connection, hop, template, is_dirty, .. }) = self.open_mut(id) else { return };
+        // What this core's stack knows of neighbours is not what the other's did.
+        (*hop, *template, *is_dirty) = (None, None, false);
         let is_half_open = connection.is_half_open;
         if connection.state == State::SynReceived {
             // Said again, so that a device that steers by what is sent sends the peer's answer here.

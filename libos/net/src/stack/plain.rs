@@ -115,8 +115,9 @@ fn stamps(bytes: &[u8]) -> Option<Timestamps> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Ethernet, Packet, put_plain_tcp4};
+    use crate::frame::{Ethernet, Packet};
     use crate::tcp::segment::{Flags, Ports, Segment};
+    use crate::template::Template;
     use alloc::vec::Vec;
     use nom_port::nic::Head;
     use proptest::prelude::*;
@@ -128,7 +129,8 @@ mod tests {
         let options = plain.options_len();
         let mut head = Head::zeroed(PLAIN_TCP4 + options);
         let ends = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 1));
-        put_plain_tcp4(&mut head, ([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, plain);
+        Template::new(([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, 0)
+            .write(&mut head, plain);
         let mut frame = head.to_vec();
         frame.resize(frame.len() + plain.len as usize, 7);
         frame

@@ -10,7 +10,7 @@
 //! calls of one another.
 
 use super::{Application, Stack};
-use crate::batch::Reason;
+use crate::batch::{Reason, Unheld};
 use crate::frame::{Ethernet, Packet, protocol};
 use crate::table::{FlowId, FourTuple};
 use crate::tcp::plain::Plain;
@@ -67,7 +67,8 @@ pub(super) struct Located {
 /// Who says which frame goes on next. Frames of one label that go on in the order in which they came keep
 /// the segments of their flows in order; nothing breaks if they do not, but TCP takes it for a loss.
 pub trait Queues<B> {
-    /// Whether the stack is to look for whom each frame is, though it need not know yet.
+    /// Whether anybody may have to wait: if not, every frame goes on at once, and the stack need not look
+    /// for whom it is.
     #[inline]
     fn tells_apart(&self) -> bool {
         true
@@ -153,12 +154,12 @@ impl<N: Nic> Stack<N> {
         self.has_more = false;
         let mut left = FRAMES_MAX;
         loop {
-            let most = left.min(self.batch_max());
+            let most = left.min(self.batch_max);
             let count = self.harvest(application, queues, most);
             while let Some(arrival) = queues.next() {
                 self.link.nic.attribute(arrival.label);
-                self.input(application, arrival);
-                if self.batch_max() == 1 {
+                self.input(application, arrival.located.as_ref(), arrival.received);
+                if self.batch_max == 1 {
                     self.emit();
                     self.link.flush(self.now);
                 }
@@ -179,10 +180,10 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// With W = 0 each packet is handled alone, as the paper has it; else what is there anyway together.
-    #[inline]
-    fn batch_max(&self) -> usize {
-        if self.delay().is_zero() { 1 } else { BATCH_MAX }
+    /// Most frames of a batch from now on.
+    pub(super) fn set_batch_max(&mut self) {
+        let is_alone = self.delay().is_zero() && self.config.unheld == Unheld::Alone;
+        self.batch_max = if is_alone { 1 } else { BATCH_MAX };
     }
 
     /// Takes up to `most` frames from the device and says where each belongs. Those that go on at once do;
@@ -196,7 +197,7 @@ impl<N: Nic> Stack<N> {
     ) -> usize {
         let mut count = 0;
         // W may be set to 0 while a batch is handled.
-        while count < most.min(self.batch_max()) {
+        while count < most.min(self.batch_max) {
             let Some(received) = self.link.nic.receive() else { break };
             count += 1;
             self.link.counters.frames_received += 1;
@@ -205,38 +206,42 @@ impl<N: Nic> Stack<N> {
             } else {
                 self.receive_batch.push(Instant::from_nanos(received.at_ns));
             }
-            let arrival = self.classify(application, queues.tells_apart(), received);
-            if queues.goes_on(arrival.label) {
-                self.input(application, arrival);
-                self.flush_overdue();
-            } else {
-                self.link.nic.attribute(arrival.label);
-                queues.push(arrival);
+            let located = self.classify(application, &received);
+            if queues.tells_apart() {
+                let label = self.label_of(application, located.as_ref(), &received);
+                if !queues.goes_on(label) {
+                    self.link.nic.attribute(label);
+                    queues.push(Arrival { received, located, label });
+                    continue;
+                }
             }
+            self.input(application, located.as_ref(), received);
+            self.flush_overdue();
         }
         self.receive_batch.flush(if count == most { Reason::Ring } else { Reason::NothingMore });
         count
     }
 
-    /// Finds the flow of a frame, and for whom it is if somebody `asks`.
+    /// Finds the flow of a frame that nothing is unusual about.
     #[inline]
     fn classify(
         &mut self,
-        application: &mut impl Application<N>,
-        asks: bool,
-        received: Received<N::Buffer>,
-    ) -> Arrival<N::Buffer> {
-        let located = if application.filters_segments() { None } else { self.locate(&received) };
-        let label = match &located {
-            _ if !asks => Label::default(),
-            Some(located) => self.label(located.flow),
-            None => self.label_of(application, &received),
-        };
-        Arrival { received, located, label }
+        application: &impl Application<N>,
+        received: &Received<N::Buffer>,
+    ) -> Option<Located> {
+        if application.filters_segments() { None } else { self.locate(received) }
     }
 
-    /// For whom a frame is that is no plain segment of an open flow.
-    fn label_of(&self, application: &mut impl Application<N>, received: &Received<N::Buffer>) -> Label {
+    /// For whom a frame is.
+    fn label_of(
+        &self,
+        application: &mut impl Application<N>,
+        located: Option<&Located>,
+        received: &Received<N::Buffer>,
+    ) -> Label {
+        if let Some(located) = located {
+            return self.label(located.flow);
+        }
         let Some(tuple) = addresses(received) else { return Label::default() };
         match self.flows.find(&tuple) {
             Some(id) => self.label(id),
@@ -246,11 +251,15 @@ impl<N: Nic> Stack<N> {
 
     /// Takes one frame in: to its connection, and what it carries to the application.
     #[inline]
-    fn input(&mut self, application: &mut impl Application<N>, arrival: Arrival<N::Buffer>) {
-        let Arrival { mut received, located, .. } = arrival;
+    fn input(
+        &mut self,
+        application: &mut impl Application<N>,
+        located: Option<&Located>,
+        mut received: Received<N::Buffer>,
+    ) {
         self.arrived_ns = received.at_ns;
         if let Some(located) = located
-            && self.input_plain(application, &located, &mut received)
+            && self.input_plain(application, located, &mut received)
         {
             return;
         }
@@ -265,8 +274,8 @@ impl<N: Nic> Stack<N> {
     pub fn take(&mut self, now: Instant, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
         self.advance(now);
         self.link.counters.frames_received += 1;
-        let arrival = self.classify(application, false, frame);
-        self.input(application, arrival);
+        let located = self.classify(application, &frame);
+        self.input(application, located.as_ref(), frame);
         self.emit();
     }
 

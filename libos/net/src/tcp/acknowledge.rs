@@ -31,6 +31,8 @@ impl<B: Buffer> Connection<B> {
         }
         self.note_life(segment.ack, segment.window);
         let is_advance = self.send.una.before(segment.ack);
+        let (una, flight) = (self.send.una, &self.recovery.flight);
+        let (arrived, lost) = (flight.arrived(), flight.lost());
         let mut news = News::default();
         if is_advance {
             news = self.advance(context, segment.ack, segment.options.timestamps, effects);
@@ -44,6 +46,9 @@ impl<B: Buffer> Connection<B> {
         self.look_forward(context, &news, is_advance, is_duplicate);
         self.consider_undo(context, segment, is_advance);
         self.consider_loss(context);
+        let (acked, flight) = (self.send.una.since(una), &self.recovery.flight);
+        let delivered = (acked + flight.arrived()).saturating_sub(arrived);
+        self.note_delivered(delivered, is_advance && flight.lost() <= lost);
         true
     }
 
@@ -222,6 +227,7 @@ impl<B: Buffer> Connection<B> {
         let flight = (self.send.una, self.send.max);
         self.recovery.reduction = Some(Box::new(Reduction::new(self.cubic, flight, false)));
         self.cubic.lost();
+        self.note_delivered(0, false);
         self.timed = None;
     }
 }

@@ -20,7 +20,7 @@ use super::sequence::Seq;
 use super::undo::Reduction;
 use crate::buffer::{Buffer, Queue, Slice};
 use crate::counters::Counters;
-use crate::time::{Instant, earliest};
+use crate::time::{Instant, sooner};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -292,7 +292,8 @@ impl Deadlines {
     /// The first of them.
     #[inline]
     pub fn first(&self) -> Option<Instant> {
-        earliest([self.retransmit, self.loss, self.acknowledge, self.persist, self.keep_alive, self.linger])
+        let peer = sooner(sooner(self.retransmit, self.loss), self.acknowledge);
+        sooner(peer, sooner(sooner(self.persist, self.keep_alive), self.linger))
     }
 }
 

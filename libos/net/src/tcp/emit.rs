@@ -117,6 +117,7 @@ impl<B: Buffer> Connection<B> {
             self.header(options, from, if is_fin { Flags::ACK | Flags::FIN } else { Flags::ACK });
         segment.len = len;
         self.recovery.flight.sent(self.send.una, from, segment.end(), context.now);
+        self.note_sent_of_room(segment.sequence_len());
         self.timed = None;
         context.counters.retransmissions += 1;
         self.deadlines.retransmit = Some(context.now + self.rtt.timeout());
@@ -126,7 +127,7 @@ impl<B: Buffer> Connection<B> {
     /// The next hole that counts as lost, if the congestion window has room for it; the first goes in any
     /// case. What a timeout sends again anyway, from `next` on, is not looked at.
     fn lost_hole(&self, mss: u32) -> Option<(Seq, Seq)> {
-        let has_room = self.pipe() + mss <= self.cubic.window();
+        let has_room = mss <= self.congestion_room();
         if !has_room && !self.recovery.is_first_due || self.recovery.forward == Forward::New {
             return None;
         }
@@ -137,7 +138,7 @@ impl<B: Buffer> Connection<B> {
     /// Bytes in flight: sent, and neither arrived nor lost (`SetPipe` of RFC 6675 section 4; without
     /// selective acknowledgements each duplicate stands for a segment that has arrived, RFC 5681 section
     /// 3.2).
-    fn pipe(&self) -> u32 {
+    pub(super) fn pipe(&self) -> u32 {
         let flying = self.recovery.flight.flying(self.send.una);
         if self.is_sack || self.recovery.duplicates == 0 {
             return flying;
@@ -195,7 +196,7 @@ impl<B: Buffer> Connection<B> {
     /// avoidance of silly windows (RFC 9293 section 3.8.6.2.1), Nagle (RFC 896).
     fn new_len(&self, remaining: u32, mss: u32, large_max: u32) -> u32 {
         let window = (self.send.una + self.send.window).since(self.send.next);
-        let allowed = window.min(self.cubic.window().saturating_sub(self.pipe()));
+        let allowed = window.min(self.congestion_room());
         let len = remaining.min(allowed).min(mss.max(large_max / mss * mss));
         // What is sent again after a timeout waits for no acknowledgement: none will come.
         let is_again = self.send.next.before(self.send.max);
@@ -251,6 +252,12 @@ impl<B: Buffer> Connection<B> {
         chain
     }
 
+    /// The same bytes as they lie, if nothing is queued in front of them and they are in one piece.
+    #[inline]
+    pub fn peek(&self, from: Seq, len: u32) -> Option<&[u8]> {
+        if from == self.send.una { self.send.queue.peek(len as usize) } else { None }
+    }
+
     /// Options of any segment but SYN.
     fn options(&self, now: Instant) -> Options {
         let timestamps =
@@ -293,6 +300,7 @@ impl<B: Buffer> Connection<B> {
     /// Notes that `segment`, which takes sequence numbers from `send.next` on, was sent.
     fn sent(&mut self, context: &mut Context<'_>, segment: &Segment) {
         let end = segment.end();
+        self.note_sent_of_room(segment.sequence_len());
         if segment.seq.before(self.send.max) {
             context.counters.retransmissions += 1;
             self.note_again(context.now, segment.sequence_len());

@@ -348,6 +348,16 @@ mod tests {
         assert!(flight.is_plain() && flight.runs.is_empty());
     }
 
+    #[test]
+    fn who_acknowledges_in_small_pieces_gets_no_more_memory() {
+        let (una, mut flight) = (Seq(0), Flight::default());
+        flight.sent(una, Seq(0), Seq(100_000), at(0));
+        for number in 1..40_000 {
+            flight.arrive(una, Seq(2 * number), Seq(2 * number + 1), &mut News::default());
+        }
+        assert!(flight.runs.len() <= RUNS_MAX + 2, "{} runs", flight.runs.len());
+    }
+
     proptest! {
         #[test]
         fn it_is_a_list_of_bytes_with_their_fates(

@@ -17,6 +17,7 @@ pub mod input;
 pub mod listen;
 pub mod memory;
 pub mod plain;
+pub mod proportion;
 pub mod rack;
 pub mod ranges;
 pub mod reassemble;

@@ -214,3 +214,24 @@ fn is_report(sack: &super::segment::SackRanges, ack: Seq) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::connection::{Origin, Settings, State};
+
+    #[test]
+    fn patience_lasts_for_sixteen_recoveries() {
+        let origin = Origin { iss: Seq(0), stamp_offset: 0, mss: 1460, now: Instant::default() };
+        let mut connection =
+            Connection::<alloc::rc::Rc<[u8]>>::new(State::Established, origin, &Settings::default());
+        connection.reported(Seq(0));
+        let quarters = |connection: &Connection<_>| connection.recovery.rack.quarters;
+        for number in 1..PERSIST {
+            connection.recovered();
+            assert_eq!(quarters(&connection), 2, "after {number}");
+        }
+        connection.recovered();
+        assert_eq!(quarters(&connection), 1);
+    }
+}

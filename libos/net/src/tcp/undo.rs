@@ -5,6 +5,7 @@
 use super::congestion::Cubic;
 use super::connection::{Connection, Context};
 use super::forward::Forward;
+use super::proportion::Proportion;
 use super::segment::Segment;
 use super::sequence::Seq;
 use crate::buffer::Buffer;
@@ -24,12 +25,15 @@ pub struct Reduction {
     stamp: Option<u32>,
     /// Bytes sent again since then, less those that the peer reported as duplicates.
     again: u32,
+    /// How much may be sent while what was lost is mended.
+    pub proportion: Proportion,
 }
 
 impl Reduction {
     /// One that is about to happen, with what is in flight.
     pub fn new(before: Cubic, flight: (Seq, Seq), is_timeout: bool) -> Reduction {
-        Reduction { before, flight, is_timeout, stamp: None, again: 0 }
+        let proportion = Proportion::new(flight.1.since(flight.0));
+        Reduction { before, flight, is_timeout, stamp: None, again: 0, proportion }
     }
 }
 

@@ -15,8 +15,9 @@ use nom_port::nic::{HEAD_MAX, Offloads, Outgoing, RingFull, gather};
 /// Where a frame's first byte lies in its header slot: aligned, with the device's header right in front.
 const FRAME_AT: usize = 16;
 const HEADER_AT: usize = FRAME_AT - header::BYTES;
-/// Heads are copied in two pieces: without TCP options they are in the first.
-const HEAD_PIECE: usize = HEAD_MAX / 2;
+/// Heads are copied by so many bytes, for which the compiler needs no loop, and then the rest.
+const HEAD_PIECE: usize = 64;
+const HEAD_REST: usize = HEAD_MAX % HEAD_PIECE;
 /// Bytes of a header slot.
 const SLOT_BYTES: usize = FRAME_AT + HEAD_MAX;
 /// Descriptors that every frame may take: the headers and one slice, or a table of all.
@@ -129,7 +130,11 @@ impl Transmitter {
         }
         let Some(id) = self.lane.queue.next_id() else { return false };
         let head = self.write_head(id, frame);
-        // Nearly all payloads are in one piece.
+        // Short payloads were copied behind the headers.
+        if frame.payload.is_empty() {
+            return self.give(&[head], frame, None);
+        }
+        // Nearly all others are in one piece.
         if let [slice] = &frame.payload[..]
             && !slice.is_empty()
         {
@@ -149,11 +154,18 @@ impl Transmitter {
     fn write_head(&mut self, id: u16, frame: &Frame) -> Descriptor {
         let slot = &mut self.heads[usize::from(id)];
         slot.write(HEADER_AT, &header::outgoing(frame.checksum, frame.segmentation, frame.head.len()));
-        // In fixed pieces, for which the compiler needs no loop: whatever is behind the head is not sent.
-        let (front, back) = frame.head.storage().split_at(HEAD_PIECE);
-        slot.write(FRAME_AT, front);
-        if frame.head.len() > HEAD_PIECE {
-            slot.write(FRAME_AT + HEAD_PIECE, back);
+        // Whatever is behind the head is not sent.
+        let (len, storage) = (frame.head.len(), frame.head.storage());
+        let (pieces, _) = storage.as_chunks::<HEAD_PIECE>();
+        for (index, piece) in pieces.iter().enumerate() {
+            if index * HEAD_PIECE < len {
+                slot.write(FRAME_AT + index * HEAD_PIECE, piece);
+            }
+        }
+        if let Some(rest) = storage.last_chunk::<HEAD_REST>()
+            && len > HEAD_MAX - HEAD_REST
+        {
+            slot.write(FRAME_AT + HEAD_MAX - HEAD_REST, rest);
         }
         Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + frame.head.len()) as u32)
     }

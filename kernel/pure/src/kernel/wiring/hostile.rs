@@ -100,6 +100,31 @@ fn a_device_that_cannot_be_reset_has_one_owner() {
     }
 }
 
+/// Nor by asking again and again for what it is not given, whoever is to blame.
+#[test]
+fn who_asks_for_what_it_cannot_have_fills_no_log() {
+    let mut hardware = FakeMachine::new();
+    hardware.pci.add(None, 2, 0, FakeFunction::new(0x8086, NET, 0x02_0000).bar(4, 0x4000));
+    let mut world = with_hardware(Unit::Vtd, hardware);
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+    assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
+    for _ in 0..5_000 {
+        assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
+    }
+    let lines = world.kernel.machine.said.matches("it has no reset").count();
+    assert!((1..=2_048).contains(&lines), "{lines} lines");
+    // Its own memory cap keeps it from another device's tables.
+    let (mut world, _) = with_device(Unit::Vtd);
+    while world.kernel.allowance(app(0)) > 0 {
+        grant(&mut world, 0);
+    }
+    for _ in 0..5_000 {
+        assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::OutOfMemory)));
+    }
+    let lines = world.kernel.machine.said.matches("cannot be confined").count();
+    assert!((1..=2_048).contains(&lines), "{lines} lines");
+}
+
 /// It is killed while the device is told what it is to reach: what cannot be reset is as it was.
 #[test]
 fn a_device_that_its_owner_never_got_to_see_is_the_next_ones() {
