@@ -10,6 +10,7 @@ mod climb;
 mod host;
 mod noise;
 mod random;
+pub mod resources;
 mod run;
 mod scenario;
 mod server;

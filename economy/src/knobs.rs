@@ -120,6 +120,9 @@ pub struct NoValue {
     pub knob: &'static str,
 }
 
+/// How different twice as many cores are: what one number does says little of another, since under one load
+/// it serves twice as much, and under another nothing more.
+const CORES_DISTANCE: f64 = 8.0;
 /// How different polling is from interrupts.
 const NOTICE_DISTANCE: f64 = 2.0;
 
@@ -165,13 +168,12 @@ impl WorkingPoints for KnobGrid {
         self.delays.count() * self.notices.len() * self.cores.len()
     }
 
-    /// Euclidean over the knobs; twice as many cores count as two half octaves.
+    /// Euclidean over the knobs.
     fn distance(&self, a: usize, b: usize) -> f64 {
         let ([delay, ..], [other, ..]) = (self.digits(a), self.digits(b));
         let (x, y) = (self.setting(a), self.setting(b));
         let notice = if x.notice == y.notice { 0.0 } else { NOTICE_DISTANCE };
-        let half_octaves = |more: f64, less: f64| 2.0 * libm::log2(more / less);
-        let cores = half_octaves(f64::from(x.cores), f64::from(y.cores));
+        let cores = CORES_DISTANCE * libm::log2(f64::from(x.cores) / f64::from(y.cores));
         let delay = self.delays.distance(delay, other);
         libm::sqrt(delay * delay + notice * notice + cores * cores)
     }

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod controller;
 mod decimal;
+pub mod decision;
 mod knobs;
 pub mod ledger;
 pub mod memory;

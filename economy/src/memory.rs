@@ -10,9 +10,10 @@
 //! reckoned with those that are no look-up and with the hits. Latency is taken to stay as it is, and so is
 //! the number of look-ups.
 
+use crate::decision::Proposal;
 use crate::prices::{Prices, Usage};
 use crate::response::Response;
-use crate::units::{GbitPerSecond, Gib, OperationsPerSecond};
+use crate::units::{Dollars, DollarsPerSecond, GbitPerSecond, Gib, OperationsPerSecond, Seconds};
 use crate::utility::Utility;
 use nom_service::Demand;
 
@@ -41,6 +42,11 @@ const SHRINK_SHARE: u64 = 4;
 const SHRINK_NS: u64 = 1_000_000_000;
 /// How many sizes are looked at for each doubling.
 const SIZES_AN_OCTAVE: u32 = 4;
+/// For how long an amount is of use, in seconds: loads and prices are taken to last so long.
+const HORIZON: f64 = 10.0;
+/// After so long what was destroyed shows, in seconds; what grows fills later, which trials that are paired
+/// see as drift.
+const SETTLING: f64 = 0.2;
 /// The unit of the sizes that are chosen.
 const MIB: u64 = 1 << 20;
 
@@ -69,6 +75,13 @@ impl MemoryPolicy {
 
     /// The amount, in MiB, if it should be another one than at present. It then counts as set.
     pub fn choose(&mut self, now_ns: u64, present: &Present<'_>) -> Option<u32> {
+        let (mib, _) = self.propose(now_ns, present)?;
+        self.accept(now_ns, mib);
+        Some(mib)
+    }
+
+    /// The amount, if it should be another one, and what that is worth.
+    pub fn propose(&self, now_ns: u64, present: &Present<'_>) -> Option<(u32, Proposal)> {
         if self.demand.samples < SAMPLES_MIN {
             return None;
         }
@@ -76,8 +89,24 @@ impl MemoryPolicy {
         let target = self.target(present);
         let size = if target < limit { self.shrunk(now_ns, target, present)? } else { target };
         let mib = u32::try_from(size / MIB).ok().filter(|_| size != limit)?;
+        let seconds = |value: f64| Seconds::new(value).unwrap_or_default();
+        let proposal = Proposal {
+            gain: DollarsPerSecond::new(self.gain(size, present)).unwrap_or_default(),
+            // What is destroyed is in the curve: those are its misses.
+            cost: Dollars::ZERO,
+            horizon: seconds(HORIZON),
+            settling: seconds(SETTLING),
+        };
+        Some((mib, proposal))
+    }
+
+    /// So many MiB are set.
+    pub fn accept(&mut self, now_ns: u64, mib: u32) {
+        let size = u64::from(mib) * MIB;
+        if size < self.demand.limit_bytes {
+            self.shrunk_ns = Some(now_ns);
+        }
         self.demand.limit_bytes = size;
-        Some(mib)
     }
 
     /// The most profitable size, in bytes; the present one, unless another is better by enough.
@@ -92,16 +121,14 @@ impl MemoryPolicy {
     }
 
     /// The next size on the way down; nothing, if it has shrunk just now.
-    fn shrunk(&mut self, now_ns: u64, target: u64, present: &Present<'_>) -> Option<u64> {
+    fn shrunk(&self, now_ns: u64, target: u64, present: &Present<'_>) -> Option<u64> {
         // A clock that went back must not stop it.
         if self.shrunk_ns.is_some_and(|last| (last..last.saturating_add(SHRINK_NS)).contains(&now_ns)) {
             return None;
         }
         let limit_mib = self.demand.limit_bytes.div_ceil(MIB);
         let step = (limit_mib - (limit_mib / SHRINK_SHARE).max(1)) * MIB;
-        let size = if target >= step || self.gain(step, present) <= 0.0 { target } else { step };
-        self.shrunk_ns = Some(now_ns);
-        Some(size)
+        Some(if target >= step || self.gain(step, present) <= 0.0 { target } else { step })
     }
 
     /// By how many dollars a second a size is better than the present one, less what makes it doubtful.

@@ -1,7 +1,10 @@
 //! The price vector: the last good price of each resource, and its age.
 //!
 //! A price source can be dead, slow or lying. An absurd price is refused with the reason, and the last good
-//! one stays; whoever reads it sees how old it is and decides how long to trust it.
+//! one stays; whoever reads it sees how old it is and decides how long to trust it. The first price has none
+//! before it by which it could be judged, and may be the absurd one. So which of two prices that are far
+//! apart is the absurd one is not for good: one that is named more often in a row than the other was is
+//! believed.
 
 use crate::units::{
     Cores, DollarsPerCoreSecond, DollarsPerGbit, DollarsPerGibSecond, DollarsPerJoule, DollarsPerOperation,
@@ -14,6 +17,10 @@ use serde::{Deserialize, Serialize};
 /// several orders of magnitude" (nom, VEE'16, section 6.1), so that it must be large; it counts downward too,
 /// or one lie close to zero would make every honest price absurd ever after.
 pub const ABSURD_FACTOR: f64 = 1e6;
+
+/// A price that was confirmed so often is as sure as any: what is far from it must be named once more in a
+/// row.
+pub const CONFIRMATIONS_MAX: u32 = 4;
 
 /// What has a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -182,25 +189,85 @@ pub struct Usage {
     pub power: Watts,
 }
 
+/// A price that was refused since it was far from the last good one, or that one: named so often in a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Claim {
+    price: f64,
+    /// When it was named last.
+    named_ns: u64,
+    times: u32,
+}
+
+impl Claim {
+    fn first(price: f64, named_ns: u64) -> Self {
+        Self { price, named_ns, times: 1 }
+    }
+
+    /// The same, named again. What is read twice was named once.
+    fn again(self, price: f64, named_ns: u64) -> Self {
+        let is_another = named_ns != self.named_ns;
+        let times = (self.times + u32::from(is_another)).min(CONFIRMATIONS_MAX + 1);
+        Self { price, named_ns, times }
+    }
+}
+
 /// The last good price of each resource.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Prices {
     quotes: [Option<Quote>; Resource::COUNT],
+    /// How sure each quote is, and what was named since that is far from it.
+    confirmed: [u32; Resource::COUNT],
+    doubts: [Option<Claim>; Resource::COUNT],
+}
+
+/// If they are the same prices, as sure or not.
+impl PartialEq for Prices {
+    fn eq(&self, other: &Self) -> bool {
+        self.quotes == other.quotes
+    }
 }
 
 impl Prices {
     /// Takes a price that a source names at `now_ns`, and returns whether it differs from the last one.
     ///
     /// # Errors
-    /// If it is absurd; the last good price and its age stay as they were.
+    /// If it is absurd; the last good price and its age stay as they were. One that is only far from the last
+    /// good one is believed once it was named more often in a row, each time at another time, than that one
+    /// had been, or than [`CONFIRMATIONS_MAX`] times.
     pub fn offer(&mut self, resource: Resource, offered: f64, now_ns: u64) -> Result<bool, Refusal> {
-        let slot = &mut self.quotes[resource as usize];
-        let last = slot.map(|quote| quote.price);
+        let at = resource as usize;
+        let last = self.quotes[at].map(|quote| quote.price);
         if let Some(absurdity) = judge(offered, last) {
-            return Err(Refusal { resource, offered, absurdity });
+            let is_far = matches!(absurdity, Absurdity::TooHigh { .. } | Absurdity::TooLow { .. });
+            if !is_far || !self.doubt(at, offered, now_ns) {
+                return Err(Refusal { resource, offered, absurdity });
+            }
+        } else {
+            let is_another = self.quotes[at].is_none_or(|quote| quote.confirmed_ns != now_ns);
+            self.confirmed[at] = (self.confirmed[at] + u32::from(is_another)).min(CONFIRMATIONS_MAX);
         }
-        *slot = Some(Quote { price: offered, confirmed_ns: now_ns });
+        self.quotes[at] = Some(Quote { price: offered, confirmed_ns: now_ns });
+        self.doubts[at] = None;
         Ok(last != Some(offered))
+    }
+
+    /// Takes note of a price that is far from the last good one. Returns whether it is to be believed.
+    fn doubt(&mut self, at: usize, offered: f64, now_ns: u64) -> bool {
+        let claim = match self.doubts[at] {
+            Some(before) if judge(offered, Some(before.price)).is_none() => before.again(offered, now_ns),
+            _ => Claim::first(offered, now_ns),
+        };
+        self.doubts[at] = Some(claim);
+        let is_believed = claim.times > self.confirmed[at];
+        if is_believed {
+            self.confirmed[at] = claim.times.min(CONFIRMATIONS_MAX);
+        }
+        is_believed
+    }
+
+    /// Doubts what another does, which was offered the same and refused some of it.
+    pub fn doubt_as(&mut self, other: &Self) {
+        self.doubts = other.doubts;
     }
 
     /// The last good price.
@@ -292,6 +359,63 @@ mod tests {
         }
         assert_eq!(prices.age_ns(Resource::NetworkOut, 350), Some(250));
         assert_eq!(prices.offer(Resource::NetworkOut, 999_999.0, 400), Ok(true), "dear, but possible");
+    }
+
+    #[test]
+    fn a_first_price_that_is_absurd_gives_way_to_one_that_is_named_twice() {
+        let mut prices = Prices::default();
+        assert_eq!(prices.offer(Resource::Core, 1e300, 1), Ok(true));
+        assert!(prices.offer(Resource::Core, 0.01, 2).is_err());
+        assert!(prices.offer(Resource::Core, 0.01, 2).is_err(), "the same was read once more");
+        assert_eq!(prices.offer(Resource::Core, 0.02, 3), Ok(true));
+        assert!(prices.offer(Resource::Core, 1e300, 4).is_err());
+    }
+
+    /// Prices of two kinds, each within a factor of a hundred, the kinds a million times apart.
+    fn offered(is_high: bool, spread: f64) -> f64 {
+        if is_high { 1e9 * (1.0 + spread) } else { 1.0 + spread }
+    }
+
+    proptest::proptest! {
+        /// Whatever was named before, what is named long enough is believed, and stays.
+        #[test]
+        fn no_price_is_refused_for_good(
+            before in proptest::collection::vec((proptest::bool::ANY, 0.0..99.0_f64), 0..20),
+            spread in 0.0..99.0_f64,
+            is_high in proptest::bool::ANY,
+        ) {
+            let mut prices = Prices::default();
+            for (now_ns, (is_high, spread)) in (0..).zip(&before) {
+                let _ = prices.offer(Resource::Core, offered(*is_high, *spread), now_ns);
+            }
+            let price = offered(is_high, spread);
+            for now_ns in 100..=100 + u64::from(CONFIRMATIONS_MAX) {
+                let _ = prices.offer(Resource::Core, price, now_ns);
+            }
+            proptest::prop_assert_eq!(prices.quote(Resource::Core).map(|quote| quote.price), Some(price));
+        }
+
+        /// A price that was confirmed withstands as many lies in a row as there were confirmations, at most
+        /// so many, however often it is lied, if the truth is said as often in between.
+        #[test]
+        fn a_confirmed_price_withstands_as_many_lies(
+            confirmations in 1..10_u64,
+            lies in proptest::collection::vec(proptest::bool::ANY, 1..10),
+        ) {
+            let mut prices = Prices::default();
+            let mut clock = 0..;
+            let mut now = || clock.next().expect("without end");
+            let most = confirmations.min(CONFIRMATIONS_MAX.into());
+            for is_high in lies {
+                for _ in 0..confirmations {
+                    prices.offer(Resource::Core, 1.0, now()).expect("the truth");
+                }
+                for _ in 0..most {
+                    let lie = if is_high { 1e9 } else { 1e-9 };
+                    prices.offer(Resource::Core, lie, now()).expect_err("a lie");
+                }
+            }
+        }
     }
 
     #[test]

@@ -29,12 +29,15 @@ pub struct Book {
     source: PriceSource,
     /// How old the prices were when the source named them last.
     age_ns: u64,
+    /// What it named then, believed or not.
+    named: Vec<(Resource, f64)>,
 }
 
 impl Book {
     /// An empty one, of prices from `source`.
     pub fn new(source: PriceSource) -> Book {
-        Book { good: economy::Prices::default(), list: PriceList::default(), source, age_ns: 0 }
+        let (good, list) = (economy::Prices::default(), PriceList::default());
+        Book { good, list, source, age_ns: 0, named: Vec::new() }
     }
 
     /// Takes the prices that can be. Returns whether one differs from the last good one, or the revision
@@ -42,12 +45,14 @@ impl Book {
     pub fn take(&mut self, prices: &Prices, now_ns: u64) -> (bool, Vec<Disbelief>) {
         self.age_ns = (prices.age_seconds * 1e9) as u64; // Below zero, or no number: zero.
         let (mut differs, mut refused) = (prices.revision != self.list.revision, Vec::new());
+        self.named.clear();
         for (index, price) in prices.prices.iter().enumerate() {
             let (resource, dollars) = (price.resource, price.dollars);
             if prices.prices[..index].iter().any(|earlier| earlier.resource == resource) {
                 refused.push(Disbelief::Twice { resource, dollars });
                 continue;
             }
+            self.named.push((resource, dollars));
             match self.offer(resource, dollars, now_ns) {
                 Ok(changed) => differs |= changed,
                 Err(refusal) => refused.push(Disbelief::Absurd(refusal)),
@@ -68,14 +73,20 @@ impl Book {
         Ok(differs)
     }
 
-    /// The source is alive, and had nothing else to say: its prices hold, and are as old as they were when
-    /// it named them. Those that it named before, and not the last time, are not confirmed.
-    pub fn confirm(&mut self, now_ns: u64) {
-        let confirmed_ns = self.confirmed_ns(now_ns);
-        let newest_ns = self.list.iter().map(|entry| entry.confirmed_ns).max();
-        for entry in self.list.clone().iter().filter(|entry| Some(entry.confirmed_ns) == newest_ns) {
-            self.list.set(PriceEntry { confirmed_ns, ..entry });
+    /// The source is alive, and had nothing else to say: it still says what it said last. Those prices hold,
+    /// and are as old as they were when it named them; those that it named before, and not the last time, are
+    /// not confirmed. Returns whether one is believed only now that it has been named so often.
+    pub fn confirm(&mut self, now_ns: u64) -> bool {
+        let named = core::mem::take(&mut self.named);
+        let mut differs = false;
+        for &(resource, dollars) in &named {
+            differs |= self.offer(resource, dollars, now_ns) == Ok(true);
         }
+        self.named = named;
+        if differs {
+            self.list.published_ns = now_ns;
+        }
+        differs
     }
 
     fn confirmed_ns(&self, now_ns: u64) -> u64 {
@@ -138,6 +149,19 @@ mod tests {
         let ages: Vec<u64> =
             book.list().iter().map(|entry| entry.age_ns(30_000_000_000) / 1_000_000_000).collect();
         assert_eq!(ages, [22, 2]);
+    }
+
+    #[test]
+    fn an_absurd_first_price_gives_way_to_one_that_stays() {
+        let mut book = Book::new(PriceSource::Provider);
+        book.take(&prices(1, &[(Resource::Core, 1e12)]), 10_000_000_000);
+        let (_, refused) = book.take(&prices(2, &[(Resource::Core, 5.0)]), 20_000_000_000);
+        assert_eq!(refused.len(), 1);
+        let core = |book: &Book| book.list().get(PricedResource::Core).expect("a price");
+        assert_eq!(core(&book).dollars, 1e12);
+        assert!(book.confirm(30_000_000_000), "it still says so");
+        assert_eq!((core(&book).dollars, core(&book).since_ns), (5.0, 30_000_000_000));
+        assert!(!book.confirm(40_000_000_000));
     }
 
     #[test]

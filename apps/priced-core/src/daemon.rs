@@ -178,6 +178,11 @@ impl Daemon {
         if !differs {
             return self.confirm(now_ns);
         }
+        self.publish(now_ns);
+    }
+
+    /// Has other prices posted, and announced.
+    fn publish(&mut self, now_ns: u64) {
         let list = *self.book.list();
         let announcement = Announcement {
             kind: Announcement::KIND,
@@ -190,7 +195,9 @@ impl Daemon {
 
     /// The prices hold; says so on the board, but not too often.
     fn confirm(&mut self, now_ns: u64) {
-        self.book.confirm(now_ns);
+        if self.book.confirm(now_ns) {
+            return self.publish(now_ns);
+        }
         if now_ns.saturating_sub(self.confirmed_ns) >= CONFIRM_NS {
             self.confirmed_ns = now_ns;
             let list = *self.book.list();

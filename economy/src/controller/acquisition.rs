@@ -11,6 +11,7 @@ use super::surface::{Prediction, ResponseSurface};
 use crate::response::{JITTER, Likely, Logs};
 use alloc::vec::Vec;
 
+use crate::decision::Worth;
 use crate::response::Response;
 use crate::units::DollarsPerSecond;
 
@@ -18,7 +19,7 @@ use crate::units::DollarsPerSecond;
 pub type Profit<'a> = dyn Fn(usize, &Response) -> DollarsPerSecond + 'a;
 
 /// Where to go next, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Choice {
     /// The point.
     pub point: usize,
@@ -26,6 +27,20 @@ pub(super) struct Choice {
     pub explores: bool,
     /// Whether the best that is known makes a loss.
     pub loses: bool,
+    pub worth: Worth,
+}
+
+/// A trial takes as many intervals: there, and back.
+const TRIAL: f64 = 3.0;
+
+/// Whether a profit is searched for where a loss is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// It is.
+    #[default]
+    Everywhere,
+    /// No point would make one.
+    Nowhere,
 }
 
 /// What is expected of the time to come.
@@ -37,6 +52,8 @@ pub(super) struct Outlook {
     pub level: Logs,
     /// Deviation of logarithms by which everything will be better at times and worse at others.
     pub deviation: f64,
+    /// Whether a profit is searched for where a loss is made.
+    pub search: Search,
     /// What the present point earns by what was measured since it was set; none if nothing was.
     pub realised: Option<f64>,
 }
@@ -75,13 +92,13 @@ pub struct Estimator {
     /// Observations that the model does not know of.
     unfitted: u32,
     /// Where it earns; explorations set out from here and come back.
-    incumbent: Option<usize>,
-    search: Search,
+    pub(super) incumbent: Option<usize>,
+    search: Tries,
 }
 
 /// The search for a profit where a loss is made.
 #[derive(Clone, Copy, Debug, Default)]
-struct Search {
+struct Tries {
     /// Points tried since a profit was made.
     tries: u32,
     /// Choices to go until the next.
@@ -242,20 +259,26 @@ impl Estimator {
         prospects: &[(Prospect, f64)],
         best: (usize, f64),
         horizon: f64,
-    ) -> Option<usize> {
+    ) -> Option<(usize, Worth)> {
         let least = worth_leaving(space, best.1);
         let mut most = (None, space.p.disturbance * best.1.abs());
         for (prospect, expected) in prospects.iter().filter(|(prospect, _)| prospect.point != best.0) {
             let is_safe = *expected >= 0.0 || best.1 <= 0.0;
             let caution = if is_safe { 1.0 } else { space.p.caution };
-            let worth =
-                |times| horizon * self.gain(prospect, least, times) - caution * times * (best.1 - expected);
+            let worth = |times| Worth {
+                gain: self.gain(prospect, least, times),
+                cost: caution * times * (best.1 - expected),
+                horizon,
+                settling: TRIAL * times,
+            };
+            let net = |worth: &Worth| horizon * worth.gain - worth.cost;
             // Of a point measured before, the next measurement alone is weighed: else there is no rest.
             let is_new = self.estimates.weight(prospect.point) < space.p.few;
             let plans = &REPETITIONS[..if is_new { REPETITIONS.len() } else { 1 }];
-            let worth = plans.iter().copied().map(worth).fold(f64::NEG_INFINITY, f64::max);
-            if worth > most.1 {
-                most = (Some(prospect.point), worth);
+            let plans = plans.iter().copied().map(worth);
+            let Some(worth) = plans.max_by(|one, other| net(one).total_cmp(&net(other))) else { continue };
+            if net(&worth) > most.1 {
+                most = (Some((prospect.point, worth)), net(&worth));
             }
         }
         most.0
@@ -269,7 +292,7 @@ impl Estimator {
             surface: ResponseSurface::default(),
             unfitted: 0,
             incumbent: None,
-            search: Search::default(),
+            search: Tries::default(),
         }
     }
 
@@ -309,7 +332,8 @@ impl Estimator {
     ) -> Choice {
         // The first request may be slow: of who is hardly known it is not known, either, whether it loses.
         if self.incumbent.is_none() && self.estimates.weight(present) < space.p.doubt {
-            return Choice { point: present, explores: true, loses: false };
+            let worth = Worth::default();
+            return Choice { point: present, explores: true, loses: false, worth };
         }
         self.refit(space);
         let prospects = self.prospects(space, outlook, profit);
@@ -323,15 +347,29 @@ impl Estimator {
             if !explores {
                 self.incumbent = Some(best.0);
             }
-            return Choice { point: best.0, explores, loses: false };
+            let gain = best.1 - prospects[present].1;
+            let horizon = outlook.horizon;
+            let worth = Worth { gain, cost: 0.0, horizon, settling: 1.0 };
+            return Choice { point: best.0, explores, loses: false, worth };
         }
         self.incumbent = Some(best.0);
         let loses = best.1 <= 0.0;
-        let way_out = if loses { self.way_out(space, &prospects, present) } else { None };
+        let way_out = if loses && outlook.search == Search::Everywhere {
+            self.way_out(space, &prospects, present)
+        } else {
+            None
+        };
         if !loses {
-            self.search = Search::default();
+            self.search = Tries::default();
         }
-        let exploration = way_out.or_else(|| self.exploration(space, &prospects, best, outlook.horizon));
-        Choice { point: exploration.unwrap_or(best.0), explores: exploration.is_some(), loses }
+        let searched = way_out.map(|point| {
+            let (prospect, expected) = &prospects[point];
+            let gain = self.gain(prospect, best.1, 1.0);
+            let cost = 2.0 * (best.1 - expected);
+            (point, Worth { gain, cost, horizon: outlook.horizon, settling: TRIAL })
+        });
+        let exploration = searched.or_else(|| self.exploration(space, &prospects, best, outlook.horizon));
+        let (point, worth) = exploration.unwrap_or((best.0, Worth::default()));
+        Choice { point, explores: exploration.is_some(), loses, worth }
     }
 }

@@ -211,6 +211,21 @@ impl Loads {
         self.recognise(measured).is_some_and(|load| load != self.present)
     }
 
+    /// What was learned elsewhere is a transferred prior of the only load there is, of which this is
+    /// measured.
+    pub fn transfer(&mut self, space: &Space, point: usize, measured: &Measured) {
+        let heir = self.begin(space, point, measured);
+        let heir = self.loads.swap_remove(heir);
+        (self.loads, self.present, self.age) = (alloc::vec![heir], 0, 0);
+    }
+
+    /// Makes the load present that explains an interval, if one does that was met before.
+    pub fn recall(&mut self, measured: &Measured) -> bool {
+        let known = self.recognise(measured);
+        self.present = known.unwrap_or(self.present);
+        known.is_some()
+    }
+
     fn recognise(&self, measured: &Measured) -> Option<usize> {
         let mut best = (None, self.p.allowance);
         for (index, load) in self.loads.iter().enumerate() {

@@ -18,11 +18,12 @@ mod space;
 mod surface;
 
 pub use crate::knobs::{BatchingDelays, KnobGrid, KnobValues, NoValue, Notice, WorkingPoints};
-pub use acquisition::Profit;
+pub use acquisition::{Profit, Search};
 pub use parameters::Parameters;
 
+use crate::decision::Worth;
 use crate::response::{Measured, Observation, Response, RunningMean};
-use acquisition::{Estimator, Outlook};
+use acquisition::{Choice, Estimator, Outlook};
 use change::{ChangeDetector, Verdict};
 use loads::{Loads, Trial};
 use space::Space;
@@ -71,6 +72,12 @@ pub struct Controller {
     /// Intervals until the choice is reviewed, and those of the next rest.
     rest: u32,
     next_rest: u32,
+    /// What was chosen last and is not done yet, and what was earned then.
+    chosen: Option<(Choice, f64)>,
+    /// Whether nothing was measured yet where it is now.
+    is_elsewhere: bool,
+    /// Whether a profit is searched for where a loss is made.
+    pub search: Search,
 }
 
 impl Controller {
@@ -103,6 +110,9 @@ impl Controller {
             realised: RunningMean::default(),
             rest: 0,
             next_rest: 1,
+            chosen: None,
+            is_elsewhere: false,
+            search: Search::default(),
         }
     }
 
@@ -115,6 +125,26 @@ impl Controller {
             strategy.learn(*point, &response.logs(), 1.0);
         }
         self.loads.teach(strategy, rows.map(|(_, response)| response.logs()));
+    }
+
+    /// What it knows was measured elsewhere, where much is alike: from the next observation on it is a prior
+    /// that is moved as the point that is set moves, and doubted.
+    pub fn transfer(&mut self) {
+        (self.is_elsewhere, self.stage, self.chosen) = (true, Stage::Earning, None);
+        (self.rest, self.next_rest) = (0, 1);
+    }
+
+    /// Goes to the best point that it knows of a load which explains this observation, wherever that was
+    /// made. Returns whether it has met one.
+    pub fn recall(&mut self, observation: &Observation) -> bool {
+        let is_known = self.loads.recall(&observation.measured());
+        if is_known {
+            (self.stage, self.chosen, self.rest, self.next_rest) = (Stage::Earning, None, 0, 1);
+            self.changes = ChangeDetector::default();
+            let incumbent = self.loads.present().incumbent;
+            self.set(incumbent.unwrap_or(self.point));
+        }
+        is_known
     }
 
     /// The working point that should be set.
@@ -141,10 +171,33 @@ impl Controller {
         self.loads.count()
     }
 
+    /// Whether a trial has not come back: what is measured meanwhile says nothing about anything else.
+    #[must_use]
+    pub fn is_trying(&self) -> bool {
+        matches!(self.stage, Stage::Trying(_) | Stage::Settling(_))
+    }
+
     /// Learns from an interval that was spent at [`Self::point`], and returns the point to set next.
     pub fn observe(&mut self, observation: &Observation, profit: &Profit) -> usize {
+        self.propose(observation, profit);
+        self.accept()
+    }
+
+    /// The same, but leaves to [`Self::accept`] to leave the incumbent. Returns what that is worth, if it is
+    /// to be left.
+    pub fn propose(&mut self, observation: &Observation, profit: &Profit) -> Option<Worth> {
+        self.chosen = None;
+        if self.learn(observation, profit) {
+            let earned = profit(self.point, &observation.response).get();
+            self.choose(earned, profit);
+        }
+        self.chosen.map(|(choice, _)| choice.worth)
+    }
+
+    /// Learns from an interval; a trial that is on its way goes on. Returns whether it is time to choose.
+    pub fn learn(&mut self, observation: &Observation, profit: &Profit) -> bool {
         if observation.samples == 0 {
-            return self.point;
+            return false;
         }
         let measured = observation.measured();
         self.loads.pass(&measured);
@@ -154,21 +207,27 @@ impl Controller {
         match stage {
             Stage::Trying(excursion) => {
                 let earned = profit(self.point, &observation.response).get();
-                return self.try_on(excursion, (Measured { share, ..measured }, earned));
+                self.try_on(excursion, (Measured { share, ..measured }, earned));
+                return false;
             }
             Stage::Settling(trial) if !self.loads.foretells(&self.space, self.point, &measured) => {
                 self.stage = Stage::Returning(trial);
-                return self.point;
+                return false;
             }
             _ => {}
         }
+        if core::mem::take(&mut self.is_elsewhere) {
+            self.loads.transfer(&self.space, self.point, &measured);
+            (self.changes, self.realised) = (ChangeDetector::default(), RunningMean::default());
+            return true;
+        }
         let (surprise, is_another) = (self.loads.surprise(&measured), self.loads.knows_another(&measured));
         match (self.changes.consider(self.space.p, surprise, is_another, &measured.logs), stage) {
-            (Verdict::Suspicious, _) => return self.point,
+            (Verdict::Suspicious, _) => return false,
             (Verdict::Same, stage) => {
                 let is_calm = self.loads.learn(&self.space, self.point, &Measured { share, ..measured });
                 if !is_calm {
-                    return self.point;
+                    return false;
                 }
                 if let Stage::Settling(trial) | Stage::Returning(trial) = stage {
                     self.loads.conclude(&self.space, &trial);
@@ -181,38 +240,35 @@ impl Controller {
             }
         }
         self.realised.add(&measured.logs, self.space.p.memory);
-        if self.rest > 0 {
-            self.rest -= 1;
-            return self.point;
-        }
-        let earned = profit(self.point, &observation.response).get();
-        self.choose(earned, profit)
+        let is_resting = self.rest > 0;
+        self.rest = self.rest.saturating_sub(1);
+        !is_resting
     }
 
     /// Goes on with a trial after an interval at its point.
-    fn try_on(&mut self, trial: Departure, last: (Measured, f64)) -> usize {
+    fn try_on(&mut self, trial: Departure, last: (Measured, f64)) {
         if trial.searches {
             return self.search_on(trial, last);
         }
         let disappoints = last.1 < trial.earned && self.loads.disappoints(&self.space, self.point, &last.0);
         if disappoints && trial.first.is_none() {
             self.stage = Stage::Trying(Departure { first: Some(last), ..trial });
-            return self.point;
+            return;
         }
         let first = trial.first.unwrap_or(last);
         let (measured, _) = if first.1 > last.1 { first } else { last };
         let level = *self.loads.level();
         self.stage = Stage::Settling(Trial { point: self.point, measured, level });
-        self.set(trial.incumbent)
+        self.set(trial.incumbent);
     }
 
     /// Goes on with a trial that searches for a profit. Its first interval begins with what a point that
     /// loses left behind, by which one near the promise would seem to break it: only the second counts. Where
     /// that makes a profit, it stays.
-    fn search_on(&mut self, trial: Departure, last: (Measured, f64)) -> usize {
+    fn search_on(&mut self, trial: Departure, last: (Measured, f64)) {
         if trial.first.is_none() {
             self.stage = Stage::Trying(Departure { first: Some(last), ..trial });
-            return self.point;
+            return;
         }
         let (measured, earned) = last;
         let level = *self.loads.level();
@@ -220,33 +276,33 @@ impl Controller {
             self.loads.conclude(&self.space, &Trial { point: self.point, measured, level });
             self.loads.present().settle(self.point);
             self.realised.add(&measured.logs, self.space.p.memory);
-            return self.point;
+            return;
         }
         self.stage = Stage::Settling(Trial { point: self.point, measured, level });
-        self.set(trial.incumbent)
+        self.set(trial.incumbent);
     }
 
-    fn set(&mut self, point: usize) -> usize {
+    fn set(&mut self, point: usize) {
         self.is_settled &= point == self.point;
         if point != self.point {
             self.realised = RunningMean::default();
         }
         self.point = point;
-        point
     }
 
     /// Chooses anew at once, because prices have changed; nothing was measured.
     pub fn reconsider(&mut self, profit: &Profit) -> usize {
-        self.choose(f64::NEG_INFINITY, profit)
+        self.choose(f64::NEG_INFINITY, profit);
+        self.accept()
     }
 
     /// Chooses, after an interval in which so much was earned.
-    fn choose(&mut self, earned: f64, profit: &Profit) -> usize {
+    fn choose(&mut self, earned: f64, profit: &Profit) {
         let (horizon, level) = (self.loads.horizon(), self.loads.level());
         let (level, deviation) = (level.of_late(), level.deviation());
         let RunningMean { logs, count } = &self.realised;
         let realised = (*count > 0.0).then(|| profit(self.point, &Response::from_logs(logs)).get());
-        let outlook = Outlook { horizon, level, deviation, realised };
+        let outlook = Outlook { horizon, level, deviation, search: self.search, realised };
         let choice = self.loads.present().choose(&self.space, self.point, &outlook, profit);
         if choice.explores || choice.loses || choice.point != self.point {
             (self.rest, self.next_rest) = (0, 1);
@@ -254,9 +310,17 @@ impl Controller {
             (self.rest, self.next_rest) =
                 (self.next_rest, (self.next_rest * 2).min(self.space.p.rest_max as u32));
         }
-        let tries = choice.explores && choice.point != self.point;
-        let trial = Departure { incumbent: self.point, earned, first: None, searches: choice.loses };
-        self.stage = if tries { Stage::Trying(trial) } else { Stage::Earning };
-        self.set(choice.point)
+        self.stage = Stage::Earning;
+        self.chosen = (choice.point != self.point).then_some((choice, earned));
+    }
+
+    /// Does what was chosen last, if it is not done yet, and returns the point to set.
+    pub fn accept(&mut self) -> usize {
+        if let Some((choice, earned)) = self.chosen.take() {
+            let trial = Departure { incumbent: self.point, earned, first: None, searches: choice.loses };
+            self.stage = if choice.explores { Stage::Trying(trial) } else { Stage::Earning };
+            self.set(choice.point);
+        }
+        self.point
     }
 }

@@ -128,11 +128,17 @@ Examples:
   nom run --watch memcached            see what it earns
   nom run --watch --prices network_out=1@0s,10@60s memcached
   nom run -d --provider localhost:8080 memcached
+  nom run /usr/bin/memcached -- -u nobody    a Linux program as it is, with what it needs
+  nom run --root /srv/debian /usr/sbin/nginx    the same, with a whole tree of files
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
-    /// Application in `apps/`, path of an app.toml or bundle.toml, or an image of `nom build`.
+    /// Application in `apps/`, path of an app.toml or bundle.toml, an image of `nom build`, or the path of a
+    /// Linux program.
     pub app: String,
+    /// Where a Linux program's files come from.
+    #[command(flatten)]
+    pub linux: crate::linux::RootOptions,
     /// Arguments of the (first) application, in place of those in its manifest.
     #[arg(last = true)]
     pub arguments: Vec<String>,
@@ -145,9 +151,9 @@ pub struct Run {
     /// Number of processors; with --host, how many threads may serve.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=64))]
     pub cpus: u32,
-    /// Memory, such as 64M or 2G.
-    #[arg(short = 'm', long, value_name = "SIZE", default_value_t = Memory::DEFAULT)]
-    pub memory: Memory,
+    /// Memory, such as 2G; otherwise 64M, and for a Linux program what its files take and 256M.
+    #[arg(short = 'm', long, value_name = "SIZE")]
+    pub memory: Option<Memory>,
     /// Take all memory from this computer before the machine starts, so that a service never waits for
     /// memory that it touches for the first time; otherwise it is taken as it is touched.
     #[arg(long)]
@@ -192,7 +198,7 @@ pub struct Run {
     #[arg(long, conflicts_with_all = [
         "publish", "memory", "preallocate", "detach", "name", "gdb", "machine", "accel", "log", "network",
         "iommu", "devices", "json", "provider", "prices", "watch", "restart", "environment", "address",
-        "charge_by", "ip",
+        "charge_by", "ip", "root", "include",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
@@ -301,10 +307,17 @@ pub struct Ps {
 #[command(after_help = "Examples:
   nom build hello                    writes hello.img
   nom build hello -o /tmp/h.img --json
+  nom build /usr/bin/redis-server -- --port 6380    a Linux program with its arguments
   nom build --no-symbols hello       smaller; backtraces show numbers only")]
 pub struct Build {
-    /// Application in `apps/`, or path of an app.toml or bundle.toml.
+    /// Application in `apps/`, path of an app.toml or bundle.toml, or the path of a Linux program.
     pub app: String,
+    /// Where a Linux program's files come from.
+    #[command(flatten)]
+    pub linux: crate::linux::RootOptions,
+    /// Arguments of the (first) application, in place of those in its manifest.
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
     /// File to write.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -427,7 +440,10 @@ mod tests {
         let line = "-d -p 8080:80 -p 127.0.0.1:53:53/udp --cpus 4 -m 1g --name web apps/web -- -v x";
         let run = run(line).expect("legal");
         assert!(run.detach && !run.preallocate);
-        assert_eq!((run.cpus, run.memory.to_string().as_str(), run.app.as_str()), (4, "1G", "apps/web"));
+        assert_eq!(
+            (run.cpus, run.memory.expect("given").to_string().as_str(), run.app.as_str()),
+            (4, "1G", "apps/web")
+        );
         assert_eq!(run.name.as_deref(), Some("web"));
         assert_eq!(run.arguments, ["-v", "x"]);
         let ports: Vec<String> = run.publish.iter().map(Port::to_string).collect();

@@ -17,6 +17,7 @@ mod farewell;
 mod generate;
 mod grid;
 mod launch;
+mod linux;
 mod logs;
 mod machines;
 mod manual;

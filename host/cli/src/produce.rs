@@ -1,6 +1,7 @@
 //! `nom build`.
 
 use crate::arguments::Build;
+use crate::linux;
 use crate::mounts::given_files;
 use crate::replace::replace;
 use anyhow::Result;
@@ -15,9 +16,15 @@ use std::path::PathBuf;
 /// If there is no such application, it does not build, or the image cannot be written.
 pub fn build(options: &Build) -> Result<u8> {
     let project = Project::find()?;
-    let manifest = project.manifest_path(&options.app)?;
     let symbols = if options.no_symbols { Symbols::Omit } else { Symbols::Keep };
-    let bundle = given_files(project.bundle(&manifest, None)?, &options.files)?;
+    let bundle = match linux::subject(&project, &options.app, &options.arguments, &options.linux)? {
+        Some(bundle) => bundle,
+        None => {
+            let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
+            project.bundle(&project.manifest_path(&options.app)?, arguments)?
+        }
+    };
+    let bundle = given_files(bundle, &options.files)?;
     let built = project.pack(bundle, Packing { symbols, ..Packing::SMALL })?;
     let output = match &options.output {
         Some(output) => output.clone(),

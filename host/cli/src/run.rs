@@ -5,6 +5,7 @@ use crate::attend::{self, Audience, Console};
 use crate::background;
 use crate::debugger;
 use crate::launch::Launch;
+use crate::linux;
 use crate::metering::Device;
 use crate::mounts::given_files;
 use crate::network::{self, Attachment};
@@ -23,7 +24,7 @@ use nom_image::Symbols;
 use nom_image::manifest::BundleManifest;
 use nom_vmm::accelerator::{self, Choice};
 use nom_vmm::qemu::ProcessIdentity;
-use nom_vmm::{Accelerator, Allocation, Forward, MachineConfig, Network};
+use nom_vmm::{Accelerator, Allocation, Forward, MachineConfig, Memory, Network};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -107,11 +108,12 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
         subject = subject.with_priced(&feed)?;
         networks.push(Network::default());
     }
+    let memory = options.memory.unwrap_or_else(|| linux::default_memory(subject.bundle()));
     let boot = subject.pack()?;
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     write_private(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
-    let mut config = MachineConfig { networks, ..configure(options, &boot, accelerator, image)? };
+    let mut config = MachineConfig { networks, ..configure(options, memory, &boot, accelerator, image)? };
     // For the next start, which has no debugger and no meter of this process.
     Launch { config: MachineConfig { debugger: None, ..config.clone() }, published: published.clone() }
         .save(directory)?;
@@ -163,6 +165,10 @@ impl Subject {
     /// Reads what is asked for.
     fn read(options: &Run) -> Result<Subject> {
         let path = Path::new(&options.app);
+        let project = Project::find()?;
+        if let Some(bundle) = linux::subject(&project, &options.app, &options.arguments, &options.linux)? {
+            return Ok(Subject::Bundle(Box::new((project, given_files(bundle, &options.files)?))));
+        }
         if path.is_file() && is_elf(path)? {
             if !options.arguments.is_empty() || !options.environment.is_empty() || options.ip.is_some() {
                 bail!(
@@ -176,7 +182,6 @@ impl Subject {
             let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             return Ok(Subject::Image(elf));
         }
-        let project = Project::find()?;
         let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
         let bundle = project.bundle(&project.manifest_path(&options.app)?, arguments)?;
         let bundle = given_files(bundle, &options.files)?;
@@ -189,9 +194,12 @@ impl Subject {
             (Subject::Bundle(bundle), _) => {
                 let bundle = &mut bundle.1;
                 attachment.address(bundle);
+                let given = options.environment.iter();
+                let given: Vec<_> =
+                    given.map(|(name, value)| (linux::variable_name(bundle, name), value.clone())).collect();
                 let environment = &mut bundle.applications[0].environment;
                 environment.extend(options.ip.iter().map(|ip| ("ip".to_owned(), ip.clone())));
-                environment.extend(options.environment.iter().cloned());
+                environment.extend(given);
                 Ok(())
             }
             (Subject::Image(_), Attachment::Bridge(_)) => {
@@ -287,13 +295,19 @@ fn choose_accelerator(options: &Run, store: &Store) -> Result<Accelerator> {
     Ok(choice.accelerator)
 }
 
-fn configure(options: &Run, boot: &Boot, accelerator: Accelerator, image: PathBuf) -> Result<MachineConfig> {
+fn configure(
+    options: &Run,
+    memory: Memory,
+    boot: &Boot,
+    accelerator: Accelerator,
+    image: PathBuf,
+) -> Result<MachineConfig> {
     let debugger = options.gdb.then(debugger::free_port).transpose()?;
     let config = MachineConfig {
         kind: options.machine,
         accelerator,
         cores: options.cpus,
-        memory: options.memory,
+        memory,
         allocation: if options.preallocate { Allocation::Immediate } else { Allocation::OnDemand },
         // A debugger expects the kernel where it is linked.
         command_line: format!("log={}{}", level_name(options.log), if options.gdb { " nokaslr" } else { "" }),

@@ -27,6 +27,13 @@ impl Files {
     /// A directory that is absent, a file that cannot be read or has no name in UTF-8, a link that leads out
     /// of its directory, and files that are too large; each by its path.
     pub fn archive(&self) -> Result<Vec<u8>> {
+        if let Some(root) = &self.root {
+            let mut root = root.clone();
+            for mount in &self.mounts {
+                root.add_directory(&mount.directory, &mount.at)?;
+            }
+            return root.archive();
+        }
         let mut tree = Tree::new();
         for mount in &self.mounts {
             mount.add(&mut tree)?;
@@ -150,7 +157,7 @@ mod tests {
     fn files(mounts: &[(&Path, &str)]) -> Files {
         let mount =
             |&(directory, at): &(&Path, &str)| Mount { directory: directory.to_owned(), at: at.to_owned() };
-        Files { mounts: mounts.iter().map(mount).collect(), newest: None }
+        Files { mounts: mounts.iter().map(mount).collect(), newest: None, root: None }
     }
 
     /// Names and contents.

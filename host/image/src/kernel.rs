@@ -61,6 +61,12 @@ pub fn image_end(path: &Path, data: &[u8]) -> Result<u64> {
     Ok(physical_end(&Elf::parse(path, data)?.loads()?))
 }
 
+/// Whether a file is something that boots: it has a PVH entry point.
+pub fn is_bootable(path: &Path, data: &[u8]) -> bool {
+    let elf = Elf::parse(path, data);
+    elf.and_then(|elf| pvh_entry(&elf, &elf.loads()?)).is_ok()
+}
+
 fn check_place(elf: &Elf<'_>, load: &Load<'_>) -> Result<()> {
     let linked = load.physical.checked_add(KERNEL_IMAGE);
     if linked == Some(load.address) && load.physical >= KERNEL_LOAD {

@@ -23,12 +23,14 @@ mod places;
 mod program;
 mod relocations;
 mod report;
+mod root;
 mod symbols;
 
 pub use error::{Error, Place, Result};
-pub use kernel::image_end;
+pub use kernel::{image_end, is_bootable};
 pub use lower::{Lowered, lower};
 pub use manifest::{BundleManifest, Program};
 pub use pack::{Compression, Image, Packing, pack};
 pub use report::{ImageReport, PartReport};
+pub use root::{Command, Root};
 pub use symbols::Symbols;

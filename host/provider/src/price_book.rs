@@ -66,7 +66,11 @@ impl State {
         };
         let confirmed_ns = now.steady_ns.saturating_sub(age_ns);
         // What is absurd is so by itself, and not by what becomes of it.
-        self.good.clone().offer(resource, dollars, confirmed_ns)?;
+        let mut judged = self.good;
+        if let Err(refusal) = judged.offer(resource, dollars, confirmed_ns) {
+            self.good = judged; // Where only its doubts are others.
+            return Err(refusal);
+        }
         let near = self.courses[resource as usize].limit(pace, dollars, now.steady_ns);
         self.wanted[resource as usize] = (near != dollars).then_some(dollars);
         let differs = self.good.offer(resource, near, confirmed_ns)?;
@@ -150,6 +154,8 @@ impl PriceBook {
             if taken {
                 next.revision += u64::from(differs);
                 *state = next;
+            } else {
+                state.good.doubt_as(&next.good);
             }
             revision = state.revision;
             taken && differs

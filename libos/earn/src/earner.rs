@@ -6,9 +6,11 @@ use crate::market::{Market, PriceBoard, Tariff};
 use crate::report::{Audience, Stretch, blank, repeat};
 use crate::settings::Settings;
 use crate::solvency::{Judge, Terms};
-use crate::steering::Steering;
+use crate::staffing::Teaches;
+use crate::steering::{Proposals, Steering};
 use crate::window;
 use nom_abi::priced::Report;
+use nom_economy::decision::{Decision, Knob};
 use nom_economy::ledger::{Account, Money};
 use nom_economy::prices::{Resource, Usage};
 use nom_economy::response::Response;
@@ -54,6 +56,9 @@ pub struct Earner<B, A> {
     /// If memory is a knob.
     keeping: Option<Keeping>,
     judge: Judge,
+    /// Whose turn it is to move, and whose move settles in the present window.
+    decision: Decision,
+    holder: Option<Knob>,
     window_ns: u64,
     stretch: Stretch,
     /// Sums at the last report, and the report.
@@ -79,6 +84,8 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             steering,
             keeping,
             judge,
+            decision: Decision::default(),
+            holder: None,
             window_ns: *WINDOW_NS.start(),
             stretch: Stretch::default(),
             reported: (Money::ZERO, Money::ZERO),
@@ -128,14 +135,67 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         };
         self.books.reprice(since_ns, *self.market.tariff());
         let (settings, tariff, held) = (&self.settings, self.market.tariff(), usage((self.held)()));
-        let keeping = self.keeping.as_mut();
-        let memory =
-            keeping.and_then(|keeping| keeping.choose(now_ns, &settings.utility, &tariff.prices, &held));
         let (utility, prices) = (&settings.utility, &tariff.prices);
-        self.judge.reconsider(&Terms { utility, prices, held: &held });
+        let terms = Terms { utility, prices, held: &held };
+        let keeping = self.keeping.as_mut();
+        let memory = keeping.and_then(|keeping| keeping.choose(now_ns, &terms));
+        self.judge.reconsider(&terms);
         let keeps = self.steering.keep(memory) | self.steering.admit(self.judge.clients_max());
         self.steering.reconsider(&|cores, response| profit(settings, tariff, &with(&held, cores), response))
             || keeps
+    }
+
+    /// Tells each knob what was measured, as far as that is about it, and lets one of them move.
+    fn decide(&mut self, window: &Window, asked_ns: u64, held: &Usage) {
+        let (settings, tariff, now_ns) = (&self.settings, self.market.tariff(), window.to_ns);
+        let terms = Terms { utility: &settings.utility, prices: &tariff.prices, held };
+        let teaches = if self.holder.is_none() { Teaches::All } else { Teaches::Another };
+        self.judge.observe(window, &terms, teaches);
+        let mut proposals = Proposals::new();
+        if tariff.is_known() {
+            let observation = window::observation(window);
+            let served = observation.map_or(0.0, |seen| seen.response.throughput.get());
+            let value = |cores: Option<u16>, response: &Response| {
+                self.judge.value(response, served, &Terms { held: &with(held, cores), ..terms })
+            };
+            let state = |response: &Response| Judge::state(response, &terms);
+            let (seen, holder) = (observation.as_ref(), self.holder);
+            proposals = self.steering.observe(window, asked_ns, seen, &value, holder, &state);
+            if let Some(keeping) = &mut self.keeping {
+                if teaches == Teaches::All {
+                    keeping.observe(window);
+                }
+                let proposal = if self.judge.loses() { None } else { keeping.propose(now_ns, &terms) };
+                proposals.extend(proposal.map(|proposal| (Knob::Store, proposal)));
+            }
+        }
+        proposals.extend(self.judge.proposal().map(|proposal| (Knob::Admission, proposal)));
+        if let Some(knob) = self.steering.trying() {
+            // What is on its way goes on by itself, and nothing else begins.
+            self.holder = Some(knob);
+        } else {
+            if let Some(knob) = self.decision.choose(now_ns, &proposals) {
+                self.make(knob, now_ns);
+            }
+            self.holder = self.steering.trying().or(self.decision.holder(now_ns));
+        }
+        self.steering.admit(self.judge.clients_max());
+    }
+
+    /// Makes the move that the knob has proposed.
+    fn make(&mut self, knob: Knob, now_ns: u64) {
+        match knob {
+            Knob::Point | Knob::Staff => {
+                self.steering.accept(knob);
+                // A trial ends when it has come back, and its knob knows when.
+                self.decision.release();
+            }
+            Knob::Store => {
+                let memory = self.keeping.as_mut().map(|keeping| keeping.accept(now_ns));
+                self.steering.keep(memory);
+            }
+            Knob::Admission => self.judge.accept(now_ns),
+        }
     }
 
     fn report(&mut self, now_ns: u64) {
@@ -219,20 +279,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
             self.stretch.add(window);
             self.set_window(window);
         }
-        let (settings, tariff) = (&self.settings, self.market.tariff());
-        if tariff.is_known() {
-            let value = |cores: Option<u16>, response: &Response| {
-                profit(settings, tariff, &with(&held, cores), response)
-            };
-            self.steering.observe(window, asked_ns, window::observation(window).as_ref(), &value);
-            let keeping = self.keeping.as_mut();
-            let memory =
-                keeping.and_then(|keeping| keeping.observe(window, &settings.utility, &tariff.prices, &held));
-            self.steering.keep(memory);
-        }
-        let (utility, prices) = (&settings.utility, &tariff.prices);
-        self.judge.observe(window, &Terms { utility, prices, held: &held });
-        self.steering.admit(self.judge.clients_max());
+        self.decide(window, asked_ns, &held);
         // A clock that went back must not silence it.
         let is_due = window.to_ns < self.last.at_ns || window.to_ns - self.last.at_ns >= REPORT_NS;
         if is_due || has_turned {

@@ -1,11 +1,11 @@
 //! How much memory a service takes for what it keeps.
 
 use crate::report::Stretch;
+use crate::solvency::Terms;
 use crate::window;
+use nom_economy::decision::Proposal;
 use nom_economy::memory::{MemoryPolicy, Present};
-use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
-use nom_economy::utility::Utility;
 use nom_service::Demand;
 use nom_service::{Setting, Window};
 
@@ -23,12 +23,13 @@ pub(crate) struct Keeping {
     response: Option<Response>,
     /// Whether the service has said something that was not decided by.
     has_heard: bool,
+    proposed_mib: u32,
 }
 
 impl Keeping {
     pub fn new() -> Keeping {
         let policy = MemoryPolicy::new(FLOOR_MIB);
-        Keeping { policy, period: Stretch::default(), response: None, has_heard: false }
+        Keeping { policy, period: Stretch::default(), response: None, has_heard: false, proposed_mib: 0 }
     }
 
     /// What the service makes of memory.
@@ -40,22 +41,33 @@ impl Keeping {
         self.has_heard = true;
     }
 
-    /// Takes note of a window. Returns how many MiB the service is to take from now on, if that is to change.
-    pub fn observe(
-        &mut self,
-        window: &Window,
-        utility: &Utility,
-        prices: &Prices,
-        held: &Usage,
-    ) -> Option<u32> {
+    /// Takes note of a window that says nothing of another knob's move.
+    pub fn observe(&mut self, window: &Window) {
         self.period.add(window);
-        let is_due = core::mem::take(&mut self.has_heard);
-        is_due.then(|| self.choose(window.to_ns, utility, prices, held))?
+    }
+
+    /// What it is worth to change how many MiB the service takes, if it is to change.
+    pub fn propose(&mut self, now_ns: u64, terms: &Terms) -> Option<Proposal> {
+        let response = self.response.as_ref().filter(|_| self.has_heard)?;
+        let Terms { utility, prices, held } = *terms;
+        let proposed = self.policy.propose(now_ns, &Present { response, held, prices, utility });
+        self.has_heard = proposed.is_some();
+        let (mib, proposal) = proposed?;
+        self.proposed_mib = mib;
+        Some(proposal)
+    }
+
+    /// Does what was proposed last. Returns how many MiB the service is to take from now on.
+    pub fn accept(&mut self, now_ns: u64) -> u32 {
+        self.has_heard = false;
+        self.policy.accept(now_ns, self.proposed_mib);
+        self.proposed_mib
     }
 
     /// Returns the same at other prices.
-    pub fn choose(&mut self, now_ns: u64, utility: &Utility, prices: &Prices, held: &Usage) -> Option<u32> {
+    pub fn choose(&mut self, now_ns: u64, terms: &Terms) -> Option<u32> {
         let response = self.response.as_ref()?;
+        let Terms { utility, prices, held } = *terms;
         self.policy.choose(now_ns, &Present { response, held, prices, utility })
     }
 }

@@ -7,9 +7,11 @@
 use crate::report::Stretch;
 use crate::window;
 use alloc::vec::Vec;
-use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice, Parameters};
+use nom_abi::priced::Solvency;
+use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice, Search};
+use nom_economy::decision::Proposal;
 use nom_economy::response::Response;
-use nom_economy::units::DollarsPerSecond;
+use nom_economy::units::{DollarsPerSecond, Seconds};
 use nom_service::Window;
 
 /// A number of cores is judged by so much time.
@@ -19,13 +21,12 @@ const SETTLING_NS: u64 = 60_000_000;
 /// Up to four cores every number is a choice; beyond, each is about this part of the next.
 const STEP: f64 = 0.8;
 
-/// Where every number of cores makes a loss none is searched for that does not: what a core costs is known,
-/// and each trial moves clients.
-static PARAMETERS: Parameters = Parameters { search_rounds: 0.0, ..Parameters::DEFAULT };
-
 /// What it brings that the server responds so with so many cores; with those that are held, if no number is
 /// given.
 pub(crate) type Value<'a> = dyn Fn(Option<u16>, &Response) -> DollarsPerSecond + 'a;
+
+/// Why a response does not pay, if it does not, as [`Solvency`] has it.
+pub(crate) type State<'a> = dyn Fn(&Response) -> u64 + 'a;
 
 /// Numbers of cores to choose from, and who chooses.
 #[derive(Debug)]
@@ -37,15 +38,27 @@ pub(crate) struct Staffing {
     settling_ns: u64,
     /// Whether nobody asked anything in the last window: then one core waits for those who will.
     is_idle: bool,
+    proposal: Option<Proposal>,
+}
+
+/// Whom a window teaches something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teaches {
+    /// Every knob.
+    All,
+    /// One whose move settles, or nobody.
+    Another,
 }
 
 impl Staffing {
     /// From 1 core to `most`, of which all serve at first; nothing if there is nothing to choose.
     pub fn new(most: u16) -> Option<Staffing> {
         let points = KnobGrid::new(BatchingDelays::up_to(0), &[Notice::Interrupt], &choices(most)).ok()?;
-        let controller = Controller::with_parameters(&points, 0, &PARAMETERS);
+        let mut controller = Controller::new(&points, 0);
+        controller.search = Search::Nowhere;
+        let period = Stretch::default();
         let staffing =
-            Staffing { points, controller, period: Stretch::default(), settling_ns: 0, is_idle: false };
+            Staffing { points, controller, period, settling_ns: 0, is_idle: false, proposal: None };
         (most > 1).then_some(staffing)
     }
 
@@ -69,30 +82,55 @@ impl Staffing {
         self.settling_ns > 0
     }
 
-    /// Learns from a window that was as it should be.
-    pub fn observe(&mut self, window: &Window, value: &Value) {
+    /// Whether a number is tried, or clients move to it: what is measured says nothing of other knobs.
+    pub fn is_trying(&self) -> bool {
+        self.is_settling() || self.controller.is_trying()
+    }
+
+    /// What it is worth to have another number serve.
+    pub fn proposal(&self) -> Option<Proposal> {
+        self.proposal
+    }
+
+    /// Has the number serve that was proposed.
+    pub fn accept(&mut self) {
+        let before = self.cores();
+        self.proposal = None;
+        self.controller.accept();
+        self.turn(before);
+    }
+
+    /// Learns from a window that was as it should be, if no other knob's move settles in it. Where a loss is
+    /// made, another number is only searched for if what is served is late: else what a core costs is known,
+    /// and each trial moves clients.
+    pub fn observe(&mut self, window: &Window, value: &Value, teaches: Teaches, state: &State) {
         let before = self.cores();
         self.settling_ns = self.settling_ns.saturating_sub(window.length_ns());
         self.is_idle = window.requests == 0;
-        if !self.is_settling() && !self.is_idle {
+        if teaches == Teaches::All && !self.is_settling() && !self.is_idle {
             self.period.add(window);
             if self.period.length_ns >= PERIOD_NS {
-                self.judge(value);
+                self.judge(value, state);
             }
         }
         self.turn(before);
     }
 
-    fn judge(&mut self, value: &Value) {
+    fn judge(&mut self, value: &Value, state: &State) {
         let period = core::mem::take(&mut self.period);
         let whole = period.window(0, period.length_ns, nom_service::Setting::default());
         let Some(observation) = window::observation(&whole) else { return };
-        self.controller.observe(&observation, &value_of_choices(&self.points, value));
+        let is_late = state(&observation.response) == Solvency::LATE;
+        self.controller.search = if is_late { Search::Everywhere } else { Search::Nowhere };
+        let worth = self.controller.propose(&observation, &value_of_choices(&self.points, value));
+        let seconds = Seconds::new(PERIOD_NS as f64 / 1e9).unwrap_or_default();
+        self.proposal = worth.map(|worth| worth.proposal(seconds));
     }
 
     /// Chooses anew at other prices.
     pub fn reconsider(&mut self, value: &Value) {
         let before = self.cores();
+        self.proposal = None;
         self.controller.reconsider(&value_of_choices(&self.points, value));
         self.turn(before);
     }

@@ -1,12 +1,15 @@
 //! Who sets the working point: controllers that learn, or the owner once and for all.
 
 use crate::settings::{Batching, Settings};
-use crate::staffing::{Staffing, Value};
+use crate::staffing::{Staffing, State, Teaches, Value};
 use alloc::vec::Vec;
 use core::time::Duration;
-use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice};
-use nom_economy::response::Observation;
+use nom_abi::priced::Solvency;
+use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice, Search};
+use nom_economy::decision::{Knob, Proposal};
+use nom_economy::response::{Observation, Response};
 use nom_economy::table::Row;
+use nom_economy::units::Seconds;
 use nom_service::{Setting, Window};
 
 /// Windows this many times as long as was asked say nothing: the core slept, the machine was stopped, or the
@@ -27,7 +30,13 @@ pub(crate) struct Steering {
     setting: Setting,
     /// Whether the setting is another one than when the present window began.
     has_turned: bool,
+    proposals: Proposals,
+    /// What was measured last.
+    last: Option<Observation>,
 }
+
+/// Moves that knobs would make next.
+pub(crate) type Proposals = Vec<(Knob, Proposal)>;
 
 impl Steering {
     /// Begins with no batching delay and interrupts, or as the owner says, on all of `cores`.
@@ -46,7 +55,9 @@ impl Steering {
         let staffing = Staffing::new(cores).filter(|_| settings.knobs.cores);
         let others = (0..staffing.as_ref().map_or(0, Staffing::choices)).map(|_| None).collect();
         let setting = Setting { batching_delay: settings.first_delay(), ..Setting::default() };
-        let mut steering = Steering { points, controller, staffing, others, setting, has_turned: false };
+        let (has_turned, proposals, last) = (false, Proposals::new(), None);
+        let mut steering =
+            Steering { points, controller, staffing, others, setting, has_turned, proposals, last };
         steering.take_cores();
         steering
     }
@@ -69,20 +80,48 @@ impl Steering {
         asked_ns: u64,
         observation: Option<&Observation>,
         value: &Value,
-    ) {
+        holder: Option<Knob>,
+        state: &State,
+    ) -> Proposals {
+        self.proposals = Proposals::new();
         let has_turned = core::mem::take(&mut self.has_turned);
         if has_turned || window.is_overridden || window.setting != self.setting {
-            return;
+            return Proposals::new();
         }
         let is_whole = window.length_ns() < TOO_LONG * asked_ns;
         if let Some(observation) = observation.filter(|_| is_whole && !self.is_settling()) {
-            self.learn(observation, value);
+            self.learn(observation, value, window, holder, state);
         }
         if is_whole || window.requests == 0 {
-            self.staff(|staffing| staffing.observe(window, value));
+            let is_ours = holder.is_none_or(|holder| holder == Knob::Staff);
+            let teaches = if is_ours { Teaches::All } else { Teaches::Another };
+            self.staff(|staffing| staffing.observe(window, value, teaches, state));
         }
         // Only within a window a turn disturbs it; the next one has not begun.
         self.has_turned = false;
+        let staff = self.staffing.as_ref().and_then(Staffing::proposal);
+        self.proposals.extend(staff.map(|proposal| (Knob::Staff, proposal)));
+        core::mem::take(&mut self.proposals)
+    }
+
+    /// Makes the move that one of these knobs has proposed.
+    pub fn accept(&mut self, knob: Knob) {
+        match knob {
+            Knob::Point => {
+                self.controller.iter_mut().for_each(|controller| _ = controller.accept());
+                self.turn();
+            }
+            Knob::Staff => self.staff(Staffing::accept),
+            Knob::Store | Knob::Admission => {}
+        }
+        self.has_turned = false;
+    }
+
+    /// Whose trial is on its way.
+    pub fn trying(&self) -> Option<Knob> {
+        let staff = self.staffing.as_ref().filter(|staffing| staffing.is_trying());
+        let point = self.controller.as_ref().filter(|controller| controller.is_trying());
+        staff.map(|_| Knob::Staff).or(point.map(|_| Knob::Point))
     }
 
     /// Has the service take so many MiB from now on; as before, if nothing is said. What it does then changes
@@ -108,10 +147,29 @@ impl Steering {
         self.staffing.as_ref().is_some_and(Staffing::is_settling)
     }
 
-    fn learn(&mut self, observation: &Observation, value: &Value) {
+    fn learn(
+        &mut self,
+        observation: &Observation,
+        value: &Value,
+        window: &Window,
+        holder: Option<Knob>,
+        state: &State,
+    ) {
         let Some(controller) = &mut self.controller else { return };
+        self.last = Some(*observation);
         let load = controller.load();
-        controller.observe(observation, &|_, response| value(None, response));
+        let value = |_: usize, response: &Response| value(None, response);
+        if holder.is_none_or(|holder| holder == Knob::Point) {
+            let interval = Seconds::new(window.length_ns() as f64 / 1e9).unwrap_or_default();
+            // Where what is held costs more than it brings, no working point mends that.
+            let is_dear =
+                self.staffing.is_some() && state(&observation.response) == Solvency::HELD_COSTS_MORE;
+            controller.search = if is_dear { Search::Nowhere } else { Search::Everywhere };
+            let worth = controller.propose(observation, &value);
+            self.proposals.extend(worth.map(|worth| (Knob::Point, worth.proposal(interval))));
+        } else {
+            controller.learn(observation, &value);
+        }
         if controller.load() != load {
             self.staffing.iter_mut().for_each(Staffing::begin_period);
         }
@@ -130,16 +188,25 @@ impl Steering {
     }
 
     /// Has another number of cores serve, if `decide` says so. With another number the other knobs' best
-    /// points are others; where that number was never set, they are taken to be the same.
+    /// points are others; where that number was never set under the present load, what is known is a prior.
     fn staff(&mut self, decide: impl FnOnce(&mut Staffing)) {
         let Some(staffing) = &mut self.staffing else { return };
         let before = staffing.choice();
         decide(staffing);
         let now = staffing.choice();
         if now != before {
-            let known = self.others[now].take();
+            let mut known = self.others[now].take();
+            if let (Some(other), Some(last)) = (&mut known, &self.last)
+                && !other.recall(last)
+            {
+                known = None;
+            }
             self.others[before] = self.controller.clone();
-            self.controller = known.or(self.controller.take());
+            self.controller = known.or_else(|| {
+                let mut heir = self.controller.take();
+                heir.iter_mut().for_each(Controller::transfer);
+                heir
+            });
         }
         self.take_cores();
         self.turn();

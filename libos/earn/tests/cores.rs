@@ -180,7 +180,13 @@ fn a_load_that_grows_gets_its_cores_back() {
         house.serve(1, 10.0);
         assert_eq!(house.cores(), 1);
         house.serve(64, 6.0);
-        assert!(house.share(64) > 0.9, "{} with {} cores", house.share(64), house.cores());
+        // Now and then another batching delay is tried for a window.
+        let shares = (0..20).map(|_| {
+            house.serve(64, 0.025);
+            house.share(64)
+        });
+        let mean = shares.sum::<f64>() / 20.0;
+        assert!(mean > 0.9, "{mean} with {} cores", house.cores());
         house.serve(1, 5.0);
         assert_eq!(house.cores(), 1);
     }

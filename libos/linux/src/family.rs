@@ -34,6 +34,19 @@ pub struct FamilyParts {
     pub threads: Threads,
 }
 
+/// How the first process begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'a> {
+    /// In which directory.
+    pub directory: &'a [u8],
+    /// As which user and which group.
+    pub user: (u32, u32),
+    /// With these arguments, of which the first is its name.
+    pub arguments: &'a [Vec<u8>],
+    /// And these variables.
+    pub environment: &'a [Vec<u8>],
+}
+
 /// All processes, and what they share.
 pub struct ProcessFamily {
     /// The files.
@@ -46,6 +59,8 @@ pub struct ProcessFamily {
     pub(crate) pages: Rc<dyn PageSource>,
     pub(crate) entropy: RefCell<Entropy>,
     pub(crate) futexes: Futexes,
+    /// Where local sockets are found.
+    pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Places of processes that are taken.
@@ -72,6 +87,7 @@ impl ProcessFamily {
             pages: Rc::new(Granted),
             entropy: RefCell::new(Entropy::new()),
             futexes: Futexes::default(),
+            sockets: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             places: RefCell::default(),
@@ -83,14 +99,16 @@ impl ProcessFamily {
     ///
     /// # Errors
     /// Why the program cannot be run.
-    pub fn start(
-        self: &Rc<ProcessFamily>,
-        path: &[u8],
-        arguments: &[Vec<u8>],
-        environment: &[Vec<u8>],
-    ) -> Result<(), LoadError> {
+    pub fn start(self: &Rc<ProcessFamily>, path: &[u8], begin: &Beginning<'_>) -> Result<(), LoadError> {
         let process = Process::first(self);
-        let loaded = crate::load::load(&process, process.id, path, arguments, environment)?;
+        process
+            .begin_in(begin.directory)
+            .map_err(|errno| LoadError::File(begin.directory.to_vec(), errno))?;
+        {
+            let mut view = process.view.borrow_mut();
+            (view.credentials.user, view.credentials.group) = begin.user;
+        }
+        let loaded = crate::load::load(&process, process.id, path, begin.arguments, begin.environment)?;
         process.become_program(&loaded);
         let task = Task::new(process.id, process.clone(), loaded.registers);
         task.start(self).map_err(|_| LoadError::NoMemory)?;

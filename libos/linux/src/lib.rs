@@ -28,7 +28,7 @@ pub mod table;
 mod task;
 
 pub use call::Call;
-pub use family::{FamilyParts, ProcessFamily};
+pub use family::{Beginning, FamilyParts, ProcessFamily};
 pub use load::{LoadError, Opened};
 pub use process::{Exit, OwnMemory, Process, View};
 pub use task::Task;

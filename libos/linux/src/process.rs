@@ -13,7 +13,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ops::Range;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
-use nom_fs::{Caller, Credentials, FileTime, NoProcesses, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NoProcesses, NodeId, Vfs};
 use nom_rt::WaitQueue;
 
 /// How a process ended.
@@ -114,7 +114,7 @@ pub struct Process {
     /// Its memory.
     memory: RefCell<Rc<OwnMemory>>,
     /// Its descriptors.
-    pub descriptors: RefCell<Rc<Descriptors>>,
+    pub(crate) descriptors: RefCell<Rc<Descriptors>>,
     /// What it knows of the tree of files.
     pub view: Rc<RefCell<View>>,
     pub(crate) actions: RefCell<Actions>,
@@ -237,6 +237,20 @@ impl Process {
             processes: &NoProcesses,
         };
         act(&mut self.family.vfs.borrow_mut(), &caller)
+    }
+
+    /// Has relative paths begin in a directory.
+    pub(crate) fn begin_in(&self, directory: &[u8]) -> Result<(), Errno> {
+        let node = self.with_vfs(self.id, |vfs, caller| {
+            let node = vfs.resolve(caller, caller.root, directory, LastLink::Follow)?;
+            if !vfs.kind(node).is_directory() {
+                return Err(Errno::ENOTDIR);
+            }
+            vfs.hold(node);
+            Ok(node)
+        })?;
+        self.view.borrow_mut().directory = node;
+        Ok(())
     }
 
     /// Has another program from now on.

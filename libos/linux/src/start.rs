@@ -1,10 +1,10 @@
 //! The application that runs a program of Linux: what its `main` does.
 //!
 //! The first argument is the program's path, the others are the program's own. Its files are those that are
-//! packed with the application; variables of the environment whose names begin with a capital letter are the
-//! program's.
+//! packed with the application. Of the environment `env.NAME` is the program's variable `NAME`, `directory`
+//! where it begins, and `user` whom it runs as, `USER:GROUP` by numbers; the rest is nom's.
 
-use crate::family::{FamilyParts, ProcessFamily};
+use crate::family::{Beginning, FamilyParts, ProcessFamily};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
@@ -40,7 +40,9 @@ pub fn run() -> Result<u8, Box<dyn core::error::Error>> {
     let handle = event_loop.handle().clone();
     let threads = sockets::threads(&handle, STACK_BYTES);
     let family = ProcessFamily::new(FamilyParts { vfs: files()?, network, handle, threads });
-    family.start(&path, &arguments, &environment())?;
+    let directory = nom_app::var("directory").unwrap_or("/").as_bytes();
+    let begin = Beginning { directory, user: user()?, arguments: &arguments, environment: &environment() };
+    family.start(&path, &begin)?;
     Ok(event_loop.run() as u8)
 }
 
@@ -78,11 +80,21 @@ fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
     Ok(vfs)
 }
 
+/// Before the name of each variable that is the program's.
+const OWN: &str = "env.";
+
 fn environment() -> Vec<Vec<u8>> {
-    let own =
-        || nom_app::vars().filter(|(name, _)| name.starts_with(|first: char| first.is_ascii_uppercase()));
+    let own = || nom_app::vars().filter_map(|(name, value)| Some((name.strip_prefix(OWN)?, value)));
     let is_said = |default: &&str| own().any(|(name, _)| default.split('=').next() == Some(name));
-    let defaults =
-        VARIABLES.iter().filter(|default| !is_said(default)).map(|default| default.as_bytes().to_vec());
-    defaults.chain(own().map(|(name, value)| format!("{name}={value}").into_bytes())).collect()
+    let defaults = VARIABLES.iter().filter(|default| !is_said(default));
+    let said = own().map(|(name, value)| format!("{name}={value}").into_bytes());
+    defaults.map(|default| default.as_bytes().to_vec()).chain(said).collect()
+}
+
+/// Whom the program runs as: user and group, root's if nobody says otherwise.
+fn user() -> Result<(u32, u32), alloc::string::String> {
+    let text = nom_app::var("user").unwrap_or("0:0");
+    let numbers =
+        text.split_once(':').and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+    numbers.ok_or_else(|| format!("the environment's user=`{text}`: USER:GROUP by numbers is expected"))
 }

@@ -74,9 +74,9 @@ const CLEAN: Point = Point { rtt_ms: 10, loss: 0, late: 0, seconds: 4 };
 
 #[test]
 fn a_clean_path_is_filled() {
-    // Over 100 ms and more the bursts of slow start, twice as fast as the line, overflow its queue long before
-    // the path is full. Were as much sent at once, while that is mended, as the window has room for, it would
-    // be 0.72 and 0.52.
+    // Over 100 ms and more the bursts of slow start, twice as fast as the line, overflow its queue long
+    // before the path is full. Were as much sent at once, while that is mended, as the window has room for,
+    // it would be 0.72 and 0.52.
     for (rtt_ms, seconds, least) in [(10, 3, 0.95), (50, 4, 0.9), (100, 5, 0.83), (200, 8, 0.7)] {
         let (share, counters) = share(Point { rtt_ms, seconds, ..CLEAN }, 1);
         assert!(share >= least, "{share:.3} of the line at {rtt_ms} ms");

@@ -16,6 +16,7 @@ pub(crate) use resolve::FILES;
 pub use values::parse_size;
 
 use crate::error::{Place, Result};
+use crate::root::Root;
 use nom_abi::image::DeviceSelector;
 use nom_economy::utility::Utility;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +97,8 @@ pub struct Files {
     /// A file that was changed later is said to be changed then, in seconds since 1970: so that equal files
     /// make equal images.
     pub newest: Option<u64>,
+    /// The root of a Linux program, to which the directories are added.
+    pub root: Option<Root>,
 }
 
 /// A directory of the host and where the application finds its files: `DIRECTORY:/PATH[:ro]`.

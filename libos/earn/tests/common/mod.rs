@@ -2,6 +2,8 @@
 //! responds as `nom_economy_sim` says, and a board posts prices. Not every test uses everything.
 #![allow(dead_code)]
 
+pub mod estate;
+
 use nom_abi::priced::{Report, Solvency};
 use nom_abi::prices::{PriceEntry, PriceList, PriceSource, PricedResource};
 use nom_earn::{Audience, Earner, Held, PriceBoard, Settings};

@@ -1,4 +1,23 @@
 //! Descriptors: what a process has open.
+//!
+//! A [`Descriptors`] table leads to open file descriptions, and these to a file of the tree or to a stream: a
+//! pipe, a counter, a timer, a device, a socket. Streams never block. Whoever waits asks again when it is
+//! woken, be it one call of one stream, `poll`, or an interest set, which looks at nobody who was not woken.
+
+pub(crate) mod calls;
+mod counter;
+mod device;
+mod epoll;
+mod inet;
+pub(crate) mod local;
+mod node;
+mod open;
+mod pipe;
+mod ready;
+mod socket;
+mod table;
+
+mod timer;
 
 use crate::call::Call;
 use crate::family::ProcessFamily;
@@ -6,25 +25,21 @@ use crate::memory::Contents;
 use crate::process::Process;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
-use linux_raw_sys::general as abi;
-use nom_fs::Errno;
+use device::{Device, DeviceKind};
+use linux_raw_sys::general::{O_RDONLY, O_WRONLY};
+use nom_fs::{Errno, NodeType};
+use open::{Description, Object};
+pub(crate) use table::Descriptors;
 
-/// These calls.
-pub const ROWS: &[SystemCall] = &[
-    SystemCall::partial(
-        abi::__NR_write,
-        "write",
-        &["descriptor", "buffer", "length"],
-        write,
-        "to the console",
-    ),
-    SystemCall::partial(
-        abi::__NR_writev,
-        "writev",
-        &["descriptor", "pieces", "count"],
-        write_pieces,
-        "to the console",
-    ),
+/// The calls of each part.
+pub(crate) const PARTS: [&[SystemCall]; 7] = [
+    calls::io::ROWS,
+    calls::flags::ROWS,
+    calls::paths::ROWS,
+    calls::status::ROWS,
+    calls::make::ROWS,
+    calls::ready::ROWS,
+    calls::sockets::ROWS,
 ];
 
 /// What can be mapped of a descriptor.
@@ -44,27 +59,16 @@ impl core::fmt::Debug for Mappable {
     }
 }
 
-/// The descriptors of a process.
-#[derive(Debug)]
-pub struct Descriptors;
-
 impl Descriptors {
-    /// Those of the first process.
-    pub fn first(_: &ProcessFamily) -> Descriptors {
-        Descriptors
+    /// Those of the first process: nothing to read, and the console to write to.
+    pub(crate) fn first(_: &ProcessFamily) -> Descriptors {
+        let console = |flags| {
+            let device = Device::new(DeviceKind::Console, None);
+            Description::new(Object::Stream(Rc::new(device)), flags)
+        };
+        let output = console(O_WRONLY);
+        Descriptors::new([console(O_RDONLY), output.clone(), output])
     }
-
-    /// Those of a child.
-    #[must_use]
-    pub fn duplicate(&self) -> Descriptors {
-        Descriptors
-    }
-
-    /// Closes what a new program does not get.
-    pub fn close_on_exec(&self) {}
-
-    /// Closes everything.
-    pub fn close_all(&self) {}
 }
 
 impl Process {
@@ -72,40 +76,16 @@ impl Process {
     ///
     /// # Errors
     /// `EBADF`, `EACCES`, `ENODEV`.
-    pub fn mappable(&self, _: &Call<'_>, _: i32) -> Result<Mappable, Errno> {
-        Err(Errno::EBADF)
+    pub fn mappable(&self, call: &Call<'_>, descriptor: i32) -> Result<Mappable, Errno> {
+        let description = calls::get(call, descriptor)?;
+        description.check_read().map_err(|_| Errno::EACCES)?;
+        match &description.object {
+            Object::Node(node) => {
+                let kind = calls::with_vfs(call, |vfs, _| vfs.kind(node.node));
+                if kind == NodeType::File { Ok(Mappable::File(node.clone())) } else { Err(Errno::ENODEV) }
+            }
+            Object::Stream(stream) if stream.is_zeros() => Ok(Mappable::Zeros),
+            Object::Stream(_) => Err(Errno::ENODEV),
+        }
     }
-}
-
-fn write(call: &Call<'_>) -> Result<u64, Errno> {
-    let [descriptor, buffer, length, ..] = call.arguments;
-    if ![1, 2].contains(&descriptor) {
-        return Err(Errno::EBADF);
-    }
-    put(call, buffer, length)
-}
-
-fn put(call: &Call<'_>, buffer: u64, length: u64) -> Result<u64, Errno> {
-    let mut piece = [0; 256];
-    let mut done = 0;
-    while done < length {
-        let count = (length - done).min(256) as usize;
-        call.memory().read(buffer + done, &mut piece[..count])?;
-        nom_app::print!("{}", alloc::string::String::from_utf8_lossy(&piece[..count]));
-        done += count as u64;
-    }
-    Ok(length)
-}
-
-fn write_pieces(call: &Call<'_>) -> Result<u64, Errno> {
-    let [descriptor, pieces, count, ..] = call.arguments;
-    if ![1, 2].contains(&descriptor) {
-        return Err(Errno::EBADF);
-    }
-    let mut total = 0;
-    for index in 0..count.min(1024) {
-        let [buffer, length]: [u64; 2] = call.memory().read_value(pieces + 16 * index)?;
-        total += put(call, buffer, length)?;
-    }
-    Ok(total)
 }

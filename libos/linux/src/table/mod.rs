@@ -79,7 +79,13 @@ pub const PARTS: &[&[SystemCall]] = &[
     calls::signals::ROWS,
     calls::time::ROWS,
     calls::system::ROWS,
-    descriptors::ROWS,
+    descriptors::PARTS[0],
+    descriptors::PARTS[1],
+    descriptors::PARTS[2],
+    descriptors::PARTS[3],
+    descriptors::PARTS[4],
+    descriptors::PARTS[5],
+    descriptors::PARTS[6],
     refused::ROWS,
 ];
 

@@ -24,7 +24,7 @@ pub(super) const FRAGMENT: u32 = 0x3fff_0000;
 
 impl<N: Nic> Stack<N> {
     /// Where the segment in a frame belongs, if nothing is unusual about it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn locate(&mut self, received: &Received<N::Buffer>) -> Option<Located> {
         let [slice] = &received.frame[..] else { return None };
         if received.checksum != Checksum::Good {
@@ -40,7 +40,7 @@ impl<N: Nic> Stack<N> {
 
     /// Takes a segment, which belongs there, if it is the one that its connection expects next; whether it
     /// did.
-    #[inline]
+    #[inline(always)]
     pub(super) fn input_plain(
         &mut self,
         application: &mut impl Application<N>,
@@ -75,7 +75,7 @@ impl<N: Nic> Stack<N> {
 /// The addresses of a segment with no IP options, no TCP options but timestamps as nearly all stacks send
 /// them, and no control bits but ACK and PSH; what it says, and where its payload is. All but the transport
 /// checksum was looked at.
-#[inline]
+#[inline(always)]
 fn glance(bytes: &[u8], mac: Mac) -> Option<(FourTuple, Plain, Range<usize>)> {
     let head: &[u8; PLAIN_TCP4] = bytes.first_chunk()?;
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

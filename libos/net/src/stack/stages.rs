@@ -158,7 +158,7 @@ impl<N: Nic> Stack<N> {
             let count = self.harvest(application, queues, most);
             while let Some(arrival) = queues.next() {
                 self.link.nic.attribute(arrival.label);
-                self.input(application, arrival.located.as_ref(), arrival.received);
+                self.input(application, arrival);
                 if self.batch_max == 1 {
                     self.emit();
                     self.link.flush(self.now);
@@ -206,30 +206,48 @@ impl<N: Nic> Stack<N> {
             } else {
                 self.receive_batch.push(Instant::from_nanos(received.at_ns));
             }
-            let located = self.classify(application, &received);
             if queues.tells_apart() {
-                let label = self.label_of(application, located.as_ref(), &received);
-                if !queues.goes_on(label) {
-                    self.link.nic.attribute(label);
-                    queues.push(Arrival { received, located, label });
-                    continue;
-                }
+                self.admit(application, queues, received);
+            } else {
+                self.pass(application, received);
             }
-            self.input(application, located.as_ref(), received);
             self.flush_overdue();
         }
         self.receive_batch.flush(if count == most { Reason::Ring } else { Reason::NothingMore });
         count
     }
 
-    /// Finds the flow of a frame that nothing is unusual about.
-    #[inline]
-    fn classify(
+    /// Takes one frame from classify to input where nobody can stand between: what was found is not put
+    /// anywhere.
+    #[inline(always)]
+    fn pass(&mut self, application: &mut impl Application<N>, mut received: Received<N::Buffer>) {
+        if !application.filters_segments()
+            && let Some(located) = self.locate(&received)
+        {
+            self.arrived_ns = received.at_ns;
+            if self.input_plain(application, &located, &mut received) {
+                return;
+            }
+        }
+        self.input_any(application, received);
+    }
+
+    /// Finds the flow of a frame, if nothing is unusual about it, and for whom it is; and lets it go on, or
+    /// has it wait.
+    fn admit(
         &mut self,
-        application: &impl Application<N>,
-        received: &Received<N::Buffer>,
-    ) -> Option<Located> {
-        if application.filters_segments() { None } else { self.locate(received) }
+        application: &mut impl Application<N>,
+        queues: &mut impl Queues<N::Buffer>,
+        received: Received<N::Buffer>,
+    ) {
+        let located = if application.filters_segments() { None } else { self.locate(&received) };
+        let label = self.label_of(application, located.as_ref(), &received);
+        let arrival = Arrival { received, located, label };
+        if queues.goes_on(label) {
+            return self.input(application, arrival);
+        }
+        self.link.nic.attribute(label);
+        queues.push(arrival);
     }
 
     /// For whom a frame is.
@@ -250,19 +268,22 @@ impl<N: Nic> Stack<N> {
     }
 
     /// Takes one frame in: to its connection, and what it carries to the application.
-    #[inline]
-    fn input(
-        &mut self,
-        application: &mut impl Application<N>,
-        located: Option<&Located>,
-        mut received: Received<N::Buffer>,
-    ) {
-        self.arrived_ns = received.at_ns;
-        if let Some(located) = located
-            && self.input_plain(application, located, &mut received)
-        {
-            return;
+    #[inline(never)]
+    fn input(&mut self, application: &mut impl Application<N>, arrival: Arrival<N::Buffer>) {
+        let Arrival { mut received, located, .. } = arrival;
+        if let Some(located) = &located {
+            self.arrived_ns = received.at_ns;
+            if self.input_plain(application, located, &mut received) {
+                return;
+            }
         }
+        self.input_any(application, received);
+    }
+
+    /// The same for a frame with anything.
+    #[inline(never)]
+    fn input_any(&mut self, application: &mut impl Application<N>, received: Received<N::Buffer>) {
+        self.arrived_ns = received.at_ns;
         let Some(received) = application.filter(self, received) else { return };
         if let Err(counter) = self.demultiplex(application, received) {
             *counter(&mut self.link.counters) += 1;
@@ -274,8 +295,8 @@ impl<N: Nic> Stack<N> {
     pub fn take(&mut self, now: Instant, application: &mut impl Application<N>, frame: Received<N::Buffer>) {
         self.advance(now);
         self.link.counters.frames_received += 1;
-        let located = self.classify(application, &frame);
-        self.input(application, located.as_ref(), frame);
+        let located = if application.filters_segments() { None } else { self.locate(&frame) };
+        self.input(application, Arrival { received: frame, located, label: Label::default() });
         self.emit();
     }
 

@@ -1,8 +1,8 @@
 //! How much may be sent while a loss is mended (proportional rate reduction, RFC 9937, before it RFC 6937):
-//! so much of what arrives as the window is to become of what it was, rather than nothing for a while and then
-//! as much as arrives. Where more was lost than that, as much as arrives, or a segment more where nothing else
-//! is lost: what the window has room for, sent in one burst, would overflow the queue that has just
-//! overflowed. A burst as at the beginning of a connection is allowed to whoever has little in flight.
+//! so much of what arrives as the window is to become of what it was, rather than nothing for a while and
+//! then as much as arrives. Where more was lost than that, as much as arrives, or a segment more where
+//! nothing else is lost: what the window has room for, sent in one burst, would overflow the queue that has
+//! just overflowed. A burst as at the beginning of a connection is allowed to whoever has little in flight.
 
 use super::connection::Connection;
 use crate::buffer::Buffer;
@@ -27,8 +27,8 @@ impl Proportion {
         Proportion { flight: flight.max(1), delivered: 0, sent: 0, room: 0 }
     }
 
-    /// `delivered` more bytes have arrived, so that `pipe` are on their way, of at most `target`. `is_sound` if
-    /// nothing else was found lost.
+    /// `delivered` more bytes have arrived, so that `pipe` are on their way, of at most `target`. `is_sound`
+    /// if nothing else was found lost.
     fn heard(&mut self, delivered: u32, (pipe, target): (u32, u32), mss: u32, is_sound: bool) {
         self.delivered = self.delivered.saturating_add(delivered);
         self.room = if pipe > target {

@@ -1,0 +1,146 @@
+//! Unmodified programs of Linux: a path of this computer, of a tree of directories, or what an OCI image
+//! starts.
+
+use crate::run::is_elf;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use nom_build::Project;
+use nom_image::manifest::{BundleManifest, Files};
+use nom_image::{Command, Root, is_bootable};
+use nom_vmm::Memory;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The application that runs them.
+const APPLICATION: &str = "linux";
+/// Before the names of the program's own variables: the others are nom's.
+const VARIABLE_PREFIX: &str = "env.";
+/// What commands are found by, as Docker has it.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Memory of a machine beside the root's files, which are there packed and unpacked.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// Machines get whole pieces of this.
+const PIECE_BYTES: u64 = 16 << 20;
+/// What an application may hold at most; there is no more in a machine.
+const HELD_BYTES_MAX: u64 = 64 << 30;
+/// How many files are named one by one.
+const NAMED_MAX: usize = 40;
+
+/// Where a program's files come from.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RootOptions {
+    /// Run a Linux program of this tree of directories, and take all of the tree.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// With the path of a Linux program: take this file or directory, too, such as what it finds by itself
+    /// while it runs.
+    #[arg(long, value_name = "PATH")]
+    pub include: Vec<PathBuf>,
+}
+
+/// Whether `app` means a Linux program: then its files are gathered.
+///
+/// # Errors
+/// What is wrong with the program, or is missing.
+pub fn subject(
+    project: &Project,
+    app: &str,
+    arguments: &[String],
+    options: &RootOptions,
+) -> Result<Option<BundleManifest>> {
+    let (root, command) = match &options.root {
+        Some(directory) => {
+            if !app.starts_with('/') {
+                bail!("{app}: expected the path of a program in {}", directory.display());
+            }
+            Root::of_program(directory, app, &[])?;
+            let root = Root::of_directory(directory)?;
+            (root, plain(app, arguments))
+        }
+        None if is_program(Path::new(app))? => {
+            let path = std::path::absolute(app).with_context(|| format!("cannot find {app}"))?;
+            let Some(path) = path.to_str() else { bail!("{app}: its path is not UTF-8") };
+            let root = Root::of_program(Path::new("/"), path, &options.include)?;
+            (root, plain(path, arguments))
+        }
+        None => match options.include.first() {
+            Some(path) => bail!("--include {}: {app} is no program of Linux", path.display()),
+            None => return Ok(None),
+        },
+    };
+    say_taken(&command.program, &root);
+    let bundle = project.bundle(&project.manifest_path(APPLICATION)?, None)?;
+    Ok(Some(furnish(bundle, root, &command)))
+}
+
+/// A program with these arguments, as root, with an environment as Docker's.
+fn plain(path: &str, arguments: &[String]) -> Command {
+    Command {
+        program: path.to_owned(),
+        arguments: arguments.to_vec(),
+        environment: vec![PATH.to_owned(), "HOME=/root".to_owned()],
+        directory: "/".to_owned(),
+        user: (0, 0),
+    }
+}
+
+/// Whether a file is a program of Linux: an ELF file that nothing boots, or a script.
+fn is_program(path: &Path) -> Result<bool> {
+    if !path.is_file() {
+        return Ok(false);
+    }
+    if is_elf(path)? {
+        let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        return Ok(!is_bootable(path, &data));
+    }
+    let mut start = Vec::new();
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    file.take(2).read_to_end(&mut start)?;
+    Ok(start == b"#!")
+}
+
+/// Says what goes along.
+fn say_taken(program: &str, root: &Root) {
+    let files: Vec<&str> = root.files().map(|(path, _)| path).collect();
+    let mebibytes = root.bytes() as f64 / f64::from(1 << 20);
+    eprintln!("nom: {program}: takes {} files along, {mebibytes:.1} MiB", files.len());
+    if files.len() <= NAMED_MAX {
+        files.iter().for_each(|file| eprintln!("  /{file}"));
+    }
+}
+
+/// The application that runs Linux programs, with this one.
+fn furnish(mut bundle: BundleManifest, root: Root, command: &Command) -> BundleManifest {
+    let application = &mut bundle.applications[0];
+    application.arguments = [std::slice::from_ref(&command.program), &command.arguments].concat();
+    application.memory = HELD_BYTES_MAX;
+    for variable in &command.environment {
+        if let Some((name, value)) = variable.split_once('=') {
+            application.environment.insert(format!("{VARIABLE_PREFIX}{name}"), value.to_owned());
+        }
+    }
+    let (user, group) = command.user;
+    application.environment.insert("user".to_owned(), format!("{user}:{group}"));
+    application.environment.insert("directory".to_owned(), command.directory.clone());
+    application.files = Some(Files { mounts: Vec::new(), newest: None, root: Some(root) });
+    bundle
+}
+
+/// The name that a variable of the first application's environment has: a Linux program's are its own.
+pub fn variable_name(bundle: &BundleManifest, name: &str) -> String {
+    match root_of(bundle) {
+        Some(_) => format!("{VARIABLE_PREFIX}{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// How much memory a machine gets that nobody says anything of.
+pub fn default_memory(bundle: Option<&BundleManifest>) -> Memory {
+    let Some(root) = bundle.and_then(root_of) else { return Memory::DEFAULT };
+    let bytes = (MEMORY_BYTES + 2 * root.bytes()).next_multiple_of(PIECE_BYTES);
+    Memory::from_bytes(bytes).unwrap_or(Memory::DEFAULT)
+}
+
+fn root_of(bundle: &BundleManifest) -> Option<&Root> {
+    bundle.applications[0].files.as_ref()?.root.as_ref()
+}

@@ -1,0 +1,233 @@
+//! Filling a root: with what one program needs, or with a whole tree of directories.
+
+use super::needs::{Runnable, Search};
+use super::{Body, DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
+use crate::error::Result;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Scripts whose interpreters are scripts, at most, as on Linux.
+const SCRIPTS_MAX: usize = 4;
+/// Where commands are looked for that are named without a slash.
+const SEARCH_PATH: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+/// Who is who, and how names are found: what C libraries read.
+const NAMES: [&str; 8] = [
+    "etc/passwd",
+    "etc/group",
+    "etc/nsswitch.conf",
+    "etc/services",
+    "etc/protocols",
+    "etc/localtime",
+    "etc/host.conf",
+    "etc/resolv.conf",
+];
+const HOSTS: &[u8] = b"127.0.0.1\tlocalhost\n::1\tlocalhost\n";
+/// What people look at devices and processes by is not copied from the host's own.
+const MADE: [&str; 3] = ["dev", "proc", "sys"];
+
+impl Root {
+    /// What the program at `path` of the tree at `host` needs: interpreter, libraries, who is who.
+    ///
+    /// # Errors
+    /// A file that is no program for this processor; something that it needs and that is missing.
+    pub fn of_program(host: &Path, path: &str, include: &[PathBuf]) -> Result<Root> {
+        let mut root = Root::new();
+        let search = Search::new(host);
+        root.add_program(&search, host, path, 0)?;
+        for name in NAMES {
+            if let Some(file) = search.follow(name).filter(|file| file.is_file()) {
+                let contents = std::fs::read(&file).map_err(|reason| unreadable(&file, &reason))?;
+                root.write(name, &contents);
+            }
+        }
+        root.write("etc/hosts", HOSTS);
+        for path in include {
+            root.include(&search, host, path)?;
+        }
+        Ok(root)
+    }
+
+    fn add_program(&mut self, search: &Search<'_>, host: &Path, path: &str, depth: usize) -> Result<()> {
+        if depth > SCRIPTS_MAX {
+            return Err(error(Path::new(path), "its interpreter is a script, whose is a script, and so on"));
+        }
+        match search.runnable(path)? {
+            Runnable::Program => {
+                for file in search.closure(path)? {
+                    self.add_path(host, &file)?;
+                }
+            }
+            Runnable::Script { interpreter, argument } => {
+                self.add_path(host, path)?;
+                let missing = || error(Path::new(path), format!("its interpreter {interpreter} is missing"));
+                search.follow(&interpreter).ok_or_else(missing)?;
+                self.add_program(search, host, &interpreter, depth + 1)?;
+                let is_env = Path::new(&interpreter).file_name().is_some_and(|name| name == "env");
+                if let Some(command) = argument.as_deref().and_then(command).filter(|_| is_env) {
+                    let found = SEARCH_PATH.iter().map(|place| format!("{place}/{command}"));
+                    let found = found.into_iter().find(|path| search.follow(path).is_some());
+                    let missing = || error(Path::new(path), format!("its interpreter {command} is missing"));
+                    self.add_program(search, host, &found.ok_or_else(missing)?, depth + 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A file or a directory with all that is in it; what is a program or library brings what it needs.
+    fn include(&mut self, search: &Search<'_>, host: &Path, path: &Path) -> Result<()> {
+        let name = text(path)?;
+        if !path.is_absolute() {
+            return Err(error(path, "expected an absolute path"));
+        }
+        let there = search.follow(&name).ok_or_else(|| error(path, "no such file or directory"))?;
+        if !there.is_dir() {
+            self.add_path(host, &name)?;
+            return self.add_needs(search, host, &name);
+        }
+        self.add_path(host, &name)?;
+        for entry in WalkDir::new(&there).sort_by_file_name() {
+            let entry = entry.map_err(|reason| error(path, reason.to_string()))?;
+            let below = entry.path().strip_prefix(&there).expect("the walk began there");
+            let inside = format!("{}/{}", name.trim_end_matches('/'), text(below)?);
+            if is_kept(entry.path())? {
+                self.add_path(host, inside.trim_end_matches('/'))?;
+                self.add_needs(search, host, &inside)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_needs(&mut self, search: &Search<'_>, host: &Path, path: &str) -> Result<()> {
+        let file = search.follow(path).filter(|file| file.is_file());
+        if file.is_some() && search.runnable(path).is_ok_and(|kind| kind == Runnable::Program) {
+            for file in search.closure(path)? {
+                self.add_path(host, &file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every name on the way to a path of the tree at `host`, links and what they lead to.
+    fn add_path(&mut self, host: &Path, path: &str) -> Result<()> {
+        let mut at = String::new();
+        let mut names: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut links = 0;
+        while let Some(name) = names.pop() {
+            match name.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    at.truncate(at.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let next = if at.is_empty() { name } else { format!("{at}/{name}") };
+            let there = host.join(&next);
+            self.copy(&next, &there)?;
+            let metadata = there.symlink_metadata().map_err(|reason| unreadable(&there, &reason))?;
+            if metadata.mode() & TYPE_MASK == LINK {
+                links += 1;
+                if links > 40 {
+                    return Err(error(Path::new(path), "links lead to links without end"));
+                }
+                let target = std::fs::read_link(&there).map_err(|reason| unreadable(&there, &reason))?;
+                let target = text(&target)?;
+                if target.starts_with('/') {
+                    at = String::new();
+                }
+                names.extend(target.split('/').rev().map(str::to_owned));
+            } else {
+                at = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// A whole tree: all but devices, sockets and what is in `/dev`, `/proc` and `/sys`.
+    ///
+    /// # Errors
+    /// A tree that is no directory; a file that cannot be read.
+    pub fn of_directory(directory: &Path) -> Result<Root> {
+        let mut root = Root::new();
+        root.add_directory(directory, "")?;
+        Ok(root)
+    }
+
+    /// All that is in a directory, as it is there, at a path of the root.
+    ///
+    /// # Errors
+    /// As [`Root::of_directory`].
+    pub fn add_directory(&mut self, directory: &Path, at: &str) -> Result<()> {
+        if !directory.is_dir() {
+            let problem =
+                if directory.exists() { "expected a directory" } else { "no such file or directory" };
+            return Err(error(directory, problem));
+        }
+        let at = at.trim_matches('/');
+        let is_made = |path: &Path| at.is_empty() && MADE.iter().any(|name| path == directory.join(name));
+        let walk = WalkDir::new(directory).min_depth(1).sort_by_file_name().into_iter();
+        for entry in walk.filter_entry(|entry| !is_made(entry.path())) {
+            let entry = entry.map_err(|reason| error(directory, reason.to_string()))?;
+            let below = entry.path().strip_prefix(directory).expect("the walk began there");
+            if is_kept(entry.path())? {
+                self.copy(&format!("{at}/{}", text(below)?), entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The command that `env` is told to run.
+fn command(argument: &str) -> Option<&str> {
+    argument.split_whitespace().find(|word| !word.starts_with('-') && !word.contains('='))
+}
+
+fn is_kept(path: &Path) -> Result<bool> {
+    let metadata = path.symlink_metadata().map_err(|reason| unreadable(path, &reason))?;
+    Ok(matches!(metadata.mode() & TYPE_MASK, DIRECTORY | FILE | LINK))
+}
+
+impl Root {
+    /// The user of a name or number, and its group, by the root's `/etc/passwd` and `/etc/group`:
+    /// `USER[:GROUP]`.
+    ///
+    /// # Errors
+    /// A name that is in none of them.
+    pub fn user(&self, name: &str) -> Result<(u32, u32)> {
+        let (user, group) = match name.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (name, None),
+        };
+        let users = self.text("etc/passwd");
+        let row = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let row = row.into_iter().find(|row| row.len() > 3 && (row[0] == user || row[2] == user));
+        let numbers = |row: &Vec<&str>| Some((row[2].parse().ok()?, row[3].parse().ok()?));
+        let known: Option<(u32, u32)> = row.as_ref().and_then(numbers);
+        let unknown = |what: &str, name: &str| {
+            error(Path::new("/etc/passwd"), format!("no {what} `{name}`, expected one of the root's"))
+        };
+        let (user, own) = match (known, user.parse()) {
+            (Some(known), _) => known,
+            (None, Ok(number)) => (number, 0),
+            (None, Err(_)) => return Err(unknown("user", user)),
+        };
+        let Some(group) = group else { return Ok((user, own)) };
+        let groups = self.text("etc/group");
+        let row = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let row = row.into_iter().find(|row| row.len() > 2 && row[0] == group);
+        let number = row.and_then(|row| row[2].parse().ok()).or(group.parse().ok());
+        Ok((user, number.ok_or_else(|| unknown("group", group))?))
+    }
+
+    fn text(&self, path: &str) -> String {
+        let bytes = match self.entries.get(path).map(|entry| &entry.body) {
+            Some(Body::Bytes(bytes)) => bytes.clone(),
+            Some(Body::Host(host, _)) => std::fs::read(host).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

@@ -1,0 +1,227 @@
+//! The files of a Linux program: a tree of names with their rights, lowered to an archive in cpio's "newc"
+//! format, which `nom-fs` reads where it lies in the image.
+
+mod gather;
+mod needs;
+
+use crate::error::{Error, Result};
+use crate::files::ARCHIVE_BYTES_MAX;
+use cpio::newc::{Builder, trailer};
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a page: contents of at least as many begin on one, so that they can be mapped where they lie.
+const PAGE: usize = 4096;
+/// Bytes of a header in the archive.
+const HEADER: usize = 110;
+const TYPE_MASK: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+const FILE: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
+
+/// The files of a Linux program, by their paths, which begin with no slash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Root {
+    entries: BTreeMap<String, Entry>,
+    /// A file that was changed later is said to be changed then, in seconds since 1970.
+    newest: Option<u64>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// As `st_mode` has it.
+    mode: u32,
+    user: u32,
+    group: u32,
+    modified: u64,
+    body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Body {
+    Nothing,
+    /// Where a link leads, or what a file holds.
+    Bytes(Vec<u8>),
+    /// What a file of the host holds; with its device and number if it has several names.
+    Host(PathBuf, Option<(u64, u64)>),
+}
+
+/// What a program that is to run in a machine consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    /// Path of the program in the root.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its environment, each `NAME=VALUE`.
+    pub environment: Vec<String>,
+    /// Where it begins.
+    pub directory: String,
+    /// As whom it begins: user and group.
+    pub user: (u32, u32),
+}
+
+impl Root {
+    /// Nothing but the directories that every root has.
+    pub fn new() -> Root {
+        let mut root = Root::default();
+        for (path, mode) in [
+            ("dev", 0o755),
+            ("proc", 0o555),
+            ("sys", 0o555),
+            ("tmp", 0o1777),
+            ("run", 0o755),
+            ("root", 0o700),
+        ] {
+            root.insert(path, DIRECTORY | mode, Body::Nothing);
+        }
+        root
+    }
+
+    /// Paths of all files, and bytes of their contents.
+    pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.entries.iter().filter(|(_, entry)| entry.mode & TYPE_MASK == FILE).map(|(path, entry)| {
+            let bytes = match &entry.body {
+                Body::Nothing => 0,
+                Body::Bytes(bytes) => bytes.len() as u64,
+                Body::Host(path, _) => std::fs::metadata(path).map_or(0, |metadata| metadata.len()),
+            };
+            (path.as_str(), bytes)
+        })
+    }
+
+    /// Whether there is something of this path.
+    pub fn contains(&self, path: &str) -> bool {
+        self.entries.contains_key(path.trim_matches('/'))
+    }
+
+    /// Bytes of all contents.
+    pub fn bytes(&self) -> u64 {
+        self.files().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Puts a file there, which belongs to root and everybody may read.
+    pub fn write(&mut self, path: &str, contents: &[u8]) {
+        self.insert(path, FILE | 0o644, Body::Bytes(contents.to_vec()));
+    }
+
+    fn insert(&mut self, path: &str, mode: u32, body: Body) {
+        self.place(path, Entry { mode, user: 0, group: 0, modified: 0, body });
+    }
+
+    /// Puts an entry there, and directories above it.
+    fn place(&mut self, path: &str, entry: Entry) {
+        let path = path.trim_matches('/');
+        for (slash, _) in path.match_indices('/') {
+            self.entries.entry(path[..slash].to_owned()).or_insert(Entry {
+                mode: DIRECTORY | 0o755,
+                user: 0,
+                group: 0,
+                modified: entry.modified,
+                body: Body::Nothing,
+            });
+        }
+        if !path.is_empty() {
+            self.entries.insert(path.to_owned(), entry);
+        }
+    }
+
+    /// A file of the host, as it is there, at this path.
+    ///
+    /// # Errors
+    /// If it is neither file, directory nor link, or cannot be read.
+    fn copy(&mut self, path: &str, host: &Path) -> Result<()> {
+        let metadata = host.symlink_metadata().map_err(|reason| unreadable(host, &reason))?;
+        let body = match metadata.mode() & TYPE_MASK {
+            DIRECTORY => Body::Nothing,
+            LINK => {
+                let target = std::fs::read_link(host).map_err(|reason| unreadable(host, &reason))?;
+                Body::Bytes(text(&target)?.into_bytes())
+            }
+            FILE => {
+                let several = (metadata.nlink() > 1).then_some((metadata.dev(), metadata.ino()));
+                Body::Host(host.to_owned(), several)
+            }
+            _ => return Err(error(host, "neither a file, a directory nor a link")),
+        };
+        self.place(path, entry_of(&metadata, body));
+        Ok(())
+    }
+
+    /// The archive, parents before what is in them.
+    ///
+    /// # Errors
+    /// A file that cannot be read any more; more than an image takes.
+    pub fn archive(&self) -> Result<Vec<u8>> {
+        let mut archive = Vec::new();
+        let mut known: BTreeMap<(u64, u64), u32> = BTreeMap::new();
+        for ((path, entry), number) in self.entries.iter().zip(1..) {
+            let (contents, number, links) = match &entry.body {
+                Body::Nothing => (Vec::new(), number, 1),
+                Body::Bytes(bytes) => (bytes.clone(), number, 1),
+                Body::Host(_, Some(name)) if known.contains_key(name) => (Vec::new(), known[name], 2),
+                Body::Host(host, several) => {
+                    known.extend(several.map(|name| (name, number)));
+                    let contents = std::fs::read(host).map_err(|reason| unreadable(host, &reason))?;
+                    (contents, number, if several.is_some() { 2 } else { 1 })
+                }
+            };
+            if archive.len() as u64 + contents.len() as u64 > ARCHIVE_BYTES_MAX {
+                let problem = format!("with it the root takes more than {ARCHIVE_BYTES_MAX} bytes");
+                return Err(error(Path::new(&format!("/{path}")), problem));
+            }
+            let name = padded(path, archive.len(), contents.len());
+            let modified = entry.modified.min(self.newest.unwrap_or(u64::MAX));
+            let builder = Builder::new(&name)
+                .ino(number)
+                .mode(entry.mode)
+                .uid(entry.user)
+                .gid(entry.group)
+                .nlink(links)
+                .mtime(u32::try_from(modified).unwrap_or(u32::MAX));
+            let mut writer = builder.write(&mut archive, contents.len() as u32);
+            writer.write_all(&contents).and_then(|()| writer.finish()).expect("memory takes everything");
+        }
+        Ok(trailer(archive).expect("memory takes everything"))
+    }
+}
+
+/// The name with so many zeros behind it that contents of a page and more begin on a page.
+fn padded(name: &str, at: usize, bytes: usize) -> String {
+    if bytes < PAGE {
+        return name.to_owned();
+    }
+    let start = at + HEADER + name.len() + 1;
+    let zeros = start.next_multiple_of(PAGE) - start;
+    format!("{name}{}", "\0".repeat(zeros))
+}
+
+fn entry_of(metadata: &Metadata, body: Body) -> Entry {
+    let modified = u64::try_from(metadata.mtime()).unwrap_or(0);
+    Entry { mode: metadata.mode(), user: metadata.uid(), group: metadata.gid(), modified, body }
+}
+
+fn text(path: &Path) -> Result<String> {
+    match path.to_str().filter(|text| !text.contains('\0')) {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(error(path, "its name is not UTF-8")),
+    }
+}
+
+pub(crate) fn error(path: &Path, problem: impl Into<String>) -> Error {
+    Error::Files { path: path.to_owned(), problem: problem.into() }
+}
+
+fn unreadable(path: &Path, reason: &std::io::Error) -> Error {
+    match reason.kind() {
+        std::io::ErrorKind::NotFound => error(path, "no such file or directory"),
+        _ => error(path, format!("cannot be read: {reason}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! What a program needs to run: its interpreter, and the libraries that the interpreter would find
+//! (ld.so(8)).
+
+use super::{error, unreadable};
+use crate::elf::{ENDIAN, Elf};
+use crate::error::Result;
+use object::elf as format;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where Debian's and others' `ld.so` look last, and musl's.
+const USUAL: [&str; 8] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+];
+
+/// What one ELF file says that it needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Needs {
+    interpreter: Option<String>,
+    libraries: Vec<String>,
+    /// Where to look for them, as the file says: `RPATH`, and `RUNPATH`.
+    paths: Vec<String>,
+    run_paths: Vec<String>,
+}
+
+/// What a file that is to be run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Runnable {
+    /// An ELF file for this processor.
+    Program,
+    /// A script, with its interpreter and what else stands on its first line.
+    Script { interpreter: String, argument: Option<String> },
+}
+
+/// The tree that programs and libraries are looked for in.
+#[derive(Clone, Debug)]
+pub(super) struct Search<'r> {
+    root: &'r Path,
+    configured: Vec<String>,
+}
+
+impl<'r> Search<'r> {
+    pub fn new(root: &'r Path) -> Search<'r> {
+        let mut configured = Vec::new();
+        read_configuration(root, "etc/ld.so.conf", &mut configured, 0);
+        Search { root, configured }
+    }
+
+    /// The file that a path of the tree leads to, links followed as the tree has them; nothing if there is
+    /// none.
+    pub fn follow(&self, path: &str) -> Option<PathBuf> {
+        let mut at = PathBuf::new();
+        let mut names: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut links = 0;
+        while let Some(name) = names.pop() {
+            match name.as_str() {
+                "" | "." => {}
+                ".." => drop(at.pop()),
+                _ => {
+                    let next = at.join(&name);
+                    match std::fs::read_link(self.root.join(&next)) {
+                        Ok(target) => {
+                            links += 1;
+                            let target = target.to_str().filter(|_| links <= 40)?;
+                            if target.starts_with('/') {
+                                at = PathBuf::new();
+                            }
+                            names.extend(target.split('/').rev().map(str::to_owned));
+                        }
+                        Err(_) => at = next,
+                    }
+                }
+            }
+        }
+        let found = self.root.join(&at);
+        found.exists().then_some(found)
+    }
+
+    /// What a file that is to be run is.
+    ///
+    /// # Errors
+    /// If it is nothing that can be run here.
+    pub fn runnable(&self, path: &str) -> Result<Runnable> {
+        let host = self.follow(path).ok_or_else(|| error(Path::new(path), "no such file"))?;
+        if host.is_dir() {
+            return Err(error(Path::new(path), "a directory, expected a program"));
+        }
+        let data = std::fs::read(&host).map_err(|reason| unreadable(&host, &reason))?;
+        if let Some(line) = data.strip_prefix(b"#!") {
+            let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let line = String::from_utf8_lossy(line).trim().to_owned();
+            let (interpreter, argument) = match line.split_once([' ', '\t']) {
+                Some((interpreter, argument)) => (interpreter.to_owned(), Some(argument.trim().to_owned())),
+                None => (line, None),
+            };
+            if interpreter.is_empty() {
+                return Err(error(Path::new(path), "a script whose first line names no interpreter"));
+            }
+            return Ok(Runnable::Script { interpreter, argument });
+        }
+        self.needs(Path::new(path), &data).map(|_| Runnable::Program)
+    }
+
+    /// Paths of all that a program or library needs, itself first.
+    ///
+    /// # Errors
+    /// If it is no ELF file of this processor, or something that it needs is missing.
+    pub fn closure(&self, program: &str) -> Result<Vec<String>> {
+        let mut found = vec![program.to_owned()];
+        let mut names = BTreeSet::new();
+        let mut inherited: Vec<String> = Vec::new();
+        let mut next = 0;
+        while next < found.len() {
+            let path = found[next].clone();
+            next += 1;
+            let host = self.follow(&path).ok_or_else(|| error(Path::new(&path), "no such file"))?;
+            let data = std::fs::read(&host).map_err(|reason| unreadable(&host, &reason))?;
+            let needs = self.needs(Path::new(&path), &data)?;
+            if let Some(interpreter) = &needs.interpreter {
+                if self.follow(interpreter).is_none() {
+                    let problem = format!("its interpreter {interpreter} is missing");
+                    return Err(error(Path::new(&path), problem));
+                }
+                push(&mut found, interpreter.clone());
+            }
+            let places = self.places(&host, &needs, &mut inherited);
+            for library in &needs.libraries {
+                if !names.insert(library.clone()) {
+                    continue;
+                }
+                let at = self.find(library, &places).ok_or_else(|| {
+                    let places = places.join(", ");
+                    error(Path::new(&path), format!("needs {library}, which is in none of {places}"))
+                })?;
+                push(&mut found, at);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where the libraries of a file are looked for, in order.
+    fn places(&self, host: &Path, needs: &Needs, inherited: &mut Vec<String>) -> Vec<String> {
+        let inside = host.strip_prefix(self.root).unwrap_or(host);
+        let origin = format!("/{}", inside.parent().unwrap_or(Path::new("")).display());
+        let expand = |path: &String| {
+            let path = path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
+            path.replace("$LIB", "lib/x86_64-linux-gnu").replace("$PLATFORM", "x86_64")
+        };
+        if needs.run_paths.is_empty() {
+            inherited.extend(needs.paths.iter().map(expand));
+        }
+        let own = needs.run_paths.iter().map(expand);
+        let usual = USUAL.iter().map(|place| (*place).to_owned());
+        inherited.iter().cloned().chain(own).chain(self.configured.iter().cloned()).chain(usual).collect()
+    }
+
+    fn find(&self, library: &str, places: &[String]) -> Option<String> {
+        if library.contains('/') {
+            return self.follow(library).map(|_| library.to_owned());
+        }
+        let candidates = places.iter().map(|place| format!("{}/{library}", place.trim_end_matches('/')));
+        candidates.into_iter().find(|path| self.is_library(path))
+    }
+
+    /// Whether it is there, and for this processor: others lie beside.
+    fn is_library(&self, path: &str) -> bool {
+        let data = self.follow(path).and_then(|host| std::fs::read(host).ok());
+        data.is_some_and(|data| self.needs(Path::new(path), &data).is_ok())
+    }
+
+    fn needs(&self, path: &Path, data: &[u8]) -> Result<Needs> {
+        let elf = Elf::parse(path, data)?;
+        let kind = elf.header.e_type(ENDIAN);
+        if kind != format::ET_EXEC && kind != format::ET_DYN {
+            return Err(elf.error("no program and no library, expected one of them"));
+        }
+        let mut needs = Needs::default();
+        if let Some(segment) = elf.segments(format::PT_INTERP).next() {
+            let bytes =
+                segment.data(ENDIAN, data).map_err(|()| elf.error("damaged: PT_INTERP is outside"))?;
+            let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+            needs.interpreter = Some(String::from_utf8_lossy(bytes).into_owned());
+        }
+        let Some(segment) = elf.segments(format::PT_DYNAMIC).next() else { return Ok(needs) };
+        let entries = segment
+            .dynamic(ENDIAN, data)
+            .map_err(|problem| elf.error(format!("damaged: {problem}")))?
+            .unwrap_or_default();
+        let value =
+            |tag| entries.iter().find(|entry| entry.d_tag(ENDIAN) == tag).map(|entry| entry.d_val(ENDIAN));
+        let strings = value(format::DT_STRTAB).and_then(|address| {
+            let loads = elf.loads().ok()?;
+            let load = loads.iter().find(|load| {
+                address >= load.address && address - load.address < load.contents.len() as u64
+            })?;
+            load.contents.get((address - load.address) as usize..)
+        });
+        for entry in entries {
+            let tag = entry.d_tag(ENDIAN);
+            let list = match tag {
+                format::DT_NEEDED => &mut needs.libraries,
+                format::DT_RPATH => &mut needs.paths,
+                format::DT_RUNPATH => &mut needs.run_paths,
+                _ => continue,
+            };
+            let bytes = strings.and_then(|strings| strings.get(entry.d_val(ENDIAN) as usize..));
+            let bytes = bytes.and_then(|bytes| bytes.split(|byte| *byte == 0).next());
+            let text = bytes.ok_or_else(|| elf.error("damaged: a name is outside of its string table"))?;
+            let text = String::from_utf8_lossy(text).into_owned();
+            match tag == format::DT_NEEDED {
+                true => list.push(text),
+                false => list.extend(text.split(':').filter(|path| !path.is_empty()).map(str::to_owned)),
+            }
+        }
+        Ok(needs)
+    }
+}
+
+fn push(found: &mut Vec<String>, path: String) {
+    if !found.contains(&path) {
+        found.push(path);
+    }
+}
+
+/// Directories that a configuration of `ld.so` names, and those that it includes.
+fn read_configuration(root: &Path, path: &str, places: &mut Vec<String>, depth: usize) {
+    const DEPTH_MAX: usize = 4;
+    let Ok(text) = std::fs::read_to_string(root.join(path)) else { return };
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        match line.strip_prefix("include ") {
+            Some(pattern) if depth < DEPTH_MAX => {
+                for file in matching(root, pattern.trim()) {
+                    read_configuration(root, &file, places, depth + 1);
+                }
+            }
+            Some(_) => {}
+            None if line.starts_with('/') => places.push(line.to_owned()),
+            None => {}
+        }
+    }
+}
+
+/// Files that `DIRECTORY/*.conf` means, or the one that is named.
+fn matching(root: &Path, pattern: &str) -> Vec<String> {
+    let pattern = match pattern.strip_prefix('/') {
+        Some(absolute) => absolute.to_owned(),
+        None => format!("etc/{pattern}"),
+    };
+    let Some((directory, name)) = pattern.rsplit_once('/') else { return vec![pattern] };
+    let Some((front, back)) = name.split_once('*') else { return vec![pattern] };
+    let entries = std::fs::read_dir(root.join(directory)).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut files: Vec<String> = names
+        .filter(|name| name.starts_with(front) && name.ends_with(back))
+        .map(|name| format!("{directory}/{name}"))
+        .collect();
+    files.sort();
+    files
+}

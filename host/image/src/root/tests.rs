@@ -1,0 +1,118 @@
+use super::*;
+use std::os::unix::fs::symlink;
+
+fn names(root: &Root) -> Vec<&str> {
+    root.entries.keys().map(String::as_str).collect()
+}
+
+fn problem(result: Result<Root>) -> String {
+    result.expect_err("refused").to_string()
+}
+
+/// What is in the archive: names, modes, links, and where contents begin.
+fn archived(root: &Root) -> Vec<(String, u32, u32, usize, Vec<u8>)> {
+    let archive = root.archive().expect("archived");
+    let mut rest = archive.as_slice();
+    let mut found = Vec::new();
+    loop {
+        let mut reader = cpio::newc::Reader::new(rest).expect("an entry");
+        if reader.entry().is_trailer() {
+            return found;
+        }
+        let mut contents = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut contents).expect("contents");
+        let name = reader.entry().name().trim_end_matches('\0').to_owned();
+        let (mode, links) = (reader.entry().mode(), reader.entry().nlink());
+        rest = reader.finish().expect("more");
+        let start = archive.len() - rest.len() - contents.len().next_multiple_of(4);
+        found.push((name, mode, links, start, contents));
+    }
+}
+
+#[test]
+fn a_program_brings_its_interpreter_and_libraries_and_the_links_to_them() {
+    let root = Root::of_program(Path::new("/"), "/bin/ls", &[]).expect("gathered");
+    assert!(root.contains("/usr/bin/ls"), "{:?}", names(&root));
+    assert!(root.contains("/lib64/ld-linux-x86-64.so.2") || root.contains("/usr/lib64/ld-linux-x86-64.so.2"));
+    let has_libc = names(&root).iter().any(|name| name.ends_with("x86_64-linux-gnu/libc.so.6"));
+    assert!(has_libc, "{:?}", names(&root));
+    assert!(root.contains("etc/passwd") && root.contains("tmp"));
+    assert_eq!(root.user("root").expect("known"), (0, 0));
+    assert_eq!(root.user("7:9").expect("numbers"), (7, 9));
+    let error = root.user("nobody-at-all").expect_err("unknown").to_string();
+    assert!(error.contains("no user `nobody-at-all`"), "{error}");
+}
+
+#[test]
+fn a_script_brings_its_interpreter_and_what_env_finds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = directory.path().join("script");
+    std::fs::write(&script, "#!/usr/bin/env sh\necho hello\n").expect("written");
+    let path = script.to_str().expect("text");
+    let root = Root::of_program(Path::new("/"), path, &[]).expect("gathered");
+    assert!(root.contains(path) && root.contains("/usr/bin/env") && root.contains("/usr/bin/sh"));
+}
+
+#[test]
+fn a_tree_keeps_names_rights_and_links() {
+    let tree = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(tree.path().join("proc/1")).expect("made");
+    std::fs::create_dir_all(tree.path().join("usr/bin")).expect("made");
+    std::fs::write(tree.path().join("usr/bin/tool"), vec![7; 5000]).expect("written");
+    std::fs::hard_link(tree.path().join("usr/bin/tool"), tree.path().join("usr/bin/tool2")).expect("linked");
+    symlink("usr/bin", tree.path().join("bin")).expect("linked");
+    let root = Root::of_directory(tree.path()).expect("gathered");
+    assert!(root.contains("/usr/bin/tool") && !root.contains("proc/1"));
+    let entries = archived(&root);
+    let entry = |name: &str| entries.iter().find(|entry| entry.0 == name).expect(name).clone();
+    assert_eq!(entry("bin").4, b"usr/bin");
+    let (tool, other) = (entry("usr/bin/tool"), entry("usr/bin/tool2"));
+    assert_eq!((tool.1 & TYPE_MASK, tool.2, tool.3 % PAGE, tool.4.len()), (FILE, 2, 0, 5000));
+    assert_eq!((other.2, other.4.len()), (2, 0), "its contents come with its first name");
+    let order: Vec<_> = entries.iter().map(|entry| entry.0.as_str()).collect();
+    let place = |name: &str| order.iter().position(|other| *other == name).expect(name);
+    assert!(place("usr") < place("usr/bin") && place("usr/bin") < place("usr/bin/tool"));
+}
+
+#[test]
+fn what_cannot_run_is_named_before_anything_boots() {
+    let tree = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| tree.path().join(name);
+    std::fs::write(path("text"), "hello").expect("written");
+    std::fs::write(path("script"), "#!/no/such/shell\n").expect("written");
+    std::fs::write(path("empty"), "#!\n").expect("written");
+    let mut arm = std::fs::read("/bin/ls").expect("read");
+    arm[18] = 183;
+    std::fs::write(path("arm"), arm).expect("written");
+    std::fs::copy("/bin/ls", path("ls")).expect("copied");
+    symlink("round", path("round")).expect("linked");
+    for (program, said) in [
+        ("/absent", "/absent: no such file"),
+        ("/text", "/text: no 64-bit ELF file"),
+        ("/script", "/script: its interpreter /no/such/shell is missing"),
+        ("/empty", "/empty: a script whose first line names no interpreter"),
+        ("/arm", "/arm: made for another processor, expected x86-64"),
+        ("/ls", "/ls: its interpreter /lib64/ld-linux-x86-64.so.2 is missing"),
+        ("/round", "/round: no such file"),
+        ("/", "/: a directory, expected a program"),
+    ] {
+        let problem = problem(Root::of_program(tree.path(), program, &[]));
+        assert!(problem.starts_with(said), "{program}: {problem}");
+    }
+    std::fs::create_dir(path("lib64")).expect("made");
+    std::fs::copy("/lib64/ld-linux-x86-64.so.2", path("lib64/ld-linux-x86-64.so.2")).expect("copied");
+    let problem = problem(Root::of_program(tree.path(), "/ls", &[]));
+    assert!(
+        problem.contains("/ls: needs lib") && problem.contains("which is in none of /lib/x86"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn what_is_included_brings_what_it_needs() {
+    let include = [PathBuf::from("/bin/cat"), PathBuf::from("/etc/ld.so.conf.d")];
+    let root = Root::of_program(Path::new("/"), "/bin/ls", &include).expect("gathered");
+    assert!(root.contains("usr/bin/cat") && root.contains("etc/ld.so.conf.d"));
+    let relative = problem(Root::of_program(Path::new("/"), "/bin/ls", &[PathBuf::from("bin/cat")]));
+    assert_eq!(relative, "bin/cat: expected an absolute path");
+}

@@ -1,0 +1,203 @@
+//! Descriptors themselves: dup(2), fcntl(2), close(2), ioctl(2).
+
+use super::{get, with_vfs};
+use crate::call::Call;
+use crate::descriptors::table::OnExec;
+use crate::table::SystemCall;
+use linux_raw_sys::general as abi;
+use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
+use nom_fs::Errno;
+
+/// Flags that `F_SETFL` changes.
+const CHANGEABLE: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_NOATIME | abi::FASYNC;
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_close, "close", &["descriptor"], close),
+    SystemCall::complete(abi::__NR_close_range, "close_range", &["first", "last", "flags"], close_range),
+    SystemCall::complete(abi::__NR_dup, "dup", &["descriptor"], duplicate),
+    SystemCall::complete(abi::__NR_dup2, "dup2", &["old", "new"], duplicate_as),
+    SystemCall::complete(abi::__NR_dup3, "dup3", &["old", "new", "flags"], duplicate_with),
+    SystemCall::partial(
+        abi::__NR_fcntl,
+        "fcntl",
+        &["descriptor", "command", "argument"],
+        control,
+        "locks are granted to everybody; no leases, signals or seals",
+    ),
+    SystemCall::partial(
+        abi::__NR_flock,
+        "flock",
+        &["descriptor", "operation"],
+        |call| get(call, call.int(0)).map(|_| 0),
+        "granted to everybody",
+    ),
+    SystemCall::partial(
+        abi::__NR_ioctl,
+        "ioctl",
+        &["descriptor", "request", "argument"],
+        request,
+        "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX; nothing is a terminal (ENOTTY)",
+    ),
+    SystemCall::complete(abi::__NR_fsync, "fsync", &["descriptor"], |call| get(call, call.int(0)).map(|_| 0)),
+    SystemCall::complete(abi::__NR_fdatasync, "fdatasync", &["descriptor"], |call| {
+        get(call, call.int(0)).map(|_| 0)
+    }),
+    SystemCall::complete(abi::__NR_sync, "sync", &[], |_| Ok(0)),
+    SystemCall::complete(abi::__NR_sync_file_range, "sync_file_range", &["descriptor"], |call| {
+        get(call, call.int(0)).map(|_| 0)
+    }),
+    SystemCall::complete(abi::__NR_ftruncate, "ftruncate", &["descriptor", "length"], truncate),
+    SystemCall::partial(
+        abi::__NR_fallocate,
+        "fallocate",
+        &["descriptor", "mode", "offset", "length"],
+        allocate,
+        "room and holes (PUNCH_HOLE); other modes are EOPNOTSUPP",
+    ),
+    SystemCall::complete(abi::__NR_fadvise64, "fadvise64", &["descriptor"], |call| {
+        get(call, call.int(0)).map(|_| 0)
+    }),
+    SystemCall::complete(abi::__NR_readahead, "readahead", &["descriptor"], |call| {
+        get(call, call.int(0)).map(|_| 0)
+    }),
+];
+
+fn close(call: &Call<'_>) -> Result<u64, Errno> {
+    let descriptors = call.process().descriptors.borrow().clone();
+    descriptors.close(call.int(0)).map(|()| 0)
+}
+
+/// linux/close_range.h: what would be closed is closed when another program begins.
+const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+
+fn close_range(call: &Call<'_>) -> Result<u64, Errno> {
+    let (first, last, flags) = (call.arguments[0] as u32, call.arguments[1] as u32, call.arguments[2] as u32);
+    if first > last {
+        return Err(Errno::EINVAL);
+    }
+    let descriptors = call.process().descriptors.borrow().clone();
+    for descriptor in descriptors.list() {
+        if (first..=last).contains(&(descriptor as u32)) {
+            match flags & CLOSE_RANGE_CLOEXEC {
+                0 => descriptors.close(descriptor)?,
+                _ => descriptors.set_on_exec(descriptor, OnExec::Close)?,
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn duplicate(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let descriptors = call.process().descriptors.borrow().clone();
+    descriptors.add(description, OnExec::Keep).map(|descriptor| descriptor as u64)
+}
+
+fn duplicate_as(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    if call.int(0) != call.int(1) {
+        let descriptors = call.process().descriptors.borrow().clone();
+        descriptors.put(call.int(1), description, OnExec::Keep)?;
+    }
+    Ok(call.int(1) as u64)
+}
+
+fn duplicate_with(call: &Call<'_>) -> Result<u64, Errno> {
+    let flags = call.arguments[2] as u32;
+    if call.int(0) == call.int(1) || flags & !abi::O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let description = get(call, call.int(0))?;
+    let descriptors = call.process().descriptors.borrow().clone();
+    descriptors.put(call.int(1), description, OnExec::closes_if(flags & abi::O_CLOEXEC))?;
+    Ok(call.int(1) as u64)
+}
+
+fn control(call: &Call<'_>) -> Result<u64, Errno> {
+    let descriptor = call.int(0);
+    let description = get(call, descriptor)?;
+    let argument = call.arguments[2];
+    let descriptors = call.process().descriptors.borrow().clone();
+    let duplicate = |on_exec| {
+        let added = descriptors.add_from(argument as i32, description.clone(), on_exec);
+        added.map(|descriptor| descriptor as u64)
+    };
+    match call.arguments[1] as u32 {
+        abi::F_DUPFD => duplicate(OnExec::Keep),
+        abi::F_DUPFD_CLOEXEC => duplicate(OnExec::Close),
+        abi::F_GETFD => Ok(u64::from(descriptors.on_exec(descriptor)? == OnExec::Close)),
+        abi::F_SETFD => {
+            let on_exec = OnExec::closes_if(argument as u32 & abi::FD_CLOEXEC);
+            descriptors.set_on_exec(descriptor, on_exec).map(|()| 0)
+        }
+        abi::F_GETFL => Ok(description.flags.get().into()),
+        abi::F_SETFL => {
+            let kept = description.flags.get() & !CHANGEABLE;
+            description.flags.set(kept | argument as u32 & CHANGEABLE);
+            Ok(0)
+        }
+        abi::F_SETLK | abi::F_SETLKW | abi::F_OFD_SETLK | abi::F_OFD_SETLKW => Ok(0),
+        abi::F_GETLK | abi::F_OFD_GETLK => {
+            // The lock could be had.
+            call.memory().write_value(argument, &(abi::F_UNLCK as u16)).map(|()| 0)
+        }
+        abi::F_GETOWN | abi::F_SETOWN => Ok(0),
+        abi::F_ADD_SEALS | abi::F_GET_SEALS => Err(Errno::EINVAL),
+        abi::F_GETPIPE_SZ | abi::F_SETPIPE_SZ => Ok(crate::descriptors::pipe::PIPE_BYTES as u64),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn request(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let argument = call.arguments[2];
+    let descriptors = call.process().descriptors.borrow().clone();
+    match call.arguments[1] as u32 {
+        FIONBIO => {
+            let is_on = call.memory().read_value::<i32>(argument)? != 0;
+            let kept = description.flags.get() & !abi::O_NONBLOCK;
+            description.flags.set(kept | if is_on { abi::O_NONBLOCK } else { 0 });
+            Ok(0)
+        }
+        FIONREAD => {
+            let unread = match (description.node(), description.stream()) {
+                (Some(node), _) => Some(node.size().saturating_sub(description.position.get()) as usize),
+                (_, Some(stream)) => stream.unread(),
+                _ => None,
+            };
+            call.memory().write_value(argument, &(unread.ok_or(Errno::ENOTTY)? as u32)).map(|()| 0)
+        }
+        FIOCLEX => descriptors.set_on_exec(call.int(0), OnExec::Close).map(|()| 0),
+        FIONCLEX => descriptors.set_on_exec(call.int(0), OnExec::Keep).map(|()| 0),
+        FIOASYNC => Ok(0),
+        _ => Err(Errno::ENOTTY),
+    }
+}
+
+fn truncate(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let node = description.node().ok_or(Errno::EINVAL)?;
+    description.check_write().map_err(|_| Errno::EINVAL)?;
+    let len = u64::try_from(call.arguments[1] as i64).map_err(|_| Errno::EINVAL)?;
+    with_vfs(call, |vfs, caller| vfs.truncate(node.node, len, caller)).map(|()| 0)
+}
+
+fn allocate(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    description.check_write()?;
+    let node = description.node().ok_or(Errno::ENODEV)?;
+    let [_, mode, offset, len, ..] = call.arguments;
+    let is_range = (offset as i64) >= 0 && (len as i64) > 0;
+    if !is_range {
+        return Err(Errno::EINVAL);
+    }
+    with_vfs(call, |vfs, caller| match mode as u32 {
+        0 => vfs.allocate(node.node, offset, len, caller),
+        mode if mode == abi::FALLOC_FL_PUNCH_HOLE | abi::FALLOC_FL_KEEP_SIZE => {
+            vfs.punch(node.node, offset, len, caller)
+        }
+        _ => Err(Errno::EOPNOTSUPP),
+    })
+    .map(|()| 0)
+}

@@ -1,0 +1,352 @@
+//! Reading and writing.
+
+use super::{get, with_vfs};
+use crate::call::Call;
+use crate::descriptors::node::OpenNode;
+use crate::descriptors::open::{Description, Stream};
+use crate::descriptors::ready::until_ready;
+use crate::signals::Signal;
+use crate::table::SystemCall;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as abi;
+use nom_fs::{Errno, Seek};
+
+/// Bytes that are copied at once.
+const PIECE: usize = 64 << 10;
+/// Most bytes of one call, as on Linux.
+const CALL_BYTES: u64 = 0x7fff_f000;
+/// Most pieces of one call.
+const PIECES: u64 = 1024;
+
+const VECTOR: &[&str] = &["descriptor", "pieces", "count"];
+const VECTOR_AT: &[&str] = &["descriptor", "pieces", "count", "offset"];
+const AT: &[&str] = &["descriptor", "buffer", "length", "offset"];
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_read, "read", &["descriptor", "buffer", "length"], read),
+    SystemCall::complete(abi::__NR_write, "write", &["descriptor", "buffer", "length"], write),
+    SystemCall::complete(abi::__NR_readv, "readv", VECTOR, read_pieces),
+    SystemCall::complete(abi::__NR_writev, "writev", VECTOR, write_pieces),
+    SystemCall::complete(abi::__NR_pread64, "pread64", AT, |call| read_at(call, call.arguments[3])),
+    SystemCall::complete(abi::__NR_pwrite64, "pwrite64", AT, |call| write_at(call, call.arguments[3])),
+    SystemCall::complete(abi::__NR_preadv, "preadv", VECTOR_AT, |call| pieces_at(call, Way::Read)),
+    SystemCall::complete(abi::__NR_pwritev, "pwritev", VECTOR_AT, |call| pieces_at(call, Way::Write)),
+    SystemCall::complete(abi::__NR_lseek, "lseek", &["descriptor", "offset", "whence"], seek),
+    SystemCall::complete(abi::__NR_sendfile, "sendfile", &["to", "from", "offset", "count"], send_file),
+    SystemCall::refused(abi::__NR_splice, "splice", "programs read and write instead"),
+    SystemCall::refused(abi::__NR_tee, "tee", "programs read and write instead"),
+    SystemCall::refused(abi::__NR_copy_file_range, "copy_file_range", "programs read and write instead"),
+];
+
+/// Which way bytes go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Read,
+    Write,
+}
+
+/// What `act` says of a stream; waits for it unless the description says not to.
+pub(super) fn wait<T>(
+    call: &Call<'_>,
+    description: &Description,
+    stream: &Rc<dyn Stream>,
+    mut act: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match act() {
+        Err(Errno::EAGAIN) if !description.is_nonblocking() => {
+            call.block_on(until_ready(act, |waker| stream.wake(waker)))?
+        }
+        result => result,
+    }
+}
+
+/// Reads into the caller's memory, from `offset` of a file on, or where a description is.
+fn read_into(
+    call: &Call<'_>,
+    description: &Description,
+    at: Option<u64>,
+    to: u64,
+    len: u64,
+) -> Result<u64, Errno> {
+    description.check_read()?;
+    let len = len.min(CALL_BYTES);
+    let mut piece = vec![0; len.min(PIECE as u64) as usize];
+    let Some(node) = description.node() else {
+        let stream = description.stream().ok_or(Errno::EINVAL)?;
+        if at.is_some() {
+            return Err(Errno::ESPIPE);
+        }
+        let count = wait(call, description, stream, || stream.read(&mut piece))?;
+        call.memory().write(to, &piece[..count])?;
+        return Ok(count as u64);
+    };
+    let start = at.unwrap_or(description.position.get());
+    let mut done = 0;
+    loop {
+        let part = ((len - done) as usize).min(PIECE);
+        let count = node.read(start + done, &mut piece[..part])?;
+        call.memory().write(to + done, &piece[..count])?;
+        done += count as u64;
+        if count < part || done == len {
+            break;
+        }
+    }
+    if at.is_none() {
+        description.position.set(start + done);
+    }
+    Ok(done)
+}
+
+/// Writes from the caller's memory.
+fn write_from(
+    call: &Call<'_>,
+    description: &Description,
+    at: Option<u64>,
+    from: u64,
+    len: u64,
+) -> Result<u64, Errno> {
+    description.check_write()?;
+    let len = len.min(CALL_BYTES);
+    if let Some(node) = description.node() {
+        return write_node(call, description, node, at, (from, len));
+    }
+    if at.is_some() {
+        return Err(Errno::ESPIPE);
+    }
+    let mut done = 0;
+    while done < len || len == 0 {
+        let mut piece = vec![0; (len - done).min(PIECE as u64) as usize];
+        call.memory().read(from + done, &mut piece)?;
+        match write_bytes(call, description, &piece) {
+            Ok(count) => done += count as u64,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        if len == 0 || done < len && description.is_nonblocking() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Writes to a stream; who writes to nobody is sent a signal.
+pub(super) fn write_bytes(call: &Call<'_>, description: &Description, bytes: &[u8]) -> Result<usize, Errno> {
+    let stream = description.stream().ok_or(Errno::EINVAL)?;
+    let written = wait(call, description, stream, || stream.write(bytes));
+    if written == Err(Errno::EPIPE) {
+        call.raise(Signal::PIPE);
+    }
+    written
+}
+
+fn write_node(
+    call: &Call<'_>,
+    description: &Description,
+    node: &OpenNode,
+    at: Option<u64>,
+    (from, len): (u64, u64),
+) -> Result<u64, Errno> {
+    let is_appended = description.flags.get() & abi::O_APPEND != 0;
+    let start = if is_appended { node.size() } else { at.unwrap_or(description.position.get()) };
+    let mut done = 0;
+    while done < len {
+        let mut piece = vec![0; (len - done).min(PIECE as u64) as usize];
+        call.memory().read(from + done, &mut piece)?;
+        match with_vfs(call, |vfs, caller| node.write(vfs, caller, start + done, &piece)) {
+            Ok(count) => done += count as u64,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    if at.is_none() {
+        description.position.set(start + done);
+    }
+    Ok(done)
+}
+
+fn read(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, buffer, len, ..] = call.arguments;
+    read_into(call, &*get(call, call.int(0))?, None, buffer, len)
+}
+
+fn write(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, buffer, len, ..] = call.arguments;
+    write_from(call, &*get(call, call.int(0))?, None, buffer, len)
+}
+
+fn read_at(call: &Call<'_>, offset: u64) -> Result<u64, Errno> {
+    let [_, buffer, len, ..] = call.arguments;
+    let offset = Some(offset).filter(|offset| (*offset as i64) >= 0).ok_or(Errno::EINVAL)?;
+    read_into(call, &*get(call, call.int(0))?, Some(offset), buffer, len)
+}
+
+fn write_at(call: &Call<'_>, offset: u64) -> Result<u64, Errno> {
+    let [_, buffer, len, ..] = call.arguments;
+    let offset = Some(offset).filter(|offset| (*offset as i64) >= 0).ok_or(Errno::EINVAL)?;
+    write_from(call, &*get(call, call.int(0))?, Some(offset), buffer, len)
+}
+
+/// Addresses and lengths of a call's pieces.
+pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Vec<(u64, u64)>, Errno> {
+    if count > PIECES {
+        return Err(Errno::EINVAL);
+    }
+    let piece = |index| call.memory().read_value::<[u64; 2]>(address + 16 * index);
+    let pieces = (0..count).map(|index| piece(index).map(|[start, len]| (start, len)));
+    let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
+    let is_long = pieces
+        .iter()
+        .try_fold(0_u64, |sum, (_, len)| sum.checked_add(*len))
+        .is_none_or(|sum| sum > i64::MAX as u64);
+    if is_long { Err(Errno::EINVAL) } else { Ok(pieces) }
+}
+
+/// The bytes of all pieces, one behind the other.
+pub(super) fn gathered(call: &Call<'_>, pieces: &[(u64, u64)]) -> Result<Vec<u8>, Errno> {
+    let mut bytes = Vec::new();
+    for (start, len) in pieces {
+        let at = bytes.len();
+        bytes.resize(at + (*len).min(CALL_BYTES - at as u64) as usize, 0);
+        call.memory().read(*start, &mut bytes[at..])?;
+    }
+    Ok(bytes)
+}
+
+/// Puts bytes into pieces, one behind the other.
+pub(super) fn scatter(call: &Call<'_>, pieces: &[(u64, u64)], mut bytes: &[u8]) -> Result<(), Errno> {
+    for (start, len) in pieces {
+        let count = bytes.len().min(*len as usize);
+        call.memory().write(*start, &bytes[..count])?;
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
+fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
+    if let Some(stream) = description.stream() {
+        // What comes in one piece is read in one.
+        description.check_read()?;
+        let len: u64 = pieces.iter().map(|(_, len)| len).sum();
+        let mut bytes = vec![0; len.min(PIECE as u64) as usize];
+        let count = wait(call, &description, stream, || stream.read(&mut bytes))?;
+        scatter(call, &pieces, &bytes[..count])?;
+        return Ok(count as u64);
+    }
+    each(&pieces, |start, len| read_into(call, &description, None, start, len))
+}
+
+fn write_pieces(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
+    if description.stream().is_none() {
+        return each(&pieces, |start, len| write_from(call, &description, None, start, len));
+    }
+    description.check_write()?;
+    let bytes = gathered(call, &pieces)?;
+    let mut done = 0;
+    while done < bytes.len() {
+        match write_bytes(call, &description, &bytes[done..]) {
+            Ok(count) => done += count,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        if description.is_nonblocking() {
+            break;
+        }
+    }
+    Ok(done as u64)
+}
+
+fn pieces_at(call: &Call<'_>, way: Way) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
+    let mut offset = call.arguments[3];
+    if (offset as i64) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    each(&pieces, |start, len| {
+        let count = match way {
+            Way::Read => read_into(call, &description, Some(offset), start, len)?,
+            Way::Write => write_from(call, &description, Some(offset), start, len)?,
+        };
+        offset += count;
+        Ok(count)
+    })
+}
+
+/// Does something with each piece until one is not full.
+fn each(pieces: &[(u64, u64)], mut act: impl FnMut(u64, u64) -> Result<u64, Errno>) -> Result<u64, Errno> {
+    let mut done = 0;
+    for (start, len) in pieces.iter().copied().filter(|(_, len)| *len > 0) {
+        match act(start, len) {
+            Ok(count) => done += count,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        if !pieces.is_empty() && done == 0 {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn seek(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let node = description.node().ok_or(Errno::ESPIPE)?;
+    let offset = call.arguments[1] as i64;
+    let from = |start: u64| start.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64);
+    let unsigned = || u64::try_from(offset).map_err(|_| Errno::ENXIO);
+    let position = match call.arguments[2] as u32 {
+        abi::SEEK_SET => from(0).ok_or(Errno::EINVAL)?,
+        abi::SEEK_CUR => from(description.position.get()).ok_or(Errno::EINVAL)?,
+        abi::SEEK_END => from(node.size()).ok_or(Errno::EINVAL)?,
+        abi::SEEK_DATA => with_vfs(call, |vfs, _| vfs.seek(node.node, unsigned()?, Seek::Data))?,
+        abi::SEEK_HOLE => with_vfs(call, |vfs, _| vfs.seek(node.node, unsigned()?, Seek::Hole))?,
+        _ => return Err(Errno::EINVAL),
+    };
+    description.position.set(position);
+    Ok(position)
+}
+
+fn send_file(call: &Call<'_>) -> Result<u64, Errno> {
+    let (to, from) = (get(call, call.int(0))?, get(call, call.int(1))?);
+    let (offset_at, count) = (call.arguments[2], call.arguments[3].min(CALL_BYTES));
+    from.check_read()?;
+    to.check_write()?;
+    let node = from.node().ok_or(Errno::EINVAL)?;
+    let start = if offset_at == 0 { from.position.get() } else { call.memory().read_value(offset_at)? };
+    let mut done = 0;
+    while done < count {
+        let mut piece = vec![0; (count - done).min(PIECE as u64) as usize];
+        let there = node.read(start + done, &mut piece)?;
+        if there == 0 {
+            break;
+        }
+        let written = match to.node() {
+            Some(target) => {
+                let at = to.position.get();
+                let written = with_vfs(call, |vfs, caller| target.write(vfs, caller, at, &piece[..there]));
+                written.inspect(|count| to.position.set(at + *count as u64))
+            }
+            None => write_bytes(call, &to, &piece[..there]),
+        };
+        match written {
+            Ok(count) => done += count as u64,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        if to.is_nonblocking() && done % PIECE as u64 != 0 {
+            break;
+        }
+    }
+    match offset_at {
+        0 => from.position.set(start + done),
+        _ => call.memory().write_value(offset_at, &(start + done))?,
+    }
+    Ok(done)
+}

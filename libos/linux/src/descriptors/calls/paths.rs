@@ -1,0 +1,386 @@
+//! Calls that name files by paths.
+
+use super::{directory, get, path, with_vfs};
+use crate::call::Call;
+use crate::descriptors::device::{Device, DeviceKind};
+use crate::descriptors::node::OpenNode;
+use crate::descriptors::open::{Description, Object};
+use crate::descriptors::table::OnExec;
+use crate::table::SystemCall;
+use alloc::rc::Rc;
+use linux_raw_sys::general as abi;
+use nom_fs::proc::ProcNode;
+use nom_fs::{Access, Caller, Errno, LastLink, NodeId, NodeType, Ownership, Replace, Stamp, Vfs};
+
+const HERE: i32 = abi::AT_FDCWD;
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_open, "open", &["path", "flags", "mode"], |call| open(call, HERE, 0)),
+    SystemCall::complete(abi::__NR_openat, "openat", &["directory", "path", "flags", "mode"], |call| {
+        open(call, call.int(0), 1)
+    }),
+    SystemCall::complete(abi::__NR_creat, "creat", &["path", "mode"], create),
+    SystemCall::refused(abi::__NR_openat2, "openat2", "programs take `openat` instead"),
+    SystemCall::complete(abi::__NR_mkdir, "mkdir", &["path", "mode"], |call| make_directory(call, HERE, 0)),
+    SystemCall::complete(abi::__NR_mkdirat, "mkdirat", &["directory", "path", "mode"], |call| {
+        make_directory(call, call.int(0), 1)
+    }),
+    SystemCall::complete(abi::__NR_rmdir, "rmdir", &["path"], |call| {
+        unlink(call, HERE, 0, abi::AT_REMOVEDIR)
+    }),
+    SystemCall::complete(abi::__NR_unlink, "unlink", &["path"], |call| unlink(call, HERE, 0, 0)),
+    SystemCall::complete(abi::__NR_unlinkat, "unlinkat", &["directory", "path", "flags"], |call| {
+        unlink(call, call.int(0), 1, call.arguments[2] as u32)
+    }),
+    SystemCall::complete(abi::__NR_rename, "rename", &["from", "to"], |call| {
+        rename(call, (HERE, 0), (HERE, 1), 0)
+    }),
+    SystemCall::complete(abi::__NR_renameat, "renameat", &["directory", "from", "other", "to"], |call| {
+        rename(call, (call.int(0), 1), (call.int(2), 3), 0)
+    }),
+    SystemCall::complete(
+        abi::__NR_renameat2,
+        "renameat2",
+        &["directory", "from", "other", "to", "flags"],
+        |call| rename(call, (call.int(0), 1), (call.int(2), 3), call.arguments[4] as u32),
+    ),
+    SystemCall::complete(abi::__NR_link, "link", &["from", "to"], |call| link(call, (HERE, 0), (HERE, 1), 0)),
+    SystemCall::complete(
+        abi::__NR_linkat,
+        "linkat",
+        &["directory", "from", "other", "to", "flags"],
+        |call| link(call, (call.int(0), 1), (call.int(2), 3), call.arguments[4] as u32),
+    ),
+    SystemCall::complete(abi::__NR_symlink, "symlink", &["target", "path"], |call| {
+        symbolic_link(call, HERE, 1)
+    }),
+    SystemCall::complete(abi::__NR_symlinkat, "symlinkat", &["target", "directory", "path"], |call| {
+        symbolic_link(call, call.int(1), 2)
+    }),
+    SystemCall::complete(abi::__NR_readlink, "readlink", &["path", "buffer", "length"], |call| {
+        read_link(call, HERE, 0)
+    }),
+    SystemCall::complete(
+        abi::__NR_readlinkat,
+        "readlinkat",
+        &["directory", "path", "buffer", "length"],
+        |call| read_link(call, call.int(0), 1),
+    ),
+    SystemCall::complete(abi::__NR_access, "access", &["path", "mode"], |call| access(call, HERE, 0, 0)),
+    SystemCall::complete(abi::__NR_faccessat, "faccessat", &["directory", "path", "mode"], |call| {
+        access(call, call.int(0), 1, 0)
+    }),
+    SystemCall::complete(
+        abi::__NR_faccessat2,
+        "faccessat2",
+        &["directory", "path", "mode", "flags"],
+        |call| access(call, call.int(0), 1, call.arguments[3] as u32),
+    ),
+    SystemCall::complete(abi::__NR_chmod, "chmod", &["path", "mode"], |call| permit(call, HERE, 0)),
+    SystemCall::complete(abi::__NR_fchmodat, "fchmodat", &["directory", "path", "mode"], |call| {
+        permit(call, call.int(0), 1)
+    }),
+    SystemCall::complete(abi::__NR_fchmod, "fchmod", &["descriptor", "mode"], permit_open),
+    SystemCall::complete(abi::__NR_chown, "chown", &["path", "user", "group"], |call| give(call, HERE, 0, 0)),
+    SystemCall::complete(abi::__NR_lchown, "lchown", &["path", "user", "group"], |call| {
+        give(call, HERE, 0, abi::AT_SYMLINK_NOFOLLOW)
+    }),
+    SystemCall::complete(
+        abi::__NR_fchownat,
+        "fchownat",
+        &["directory", "path", "user", "group", "flags"],
+        |call| give(call, call.int(0), 1, call.arguments[4] as u32),
+    ),
+    SystemCall::complete(abi::__NR_fchown, "fchown", &["descriptor", "user", "group"], give_open),
+    SystemCall::complete(abi::__NR_truncate, "truncate", &["path", "length"], truncate),
+    SystemCall::complete(
+        abi::__NR_utimensat,
+        "utimensat",
+        &["directory", "path", "times", "flags"],
+        set_times,
+    ),
+    SystemCall::complete(abi::__NR_chdir, "chdir", &["path"], change_directory),
+    SystemCall::complete(abi::__NR_fchdir, "fchdir", &["descriptor"], change_to_open),
+    SystemCall::complete(abi::__NR_chroot, "chroot", &["path"], change_root),
+    SystemCall::complete(abi::__NR_getcwd, "getcwd", &["buffer", "length"], current_directory),
+    SystemCall::complete(abi::__NR_umask, "umask", &["mask"], |call| {
+        let mask = call.arguments[0] as u32 & 0o777;
+        Ok(core::mem::replace(&mut call.process().view.borrow_mut().umask, mask).into())
+    }),
+    SystemCall::complete(abi::__NR_mknod, "mknod", &["path", "mode", "device"], |call| {
+        make_node(call, HERE, 0)
+    }),
+    SystemCall::complete(abi::__NR_mknodat, "mknodat", &["directory", "path", "mode", "device"], |call| {
+        make_node(call, call.int(0), 1)
+    }),
+];
+
+/// Does something with a path, which is an argument of the call.
+fn at<T>(
+    call: &Call<'_>,
+    descriptor: i32,
+    index: usize,
+    act: impl FnOnce(&mut Vfs, &Caller<'_>, NodeId, &[u8]) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let path = path(call, call.arguments[index])?;
+    let directory = directory(call, descriptor, &path)?;
+    with_vfs(call, |vfs, caller| act(vfs, caller, directory, &path))
+}
+
+fn following(flags: u32) -> LastLink {
+    if flags & abi::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow }
+}
+
+fn open(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
+    open_with(call, descriptor, index, call.arguments[index + 1] as u32, call.arguments[index + 2] as u32)
+}
+
+fn create(call: &Call<'_>) -> Result<u64, Errno> {
+    let flags = abi::O_CREAT | abi::O_WRONLY | abi::O_TRUNC;
+    open_with(call, HERE, 0, flags, call.arguments[1] as u32)
+}
+
+fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u32) -> Result<u64, Errno> {
+    let opened = at(call, descriptor, index, |vfs, caller, directory, path| {
+        let node = vfs.open(caller, directory, path, flags, mode)?;
+        let text = if matches!(node, NodeId::Proc(_)) { Some(vfs.text(caller, node)?) } else { None };
+        Ok((node, text, vfs.kind(node), vfs.device_number(node)))
+    });
+    let (node, text, kind, number) = opened?;
+    // From here on it is given back by whoever has it.
+    let held = OpenNode::held(&call.family().vfs, node, text);
+    let kept = flags & !(abi::O_CREAT | abi::O_EXCL | abi::O_TRUNC | abi::O_NOCTTY | abi::O_CLOEXEC);
+    let is_path = flags & abi::O_PATH != 0;
+    let description = match (node, kind, number) {
+        (NodeId::Proc(ProcNode::Opened(process, other)), ..) => {
+            let process = call.family().process(process).ok_or(Errno::ENOENT)?;
+            let descriptors = process.descriptors.borrow().clone();
+            descriptors.get(other as i32)?
+        }
+        (_, NodeType::Character, Some(number)) if !is_path => {
+            let device = Device::new(DeviceKind::of_number(number)?, Some(node));
+            Description::new(Object::Stream(Rc::new(device)), kept)
+        }
+        (_, NodeType::Fifo, _) if !is_path => return Err(Errno::ENXIO),
+        _ => Description::new(Object::Node(Rc::new(held)), kept),
+    };
+    let on_exec = OnExec::closes_if(flags & abi::O_CLOEXEC);
+    let descriptors = call.process().descriptors.borrow().clone();
+    descriptors.add(description, on_exec).map(|descriptor| descriptor as u64)
+}
+
+fn make_directory(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
+    let mode = call.arguments[index + 1] as u32;
+    at(call, descriptor, index, |vfs, caller, at, path| vfs.make_directory(caller, at, path, mode))
+        .map(|()| 0)
+}
+
+fn unlink(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<u64, Errno> {
+    if flags & !abi::AT_REMOVEDIR != 0 {
+        return Err(Errno::EINVAL);
+    }
+    at(call, descriptor, index, |vfs, caller, at, path| match flags {
+        0 => vfs.unlink(caller, at, path),
+        _ => vfs.remove_directory(caller, at, path),
+    })
+    .map(|()| 0)
+}
+
+fn rename(call: &Call<'_>, from: (i32, usize), to: (i32, usize), flags: u32) -> Result<u64, Errno> {
+    let replace = match flags {
+        0 => Replace::Yes,
+        abi::RENAME_NOREPLACE => Replace::No,
+        abi::RENAME_EXCHANGE => Replace::Exchange,
+        _ => return Err(Errno::EINVAL),
+    };
+    let new = path(call, call.arguments[to.1])?;
+    let new_at = directory(call, to.0, &new)?;
+    at(call, from.0, from.1, |vfs, caller, at, path| vfs.rename(caller, (at, path), (new_at, &new), replace))
+        .map(|()| 0)
+}
+
+fn link(call: &Call<'_>, from: (i32, usize), to: (i32, usize), flags: u32) -> Result<u64, Errno> {
+    let new = path(call, call.arguments[to.1])?;
+    let new_at = directory(call, to.0, &new)?;
+    let follow = if flags & abi::AT_SYMLINK_FOLLOW != 0 { LastLink::Follow } else { LastLink::Keep };
+    at(call, from.0, from.1, |vfs, caller, at, path| {
+        let node = vfs.resolve(caller, at, path, follow)?;
+        vfs.link(caller, node, new_at, &new)
+    })
+    .map(|()| 0)
+}
+
+fn symbolic_link(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
+    let target = path(call, call.arguments[0])?;
+    at(call, descriptor, index, |vfs, caller, at, path| vfs.make_link(caller, &target, at, path)).map(|()| 0)
+}
+
+fn read_link(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
+    let (buffer, len) = (call.arguments[index + 1], call.arguments[index + 2]);
+    if len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let target = at(call, descriptor, index, |vfs, caller, at, path| {
+        let node = if path.is_empty() { at } else { vfs.resolve(caller, at, path, LastLink::Keep)? };
+        vfs.read_link(caller, node)
+    })?;
+    let count = target.len().min(len as usize);
+    call.memory().write(buffer, &target[..count])?;
+    Ok(count as u64)
+}
+
+fn access(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<u64, Errno> {
+    let wanted = Access::from_bits(call.arguments[index + 1] as u32)?;
+    at(call, descriptor, index, |vfs, caller, at, path| {
+        let node = match path.is_empty() && flags & abi::AT_EMPTY_PATH != 0 {
+            true => at,
+            false => vfs.resolve(caller, at, path, following(flags))?,
+        };
+        vfs.access(caller.credentials, node, wanted)
+    })
+    .map(|()| 0)
+}
+
+fn permit(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
+    let mode = call.arguments[index + 1] as u32;
+    at(call, descriptor, index, |vfs, caller, at, path| {
+        let node = vfs.resolve(caller, at, path, LastLink::Follow)?;
+        vfs.set_permissions(caller, node, mode)
+    })
+    .map(|()| 0)
+}
+
+/// The node that a descriptor was opened as.
+fn open_node(call: &Call<'_>) -> Result<Option<NodeId>, Errno> {
+    let description = get(call, call.int(0))?;
+    let of_stream = || description.stream().and_then(|stream| stream.node());
+    Ok(description.node().map(|node| node.node).or_else(of_stream))
+}
+
+fn permit_open(call: &Call<'_>) -> Result<u64, Errno> {
+    let Some(node) = open_node(call)? else { return Ok(0) };
+    with_vfs(call, |vfs, caller| vfs.set_permissions(caller, node, call.arguments[1] as u32)).map(|()| 0)
+}
+
+fn ownership(user: u64, group: u64) -> Ownership {
+    let given = |id: u64| Some(id as u32).filter(|id| *id != u32::MAX);
+    Ownership { user: given(user), group: given(group) }
+}
+
+fn give(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<u64, Errno> {
+    let to = ownership(call.arguments[index + 1], call.arguments[index + 2]);
+    at(call, descriptor, index, |vfs, caller, at, path| {
+        let node = match path.is_empty() && flags & abi::AT_EMPTY_PATH != 0 {
+            true => at,
+            false => vfs.resolve(caller, at, path, following(flags))?,
+        };
+        vfs.set_owner(caller, node, to)
+    })
+    .map(|()| 0)
+}
+
+fn give_open(call: &Call<'_>) -> Result<u64, Errno> {
+    let Some(node) = open_node(call)? else { return Ok(0) };
+    let to = ownership(call.arguments[1], call.arguments[2]);
+    with_vfs(call, |vfs, caller| vfs.set_owner(caller, node, to)).map(|()| 0)
+}
+
+fn truncate(call: &Call<'_>) -> Result<u64, Errno> {
+    let len = u64::try_from(call.arguments[1] as i64).map_err(|_| Errno::EINVAL)?;
+    at(call, HERE, 0, |vfs, caller, at, path| {
+        let node = vfs.resolve(caller, at, path, LastLink::Follow)?;
+        vfs.access(caller.credentials, node, Access::WRITE)?;
+        vfs.truncate(node, len, caller)
+    })
+    .map(|()| 0)
+}
+
+fn set_times(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, path_at, times, flags, ..] = call.arguments;
+    let stamp = |index: u64| -> Result<Stamp, Errno> {
+        if times == 0 {
+            return Ok(Stamp::Now);
+        }
+        let [seconds, nanoseconds]: [i64; 2] = call.memory().read_value(times + 16 * index)?;
+        Ok(match nanoseconds {
+            now if now == i64::from(abi::UTIME_NOW) => Stamp::Now,
+            omit if omit == i64::from(abi::UTIME_OMIT) => Stamp::Omit,
+            0..1_000_000_000 => Stamp::At(nom_fs::FileTime { seconds, nanoseconds: nanoseconds as u32 }),
+            _ => return Err(Errno::EINVAL),
+        })
+    };
+    let (accessed, modified) = (stamp(0)?, stamp(1)?);
+    if path_at == 0 {
+        let node = open_node(call)?.ok_or(Errno::EINVAL)?;
+        return with_vfs(call, |vfs, caller| vfs.set_times(caller, node, accessed, modified)).map(|()| 0);
+    }
+    at(call, call.int(0), 1, |vfs, caller, at, path| {
+        let node = vfs.resolve(caller, at, path, following(flags as u32))?;
+        vfs.set_times(caller, node, accessed, modified)
+    })
+    .map(|()| 0)
+}
+
+/// A directory that the caller may go to.
+fn enterable(vfs: &Vfs, caller: &Caller<'_>, node: NodeId) -> Result<NodeId, Errno> {
+    if !vfs.kind(node).is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    vfs.access(caller.credentials, node, Access::EXECUTE).map(|()| node)
+}
+
+/// The process's directory is another from now on. It is held for good: children share it, and nobody counts
+/// them.
+fn enter(call: &Call<'_>, node: NodeId) -> u64 {
+    call.process().view.borrow_mut().directory = node;
+    with_vfs(call, |vfs, _| vfs.hold(node));
+    0
+}
+
+fn change_directory(call: &Call<'_>) -> Result<u64, Errno> {
+    let node = at(call, HERE, 0, |vfs, caller, at, path| {
+        let node = vfs.resolve(caller, at, path, LastLink::Follow)?;
+        enterable(vfs, caller, node)
+    })?;
+    Ok(enter(call, node))
+}
+
+fn change_to_open(call: &Call<'_>) -> Result<u64, Errno> {
+    let node = open_node(call)?.ok_or(Errno::ENOTDIR)?;
+    let node = with_vfs(call, |vfs, caller| enterable(vfs, caller, node))?;
+    Ok(enter(call, node))
+}
+
+fn change_root(call: &Call<'_>) -> Result<u64, Errno> {
+    let node = at(call, HERE, 0, |vfs, caller, at, path| {
+        let node = vfs.resolve(caller, at, path, LastLink::Follow)?;
+        if !caller.credentials.is_root() {
+            return Err(Errno::EPERM);
+        }
+        vfs.hold(node);
+        enterable(vfs, caller, node).inspect_err(|_| vfs.release(node))
+    })?;
+    call.process().view.borrow_mut().root = node;
+    Ok(0)
+}
+
+fn current_directory(call: &Call<'_>) -> Result<u64, Errno> {
+    let [buffer, len, ..] = call.arguments;
+    let mut path = with_vfs(call, |vfs, caller| vfs.path_of(caller.root, caller.directory));
+    path.push(0);
+    if path.len() as u64 > len {
+        return Err(Errno::ERANGE);
+    }
+    call.memory().write(buffer, &path)?;
+    Ok(path.len() as u64)
+}
+
+fn make_node(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
+    let (mode, number) = (call.arguments[index + 1] as u32, call.arguments[index + 2]);
+    let kind = NodeType::from_mode(mode).ok_or(Errno::EINVAL)?;
+    at(call, descriptor, index, |vfs, caller, at, path| {
+        vfs.make_node(caller, at, path, kind, mode & 0o7777, number)
+    })
+    .map(|_| 0)
+}

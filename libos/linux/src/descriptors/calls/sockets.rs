@@ -1,0 +1,444 @@
+//! Sockets.
+
+use super::io::{gathered, pieces, scatter};
+use super::make::add;
+use super::{get, with_vfs};
+use crate::call::Call;
+use crate::descriptors::inet::{Inet, Transport};
+use crate::descriptors::local::{Local, Place};
+use crate::descriptors::open::{Description, Object, Stream};
+use crate::descriptors::ready::until_ready;
+use crate::descriptors::socket::{Address, Peeking, Side, Socket};
+use crate::signals::Signal;
+use crate::table::SystemCall;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use linux_raw_sys::net as abi;
+use nom_fs::{Errno, LastLink, NodeType};
+
+/// `recvmmsg` waits for the first message alone.
+const MSG_WAITFORONE: u32 = 0x10000;
+
+/// Most bytes of an address.
+const ADDRESS_BYTES: u64 = 128;
+/// Bytes that one call receives or sends at most.
+const MESSAGE_BYTES: u64 = 256 << 10;
+/// Words of `struct msghdr`.
+const HEADER: usize = 7;
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
+        nr::__NR_socket,
+        "socket",
+        &["domain", "type", "protocol"],
+        make,
+        "TCP and UDP over IPv4 and IPv6, local streams",
+    ),
+    SystemCall::partial(
+        nr::__NR_socketpair,
+        "socketpair",
+        &["domain", "type", "protocol", "descriptors"],
+        make_pair,
+        "local streams; datagrams and packets are streams, too",
+    ),
+    SystemCall::partial(
+        nr::__NR_bind,
+        "bind",
+        &["descriptor", "address", "length"],
+        bind,
+        "to a port of all addresses",
+    ),
+    SystemCall::complete(nr::__NR_listen, "listen", &["descriptor", "backlog"], |call| {
+        let description = get(call, call.int(0))?;
+        description.socket()?.listen(call.int(1).max(0) as usize).map(|()| 0)
+    }),
+    SystemCall::complete(nr::__NR_accept, "accept", &["descriptor", "address", "length"], |call| {
+        accept(call, 0)
+    }),
+    SystemCall::complete(
+        nr::__NR_accept4,
+        "accept4",
+        &["descriptor", "address", "length", "flags"],
+        |call| accept(call, call.arguments[3] as u32),
+    ),
+    SystemCall::partial(
+        nr::__NR_connect,
+        "connect",
+        &["descriptor", "address", "length"],
+        connect,
+        "there is no loopback",
+    ),
+    SystemCall::partial(
+        nr::__NR_getsockname,
+        "getsockname",
+        &["descriptor", "address", "length"],
+        |call| {
+            let description = get(call, call.int(0))?;
+            let socket = description.socket()?;
+            tell(call, socket, &socket.own_address(), call.arguments[1], call.arguments[2])
+        },
+        "the port that a connection was asked for from is 0",
+    ),
+    SystemCall::complete(nr::__NR_getpeername, "getpeername", &["descriptor", "address", "length"], |call| {
+        let description = get(call, call.int(0))?;
+        let socket = description.socket()?;
+        tell(call, socket, &socket.peer_address()?, call.arguments[1], call.arguments[2])
+    }),
+    SystemCall::complete(
+        nr::__NR_sendto,
+        "sendto",
+        &["descriptor", "buffer", "length", "flags", "address", "address_length"],
+        send_to,
+    ),
+    SystemCall::complete(
+        nr::__NR_recvfrom,
+        "recvfrom",
+        &["descriptor", "buffer", "length", "flags", "address", "address_length"],
+        receive_from,
+    ),
+    SystemCall::partial(
+        nr::__NR_sendmsg,
+        "sendmsg",
+        &["descriptor", "message", "flags"],
+        |call| send_message(call, call.arguments[1], call.arguments[2] as u32),
+        "control data is not sent",
+    ),
+    SystemCall::partial(
+        nr::__NR_recvmsg,
+        "recvmsg",
+        &["descriptor", "message", "flags"],
+        |call| receive_message(call, call.arguments[1], call.arguments[2] as u32),
+        "no control data comes",
+    ),
+    SystemCall::partial(
+        nr::__NR_sendmmsg,
+        "sendmmsg",
+        &["descriptor", "messages", "count", "flags"],
+        |call| many(call, |at| send_message(call, at, call.arguments[3] as u32)),
+        "as sendmsg",
+    ),
+    SystemCall::partial(
+        nr::__NR_recvmmsg,
+        "recvmmsg",
+        &["descriptor", "messages", "count", "flags", "timeout"],
+        |call| many(call, |at| receive_message(call, at, call.arguments[3] as u32)),
+        "as recvmsg; waits for the first alone",
+    ),
+    SystemCall::complete(nr::__NR_shutdown, "shutdown", &["descriptor", "how"], |call| {
+        let side = match call.arguments[1] as u32 {
+            abi::SHUT_RD => Side::Receive,
+            abi::SHUT_WR => Side::Send,
+            abi::SHUT_RDWR => Side::Both,
+            _ => return Err(Errno::EINVAL),
+        };
+        let description = get(call, call.int(0))?;
+        description.socket()?.shut(side).map(|()| 0)
+    }),
+    SystemCall::partial(
+        nr::__NR_setsockopt,
+        "setsockopt",
+        &["descriptor", "level", "name", "value", "length"],
+        set_option,
+        "TCP_NODELAY has an effect; the other usual ones are remembered",
+    ),
+    SystemCall::partial(
+        nr::__NR_getsockopt,
+        "getsockopt",
+        &["descriptor", "level", "name", "value", "length"],
+        get_option,
+        "the usual ones; no TCP_INFO",
+    ),
+];
+
+fn opened(stream: Rc<dyn Stream>, flags: u32) -> Rc<Description> {
+    Description::new(Object::Stream(stream), O_RDWR | flags & O_NONBLOCK)
+}
+
+fn make(call: &Call<'_>) -> Result<u64, Errno> {
+    let (domain, kind) = (call.arguments[0] as u32, call.arguments[1] as u32);
+    let flags = kind & (O_NONBLOCK | O_CLOEXEC);
+    let transport = match kind & !flags {
+        abi::SOCK_STREAM => Transport::Tcp,
+        abi::SOCK_DGRAM => Transport::Udp,
+        abi::SOCK_RAW => return Err(Errno::EPERM),
+        _ => return Err(Errno::ESOCKTNOSUPPORT),
+    };
+    let protocol = call.arguments[2] as u32;
+    let stream: Rc<dyn Stream> = match domain {
+        abi::AF_INET | abi::AF_INET6 => {
+            let network = call.family().network.as_ref().ok_or(Errno::EAFNOSUPPORT)?;
+            let expected = match transport {
+                Transport::Tcp => abi::IPPROTO_TCP as u32,
+                Transport::Udp => abi::IPPROTO_UDP as u32,
+            };
+            if protocol != 0 && protocol != expected {
+                return Err(Errno::EPROTONOSUPPORT);
+            }
+            Rc::new(Inet::new(network, domain, transport))
+        }
+        abi::AF_UNIX if transport == Transport::Tcp => Rc::new(Local::new(&call.family().sockets)),
+        abi::AF_UNIX => return Err(Errno::ESOCKTNOSUPPORT),
+        _ => return Err(Errno::EAFNOSUPPORT),
+    };
+    add(call, opened(stream, flags), flags).map(|descriptor| descriptor as u64)
+}
+
+fn make_pair(call: &Call<'_>) -> Result<u64, Errno> {
+    if call.arguments[0] as u32 != abi::AF_UNIX {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let flags = call.arguments[1] as u32;
+    let (one, other) = Local::pair(&call.family().sockets);
+    let one = add(call, opened(Rc::new(one), flags), flags)?;
+    let other = add(call, opened(Rc::new(other), flags), flags)?;
+    call.memory().write_value(call.arguments[3], &[one, other]).map(|()| 0)
+}
+
+fn address(call: &Call<'_>, at: u64, len: u64) -> Result<Address, Errno> {
+    if len > ADDRESS_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = vec![0; len as usize];
+    call.memory().read(at, &mut bytes)?;
+    Address::read(&bytes)
+}
+
+/// Tells a program an address, as much of it as there is room for, if it asks.
+fn tell(call: &Call<'_>, socket: &dyn Socket, address: &Address, at: u64, len_at: u64) -> Result<u64, Errno> {
+    if at == 0 || len_at == 0 {
+        return Ok(0);
+    }
+    let bytes = address.to_bytes(socket.names().0);
+    let room = call.memory().read_value::<u32>(len_at)? as usize;
+    call.memory().write(at, &bytes[..bytes.len().min(room)])?;
+    call.memory().write_value(len_at, &(bytes.len() as u32)).map(|()| 0)
+}
+
+/// The local socket, with the place that its path leads to, if a socket is named by one.
+fn bind(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let address = address(call, call.arguments[1], call.arguments[2])?;
+    match (&address, socket.local()) {
+        (Address::Local(path), Some(local)) if path.first().is_some_and(|first| *first != 0) => {
+            let node = with_vfs(call, |vfs, caller| {
+                vfs.make_node(caller, caller.directory, path, NodeType::Socket, 0o777, 0)
+            });
+            let node =
+                node.map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })?;
+            local.bind_at(Place::Node(node), path)?;
+        }
+        _ => socket.bind(&address)?,
+    }
+    Ok(0)
+}
+
+fn connect(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let address = address(call, call.arguments[1], call.arguments[2])?;
+    if let (Address::Local(path), Some(local)) = (&address, socket.local())
+        && path.first().is_some_and(|first| *first != 0)
+    {
+        let node =
+            with_vfs(call, |vfs, caller| vfs.resolve(caller, caller.directory, path, LastLink::Follow))?;
+        return local.connect_to(&Place::Node(node), path).map(|()| 0);
+    }
+    match socket.connect(&address) {
+        Err(Errno::EINPROGRESS) if !description.is_nonblocking() => {
+            let stream = description.stream().ok_or(Errno::ENOTSOCK)?;
+            call.block_on(until_ready(|| socket.connected(), |waker| stream.wake(waker)))?.map(|()| 0)
+        }
+        result => result.map(|()| 0),
+    }
+}
+
+fn accept(call: &Call<'_>, flags: u32) -> Result<u64, Errno> {
+    if flags & !(O_NONBLOCK | O_CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let (stream, peer) = attempt(call, &description, 0, || socket.accept())?;
+    let accepted = opened(stream, flags);
+    let descriptor = add(call, accepted, flags)?;
+    tell(call, socket, &peer, call.arguments[1], call.arguments[2])?;
+    Ok(descriptor as u64)
+}
+
+/// What `act` says; waits for it unless description or flags say not to.
+fn attempt<T>(
+    call: &Call<'_>,
+    description: &Description,
+    flags: u32,
+    act: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let stream = description.stream().ok_or(Errno::ENOTSOCK)?;
+    let mut act = act;
+    match act() {
+        Err(Errno::EAGAIN) if !description.is_nonblocking() && flags & abi::MSG_DONTWAIT == 0 => {
+            call.block_on(until_ready(act, |waker| stream.wake(waker)))?
+        }
+        result => result,
+    }
+}
+
+/// Sends all of this, unless it must not wait.
+fn send(
+    call: &Call<'_>,
+    description: &Description,
+    bytes: &[u8],
+    flags: u32,
+    to: Option<&Address>,
+) -> Result<u64, Errno> {
+    let socket = description.socket()?;
+    let mut done = 0;
+    loop {
+        match attempt(call, description, flags, || socket.send(&bytes[done..], to)) {
+            Ok(count) => done += count,
+            Err(_) if done > 0 => break,
+            Err(error) => {
+                if error == Errno::EPIPE && flags & abi::MSG_NOSIGNAL == 0 {
+                    call.raise(Signal::PIPE);
+                }
+                return Err(error);
+            }
+        }
+        if done >= bytes.len() || description.is_nonblocking() || flags & abi::MSG_DONTWAIT != 0 {
+            break;
+        }
+    }
+    Ok(done as u64)
+}
+
+fn send_to(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, buffer, len, flags, at, address_len] = call.arguments;
+    let description = get(call, call.int(0))?;
+    description.socket()?;
+    let to = if at == 0 { None } else { Some(address(call, at, address_len)?) };
+    let mut bytes = vec![0; len.min(MESSAGE_BYTES) as usize];
+    call.memory().read(buffer, &mut bytes)?;
+    send(call, &description, &bytes, flags as u32, to.as_ref())
+}
+
+fn peeking(flags: u32) -> Peeking {
+    if flags & abi::MSG_PEEK != 0 { Peeking::Stay } else { Peeking::Take }
+}
+
+fn receive_from(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, buffer, len, flags, at, len_at] = call.arguments;
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let mut bytes = vec![0; len.min(MESSAGE_BYTES) as usize];
+    let received =
+        attempt(call, &description, flags as u32, || socket.receive(&mut bytes, peeking(flags as u32)))?;
+    call.memory().write(buffer, &bytes[..received.count])?;
+    if let Some(from) = &received.from {
+        tell(call, socket, from, at, len_at)?;
+    }
+    Ok(received.count as u64)
+}
+
+/// `struct msghdr`, as words: name, its length, pieces, their count, control, its length, flags.
+fn header(call: &Call<'_>, at: u64) -> Result<[u64; HEADER], Errno> {
+    call.memory().read_value(at)
+}
+
+fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    description.socket()?;
+    let [name, name_len, pieces_at, count, ..] = header(call, at)?;
+    let to = if name == 0 { None } else { Some(address(call, name, u64::from(name_len as u32))?) };
+    let bytes = gathered(call, &pieces(call, pieces_at, count)?)?;
+    send(call, &description, &bytes, flags, to.as_ref())
+}
+
+fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let [name, name_len, pieces_at, count, ..] = header(call, at)?;
+    let pieces = pieces(call, pieces_at, count)?;
+    let len: u64 = pieces.iter().map(|(_, len)| len).sum();
+    let mut bytes = vec![0; len.min(MESSAGE_BYTES) as usize];
+    let received = attempt(call, &description, flags, || socket.receive(&mut bytes, peeking(flags)))?;
+    scatter(call, &pieces, &bytes[..received.count])?;
+    let mut told = 0;
+    if let Some(from) = received.from.filter(|_| name != 0) {
+        let address = from.to_bytes(socket.names().0);
+        let room = address.len().min(name_len as u32 as usize);
+        call.memory().write(name, &address[..room])?;
+        told = address.len() as u32;
+    }
+    call.memory().write_value(at + 8, &told)?;
+    // No control data, and nothing to say of the message.
+    call.memory().write_value(at + 40, &[0_u64, 0])?;
+    Ok(received.count as u64)
+}
+
+/// Does something with each of several messages, until one fails.
+fn many(call: &Call<'_>, act: impl Fn(u64) -> Result<u64, Errno>) -> Result<u64, Errno> {
+    const MESSAGE: u64 = 64;
+    let (at, count) = (call.arguments[1], call.arguments[2] as u32);
+    let mut done = 0;
+    while done < count {
+        let message = at + MESSAGE * u64::from(done);
+        match act(message) {
+            Ok(len) => call.memory().write_value(message + 56, &(len as u32))?,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        done += 1;
+        if call.arguments[3] as u32 & MSG_WAITFORONE != 0 || get(call, call.int(0))?.is_nonblocking() {
+            continue;
+        }
+        break;
+    }
+    Ok(done.into())
+}
+
+fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let (level, name, at, len) =
+        (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
+    let is_time = level == abi::SOL_SOCKET && [abi::SO_RCVTIMEO_OLD, abi::SO_SNDTIMEO_OLD].contains(&name);
+    if is_time {
+        let [seconds, microseconds]: [u64; 2] = call.memory().read_value(at)?;
+        // None is what there is anyway.
+        return if (seconds, microseconds) == (0, 0) { Ok(0) } else { Err(Errno::ENOPROTOOPT) };
+    }
+    if (len as u32) < 4 {
+        return Err(Errno::EINVAL);
+    }
+    let value = call.memory().read_value::<i32>(at)?;
+    socket.options().set(level, name, value)?;
+    socket.option_changed(level, name, value);
+    Ok(0)
+}
+
+fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let (level, name, at, len_at) =
+        (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
+    let (domain, kind, protocol) = socket.names();
+    let words: Vec<i32> = match (level, name) {
+        (abi::SOL_SOCKET, abi::SO_TYPE) => vec![kind as i32],
+        (abi::SOL_SOCKET, abi::SO_DOMAIN) => vec![domain as i32],
+        (abi::SOL_SOCKET, abi::SO_PROTOCOL) => vec![protocol as i32],
+        (abi::SOL_SOCKET, abi::SO_ERROR) => vec![socket.take_error().map_or(0, Errno::code)],
+        (abi::SOL_SOCKET, abi::SO_ACCEPTCONN) => vec![i32::from(socket.is_listening())],
+        (abi::SOL_SOCKET, abi::SO_LINGER) => vec![socket.options().get(level, name)?, 0],
+        (abi::SOL_SOCKET, abi::SO_RCVTIMEO_OLD | abi::SO_SNDTIMEO_OLD) => vec![0; 4],
+        _ => vec![socket.options().get(level, name)?],
+    };
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let room = call.memory().read_value::<u32>(len_at)? as usize;
+    let count = bytes.len().min(room);
+    call.memory().write(at, &bytes[..count])?;
+    call.memory().write_value(len_at, &(count as u32)).map(|()| 0)
+}

@@ -1,0 +1,220 @@
+//! What is known of files: stat(2), statfs(2), getdents(2).
+
+use super::{directory, get, path, with_vfs};
+use crate::call::Call;
+use crate::descriptors::open::Description;
+use crate::table::SystemCall;
+use alloc::vec::Vec;
+use linux_raw_sys::general as abi;
+use nom_fs::{Attributes, Errno, FileTime, LastLink, NodeId};
+
+const HERE: i32 = abi::AT_FDCWD;
+/// Bytes that are best read at once.
+const BLOCK: u64 = 4096;
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_stat, "stat", &["path", "status"], |call| status(call, HERE, 0, 0)),
+    SystemCall::complete(abi::__NR_lstat, "lstat", &["path", "status"], |call| {
+        status(call, HERE, 0, abi::AT_SYMLINK_NOFOLLOW)
+    }),
+    SystemCall::complete(abi::__NR_fstat, "fstat", &["descriptor", "status"], status_open),
+    SystemCall::complete(
+        abi::__NR_newfstatat,
+        "newfstatat",
+        &["directory", "path", "status", "flags"],
+        |call| status(call, call.int(0), 1, call.arguments[3] as u32),
+    ),
+    SystemCall::complete(
+        abi::__NR_statx,
+        "statx",
+        &["directory", "path", "flags", "mask", "status"],
+        extended_status,
+    ),
+    SystemCall::complete(abi::__NR_statfs, "statfs", &["path", "status"], |call| {
+        let path = path(call, call.arguments[0])?;
+        let at = directory(call, HERE, &path)?;
+        let node = with_vfs(call, |vfs, caller| vfs.resolve(caller, at, &path, LastLink::Follow))?;
+        space(call, node)
+    }),
+    SystemCall::complete(abi::__NR_fstatfs, "fstatfs", &["descriptor", "status"], |call| {
+        let description = get(call, call.int(0))?;
+        let root = with_vfs(call, |vfs, _| vfs.root());
+        space(call, description.node().map_or(root, |node| node.node))
+    }),
+    SystemCall::complete(abi::__NR_getdents64, "getdents64", &["descriptor", "buffer", "length"], list),
+    SystemCall::refused(abi::__NR_getdents, "getdents", "programs take `getdents64`"),
+    SystemCall::refused(abi::__NR_getxattr, "getxattr", "files have no extended attributes"),
+    SystemCall::refused(abi::__NR_lgetxattr, "lgetxattr", "files have no extended attributes"),
+    SystemCall::refused(abi::__NR_fgetxattr, "fgetxattr", "files have no extended attributes"),
+    SystemCall::refused(abi::__NR_setxattr, "setxattr", "files have no extended attributes"),
+    SystemCall::refused(abi::__NR_listxattr, "listxattr", "files have no extended attributes"),
+    SystemCall::refused(abi::__NR_mount, "mount", "the tree is as it was packed"),
+    SystemCall::refused(abi::__NR_umount2, "umount2", "the tree is as it was packed"),
+];
+
+/// What `stat` tells of something that is open.
+fn of_open(call: &Call<'_>, description: &Description) -> Result<Attributes, Errno> {
+    let of_stream = || description.stream().and_then(|stream| stream.node());
+    let node = description.node().map(|node| node.node).or_else(of_stream);
+    if let Some(node) = node {
+        return with_vfs(call, |vfs, caller| vfs.attributes(caller, node));
+    }
+    let stream = description.stream().ok_or(Errno::EBADF)?;
+    let (user, group) = with_vfs(call, |_, caller| (caller.credentials.user, caller.credentials.group));
+    let now = FileTime::default();
+    Ok(Attributes {
+        device: 1,
+        // What has no name has no number either, but one that is not another's.
+        number: core::ptr::from_ref(description).addr() as u64,
+        kind: stream.kind(),
+        permissions: 0o600,
+        links: 1,
+        user,
+        group,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        accessed: now,
+        modified: now,
+        changed: now,
+        born: now,
+    })
+}
+
+fn of_path(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<Attributes, Errno> {
+    let is_empty_fine = flags & abi::AT_EMPTY_PATH != 0;
+    let path = match call.arguments[index] {
+        0 if is_empty_fine => Vec::new(),
+        address => path(call, address)?,
+    };
+    if path.is_empty() && is_empty_fine && descriptor != HERE {
+        return of_open(call, &*get(call, descriptor)?);
+    }
+    let at = directory(call, descriptor, &path)?;
+    let link = if flags & abi::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow };
+    with_vfs(call, |vfs, caller| {
+        let node = match path.is_empty() && is_empty_fine {
+            true => at,
+            false => vfs.resolve(caller, at, &path, link)?,
+        };
+        vfs.attributes(caller, node)
+    })
+}
+
+/// Linux's `struct stat` on x86-64, as words.
+fn to_words(known: &Attributes) -> [u64; 18] {
+    let time = |time: FileTime| [time.seconds as u64, time.nanoseconds.into()];
+    let (accessed, modified, changed) = (time(known.accessed), time(known.modified), time(known.changed));
+    [
+        known.device,
+        known.number,
+        known.links.into(),
+        u64::from(known.mode()) | u64::from(known.user) << 32,
+        known.group.into(),
+        known.rdev,
+        known.size,
+        BLOCK,
+        known.blocks,
+        accessed[0],
+        accessed[1],
+        modified[0],
+        modified[1],
+        changed[0],
+        changed[1],
+        0,
+        0,
+        0,
+    ]
+}
+
+fn status(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<u64, Errno> {
+    let known = of_path(call, descriptor, index, flags)?;
+    call.memory().write_value(call.arguments[index + 1], &to_words(&known)).map(|()| 0)
+}
+
+fn status_open(call: &Call<'_>) -> Result<u64, Errno> {
+    let known = of_open(call, &*get(call, call.int(0))?)?;
+    call.memory().write_value(call.arguments[1], &to_words(&known)).map(|()| 0)
+}
+
+fn extended_status(call: &Call<'_>) -> Result<u64, Errno> {
+    let known = of_path(call, call.int(0), 1, call.arguments[2] as u32)?;
+    let low = |value: u64| value & 0xffff_ffff;
+    // A time has 16 bytes: seconds, nanoseconds, and 4 of nothing.
+    let time = |time: FileTime| [time.seconds as u64, time.nanoseconds.into()];
+    let (major, minor) =
+        (|device: u64| device >> 8 & 0xfff, |device: u64| device & 0xff | device >> 12 & !0xff);
+    let pair = |first: u64, second: u64| low(first) | second << 32;
+    let mask = u64::from(abi::STATX_BASIC_STATS | abi::STATX_BTIME);
+    let mut words = [0_u64; 32];
+    words[0] = pair(mask, BLOCK);
+    words[2] = pair(known.links.into(), known.user.into());
+    words[3] = pair(known.group.into(), known.mode().into());
+    (words[4], words[5], words[6]) = (known.number, known.size, known.blocks);
+    for (index, at) in [known.accessed, known.born, known.changed, known.modified].into_iter().enumerate() {
+        words[8 + 2 * index..10 + 2 * index].copy_from_slice(&time(at));
+    }
+    words[16] = pair(major(known.rdev), minor(known.rdev));
+    words[17] = pair(major(known.device), minor(known.device));
+    call.memory().write_value(call.arguments[4], &words).map(|()| 0)
+}
+
+fn space(call: &Call<'_>, node: NodeId) -> Result<u64, Errno> {
+    let facts = with_vfs(call, |vfs, _| vfs.space(node));
+    let name_max = 255;
+    let words: [u64; 15] = [
+        facts.magic,
+        BLOCK,
+        facts.pages,
+        facts.pages_free,
+        facts.pages_free,
+        facts.files + facts.pages_free,
+        facts.pages_free,
+        0,
+        name_max,
+        BLOCK,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    call.memory().write_value(call.arguments[1], &words).map(|()| 0)
+}
+
+/// Bytes of an entry before its name.
+const ENTRY: usize = 19;
+
+fn list(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, buffer, len, ..] = call.arguments;
+    let description = get(call, call.int(0))?;
+    let node = description.node().ok_or(Errno::ENOTDIR)?;
+    let mut bytes = Vec::new();
+    let mut position = description.position.get();
+    let mut is_short = false;
+    with_vfs(call, |vfs, caller| {
+        vfs.list(caller, node.node, position, |entry| {
+            let size = (ENTRY + entry.name.len() + 1).next_multiple_of(8);
+            if bytes.len() + size > len as usize {
+                is_short = bytes.is_empty();
+                return None;
+            }
+            let start = bytes.len();
+            bytes.extend_from_slice(&entry.number.to_ne_bytes());
+            bytes.extend_from_slice(&entry.next.to_ne_bytes());
+            bytes.extend_from_slice(&(size as u16).to_ne_bytes());
+            bytes.push(entry.kind.entry_type());
+            bytes.extend_from_slice(entry.name);
+            bytes.resize(start + size, 0);
+            position = entry.next;
+            Some(())
+        })
+    })?;
+    if is_short {
+        return Err(Errno::EINVAL);
+    }
+    call.memory().write(buffer, &bytes)?;
+    description.position.set(position);
+    Ok(bytes.len() as u64)
+}

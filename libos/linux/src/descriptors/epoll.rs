@@ -1,0 +1,265 @@
+//! Watched sets: epoll(7). A wait looks at those that became ready, and at no others.
+
+use super::open::{Description, Stream};
+use super::ready::{Events, Waiters};
+use alloc::collections::BTreeMap;
+use alloc::rc::{Rc, Weak};
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::Waker;
+use crossbeam_queue::SegQueue;
+use linux_raw_sys::general::{EPOLLET, EPOLLEXCLUSIVE, EPOLLONESHOT, EPOLLWAKEUP};
+use nom_fs::{Errno, NodeType};
+
+/// Bits of an interest that are no conditions.
+const FLAGS: u32 = EPOLLET | EPOLLEXCLUSIVE | EPOLLONESHOT | EPOLLWAKEUP;
+
+/// What was said when a descriptor was taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Watched {
+    /// Conditions, and how often they are told.
+    pub events: u32,
+    /// Comes with them.
+    pub data: u64,
+}
+
+/// A descriptor is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Occurrence {
+    /// For what.
+    pub events: u32,
+    /// What was said when it was taken in.
+    pub data: u64,
+}
+
+/// Members that became ready, by their keys, and who waits for one. Wakers must be such that any core could
+/// wake them, though none but their own does.
+#[derive(Default)]
+struct Listed {
+    keys: SegQueue<u64>,
+    waiting: SegQueue<Waker>,
+}
+
+impl Listed {
+    fn wake(&self) {
+        while let Some(waker) = self.waiting.pop() {
+            waker.wake();
+        }
+    }
+}
+
+/// Wakes when a member becomes ready.
+struct Alarm {
+    key: u64,
+    is_listed: AtomicBool,
+    listed: Arc<Listed>,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_listed.swap(true, Ordering::Relaxed) {
+            self.listed.keys.push(self.key);
+            self.listed.wake();
+        }
+    }
+}
+
+struct Member {
+    descriptor: i32,
+    description: Weak<Description>,
+    interest: Watched,
+    /// It was told its one time.
+    is_spent: bool,
+    alarm: Arc<Alarm>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct State {
+    members: BTreeMap<u64, Member>,
+    /// By descriptor and what it leads to.
+    keys: BTreeMap<(i32, usize), u64>,
+    next: u64,
+}
+
+/// An interest set.
+#[derive(Default)]
+pub(crate) struct Epoll {
+    state: RefCell<State>,
+    listed: Arc<Listed>,
+    waiters: Waiters,
+}
+
+impl fmt::Debug for Epoll {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Epoll({} members)", self.state.borrow().members.len())
+    }
+}
+
+fn name(descriptor: i32, description: &Rc<Description>) -> (i32, usize) {
+    (descriptor, Rc::as_ptr(description) as usize)
+}
+
+impl Epoll {
+    /// Takes a descriptor in.
+    ///
+    /// # Errors
+    /// `EEXIST` if it is in; `EPERM` for what is always ready.
+    pub fn add(
+        &self,
+        descriptor: i32,
+        description: &Rc<Description>,
+        interest: Watched,
+    ) -> Result<(), Errno> {
+        if description.stream().is_none() {
+            return Err(Errno::EPERM);
+        }
+        let mut state = self.state.borrow_mut();
+        let name = name(descriptor, description);
+        if let Some(key) = state.keys.get(&name).copied() {
+            // What had that place in memory may be gone.
+            if state.members.get(&key).is_some_and(|member| member.description.strong_count() > 0) {
+                return Err(Errno::EEXIST);
+            }
+            state.members.remove(&key);
+        }
+        let key = state.next;
+        state.next += 1;
+        let alarm = Arc::new(Alarm { key, is_listed: AtomicBool::new(false), listed: self.listed.clone() });
+        let waker = Waker::from(alarm.clone());
+        let (is_spent, description) = (false, Rc::downgrade(description));
+        let member = Member { descriptor, description, interest, is_spent, alarm, waker };
+        state.keys.insert(name, key);
+        let waker = member.waker.clone();
+        state.members.insert(key, member);
+        drop(state);
+        // It may be ready already.
+        waker.wake();
+        self.waiters.wake();
+        Ok(())
+    }
+
+    /// Changes what a descriptor is watched for.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not in.
+    pub fn change(
+        &self,
+        descriptor: i32,
+        description: &Rc<Description>,
+        interest: Watched,
+    ) -> Result<(), Errno> {
+        let mut state = self.state.borrow_mut();
+        let key = *state.keys.get(&name(descriptor, description)).ok_or(Errno::ENOENT)?;
+        let member = state.members.get_mut(&key).ok_or(Errno::ENOENT)?;
+        (member.interest, member.is_spent) = (interest, false);
+        let waker = member.waker.clone();
+        drop(state);
+        waker.wake();
+        self.waiters.wake();
+        Ok(())
+    }
+
+    /// Takes a descriptor out.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not in.
+    pub fn remove(&self, descriptor: i32, description: &Rc<Description>) -> Result<(), Errno> {
+        let mut state = self.state.borrow_mut();
+        let key = state.keys.remove(&name(descriptor, description)).ok_or(Errno::ENOENT)?;
+        state.members.remove(&key).map(drop).ok_or(Errno::ENOENT)
+    }
+
+    /// Members that are ready, at most `most`.
+    ///
+    /// # Errors
+    /// `EAGAIN` if none is.
+    pub fn take(&self, most: usize) -> Result<Vec<Occurrence>, Errno> {
+        let mut found = Vec::new();
+        let mut again = Vec::new();
+        for _ in 0..self.listed.keys.len() {
+            if found.len() == most {
+                break;
+            }
+            let Some(key) = self.listed.keys.pop() else { break };
+            if let Some(occurrence) = self.look(key, &mut again) {
+                found.push(occurrence);
+            }
+        }
+        // Those that are told as long as they are ready come after those that were not looked at.
+        again.into_iter().for_each(|key| self.listed.keys.push(key));
+        if found.is_empty() { Err(Errno::EAGAIN) } else { Ok(found) }
+    }
+
+    /// Looks at a member that was listed.
+    fn look(&self, key: u64, again: &mut Vec<u64>) -> Option<Occurrence> {
+        let mut state = self.state.borrow_mut();
+        let member = state.members.get_mut(&key)?;
+        let Some(description) = member.description.upgrade() else {
+            let descriptor = member.descriptor;
+            state.members.remove(&key);
+            state.keys.retain(|(other, _), named| *other != descriptor || *named != key);
+            return None;
+        };
+        member.alarm.is_listed.store(false, Ordering::Relaxed);
+        let Watched { events, data } = member.interest;
+        if member.is_spent {
+            return None;
+        }
+        // Before it is looked at, so that nothing that happens between is missed.
+        description.wake(&member.waker);
+        let wanted = Events(events & !FLAGS).with(Events::ALWAYS_TOLD);
+        let ready = description.ready().of(wanted);
+        if ready.is_none() {
+            return None;
+        }
+        if events & EPOLLONESHOT != 0 {
+            member.is_spent = true;
+        } else if events & EPOLLET == 0 && !member.alarm.is_listed.swap(true, Ordering::Relaxed) {
+            again.push(key);
+        }
+        Some(Occurrence { events: ready.0, data })
+    }
+
+    /// Wakes `waker`, once, when a member becomes ready.
+    pub fn wake_when_listed(&self, waker: &Waker) {
+        self.listed.waiting.push(waker.clone());
+    }
+}
+
+impl Stream for Epoll {
+    fn ready(&self) -> Events {
+        let state = self.state.borrow();
+        let is_ready = |member: &Member| {
+            let wanted = Events(member.interest.events & !FLAGS).with(Events::ALWAYS_TOLD);
+            let description = member.description.upgrade().filter(|_| !member.is_spent);
+            description.is_some_and(|description| !description.ready().of(wanted).is_none())
+        };
+        Events::IN.when(state.members.values().any(is_ready))
+    }
+
+    fn wake(&self, waker: &Waker) {
+        self.waiters.add(waker);
+        self.wake_when_listed(waker);
+    }
+
+    fn kind(&self) -> NodeType {
+        NodeType::File
+    }
+
+    fn label(&self) -> Vec<u8> {
+        b"anon_inode:[eventpoll]".to_vec()
+    }
+
+    fn epoll(&self) -> Option<&Epoll> {
+        Some(self)
+    }
+}

@@ -1,0 +1,419 @@
+//! Sockets of the network: TCP and UDP over the application's own stack.
+
+use super::open::Stream;
+use super::ready::{Events, Waiters};
+use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::task::Waker;
+use linux_raw_sys::net as abi;
+use nom_fs::{Errno, NodeType};
+use nom_net::Observed;
+use nom_socket::{Error, Network, Ready, Shutdown, SocketId, Sockets};
+
+/// Bytes of the largest datagram.
+const DATAGRAM_BYTES: usize = 65_536;
+/// Ports that are given out to those who name none (RFC 6335 section 6).
+const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
+
+/// What kind of socket it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// `SOCK_STREAM`.
+    Tcp,
+    /// `SOCK_DGRAM`.
+    Udp,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Nothing of the stack's yet.
+    New,
+    Listening(SocketId),
+    /// A connection, open or asked for.
+    Stream(SocketId, SocketAddr),
+    /// A UDP port, with the peer if there is one.
+    Port(SocketId, Option<SocketAddr>),
+}
+
+/// A socket of the network.
+pub(crate) struct Inet<N: Observed + 'static> {
+    network: Network<N>,
+    domain: u32,
+    transport: Transport,
+    own: Cell<SocketAddr>,
+    state: Cell<State>,
+    is_open: Cell<bool>,
+    /// Bytes, and of a datagram whence it came, that were looked at and stay to be received.
+    peeked: RefCell<VecDeque<u8>>,
+    peeked_from: Cell<Option<SocketAddr>>,
+    options: Options,
+    waiters: Waiters,
+}
+
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::WouldBlock => Errno::EAGAIN,
+        Error::BadSocket => Errno::EBADF,
+        Error::NotSupported => Errno::EOPNOTSUPP,
+        Error::InUse => Errno::EADDRINUSE,
+        Error::NotConnected => Errno::ENOTCONN,
+        Error::BrokenPipe => Errno::EPIPE,
+        Error::Reset => Errno::ECONNRESET,
+        Error::Refused => Errno::ECONNREFUSED,
+        Error::TimedOut => Errno::ETIMEDOUT,
+        Error::Unreachable => Errno::EHOSTUNREACH,
+        Error::TooLong => Errno::EMSGSIZE,
+        Error::Full => Errno::EADDRNOTAVAIL,
+        Error::NoMemory => Errno::ENOBUFS,
+    }
+}
+
+impl<N: Observed + 'static> Inet<N> {
+    /// A socket without an address; `domain` is `AF_INET` or `AF_INET6`.
+    pub fn new(network: &Network<N>, domain: u32, transport: Transport) -> Inet<N> {
+        let any: IpAddr =
+            if domain == abi::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        Inet {
+            network: network.clone(),
+            domain,
+            transport,
+            own: Cell::new(SocketAddr::new(any, 0)),
+            state: Cell::new(State::New),
+            is_open: Cell::new(false),
+            peeked: RefCell::default(),
+            peeked_from: Cell::new(None),
+            options: Options::default(),
+            waiters: Waiters::default(),
+        }
+    }
+
+    fn id(&self) -> Option<SocketId> {
+        match self.state.get() {
+            State::New => None,
+            State::Listening(id) | State::Stream(id, _) | State::Port(id, _) => Some(id),
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Sockets<N>) -> Result<T, Error>) -> Result<T, Errno> {
+        self.network.with(act).map_err(errno)
+    }
+
+    /// The stack has something for it from now on.
+    fn become_state(&self, state: State) {
+        self.state.set(state);
+        self.waiters.wake();
+    }
+
+    /// The UDP port that it has, or a free one.
+    fn port(&self) -> Result<(SocketId, Option<SocketAddr>), Errno> {
+        match self.state.get() {
+            State::Port(id, peer) => Ok((id, peer)),
+            State::New if self.transport == Transport::Udp => {
+                let (id, port) = self.with(|sockets| {
+                    let id = sockets.bind(self.own.get().port())?;
+                    Ok((id, sockets.port(id)?))
+                })?;
+                self.own.set(SocketAddr::new(self.own.get().ip(), port));
+                self.become_state(State::Port(id, None));
+                Ok((id, None))
+            }
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    fn stream_id(&self) -> Result<SocketId, Errno> {
+        match self.state.get() {
+            State::Stream(id, _) => Ok(id),
+            State::New => Err(Errno::EPIPE),
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    fn receive_datagram(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
+        let (id, peer) = self.port()?;
+        let (bytes, from) = match self.peeked_from.take() {
+            Some(from) => (self.peeked.take().into(), from),
+            None => loop {
+                let mut bytes = vec![0; DATAGRAM_BYTES];
+                let (count, from) = self.with(|sockets| sockets.receive_from(id, &mut bytes))?;
+                bytes.truncate(count);
+                if peer.is_none_or(|peer| peer == from) {
+                    break (bytes, from);
+                }
+            },
+        };
+        let count = bytes.len().min(target.len());
+        target[..count].copy_from_slice(&bytes[..count]);
+        if peeking == Peeking::Stay {
+            *self.peeked.borrow_mut() = bytes.into();
+            self.peeked_from.set(Some(from));
+        }
+        Ok(Received { count, from: Some(Address::Inet(from)) })
+    }
+
+    fn receive_stream(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
+        let id = self.stream_id().map_err(|_| Errno::ENOTCONN)?;
+        let mut peeked = self.peeked.borrow_mut();
+        if peeking == Peeking::Stay && peeked.len() < target.len() {
+            let mut more = vec![0; target.len() - peeked.len()];
+            match self.with(|sockets| sockets.receive(id, &mut more)) {
+                Ok(count) => peeked.extend(&more[..count]),
+                Err(error) if peeked.is_empty() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        if peeked.is_empty() {
+            let count = match peeking {
+                Peeking::Take => self.with(|sockets| sockets.receive(id, target))?,
+                Peeking::Stay => 0,
+            };
+            return Ok(Received { count, from: None });
+        }
+        let count = peeked.len().min(target.len());
+        for (to, from) in target.iter_mut().zip(peeked.iter()) {
+            *to = *from;
+        }
+        if peeking == Peeking::Take {
+            peeked.drain(..count);
+        }
+        Ok(Received { count, from: None })
+    }
+
+    fn accepted(&self, id: SocketId, peer: SocketAddr) -> Inet<N> {
+        let accepted = Inet::new(&self.network, self.domain, Transport::Tcp);
+        let ip = self.network.with(|sockets| sockets.stack().config().source_for(peer.ip()));
+        accepted.own.set(SocketAddr::new(ip.unwrap_or(self.own.get().ip()), self.own.get().port()));
+        accepted.state.set(State::Stream(id, peer));
+        accepted.is_open.set(true);
+        accepted.options.inherit(&self.options);
+        let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY);
+        accepted.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay.unwrap_or(0));
+        accepted
+    }
+}
+
+impl<N: Observed + 'static> Drop for Inet<N> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id() {
+            // The stack may have nothing of it any more.
+            let _ = self.with(|sockets| sockets.close(id));
+        }
+    }
+}
+
+impl<N: Observed + 'static> Socket for Inet<N> {
+    fn names(&self) -> (u32, u32, u32) {
+        match self.transport {
+            Transport::Tcp => (self.domain, abi::SOCK_STREAM, abi::IPPROTO_TCP as u32),
+            Transport::Udp => (self.domain, abi::SOCK_DGRAM, abi::IPPROTO_UDP as u32),
+        }
+    }
+
+    fn bind(&self, address: &Address) -> Result<(), Errno> {
+        let Address::Inet(address) = address else { return Err(Errno::EAFNOSUPPORT) };
+        if !matches!(self.state.get(), State::New) || self.own.get().port() != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if address.is_ipv6() && self.domain == abi::AF_INET {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        let before = self.own.replace(*address);
+        if self.transport == Transport::Udp {
+            self.port().inspect_err(|_| self.own.set(before))?;
+        }
+        Ok(())
+    }
+
+    fn listen(&self, backlog: usize) -> Result<(), Errno> {
+        if self.transport == Transport::Udp {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match self.state.get() {
+            State::Listening(_) => return Ok(()),
+            State::New => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        let own = self.own.get();
+        let ports = if own.port() == 0 { EPHEMERAL } else { own.port()..own.port().saturating_add(1) };
+        let mut result = Err(Errno::EADDRINUSE);
+        for port in ports {
+            result = self.with(|sockets| sockets.listen(port, backlog)).map(|id| (id, port));
+            if result != Err(Errno::EADDRINUSE) {
+                break;
+            }
+        }
+        let (id, port) = result?;
+        self.own.set(SocketAddr::new(own.ip(), port));
+        self.become_state(State::Listening(id));
+        Ok(())
+    }
+
+    fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
+        let State::Listening(id) = self.state.get() else {
+            return Err(if self.transport == Transport::Udp { Errno::EOPNOTSUPP } else { Errno::EINVAL });
+        };
+        let (stream, peer) = self.with(|sockets| sockets.accept(id))?;
+        Ok((Rc::new(self.accepted(stream, peer)), Address::Inet(peer)))
+    }
+
+    fn connect(&self, address: &Address) -> Result<(), Errno> {
+        let peer = match address {
+            Address::Inet(peer) => *peer,
+            Address::Unspecified if self.transport == Transport::Udp => {
+                let (id, _) = self.port()?;
+                self.state.set(State::Port(id, None));
+                return Ok(());
+            }
+            _ => return Err(Errno::EAFNOSUPPORT),
+        };
+        if self.transport == Transport::Udp {
+            let (id, _) = self.port()?;
+            self.state.set(State::Port(id, Some(peer)));
+            return Ok(());
+        }
+        match self.state.get() {
+            State::New => {}
+            State::Stream(..) if self.is_open.get() => return Err(Errno::EISCONN),
+            State::Stream(..) => {
+                return self.connected().map_err(|error| match error {
+                    Errno::EAGAIN => Errno::EALREADY,
+                    other => other,
+                });
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+        let (id, ip) = self.with(|sockets| {
+            let id = sockets.connect(peer)?;
+            Ok((id, sockets.stack().config().source_for(peer.ip())))
+        })?;
+        self.own.set(SocketAddr::new(ip.unwrap_or(self.own.get().ip()), self.own.get().port()));
+        self.become_state(State::Stream(id, peer));
+        let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY).unwrap_or(0);
+        self.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay);
+        Err(Errno::EINPROGRESS)
+    }
+
+    fn connected(&self) -> Result<(), Errno> {
+        let State::Stream(id, _) = self.state.get() else { return Ok(()) };
+        self.with(|sockets| sockets.connected(id))?;
+        self.is_open.set(true);
+        Ok(())
+    }
+
+    fn send(&self, bytes: &[u8], to: Option<&Address>) -> Result<usize, Errno> {
+        if self.transport == Transport::Tcp {
+            let id = self.stream_id()?;
+            return self.with(|sockets| sockets.send(id, bytes));
+        }
+        let (id, peer) = self.port()?;
+        let to = match to {
+            Some(Address::Inet(to)) => *to,
+            Some(_) => return Err(Errno::EAFNOSUPPORT),
+            None => peer.ok_or(Errno::EDESTADDRREQ)?,
+        };
+        self.with(|sockets| sockets.send_to(id, bytes, to)).map(|()| bytes.len())
+    }
+
+    fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
+        match self.transport {
+            Transport::Tcp => self.receive_stream(target, peeking),
+            Transport::Udp => self.receive_datagram(target, peeking),
+        }
+    }
+
+    fn shut(&self, side: Side) -> Result<(), Errno> {
+        let State::Stream(id, _) = self.state.get() else { return Err(Errno::ENOTCONN) };
+        let side = match side {
+            Side::Receive => Shutdown::Receive,
+            Side::Send => Shutdown::Send,
+            Side::Both => Shutdown::Both,
+        };
+        self.with(|sockets| sockets.shutdown(id, side))
+    }
+
+    fn own_address(&self) -> Address {
+        Address::Inet(self.own.get())
+    }
+
+    fn peer_address(&self) -> Result<Address, Errno> {
+        match self.state.get() {
+            State::Stream(_, peer) | State::Port(_, Some(peer)) => Ok(Address::Inet(peer)),
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        let State::Stream(id, _) = self.state.get() else { return None };
+        self.with(|sockets| sockets.take_error(id)).ok().flatten().map(errno)
+    }
+
+    fn is_listening(&self) -> bool {
+        matches!(self.state.get(), State::Listening(_))
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn option_changed(&self, level: u32, name: u32, value: i32) {
+        if let (State::Stream(id, _), true) =
+            (self.state.get(), (level, name) == (abi::IPPROTO_TCP as u32, abi::TCP_NODELAY))
+        {
+            // One that has ended has nothing to delay.
+            let _ = self.with(|sockets| sockets.set_no_delay(id, value != 0));
+        }
+    }
+}
+
+impl<N: Observed + 'static> Stream for Inet<N> {
+    fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        self.receive(target, Peeking::Take).map(|received| received.count)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.send(bytes, None)
+    }
+
+    fn ready(&self) -> Events {
+        let Some(id) = self.id() else {
+            return match self.transport {
+                // As Linux says of one that was never connected.
+                Transport::Tcp => Events::OUT.with(Events::HANG_UP),
+                Transport::Udp => Events::OUT,
+            };
+        };
+        let ready = self.network.with(|sockets| sockets.ready(id)).unwrap_or(Ready::ERROR);
+        let has = |condition| ready.contains(condition);
+        let is_readable = has(Ready::READABLE) || !self.peeked.borrow().is_empty();
+        events(is_readable, has(Ready::WRITABLE), has(Ready::FINISHED), has(Ready::ERROR))
+    }
+
+    fn wake(&self, waker: &Waker) {
+        match self.id() {
+            None => self.waiters.add(waker),
+            Some(id) => {
+                let wanted = Ready::READABLE | Ready::WRITABLE | Ready::FINISHED;
+                // A socket that is gone is ready, which whoever waits has seen.
+                let _ = self.with(|sockets| sockets.wake_for(id, wanted, waker));
+            }
+        }
+    }
+
+    fn kind(&self) -> NodeType {
+        NodeType::Socket
+    }
+
+    fn label(&self) -> Vec<u8> {
+        format!("socket:[{}]", self.own.get().port()).into_bytes()
+    }
+
+    fn socket(&self) -> Option<&dyn Socket> {
+        Some(self)
+    }
+}

@@ -1,0 +1,84 @@
+//! Files and directories that are open.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use nom_fs::{Caller, Errno, NodeId, Vfs};
+
+/// A node of the tree of files, held.
+pub(crate) struct OpenNode {
+    vfs: Rc<RefCell<Vfs>>,
+    /// The node.
+    pub node: NodeId,
+    /// Of a file in `/proc`, what it said when it was opened.
+    text: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for OpenNode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "OpenNode({:?})", self.node)
+    }
+}
+
+impl OpenNode {
+    /// One that [`Vfs::open`] returned, or that is held otherwise: this gives the hold back.
+    pub fn held(vfs: &Rc<RefCell<Vfs>>, node: NodeId, text: Option<Vec<u8>>) -> OpenNode {
+        OpenNode { vfs: vfs.clone(), node, text }
+    }
+
+    /// Reads from an offset on.
+    ///
+    /// # Errors
+    /// As [`Vfs::read`].
+    pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize, Errno> {
+        let Some(text) = &self.text else { return self.vfs.borrow().read(self.node, offset, target) };
+        let start = offset.min(text.len() as u64) as usize;
+        let count = (text.len() - start).min(target.len());
+        target[..count].copy_from_slice(&text[start..start + count]);
+        Ok(count)
+    }
+
+    /// Writes at an offset. What is written to `/proc` is taken and forgotten.
+    ///
+    /// # Errors
+    /// As [`Vfs::write`].
+    pub fn write(
+        &self,
+        vfs: &mut Vfs,
+        caller: &Caller<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, Errno> {
+        match self.text {
+            Some(_) => Ok(bytes.len()),
+            None => vfs.write(self.node, offset, bytes, caller),
+        }
+    }
+
+    /// Bytes that it has.
+    pub fn size(&self) -> u64 {
+        self.text.as_ref().map_or_else(|| self.vfs.borrow().size(self.node), |text| text.len() as u64)
+    }
+}
+
+impl Drop for OpenNode {
+    fn drop(&mut self) {
+        self.vfs.borrow_mut().release(self.node);
+    }
+}
+
+impl crate::memory::Contents for OpenNode {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+        self.read(offset, bytes)
+    }
+
+    fn len(&self) -> u64 {
+        self.size()
+    }
+
+    fn path(&self) -> Vec<u8> {
+        let vfs = self.vfs.borrow();
+        vfs.path_of(vfs.root(), self.node)
+    }
+}

@@ -1,0 +1,177 @@
+//! Open file descriptions (open(2)): what descriptors lead to, with flags and a position that they share.
+
+use super::epoll::Epoll;
+use super::node::OpenNode;
+use super::ready::Events;
+use super::socket::Socket;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::fmt;
+use core::task::Waker;
+use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
+use nom_fs::{Errno, NodeId, NodeType};
+
+/// Something that is read and written in order, and may have to be waited for. No call blocks: it says
+/// `EAGAIN`.
+pub(crate) trait Stream {
+    /// Reads; 0 at the end.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is not read; `EAGAIN`.
+    fn read(&self, _target: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes, as many bytes as there is room for.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is not written; `EAGAIN`.
+    fn write(&self, _bytes: &[u8]) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    /// What it is ready for.
+    fn ready(&self) -> Events {
+        Events::ALWAYS
+    }
+
+    /// Wakes `waker`, once, when that may have changed.
+    fn wake(&self, _waker: &Waker) {}
+
+    /// What `stat` calls it.
+    fn kind(&self) -> NodeType;
+
+    /// What `/proc` shows.
+    fn label(&self) -> Vec<u8>;
+
+    /// The node that it was opened as.
+    fn node(&self) -> Option<NodeId> {
+        None
+    }
+
+    /// Bytes that can be read at once, if that is known (FIONREAD).
+    fn unread(&self) -> Option<usize> {
+        None
+    }
+
+    /// It as a socket.
+    fn socket(&self) -> Option<&dyn Socket> {
+        None
+    }
+
+    /// It as an interest set.
+    fn epoll(&self) -> Option<&Epoll> {
+        None
+    }
+
+    /// Whether it is nothing but zeros, which can be mapped.
+    fn is_zeros(&self) -> bool {
+        false
+    }
+
+    /// It as a timer.
+    fn timer(&self) -> Option<&super::timer::Timer> {
+        None
+    }
+}
+
+/// What is open.
+#[derive(Clone)]
+pub(crate) enum Object {
+    /// A file, a directory, or a text of `/proc`.
+    Node(Rc<OpenNode>),
+    /// Something else.
+    Stream(Rc<dyn Stream>),
+}
+
+/// An open file description.
+pub(crate) struct Description {
+    /// What is open.
+    pub object: Object,
+    /// Its flags, as `F_GETFL` tells them.
+    pub flags: Cell<u32>,
+    /// Where it is read and written next.
+    pub position: Cell<u64>,
+}
+
+impl fmt::Debug for Description {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.object {
+            Object::Node(_) => "node",
+            Object::Stream(_) => "stream",
+        };
+        write!(out, "Description({kind}, {:#o})", self.flags.get())
+    }
+}
+
+impl Description {
+    /// What is opened now.
+    pub fn new(object: Object, flags: u32) -> Rc<Description> {
+        Rc::new(Description { object, flags: Cell::new(flags), position: Cell::new(0) })
+    }
+
+    /// A stream that is read and written.
+    pub fn of(stream: impl Stream + 'static, flags: u32) -> Rc<Description> {
+        Description::new(Object::Stream(Rc::new(stream)), O_RDWR | flags)
+    }
+
+    /// Whether its calls say `EAGAIN` rather than wait.
+    pub fn is_nonblocking(&self) -> bool {
+        self.flags.get() & O_NONBLOCK != 0
+    }
+
+    /// Whether it may be read.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn check_read(&self) -> Result<(), Errno> {
+        let access = self.flags.get() & (O_ACCMODE | O_PATH);
+        if access == O_RDONLY || access == O_RDWR { Ok(()) } else { Err(Errno::EBADF) }
+    }
+
+    /// Whether it may be written.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn check_write(&self) -> Result<(), Errno> {
+        let access = self.flags.get() & (O_ACCMODE | O_PATH);
+        if access == O_WRONLY || access == O_RDWR { Ok(()) } else { Err(Errno::EBADF) }
+    }
+
+    /// It as a stream.
+    pub fn stream(&self) -> Option<&Rc<dyn Stream>> {
+        match &self.object {
+            Object::Stream(stream) => Some(stream),
+            Object::Node(_) => None,
+        }
+    }
+
+    /// It as a node.
+    pub fn node(&self) -> Option<&Rc<OpenNode>> {
+        match &self.object {
+            Object::Node(node) => Some(node),
+            Object::Stream(_) => None,
+        }
+    }
+
+    /// It as a socket.
+    ///
+    /// # Errors
+    /// `ENOTSOCK`.
+    pub fn socket(&self) -> Result<&dyn Socket, Errno> {
+        self.stream().and_then(|stream| stream.socket()).ok_or(Errno::ENOTSOCK)
+    }
+
+    /// What it is ready for.
+    pub fn ready(&self) -> Events {
+        self.stream().map_or(Events::ALWAYS, |stream| stream.ready())
+    }
+
+    /// Wakes `waker`, once, when that may have changed.
+    pub fn wake(&self, waker: &Waker) {
+        if let Some(stream) = self.stream() {
+            stream.wake(waker);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The descriptors of a process.
+
+use super::open::Description;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use nom_fs::Errno;
+
+/// How many a process may have, unless it says otherwise; and at most.
+pub(crate) const LIMITS: (u64, u64) = (1024, 1 << 20);
+
+/// What becomes of a descriptor when the process gets another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnExec {
+    /// It stays.
+    Keep,
+    /// It is closed.
+    Close,
+}
+
+impl OnExec {
+    /// As `FD_CLOEXEC`, or a flag that means the same, says.
+    pub fn closes_if(flag: u32) -> OnExec {
+        if flag != 0 { OnExec::Close } else { OnExec::Keep }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    description: Rc<Description>,
+    on_exec: OnExec,
+}
+
+/// The descriptors of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    slots: RefCell<Vec<Option<Slot>>>,
+    limits: Cell<Option<(u64, u64)>>,
+}
+
+impl Descriptors {
+    /// With these from 0 on.
+    pub fn new(descriptions: impl IntoIterator<Item = Rc<Description>>) -> Descriptors {
+        let slot = |description| Some(Slot { description, on_exec: OnExec::Keep });
+        let slots = descriptions.into_iter().map(slot).collect();
+        Descriptors { slots: RefCell::new(slots), limits: Cell::new(None) }
+    }
+
+    /// Those of a child.
+    #[must_use]
+    pub fn duplicate(&self) -> Descriptors {
+        Descriptors { slots: self.slots.clone(), limits: self.limits.clone() }
+    }
+
+    /// How many there may be: now, and what that may be set to.
+    pub fn limits(&self) -> (u64, u64) {
+        self.limits.get().unwrap_or(LIMITS)
+    }
+
+    /// Sets how many there may be.
+    pub fn set_limits(&self, limits: (u64, u64)) {
+        self.limits.set(Some(limits));
+    }
+
+    /// What a descriptor leads to.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn get(&self, descriptor: i32) -> Result<Rc<Description>, Errno> {
+        let slots = self.slots.borrow();
+        let slot = usize::try_from(descriptor).ok().and_then(|index| slots.get(index)?.as_ref());
+        slot.map(|slot| slot.description.clone()).ok_or(Errno::EBADF)
+    }
+
+    /// The lowest descriptor from `first` on that is free, for this.
+    ///
+    /// # Errors
+    /// `EMFILE`; `EINVAL` if `first` is beyond what there may be.
+    pub fn add_from(&self, first: i32, description: Rc<Description>, on_exec: OnExec) -> Result<i32, Errno> {
+        let limit = self.limits().0 as usize;
+        let first = usize::try_from(first).ok().filter(|first| *first < limit).ok_or(Errno::EINVAL)?;
+        let mut slots = self.slots.borrow_mut();
+        let index =
+            (first..slots.len()).find(|index| slots[*index].is_none()).unwrap_or(slots.len().max(first));
+        if index >= limit {
+            return Err(Errno::EMFILE);
+        }
+        if index >= slots.len() {
+            slots.resize(index + 1, None);
+        }
+        slots[index] = Some(Slot { description, on_exec });
+        Ok(index as i32)
+    }
+
+    /// The lowest descriptor that is free, for this.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn add(&self, description: Rc<Description>, on_exec: OnExec) -> Result<i32, Errno> {
+        self.add_from(0, description, on_exec)
+    }
+
+    /// This descriptor for this; what it led to is closed.
+    ///
+    /// # Errors
+    /// `EBADF` if there may be no such descriptor.
+    pub fn put(&self, descriptor: i32, description: Rc<Description>, on_exec: OnExec) -> Result<(), Errno> {
+        let limit = self.limits().0 as usize;
+        let index = usize::try_from(descriptor).ok().filter(|index| *index < limit).ok_or(Errno::EBADF)?;
+        let mut slots = self.slots.borrow_mut();
+        if index >= slots.len() {
+            slots.resize(index + 1, None);
+        }
+        let before = slots[index].replace(Slot { description, on_exec });
+        // What is closed may look at descriptors.
+        drop(slots);
+        drop(before);
+        Ok(())
+    }
+
+    /// Closes a descriptor.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close(&self, descriptor: i32) -> Result<(), Errno> {
+        let mut slots = self.slots.borrow_mut();
+        let index = usize::try_from(descriptor).map_err(|_| Errno::EBADF)?;
+        let before = slots.get_mut(index).and_then(Option::take).ok_or(Errno::EBADF)?;
+        drop(slots);
+        drop(before);
+        Ok(())
+    }
+
+    /// What becomes of a descriptor when the process gets another program.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn on_exec(&self, descriptor: i32) -> Result<OnExec, Errno> {
+        let slots = self.slots.borrow();
+        let slot = usize::try_from(descriptor).ok().and_then(|index| slots.get(index)?.as_ref());
+        slot.map(|slot| slot.on_exec).ok_or(Errno::EBADF)
+    }
+
+    /// Sets that.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn set_on_exec(&self, descriptor: i32, on_exec: OnExec) -> Result<(), Errno> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = usize::try_from(descriptor).ok().and_then(|index| slots.get_mut(index)?.as_mut());
+        slot.map(|slot| slot.on_exec = on_exec).ok_or(Errno::EBADF)
+    }
+
+    /// All there are, in order.
+    pub fn list(&self) -> Vec<i32> {
+        let slots = self.slots.borrow();
+        (0..).zip(slots.iter()).filter(|(_, slot)| slot.is_some()).map(|(index, _)| index).collect()
+    }
+
+    /// Closes what a new program does not get.
+    pub fn close_on_exec(&self) {
+        for descriptor in self.list() {
+            if self.on_exec(descriptor) == Ok(OnExec::Close) {
+                self.close(descriptor).expect("it is in the list");
+            }
+        }
+    }
+
+    /// Closes everything.
+    pub fn close_all(&self) {
+        let slots = core::mem::take(&mut *self.slots.borrow_mut());
+        drop(slots);
+    }
+}
