@@ -121,8 +121,8 @@ fn drawn(plan: &GridPlan, names: &[&str]) -> String {
             _ => ('├', '┤'),
         };
         let (before, left) = match row == middle {
-            true => ("frames ──► whose? ──", if labels.len() == 1 { '─' } else { '┼' }),
-            false => ("                    ", left),
+            true => ("frames ──", if labels.len() == 1 { '─' } else { '┼' }),
+            false => ("         ", left),
         };
         let arrow = if labels.len() == 1 { '─' } else { '├' };
         let after = if row == middle { format!("{arrow}─► {}", told(input)) } else { right.to_string() };
@@ -146,7 +146,7 @@ fn told(input: &ResourcePlan) -> String {
         SchedulerKind::Rate => format!("at a rate of {metric}"),
         SchedulerKind::Profit => format!("by profit of {metric}"),
     };
-    format!("{by}, {} at once ──► input ──► frames", input.batching)
+    format!("{by}, {} at once ──► input", input.batching)
 }
 
 /// What matters of an activity's terms.
@@ -165,7 +165,7 @@ fn said(terms: &ActivityTerms, scheduler: SchedulerKind) -> String {
         }
     };
     if let Some(most) = terms.connections {
-        write!(said, ", at most {most} clients").expect("a String takes everything");
+        write!(said, ", {most} clients").expect("a String takes everything");
     }
     said
 }
@@ -182,16 +182,17 @@ mod tests {
                 .parse()
                 .unwrap();
         expect![[r#"
-                                  ┌─ infrastructure  weight 100                   ─┐
-                                  ├─ others          weight 100                   ─┤
-              frames ──► whose? ──┼─ gold            weight 50, at most 9 clients ─├─► fair, by bytes, 4 at once ──► input ──► frames
-                                  └─ silver          weight 33                    ─┘
+                       ┌─ infrastructure  weight 100           ─┐
+                       ├─ others          weight 100           ─┤
+              frames ──┼─ gold            weight 50, 9 clients ─├─► fair, by bytes, 4 at once ──► input
+                       └─ silver          weight 33            ─┘
 
               At most 128 frames of each wait; tasks and threads share the core by the same weights.
-        "#]].assert_eq(&drawn(&plan, &["infrastructure", "others", "gold"]));
+        "#]]
+        .assert_eq(&drawn(&plan, &["infrastructure", "others", "gold"]));
         let plan: GridPlan = "at input deadline; for gold deadline=200".parse().unwrap();
         expect![[r#"
-              frames ──► whose? ──── gold  due in 200 us ───► by deadline, 4 at once ──► input ──► frames
+              frames ──── gold  due in 200 us ───► by deadline, 4 at once ──► input
 
               At most 128 frames of each wait; tasks and threads share the core alike.
         "#]]

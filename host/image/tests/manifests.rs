@@ -294,8 +294,9 @@ fn examples_in_the_documentation_are_right() {
         panic!("seven examples")
     };
     let directory = common::directory(&format!(
-        "{least}--- utility.toml\n{utility}--- activity.toml\n{activity}--- grid.toml\n{grid}--- files.toml\n{files}\
-         --- variant.toml\n{variant}--- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
+        "{least}--- utility.toml\n{utility}--- activity.toml\n{activity}--- grid.toml\n{grid}\
+         --- files.toml\n{files}--- variant.toml\n{variant}\
+         --- hello/app.toml\n{least}--- bundles/bundle.toml\n{bundle}\
          --- memcached/app.toml\nname = \"memcached\"\nprogram = \"p\"\n"
     ));
     for (file, applications) in [

@@ -55,6 +55,9 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     stack.set_delay(delay).expect("a delay that was checked");
     let event_loop = EventLoop::new(index, Clock, idle, doorbell);
     let handle = event_loop.handle();
+    if let Some(preemption) = crate::world::preemption() {
+        handle.set_preemption(preemption);
+    }
     let network = match governors(contract, 1) {
         None => Network::start(handle, stack),
         Some((mut governors, ear)) => {

@@ -242,20 +242,43 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
     }
 
     /// Serves who is to go on next, for its turn.
-    fn serve(&self) {
-        let shared = self.shared();
+    fn serve(&mut self) {
         let start_ns = self.read_clock();
-        let next = shared.clients.borrow_mut().scheduler.decide(start_ns);
+        let next = self.shared().clients.borrow_mut().scheduler.decide(start_ns);
         let end_ns = match next {
             Some(Client::Queue(queue)) => self.serve_queue(queue, start_ns),
             Some(Client::Thread(thread)) => {
-                shared.run_threads(thread, start_ns);
+                if self.shared().threads.interruptions.last.take() == Some(thread) {
+                    self.go_on_computing(thread, start_ns);
+                } else {
+                    self.shared().run_threads(thread, start_ns);
+                }
                 self.read_clock()
             }
             None => return,
         };
+        let shared = self.shared();
         shared.clients.borrow_mut().scheduler.leave(end_ns);
         shared.statistics.borrow_mut().scheduled += 1;
+    }
+
+    /// Lets a thread go on that was interrupted while it computed: if nobody else is ready, in place of the
+    /// core's sleep.
+    fn go_on_computing(&mut self, thread: ThreadId, now_ns: u64) {
+        let is_alone = self.shared().clients.borrow_mut().scheduler.preempt_at_ns(now_ns).is_none();
+        if !is_alone || self.shared().status.get().is_some() {
+            self.shared().run_threads(thread, now_ns);
+            return;
+        }
+        let rests = self.pollers.iter_mut().all(|registered| registered.poller.arm())
+            && self.shared().inbox.fall_asleep();
+        let until_ns = rests.then(|| self.next_deadline_ns().unwrap_or(u64::MAX));
+        let shared = self.handle.shared();
+        shared.threads.interruptions.rest_until_ns.set(until_ns);
+        shared.run_threads(thread, now_ns);
+        shared.threads.interruptions.rest_until_ns.set(None);
+        shared.inbox.wake_up();
+        self.pollers.iter_mut().for_each(|registered| registered.poller.disarm());
     }
 
     /// Serves a queue for its turn. Returns when that was over.

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::num::NonZeroU32;
-use nom_port::world::Clock;
+use nom_port::world::{Clock, Preemption};
 
 /// What a loop shares with its handles. No borrow is held while an event, a task or a destructor of the
 /// application runs.
@@ -70,6 +70,7 @@ impl Shared {
     /// Starts a timer.
     pub fn start_timer(&self, deadline_ns: u64, timer: Timer) -> TimerId {
         self.wanted_ns.set(self.wanted_ns.get().min(deadline_ns));
+        self.threads.changed();
         self.wheel.borrow_mut().insert(deadline_ns, timer)
     }
 }
@@ -379,6 +380,12 @@ impl Handle {
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.shared.policy.borrow().mode()
+    }
+
+    /// From now on the world interrupts what threads compute
+    /// ([`Thread::preemptible`](crate::threads::Thread::preemptible)), so that others have the core.
+    pub fn set_preemption(&self, world: &'static dyn Preemption) {
+        self.shared.threads.interruptions.set_world(world);
     }
 
     /// The time since the loop last read the clock was sleep: somebody gave the core back for a while.

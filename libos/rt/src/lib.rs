@@ -56,6 +56,7 @@
 extern crate alloc;
 
 pub mod event_loop;
+pub mod futex;
 pub mod handle;
 pub mod histogram;
 pub mod inbox;

@@ -28,7 +28,7 @@ impl World {
         self.now_ns.set(self.now_ns.get() + ns);
     }
 
-    fn has_arrived(&self) -> bool {
+    pub fn has_arrived(&self) -> bool {
         self.arrivals_ns.borrow().front().is_some_and(|&at| at <= self.now_ns.get())
     }
 }

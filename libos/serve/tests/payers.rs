@@ -394,7 +394,9 @@ proptest! {
     /// Whether frames wait for their turns or not.
     #[test]
     fn everything_is_charged_once_and_to_whom_it_was_for(
-        plan in prop_oneof![Just(""), Just("at input fair; for silver weight=3"), Just("at input round-robin")],
+        plan in prop_oneof![
+            Just(""), Just("at input fair; for silver weight=3"), Just("at input round-robin"),
+        ],
         asked in proptest::collection::vec((0usize..3, kinds(), any::<bool>()), 1..20)
     ) {
         let mut world = World::new("gold key=g; silver key=s");

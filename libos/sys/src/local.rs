@@ -34,6 +34,8 @@ pub(crate) struct Local {
     pub thread_pointer: AtomicU64,
     /// What interrupts the running computation, an [`crate::preempt::Interruption`]; null if nothing may.
     pub interruption: AtomicPtr<()>,
+    /// Something happened that would have interrupted a computation, but none was to be.
+    pub has_missed: AtomicBool,
     /// The handler that [`crate::preempt`] found, once it listens; null before.
     pub preempts: AtomicPtr<()>,
     /// Locks that the core has, or waits for. Written by the core alone, outside of its handler.
@@ -62,6 +64,7 @@ impl Local {
             upcall_stack: UnsafeCell::new(None),
             thread_pointer: AtomicU64::new(0),
             interruption: AtomicPtr::new(ptr::null_mut()),
+            has_missed: AtomicBool::new(false),
             preempts: AtomicPtr::new(ptr::null_mut()),
             locks: AtomicU64::new(0),
             cache: Cache::new(),

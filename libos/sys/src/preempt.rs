@@ -29,15 +29,42 @@ pub(crate) struct Interruption<'a>(&'a dyn Fn());
 /// See [`nom_port::world::Preemption::preemptible`].
 pub(crate) fn preemptible(compute: &mut (dyn FnMut() + Send), interrupted: &dyn Fn()) {
     let interruption = Interruption(interrupted);
-    let local = local::current();
-    if local.preempts.load(Relaxed).is_null() {
-        listen(local);
-    }
-    let outer = local.interruption.swap(ptr::from_ref(&interruption).cast_mut().cast(), Relaxed);
-    compiler_fence(SeqCst);
+    listen();
+    let outer = local::current().interruption.load(Relaxed);
+    allow(ptr::from_ref(&interruption).cast_mut());
     compute();
     compiler_fence(SeqCst);
     local::current().interruption.store(outer, Relaxed);
+}
+
+/// Whatever computes from here on may be interrupted. What happened while it was not has interrupted it
+/// already.
+fn allow(interruption: *mut Interruption<'_>) {
+    loop {
+        let local = local::current();
+        local.interruption.store(interruption.cast(), Relaxed);
+        compiler_fence(SeqCst);
+        if interruption.is_null() || !local.has_missed.swap(false, Relaxed) {
+            return;
+        }
+        local.interruption.store(ptr::null_mut(), Relaxed);
+        compiler_fence(SeqCst);
+        // SAFETY: it is that of the computation that goes on here.
+        unsafe { run(interruption) };
+    }
+}
+
+/// Runs what interrupts a computation, whose FS is as before afterwards.
+///
+/// # Safety
+/// `interruption` is that of the computation on whose stack this runs.
+unsafe fn run(interruption: *mut Interruption<'_>) {
+    let thread_pointer = thread_pointer::get();
+    // SAFETY: `preemptible` keeps it until the computation, which this is part of, is over.
+    unsafe { (*interruption).0() };
+    if thread_pointer::get() != thread_pointer {
+        thread_pointer::set(thread_pointer);
+    }
 }
 
 /// See [`nom_port::world::Preemption::undisturbed`].
@@ -46,19 +73,27 @@ pub(crate) fn undisturbed(section: &mut dyn FnMut()) {
     compiler_fence(SeqCst);
     section();
     compiler_fence(SeqCst);
-    // Its stack may be another core's by now.
-    local::current().interruption.store(interruption, Relaxed);
+    allow(interruption.cast());
 }
 
 /// Has the core told `Timer`; without the right to that call nobody is interrupted by time alone.
 pub(crate) fn set_alarm(deadline_ns: Option<u64>) {
+    // Before it can come: nobody else would notice that it did.
+    listen();
     // SAFETY: the call makes an event pending later; no memory is concerned.
     let _ = unsafe { raw::core_timer(deadline_ns.unwrap_or(u64::MAX)) };
 }
 
-/// Hears of what happens, before the handler that there is.
+/// Hears of what happens on this core from now on, beside the handler that there is.
+fn listen() {
+    let local = local::current();
+    if local.preempts.load(Relaxed).is_null() {
+        begin_to_listen(local);
+    }
+}
+
 #[cold]
-fn listen(local: &Local) {
+fn begin_to_listen(local: &Local) {
     fn nothing(_: &mut Delivery) {}
     measure_vectors();
     let before = local.handler.load(Relaxed);
@@ -73,7 +108,7 @@ fn listen(local: &Local) {
 /// The core's handler from then on.
 fn handle(delivery: &mut Delivery) {
     let next = local::current().preempts.load(Relaxed);
-    // SAFETY: `listen` stored a `Handler` there before this one was registered.
+    // SAFETY: `begin_to_listen` stored a `Handler` there before this one was registered.
     let next: Handler = unsafe { core::mem::transmute(next) };
     next(delivery);
     if delivery.events().pending & (WAITED_FOR | Upcall::Timer.mask()) == 0 {
@@ -82,7 +117,7 @@ fn handle(delivery: &mut Delivery) {
     let local = local::current();
     let interruption = local.interruption.load(Relaxed);
     if interruption.is_null() {
-        return;
+        return local.has_missed.store(true, Relaxed);
     }
     if local.locks.load(Relaxed) > 0 || local.cache.is_busy() {
         return set_alarm(Some(time::now_ns().saturating_add(AGAIN_NS)));
@@ -90,7 +125,7 @@ fn handle(delivery: &mut Delivery) {
     local.interruption.store(ptr::null_mut(), Relaxed);
     // SAFETY: 1. What was interrupted is a computation, on whose stack all below the red zone is free: this
     // is outside of `undisturbed`. 2. `detour` takes the two words away and goes on as if nothing had been
-    // (condition 13).
+    // (condition 15).
     unsafe {
         let registers = delivery.registers_mut();
         registers.rsp -= RED_ZONE + 16;
@@ -165,11 +200,7 @@ unsafe extern "C" fn detour() {
 /// # Safety
 /// `interruption` is that of the computation on whose stack this runs.
 unsafe extern "C" fn interrupted(interruption: *mut Interruption<'_>) {
-    let thread_pointer = thread_pointer::get();
-    // SAFETY: `preemptible` keeps it until the computation, which this is part of, is over.
-    unsafe { (*interruption).0() };
-    if thread_pointer::get() != thread_pointer {
-        thread_pointer::set(thread_pointer);
-    }
-    local::current().interruption.store(interruption.cast(), Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe { run(interruption) };
+    allow(interruption);
 }

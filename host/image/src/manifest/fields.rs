@@ -148,8 +148,8 @@ fields! {
         /// How much it may get a second where a scheduler of `grid` limits the rate, in units of its metric:
         /// nanoseconds, bytes or messages. A tenth of it may come at once.
         rate: Count, Count::EXPECTED, "as much as can be";
-        /// What a million units of the metric earn, in billionths of a dollar, where a scheduler of `grid` goes
-        /// by profit: whoever earns most is served first.
+        /// What a million units of the metric earn, in billionths of a dollar, where a scheduler of `grid`
+        /// goes by profit: whoever earns most is served first.
         earns: Count, Count::EXPECTED, "nothing";
         /// How many clients it may have at a time, on each core; more are turned away.
         connections: Count, Count::EXPECTED, "as many as there is room for";
@@ -166,12 +166,15 @@ fields! {
     }
 }
 
+/// What a scheduler can be.
+const SCHEDULERS: &str = "`\"round-robin\"`, `\"fair\"`, `\"deadline\"`, `\"rate\"` or `\"profit\"`";
+
 fields! {
     /// A resource in the table `grid`.
     RawResource {
         /// Who says what is served next: each in its turn, by weight, whoever is due first, no faster than a
         /// rate, or whoever earns most.
-        scheduler: Text, "`\"round-robin\"`, `\"fair\"`, `\"deadline\"`, `\"rate\"` or `\"profit\"`", "required";
+        scheduler: Text, SCHEDULERS, "required";
         /// What is shared out, or limited: time of the core, bytes of frames, or frames.
         metric: Text, "`\"time\"`, `\"bytes\"` or `\"messages\"`", "`\"time\"`";
         /// How many messages a decision is for.

@@ -12,6 +12,12 @@ pub mod port {
     pub use nom_port::{buffer, nic, world};
 }
 
+/// What interrupts threads that compute: nothing. A Linux process is interrupted by the Linux kernel, and
+/// here its cores' threads run until they block.
+pub(crate) fn preemption() -> Option<&'static dyn nom_port::world::Preemption> {
+    None
+}
+
 /// Bytes of memory that the program may still take: Linux sets no bound that it would tell.
 pub fn memory_free() -> u64 {
     u64::MAX

@@ -8,6 +8,7 @@
 //! [`POLLERS_WAIT_NS`] and the rest of one thread's turn.
 
 mod coroutine;
+mod preempt;
 
 use crate::event_loop::{Client, Clients};
 use crate::handle::{Handle, Shared};
@@ -29,6 +30,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 pub use corosensei::stack::Stack;
 use coroutine::{Coroutine, Resumption};
+use preempt::Interruptions;
+pub use preempt::Preemptible;
 
 slotmap::new_key_type! {
     /// Names a thread of one core.
@@ -99,6 +102,7 @@ pub(crate) struct Turns {
     /// When the running thread's turn is over, as far as it has asked since others became ready.
     over_ns: Cell<Option<u64>>,
     switches: Cell<u64>,
+    pub interruptions: Interruptions,
 }
 
 impl Turns {
@@ -108,6 +112,7 @@ impl Turns {
             ended: Cell::new(None),
             over_ns: Cell::new(None),
             switches: Cell::new(0),
+            interruptions: Interruptions::new(),
         }
     }
 

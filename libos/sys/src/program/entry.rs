@@ -91,8 +91,14 @@ fn report(registers: &Registers, events: &nom_abi::Events) {
 }
 
 /// If an upcall tells a fault of the program that this core runs, has the core go on in the library, and says
-/// so.
+/// so. Most cores run none, and what is done here every upcall takes.
+#[inline(always)]
 pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
+    let context = local::current().program.context.load(Relaxed);
+    !context.is_null() && intercept_fault(frame, context)
+}
+
+fn intercept_fault(frame: &mut UpcallFrame, context: *mut ProgramContext) -> bool {
     let events = &frame.events;
     let kind = if events.has(Upcall::PageFault) {
         PAGE_FAULT
@@ -101,8 +107,7 @@ pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
     } else {
         return false;
     };
-    let context = local::current().program.context.load(Relaxed);
-    if context.is_null() || frame.registers.rip >= APPLICATION_END {
+    if frame.registers.rip >= APPLICATION_END {
         return false;
     }
     // SAFETY: the program runs, so `run` on this core waits for it, which has the context and does not touch

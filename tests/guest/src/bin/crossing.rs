@@ -156,6 +156,7 @@ fn computation_interrupted() -> Check {
     thread_pointer::set(0x1234_0000);
     let mut faults = 0;
     let end_ns = time::now_ns() + 200_000_000;
+    // It may come before the computation begins.
     Interrupter.set_alarm(Some(time::now_ns()));
     Interrupter.preemptible(
         &mut || {

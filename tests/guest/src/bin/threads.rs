@@ -7,15 +7,16 @@
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::num::NonZeroU32;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::task::{Poll, Waker};
 use nom_app::alloc::rc::Rc;
 use nom_app::alloc::sync::Arc;
 use nom_app::alloc::vec::Vec;
-use nom_app::sockets::Thread;
-use nom_app::{println, sockets, time};
-use nom_guest_tests::{Check, run};
+use nom_app::sockets::{Thread, Threads};
+use nom_app::{board, println, sockets, time};
+use nom_guest_tests::{Check, expect_that, run};
 use nom_rt::EventLoop;
-use nom_sys::port::{Clock, Doorbell, Idle};
+use nom_sys::port::{Clock, Doorbell, Idle, Interrupter};
 
 nom_app::main!(main);
 
@@ -26,7 +27,74 @@ const SWITCHES: u64 = 100;
 const STACK: usize = 32 << 10;
 
 fn main() -> u8 {
-    run(&[("threads", threads)])
+    run(&[
+        ("computing-starves-nobody", computing_starves_nobody),
+        ("computing-alone-is-tickless", computing_alone_is_tickless),
+        ("threads", threads),
+    ])
+}
+
+/// A loop whose threads are interrupted while they compute.
+fn preemptive() -> (EventLoop<Clock, Idle>, Threads) {
+    let core = EventLoop::new(0, Clock, Idle, Arc::new(Doorbell));
+    core.handle().set_preemption(&Interrupter);
+    let threads = sockets::threads(core.handle(), STACK);
+    (core, threads)
+}
+
+/// Two threads compute until a third, which sleeps in between, says that it is enough: never, if any of them
+/// had the core to itself.
+fn computing_starves_nobody() -> Check {
+    let (mut core, threads) = preemptive();
+    let (is_enough, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new([0, 1].map(AtomicU64::new)));
+    for index in 0..2 {
+        let (is_enough, rounds) = (is_enough.clone(), rounds.clone());
+        let main = move |thread: &Thread<'_>| {
+            thread.preemptible(|_| {
+                while !is_enough.load(Relaxed) {
+                    // Heap and registers in all states.
+                    let list: Vec<u64> = (0..rounds[index].load(Relaxed) % 60).collect();
+                    rounds[index].fetch_add(1 + list.iter().sum::<u64>() % 2, Relaxed);
+                }
+            });
+        };
+        threads.spawn(NonZeroU32::MIN, main).map_err(|_| "no stack")?;
+    }
+    let counts = rounds.clone();
+    let main = move |thread: &Thread<'_>| {
+        let mut least = [0; 2];
+        for _ in 0..20 {
+            thread.sleep(1_000_000);
+            let now = [0, 1].map(|index: usize| counts[index].load(Relaxed));
+            least = core::array::from_fn(|index| least[index] + u64::from(now[index] > least[index]));
+        }
+        is_enough.store(true, Relaxed);
+        while !threads.is_empty() && threads.len() > 1 {
+            thread.yield_now();
+        }
+        thread.handle().stop(0);
+    };
+    sockets::threads(core.handle(), STACK).spawn(NonZeroU32::MIN, main).map_err(|_| "no stack")?;
+    core.run();
+    expect_that("both got on", rounds.iter().all(|rounds| rounds.load(Relaxed) > 1))
+}
+
+/// One that computes alone is interrupted where the loop looks for work, and then by nothing but work.
+fn computing_alone_is_tickless() -> Check {
+    let (mut core, threads) = preemptive();
+    let main = |thread: &Thread<'_>| {
+        let interrupts = || board().machine.timer_interrupts.load(Relaxed);
+        let before = interrupts();
+        thread.preemptible(|_| {
+            let end_ns = time::now_ns() + 200_000_000;
+            while time::now_ns() < end_ns {}
+        });
+        thread.handle().stop((interrupts() - before) as i32);
+    };
+    threads.spawn(NonZeroU32::MIN, main).map_err(|_| "no stack")?;
+    let interrupts = core.run();
+    println!("figure name=timer_interrupts_alone cycles={interrupts}");
+    expect_that("a handful of interrupts in 200 ms", interrupts <= 10)
 }
 
 fn threads() -> Check {

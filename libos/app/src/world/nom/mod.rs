@@ -27,6 +27,11 @@ pub mod memory {
     pub use nom_sys::region::Region;
 }
 
+/// What interrupts threads that compute.
+pub(crate) fn preemption() -> Option<&'static dyn nom_port::world::Preemption> {
+    Some(&nom_sys::port::Interrupter)
+}
+
 /// Bytes of memory that the program may still take.
 pub fn memory_free() -> u64 {
     nom_sys::memory::obtainable()

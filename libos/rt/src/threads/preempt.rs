@@ -1,0 +1,148 @@
+//! Threads that are interrupted while they compute.
+//!
+//! The core interrupts nothing but what a thread says is a computation of its own: a closure that is
+//! `Send`, so that nothing of it is shared with whatever the core does meanwhile, but as among cores. All
+//! else, the runtime's own sections among it, is never interrupted, so nobody sees the state of the loop,
+//! of a queue or of a thread half changed.
+//!
+//! A computation is interrupted when its turn is over and others wait, when a timer of the loop is due, or
+//! when somebody has something to say to the core. If nobody else is ready it runs in place of the core's
+//! sleep: what is polled asks for interrupts, and until one comes, or the next timer is due, nothing
+//! interrupts it.
+#![allow(unsafe_code)]
+
+use super::{Entry, Thread};
+use crate::handle::Shared;
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use nom_port::world::Preemption;
+
+/// How long a computation runs, if nobody waits, until the loop looks whether there is something to do, and
+/// then asks for interrupts.
+pub(super) const LOOK_NS: u64 = 200_000;
+
+/// When the running computation is interrupted.
+pub(crate) struct Interruptions {
+    /// How, where something can.
+    world: Cell<Option<&'static dyn Preemption>>,
+    /// For when the world's alarm was set last.
+    alarm_ns: Cell<u64>,
+    /// While a computation runs in place of the core's sleep: when that would end.
+    pub rest_until_ns: Cell<Option<u64>>,
+    /// Who made way last because it was interrupted, if the loop has not asked.
+    pub last: Cell<Option<super::ThreadId>>,
+}
+
+impl Interruptions {
+    pub fn new() -> Interruptions {
+        Interruptions {
+            world: Cell::new(None),
+            alarm_ns: Cell::new(u64::MAX),
+            rest_until_ns: Cell::new(None),
+            last: Cell::new(None),
+        }
+    }
+
+    pub fn set_world(&self, world: &'static dyn Preemption) {
+        self.world.set(Some(world));
+    }
+}
+
+impl Shared {
+    /// When the present computation is interrupted even if nothing happens; sets the alarm for it.
+    fn set_alarm(&self, now_ns: u64) -> u64 {
+        let interruptions = &self.threads.interruptions;
+        let over_ns = self.threads.over_ns.get().unwrap_or_else(|| {
+            let preempt_at_ns = self.clients.borrow_mut().scheduler.preempt_at_ns(now_ns);
+            let rest_ns = interruptions.rest_until_ns.get();
+            let timer_ns = self.wheel.borrow().next_deadline_ns().unwrap_or(u64::MAX);
+            let look_ns = rest_ns.unwrap_or(now_ns.saturating_add(LOOK_NS));
+            preempt_at_ns.unwrap_or(u64::MAX).min(look_ns).min(timer_ns)
+        });
+        self.threads.over_ns.set(Some(over_ns));
+        let alarm_ns = interruptions.alarm_ns.get();
+        // One that comes too early finds that there is nothing to do: cheaper than to move it.
+        if over_ns < alarm_ns || alarm_ns <= now_ns && over_ns != u64::MAX {
+            interruptions.alarm_ns.set(over_ns);
+            if let Some(world) = interruptions.world.get() {
+                world.set_alarm(Some(over_ns));
+            }
+        }
+        over_ns
+    }
+
+    /// The running thread's computation was interrupted: makes way for the loop, if there is reason to.
+    fn interrupted(&self, running: &Entry) {
+        let now_ns = self.clock.now_ns();
+        let was_resting = self.threads.interruptions.rest_until_ns.get().is_some();
+        if was_resting || !self.inbox.is_empty() || now_ns >= self.set_alarm(now_ns) {
+            self.threads.interruptions.last.set(Some(running.id));
+            let clients = self.clients.borrow_mut();
+            self.make_way(running, clients, None, now_ns);
+            self.set_alarm(self.clock.now_ns());
+        }
+    }
+}
+
+/// What is used by one side at a time.
+struct Confined<T>(T);
+
+// SAFETY: what it leads to is used in `Preemptible::enter` alone, while nothing interrupts, on the core
+// that made it (condition 6).
+unsafe impl<T> Send for Confined<T> {}
+
+impl<T> Confined<T> {
+    fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+/// A thread within a computation of its own, which is interrupted so that others have the core.
+pub struct Preemptible<'t> {
+    thread: &'t Thread<'t>,
+    /// A reference to it is not `Send`, so sections do not nest.
+    place: PhantomData<Cell<()>>,
+}
+
+impl Preemptible<'_> {
+    /// Does something with the thread and its core: a section that nothing interrupts.
+    pub fn enter<R: Send>(&self, section: impl FnOnce(&Thread<'_>) -> R + Send) -> R {
+        let shared = self.thread.handle.shared();
+        let Some(world) = shared.threads.interruptions.world.get() else { return section(self.thread) };
+        let (mut section, mut result) = (Some(section), None);
+        world.undisturbed(&mut || {
+            result = section.take().map(|section| section(self.thread));
+            shared.set_alarm(shared.clock.now_ns());
+        });
+        result.expect("the section ran")
+    }
+}
+
+impl fmt::Debug for Preemptible<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Preemptible").finish_non_exhaustive()
+    }
+}
+
+impl Thread<'_> {
+    /// Computes, and is interrupted meanwhile so that others have the core: when this thread's turn is
+    /// over, or somebody has something to say to the core. Where the world interrupts nothing
+    /// ([`Handle::set_preemption`](crate::Handle::set_preemption)), it runs until it
+    /// [enters](Preemptible::enter) a section that blocks, as any code of a thread.
+    pub fn preemptible<R: Send>(&self, compute: impl FnOnce(&Preemptible<'_>) -> R + Send) -> R {
+        let shared = self.handle.shared();
+        let here = Preemptible { thread: self, place: PhantomData };
+        let Some(world) = shared.threads.interruptions.world.get() else { return compute(&here) };
+        shared.set_alarm(shared.clock.now_ns());
+        let (mut task, mut result) = (Some((compute, Confined(&here))), None);
+        let mut whole = || {
+            result = task.take().map(|(compute, here)| compute(here.into_inner()));
+        };
+        world.preemptible(&mut whole, &|| shared.interrupted(&self.entry));
+        result.expect("the computation ran")
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests;
