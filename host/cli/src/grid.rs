@@ -103,7 +103,7 @@ fn answer(address: &str, change: Option<&str>) -> Result<GridPlan> {
 /// are shown, and those that the plan has terms for.
 fn drawn(plan: &GridPlan, names: &[&str]) -> String {
     let Some(input) = plan.at(GridResource::Input) else {
-        return "  frames ──► input ──► frames\n\n  Nobody is served before another.\n".to_owned();
+        return "frames ──► input\n\nNobody is served before another.\n".to_owned();
     };
     let own = plan.terms().map(|terms| terms.name.as_str()).filter(|name| !names.contains(name));
     let all: Vec<ActivityTerms> = names.iter().copied().chain(own).map(|name| plan.terms_of(name)).collect();
@@ -126,14 +126,14 @@ fn drawn(plan: &GridPlan, names: &[&str]) -> String {
         };
         let arrow = if labels.len() == 1 { '─' } else { '├' };
         let after = if row == middle { format!("{arrow}─► {}", told(input)) } else { right.to_string() };
-        writeln!(figure, "  {before}{left}─ {label:width$} ─{after}").expect("a String takes everything");
+        writeln!(figure, "{before}{left}─ {label:width$} ─{after}").expect("a String takes everything");
     }
     let cpu = match plan.at(GridResource::Cpu) {
         Some(_) => "tasks and threads share the core by the same weights",
         None => "tasks and threads share the core alike",
     };
     let queue = input.queue;
-    writeln!(figure, "\n  At most {queue} frames of each wait; {cpu}.").expect("a String takes everything");
+    writeln!(figure, "\nAt most {queue} frames of each wait; {cpu}.").expect("a String takes everything");
     figure
 }
 
