@@ -56,13 +56,14 @@ struct Blocks(UnsafeCell<[Block; CORES_MAX]>);
 // SAFETY: core `n` is the only one that reaches element `n` (see `CoreArea::with`).
 unsafe impl Sync for Blocks {}
 
-static BLOCKS: Blocks = Blocks(UnsafeCell::new([const { Block::EMPTY }; CORES_MAX]));
+static BLOCKS: Blocks = Blocks(UnsafeCell::new([const { Block::new() }; CORES_MAX]));
 
 impl Block {
-    const EMPTY: Block = Block {
-        area: CoreArea::EMPTY,
-        reflected: Reflected { below: AtomicU64::new(0), entry: AtomicU64::new(0), word: AtomicU64::new(0) },
-    };
+    const fn new() -> Block {
+        let reflected =
+            Reflected { below: AtomicU64::new(0), entry: AtomicU64::new(0), word: AtomicU64::new(0) };
+        Block { area: CoreArea::EMPTY, reflected }
+    }
 }
 
 /// Says where this core goes on at a `syscall` of code below the kernel-placed windows.
@@ -74,7 +75,7 @@ pub fn reflect(reflection: Option<Reflection>) {
     let reflected = unsafe { &(*block).reflected };
     let below = if let Some(Reflection { entry, word }) = reflection {
         reflected.entry.store(entry, Relaxed);
-        reflected.word.store(direct(word) as u64, Relaxed);
+        reflected.word.store(direct(word), Relaxed);
         APPLICATION_END
     } else {
         0

@@ -210,7 +210,7 @@ impl Features {
             tsc_deadline: one.ecx & 1 << 24 != 0,
             xsave: one.ecx & 1 << 26 != 0,
             huge_pages: cpuid(0x8000_0001, 0).edx & 1 << 26 != 0,
-            cr4: bits.into_iter().fold(cr4::PGE, |all, (has, bit)| all | bit * u64::from(has & 1)),
+            cr4: bits.into_iter().fold(cr4::PGE, |all, (has, bit)| all | (bit * u64::from(has & 1))),
         }
     }
 

@@ -106,13 +106,13 @@ extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
     shootdown::answer();
     end_own(vector);
     let mut inside = Inside::enter();
-    report_strays();
     // A device can send the vector of an exception. An error code, which page faults of ring 3 always have,
     // comes with exceptions only.
     if vector < EXCEPTIONS && !(code == 0 && apic::is_in_service(vector as u8)) {
         let fault = Fault { vector, code, address };
         CoreArea::with(|area| inside.kernel().fault(area.core, &mut area.registers, fault));
     } else {
+        report_strays();
         interrupt(inside.kernel(), vector as u8);
     }
     leave(inside, false)
