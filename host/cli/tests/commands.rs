@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 40] = [
+const COMMANDS: [(&str, How); 44] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -60,6 +60,10 @@ const COMMANDS: [(&str, How); 40] = [
     ("./nom bench floods", Long),
     ("nom bench table", Long),
     ("./nom run hello", Ends),
+    ("./nom run /usr/bin/memcached", In("host/cli/tests/linux_programs.rs")),
+    ("./nom run --root", Long),
+    ("./nom build /usr/bin/redis-server", Long),
+    ("./nom grid", Ends),
     ("./nom run --host memcached", ServesRoot("serves at")),
     ("./nom run --watch --provider", Serves("watch: ")),
     ("./nom run --provider", Serves("watch: ")),
@@ -89,11 +93,7 @@ const BESIDE: [(&str, &str, &str); 4] = [
         "serves at",
     ),
     ("docs/earn.md", "nom provider --listen 127.0.0.1:8080 --prices network_out=1", "http://"),
-    (
-        "docs/grid.md",
-        "nom run --network bridge -m 128M -p 9999:9999 apps/memcached/tenants.toml",
-        "serves at",
-    ),
+    ("docs/grid.md", "nom run --network bridge -m 128M -p 9999:9999 apps/memcached/shares.toml", "serves at"),
     ("docs/watch.md", "nom provider --listen 127.0.0.1:8080 --prices network_out=1", "http://"),
 ];
 

@@ -11,7 +11,7 @@ use smoltcp::wire::{
 pub const SERVER_PORT: u16 = 53;
 
 /// Which addresses are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// IPv4 (A records).
     V4,

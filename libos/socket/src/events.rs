@@ -5,7 +5,9 @@ use crate::readiness::Ready;
 use crate::sockets::{Kind, SocketId, Table};
 use crate::stream::Stream;
 use core::net::SocketAddr;
-use nom_net::{Application, Chain, Closed, Dispute, Finding, FlowId, Observed, QueryId, Slice, Stack};
+use nom_net::{
+    Application, Chain, Closed, Dispute, Family, Finding, FlowId, Observed, QueryId, Slice, Stack,
+};
 
 impl<N: Observed> Application<N> for Table<N::Buffer> {
     fn connected(&mut self, stack: &mut Stack<N>, flow: FlowId) {
@@ -18,7 +20,8 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
             }
             return self.rise(id, Ready::WRITABLE);
         }
-        match self.listeners.get(&tuple.local.port()).copied() {
+        let family = if tuple.remote.is_ipv4() { Family::V4 } else { Family::V6 };
+        match self.listeners.get(&(tuple.local.port(), family)).copied() {
             Some(listener) if self.queue(listener, flow, tuple.remote) => {
                 stack.window(flow, self.stream_max);
                 self.rise(listener, Ready::READABLE)

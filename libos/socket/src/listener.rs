@@ -3,13 +3,15 @@
 use crate::error::Error;
 use crate::sockets::{Kind, SocketId, Sockets};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::net::SocketAddr;
-use nom_net::Observed;
+use nom_net::{Family, Observed};
 
 /// A port on which connections are accepted.
 #[derive(Debug)]
 pub(crate) struct Listener {
     port: u16,
+    families: Vec<Family>,
     /// Streams that nobody has accepted.
     pub pending: VecDeque<SocketId>,
     /// How many may wait; a further one is reset.
@@ -22,12 +24,26 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::InUse`].
     pub fn listen(&mut self, port: u16, pending_max: usize) -> Result<SocketId, Error> {
-        if self.table.listeners.contains_key(&port) {
+        self.listen_for(&[Family::V4, Family::V6], port, pending_max)
+    }
+
+    /// The same from peers of these families alone: others may have a listener of their own.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if one of them has a listener at that port.
+    pub fn listen_for(
+        &mut self,
+        families: &[Family],
+        port: u16,
+        pending_max: usize,
+    ) -> Result<SocketId, Error> {
+        if families.iter().any(|family| self.table.listeners.contains_key(&(port, *family))) {
             return Err(Error::InUse);
         }
-        let listener = Listener { port, pending: VecDeque::new(), pending_max: pending_max.max(1) };
+        let (families, pending_max) = (families.to_vec(), pending_max.max(1));
+        let listener = Listener { port, families: families.clone(), pending: VecDeque::new(), pending_max };
         let id = self.table.insert(Kind::Listener(listener));
-        self.table.listeners.insert(port, id);
+        self.table.listeners.extend(families.into_iter().map(|family| ((port, family), id)));
         self.stack.listen(port);
         Ok(id)
     }
@@ -45,8 +61,12 @@ impl<N: Observed> Sockets<N> {
     }
 
     pub(crate) fn close_listener(&mut self, listener: Listener) {
-        self.table.listeners.remove(&listener.port);
-        self.stack.unlisten(listener.port);
+        for family in listener.families {
+            self.table.listeners.remove(&(listener.port, family));
+        }
+        if !self.table.listeners.keys().any(|(port, _)| *port == listener.port) {
+            self.stack.unlisten(listener.port);
+        }
         for id in listener.pending {
             if let Ok(stream) = self.table.stream(id) {
                 let flow = stream.flow;

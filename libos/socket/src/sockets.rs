@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
-use nom_net::{Ear, FlowId, Instant, Observed, Stack};
+use nom_net::{Ear, Family, FlowId, Instant, Observed, Stack};
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -49,8 +49,8 @@ pub(crate) struct Table<B> {
     pub sockets: SlotMap<SocketId, Socket<B>>,
     /// By the flow's index, with its name.
     by_flow: Vec<Option<(FlowId, SocketId)>>,
-    /// By TCP port.
-    pub listeners: BTreeMap<u16, SocketId>,
+    /// By TCP port and the peers' family.
+    pub listeners: BTreeMap<(u16, Family), SocketId>,
     /// By UDP port.
     pub datagrams: BTreeMap<u16, SocketId>,
     /// Sockets whose datagram found the ring full.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Device, Pair, Random, address};
-use nom_socket::{Error, Ready, Shutdown, SocketId, Sockets};
+use nom_socket::{Error, Family, Ready, Shutdown, SocketId, Sockets};
 use std::time::Duration;
 
 const PORT: u16 = 7;
@@ -161,6 +161,22 @@ fn more_connections_than_may_wait_are_reset() {
     }
     assert!(pair.sockets[1].is_empty());
     assert!(pair.sockets[1].listen(PORT, 2).is_ok(), "the port is free again");
+}
+
+#[test]
+fn each_family_may_have_a_listener_of_its_own() {
+    let mut pair = Pair::new(1, 0);
+    let six = pair.sockets[1].listen_for(&[Family::V6], PORT, 2).unwrap();
+    assert_eq!(pair.sockets[1].listen(PORT, 2), Err(Error::InUse), "both, of which one is taken");
+    let four = pair.sockets[1].listen_for(&[Family::V4], PORT, 2).unwrap();
+    let client = pair.sockets[0].connect(address(2, PORT)).unwrap();
+    pair.pass(Duration::from_millis(50));
+    assert_eq!(pair.sockets[1].accept(six), Err(Error::WouldBlock), "the client came by IPv4");
+    assert!(pair.sockets[1].accept(four).is_ok());
+    pair.sockets[1].close(four).unwrap();
+    assert_eq!(pair.sockets[1].listen_for(&[Family::V6], PORT, 2), Err(Error::InUse));
+    assert!(pair.sockets[1].listen_for(&[Family::V4], PORT, 2).is_ok(), "the port is free again");
+    pair.sockets[0].close(client).unwrap();
 }
 
 #[test]

@@ -12,7 +12,7 @@ use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, NodeType};
 use nom_net::Observed;
-use nom_socket::{Error, Network, Ready, Shutdown, SocketId, Sockets};
+use nom_socket::{Error, Family, Network, Ready, Shutdown, SocketId, Sockets};
 
 /// Bytes of the largest datagram.
 const DATAGRAM_BYTES: usize = 65_536;
@@ -238,10 +238,16 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             _ => return Err(Errno::EINVAL),
         }
         let own = self.own.get();
+        let is_six_only = self.options.get(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY).unwrap_or(0) != 0;
+        let families: &[Family] = match (self.domain, is_six_only) {
+            (abi::AF_INET, _) => &[Family::V4],
+            (_, true) => &[Family::V6],
+            (_, false) => &[Family::V4, Family::V6],
+        };
         let ports = if own.port() == 0 { EPHEMERAL } else { own.port()..own.port().saturating_add(1) };
         let mut result = Err(Errno::EADDRINUSE);
         for port in ports {
-            result = self.with(|sockets| sockets.listen(port, backlog)).map(|id| (id, port));
+            result = self.with(|sockets| sockets.listen_for(families, port, backlog)).map(|id| (id, port));
             if result != Err(Errno::EADDRINUSE) {
                 break;
             }
@@ -272,6 +278,10 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         };
         if self.transport == Transport::Udp {
             let (id, _) = self.port()?;
+            // From now on the socket has the address that the peer is reached from: who has several peers to
+            // choose from asks for it (RFC 6724 section 5).
+            let from = self.network.with(|sockets| sockets.stack().config().source_for(peer.ip()));
+            self.own.set(SocketAddr::new(from.ok_or(Errno::ENETUNREACH)?, self.own.get().port()));
             self.state.set(State::Port(id, Some(peer)));
             return Ok(());
         }
