@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 /// Debian's, from the package of this name.
 const MEMCACHED: &str = "/usr/bin/memcached";
-/// Kept apart, so that no answer of somebody else's server is taken for the machine's.
-const ASKED: &[u8] =
-    b"set nom 7 0 5\r\nearns\r\nget nom\r\nincr nom 1\r\nset count 0 0 2\r\n41\r\nincr count 1\r\nquit\r\n";
-const ANSWERED: &str = "STORED\r\nVALUE nom 7 5\r\nearns\r\nEND\r\nCLIENT_ERROR cannot increment or decrement \
-                        non-numeric value\r\nSTORED\r\n42\r\n";
+/// What is asked of it, and what every memcached answers.
+const ASKED: &[u8] = b"set nom 7 0 5\r\nearns\r\nget nom\r\nincr nom 1\r\n\
+                       set count 0 0 2\r\n41\r\nincr count 1\r\nquit\r\n";
+const ANSWERED: &str = "STORED\r\nVALUE nom 7 5\r\nearns\r\nEND\r\n\
+                        CLIENT_ERROR cannot increment or decrement non-numeric value\r\n\
+                        STORED\r\n42\r\n";
 
 /// Runs a program to its end.
 fn run(words: &[&str]) -> (Option<i32>, String) {
