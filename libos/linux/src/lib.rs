@@ -24,6 +24,9 @@ pub mod signals;
 pub mod stack;
 #[cfg(target_os = "none")]
 pub mod start;
+#[cfg(not(target_os = "none"))]
+#[path = "hosted.rs"]
+pub mod start;
 pub mod table;
 mod task;
 
