@@ -35,6 +35,9 @@ use zerocopy::{FromZeros, IntoBytes};
 pub const FRAMES: u64 = 4096;
 /// Cycles in a nanosecond.
 const CYCLES_PER_NS: u64 = 2;
+/// The vector state that a computation begins with. It is not zero, as the processor's own is not (SDM volume
+/// 1, section 8.1.5: the x87 control word is 37FH), so that a frame of zeroes is noticed, too.
+pub const INITIAL_VECTOR: u64 = 0x37f;
 const KERNEL_ROOT: u64 = 1;
 const BOARD_FRAME: u64 = 2;
 const USAGE_FRAME: u64 = 32;
@@ -161,8 +164,8 @@ impl Machine for FakeMachine {
         self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(|it| it.load(None));
     }
     fn reset_state(&mut self, frame: u64) {
-        for offset in [0, 8, 16] {
-            self.write(PhysAddr::of_frame(frame) + offset, 0);
+        for (offset, word) in [(0, INITIAL_VECTOR), (8, 0), (16, 0)] {
+            self.write(PhysAddr::of_frame(frame) + offset, word);
         }
     }
     fn save_state(&mut self, frame: u64) {

@@ -4,7 +4,7 @@
 mod hostile;
 mod reflection;
 
-use super::fake::{FRAMES, Program, World};
+use super::fake::{FRAMES, INITIAL_VECTOR, Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
 use crate::acpi::{EndpointRange, Tables, Viot};
 use crate::fakes::pci::{FakeFunction, MSIX};
@@ -162,11 +162,11 @@ fn vector_registers_stay_with_their_context_and_begin_as_nobodys() {
         let processor = &world.kernel.machine.processors[0];
         (processor.vector, processor.bases)
     };
-    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (0, [0, 0])));
+    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (INITIAL_VECTOR, [0, 0])));
     set(&mut world, 5);
     for round in 0..2 {
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-        let expected = if round == 0 { (0, [0, 0]) } else { (6, [6 << 12, 6 << 13]) };
+        let expected = if round == 0 { (INITIAL_VECTOR, [0, 0]) } else { (6, [6 << 12, 6 << 13]) };
         assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(1)), expected), "round {round}");
         set(&mut world, 6);
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
@@ -188,7 +188,7 @@ fn vector_registers_of_the_ended_are_nobodys() {
         world.settle(1, false);
         assert_eq!(
             (world.kernel.cores[1].current, world.kernel.machine.processors[1].vector),
-            (Some(app(1)), 0)
+            (Some(app(1)), INITIAL_VECTOR)
         );
         world.kernel.machine.processors[1].vector = 7;
         world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
