@@ -17,12 +17,19 @@
 //! ffff_ffff_8000_0000  kernel image: at a random 2 MiB boundary of these   1 GiB
 //! ```
 
+use core::ops::Range;
+
 /// Lowest address that can be mapped.
 pub const USER_START: u64 = 0x1_0000;
 /// End (exclusive) of what an application maps, protects and unmaps itself.
 pub const APPLICATION_END: u64 = 0x7000_0000_0000;
 /// End (exclusive) of user space.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
+/// What each space of an application has for itself, whole entries of the root table: below the library, for
+/// programs that were linked for a fixed address.
+pub const OWN_LOW: Range<u64> = USER_START..1 << 40;
+/// The same, above the library; what is neither in here nor there is the same in all its spaces.
+pub const OWN_HIGH: Range<u64> = APPLICATION_END - (16 << 40)..APPLICATION_END;
 /// Bytes of each kernel-placed window.
 pub const WINDOW_BYTES: u64 = 1 << 40;
 /// Window of the program image.

@@ -124,6 +124,22 @@ macro_rules! for_each_syscall {
             /// Only for an application whose manifest says `makes_code`. Errors: NotPermitted,
             /// OutsideUserSpace, Misaligned, BadPointer, NotGranted, TableFull.
             27 SyscallReflect syscall_reflect(entry, word)
+            /// Makes one more address space for this application, and returns its number. All is the same in
+            /// it as in its others but for what each has for itself, where nothing is mapped: below 1 TiB,
+            /// and the 16 TiB below the kernel-placed windows. Only for an application whose manifest says
+            /// `makes_code`. Errors: NotPermitted, OutOfMemory, OverMemoryCap, TableFull (511 besides the
+            /// first).
+            28 SpaceCreate space_create()
+            /// From now on this core is in the application's space `space`; 0 is that in which it began. What
+            /// `memory_map`, `memory_protect` and `memory_unmap` do where each space has its own, they do in
+            /// the one that this core is in, and addresses that calls are given are looked up there; but
+            /// `device_map` and `syscall_reflect` mean the first. Another core that is acquired begins in the
+            /// first. Errors: InvalidArgument (there is none).
+            29 SpaceSwitch space_switch(space)
+            /// Ends a space of the application in which no core is, and where nothing is mapped of its own.
+            /// Errors: InvalidArgument (there is none, or it is the first), WrongState (a core is in it),
+            /// StillMapped.
+            30 SpaceEnd space_end(space)
         }
     };
 }

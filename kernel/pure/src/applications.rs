@@ -5,9 +5,9 @@ use crate::cores::FLAGS_INITIAL;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
-use crate::machine::{Level, Machine};
+use crate::machine::{Level, Machine, PhysAddr};
 use crate::means::Means;
-use crate::paging::Caching;
+use crate::paging::{Caching, KERNEL_HALF};
 use crate::space::{Bounds, Mapping, Space};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::{ApplicationState, BOARD_BYTES, PRICES_OFFSET, usage_address};
@@ -32,8 +32,10 @@ pub const SHUT_DOWN_STATUS: u8 = 143;
 /// An application of the bundle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Application {
-    /// Its address space, while it runs.
+    /// Its first address space, while it runs.
     pub(crate) space: Option<Space>,
+    /// What names all of them, if it may have several.
+    pub(crate) family: Option<PhysAddr>,
     /// Cores that it holds, one bit each.
     pub(crate) cores: u64,
     /// Where its image was placed.
@@ -110,13 +112,19 @@ impl<'m, M: Machine> Kernel<'m, M> {
     fn build(&mut self, app: AppId, record: &ApplicationRecord) -> Result<()> {
         let place = self.place(record);
         let kernel_root = self.kernel_root;
-        let space = Space::new(&mut self.means(app, Owner::tables), kernel_root)?;
+        let by = &mut self.means(app, Owner::tables);
+        let space = Space::new(by, kernel_root, |entry| *entry >= KERNEL_HALF)?;
         self.applications[app] = Application {
             space: Some(space),
             image_base: place.image,
             calls: record.calls,
             ..Application::default()
         };
+        if record.flags & flag::MAKES_CODE != 0 {
+            let family = self.means(app, Owner::tables).take(1)?;
+            self.machine.write(family, space.root().word());
+            self.applications[app].family = Some(family);
+        }
         let bundle = self.bundle;
         for segment in bundle.segments(record) {
             self.build_segment(app, space, place.image + segment.address, &segment)?;
@@ -158,13 +166,15 @@ impl<'m, M: Machine> Kernel<'m, M> {
         let count = bytes.div_ceil(FRAME_BYTES);
         let mapping =
             Mapping { address, frame, size: PageSize::Small, count, protection, caching: Caching::WriteBack };
-        self.map_pages(app, Bounds::USER, &mapping)
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        self.map_pages(app, space, Bounds::USER, &mapping)
     }
 
     /// Maps pages, charging page tables to the application.
-    pub(crate) fn map_pages(&mut self, app: AppId, bounds: Bounds, mapping: &Mapping) -> Result<()> {
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        space.map(&mut self.means(app, Owner::tables), bounds, mapping)
+    pub(crate) fn map_pages(&mut self, app: AppId, space: Space, bounds: Bounds, of: &Mapping) -> Result<()> {
+        space.map(&mut self.means(app, Owner::tables), bounds, of)?;
+        self.share(app, space, of.address, of.count * of.size.bytes());
+        Ok(())
     }
 
     /// Gives an application `bytes` of zeroed memory of its own at `address`.
@@ -274,7 +284,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
         let frame = self.means(app, Owner::program).take(1)?.frame();
         self.machine.reset_state(frame);
         registers.rsi = core.index() as u64;
-        *self.context(core, app) = Context::begin(registers, frame);
+        *self.context(core, app) = Context::begin(registers, self.applications[app].space, frame);
         self.applications[app].cores |= core.bit();
         let weight = self.record(app).weight;
         self.account(core);
@@ -306,8 +316,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// Ends an application: nobody runs it any more when this returns, and all it held is free.
     pub(crate) fn end_application(&mut self, app: AppId, state: ApplicationState, status: u8) {
         let tsc = self.machine.cycles();
-        let Some(space) = self.applications[app].space else { return };
-        self.machine.leave_space(space.root());
+        let Some(_) = self.applications[app].space else { return };
+        self.for_spaces_in_use(app, M::leave_space);
         for core in self.all_cores() {
             if self.applications[app].cores & core.bit() != 0 {
                 self.end_context(core, app);

@@ -2,6 +2,7 @@
 
 use crate::frames::Search;
 use crate::machine::Reflection;
+use crate::space::Space;
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
@@ -40,6 +41,8 @@ pub struct Context {
     pub(crate) state: State,
     /// Its registers, while it is not the core's current one.
     pub(crate) registers: Registers,
+    /// The address space that it is in.
+    pub(crate) space: Option<Space>,
     /// Frame of its vector registers and segment bases.
     pub(crate) state_frame: u64,
     /// Entry of its upcall handler, or 0.
@@ -60,8 +63,9 @@ pub struct Context {
 
 impl Context {
     /// A context that is about to begin.
-    pub(crate) fn begin(registers: Registers, state_frame: u64) -> Context {
-        Context { state: State::Ready, registers, state_frame, upcalls_wait: true, ..Context::default() }
+    pub(crate) fn begin(registers: Registers, space: Option<Space>, state_frame: u64) -> Context {
+        let state = State::Ready;
+        Context { state, registers, space, state_frame, upcalls_wait: true, ..Context::default() }
     }
 
     /// Whether an upcall can be delivered to it now.

@@ -5,9 +5,9 @@ use crate::contexts::{Context, State};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::{Kernel, Next};
 use crate::machine::Machine;
+use crate::space::Space;
 use crate::wfq::Queue;
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::Error;
 use nom_abi::board::NOBODY;
 use nom_abi::error::Result;
 use nom_abi::upcall::{Events, Registers, Upcall};
@@ -235,7 +235,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn unpark(&mut self, core: CoreId, app: AppId, registers: &mut Registers) {
         let context = self.context(core, app);
         *registers = context.registers;
-        let (state, reflection) = (context.state_frame, context.reflection);
+        let (state, reflection, space) = (context.state_frame, context.reflection, context.space);
         if self.cores[core].loaded != Some(app) {
             if let Some(other) = self.cores[core].loaded {
                 let frame = self.context(core, other).state_frame;
@@ -247,8 +247,7 @@ impl<M: Machine> Kernel<'_, M> {
         let this = &mut self.cores[core];
         this.loaded = Some(app);
         this.current = Some(app);
-        let space = self.applications[app].space.expect("a context has an address space");
-        self.machine.load_space(Some(space.root()));
+        self.machine.load_space(space.map(Space::root));
     }
 
     /// Arms the timer for the first thing that only time can bring about, or stops it.
@@ -303,7 +302,7 @@ impl<M: Machine> Kernel<'_, M> {
                 let events = context.take_events();
                 context.state = State::Ready;
                 // A pointer that was good when the call was made may have been unmapped since.
-                let result = self.write_events(app, address, &events).map(|()| events.pending);
+                let result = self.write_events(core, app, address, &events).map(|()| events.pending);
                 let context = self.context(core, app);
                 (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
                 self.account(core);
@@ -328,10 +327,10 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.kick(core);
     }
 
-    pub(crate) fn write_events(&mut self, app: AppId, address: u64, events: &Events) -> Result<()> {
+    pub(crate) fn write_events(&mut self, core: CoreId, app: AppId, at: u64, events: &Events) -> Result<()> {
         use zerocopy::IntoBytes;
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        space.write_user(&mut self.machine, address, events.as_bytes())
+        let space = self.space_of(core, app)?;
+        space.write_user(&mut self.machine, at, events.as_bytes())
     }
 
     /// Cleans flags that an application gave.

@@ -294,7 +294,8 @@ impl<M: Machine> Kernel<'_, M> {
                 let _ = space.unmap(&mut by, page..page + FRAME_BYTES, |_, _| {});
             }
         }
-        self.machine.flush_space(space.root());
+        self.share(app, space, start, length);
+        self.for_spaces_in_use(app, M::flush_space);
     }
 
     pub(crate) fn device_map(&mut self, caller: Caller<'_>, asked: DeviceMap) -> Result<Reply> {
@@ -334,7 +335,7 @@ impl<M: Machine> Kernel<'_, M> {
             protection: Protection::ReadWrite,
             caching: Caching::Uncached,
         };
-        self.map_pages(app, Bounds::APPLICATION, &mapping)?;
+        self.map_pages(app, space, Bounds::APPLICATION, &mapping)?;
         self.devices.holdings[index].ranges = ranges;
         Ok(Reply::DONE)
     }

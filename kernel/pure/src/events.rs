@@ -76,8 +76,8 @@ impl<M: Machine> Kernel<'_, M> {
         let frame = UpcallFrame { events: context.take_events(), registers: *registers };
         context.upcalls_wait = true;
         let address = stack_top - UpcallFrame::BYTES as u64;
-        let space = self.applications[app].space.expect("it is running");
-        if space.write_user(&mut self.machine, address, frame.as_bytes()).is_err() {
+        let space = self.space_of(core, app);
+        if space.and_then(|it| it.write_user(&mut self.machine, address, frame.as_bytes())).is_err() {
             return self.end_by_fault(
                 core,
                 app,
@@ -115,7 +115,7 @@ impl<M: Machine> Kernel<'_, M> {
         if context.upcall_entry == 0 || !context.upcalls_wait {
             return Err(Error::WrongContext);
         }
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        let space = self.space_of(core, app)?;
         let place = frame.checked_add(offset_of!(UpcallFrame, registers) as u64).ok_or(Error::BadPointer)?;
         let callers = *registers;
         space.read_user(&self.machine, place, registers.as_mut_bytes())?;
@@ -133,7 +133,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// the application noted itself, when an upcall told it, counts as such, and is left for it to take.
     pub(crate) fn core_wait(&mut self, caller: Caller<'_>, asked: CoreWait) -> Result<Reply> {
         let (Caller { core, app, registers }, CoreWait { deadline_ns, events: address }) = (caller, asked);
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        let space = self.space_of(core, app)?;
         space.check_writable(&self.machine, address, Events::BYTES as u64)?;
         let mut noted = 0_u64;
         space.read_user(&self.machine, address, noted.as_mut_bytes())?;
@@ -143,7 +143,7 @@ impl<M: Machine> Kernel<'_, M> {
         let context = self.context(core, app);
         if context.events.pending != 0 {
             let events = context.take_events();
-            self.write_events(app, address, &events)?;
+            self.write_events(core, app, address, &events)?;
             return Ok(Reply::Value(events.pending));
         }
         context.state = State::Waiting { deadline_ns, events: address };

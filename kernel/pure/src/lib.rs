@@ -20,6 +20,7 @@ pub mod devices;
 pub mod events;
 #[cfg(test)]
 mod fakes;
+mod family;
 pub mod frames;
 pub mod hazards;
 pub mod hotplug;

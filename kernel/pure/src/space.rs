@@ -13,14 +13,13 @@ mod user;
 use crate::frames::Frames;
 use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::means::Means;
-use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, KERNEL_HALF, Meaning, ROOT_LEVEL, leaf_size};
+use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, Meaning, ROOT_LEVEL, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
 use nom_abi::layout::{APPLICATION_END, USER_END, USER_START};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
-pub(crate) use tables::Part;
-use tables::entry_address;
+pub(crate) use tables::{Part, entry_address};
 
 /// Most pages that one call concerns, so that it does not keep others waiting.
 pub const PAGES_MAX: u64 = 512;
@@ -124,16 +123,20 @@ pub struct Space {
 }
 
 impl Space {
-    /// An address space with nothing mapped but the kernel's half, which it shares with the root table in
-    /// `kernel_root`: the 256 entries are copied, so the kernel's own never change after boot. Errors: those
-    /// of [`Means::take`].
-    pub fn new(by: &mut Means<impl PhysicalMemory>, kernel_root: PhysAddr) -> Result<Space> {
+    /// An address space with nothing mapped but what it shares with the root table in `like`: those entries
+    /// of it are copied that `is` says. Errors: those of [`Means::take`].
+    pub fn new(by: &mut Means<impl PhysicalMemory>, like: PhysAddr, is: fn(&usize) -> bool) -> Result<Space> {
         let root = by.take(1)?;
-        for index in KERNEL_HALF..ENTRIES {
-            let entry = by.machine.read(entry_address(kernel_root, index));
+        for index in (0..ENTRIES).filter(is) {
+            let entry = by.machine.read(entry_address(like, index));
             by.machine.write(entry_address(root, index), entry);
         }
         Ok(Space { root })
+    }
+
+    /// The address space whose root was noted, if any was.
+    pub(crate) fn noted(root: PhysAddr) -> Option<Space> {
+        (root != PhysAddr::default()).then_some(Space { root })
     }
 
     /// Where the root table is, for CR3.

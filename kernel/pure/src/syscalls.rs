@@ -118,12 +118,12 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         Ok(Reply::Elsewhere)
     }
 
-    fn console_write(&mut self, Caller { app, .. }: Caller<'_>, asked: ConsoleWrite) -> Result<Reply> {
+    fn console_write(&mut self, Caller { core, app, .. }: Caller<'_>, asked: ConsoleWrite) -> Result<Reply> {
         let ConsoleWrite { address, length } = asked;
         if length > CONSOLE_BYTES_MAX {
             return Err(Error::InvalidArgument);
         }
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        let space = self.space_of(core, app)?;
         let mut buffer = [0; 256];
         let count = buffer.len().min(length as usize);
         let bytes = &mut buffer[..count];
@@ -212,15 +212,16 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         if protection.executable() && !makes_code { Err(Error::NotPermitted) } else { Ok(protection) }
     }
 
-    fn memory_map(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryMap) -> Result<Reply> {
+    fn memory_map(&mut self, Caller { core, app, .. }: Caller<'_>, asked: MemoryMap) -> Result<Reply> {
         let MemoryMap { address, frame, page_size, count, protection } = asked;
         let size = PageSize::from_code(page_size)?;
         let protection = self.protection(app, protection)?;
         let mapping = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
         Bounds::APPLICATION.pages(address, size, count)?;
         frames_of(size, count)?;
+        let space = self.space_of(core, app)?;
         self.frames.reference(Owner::grants(app), frame, size, count)?;
-        if let Err(error) = self.map_pages(app, Bounds::APPLICATION, &mapping) {
+        if let Err(error) = self.map_pages(app, space, Bounds::APPLICATION, &mapping) {
             self.frames.dereference(frame, size, count);
             return Err(error);
         }
@@ -228,25 +229,26 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         Ok(Reply::DONE)
     }
 
-    fn memory_protect(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryProtect) -> Result<Reply> {
-        let MemoryProtect { address, length, protection } = asked;
+    fn memory_protect(&mut self, Caller { core, app, .. }: Caller<'_>, of: MemoryProtect) -> Result<Reply> {
+        let MemoryProtect { address, length, protection } = of;
         let protection = self.protection(app, protection)?;
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        let space = self.space_of(core, app)?;
         space.protect(&mut self.machine, Bounds::APPLICATION.bytes(address, length)?, protection)?;
-        self.machine.flush_space(space.root());
+        self.for_spaces_in_use(app, M::flush_space);
         Ok(Reply::DONE)
     }
 
-    fn memory_unmap(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryUnmap) -> Result<Reply> {
+    fn memory_unmap(&mut self, Caller { core, app, .. }: Caller<'_>, asked: MemoryUnmap) -> Result<Reply> {
         let MemoryUnmap { address, length } = asked;
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        let space = self.space_of(core, app)?;
         let range = Bounds::APPLICATION.bytes(address, length)?;
         space.unmap(&mut self.means(app, Owner::tables), range, |frames, leaf| {
             if leaf.caching == Caching::WriteBack {
                 frames.dereference(leaf.frame, leaf.size, 1);
             }
         })?;
-        self.machine.flush_space(space.root());
+        self.share(app, space, address, length);
+        self.for_spaces_in_use(app, M::flush_space);
         self.publish_memory(app);
         Ok(Reply::DONE)
     }

@@ -2,8 +2,7 @@
 
 use crate::futex::Futexes;
 use crate::load::LoadError;
-use crate::machine::Granted;
-use crate::memory::PageSource;
+use crate::machine::Spaces;
 use crate::process::{Exit, Process};
 use crate::signals::Info;
 use crate::task::Task;
@@ -12,15 +11,10 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::ops::Range;
 use nom_app::sockets::{Network, Threads};
 use nom_fs::Vfs;
 use nom_rt::handle::Handle;
 use nom_sys::port::Entropy;
-use nom_sys::program::memory::HIGH;
-
-/// Bytes of addresses that each process has for itself.
-const PLACE_BYTES: u64 = 64 << 30;
 
 /// What a family is made of.
 pub struct FamilyParts {
@@ -56,15 +50,13 @@ pub struct ProcessFamily {
     /// The loop that everything runs on.
     pub handle: Handle,
     pub(crate) threads: Threads,
-    pub(crate) pages: Rc<dyn PageSource>,
+    pub(crate) spaces: Spaces,
     pub(crate) entropy: RefCell<Entropy>,
     pub(crate) futexes: Futexes,
     /// Where local sockets are found.
     pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
-    /// Places of processes that are taken.
-    places: RefCell<BTreeSet<u64>>,
     /// Calls that nobody knows, and have been said.
     unknown: RefCell<BTreeSet<u64>>,
 }
@@ -84,13 +76,12 @@ impl ProcessFamily {
             network,
             handle,
             threads,
-            pages: Rc::new(Granted),
+            spaces: Spaces::default(),
             entropy: RefCell::new(Entropy::new()),
             futexes: Futexes::default(),
             sockets: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
-            places: RefCell::default(),
             unknown: RefCell::default(),
         })
     }
@@ -100,7 +91,7 @@ impl ProcessFamily {
     /// # Errors
     /// Why the program cannot be run.
     pub fn start(self: &Rc<ProcessFamily>, path: &[u8], begin: &Beginning<'_>) -> Result<(), LoadError> {
-        let process = Process::first(self);
+        let process = Process::first(self).ok_or(LoadError::NoMemory)?;
         process
             .begin_in(begin.directory)
             .map_err(|errno| LoadError::File(begin.directory.to_vec(), errno))?;
@@ -136,20 +127,6 @@ impl ProcessFamily {
     /// An identifier that no process and no thread has.
     pub(crate) fn take_id(&self) -> u32 {
         self.next_id.replace(self.next_id.get() + 1)
-    }
-
-    /// Addresses for a process of its own, if there are any left.
-    pub(crate) fn take_place(&self) -> Option<Range<u64>> {
-        let mut places = self.places.borrow_mut();
-        let count = (HIGH.end - HIGH.start) / PLACE_BYTES;
-        let number = (0..count).find(|number| !places.contains(number))?;
-        places.insert(number);
-        let end = HIGH.end - number * PLACE_BYTES;
-        Some(end - PLACE_BYTES..end)
-    }
-
-    pub(crate) fn give_back_place(&self, place: &Range<u64>) {
-        self.places.borrow_mut().remove(&((HIGH.end - place.end) / PLACE_BYTES));
     }
 
     /// A random number below `end`.

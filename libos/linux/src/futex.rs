@@ -12,8 +12,15 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use linux_raw_sys::general::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS};
 
-/// Which memory, and where in it.
+/// Which memory, and where in it; none, and which word, of what several have mapped shared.
 type Key = (*const ProcessMemory, u64);
+
+fn key(memory: &ProcessMemory, address: u64) -> Key {
+    match memory.shared_word(address) {
+        Some(word) => (core::ptr::null(), word),
+        None => (core::ptr::from_ref(memory), address),
+    }
+}
 
 /// Somebody who waits.
 struct Waiter {
@@ -38,7 +45,7 @@ impl fmt::Debug for Futexes {
 impl Futexes {
     /// Waits at an address until somebody wakes one of `bits` there.
     pub fn wait(&self, memory: &ProcessMemory, address: u64, bits: u32) -> Wait<'_> {
-        let key = (core::ptr::from_ref(memory), address);
+        let key = key(memory, address);
         let waiter =
             Waiter { key: Cell::new(key), bits, is_woken: Cell::new(false), waker: RefCell::new(None) };
         let waiter = Rc::new(waiter);
@@ -48,7 +55,7 @@ impl Futexes {
 
     /// Wakes up to `most` of those who wait at an address for one of `bits`: how many.
     pub fn wake(&self, memory: &ProcessMemory, address: u64, most: u32, bits: u32) -> u32 {
-        let key = (core::ptr::from_ref(memory), address);
+        let key = key(memory, address);
         let mut woken = Vec::new();
         let mut waiting = self.waiting.borrow_mut();
         let Some(there) = waiting.get_mut(&key) else { return 0 };
@@ -74,16 +81,16 @@ impl Futexes {
 
     /// Has up to `most` of those who wait at an address wait at another instead: how many.
     pub fn move_waiters(&self, memory: &ProcessMemory, from: u64, to: u64, most: u32) -> u32 {
-        let memory = core::ptr::from_ref(memory);
+        let (from, to) = (key(memory, from), key(memory, to));
         let mut waiting = self.waiting.borrow_mut();
-        let Some(mut there) = waiting.remove(&(memory, from)) else { return 0 };
+        let Some(mut there) = waiting.remove(&from) else { return 0 };
         let moved: Vec<_> = there.drain(..there.len().min(most as usize)).collect();
         if !there.is_empty() {
-            waiting.insert((memory, from), there);
+            waiting.insert(from, there);
         }
         let count = moved.len() as u32;
-        moved.iter().for_each(|waiter| waiter.key.set((memory, to)));
-        waiting.entry((memory, to)).or_default().extend(moved);
+        moved.iter().for_each(|waiter| waiter.key.set(to));
+        waiting.entry(to).or_default().extend(moved);
         count
     }
 

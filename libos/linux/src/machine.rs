@@ -1,39 +1,117 @@
 //! PageSource of the machine.
 
-use crate::memory::PageSource;
+use crate::memory::holders::Holders;
+use crate::memory::{PAGE, PageSource};
+use alloc::rc::Rc;
+use core::cell::RefCell;
 use nom_sys::Protection;
-use nom_sys::program::memory;
+use nom_sys::program::ProgramSpace;
+use nom_sys::program::memory::{self, PageRun};
 
-/// Those that the kernel grants.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Granted;
+/// Address spaces of processes, whose pages come from the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Spaces {
+    holders: Rc<RefCell<Holders>>,
+}
+
+impl Spaces {
+    /// One more, if there is memory.
+    pub fn create(&self) -> Option<Rc<dyn PageSource>> {
+        let space = ProgramSpace::new().ok()?;
+        Some(Rc::new(Granted { space, spaces: self.clone() }))
+    }
+}
+
+/// Pages that the kernel grants, in a space.
+#[derive(Debug)]
+struct Granted {
+    space: ProgramSpace,
+    spaces: Spaces,
+}
+
+impl Granted {
+    /// Pages of this space, in which the core is from now on.
+    fn pages(&self, address: u64, count: u64, frame: u64) -> PageRun {
+        self.space.enter();
+        PageRun { address, frame, count }
+    }
+
+    /// This space has them no more: those that no other has are given back.
+    fn give_back(&self, pages: PageRun) {
+        let free = self.spaces.holders.borrow_mut().remove(pages.frame..pages.frame + pages.count);
+        for frames in free {
+            let (frame, count) = (frames.start, frames.end - frames.start);
+            PageRun { frame, count, ..pages }.give_back();
+        }
+    }
+}
 
 impl PageSource for Granted {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
-        memory::PageRun::add(address, count).ok().map(|pages| (pages.frame, pages.count))
+        self.space.enter();
+        PageRun::add(address, count).ok().map(|pages| (pages.frame, pages.count))
     }
 
     fn protect(&self, address: u64, count: u64, protection: Protection) {
-        pages(address, count, 0).protect(protection).expect("they are mapped");
+        self.pages(address, count, 0).protect(protection).expect("they are mapped");
     }
 
     fn remove(&self, address: u64, count: u64, frame: u64) {
-        pages(address, count, frame).remove().expect("they are mapped");
+        let pages = self.pages(address, count, frame);
+        pages.unmap().expect("they are mapped");
+        self.give_back(pages);
     }
 
     fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool {
-        pages(address, count, frame).relocate(to, protection).is_ok()
+        let pages = self.pages(address, count, frame);
+        pages.unmap().expect("they are mapped");
+        let there = PageRun { address: to, ..pages };
+        there.map(protection).inspect_err(|_| self.give_back(there)).is_ok()
+    }
+
+    fn enter(&self) {
+        self.space.enter();
+    }
+
+    fn another(&self) -> Option<Rc<dyn PageSource>> {
+        self.spaces.create()
+    }
+
+    fn show(&self, address: u64, count: u64, frame: u64, protection: Protection) -> bool {
+        let shown = self.pages(address, count, frame).map(protection).is_ok();
+        if shown {
+            self.spaces.holders.borrow_mut().add(frame..frame + count);
+        }
+        shown
+    }
+
+    fn separate(&self, address: u64, frame: u64) -> Option<u64> {
+        let page = self.pages(address, 1, frame);
+        if !self.spaces.holders.borrow().has_several(frame) {
+            page.protect(Protection::ReadWrite).expect("it is mapped");
+            return Some(frame);
+        }
+        let copy = PageRun::take(address, 1).ok()?;
+        let mut bytes = [0; PAGE as usize];
+        memory::read(address, &mut bytes);
+        page.unmap().expect("it is mapped");
+        if copy.map(Protection::ReadWrite).is_err() {
+            copy.give_back();
+            page.map(Protection::Read).expect("there was room for it just now");
+            return None;
+        }
+        memory::write(address, &bytes);
+        self.give_back(page);
+        Some(copy.frame)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) {
+        self.space.enter();
         memory::read(address, bytes);
     }
 
     fn write(&self, address: u64, bytes: &[u8]) {
+        self.space.enter();
         memory::write(address, bytes);
     }
-}
-
-fn pages(address: u64, count: u64, frame: u64) -> memory::PageRun {
-    memory::PageRun { address, frame, count }
 }

@@ -11,10 +11,10 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::ops::Range;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
 use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NoProcesses, NodeId, Vfs};
 use nom_rt::WaitQueue;
+use nom_sys::program::memory::HIGH;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +53,10 @@ impl Exit {
     }
 }
 
-/// Addresses that are one process's.
-pub(crate) struct Place {
-    family: Rc<ProcessFamily>,
-    range: Range<u64>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.family.give_back_place(&self.range);
-    }
-}
-
-/// A process's memory, and the addresses that it is at. Whoever has made a `vfork` shares it with its child.
+/// A process's memory. Whoever has made a `vfork` shares it with its child.
+#[derive(Debug)]
 pub struct OwnMemory {
     memory: ProcessMemory,
-    _place: Place,
 }
 
 impl core::ops::Deref for OwnMemory {
@@ -79,11 +67,16 @@ impl core::ops::Deref for OwnMemory {
 }
 
 impl OwnMemory {
-    /// None yet, at addresses of its own; nothing if there are none left.
-    pub(crate) fn new(family: &Rc<ProcessFamily>) -> Option<Rc<OwnMemory>> {
-        let range = family.take_place()?;
-        let memory = ProcessMemory::new(family.pages.clone(), range.clone());
-        Some(Rc::new(OwnMemory { memory, _place: Place { family: family.clone(), range } }))
+    /// None yet, in an address space of its own, if there is memory for that.
+    pub(crate) fn new(family: &ProcessFamily) -> Option<Rc<OwnMemory>> {
+        let memory = ProcessMemory::new(family.spaces.create()?, HIGH);
+        Some(Rc::new(OwnMemory { memory }))
+    }
+
+    /// A copy, in an address space of its own.
+    pub(crate) fn duplicate(&self) -> Result<Rc<OwnMemory>, Errno> {
+        let memory = self.memory.duplicate()?;
+        Ok(Rc::new(OwnMemory { memory }))
     }
 }
 
@@ -142,11 +135,11 @@ impl fmt::Debug for Process {
 
 impl Process {
     /// The first of a family.
-    pub(crate) fn first(family: &Rc<ProcessFamily>) -> Rc<Process> {
+    pub(crate) fn first(family: &Rc<ProcessFamily>) -> Option<Rc<Process>> {
         let id = family.take_id();
         let root = family.vfs.borrow().root();
         let view = View { credentials: Credentials::default(), root, directory: root, umask: 0o022 };
-        let memory = OwnMemory::new(family).expect("nobody has a place yet");
+        let memory = OwnMemory::new(family)?;
         let process = Rc::new(Process {
             id,
             family: family.clone(),
@@ -168,11 +161,11 @@ impl Process {
             program: RefCell::default(),
         });
         family.add(process.clone());
-        process
+        Some(process)
     }
 
-    /// A child with the same memory, until it has its own.
-    pub(crate) fn child(&self) -> Rc<Process> {
+    /// A child with a memory of its own, or with the same memory until it has its own.
+    pub(crate) fn child(&self, own: Option<Rc<OwnMemory>>) -> Rc<Process> {
         let id = self.family.take_id();
         let process = Rc::new(Process {
             id,
@@ -180,7 +173,8 @@ impl Process {
             parent: Cell::new(self.id),
             group: self.group.clone(),
             session: self.session.clone(),
-            memory: RefCell::new(self.memory()),
+            has_own_memory: Cell::new(own.is_some()),
+            memory: RefCell::new(own.unwrap_or_else(|| self.memory())),
             descriptors: RefCell::new(Rc::new(self.descriptors.borrow().duplicate())),
             view: Rc::new(RefCell::new(self.view.borrow().clone())),
             actions: RefCell::new(self.actions.borrow().clone()),
@@ -190,7 +184,6 @@ impl Process {
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
             released: WaitQueue::new(),
-            has_own_memory: Cell::new(false),
             alarm: Cell::new(0),
             program: self.program.clone(),
         });

@@ -98,6 +98,7 @@ impl Task {
 
     fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
         while !self.ends() {
+            self.process.memory().enter();
             let trap = self.context.borrow_mut().run();
             let was_interrupted = match trap {
                 Trap::Syscall => self.make_call(family, thread),

@@ -19,6 +19,8 @@ use std::vec::Vec;
 const CALL_BYTES: usize = 49;
 /// Where the application has a page of its own.
 const PAGE: u64 = 0x10_0000;
+/// GiB that are the same in all spaces of an application.
+const SHARED: u64 = 8 << 10;
 /// Arguments from here on stand for the frames that the application was granted first, so many of them.
 const GRANTED: u64 = 0x6e6f_6d00_0000;
 const GRANTED_COUNT: u64 = 9;
@@ -61,7 +63,7 @@ struct Observed {
 fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
     let grants = Owner::grants(app(0));
     let owners = [grants, Owner::program(app(0)), Owner::tables(app(0)), Owner::KERNEL];
-    let space = kernel.applications[0].space.expect("it still runs");
+    let space = kernel.space_of(on(0), app(0)).expect("it still runs there");
     let leaves = (0..512u64).filter_map(|page| {
         let leaf = space.translate(&kernel.machine, page * 4096)?;
         Some(leaf.frame << 8 | leaf.protection as u64)
@@ -145,7 +147,7 @@ fn any_call() -> impl Strategy<Value = (u8, [u64; 6])> {
 /// some mapped, and some neither.
 fn likely_call() -> impl Strategy<Value = (u8, [u64; 6])> {
     let page = || {
-        (0..6u64, prop::sample::select(std::vec![0, 0, 0, 1, 2]))
+        (0..6u64, prop::sample::select(std::vec![0, 0, 0, 1, 2, SHARED]))
             .prop_map(|(page, far)| PAGE + page * 4096 + (far << 30))
     };
     let frame = || (0..GRANTED_COUNT + 1).prop_map(|frame| GRANTED + frame);
@@ -165,6 +167,9 @@ fn likely_call() -> impl Strategy<Value = (u8, [u64; 6])> {
         1 => many.prop_map(move |count| (Syscall::MemoryGrant, [0, count, any, 0, 0, 0])),
         1 => (page(), page()).prop_map(|(entry, top)| (Syscall::CoreAcquire, [entry, top, 0, 1, 0, 0])),
         1 => (page(), page()).prop_map(|(entry, top)| (Syscall::UpcallRegister, [entry, top, 0, 0, 0, 0])),
+        1 => Just((Syscall::SpaceCreate, [0; 6])),
+        1 => (0..4u64).prop_map(|space| (Syscall::SpaceSwitch, [space, 0, 0, 0, 0, 0])),
+        1 => (0..4u64).prop_map(|space| (Syscall::SpaceEnd, [space, 0, 0, 0, 0, 0])),
         1 => page().prop_map(|events| (Syscall::CoreWait, [u64::MAX, events, 0, 0, 0, 0])),
     ]
     .prop_map(|(call, arguments)| (call as u8, arguments))

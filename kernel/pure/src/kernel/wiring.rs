@@ -1,6 +1,7 @@
 //! What the kernel's parts must tell the machine, on one that remembers everything it is not told to forget:
 //! processors with their translations and vector registers, devices, and both kinds of remapping units.
 
+mod family;
 mod hostile;
 mod reflection;
 

@@ -13,7 +13,7 @@ use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
 
 /// Where an entry of a table is.
-pub(super) fn entry_address(table: PhysAddr, index: usize) -> PhysAddr {
+pub(crate) fn entry_address(table: PhysAddr, index: usize) -> PhysAddr {
     table + (index * size_of::<u64>()) as u64
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::frames::Owner;
+use crate::paging::KERNEL_HALF;
 use crate::paging::{ROOT_LEVEL, entry_bytes, leaf_level};
 use crate::testing::{FakeMemory, Metadata, app, cases, effort};
 use PageSize::{Huge, Large, Small};
@@ -58,7 +59,7 @@ fn with_frames<T>(count: u64, test: impl FnOnce(&mut Machine<'_>) -> T) -> T {
     frames.add_free(0..count);
     let mut memory = FakeMemory::new();
     let by = &mut Means { machine: &mut memory, frames: &mut frames, owner: OWNER, at_most: 1 };
-    let space = Space::new(by, KERNEL_ROOT).unwrap();
+    let space = Space::new(by, KERNEL_ROOT, |entry| *entry >= KERNEL_HALF).unwrap();
     test(&mut Machine { memory, frames, space })
 }
 

@@ -16,17 +16,12 @@ pub const ROWS: &[SystemCall] = &[
         "clone",
         &["flags", "stack", "parent_thread", "child_thread", "thread_pointer"],
         clone,
-        "threads, and children that share their parent's memory until they have a program of their own or \
-         end (CLONE_VFORK); a copy of the memory (fork) is ENOSYS, namespaces are EINVAL",
+        "threads, children with a copy of their parent's memory (fork), and those that share it until they \
+         have a program of their own or end (CLONE_VFORK); processes that share it longer are ENOSYS, \
+         namespaces are EINVAL; an end is told by SIGCHLD",
     ),
     SystemCall::complete(abi::__NR_vfork, "vfork", &[], vfork),
-    SystemCall::partial(
-        abi::__NR_fork,
-        "fork",
-        &[],
-        fork,
-        "ENOSYS: there is no copy of a process's memory yet",
-    ),
+    SystemCall::complete(abi::__NR_fork, "fork", &[], fork),
     SystemCall::complete(abi::__NR_exit, "exit", &["status"], exit),
     SystemCall::complete(abi::__NR_exit_group, "exit_group", &["status"], exit_group),
     SystemCall::complete(abi::__NR_gettid, "gettid", &[], |call| Ok(call.task().id.into())),
@@ -68,10 +63,12 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
     if flags & NAMESPACES != 0 || is_thread && flags & of_thread != of_thread {
         return Err(Errno::EINVAL);
     }
-    if !is_thread && flags & (abi::CLONE_VM | abi::CLONE_VFORK) != abi::CLONE_VM | abi::CLONE_VFORK {
-        return fork(call);
+    if !is_thread && flags & (abi::CLONE_VM | abi::CLONE_VFORK) == abi::CLONE_VM {
+        return Err(Errno::ENOSYS);
     }
-    let process = if is_thread { call.process().clone() } else { call.process().child() };
+    let copies = flags & abi::CLONE_VM == 0;
+    let own = if copies { Some(call.memory().duplicate()?) } else { None };
+    let process = if is_thread { call.process().clone() } else { call.process().child(own) };
     let id = if is_thread { call.family().take_id() } else { process.id };
     let started = start(call, &process, id, |task| {
         let mut context = task.context.borrow_mut();
@@ -87,8 +84,11 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
         if flags & abi::CLONE_PARENT_SETTID != 0 {
             call.memory().write_value(parent_thread, &id)?;
         }
+        if copies {
+            task.alternate.set(call.task().alternate.get());
+        }
         if flags & abi::CLONE_CHILD_SETTID != 0 {
-            call.memory().write_value(child_thread, &id)?;
+            process.memory().write_value(child_thread, &id)?;
         }
         Ok(())
     });
@@ -125,19 +125,20 @@ fn start(
 }
 
 fn vfork(call: &Call<'_>) -> Result<u64, Errno> {
-    let process = call.process().child();
+    let process = call.process().child(None);
     start(call, &process, process.id, |_| Ok(())).inspect_err(|_| call.family().remove(process.id))?;
     call.thread().block_on(process.released.until(|| process.has_own_memory.get().then_some(())));
     Ok(process.id.into())
 }
 
 fn fork(call: &Call<'_>) -> Result<u64, Errno> {
-    call.family().unknown(abi::__NR_fork.into(), || {
-        let program = call.process().program.borrow();
-        let name = alloc::string::String::from_utf8_lossy(&program.0);
-        nom_app::println!("{name}: a copy of the process (fork) is not to be had: ENOSYS");
+    let process = call.process().child(Some(call.memory().duplicate()?));
+    let started = start(call, &process, process.id, |task| {
+        task.alternate.set(call.task().alternate.get());
+        Ok(())
     });
-    Err(Errno::ENOSYS)
+    started.inspect_err(|_| call.family().remove(process.id))?;
+    Ok(process.id.into())
 }
 
 fn exit(call: &Call<'_>) -> Result<u64, Errno> {

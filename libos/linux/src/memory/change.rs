@@ -1,7 +1,8 @@
 //! What a process changes about its memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
 
 use super::{
-    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, RangeMap, Rights, Run, State, Touch,
+    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, RangeMap, Rights, Run, Sharing, State,
+    Touch,
 };
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -79,9 +80,12 @@ impl ProcessMemory {
         // What may be written and executed is writable until it is executed.
         let protection = rights.protection(Touch::Read);
         let parts: Vec<_> = state.runs.overlapping(range).collect();
-        for (part, run) in parts.into_iter().filter(|(_, run)| run.protection != protection) {
-            self.pages.protect(part.start, (part.end - part.start) / PAGE, protection);
-            state.runs.insert(part, Run { protection, ..run });
+        for (part, run) in parts {
+            let allowed = run.allowed(protection);
+            if allowed != run.protection {
+                self.pages.protect(part.start, (part.end - part.start) / PAGE, allowed);
+                state.runs.insert(part, Run { protection: allowed, ..run });
+            }
         }
         Ok(())
     }
@@ -96,7 +100,12 @@ impl ProcessMemory {
         }
         let range = range_of(address, whole_pages(bytes)?)?;
         let state = &mut *self.state.borrow_mut();
-        state.drop_pages(&*self.pages, range.clone());
+        for (part, region) in state.regions.overlapping(range.clone()).collect::<Vec<_>>() {
+            // What others see, too, has no other place than these pages.
+            if region.sharing == Sharing::Private || matches!(region.backing, Backing::File(_)) {
+                state.drop_pages(&*self.pages, part);
+            }
+        }
         if state.regions.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 

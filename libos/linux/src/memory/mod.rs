@@ -6,6 +6,8 @@
 //! bad pointer is `EFAULT` and never a fault.
 
 mod change;
+mod fork;
+pub mod holders;
 mod ranges;
 mod region;
 #[cfg(test)]
@@ -42,6 +44,16 @@ pub trait PageSource {
     fn remove(&self, address: u64, count: u64, frame: u64);
     /// Maps pages at another place, with a protection. If there is no room they are gone.
     fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool;
+    /// Has the running core be where these pages are.
+    fn enter(&self);
+    /// A place of its own for pages, where these can be mapped, too. Nothing if there is no memory.
+    fn another(&self) -> Option<Rc<dyn PageSource>>;
+    /// Maps pages that are mapped in another place: whoever removes them last gives them back. Whether there
+    /// was room.
+    fn show(&self, address: u64, count: u64, frame: u64, protection: Protection) -> bool;
+    /// Makes a readable page, which may be mapped in other places, too, one that is mapped here alone and can
+    /// be written: its frame then. Nothing if there is no memory: it is as it was.
+    fn separate(&self, address: u64, frame: u64) -> Option<u64>;
     /// Copies from pages that are there and readable.
     fn read(&self, address: u64, bytes: &mut [u8]);
     /// Copies to pages that are there and writable.
@@ -53,15 +65,33 @@ pub trait PageSource {
 struct Run {
     frame: u64,
     protection: Protection,
+    hold: Hold,
+}
+
+/// Whose pages are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// This process's, or those of all who have it mapped shared.
+    Own,
+    /// Another process may have them, too, and neither is to see what the other writes: whoever writes first
+    /// gets a copy.
+    Common,
+}
+
+impl Run {
+    /// What may be done with it of `wanted`: what is common is not written.
+    fn allowed(&self, wanted: Protection) -> Protection {
+        if self.hold == Hold::Common && wanted.writable() { Protection::Read } else { wanted }
+    }
 }
 
 impl Part for Run {
     fn behind(&self, bytes: u64) -> Run {
-        Run { frame: self.frame + bytes / PAGE, protection: self.protection }
+        Run { frame: self.frame + bytes / PAGE, ..*self }
     }
 
     fn goes_on_as(&self, bytes: u64, next: &Run) -> bool {
-        self.frame + bytes / PAGE == next.frame && self.protection == next.protection
+        self.behind(bytes) == *next
     }
 }
 
@@ -155,11 +185,18 @@ impl ProcessMemory {
             return Err(behind);
         }
         let wanted = region.rights.protection(touch);
-        if let Some((_, run)) = state.runs.find(page) {
-            if run.protection != wanted {
-                let run = Run { frame: run.behind_of(&state.runs, page), protection: wanted };
-                self.pages.protect(page, 1, wanted);
+        if let Some((start, run)) = state.runs.find(page).map(|(there, run)| (there.start, run)) {
+            let mut run = run.behind(page - start);
+            if run.hold == Hold::Common && wanted.writable() && touch == Touch::Write {
+                run.frame = self.pages.separate(page, run.frame).ok_or(Bad::NoMemory)?;
+                (run.hold, run.protection) = (Hold::Own, Protection::ReadWrite);
                 state.runs.insert(page..page + PAGE, run);
+                return Ok(());
+            }
+            let wanted = run.allowed(wanted);
+            if run.protection != wanted {
+                self.pages.protect(page, 1, wanted);
+                state.runs.insert(page..page + PAGE, Run { protection: wanted, ..run });
             }
             return Ok(());
         }
@@ -269,13 +306,6 @@ impl ProcessMemory {
     }
 }
 
-impl Run {
-    /// The frame of a page of the run that has it.
-    fn behind_of(&self, runs: &RangeMap<Run>, page: u64) -> u64 {
-        runs.find(page).map_or(self.frame, |(range, run)| run.frame + (page - range.start) / PAGE)
-    }
-}
-
 impl State {
     /// The end of what is there around an address, if it can be touched so.
     fn there(&self, address: u64, touch: Touch) -> Option<u64> {
@@ -316,7 +346,7 @@ impl State {
             if wanted != Protection::ReadWrite {
                 pages.protect(next, count, wanted);
             }
-            self.runs.insert(next..next + bytes, Run { frame, protection: wanted });
+            self.runs.insert(next..next + bytes, Run { frame, protection: wanted, hold: Hold::Own });
             next += bytes;
         }
         Ok(())

@@ -6,30 +6,58 @@ use std::vec;
 const START: u64 = 0x40_0000;
 const PAGES: u64 = 24;
 
-/// A page: its frame, what it may be used for, and what it holds.
-type Held = (u64, Protection, Vec<u8>);
+/// All frames: in how many places each is, and what it holds.
+#[derive(Clone, Default)]
+struct FakeFrames {
+    frames: Rc<RefCell<BTreeMap<u64, (u32, Vec<u8>)>>>,
+    next: Rc<core::cell::Cell<u64>>,
+}
 
 /// Pages that keep what they are told, and see that nothing is done to what is not there.
 #[derive(Default)]
 struct FakePages {
-    pages: RefCell<BTreeMap<u64, Held>>,
-    next_frame: core::cell::Cell<u64>,
+    frames: FakeFrames,
+    /// Frame of each, and what it may be used for.
+    pages: RefCell<BTreeMap<u64, (u64, Protection)>>,
     /// Most pages at a time, and most in all.
     at_once: u64,
     most: usize,
 }
 
+impl FakePages {
+    fn new_frames(&self, count: u64) -> u64 {
+        let frame = self.frames.next.replace(self.frames.next.get() + count + 1);
+        for page in 0..count {
+            self.frames.frames.borrow_mut().insert(frame + page, (1, vec![0; PAGE as usize]));
+        }
+        frame
+    }
+
+    fn leave(&self, frame: u64) {
+        let mut frames = self.frames.frames.borrow_mut();
+        let (holders, _) = frames.get_mut(&frame).expect("somebody has it");
+        *holders -= 1;
+        if *holders == 0 {
+            frames.remove(&frame);
+        }
+    }
+
+    fn is_full(&self, count: u64) -> bool {
+        self.frames.frames.borrow().len() + count as usize > self.most
+    }
+}
+
 impl PageSource for FakePages {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
-        let mut pages = self.pages.borrow_mut();
         let count = count.min(self.at_once);
-        if pages.len() + count as usize > self.most {
+        if self.is_full(count) {
             return None;
         }
-        let frame = self.next_frame.replace(self.next_frame.get() + count + 1);
+        let frame = self.new_frames(count);
         for page in 0..count {
-            let new = (frame + page, Protection::ReadWrite, vec![0; PAGE as usize]);
-            assert!(pages.insert(address + page * PAGE, new).is_none(), "it is there already");
+            let new = (frame + page, Protection::ReadWrite);
+            let old = self.pages.borrow_mut().insert(address + page * PAGE, new);
+            assert!(old.is_none(), "it is there already");
         }
         Some((frame, count))
     }
@@ -44,36 +72,69 @@ impl PageSource for FakePages {
         for page in 0..count {
             let (own, ..) = self.pages.borrow_mut().remove(&(address + page * PAGE)).expect("it is there");
             assert_eq!(own, frame + page);
+            self.leave(own);
         }
     }
 
     fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool {
         for page in 0..count {
             let mut pages = self.pages.borrow_mut();
-            let (own, _, bytes) = pages.remove(&(address + page * PAGE)).expect("it is there");
+            let (own, _) = pages.remove(&(address + page * PAGE)).expect("it is there");
             assert_eq!(own, frame + page);
-            assert!(pages.insert(to + page * PAGE, (own, protection, bytes)).is_none());
+            assert!(pages.insert(to + page * PAGE, (own, protection)).is_none());
         }
         true
+    }
+
+    fn enter(&self) {}
+
+    fn another(&self) -> Option<Rc<dyn PageSource>> {
+        let frames = self.frames.clone();
+        Some(Rc::new(FakePages { frames, at_once: self.at_once, most: self.most, ..FakePages::default() }))
+    }
+
+    fn show(&self, address: u64, count: u64, frame: u64, protection: Protection) -> bool {
+        for page in 0..count {
+            let shown = self.pages.borrow_mut().insert(address + page * PAGE, (frame + page, protection));
+            assert!(shown.is_none(), "it is there already");
+            self.frames.frames.borrow_mut().get_mut(&(frame + page)).expect("somebody has it").0 += 1;
+        }
+        true
+    }
+
+    fn separate(&self, address: u64, frame: u64) -> Option<u64> {
+        let (own, protection) = self.pages.borrow()[&address];
+        assert_eq!((own, protection != Protection::None), (frame, true));
+        let (holders, bytes) = self.frames.frames.borrow()[&frame].clone();
+        let mut new = frame;
+        if holders > 1 {
+            if self.is_full(1) {
+                return None;
+            }
+            new = self.new_frames(1);
+            self.frames.frames.borrow_mut().insert(new, (1, bytes));
+            self.leave(frame);
+        }
+        self.pages.borrow_mut().insert(address, (new, Protection::ReadWrite));
+        Some(new)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) {
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = address + index as u64;
-            let pages = self.pages.borrow();
-            let (_, protection, page) = pages.get(&(at - at % PAGE)).expect("it is there");
-            assert_ne!(*protection, Protection::None);
-            *byte = page[(at % PAGE) as usize];
+            let (frame, protection) = *self.pages.borrow().get(&(at - at % PAGE)).expect("it is there");
+            assert_ne!(protection, Protection::None);
+            *byte = self.frames.frames.borrow()[&frame].1[(at % PAGE) as usize];
         }
     }
 
     fn write(&self, address: u64, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
             let at = address + index as u64;
-            let mut pages = self.pages.borrow_mut();
-            let (_, protection, page) = pages.get_mut(&(at - at % PAGE)).expect("it is there");
+            let (frame, protection) = *self.pages.borrow().get(&(at - at % PAGE)).expect("it is there");
             assert!(protection.writable());
-            page[(at % PAGE) as usize] = *byte;
+            let mut frames = self.frames.frames.borrow_mut();
+            frames.get_mut(&frame).expect("somebody has it").1[(at % PAGE) as usize] = *byte;
         }
     }
 }
@@ -212,16 +273,7 @@ proptest! {
         let mut model = Model::new();
         for step in &steps {
             play(&memory, &mut model, step);
-            for page in 0..PAGES {
-                let mut byte = [0];
-                let read = memory.read(START + page * PAGE + 5, &mut byte);
-                match model.get(&page) {
-                    Some((rights, _, now)) if rights.allow(Touch::Read) => {
-                        prop_assert_eq!((read, byte[0]), (Ok(()), *now), "page {} after {:?}", page, step);
-                    }
-                    _ => prop_assert_eq!(read, Err(Errno::EFAULT)),
-                }
-            }
+            check(&memory, &model, step);
             let there: Vec<u64> = pages.pages.borrow().keys().copied().collect();
             let runs = memory.runs();
             let told = runs.iter().flat_map(|(range, ..)| range.clone().step_by(PAGE as usize));
@@ -230,6 +282,86 @@ proptest! {
         drop(memory);
         prop_assert!(pages.pages.borrow().is_empty());
     }
+
+    /// Parents and children, whatever each of them does from then on: each has what it had, and what it did.
+    #[test]
+    fn nobody_sees_what_another_does_behind_a_fork(
+        steps in proptest::collection::vec((any::<u8>(), proptest::option::weighted(0.9, step())), 0..60),
+        at_once in 1..20u64,
+    ) {
+        let (pages, first) = memory(at_once, 10_000);
+        let mut all = vec![(first, Model::new())];
+        for (who, step) in &steps {
+            let who = usize::from(*who) % all.len();
+            let Some(step) = step else {
+                let (memory, model) = &all[who];
+                let child = (memory.duplicate().expect("there is memory"), model.clone());
+                all.push(child);
+                continue;
+            };
+            let (memory, model) = &mut all[who];
+            play(memory, model, step);
+            all.iter().for_each(|(memory, model)| check(memory, model, step));
+        }
+        // The last that has a page gives it back, whoever that is.
+        while !all.is_empty() {
+            all.swap_remove(all.len() / 2);
+        }
+        prop_assert!(pages.pages.borrow().is_empty());
+        prop_assert!(pages.frames.frames.borrow().is_empty());
+    }
+}
+
+/// Each page reads as the model says.
+fn check(memory: &ProcessMemory, model: &Model, step: &Step) {
+    for page in 0..PAGES {
+        let mut byte = [0];
+        let read = memory.read(START + page * PAGE + 5, &mut byte);
+        match model.get(&page) {
+            Some((rights, _, now)) if rights.allow(Touch::Read) => {
+                assert_eq!((read, byte[0]), (Ok(()), *now), "page {page} after {step:?}");
+            }
+            _ => assert_eq!(read, Err(Errno::EFAULT)),
+        }
+    }
+}
+
+#[test]
+fn what_is_shared_both_see_and_neither_forgets() {
+    let (_, memory) = memory(4, 100);
+    let region = MappedRegion { sharing: Sharing::Shared, ..MappedRegion::zeros(Rights::READ_WRITE) };
+    memory.map(Where::At(START), 3 * PAGE, region).unwrap();
+    memory.map(Where::At(START + 8 * PAGE), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    memory.write(START, b"before").unwrap();
+    let child = memory.duplicate().unwrap();
+    child.write(START + 2 * PAGE + 1, b"child").unwrap();
+    memory.write(START, b"parent").unwrap();
+    memory.forget(START, 3 * PAGE).unwrap();
+    let read = |memory: &ProcessMemory, at: u64| {
+        let mut bytes = [0; 6];
+        memory.read(at, &mut bytes).map(|()| bytes)
+    };
+    assert_eq!(read(&memory, START + 2 * PAGE + 1), Ok(*b"child\0"));
+    assert_eq!(read(&child, START), Ok(*b"parent"));
+    let words = [&memory, &child].map(|memory| memory.shared_word(START + 2 * PAGE + 8));
+    assert!(words[0].is_some() && words[0] == words[1], "{words:?}");
+    assert_ne!(words[0], memory.shared_word(START + 2 * PAGE + 12));
+    assert_eq!(memory.shared_word(START + 8 * PAGE), None);
+    drop(memory);
+    assert_eq!(read(&child, START), Ok(*b"parent"));
+}
+
+#[test]
+fn who_writes_without_memory_for_a_copy_is_told_and_keeps_the_page() {
+    let (_, memory) = memory(1, 1);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    memory.write(START, b"a").unwrap();
+    let child = memory.duplicate().unwrap();
+    assert_eq!(child.touch(START, Touch::Write), Err(Bad::NoMemory));
+    assert_eq!(child.read_value(START), Ok(*b"a"));
+    drop(memory);
+    child.write(START, b"b").unwrap();
+    assert_eq!(child.read_value(START), Ok(*b"b"), "nobody else has it now");
 }
 
 #[test]

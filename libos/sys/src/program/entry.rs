@@ -38,6 +38,8 @@ pub(crate) struct Slots {
     word: AtomicU64,
     /// The thread whose FS base and further vector registers the core has.
     owner: AtomicPtr<ProgramContext>,
+    /// The space that the core is in.
+    pub(super) space: AtomicU64,
     /// What the word is in.
     page: UnsafeCell<Option<Shared>>,
 }
@@ -49,9 +51,15 @@ impl Slots {
             resume: AtomicU64::new(0),
             word: AtomicU64::new(0),
             owner: AtomicPtr::new(ptr::null_mut()),
+            space: AtomicU64::new(0),
             page: UnsafeCell::new(None),
         }
     }
+}
+
+/// The number of the space that the running core is in.
+pub(super) fn running_space() -> &'static AtomicU64 {
+    &local::current().program.space
 }
 
 /// Makes the running core one that can run programs.

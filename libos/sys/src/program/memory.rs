@@ -3,14 +3,14 @@
 use crate::raw;
 use core::ops::Range;
 use nom_abi::error::{Error, Result};
-use nom_abi::layout::{APPLICATION_END, USER_START};
+use nom_abi::layout::{OWN_HIGH, OWN_LOW};
 use nom_abi::memory::{ANY_COLOUR, FRAME_BYTES};
 use nom_abi::{PageSize, Protection};
 
 /// Where programs are that were linked for a fixed address.
-pub const LOW: Range<u64> = USER_START..1 << 40;
+pub const LOW: Range<u64> = OWN_LOW;
 /// Where all others are, and what they map.
-pub const HIGH: Range<u64> = APPLICATION_END - (16 << 40)..APPLICATION_END;
+pub const HIGH: Range<u64> = OWN_HIGH;
 /// Most pages that one call concerns.
 pub const PAGES_MAX: u64 = 512;
 
@@ -32,6 +32,16 @@ impl PageRun {
     /// # Errors
     /// OutsideUserSpace if that is no place of programs; as `memory_grant` and `memory_map` say.
     pub fn add(address: u64, count: u64) -> Result<PageRun> {
+        let pages = PageRun::take(address, count)?;
+        pages.map(Protection::ReadWrite).inspect_err(|_| pages.give_back())?;
+        Ok(pages)
+    }
+
+    /// Takes pages as [`PageRun::add`] does, but does not map them yet.
+    ///
+    /// # Errors
+    /// OutsideUserSpace if `address` is no place of programs; as `memory_grant` says.
+    pub fn take(address: u64, count: u64) -> Result<PageRun> {
         let mut count = count.clamp(1, PAGES_MAX);
         check(address, count * FRAME_BYTES)?;
         let frame = loop {
@@ -42,9 +52,7 @@ impl PageRun {
                 Err(error) => return Err(error),
             }
         };
-        let pages = PageRun { address, frame, count };
-        pages.map(Protection::ReadWrite).inspect_err(|_| pages.give_back())?;
-        Ok(pages)
+        Ok(PageRun { address, frame, count })
     }
 
     /// Changes what may be done with them.
@@ -69,26 +77,31 @@ impl PageRun {
         Ok(())
     }
 
-    /// Maps them at another place instead.
+    /// Maps them, in the space that the core is in; they may be mapped elsewhere, too.
     ///
     /// # Errors
-    /// As `memory_map` says; then they are gone from where they were, and given back.
-    pub fn relocate(self, address: u64, protection: Protection) -> Result<PageRun> {
-        check(address, self.count * FRAME_BYTES)?;
-        self.unmap()?;
-        let there = PageRun { address, ..self };
-        there.map(protection).inspect_err(|_| there.give_back())?;
-        Ok(there)
-    }
-
-    fn map(self, protection: Protection) -> Result<()> {
-        self.in_calls(|at, frame, count| {
+    /// As `memory_map` says; then none of them is mapped there.
+    pub fn map(self, protection: Protection) -> Result<()> {
+        check(self.address, self.count * FRAME_BYTES)?;
+        let done = core::cell::Cell::new(0);
+        let mapped = self.in_calls(|at, frame, count| {
             // SAFETY: no region of the library is there (`check`), so nothing relies on what is mapped there.
             unsafe { raw::memory_map(at, frame, PageSize::Small as u64, count, protection as u64) }
+                .inspect(|_| done.set(done.get() + count))
+        });
+        mapped.inspect_err(|_| {
+            if done.get() > 0 {
+                // What was mapped just now can be unmapped.
+                let _ = PageRun { count: done.get(), ..self }.unmap();
+            }
         })
     }
 
-    fn unmap(self) -> Result<()> {
+    /// Unmaps them.
+    ///
+    /// # Errors
+    /// As `memory_unmap` says; then they stay.
+    pub fn unmap(self) -> Result<()> {
         check(self.address, self.count * FRAME_BYTES)?;
         self.in_calls(|at, _, count| {
             // SAFETY: as in `protect`.
@@ -96,7 +109,8 @@ impl PageRun {
         })
     }
 
-    fn give_back(self) {
+    /// Gives them back; those that are mapped anywhere stay.
+    pub fn give_back(self) {
         // SAFETY: the kernel refuses what is mapped, so nothing can refer to what it takes. What it refuses
         // stays this application's until it ends.
         let _ = self

@@ -10,9 +10,11 @@ mod context;
 #[cfg(target_os = "none")]
 mod entry;
 pub mod memory;
+mod space;
 
 pub use context::{EXTENDED_AT, ProgramContext, Trap, VECTOR_BYTES};
 #[cfg(target_os = "none")]
 pub use entry::start;
 #[cfg(target_os = "none")]
 pub(crate) use entry::{Slots, intercept};
+pub use space::ProgramSpace;

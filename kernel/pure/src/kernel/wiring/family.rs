@@ -1,0 +1,250 @@
+//! Several address spaces of one application: what is the same in all of them, and what is not.
+
+use super::{PAGE, READ, READ_WRITE, grant, map};
+use crate::kernel::fake::{Program, World};
+use crate::testing::{app, on};
+use nom_abi::board::ApplicationState;
+use nom_abi::error::Error;
+use nom_abi::image::flag;
+use nom_abi::layout::{IMAGE_WINDOW, OWN_HIGH, OWN_LOW};
+use nom_abi::syscall::Syscall;
+
+/// Where all spaces are the same, in entries of the root table that nothing else has.
+const SHARED: u64 = 8 << 40;
+const OTHER: u64 = 9 << 40;
+
+fn maker() -> Program {
+    let flags = flag::AUTOSTART | flag::MAKES_CODE;
+    Program { flags, cores_max: 2, frames_max: 2048, ..Program::named("a") }
+}
+
+fn call(world: &mut World, core: usize, call: Syscall, arguments: &[u64]) -> Result<u64, Error> {
+    world.call(core, call, arguments).expect("it is answered")
+}
+
+fn create(world: &mut World) -> u64 {
+    call(world, 0, Syscall::SpaceCreate, &[]).expect("there is room for one")
+}
+
+fn switch(world: &mut World, core: usize, space: u64) {
+    assert_eq!(call(world, core, Syscall::SpaceSwitch, &[space]), Ok(0));
+}
+
+fn unmap(world: &mut World, core: usize, address: u64) {
+    assert_eq!(call(world, core, Syscall::MemoryUnmap, &[address, 4096]), Ok(0));
+}
+
+fn on_two_cores() -> World {
+    let mut world = World::boot(2, &[maker()], &[]);
+    let acquired = call(&mut world, 0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]);
+    assert_eq!(acquired, Ok(1));
+    world.settle(1, false);
+    world
+}
+
+#[test]
+fn each_space_has_its_own_part_and_all_have_the_rest() {
+    for place in [OWN_LOW.start, OWN_LOW.end - 4096, OWN_HIGH.start, OWN_HIGH.end - 4096] {
+        let mut world = World::boot(1, &[maker()], &[]);
+        let first = map(&mut world, 0, place);
+        let space = create(&mut world);
+        switch(&mut world, 0, space);
+        assert_eq!(world.touch(0, place, false), None, "{place:#x} is the first's");
+        let second = map(&mut world, 0, place);
+        let shared = map(&mut world, 0, SHARED);
+        for (space, own) in [(0, first), (space, second), (0, first)] {
+            switch(&mut world, 0, space);
+            assert_eq!(world.touch(0, place, true), Some(own * 4096));
+            assert_eq!(world.touch(0, SHARED, true), Some(shared * 4096));
+        }
+        unmap(&mut world, 0, place);
+        switch(&mut world, 0, space);
+        assert_eq!(world.touch(0, place, true), Some(second * 4096), "who unmapped was in the first");
+        let image = world.kernel.applications[0].image_base;
+        assert!(image >= IMAGE_WINDOW && world.touch(0, image, false).is_some());
+    }
+}
+
+#[test]
+fn what_is_just_outside_of_the_own_parts_is_the_same_in_all() {
+    for place in [OWN_LOW.end, OWN_HIGH.start - 4096] {
+        let mut world = World::boot(1, &[maker()], &[]);
+        let space = create(&mut world);
+        let frame = map(&mut world, 0, place);
+        switch(&mut world, 0, space);
+        assert_eq!(world.touch(0, place, true), Some(frame * 4096), "{place:#x}");
+    }
+}
+
+/// The table below a root's entry goes with the last page in it, whoever unmaps that, and is nobody's then.
+#[test]
+fn tables_come_and_go_in_all_spaces_at_once() {
+    let mut world = on_two_cores();
+    let spaces = [0, create(&mut world), create(&mut world)];
+    for (round, (maps, unmaps)) in [(0, 1), (1, 2), (2, 0)].into_iter().enumerate() {
+        let before = world.held(0);
+        switch(&mut world, 0, spaces[maps]);
+        switch(&mut world, 1, spaces[unmaps]);
+        let frames = [SHARED, OTHER].map(|place| map(&mut world, 0, place));
+        for space in spaces {
+            switch(&mut world, 0, space);
+            assert_eq!(world.touch(0, SHARED, true), Some(frames[0] * 4096), "round {round}");
+            assert_eq!(world.touch(0, OTHER, true), Some(frames[1] * 4096), "round {round}");
+            assert_eq!(world.touch(1, SHARED, true), Some(frames[0] * 4096), "round {round}");
+        }
+        call(&mut world, 0, Syscall::MemoryProtect, &[OTHER, 4096, READ]).unwrap();
+        assert_eq!(world.touch(1, OTHER, true), None, "round {round}");
+        unmap(&mut world, 1, SHARED);
+        unmap(&mut world, 0, OTHER);
+        for space in spaces {
+            for core in 0..2 {
+                assert_eq!(world.touch(core, SHARED, false), None, "round {round}, core {core}");
+                assert_eq!(world.touch(core, OTHER, false), None, "round {round}, core {core}");
+            }
+            switch(&mut world, 0, space);
+        }
+        for frame in frames {
+            assert_eq!(call(&mut world, 0, Syscall::MemoryRelease, &[frame, 0, 1]), Ok(0));
+        }
+        assert_eq!(world.held(0), before);
+    }
+}
+
+#[test]
+fn a_core_stays_in_its_space_whatever_other_cores_and_applications_do() {
+    let mut world = World::boot(2, &[maker(), Program { weight: 1, ..Program::named("b") }], &[]);
+    let acquired = call(&mut world, 0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]);
+    let core = acquired.unwrap() as usize;
+    let other = 1 - core;
+    let frame = map(&mut world, 0, PAGE);
+    let space = create(&mut world);
+    switch(&mut world, 0, space);
+    world.settle(1, false);
+    // The further core began in the first.
+    while world.kernel.cores[on(core)].current != Some(app(0)) {
+        world.call(core, Syscall::CoreYield, &[]);
+    }
+    assert_eq!(world.touch(core, PAGE, false), Some(frame * 4096));
+    assert_eq!(world.touch(other, PAGE, false), None);
+    for _ in 0..4 {
+        (0..2).for_each(|core| {
+            world.call(core, Syscall::CoreYield, &[]);
+        });
+        for core in (0..2)
+            .filter(|core| world.kernel.cores[on(*core)].current == Some(app(0)))
+            .collect::<std::vec::Vec<_>>()
+        {
+            let expected = (core != other).then_some(frame * 4096);
+            assert_eq!(world.touch(core, PAGE, false), expected, "core {core}");
+        }
+    }
+}
+
+#[test]
+fn who_makes_no_code_has_one_space_and_nobody_has_anothers() {
+    let mut world = World::boot(1, &[Program::named("b"), maker()], &[]);
+    assert_eq!(call(&mut world, 0, Syscall::SpaceCreate, &[]), Err(Error::NotPermitted));
+    for number in [0, 1, 511, 512, u64::MAX] {
+        assert_eq!(call(&mut world, 0, Syscall::SpaceSwitch, &[number]), Err(Error::InvalidArgument));
+        assert_eq!(call(&mut world, 0, Syscall::SpaceEnd, &[number]), Err(Error::InvalidArgument));
+    }
+    let mut world = World::boot(1, &[maker()], &[]);
+    let space = create(&mut world);
+    for number in [space + 1, 511, 512, 1 << 32 | space, u64::MAX] {
+        assert_eq!(call(&mut world, 0, Syscall::SpaceSwitch, &[number]), Err(Error::InvalidArgument));
+        assert_eq!(call(&mut world, 0, Syscall::SpaceEnd, &[number]), Err(Error::InvalidArgument));
+    }
+}
+
+#[test]
+fn a_space_ends_when_nobody_is_in_it_and_nothing_is_its_own() {
+    let mut world = on_two_cores();
+    let before = world.held(0);
+    let space = create(&mut world);
+    switch(&mut world, 1, space);
+    let end = |world: &mut World, space| call(world, 0, Syscall::SpaceEnd, &[space]);
+    assert_eq!(end(&mut world, space), Err(Error::WrongState));
+    let frame = map(&mut world, 1, PAGE);
+    switch(&mut world, 1, 0);
+    assert_eq!(end(&mut world, space), Err(Error::StillMapped));
+    assert_eq!(end(&mut world, 0), Err(Error::InvalidArgument));
+    assert_eq!(call(&mut world, 0, Syscall::MemoryRelease, &[frame, 0, 1]), Err(Error::StillMapped));
+    switch(&mut world, 1, space);
+    unmap(&mut world, 1, PAGE);
+    switch(&mut world, 1, 0);
+    assert_eq!(end(&mut world, space), Ok(0));
+    assert_eq!(end(&mut world, space), Err(Error::InvalidArgument), "it has ended");
+    assert_eq!(call(&mut world, 0, Syscall::SpaceSwitch, &[space]), Err(Error::InvalidArgument));
+    assert_eq!(call(&mut world, 0, Syscall::MemoryRelease, &[frame, 0, 1]), Ok(0));
+    assert_eq!(world.held(0), before);
+    assert_eq!(create(&mut world), space, "its number is free again");
+}
+
+#[test]
+fn spaces_are_charged_and_there_are_so_many_at_most() {
+    let mut world = World::boot(1, &[maker()], &[]);
+    (0..511).for_each(|_| {
+        create(&mut world);
+    });
+    assert_eq!(call(&mut world, 0, Syscall::SpaceCreate, &[]), Err(Error::TableFull));
+    let few = Program { frames_max: 24, ..maker() };
+    let mut world = World::boot(1, &[few], &[]);
+    let made = (0..20).take_while(|_| call(&mut world, 0, Syscall::SpaceCreate, &[]).is_ok()).count();
+    assert_eq!(call(&mut world, 0, Syscall::SpaceCreate, &[]), Err(Error::OverMemoryCap));
+    assert_eq!((made > 0, world.held(0).iter().sum::<u64>()), (true, 24));
+}
+
+#[test]
+fn one_page_is_in_several_spaces_and_stays_as_long_as_it_is_in_any() {
+    let mut world = World::boot(1, &[maker()], &[]);
+    let frame = map(&mut world, 0, PAGE);
+    let space = create(&mut world);
+    switch(&mut world, 0, space);
+    call(&mut world, 0, Syscall::MemoryMap, &[PAGE, frame, 0, 1, READ]).unwrap();
+    assert_eq!(world.touch(0, PAGE, true), None);
+    assert_eq!(world.touch(0, PAGE, false), Some(frame * 4096));
+    let foreign = frame + 1;
+    assert_eq!(
+        call(&mut world, 0, Syscall::MemoryMap, &[PAGE + 4096, foreign, 0, 1, READ]),
+        Err(Error::NotGranted)
+    );
+    for space in [0, space] {
+        let release = call(&mut world, 0, Syscall::MemoryRelease, &[frame, 0, 1]);
+        assert_eq!(release, Err(Error::StillMapped), "space {space}");
+        switch(&mut world, 0, space);
+        unmap(&mut world, 0, PAGE);
+    }
+    assert_eq!(call(&mut world, 0, Syscall::MemoryRelease, &[frame, 0, 1]), Ok(0));
+}
+
+#[test]
+fn addresses_that_calls_are_given_are_the_spaces_own() {
+    let mut world = World::boot(1, &[maker()], &[]);
+    map(&mut world, 0, PAGE);
+    let space = create(&mut world);
+    let write = |world: &mut World| call(world, 0, Syscall::ConsoleWrite, &[PAGE, 4]);
+    assert_eq!(write(&mut world), Ok(4));
+    switch(&mut world, 0, space);
+    assert_eq!(write(&mut world), Err(Error::BadPointer));
+    assert_eq!(call(&mut world, 0, Syscall::CoreWait, &[u64::MAX, PAGE]), Err(Error::BadPointer));
+    let own = grant(&mut world, 0);
+    call(&mut world, 0, Syscall::MemoryMap, &[PAGE, own, 0, 1, READ_WRITE]).unwrap();
+    assert_eq!(write(&mut world), Ok(4));
+}
+
+#[test]
+fn an_application_ends_with_all_its_spaces() {
+    let mut world = on_two_cores();
+    let spaces = [create(&mut world), create(&mut world)];
+    for (core, space) in spaces.into_iter().enumerate() {
+        switch(&mut world, core, space);
+        map(&mut world, core, PAGE);
+    }
+    world.kernel.end_application(app(0), ApplicationState::Exited, 0);
+    assert!(world.kernel.machine.processors.iter().all(|processor| processor.root.is_none()));
+    assert_eq!(world.held(0), [0; 4]);
+    world.kernel.start(app(0)).expect("it starts again");
+    let family = world.kernel.applications[0].family.expect("it may have several again");
+    let roots = (0..512).filter(|number| world.kernel.machine.memory_word(family.word() + 8 * number) != 0);
+    assert_eq!(roots.collect::<std::vec::Vec<_>>(), [0], "only the first");
+}
