@@ -45,6 +45,33 @@ fn a_shell_computes_and_its_status_is_the_machines() {
 }
 
 #[test]
+fn a_shell_runs_pipelines_and_waits_for_its_children() {
+    let script = "echo a; ls / | cat | wc -l; (exit 7) ; echo child $?; x=1; (x=2; echo inner $x); echo outer $x; \
+                  kill -9 $$ & wait $!; seen=$(echo sub | tr a-z A-Z); echo $seen; exit 4";
+    let script = script.replace("kill -9 $$ & ", "sleep 30 & kill -9 $!; ");
+    let (status, said) = run(&[
+        "--include",
+        "/bin/ls",
+        "--include",
+        "/bin/cat",
+        "--include",
+        "/usr/bin/wc",
+        "--include",
+        "/usr/bin/tr",
+        "--include",
+        "/bin/sleep",
+        "/bin/dash",
+        "--",
+        "-c",
+        &script,
+    ]);
+    assert_eq!(status, Some(4), "{said}");
+    for expected in ["a\n", "child 7", "inner 2", "outer 1", "SUB"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
 fn files_are_listed_as_they_are() {
     let (status, said) = run(&["/bin/ls", "--", "-ln", "/etc/passwd", "/nowhere"]);
     assert_eq!(status, Some(2), "{said}");
