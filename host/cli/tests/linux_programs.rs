@@ -56,7 +56,8 @@ fn files_are_listed_as_they_are() {
 #[test]
 fn processes_and_the_machine_are_told_of_in_proc() {
     let script = "read all </proc/self/stat; echo stat $all; read name </proc/sys/kernel/osrelease; \
-                  echo release $name; while read key value rest; do echo $key $value; done </proc/self/status; \
+                  echo release $name; \
+                  while read key value rest; do echo $key $value; done </proc/self/status; \
                   while read line; do echo $line; done </proc/self/maps; \
                   while read key value unit; do echo $key $value; done </proc/meminfo; \
                   read device place kind rest </proc/mounts; echo mounted $kind at $place; \

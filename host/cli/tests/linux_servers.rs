@@ -1,4 +1,4 @@
-//! Unmodified servers of this computer, in machines, under the clients that their own users have: docs/linux.md.
+//! Unmodified servers of this computer, in machines, under clients of their own: docs/linux.md.
 
 mod common;
 
