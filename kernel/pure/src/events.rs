@@ -75,9 +75,9 @@ impl<M: Machine> Kernel<'_, M> {
         let (entry, stack_top) = (context.upcall_entry, context.upcall_stack);
         let frame = UpcallFrame { events: context.take_events(), registers: *registers };
         context.upcalls_wait = true;
+        let space = context.space.expect("it is running");
         let address = stack_top - UpcallFrame::BYTES as u64;
-        let space = self.space_of(core, app);
-        if space.and_then(|it| it.write_user(&mut self.machine, address, frame.as_bytes())).is_err() {
+        if space.write_user(&mut self.machine, address, frame.as_bytes()).is_err() {
             return self.end_by_fault(
                 core,
                 app,
@@ -115,7 +115,7 @@ impl<M: Machine> Kernel<'_, M> {
         if context.upcall_entry == 0 || !context.upcalls_wait {
             return Err(Error::WrongContext);
         }
-        let space = self.space_of(core, app)?;
+        let space = context.space.ok_or(Error::WrongState)?;
         let place = frame.checked_add(offset_of!(UpcallFrame, registers) as u64).ok_or(Error::BadPointer)?;
         let callers = *registers;
         space.read_user(&self.machine, place, registers.as_mut_bytes())?;

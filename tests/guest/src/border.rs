@@ -300,3 +300,9 @@ pub fn call_with_two(number: u64, first: u64, second: u64) -> Result<u64, Error>
     // SAFETY: what is called so registers nothing that lasts: each of its callers gives a bad argument.
     unsafe { nom_sys::raw::call(number, [first, second, 0, 0, 0, 0]) }
 }
+
+/// As [`call_with_two`], with three.
+pub fn call_with_three(number: u64, [first, second, third]: [u64; 3]) -> Result<u64, Error> {
+    // SAFETY: as in `call_with_two`.
+    unsafe { nom_sys::raw::call(number, [first, second, third, 0, 0, 0]) }
+}

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 use nom_app::alloc::boxed::Box;
+use nom_app::alloc::vec;
+use nom_app::alloc::vec::Vec;
 use nom_app::{Protection, args, exit, println, time};
 use nom_guest_tests::border::smuggled_call;
 use nom_guest_tests::{Check, expect, expect_that, run};
@@ -13,7 +15,7 @@ use nom_sys::abi::layout::{APPLICATION_END, USER_END};
 use nom_sys::abi::syscall::Syscall;
 use nom_sys::abi::upcall::Registers;
 use nom_sys::program::memory::{self, LOW, PageRun};
-use nom_sys::program::{ProgramContext, Trap};
+use nom_sys::program::{ProgramContext, ProgramSpace, Trap};
 
 nom_app::main!(main);
 
@@ -34,7 +36,10 @@ const FLAGS: u64 = 1 << 10 | 1 << 18 | 1 | 0x202;
 
 fn main() -> u8 {
     match args().next().unwrap_or_default() {
-        "unregistered" => run(&[("who-may-not-make-code-reflects-nothing", refused)]),
+        "unregistered" => run(&[
+            ("who-may-not-make-code-reflects-nothing", refused),
+            ("who-may-not-make-code-has-one-space", refused_spaces),
+        ]),
         "astray" => astray(),
         _ => run(&[
             ("bad-places-are-refused", bad_places),
@@ -43,7 +48,10 @@ fn main() -> u8 {
             ("faults-come-back", faults),
             ("threads-have-their-own", threads),
             ("own-calls-go-to-the-kernel", own_calls),
+            ("spaces-are-apart-but-for-the-library", spaces),
+            ("spaces-of-nobodys-are-refused", bad_spaces),
             ("what-it-costs", cost),
+            ("what-a-switch-costs", cost_of_switch),
         ]),
     }
 }
@@ -214,6 +222,89 @@ fn cost() -> Check {
     }
     println!("figure name=program_call cycles={}", (time::cycles() - begin) / ROUNDS);
     page.remove()?;
+    Ok(())
+}
+
+fn refused_spaces() -> Check {
+    expect("a further space", smuggled_call(Syscall::SpaceCreate as u64, 0), Err(Error::NotPermitted))?;
+    expect("the first", smuggled_call(Syscall::SpaceSwitch as u64, 0), Err(Error::InvalidArgument))
+}
+
+/// Two programs at the same addresses, each in a space of its own; what the library has meanwhile, all have.
+fn spaces() -> Check {
+    let places = [ProgramSpace::new()?, ProgramSpace::new()?];
+    let mut frames = [0; 2];
+    let (mut code, mut kept) = (Vec::new(), Vec::new());
+    let begin = Registers { rip: CODE, rdi: DATA, ..Registers::default() };
+    for (number, place) in places.iter().enumerate() {
+        place.enter();
+        code.push(put(&STORE)?);
+        let mut context = ProgramContext::new(Registers { rax: 10 + number as u64, ..begin });
+        let absent = Trap::PageFault { address: DATA, code: 0b110 };
+        expect("what the other has", context.run(), absent)?;
+        frames[number] = PageRun::add(DATA, 1)?.frame;
+        expect("why it stopped", context.run(), Trap::Syscall)?;
+        // So much that the library maps more, in the space that the core happens to be in.
+        kept.push(vec![number as u8 + 1; 4 << 20]);
+    }
+    for (number, place) in places.iter().enumerate().rev() {
+        place.enter();
+        let mut byte = [0];
+        memory::read(DATA, &mut byte);
+        expect("what its program wrote", byte[0], 10 + number as u8)?;
+        let is_whole = (1..3).zip(&kept).all(|(byte, all)| all.iter().all(|it| *it == byte));
+        expect_that("all that the library has", is_whole)?;
+    }
+    // One frame in both; and nobody gives it back who is not the last.
+    places[1].enter();
+    let guest = PageRun { address: ABSENT, frame: frames[0], count: 1 };
+    guest.map(Protection::Read)?;
+    let mut byte = [0];
+    memory::read(ABSENT, &mut byte);
+    expect("what the other wrote", byte[0], 10)?;
+    let release = smuggled_release(frames[0]);
+    expect("to give back what is mapped elsewhere", release, Err(Error::StillMapped))?;
+    guest.unmap()?;
+    for (number, place) in places.iter().enumerate() {
+        place.enter();
+        PageRun { address: DATA, frame: frames[number], count: 1 }.remove()?;
+        code[number].remove()?;
+    }
+    drop(kept);
+    drop(places);
+    let last = ProgramSpace::new()?;
+    last.enter();
+    let mut context = ProgramContext::new(begin);
+    expect("what is in a new one", context.run(), Trap::PageFault { address: CODE, code: 0b10100 })
+}
+
+fn smuggled_release(frame: u64) -> Result<u64, Error> {
+    nom_guest_tests::border::call_with_three(Syscall::MemoryRelease as u64, [frame, 0, 1])
+}
+
+fn bad_spaces() -> Check {
+    let call = |call: Syscall, space| smuggled_call(call as u64, space);
+    for number in [500, 511, 512, 1 << 32, u64::MAX] {
+        expect("a space that is not", call(Syscall::SpaceSwitch, number), Err(Error::InvalidArgument))?;
+        expect("its end", call(Syscall::SpaceEnd, number), Err(Error::InvalidArgument))?;
+    }
+    expect("the end of the first", call(Syscall::SpaceEnd, 0), Err(Error::InvalidArgument))?;
+    let space = call(Syscall::SpaceCreate, 0)?;
+    call(Syscall::SpaceSwitch, space)?;
+    expect("the end of the own", call(Syscall::SpaceEnd, space), Err(Error::WrongState))?;
+    call(Syscall::SpaceSwitch, 0)?;
+    expect("its end", call(Syscall::SpaceEnd, space), Ok(0))?;
+    expect("its end again", call(Syscall::SpaceEnd, space), Err(Error::InvalidArgument))
+}
+
+fn cost_of_switch() -> Check {
+    const ROUNDS: u64 = 1000;
+    let places = [ProgramSpace::new()?, ProgramSpace::new()?];
+    let begin = time::cycles();
+    for _ in 0..ROUNDS {
+        places.iter().for_each(ProgramSpace::enter);
+    }
+    println!("figure name=space_switch cycles={}", (time::cycles() - begin) / (2 * ROUNDS));
     Ok(())
 }
 
