@@ -3,8 +3,8 @@
 //!
 //! Whatever is not a space's own hangs below entries of its root table that are the same in all of them, so a
 //! table is linked everywhere or nowhere; who maps or unmaps there copies the root's entries
-//! ([`Kernel::share`]) before the kernel's lock is given up. The family's own frame has the root of each space,
-//! by its number.
+//! ([`Kernel::share`]) before the kernel's lock is given up. The family's own frame has the root of each
+//! space, by its number.
 
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
