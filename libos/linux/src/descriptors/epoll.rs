@@ -45,7 +45,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// Wakes `waker`, once, when something is listed. Who asked before and was not woken since is not kept twice.
+    /// Wakes `waker`, once, when something is listed. Who asked before is not kept twice.
     fn wake_later(&self, waker: &Waker) {
         for _ in 0..self.waiting.len() {
             let Some(other) = self.waiting.pop() else { break };
@@ -116,8 +116,8 @@ impl State {
         }
     }
 
-    /// Forgets members that were closed, and of which nothing is ever heard again: when there are twice as many
-    /// members as were left the last time, so that it costs each of them little.
+    /// Forgets members that were closed, and of which nothing is ever heard again: when there are twice as
+    /// many members as were left the last time, so that it costs each of them little.
     fn forget_closed(&mut self) {
         if self.members.len() < self.crowd.max(CROWD_MIN) {
             return;

@@ -1,5 +1,5 @@
-//! Sockets of the network: TCP and UDP over the application's own stack. A connection to a loopback address, or
-//! to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
+//! Sockets of the network: TCP and UDP over the application's own stack. A connection to a loopback address,
+//! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
 use super::local::{Local, Place, Places, Waiting};
 use super::open::Stream;
