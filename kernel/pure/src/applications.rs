@@ -1,7 +1,7 @@
 //! Applications: built from the bundle, ended without a trace.
 
 use crate::contexts::{Context, State};
-use crate::cores::FLAGS_INITIAL;
+use crate::cores::beginning;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
@@ -124,13 +124,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.fill(app, place.stack, record.stack_bytes, Protection::ReadWrite)?;
         self.build_start_page(app, space, record, &place)?;
         self.build_shared(app, record, &place)?;
-        let registers = Registers {
-            rip: place.image + record.entry,
-            rsp: place.stack + record.stack_bytes,
-            rdi: place.start,
-            rflags: FLAGS_INITIAL,
-            ..Registers::default()
-        };
+        let stack_top = place.stack + record.stack_bytes;
+        let registers = beginning(place.image + record.entry, stack_top, place.start);
         let core = self.least_loaded(!0).ok_or(Error::NoCore)?;
         self.begin_context(core, app, registers)
     }

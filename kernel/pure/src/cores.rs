@@ -45,6 +45,11 @@ pub struct Core {
     pub(crate) vectors: [Option<Binding>; crate::devices::VECTORS],
 }
 
+/// Registers of a context that begins at `rip`, with one argument.
+pub(crate) fn beginning(rip: u64, rsp: u64, rdi: u64) -> Registers {
+    Registers { rip, rsp, rdi, rflags: FLAGS_INITIAL, ..Registers::default() }
+}
+
 impl Core {
     /// Whether it may go on with what it did.
     fn goes_on(&mut self) -> bool {
@@ -295,10 +300,13 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
     pub(crate) fn wake(&mut self, core: CoreId, app: AppId) {
+        let is_current = self.cores[core].current == Some(app);
         let context = self.context(core, app);
         match context.state {
             State::Absent => {}
-            State::Ready => self.nudge(core, app),
+            // Where another one runs, this one is told when it has its turn: nobody is interrupted for it.
+            State::Ready if !is_current || context.upcalls_wait => {}
+            State::Ready => self.disturb(core),
             State::Waiting { events: address, .. } => {
                 let events = context.take_events();
                 context.state = State::Ready;
@@ -308,17 +316,8 @@ impl<M: Machine> Kernel<'_, M> {
                 (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
                 self.account(core);
                 self.cores[core].queue.wake(app);
-                self.nudge(core, app);
+                self.disturb(core);
             }
-        }
-    }
-
-    /// Makes a core look again, if it might have to do something else now.
-    fn nudge(&mut self, core: CoreId, app: AppId) {
-        let waits = self.context(core, app).upcalls_wait;
-        let current = self.cores[core].current;
-        if current != Some(app) || !waits {
-            self.disturb(core);
         }
     }
 

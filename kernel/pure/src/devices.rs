@@ -37,7 +37,7 @@ pub const FAULTS_MAX: u32 = 64;
 type RegisterRange = (u64, u64, u64);
 
 /// What an application holds of a device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Holding {
     owner: Option<AppId>,
     /// Where its registers were mapped.
@@ -48,11 +48,6 @@ struct Holding {
     leaving: bool,
     /// Whether it keeps what its last owner had it do: nobody gets it any more.
     spent: bool,
-}
-
-impl Holding {
-    const NOBODY: Holding =
-        Holding { owner: None, ranges: List::new((0, 0, 0)), arriving: false, leaving: false, spent: false };
 }
 
 /// The machine's devices.
@@ -69,7 +64,7 @@ pub struct Devices<'m> {
 impl<'m> Devices<'m> {
     /// Devices that nobody owns yet.
     pub fn new(pci: &'m mut Pci, iommu: Iommu) -> Devices<'m> {
-        let holdings = [Holding::NOBODY; DEVICES_MAX];
+        let holdings = [Holding::default(); DEVICES_MAX];
         Devices { pci, iommu, holdings, faults_ns: u64::MAX, reached: 0 }
     }
 
@@ -247,7 +242,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.unmap_registers(index, app);
         }
         let Holding { leaving, spent, .. } = self.devices.holdings[index];
-        self.devices.holdings[index] = Holding { spent, ..Holding::NOBODY };
+        self.devices.holdings[index] = Holding { spent, ..Holding::default() };
         if leaving {
             self.devices.pci.eject(&mut self.machine, index);
         }
@@ -314,7 +309,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let frame = physical / FRAME_BYTES;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        let mut ranges = Holding::NOBODY.ranges;
+        let mut ranges = List::default();
         for range in self.devices.holdings[index].ranges.iter() {
             let (start, length, frame) = *range;
             let is_there =

@@ -283,7 +283,7 @@ pub struct World {
 impl World {
     /// Boots. Everything is leaked: tests are short.
     pub fn boot(cores: usize, programs: &[Program], channels: &[[u32; 2]]) -> World {
-        World::boot_on(Hardware::new(), &Tables::none(), cores, programs, channels)
+        World::boot_on(Hardware::new(), &Tables::default(), cores, programs, channels)
     }
 
     /// As [`World::boot`], on a machine with devices, of which firmware says `tables`.
