@@ -1,5 +1,6 @@
 //! Applications: built from the bundle, ended without a trace.
 
+use crate::console::Bucket;
 use crate::contexts::{Context, State};
 use crate::cores::beginning;
 use crate::frames::Owner;
@@ -42,6 +43,8 @@ pub struct Application {
     pub(crate) handles_shutdown: bool,
     /// DMA of its devices that was blocked since it started.
     pub(crate) blocked: u32,
+    /// How often it may interrupt those at the other ends of its channels.
+    pub(crate) messages: Bucket,
     /// System calls that it may make, one bit each.
     pub(crate) calls: u32,
 }
@@ -88,7 +91,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// what it was granted when it ran last), OutOfMemory, OverMemoryCap; nothing of it is left then.
     pub fn start(&mut self, app: AppId) -> Result<()> {
         let record = self.record(app);
-        if self.applications[app].space.is_some() || self.devices.is_reached(app) {
+        if !self.is_startable(app) {
             return Err(Error::WrongState);
         }
         let built = self.build(app, &record);
@@ -105,6 +108,11 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.machine.control(format_args!("started app={name} base={base:#x}"));
         self.tell_peers(app);
         Ok(())
+    }
+
+    /// Whether it does not run, and nothing of what it was is left.
+    pub(crate) fn is_startable(&self, app: AppId) -> bool {
+        self.applications[app].space.is_none() && !self.devices.is_reached(app)
     }
 
     fn build(&mut self, app: AppId, record: &ApplicationRecord) -> Result<()> {

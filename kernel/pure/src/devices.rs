@@ -12,7 +12,7 @@ use crate::means::Means;
 use crate::msix::Message;
 use crate::paging::Caching;
 use crate::pci::{Function, Pci};
-use crate::space::{Bounds, Mapping, PAGES_MAX, Space};
+use crate::space::{Bounds, Leaf, Mapping, PAGES_MAX, Space};
 use crate::syscalls::{Caller, Reply};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::DmaProtection;
@@ -284,7 +284,7 @@ impl<M: Machine> Kernel<'_, M> {
         let mut by = self.means(app, Owner::tables);
         for offset in (0..length).step_by(FRAME_BYTES as usize) {
             let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
-            if is_registers(by.machine, space, page, frame) {
+            if is_mapped(by.machine, space, (page, FRAME_BYTES, frame)) {
                 // It is mapped as one small page: nothing else is ever mapped uncached.
                 let _ = space.unmap(&mut by, page..page + FRAME_BYTES, |_, _| {});
             }
@@ -311,10 +311,7 @@ impl<M: Machine> Kernel<'_, M> {
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let mut ranges = List::default();
         for range in self.devices.holdings[index].ranges.iter() {
-            let (start, length, frame) = *range;
-            let is_there =
-                |page| is_registers(&self.machine, space, start + page * FRAME_BYTES, frame + page);
-            if (0..length / FRAME_BYTES).any(is_there) {
+            if is_mapped(&self.machine, space, *range) {
                 ranges.push(*range);
             }
         }
@@ -488,10 +485,10 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// Whether these registers are mapped at a user address.
-fn is_registers(memory: &impl PhysicalMemory, space: Space, address: u64, frame: u64) -> bool {
-    let leaf = space.translate(memory, address);
-    leaf.is_some_and(|leaf| leaf.caching == Caching::Uncached && leaf.frame == frame)
+/// Whether some of a range of registers is mapped where it is to be.
+fn is_mapped(memory: &impl PhysicalMemory, space: Space, (start, length, frame): RegisterRange) -> bool {
+    let is_its = |leaf: Leaf| leaf.frame == frame + (leaf.address - start) / FRAME_BYTES;
+    space.any(memory, start..start + length, |leaf| leaf.caching == Caching::Uncached && is_its(leaf))
 }
 
 /// Calls `f` with the number of each bit that is set.

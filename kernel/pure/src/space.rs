@@ -170,6 +170,16 @@ impl Space {
         Ok(())
     }
 
+    /// Whether a page of `range`, which is not empty, is one of those meant.
+    pub fn any(
+        self,
+        memory: &impl PhysicalMemory,
+        range: Range<u64>,
+        is_meant: impl Fn(Leaf) -> bool,
+    ) -> bool {
+        tables::any(memory, Part::of_space(self.root, &range), &is_meant)
+    }
+
     /// Unmaps every page in a range of [`Bounds`], calls `on_leaf` for each by ascending address (to
     /// [`Frames::dereference`] it), and gives tables that became empty back. Errors: as of
     /// [`Space::protect`].

@@ -291,6 +291,9 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
         let app = self.managed(caller.app, asked.application)?;
+        if self.is_startable(app) && !self.may_start(caller.app) {
+            return Ok(Reply::Unfinished);
+        }
         self.start(app)?;
         Ok(Reply::DONE)
     }

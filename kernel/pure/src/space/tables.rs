@@ -92,6 +92,18 @@ pub(super) fn check_mapped(memory: &impl PhysicalMemory, part: Part, pages: u64)
     })
 }
 
+/// Whether a page in `part` is one of those meant.
+pub(super) fn any(memory: &impl PhysicalMemory, part: Part, is_meant: &impl Fn(Leaf) -> bool) -> bool {
+    let size = leaf_size(part.level);
+    part.slots().any(|slot| match (slot.meaning(memory), size) {
+        (Meaning::Table(next), _) => any(memory, slot.below(next), is_meant),
+        (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
+            is_meant(Leaf { address: slot.range.start, frame, size, protection, caching })
+        }
+        _ => false,
+    })
+}
+
 /// Changes the protection of the pages in `part`, which are mapped.
 pub(super) fn protect(memory: &mut impl PhysicalMemory, part: Part, protection: Protection) {
     let size = leaf_size(part.level);
