@@ -24,6 +24,9 @@ use nom_abi::upcall::{Registers, Upcall};
 use nom_abi::{PageSize, Protection};
 use zerocopy::{FromZeros, IntoBytes};
 
+/// Blocks of single frames that are taken back at a time.
+const BLOCKS_AT_A_TIME: usize = 4;
+
 /// Status of a machine that cannot start an application.
 pub const CANNOT_START_STATUS: u8 = 126;
 
@@ -43,6 +46,8 @@ pub struct Application {
     pub(crate) handles_shutdown: bool,
     /// DMA of its devices that was blocked since it started.
     pub(crate) blocked: u32,
+    /// How far it is taken back what it had, if it ended: the step, and where that goes on.
+    leaving: (usize, usize),
     /// How often it may interrupt those at the other ends of its channels.
     pub(crate) messages: Bucket,
     /// System calls that it may make, one bit each.
@@ -96,7 +101,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         }
         let built = self.build(app, &record);
         if built.is_err() {
-            self.free_memory(app);
+            self.leave(app);
+            self.disturb(CoreId::FIRST); // No core of its own looks.
             return built;
         }
         let entry = &self.board.applications[app];
@@ -316,8 +322,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
                 self.end_context(core, app);
             }
         }
-        self.release_devices(app);
-        self.free_memory(app);
+        self.leave(app);
         self.publish_application(app, state, status);
         let record = self.record(app);
         let name = crate::bundle::name(&record);
@@ -349,15 +354,37 @@ impl<'m, M: Machine> Kernel<'m, M> {
         }
     }
 
-    fn free_memory(&mut self, app: AppId) {
+    /// What an application had is taken back from here on, in pieces, by whichever core looks next.
+    fn leave(&mut self, app: AppId) {
         self.applications[app] = Application::default();
-        self.frames.release_all(Owner::program(app));
-        self.frames.release_all(Owner::tables(app));
-        if !self.devices.is_reached(app) {
-            self.frames.release_all(Owner::dma(app));
-            self.frames.release_all(Owner::grants(app));
-        }
-        self.publish_memory(app);
+        self.leaving |= app.bit();
+    }
+
+    /// Takes back a piece of what an application had that ended: a device, or frames of a few blocks. Returns
+    /// whether there was any.
+    #[inline(never)]
+    pub(crate) fn take_back(&mut self) -> bool {
+        let Some(app) = self.all_applications().find(|app| self.leaving & app.bit() != 0) else {
+            return false;
+        };
+        let (mut step, from) = self.applications[app].leaving;
+        // What a device may still reach is given to nobody.
+        let end = if step > 2 && self.devices.is_reached(app) { 3 } else { 5 };
+        let next = match step {
+            0 => self.release_device(app, from),
+            1..5 if step < end => {
+                let owners = [Owner::program, Owner::tables, Owner::dma, Owner::grants];
+                self.frames.release_some(owners[step - 1](app), from, BLOCKS_AT_A_TIME)
+            }
+            _ => {
+                self.leaving &= !app.bit();
+                self.publish_memory(app);
+                None
+            }
+        };
+        step += usize::from(next.is_none());
+        self.applications[app].leaving = (step, next.unwrap_or(0));
+        true
     }
 
     /// With nobody left to run, the machine ends with the status of the bundle's first application.

@@ -249,14 +249,13 @@ impl<M: Machine> Kernel<'_, M> {
         self.publish_device(index);
     }
 
-    pub(crate) fn release_devices(&mut self, app: AppId) {
-        for index in 0..DEVICES_MAX {
-            if self.devices.owner(index) == Some(app) {
-                // This only fails if the device has just left: then there is nothing to do; or does not
-                // stop: then nobody else is given it, nor the memory that it may write to.
-                let _ = self.take_device(app, index);
-            }
-        }
+    /// Takes the next device, from a number on, of an application that ended. Returns the number behind it.
+    pub(crate) fn release_device(&mut self, app: AppId, from: usize) -> Option<usize> {
+        let index = (from..DEVICES_MAX).find(|index| self.devices.owner(*index) == Some(app))?;
+        // This only fails if the device has just left: then there is nothing to do; or does not stop: then
+        // nobody else is given it, nor the memory that it may write to.
+        let _ = self.take_device(app, index);
+        Some(index + 1)
     }
 
     /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
@@ -403,9 +402,9 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn poll_platform(&mut self, core: CoreId) {
         while let Some(event) = self.devices.pci.next_event(&mut self.machine) {
             match event {
-                Event::Arrived { devices } => self.arrived(devices),
-                Event::RemovalRequested { devices } => each(devices, |index| self.removal_requested(index)),
-                Event::Left { devices } => each(devices, |index| self.left(index)),
+                Event::Arrived(devices) => self.arrived(devices),
+                Event::RemovalRequested(devices) => each(devices, |index| self.removal_requested(index)),
+                Event::Left(devices) => each(devices, |index| self.left(index)),
             }
         }
         self.report_faults(core);

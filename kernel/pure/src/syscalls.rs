@@ -158,6 +158,10 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
             if grant.search.wanted() > self.allowance(app) {
                 return Err(Error::OverMemoryCap);
             }
+            if grant.search.wanted() > self.frames.free() && self.take_back() {
+                self.context(core, app).unfinished = Some(grant);
+                return Ok(Reply::Unfinished);
+            }
             grant.frame = self.frames.allocate_piece(program, &mut grant.search, LOOKS_AT_ONCE)?;
         }
         let Search { size, count, .. } = grant.search;
@@ -291,7 +295,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
         let app = self.managed(caller.app, asked.application)?;
-        if self.is_startable(app) && !self.may_start(caller.app) {
+        if self.take_back() || self.is_startable(app) && !self.may_start(caller.app) {
             return Ok(Reply::Unfinished);
         }
         self.start(app)?;

@@ -511,7 +511,7 @@ fn a_device_that_is_lost_is_silent_and_reaches_nothing() {
     let losses: [(&str, Loss); 3] = [
         ("release", |world| assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)))),
         ("exit", |world| assert_eq!(world.call(0, Syscall::Exit, &[0]), None)),
-        ("kill", |world| world.kernel.end_application(app(0), ApplicationState::Faulted, 137)),
+        ("kill", |world| world.end(0, ApplicationState::Faulted)),
     ];
     for (unit, (name, lose)) in UNITS.into_iter().flat_map(|unit| losses.map(|loss| (unit, loss))) {
         let (mut world, number) = with_device(unit);
