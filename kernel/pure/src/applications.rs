@@ -136,7 +136,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
             self.build_segment(app, space, place.image + segment.address, &segment)?;
         }
         self.fill(app, place.stack, record.stack_bytes, Protection::ReadWrite)?;
-        self.build_start_page(app, space, record, &place)?;
+        self.build_start_page(app, record, &place)?;
         self.build_shared(app, record, &place)?;
         let stack_top = place.stack + record.stack_bytes;
         let registers = beginning(place.image + record.entry, stack_top, place.start);
@@ -202,13 +202,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
     }
 
     #[inline(never)] // Its large frame is gone before the rest is built.
-    fn build_start_page(
-        &mut self,
-        app: AppId,
-        space: Space,
-        record: &ApplicationRecord,
-        place: &Placement,
-    ) -> Result<()> {
+    fn build_start_page(&mut self, app: AppId, record: &ApplicationRecord, place: &Placement) -> Result<()> {
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let arguments = self.bundle.run(record.arguments);
         let environment = self.bundle.run(record.environment);
         let header = size_of::<Start>() as u32;

@@ -270,17 +270,14 @@ impl<M: Machine> Kernel<'_, M> {
         });
         let timer = self.cores[core].current.and_then(|current| self.context(core, current).timer_ns);
         let first = core.index() * self.applications.len();
-        let waits =
-            self.contexts[first..first + self.applications.len()].iter().filter_map(|context| match context
-                .state
-            {
-                State::Waiting { deadline_ns, .. } if deadline_ns != u64::MAX => Some(deadline_ns),
-                _ => None,
-            });
-        let platform = (core == CoreId::FIRST)
-            .then(|| self.devices.deadline_ns())
-            .filter(|deadline| *deadline != u64::MAX);
-        let deadline = waits.chain(turn).chain(timer).chain(platform).min();
+        let contexts = &self.contexts[first..first + self.applications.len()];
+        let waits = contexts.iter().filter_map(|context| match context.state {
+            State::Waiting { deadline_ns, .. } => Some(deadline_ns),
+            _ => None,
+        });
+        let platform = (core == CoreId::FIRST).then(|| self.devices.deadline_ns());
+        let all = waits.chain(turn).chain(timer).chain(platform);
+        let deadline = all.min().filter(|deadline| *deadline != u64::MAX);
         if self.cores[core].armed_ns != deadline {
             self.cores[core].armed_ns = deadline;
             self.machine.set_timer(deadline);

@@ -7,12 +7,12 @@ use crate::ids::{AppId, CoreId};
 use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Sender, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR};
 use crate::list::List;
-use crate::machine::{Level, Machine, PhysicalMemory};
+use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory};
 use crate::means::Means;
 use crate::msix::Message;
-use crate::paging::Caching;
+use crate::paging::{Caching, Entry};
 use crate::pci::{Function, Pci};
-use crate::space::{Bounds, Leaf, Mapping, PAGES_MAX, Space};
+use crate::space::{Bounds, Mapping, PAGES_MAX, Space};
 use crate::syscalls::{Caller, Reply};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::DmaProtection;
@@ -278,16 +278,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Takes a range of registers out of the owner's address space, as far as they still are in it.
     fn unmap_registers(&mut self, index: usize, app: AppId) {
-        let Some((start, length, frame)) = self.devices.holdings[index].ranges.pop() else { return };
+        let Some(range) = self.devices.holdings[index].ranges.pop() else { return };
         let Some(space) = self.applications[app].space else { return };
-        let mut by = self.means(app, Owner::tables);
-        for offset in (0..length).step_by(FRAME_BYTES as usize) {
-            let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
-            if is_mapped(by.machine, space, (page, FRAME_BYTES, frame)) {
-                // It is mapped as one small page: nothing else is ever mapped uncached.
-                let _ = space.unmap(&mut by, page..page + FRAME_BYTES, |_, _| {});
-            }
-        }
+        visit(&mut self.machine, space, range, |machine, entry| machine.write(entry, Entry::EMPTY.0));
         self.machine.flush_space(space.root());
     }
 
@@ -310,7 +303,9 @@ impl<M: Machine> Kernel<'_, M> {
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let mut ranges = List::default();
         for range in self.devices.holdings[index].ranges.iter() {
-            if is_mapped(&self.machine, space, *range) {
+            let mut is_there = false;
+            visit(&mut self.machine, space, *range, |_, _| is_there = true);
+            if is_there {
                 ranges.push(*range);
             }
         }
@@ -484,10 +479,20 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// Whether some of a range of registers is mapped where it is to be.
-fn is_mapped(memory: &impl PhysicalMemory, space: Space, (start, length, frame): RegisterRange) -> bool {
-    let is_its = |leaf: Leaf| leaf.frame == frame + (leaf.address - start) / FRAME_BYTES;
-    space.any(memory, start..start + length, |leaf| leaf.caching == Caching::Uncached && is_its(leaf))
+/// Looks at the entries by which a range of registers is mapped, as far as it is.
+fn visit<M: PhysicalMemory>(
+    memory: &mut M,
+    space: Space,
+    (start, length, frame): RegisterRange,
+    mut act: impl FnMut(&mut M, PhysAddr),
+) {
+    space.visit(memory, start..start + length, |memory, entry, leaf| {
+        // Nothing else is ever mapped uncached.
+        let is_there = leaf.frame == frame + (leaf.address - start) / FRAME_BYTES;
+        if is_there && leaf.caching == Caching::Uncached {
+            act(memory, entry);
+        }
+    });
 }
 
 /// Calls `f` with the number of each bit that is set.

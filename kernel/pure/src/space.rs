@@ -170,14 +170,14 @@ impl Space {
         Ok(())
     }
 
-    /// Whether a page of `range`, which is not empty, is one of those meant.
-    pub fn any(
+    /// Looks at each page that is mapped in `range`, which is not empty, and at its entry.
+    pub fn visit<M: PhysicalMemory>(
         self,
-        memory: &impl PhysicalMemory,
+        memory: &mut M,
         range: Range<u64>,
-        is_meant: impl Fn(Leaf) -> bool,
-    ) -> bool {
-        tables::any(memory, Part::of_space(self.root, &range), &is_meant)
+        mut act: impl FnMut(&mut M, PhysAddr, Leaf),
+    ) {
+        tables::visit(memory, Part::of_space(self.root, &range), &mut act);
     }
 
     /// Unmaps every page in a range of [`Bounds`], calls `on_leaf` for each by ascending address (to

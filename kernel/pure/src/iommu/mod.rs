@@ -72,40 +72,21 @@ pub struct DmaFault {
     pub address: u64,
 }
 
-/// What a unit does for a domain, which is named by its application, and by its highest table if the unit has
-/// tables. The two kinds differ in nothing else.
+/// What a unit does for a domain. The two kinds differ in nothing else.
 trait Remapper {
-    /// Has a device reach what the domain says. For the first device of a domain `root` is the default, and
-    /// takes its table. The device reaches nothing new after an error.
-    fn attach(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        device: Address,
-        domain: AppId,
-        root: &mut PhysAddr,
-    ) -> Result<()>;
+    /// Has a device reach what the domain says, which for its first device takes its highest table, if the
+    /// unit has tables. The device reaches nothing new after an error.
+    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()>;
 
     /// Has an attached device reach nothing. What it could reach may be used for other things only after
     /// success.
-    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<()>;
+    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()>;
 
     /// Lets the domain's devices reach pages. After an error some may be mapped.
-    fn map(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        domain: AppId,
-        root: PhysAddr,
-        pages: Pages,
-    ) -> Result<()>;
+    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()>;
 
     /// Takes pages away again, as [`Iommu::unmap`] says.
-    fn unmap(
-        &mut self,
-        machine: &mut impl Hardware,
-        domain: AppId,
-        root: PhysAddr,
-        pages: Pages,
-    ) -> Result<()>;
+    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()>;
 
     /// The next blocked access.
     fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault>;
@@ -138,14 +119,22 @@ macro_rules! with {
     };
 }
 
-/// A domain that lives has at least one device; by default none does.
-#[derive(Clone, Copy, Debug, Default)]
+/// A domain that lives has at least one device.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Domain {
+    app: AppId,
     devices: u32,
     /// Its highest table, if the unit has tables.
     root: PhysAddr,
     /// Grants that begin before this frame are mapped; the others are yet to be ([`Iommu::map_grants`]).
     mapped_until: u64,
+}
+
+impl Domain {
+    /// An application's domain, which does not live.
+    const fn of(app: AppId) -> Domain {
+        Domain { app, devices: 0, root: PhysAddr::new(0), mapped_until: 0 }
+    }
 }
 
 impl Iommu {
@@ -160,7 +149,7 @@ impl Iommu {
             (None, [base], _) => Some(Unit::Vtd(Vtd::start(by, *base, tables.processors.len(), pci)?)),
             (None, ..) => return Err(Error::Refused("there is more than one VT-d unit")),
         };
-        Ok(Iommu { unit, domains: [Domain::default(); APPLICATIONS_MAX] })
+        Ok(Iommu { unit, domains: core::array::from_fn(|app| Domain::of(AppId::new(app))) })
     }
 
     /// What the board says.
@@ -210,8 +199,8 @@ impl Iommu {
     /// after an error.
     pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let Some(unit) = &mut self.unit else { return Ok(()) };
-        let mut held = Some(self.domains[domain]).filter(|held| held.devices > 0).unwrap_or_default();
-        let attached = with!(unit, unit => unit.attach(by, device, domain, &mut held.root));
+        let mut held = self.domains[domain];
+        let attached = with!(unit, unit => unit.attach(by, device, &mut held));
         if held.devices == 0 && attached.is_err_and(|error| error != Error::Silent) {
             by.frames.release_all(by.owner);
         }
@@ -225,9 +214,10 @@ impl Iommu {
     pub fn detach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let held = &mut self.domains[domain];
         let Some(unit) = self.unit.as_mut().filter(|_| held.devices > 0) else { return Ok(()) };
-        with!(unit, unit => unit.detach(by.machine, device, domain))?;
+        with!(unit, unit => unit.detach(by.machine, device, *held))?;
         held.devices -= 1;
         if held.devices == 0 {
+            *held = Domain::of(domain);
             by.frames.release_all(by.owner);
         }
         Ok(())
@@ -253,12 +243,12 @@ impl Iommu {
     /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_grants`] will come to.
     /// Does nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
     pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: AppId, pages: Pages) -> Result<()> {
-        let Domain { devices, root, mapped_until } = self.domains[domain];
-        let due = mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
+        let held = self.domains[domain];
+        let due = held.mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
         let pages = Pages { count: pages.count.min(due), ..pages };
         match &mut self.unit {
-            Some(unit) if devices > 0 && pages.count > 0 => {
-                with!(unit, unit => unit.map(by, domain, root, pages))
+            Some(unit) if held.devices > 0 && pages.count > 0 => {
+                with!(unit, unit => unit.map(by, held, pages))
             }
             _ => Ok(()),
         }
@@ -268,9 +258,9 @@ impl Iommu {
     /// device of the domain reaches them. Does nothing if the domain does not live. After an error the
     /// frames must not be used for anything else.
     pub fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
-        let Domain { devices, root, .. } = self.domains[domain];
+        let held = self.domains[domain];
         match &mut self.unit {
-            Some(unit) if devices > 0 => with!(unit, unit => unit.unmap(machine, domain, root, pages)),
+            Some(unit) if held.devices > 0 => with!(unit, unit => unit.unmap(machine, held, pages)),
             _ => Ok(()),
         }
     }

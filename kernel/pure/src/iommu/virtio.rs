@@ -4,10 +4,9 @@
 
 use super::queue::{Buffer, Queue, SIZE};
 use super::request::Request;
-use super::{DmaFault, Error, Means, Remapper, Result, wait_until, zeroed};
+use super::{DmaFault, Domain, Error, Means, Remapper, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
 use crate::frames::Pages;
-use crate::ids::AppId;
 use crate::ioapic;
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
@@ -197,31 +196,25 @@ impl VirtioIommu {
 }
 
 impl Remapper for VirtioIommu {
-    fn attach(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        device: Address,
-        domain: AppId,
-        _: &mut PhysAddr,
-    ) -> Result<()> {
-        let endpoint = self.endpoint(device)?;
-        self.submit(by.machine, [Request::attach(id(domain), endpoint)].into_iter())
+    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()> {
+        let request = Request::attach(id(*domain), self.endpoint(device)?);
+        self.submit(by.machine, [request].into_iter())
     }
 
     /// With its last endpoint a domain and its mappings end (5.13.6.3.1).
-    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<()> {
-        let endpoint = self.endpoint(device)?;
-        self.submit(machine, [Request::detach(id(domain), endpoint)].into_iter())
+    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
+        let request = Request::detach(id(domain), self.endpoint(device)?);
+        self.submit(machine, [request].into_iter())
     }
 
     /// Maps each page as a unit of its own: the device unmaps only what it mapped as one.
-    fn map(&mut self, by: &mut Means<impl Hardware>, domain: AppId, _: PhysAddr, pages: Pages) -> Result<()> {
+    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
         let size = pages.size.frames();
         let starts = pages.frames().step_by(size as usize);
         self.submit(by.machine, starts.map(|start| Request::map(id(domain), start..start + size)))
     }
 
-    fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, _: PhysAddr, pages: Pages) -> Result<()> {
+    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
         self.submit(machine, [Request::unmap(id(domain), pages.frames())].into_iter())
     }
 
@@ -258,8 +251,8 @@ impl Remapper for VirtioIommu {
 }
 
 /// A domain's identifier in the unit.
-fn id(domain: AppId) -> u32 {
-    domain.index() as u32
+fn id(domain: Domain) -> u32 {
+    domain.app.index() as u32
 }
 
 fn find(machine: &mut impl Registers, pci: &Pci, function: &Function) -> Option<Structures> {

@@ -6,7 +6,7 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::{self, Shape};
-use super::{DmaFault, Error, Means, Remapper, Result, Sender, place_of, wait_until, zeroed};
+use super::{DmaFault, Domain, Error, Means, Remapper, Result, Sender, place_of, wait_until, zeroed};
 use crate::frames::Pages;
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
@@ -250,54 +250,38 @@ impl Vtd {
 }
 
 impl Remapper for Vtd {
-    fn attach(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        device: Address,
-        domain: AppId,
-        root: &mut PhysAddr,
-    ) -> Result<()> {
+    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()> {
         let entry = self.context_entry(by.machine, device).ok_or(Error::NotCovered)?;
-        *root = if *root == PhysAddr::default() { zeroed(by, 1)? } else { *root };
+        if domain.devices == 0 {
+            domain.root = zeroed(by, 1)?;
+        }
         // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
-        by.machine.write(entry + 8, domain_id(domain) << 8 | u64::from(self.shape.levels - 2));
-        by.machine.write(entry, root.word() | PRESENT);
+        by.machine.write(entry + 8, domain_id(domain.app) << 8 | u64::from(self.shape.levels - 2));
+        by.machine.write(entry, domain.root.word() | PRESENT);
         // What was absent is cached under domain 0 (6.1).
         let is_cached = self.capabilities.has(Capabilities::CACHES_ABSENT);
         let forgotten =
             if is_cached { self.invalidate(by.machine, one_context(device, NO_DOMAIN)) } else { Ok(()) };
-        let published = forgotten.and_then(|()| self.publish(by.machine, domain));
+        let published = forgotten.and_then(|()| self.publish(by.machine, domain.app));
         published.inspect_err(|_| by.machine.write(entry, 0))
     }
 
-    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<()> {
+    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
         let entry = self.context_entry(machine, device).ok_or(Error::NotCovered)?;
         machine.write(entry, 0);
-        self.invalidate(machine, one_context(device, domain))?;
-        self.forget(machine, domain)
+        self.invalidate(machine, one_context(device, domain.app))?;
+        self.forget(machine, domain.app)
     }
 
-    fn map(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        domain: AppId,
-        root: PhysAddr,
-        pages: Pages,
-    ) -> Result<()> {
+    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
         self.shape.check(pages.frames().end)?;
-        tables::map(by, self.shape.part(root, pages.frames()), pages.size.min(self.shape.largest))?;
-        self.publish(by.machine, domain)
+        tables::map(by, self.shape.part(domain.root, pages.frames()), pages.size.min(self.shape.largest))?;
+        self.publish(by.machine, domain.app)
     }
 
-    fn unmap(
-        &mut self,
-        machine: &mut impl Hardware,
-        domain: AppId,
-        root: PhysAddr,
-        pages: Pages,
-    ) -> Result<()> {
-        tables::unmap(machine, self.shape.part(root, pages.frames()));
-        self.forget(machine, domain)
+    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
+        tables::unmap(machine, self.shape.part(domain.root, pages.frames()));
+        self.forget(machine, domain.app)
     }
 
     /// The next recorded fault (7.2), which makes room for another.

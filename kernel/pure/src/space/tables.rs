@@ -92,16 +92,22 @@ pub(super) fn check_mapped(memory: &impl PhysicalMemory, part: Part, pages: u64)
     })
 }
 
-/// Whether a page in `part` is one of those meant.
-pub(super) fn any(memory: &impl PhysicalMemory, part: Part, is_meant: &impl Fn(Leaf) -> bool) -> bool {
+/// Looks at each page that is mapped in `part`, and at its entry.
+pub(super) fn visit<M: PhysicalMemory>(
+    memory: &mut M,
+    part: Part,
+    act: &mut impl FnMut(&mut M, PhysAddr, Leaf),
+) {
     let size = leaf_size(part.level);
-    part.slots().any(|slot| match (slot.meaning(memory), size) {
-        (Meaning::Table(next), _) => any(memory, slot.below(next), is_meant),
-        (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
-            is_meant(Leaf { address: slot.range.start, frame, size, protection, caching })
+    for slot in part.slots() {
+        match (slot.meaning(memory), size) {
+            (Meaning::Table(next), _) => visit(memory, slot.below(next), act),
+            (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
+                act(memory, slot.entry, Leaf { address: slot.range.start, frame, size, protection, caching });
+            }
+            _ => {}
         }
-        _ => false,
-    })
+    }
 }
 
 /// Changes the protection of the pages in `part`, which are mapped.
