@@ -13,8 +13,8 @@ const MOST: [(&str, u64); 4] = [
     ("ipc_round_trip_one_processor", 12_764 / 2),
 ];
 
-/// How long an application's start, a piece of its end with 64 MiB of single pages, and its fault with the report
-/// have the kernel to themselves, at most.
+/// How long an application's start, a piece of its end with 64 MiB of single pages, and its fault with the
+/// report have the kernel to themselves, at most.
 const LIVES: [(&str, u64); 3] = [("start", 400_000), ("end", 100_000), ("fault", 250_000)];
 
 #[test]

@@ -4,8 +4,8 @@
 //! Arguments: `measure ECHO` measures on several processors, with the application ECHO at the other end of
 //! the channel; `measure YIELD ECHO` on one, which all share; `echo` answers, `yield` only yields. `lives
 //! HOLDER FAULTER` measures on one processor what it takes to start and to end an application: `holder` takes
-//! all memory that it can have, `fault` faults at once. `registers` measures what it takes to map those of QEMU's
-//! `ivshmem-plain`.
+//! all memory that it can have, `fault` faults at once. `registers` measures what it takes to map those of
+//! QEMU's `ivshmem-plain`.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -146,8 +146,8 @@ fn hold() -> ! {
     }
 }
 
-/// Maps as many registers of a device as a call takes, at as many places as there may be, then once more, which
-/// looks through all of them in vain, and gives the device back, which takes one place after the other.
+/// Maps as many registers of a device as a call takes, at as many places as there may be, then once more,
+/// which looks through all of them in vain, and gives the device back, which takes one place after the other.
 fn registers() -> Check {
     let device = Device::acquire(devices::find(|vendor, device| (vendor, device) == (0x1af4, 0x1110))?)?;
     let mut regions = Vec::new();
@@ -173,8 +173,8 @@ fn registers() -> Check {
 /// Frames of which a piece of an end takes the owner away (`kernel/pure/src/applications.rs`).
 const TAKEN_BACK: u64 = 4 * 512;
 
-/// What an application's start, and one piece of its end, have the kernel do in one go. A fault's figure contains
-/// the short life of who faults.
+/// What an application's start, and one piece of its end, have the kernel do in one go. A fault's figure
+/// contains the short life of who faults.
 fn lives() -> Check {
     let peer =
         |number| applications::find(args().nth(number).ok_or("expected two peers")?).map_err(Failure::from);
