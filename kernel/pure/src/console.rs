@@ -51,7 +51,7 @@ impl<M: Machine> Kernel<'_, M> {
         passed.is_some()
     }
 
-    /// Whether an application may have others live and die now: the lines that tell of it are not to be dropped.
+    /// Whether an application may have others live and die now: lines tell of it that are not to be dropped.
     pub(crate) fn may_start(&mut self, app: AppId) -> bool {
         self.console[app].take(self.machine.now_ns(), LINE_BYTES * NS_PER_BYTE, BURST_NS)
     }
