@@ -85,6 +85,8 @@ pub struct Kernel<'m, M> {
     pub(crate) slice: u64,
     /// Status with which the machine ends, once that is decided.
     pub(crate) ending: Option<u8>,
+    /// Applications that ended and have something yet, one bit each.
+    pub(crate) leaving: u64,
 }
 
 /// What a core does when it leaves the kernel.
@@ -97,6 +99,8 @@ pub enum Next {
     },
     /// Halts until an interrupt.
     Halt,
+    /// Let others have the lock, and ask again.
+    Again,
     /// Ends the machine.
     End {
         /// The machine's status.
@@ -133,6 +137,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
             console: [Bucket::default(); APPLICATIONS_MAX],
             slice,
             ending: None,
+            leaving: 0,
         };
         kernel.allocate_channels();
         kernel.start_platform_interrupts();

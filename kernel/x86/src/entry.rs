@@ -158,6 +158,7 @@ fn leave(mut inside: Inside, answered: bool) -> u64 {
                 return after_syscall.into();
             }
             Next::Halt => inside = halt(inside),
+            Next::Again => inside = let_others(inside),
             Next::End { status } => end(End::Orderly, status),
         }
         answered = false;
@@ -173,6 +174,13 @@ fn halt(inside: Inside) -> Inside {
     let inside = Inside::enter_late();
     report_strays();
     inside
+}
+
+/// Gives the lock to who waits for it, and takes it again.
+#[inline(never)]
+fn let_others(inside: Inside) -> Inside {
+    drop(inside);
+    Inside::enter()
 }
 
 /// Whether an application has begun.

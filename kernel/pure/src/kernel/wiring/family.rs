@@ -240,7 +240,8 @@ fn an_application_ends_with_all_its_spaces() {
         switch(&mut world, core, space);
         map(&mut world, core, PAGE);
     }
-    world.kernel.end_application(app(0), ApplicationState::Exited, 0);
+    world.kernel.machine.core = 1;
+    world.end(0, ApplicationState::Exited);
     assert!(world.kernel.machine.processors.iter().all(|processor| processor.root.is_none()));
     assert_eq!(world.held(0), [0; 4]);
     world.kernel.start(app(0)).expect("it starts again");
