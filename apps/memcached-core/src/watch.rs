@@ -110,11 +110,11 @@ impl Watcher {
             return;
         }
         if *skipped > 0 {
-            let _ = write!(text, "skipped={skipped}\n");
+            let _ = writeln!(text, "skipped={skipped}");
             *skipped = 0;
         }
         // The clock of items goes by seconds.
-        let _ = write!(text, "ts={unix}.0 gid={number} {line}\n");
+        let _ = writeln!(text, "ts={unix}.0 gid={number} {line}");
     }
 }
 

@@ -124,10 +124,8 @@ fn who_watches_hears_what_clients_of_all_cores_do() {
     let enter = |core: &mut Core| core.connected(PEER, &mut Vec::new()).expect("it is let in");
     let (mut watcher, mut reader) = (enter(&mut cores[0]), enter(&mut cores[0]));
     let mut client = enter(&mut cores[1]);
-    assert_eq!(
-        ask(&mut cores[1], &mut client, "stats conns\r\n"),
-        "STAT 1:addr tcp:10.0.0.2:4000\r\nSTAT 2:addr tcp:10.0.0.2:4000\r\nSTAT 3:addr tcp:10.0.0.2:4000\r\nEND\r\n"
-    );
+    let named = [1, 2, 3].map(|number| format!("STAT {number}:addr tcp:10.0.0.2:4000\r\n")).concat();
+    assert_eq!(ask(&mut cores[1], &mut client, "stats conns\r\n"), named + "END\r\n");
     assert!(!cores[1].is_watched());
     assert_eq!(ask(&mut cores[0], &mut watcher, "watch nobody\r\n"), "ERROR\r\n");
     assert_eq!(ask(&mut cores[0], &mut watcher, "watch fetchers mutations\r\nget a\r\n"), "OK\r\n");

@@ -323,8 +323,8 @@ fn who_asks_from_afar_is_not_answered() {
     }
 }
 
-/// RFC 4861 section 7.1.1: a question of somebody without an address goes to the group alone, and says no place to
-/// answer to. Else a stranger's frame would have all hear of it.
+/// RFC 4861 section 7.1.1: a question of somebody without an address goes to the group alone, and says no
+/// place to answer to. Else a stranger's frame would have all hear of it.
 #[test]
 fn what_is_no_probe_is_not_answered() {
     let mut machine = machine(NOBODY, |_| {});

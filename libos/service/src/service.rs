@@ -39,8 +39,8 @@ pub trait Service<B: Buffer> {
         reply: &mut Reply<B>,
     ) -> Stream;
 
-    /// How often each client is looked at though nothing came from it; `None`: never. It may change while the
-    /// server runs.
+    /// How often each client is looked at though nothing came from it; `None`: never. It may change while
+    /// the server runs.
     fn look_every_ns(&self) -> Option<u64> {
         None
     }
@@ -56,8 +56,8 @@ pub trait Service<B: Buffer> {
         Stream::Open
     }
 
-    /// Tells a client what it is to hear though it asked for nothing; asked behind [`Service::check`] of those
-    /// alone who have taken what they were told before.
+    /// Tells a client what it is to hear though it asked for nothing; said behind [`Service::check`], and only
+    /// of clients who have taken what they were told before.
     fn news(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) {
         let _ = (connection, reply);
     }

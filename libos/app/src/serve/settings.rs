@@ -82,8 +82,8 @@ pub(crate) fn nameservers() -> Result<Vec<IpAddr>, BadSetting> {
 }
 
 /// Whom a server asks whether he is still there: `keep_alive`, in seconds of silence before the first
-/// question; between questions it is as patient, up to half a minute. Without it clients that vanished, as those behind a router that was switched off, hold their
-/// connections for ever.
+/// question; between questions it is as patient, up to half a minute. Without it clients that vanished, as
+/// those behind a router that was switched off, hold their connections for ever.
 fn keep_alive(text: Option<&str>) -> Result<Option<KeepAlive>, BadSetting> {
     let seconds = match text {
         None => SILENCE_S,

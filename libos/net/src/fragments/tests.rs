@@ -126,7 +126,7 @@ fn packets_that_nobody_finishes_do_not_keep_others_out() {
     assert_eq!(store.dropped(), 10_000 - PACKETS_MAX as u64);
 }
 
-/// As many packets as may wait, each as long as one can be: those that began first go, and only as many as must.
+/// As many packets as may wait, each as long as one can be: the oldest go, and only as many as must.
 #[test]
 fn long_packets_that_nobody_finishes_are_bounded_in_bytes() {
     const STEP: usize = 1480;

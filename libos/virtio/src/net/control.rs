@@ -170,8 +170,8 @@ impl<R: Registers> NetDevice<R> {
         self.execute(feature::CONTROL_MAC, "a change of its address", SET_MAC, &mac)
     }
 
-    /// Spreads what is received over the first `pairs` queue pairs: by a hash if the device has one, otherwise
-    /// as it thinks best.
+    /// Spreads what is received over the first `pairs` queue pairs: by a hash if the device has one,
+    /// otherwise as it thinks best.
     ///
     /// # Errors
     /// As [`NetDevice::set_promiscuous`].

@@ -1,9 +1,9 @@
 //! Receive-side scaling (section 5.1.6.5.7): which queue pair gets a frame is a matter of a keyed hash of its
 //! addresses and ports, by a table that the driver writes.
 //!
-//! Without it a device is to send a flow's frames to the pair that sent for it last (section 5.1.6.5.5), which
-//! suits a server whose flows move from core to core better; but devices in hardware that offer this often do
-//! not, and then send all frames to one pair.
+//! Without it a device is to send a flow's frames to the pair that sent for it last (section 5.1.6.5.5),
+//! which suits a server whose flows move from core to core better; but those that offer this need not, and may
+//! then send all frames to one pair.
 
 use super::control::{Command, DATA_MAX};
 use crate::error::Result;
@@ -15,8 +15,8 @@ use nom_port::device::Registers;
 pub const KEY_BYTES: usize = 40;
 /// Places of the table, at most: as many as most devices have.
 const PLACES_MAX: u16 = 128;
-/// What is hashed with its ports: TCP and UDP over IPv4 and IPv6. What has none, or is a fragment, goes to the
-/// first pair, so that fragments meet.
+/// What is hashed with its ports: TCP and UDP over IPv4 and IPv6. What has none, or is a fragment, goes to
+/// the first pair, so that fragments meet.
 const KINDS: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5;
 pub(super) const CONFIGURE: Command = Command(4, 1);
 
@@ -29,7 +29,8 @@ pub(super) struct Rss {
 }
 
 impl Rss {
-    /// What a device that has it takes, as its configuration says (section 5.1.4); nothing if it is of no use.
+    /// What a device that has it takes, as its configuration says (section 5.1.4); nothing if it is of no
+    /// use.
     pub fn read<R: Registers>(transport: &Transport<R>, key: [u8; KEY_BYTES]) -> Result<Option<Rss>> {
         let config = transport.config::<24>()?;
         let [.., key_max, low, high, a, b, c, d] = config;
@@ -39,8 +40,8 @@ impl Rss {
         Ok(is_usable.then(|| Rss { kinds, places: 1 << places.ilog2(), key }))
     }
 
-    /// The command's data that spreads frames over the first `pairs` queue pairs; `None` if the table has not a
-    /// place for each.
+    /// The command's data that spreads frames over the first `pairs` queue pairs; `None` if the table has not
+    /// a place for each.
     pub fn spread(&self, pairs: u16) -> Option<Vec<u8>> {
         const NO_HASH: u16 = 0;
         if pairs == 0 || pairs > self.places {
