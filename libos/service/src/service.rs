@@ -56,8 +56,8 @@ pub trait Service<B: Buffer> {
         Stream::Open
     }
 
-    /// Tells a client what it is to hear though it asked for nothing; said behind [`Service::check`], and only
-    /// of clients who have taken what they were told before.
+    /// Tells a client what it is to hear though it asked for nothing; said behind [`Service::check`], only of
+    /// clients who have taken what they were told before.
     fn news(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) {
         let _ = (connection, reply);
     }

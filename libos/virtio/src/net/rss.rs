@@ -2,8 +2,8 @@
 //! addresses and ports, by a table that the driver writes.
 //!
 //! Without it a device is to send a flow's frames to the pair that sent for it last (section 5.1.6.5.5),
-//! which suits a server whose flows move from core to core better; but those that offer this need not, and may
-//! then send all frames to one pair.
+//! which suits a server whose flows move from core to core better; but those that offer this need not,
+//! and may then send all frames to one pair.
 
 use super::control::{Command, DATA_MAX};
 use crate::error::Result;
