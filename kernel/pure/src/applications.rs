@@ -355,8 +355,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.leaving |= app.bit();
     }
 
-    /// Whether there is something to take back: then a core that is to halt asks again instead, and others have
-    /// the lock in between.
+    /// Whether there is something to take back: then a core that is to halt asks again instead, and others
+    /// have the lock in between.
     pub fn takes_back(&self) -> bool {
         self.leaving != 0
     }
