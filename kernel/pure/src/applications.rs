@@ -365,6 +365,12 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.leaving |= app.bit();
     }
 
+    /// Whether there is something to take back: then a core that is to halt asks again instead, and others
+    /// have the lock in between.
+    pub fn takes_back(&self) -> bool {
+        self.leaving != 0
+    }
+
     /// Takes back a piece of what an application had that ended: a device, or frames of a few blocks. Returns
     /// whether there was any.
     #[inline(never)]

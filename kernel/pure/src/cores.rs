@@ -112,9 +112,9 @@ impl<M: Machine> Kernel<'_, M> {
     fn decide(&mut self, core: CoreId, registers: &mut Registers, after_syscall: bool) -> Next {
         let mut same = after_syscall;
         self.account(core);
-        if self.leaving != 0 && self.ending.is_none() && self.take_back() {
+        if self.leaving != 0 && self.ending.is_none() && self.take_back() && self.takes_back() {
             self.cores[core].disturbed = true;
-            return Next::Again;
+            return Next::Halt;
         }
         self.wake_expired(core);
         loop {

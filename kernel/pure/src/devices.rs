@@ -42,6 +42,8 @@ struct Holding {
     owner: Option<AppId>,
     /// Where its registers were mapped.
     ranges: List<RegisterRange, RANGES_MAX>,
+    /// Of a full list, which range is looked at next.
+    looked: u8,
     /// Whether it is not turned on yet: `device_acquire` is made again until it reaches its owner's grants.
     arriving: bool,
     /// Whether it was asked to let go.
@@ -301,16 +303,17 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let frame = physical / FRAME_BYTES;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        let mut ranges = List::default();
-        for range in self.devices.holdings[index].ranges.iter() {
+        let holding = self.devices.holdings[index];
+        let place = usize::from(holding.looked);
+        // A place is free again when nothing of its range is mapped any more. One is looked at in a call.
+        if holding.ranges.len() == RANGES_MAX {
             let mut is_there = false;
-            visit(&mut self.machine, space, *range, |_, _| is_there = true);
+            visit(&mut self.machine, space, holding.ranges[place], |_, _| is_there = true);
             if is_there {
-                ranges.push(*range);
+                let next = (place + 1) % RANGES_MAX;
+                self.devices.holdings[index].looked = next as u8;
+                return if next == 0 { Err(Error::TableFull) } else { Ok(Reply::Unfinished) };
             }
-        }
-        if !ranges.push((address, length, frame)) {
-            return Err(Error::TableFull);
         }
         let mapping = Mapping {
             address,
@@ -321,7 +324,11 @@ impl<M: Machine> Kernel<'_, M> {
             caching: Caching::Uncached,
         };
         self.map_pages(app, space, Bounds::APPLICATION, &mapping)?;
-        self.devices.holdings[index].ranges = ranges;
+        let holding = &mut self.devices.holdings[index];
+        holding.looked = 0;
+        if !holding.ranges.push((address, length, frame)) {
+            holding.ranges[place] = (address, length, frame);
+        }
         Ok(Reply::DONE)
     }
 

@@ -97,10 +97,8 @@ pub enum Next {
         /// Whether the registers are those of the system call being answered.
         after_syscall: bool,
     },
-    /// Halts until an interrupt.
+    /// Gives the lock away, and halts until an interrupt unless [`Kernel::takes_back`].
     Halt,
-    /// Let others have the lock, and ask again.
-    Again,
     /// Ends the machine.
     End {
         /// The machine's status.

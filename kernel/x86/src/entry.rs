@@ -158,29 +158,24 @@ fn leave(mut inside: Inside, answered: bool) -> u64 {
                 return after_syscall.into();
             }
             Next::Halt => inside = halt(inside),
-            Next::Again => inside = let_others(inside),
             Next::End { status } => end(End::Orderly, status),
         }
         answered = false;
     }
 }
 
-/// Halts outside the lock until an interrupt, then handles all that came.
+/// Halts outside the lock until an interrupt, if there is nothing to do, then handles all that came.
 #[inline(never)]
-fn halt(inside: Inside) -> Inside {
+fn halt(mut inside: Inside) -> Inside {
+    let rests = !inside.kernel().takes_back();
     drop(inside);
-    cpu::halt_until_interrupt();
+    if rests {
+        cpu::halt_until_interrupt();
+    }
     shootdown::answer();
     let inside = Inside::enter_late();
     report_strays();
     inside
-}
-
-/// Gives the lock to who waits for it, and takes it again.
-#[inline(never)]
-fn let_others(inside: Inside) -> Inside {
-    drop(inside);
-    Inside::enter()
 }
 
 /// Whether an application has begun.

@@ -346,7 +346,7 @@ impl World {
         self.kernel.machine.core = core;
         let next = self.kernel.next(on(core), &mut self.borders[core], after_syscall);
         self.next[core] = next;
-        if next == Next::Again {
+        if next == Next::Halt && self.kernel.takes_back() {
             self.settle(core, false);
         }
     }

@@ -132,7 +132,8 @@ fn what_an_application_had_is_taken_back_in_pieces() {
     world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
     assert_eq!(held(&world) + 1, most, "its state alone is gone, and nobody was kept from the kernel");
     let mut before = held(&world);
-    while world.kernel.next(on(1), &mut world.borders[1], false) == Next::Again {
+    while world.kernel.takes_back() {
+        assert_eq!(world.kernel.next(on(1), &mut world.borders[1], false), Next::Halt);
         assert!(before - held(&world) <= piece);
         before = held(&world);
     }
@@ -148,8 +149,8 @@ fn who_wants_what_a_dead_application_had_takes_it_back_first() {
     while world.call(1, Syscall::MemoryGrant, &[0, 1, ANY]) != Some(Err(Error::OutOfMemory)) {}
     assert_eq!(world.call(0, Syscall::MemoryGrant, &[0, 1, ANY]), Some(Err(Error::OutOfMemory)));
     world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
-    assert!(world.call(0, Syscall::MemoryGrant, &[0, 64, ANY]).is_some_and(|frame| frame.is_ok()));
     assert!(is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[1]), "not all of it is free");
+    assert!(world.call(0, Syscall::MemoryGrant, &[0, 64, ANY]).is_some_and(|frame| frame.is_ok()));
     assert_eq!(world.call(0, Syscall::ApplicationStart, &[1]), Some(Ok(0)));
 }
 
