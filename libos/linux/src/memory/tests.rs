@@ -6,10 +6,13 @@ use std::vec;
 const START: u64 = 0x40_0000;
 const PAGES: u64 = 24;
 
-/// All frames: in how many places each is, and what it holds.
+/// A frame: in how many places it is, and what it holds.
+type FakeFrame = (u32, Vec<u8>);
+
+/// All frames.
 #[derive(Clone, Default)]
 struct FakeFrames {
-    frames: Rc<RefCell<BTreeMap<u64, (u32, Vec<u8>)>>>,
+    frames: Rc<RefCell<BTreeMap<u64, FakeFrame>>>,
     next: Rc<core::cell::Cell<u64>>,
 }
 

@@ -156,14 +156,16 @@ fn registers() -> Check {
         let region = Region::reserve(PAGES * PageSize::Small.bytes(), PageSize::Small)?;
         let start = time::cycles();
         let mapped = border::map_registers(&device, 2, &region);
-        worst = worst.max(time::cycles() - start);
+        let took = time::cycles() - start;
         match mapped {
             Ok(()) => regions.push(region),
-            Err(error) => break error,
+            Err(error) => break (error, took / regions.len() as u64),
         }
+        worst = worst.max(took);
     };
-    expect("why there are no more places", refused, Error::TableFull)?;
-    println!("figure name=longest_device_map cycles={worst}");
+    expect("why there are no more places", refused.0, Error::TableFull)?;
+    // One look, and a place is found.
+    println!("figure name=longest_device_map cycles={} look={}", worst + refused.1, refused.1);
     let start = time::cycles();
     drop(device);
     println!("figure name=longest_device_release cycles={}", (time::cycles() - start) / regions.len() as u64);
