@@ -285,9 +285,17 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
                 steering.demand_ns = now_ns + DEMAND_NS;
                 self.front.clients.service.demand().iter().for_each(|demand| governor.hear(demand));
             }
+            let payers = self.stack.nic().payers().cloned();
+            if let (Some(payers), true) = (&payers, governor.wants_shares())
+                && let Some(stopwatch) = self.stack.nic().stopwatch()
+            {
+                governor.divide(stopwatch.shares().close(&window, payers.records()));
+            }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
-            if let Some(payers) = self.stack.nic().payers() {
+            if let Some(payers) = payers {
                 payers.bill(governor.rates());
+                let earned = governor.earned(&mut |activity, nanos| payers.earn(activity, nanos));
+                self.front.earned = earned.unwrap_or_default();
             }
             steering.window_ns = governor.window_ns();
             if governor.governs() && !steering.is_held {

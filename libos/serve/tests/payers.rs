@@ -13,7 +13,9 @@ use nom_rt::EventLoop;
 use nom_rt::meter::Usage;
 use nom_rt::poller::{Poller, Progress};
 use nom_serve::{Consumption, Ports, Server, Traffic};
-use nom_service::{CostRates, Governor, INFRASTRUCTURE, Reply, Rules, Service, Setting, Stream, Window};
+use nom_service::{
+    Activity, CostRates, Earned, Governor, INFRASTRUCTURE, Reply, Rules, Service, Setting, Stream, Window,
+};
 use nom_wire::{Device, Memory};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -307,6 +309,69 @@ impl Governor for Prices {
     fn rates(&self) -> CostRates {
         self.0.get()
     }
+}
+
+/// Hears what was served for whom.
+struct Divides(Rc<RefCell<Vec<(Vec<Window>, Window)>>>);
+
+impl Governor for Divides {
+    fn governs(&self) -> bool {
+        false
+    }
+
+    fn wants_shares(&self) -> bool {
+        true
+    }
+
+    fn divide(&mut self, shares: &[Window]) {
+        self.0.borrow_mut().push((shares.to_vec(), Window::default()));
+    }
+
+    fn observe(&mut self, window: &Window) -> Setting {
+        self.0.borrow_mut().last_mut().expect("shares come first").1 = *window;
+        Setting::default()
+    }
+
+    fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
+        tell(Activity(SILVER as u32), -5);
+        Some(Earned::default())
+    }
+}
+
+#[test]
+fn what_was_served_for_each_is_what_was_served() {
+    let mut world = World::new("gold key=g; silver key=s");
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    world.server.borrow_mut().govern(Box::new(Divides(heard.clone())), world.core.handle());
+    let flows = [world.connect(), world.connect(), world.connect()];
+    for (flow, letters) in flows.into_iter().zip([b"g".repeat(3), b"s".repeat(2), b"x".to_vec()]) {
+        world.ask(flow, &letters);
+    }
+    for _ in 0..40 {
+        world.pass();
+    }
+    let mut sums = [(0, 0, 0); 5];
+    for (shares, whole) in heard.borrow().iter() {
+        let sum = |of: fn(&Window) -> u64| shares.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|share| share.requests), whole.requests);
+        assert_eq!(sum(|share| share.answered_bytes), whole.answered_bytes);
+        assert_eq!(sum(|share| share.sent_bytes), whole.sent_bytes);
+        let latency = sum(|share| share.requests * share.latency.mean_ns);
+        let of_whole = whole.requests * whole.latency.mean_ns;
+        assert!(latency.abs_diff(of_whole) <= whole.requests, "{latency} and {of_whole}");
+        for (sum, share) in sums.iter_mut().zip(shares) {
+            sum.0 += share.requests;
+            sum.1 += share.answered_bytes;
+            sum.2 += share.requests * share.latency.mean_ns;
+        }
+    }
+    assert_eq!(
+        [GOLD, SILVER, OTHERS].map(|place| (sums[place].0, sums[place].1)),
+        [(3, 24), (2, 16), (1, 8)]
+    );
+    // Each has waited for what was asked before.
+    assert!(sums[GOLD].2 / 3 < sums[SILVER].2 / 2, "{sums:?}");
+    assert_eq!(world.told().1[SILVER].revenue_nanodollars, -5);
 }
 
 #[test]
