@@ -304,16 +304,17 @@ mod tests {
         let rows = sorted(look(3).since(&look(2)), Column::Cores);
         let printed = table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>());
         expect![[r#"
-            ACTIVITY         CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h
-            (idle)           0.2500   0            0.0       0.0        0         0
-            silver           0.1250   2500         200.0     200.0      5         9.00
-            gold             0.0500   1000         80.0      350.0      2         3.60
-            infrastructure   0.0000   0            0.0       450.0      0         0
+            ACTIVITY         CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h   PROFIT $/h
+            (idle)           0.2500   0            0.0       0.0        0         1.80       -1.80
+            silver           0.1250   2500         200.0     200.0      5         9.00       -3.60
+            gold             0.0500   1000         80.0      350.0      2         3.60       1.80
+            infrastructure   0.0000   0            0.0       450.0      0         0          5.40
+            (all)            0.0000   0            0.0       0.0        0         0          1.80
         "#]]
         .assert_eq(&printed);
         let first = |by| sorted(look(3).since(&look(2)), by)[0].activity.clone();
         assert_eq!((first(Column::Out), first(Column::Clients)), ("infrastructure".into(), "silver".into()));
-        assert_eq!((first(Column::Activity), first(Column::Cost)), ("(idle)".into(), "silver".into()));
+        assert_eq!((first(Column::Activity), first(Column::Cost)), ("(all)".into(), "silver".into()));
         // It was started again meanwhile.
         assert!(look(2).since(&Look { at: begin, ..look(3) }).iter().all(|row| row.cores == 0.0));
     }
