@@ -322,8 +322,11 @@ impl Governor for Prices {
     }
 }
 
+/// A window of each activity, and that of all.
+type Divided = (Vec<Window>, Window);
+
 /// Hears what was served for whom.
-struct Divides(Rc<RefCell<Vec<(Vec<Window>, Window)>>>);
+struct Divides(Rc<RefCell<Vec<Divided>>>);
 
 impl Governor for Divides {
     fn governs(&self) -> bool {
