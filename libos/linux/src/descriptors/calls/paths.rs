@@ -159,7 +159,7 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u
             descriptors.get(other as i32)?
         }
         (_, NodeType::Character, Some(number)) if !is_path => {
-            let device = Device::new(DeviceKind::of_number(number)?, Some(node));
+            let device = Device::new(DeviceKind::of_number(number)?, Some(held));
             Description::new(Object::Stream(Rc::new(device)), kept)
         }
         (_, NodeType::Fifo, _) if !is_path => return Err(Errno::ENXIO),
@@ -253,9 +253,7 @@ fn permit(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> 
 
 /// The node that a descriptor was opened as.
 fn open_node(call: &Call<'_>) -> Result<Option<NodeId>, Errno> {
-    let description = get(call, call.int(0))?;
-    let of_stream = || description.stream().and_then(|stream| stream.node());
-    Ok(description.node().map(|node| node.node).or_else(of_stream))
+    Ok(get(call, call.int(0))?.opened_as())
 }
 
 fn permit_open(call: &Call<'_>) -> Result<u64, Errno> {
