@@ -24,8 +24,8 @@ const ANSWER: Duration = Duration::from_secs(5);
     after_help = "CORES is the time of cores that an activity takes, as a share of one; IN and OUT are the
 bytes of its frames, COST what both cost at present prices, if the machine knows them, PROFIT what it brings
 less that, by its contract or its part of the application's. `(idle)` is the time in which the server's cores
-looked for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the application
-earns, which is the sum of the others.
+looked for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the
+application earns, which is the sum of the others.
 
 Examples:
   nom top                         the list, once a second, until Ctrl-C

@@ -64,8 +64,8 @@ impl Books {
         self.spans.push((since_ns.max(last_ns), tariff));
     }
 
-    /// Adds a window in which the application held this, and `shares` of which were for whom. Where the tariff changed within, each part is
-    /// charged at its own, as if requests had come evenly.
+    /// Adds a window in which the application held this, and `shares` of which were for whom. Where the
+    /// tariff changed within, each part is charged at its own, as if requests had come evenly.
     pub fn close(&mut self, window: &Window, shares: &[Stretch], contracts: &mut Contracts, held: &Usage) {
         let Some(response) = window::response(window) else { return };
         let usage = Usage { network_out: response.sent, network_in: response.received, ..*held };

@@ -147,8 +147,8 @@ pub trait Governor {
         let _ = shares;
     }
 
-    /// What was earned so far, if that is this governor's to tell, and by `tell` what of the revenue came from
-    /// each activity, in billionths of a dollar.
+    /// What was earned so far, if that is this governor's to tell, and by `tell` what of the revenue came
+    /// from each activity, in billionths of a dollar.
     fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
         let _ = tell;
         None

@@ -24,8 +24,8 @@ pub fn conclude(options: &Options, environment: Environment, mut records: Vec<Re
     records.extend(worst(&records, "p99_", WORST_P99, |a, b| a > b));
     let mut notes = Notes::default();
     notes.add(format!(
-        "Three tenants of weights 50, 33 and 17, told apart by their keys, each with more on its way than the \
-         core can serve; {} times {:?}.",
+        "Three tenants of weights 50, 33 and 17, told apart by their keys, each with more on its way than \
+         the core can serve; {} times {:?}.",
         options.turns, options.duration
     ));
     let report = Report {

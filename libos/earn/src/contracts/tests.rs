@@ -69,7 +69,8 @@ proptest! {
         let mut expected = vec![0.0; 5];
         for (second, asked) in seconds.iter().enumerate() {
             let shares = asked.map(|asked| window(second as u64, asked));
-            books.close(&together(second as u64, &shares), &stretches(&shares), &mut contracts, &Usage::default());
+            let (whole, parts) = (together(second as u64, &shares), stretches(&shares));
+            books.close(&whole, &parts, &mut contracts, &Usage::default());
             for (activity, utility) in &own {
                 let response = window::response(&shares[activity.0 as usize]).expect("a second");
                 expected[activity.0 as usize] += utility.revenue(&response, &prices).get();
