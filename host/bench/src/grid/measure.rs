@@ -20,8 +20,8 @@ use std::time::Duration;
 /// the most.
 const EQUAL: [usize; 3] = [40, 40, 40];
 const UNEQUAL: [usize; 3] = [20, 40, 160];
-/// Connections of a tenant who crowds.
-const CROWD: usize = 2000;
+/// Connections of a tenant who crowds: with those of the others no more than memcached lets in (`-c`).
+const CROWD: usize = 800;
 /// Connections of a tenant who wants little, beside others who want all.
 const FEW: usize = 2;
 
@@ -38,7 +38,14 @@ impl Bench<'_> {
         self.samples.push(Key { system, application: APPLICATION, scenario, metric, unit }, value);
     }
 
-    fn start(&self, provider: &Provider, setting: &Setting, arguments: &[String]) -> Result<Running> {
+    fn start(
+        &self,
+        provider: &Provider,
+        what: &str,
+        setting: &Setting,
+        arguments: &[String],
+    ) -> Result<Running> {
+        eprintln!("{}: {what}", provider.system);
         let running = Running::start(&provider.guest, &service::MEMCACHED, setting, arguments)?;
         let target = running.target();
         running.inside(|| TENANTS.iter().try_for_each(|(tenant, _)| load::once(target, &sets(tenant))))?;
@@ -47,7 +54,7 @@ impl Bench<'_> {
 
     /// Whose the core's time was, with all asking for more than there is.
     pub fn shares(&mut self, provider: &Provider) -> Result<()> {
-        let running = self.start(provider, &runs::serving(self.accelerator), &[])?;
+        let running = self.start(provider, "shares", &runs::serving(self.accelerator), &[])?;
         let (target, duration) = (running.target(), self.options.duration);
         for (scenario, connections) in [("equal", EQUAL), ("unequal", UNEQUAL)] {
             let loads: Vec<_> =
@@ -90,7 +97,8 @@ impl Bench<'_> {
 
     /// What gold and silver keep beside a hostile bronze, in turns with a peaceful one.
     pub fn hostile(&mut self, provider: &Provider) -> Result<()> {
-        let running = self.start(provider, &runs::serving(self.accelerator), &[])?;
+        let running =
+            self.start(provider, "beside a hostile tenant", &runs::serving(self.accelerator), &[])?;
         for habit in Habit::HOSTILE {
             for _ in 0..self.options.turns {
                 let calm = self.beside(&running, Habit::Peaceful)?;
@@ -135,7 +143,7 @@ impl Bench<'_> {
 
     /// How late gold is answered, who asks little, beside others who want more than there is.
     pub fn overload(&mut self, provider: &Provider) -> Result<()> {
-        let running = self.start(provider, &runs::serving(self.accelerator), &[])?;
+        let running = self.start(provider, "overload", &runs::serving(self.accelerator), &[])?;
         let (target, duration) = (running.target(), self.options.duration);
         let loads = [("gold", FEW), ("silver", EQUAL[1]), ("bronze", UNEQUAL[2])];
         for _ in 0..self.options.turns {
@@ -154,7 +162,7 @@ impl Bench<'_> {
         let mut counters = Counters::new(directory.path());
         // Only QEMU's translator can count.
         let setting = runs::serving(Accelerator::Tcg);
-        let running = self.start(provider, &setting, &counters.arguments(plugin))?;
+        let running = self.start(provider, "counted", &setting, &counters.arguments(plugin))?;
         let target = running.target();
         let alone = [("gold", EQUAL.iter().sum())];
         let three: Vec<_> = TENANTS.iter().zip(EQUAL).map(|((tenant, _), count)| (*tenant, count)).collect();
