@@ -1,7 +1,7 @@
 //! The measurements, each on a machine of its own.
 
 use super::hostile::{Habit, flood};
-use super::tenants::{TENANTS, Told, WARM_UP, ask, sets};
+use super::tenants::{TENANTS, Told, WARM_UP, ask, gets, many_gets, sets};
 use super::{APPLICATION, Options};
 use crate::machine::Setting;
 use crate::record::{Key, Samples, Unit};
@@ -18,12 +18,15 @@ use std::time::Duration;
 
 /// Connections of each tenant, where all have the same number; and where the one with the least weight has
 /// the most.
-const EQUAL: [usize; 3] = [40, 40, 40];
-const UNEQUAL: [usize; 3] = [20, 40, 160];
+const EQUAL: [usize; 3] = [24, 24, 24];
+const UNEQUAL: [usize; 3] = [16, 24, 96];
 /// Connections of a tenant who crowds: with those of the others no more than memcached lets in (`-c`).
 const CROWD: usize = 800;
 /// Connections of a tenant who wants little, beside others who want all.
 const FEW: usize = 2;
+
+/// How long instructions are counted.
+const COUNTED: Duration = Duration::from_secs(1);
 
 /// What is measured so far.
 pub struct Bench<'a> {
@@ -68,7 +71,8 @@ impl Bench<'_> {
                 };
                 // Everybody asks a little longer than is looked at.
                 let longer = duration + WARM_UP;
-                let (served, (before, now)) = running.inside(|| ask(target, &loads, longer, looks))?;
+                let (served, (before, now)) =
+                    running.inside(|| ask(target, &loads, many_gets, longer, looks))?;
                 self.push_shares(provider.system, scenario, &served, &before, &now);
             }
         }
@@ -93,6 +97,7 @@ impl Bench<'_> {
         }
         self.push(system, scenario, "worst_share_error", Unit::Ratio, worst);
         self.push(system, scenario, "unaccounted", Unit::Ratio, now.unaccounted(before));
+        self.push(system, scenario, "idle", Unit::Ratio, now.idle(before));
     }
 
     /// What gold and silver keep beside a hostile bronze, in turns with a peaceful one.
@@ -131,7 +136,7 @@ impl Bench<'_> {
             std::thread::scope(|scope| {
                 let is_over = &is_over;
                 let hostile = is_flood.then(|| scope.spawn(move || flood(target, bronze, habit, is_over)));
-                let served = ask(target, &loads, duration, || Ok(()));
+                let served = ask(target, &loads, many_gets, duration, || Ok(()));
                 is_over.store(true, Relaxed);
                 if let Some(hostile) = hostile {
                     hostile.join().map_err(|_| anyhow!("the hostile tenant panicked"))??;
@@ -147,7 +152,7 @@ impl Bench<'_> {
         let (target, duration) = (running.target(), self.options.duration);
         let loads = [("gold", FEW), ("silver", EQUAL[1]), ("bronze", UNEQUAL[2])];
         for _ in 0..self.options.turns {
-            let (served, ()) = running.inside(|| ask(target, &loads, duration, || Ok(())))?;
+            let (served, ()) = running.inside(|| ask(target, &loads, many_gets, duration, || Ok(())))?;
             for ((tenant, _), served) in loads.iter().zip(served) {
                 let p99 = served.latency.value_at_quantile(0.99) as f64 * 1e-9;
                 self.push(provider.system, "overload", &format!("p99_{tenant}"), Unit::Seconds, p99);
@@ -167,13 +172,19 @@ impl Bench<'_> {
         let alone = [("gold", EQUAL.iter().sum())];
         let three: Vec<_> = TENANTS.iter().zip(EQUAL).map(|((tenant, _), count)| (*tenant, count)).collect();
         for (scenario, loads) in [("alone", &alone[..]), ("contended", &three[..])] {
-            // Code is translated before anything counts. A load's own warm-up is counted with its requests.
-            running.inside(|| ask(target, loads, Duration::ZERO, || Ok(())))?;
-            let before = (counters.now()?, running.inside(|| Told::ask(target))?);
-            running.inside(|| ask(target, loads, Duration::from_millis(500), || Ok(())))?;
-            let now = (counters.now()?, running.inside(|| Told::ask(target))?);
-            let requests = now.1.since(&before.1, "nom_requests_total").max(1.0);
-            let instructions = now.0.since(before.0).instructions as f64 / requests;
+            // All are connected, and code is translated, before anything counts; telling does not.
+            let look = || {
+                std::thread::sleep(WARM_UP);
+                let told = Told::ask(target)?;
+                let before = counters.now()?;
+                std::thread::sleep(COUNTED);
+                let counts = counters.now()?.since(before);
+                Ok((counts, told, Told::ask(target)?))
+            };
+            let looked = running.inside(|| ask(target, loads, gets, COUNTED + WARM_UP, look))?;
+            let (counts, before, now) = looked.1;
+            let requests = now.since(&before, "nom_requests_total").max(1.0);
+            let instructions = counts.instructions as f64 / requests;
             let metric = "instructions_per_request";
             self.push(provider.system, scenario, metric, Unit::Instructions, instructions);
         }

@@ -10,6 +10,8 @@ use std::time::Duration;
 /// Their names, each with its weight in hundredths.
 pub const TENANTS: [(&str, f64); 3] = [("gold", 0.50), ("silver", 0.33), ("bronze", 0.17)];
 
+/// Requests of [`many_gets`].
+const AT_ONCE: usize = 32;
 /// Values of each tenant.
 const KEYS: usize = 50;
 const VALUE: [u8; 100] = [b'v'; 100];
@@ -37,19 +39,34 @@ pub fn gets(tenant: &str) -> Vec<Exchange> {
     (0..KEYS).map(get).collect()
 }
 
-/// Has each of some tenants ask over so many connections, for `duration` behind the warm-up, and does `work`
-/// meanwhile.
+/// The same, so many of them at once: a client has little to do for what takes the server long.
+pub fn many_gets(tenant: &str) -> Vec<Exchange> {
+    let gets = gets(tenant);
+    let together = |first: usize| {
+        let mut all = Exchange { request: Vec::new(), reply: Vec::new() };
+        for get in gets.iter().cycle().skip(first).take(AT_ONCE) {
+            all.request.extend_from_slice(&get.request);
+            all.reply.extend_from_slice(&get.reply);
+        }
+        all
+    };
+    (0..KEYS).map(together).collect()
+}
+
+/// Has each of some tenants ask over so many connections, what `asks` says, for `duration` behind the
+/// warm-up, and does `work` meanwhile.
 ///
 /// # Errors
 /// If one is not answered, or wrongly, or the work fails.
 pub fn ask<T: Send>(
     target: SocketAddr,
     connections: &[(&'static str, usize)],
+    asks: fn(&str) -> Vec<Exchange>,
     duration: Duration,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<(Vec<Served>, T)> {
     let client = |(tenant, connections): (&'static str, usize)| {
-        let exchanges = gets(tenant);
+        let exchanges = asks(tenant);
         let load = Load {
             target,
             transport: Transport::Tcp,
@@ -108,6 +125,12 @@ impl Told {
         self.since(earlier, &format!("nom_activity_{metric}{{activity=\"{activity}\"}}"))
     }
 
+    /// The part of the time since `earlier` in which the server had nothing to do.
+    pub fn idle(&self, earlier: &Told) -> f64 {
+        let event = |name: &str| self.since(earlier, &format!("nom_loop_total{{event=\"{name}\"}}"));
+        (event("spinning_ns") + event("sleeping_ns")) / event("elapsed_ns").max(1.0)
+    }
+
     /// The part of the time since `earlier` that is no activity's, and was neither spun nor slept.
     pub fn unaccounted(&self, earlier: &Told) -> f64 {
         let event = |name: &str| self.since(earlier, &format!("nom_loop_total{{event=\"{name}\"}}"));
@@ -138,6 +161,7 @@ mod tests {
         let (before, now) = (text(1), text(3));
         assert_eq!(now.of(&before, "core_nanoseconds_total", "gold"), 60.0);
         assert!((now.unaccounted(&before) - 0.1).abs() < 1e-9, "a tenth is nobody's");
+        assert!((now.idle(&before) - 0.4).abs() < 1e-9);
     }
 
     #[test]
@@ -145,5 +169,8 @@ mod tests {
         let (sets, gets) = (sets("gold"), gets("gold"));
         assert!(sets[7].request.starts_with(b"set gold:0007 0 0 100\r\n"));
         assert!(gets[7].reply.starts_with(b"VALUE gold:0007 0 100\r\n"));
+        let many = many_gets("gold");
+        assert!(many[7].request.starts_with(b"get gold:0007\r\nget gold:0008\r\n"));
+        assert_eq!(many[7].reply.len(), AT_ONCE * gets[7].reply.len());
     }
 }
