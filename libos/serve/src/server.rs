@@ -361,7 +361,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     /// Looks at the clients if it is time to. Returns when it will be; never, if there are none.
     fn check(&mut self, now_ns: u64) -> Option<u64> {
-        let every_ns = S::CHECK_NS.filter(|_| self.stack.flow_count() > 0)?;
+        let every_ns = self.front.clients.service.look_every_ns().filter(|_| self.stack.flow_count() > 0)?;
         if now_ns >= self.check_ns {
             self.check_ns = now_ns + every_ns;
             self.front.clients.check(&mut self.stack);
