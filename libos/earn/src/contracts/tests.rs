@@ -66,7 +66,7 @@ proptest! {
         let own: Vec<_> = own.iter().map(|(place, line)| (activity(*place), utility(*line))).collect();
         let mut contracts = Contracts::new(utility(rest), own.clone());
         let (mut books, prices) = (Books::new(), Prices::default());
-        let mut expected = vec![0.0; 5];
+        let mut expected = [0.0; 5];
         for (second, asked) in seconds.iter().enumerate() {
             let shares = asked.map(|asked| window(second as u64, asked));
             let (whole, parts) = (together(second as u64, &shares), stretches(&shares));
@@ -76,7 +76,7 @@ proptest! {
                 expected[activity.0 as usize] += utility.revenue(&response, &prices).get();
             }
         }
-        let (mut sum, mut of) = (0.0, vec![0.0; 5]);
+        let (mut sum, mut of) = (0.0, [0.0; 5]);
         books.shares(&contracts, |Activity(number), money| {
             sum += money.dollars();
             of[number as usize] = money.dollars();
@@ -101,7 +101,7 @@ fn without_own_contracts_the_applications_is_divided_by_what_it_pays_for() {
         books.close(&together(0, &shares), &stretches(&shares), &mut contracts, &Usage::default());
         let whole = books.account(&contracts).revenue.dollars();
         assert!(whole > 0.0);
-        let mut of = vec![0.0; 5];
+        let mut of = [0.0; 5];
         books.shares(&contracts, |Activity(number), money| of[number as usize] = money.dollars() / whole);
         for (told, expected) in of[3..].iter().zip(parts) {
             assert!((told - expected).abs() < 1e-6, "{of:?}");
