@@ -360,7 +360,10 @@ fn complete_line<B: Buffer, R: RawMutex>(
             text::complete(server, update, value, *quiet, sink)
         }
         (Request::Update { quiet: true, .. }, None) => {}
-        (Request::Meta(request), Some(value)) => meta::complete(server, request, value, sink),
+        (Request::Meta(request), Some(value)) => {
+            let mut sink: &mut dyn Sink<B> = sink;
+            meta::complete(server, request, value, &mut sink)
+        }
         _ => send_line(sink, "CLIENT_ERROR bad data chunk"),
     }
 }

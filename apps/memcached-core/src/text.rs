@@ -385,8 +385,21 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
     request: Request<'_>,
     sink: &mut impl Sink<B>,
 ) -> bool {
+    let Request::Get { keys, cas, exptime } = request else {
+        return execute_other(server, request, sink);
+    };
+    get_all(server, keys, cas, exptime, sink);
+    true
+}
+
+/// The same for what is asked seldom: whatever `sink` is, there is one function for it.
+fn execute_other<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
+    request: Request<'_>,
+    mut sink: &mut dyn Sink<B>,
+) -> bool {
+    let sink = &mut sink;
     match request {
-        Request::Get { keys, cas, exptime } => get_all(server, keys, cas, exptime, sink),
         Request::Delete { key, quiet } => {
             let deleted = server.shard(key).delete(key, 0) == Outcome::Done(0);
             send_unless(quiet, sink, if deleted { "DELETED" } else { "NOT_FOUND" });
@@ -418,6 +431,7 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
         }
         Request::Meta(request) => meta::execute(server, &request, sink),
         Request::Quit => return false,
+        Request::Get { .. } => unreachable!("the caller has carried it out"),
         Request::Update { .. } => unreachable!("the connection completes a command that has a value"),
     }
     true
