@@ -193,7 +193,7 @@ impl<B: Buffer> Connection<B> {
                 (request.len, meta::admit(server, request).map_err(Some))
             }
             _ => {
-                if !text::execute(server, request, sink) {
+                if !text::execute(server, &request, sink) {
                     self.state = State::Closed;
                 }
                 return after;

@@ -45,7 +45,7 @@ fn carry_out<B: Buffer, R: RawMutex>(
     match &request {
         Request::Get { keys, exptime: None, .. } if rest.is_empty() => {
             let key = keys.single()?;
-            get(server, key, request, room)
+            get(server, key, &request, room)
         }
         Request::Update { update, quiet: false } => store(server, update, rest, room),
         Request::Delete { quiet: false, .. }
@@ -54,7 +54,7 @@ fn carry_out<B: Buffer, R: RawMutex>(
             if rest.is_empty() =>
         {
             let mut room = Room::new(room);
-            text::execute(server, request, &mut room);
+            text::execute(server, &request, &mut room);
             room.filled()
         }
         _ => None,
@@ -69,7 +69,7 @@ const LINE_MAX: usize = 512;
 fn get<B: Buffer, R: RawMutex>(
     server: &mut Server<B, R>,
     key: &[u8],
-    request: Request<'_>,
+    request: &Request<'_>,
     room: &mut [u8],
 ) -> Option<usize> {
     let mut room = Room::new(room);
