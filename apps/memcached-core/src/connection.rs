@@ -192,6 +192,10 @@ impl<B: Buffer> Connection<B> {
             Request::Meta(request) if request.command == meta::Command::Set => {
                 (request.len, meta::admit(server, request).map_err(Some))
             }
+            Request::Get { keys, cas, exptime } => {
+                text::get_all(server, keys.clone(), *cas, *exptime, sink);
+                return after;
+            }
             _ => {
                 if !text::execute(server, &request, sink) {
                     self.state = State::Closed;

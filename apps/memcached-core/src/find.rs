@@ -35,21 +35,6 @@ fn find_in_word(byte: u8, word: [u8; 8]) -> Option<usize> {
     (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }
 
-/// Whether both are the same: keys are so short that a call costs more than the look.
-#[inline]
-pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
-        (Some(a_end), Some(b_end)) => a_end == b_end && a.as_chunks::<8>().0 == b.as_chunks::<8>().0,
-        _ => match (a.first_chunk::<4>(), b.first_chunk::<4>(), a.last_chunk::<4>(), b.last_chunk::<4>()) {
-            (Some(a_start), Some(b_start), a_end, b_end) => a_start == b_start && a_end == b_end,
-            _ => a.iter().eq(b),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,21 +44,6 @@ mod tests {
         #[test]
         fn it_is_the_first(bytes in proptest::collection::vec(0u8..4, 0..80), byte in 0u8..4) {
             prop_assert_eq!(find(byte, &bytes), bytes.iter().position(|other| *other == byte));
-        }
-
-        #[test]
-        fn the_same_is_what_has_no_difference(
-            a in proptest::collection::vec(0u8..2, 0..20),
-            change in proptest::option::of((0usize..20, any::<u8>())),
-            cut in 0usize..2,
-        ) {
-            let mut b = a[..a.len().saturating_sub(cut)].to_vec();
-            if let Some((at, value)) = change
-                && let Some(byte) = b.get_mut(at)
-            {
-                *byte = value;
-            }
-            prop_assert_eq!(is_same(&a, &b), a == b);
         }
 
         #[test]

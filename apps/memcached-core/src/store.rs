@@ -2,7 +2,6 @@
 
 use crate::classes::{self, Classes};
 use crate::curve::{Sampler, Tally};
-use crate::find::is_same;
 use crate::slab::{Exhausted, Index, Slab};
 use crate::value::{self, COPY_MAX, Gather, Incoming, Part};
 use alloc::boxed::Box;
@@ -484,7 +483,7 @@ impl<B: Buffer> Store<B> {
     fn lookup(&self, key: &Key<'_>) -> Option<Index> {
         let is_it = |&index: &Index| {
             let item = self.slots.get(index);
-            item.hash == key.hash && is_same(item.key(), key.bytes)
+            item.hash == key.hash && item.key() == key.bytes
         };
         self.table.find(key.hash, is_it).copied()
     }

@@ -385,11 +385,11 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
     request: &Request<'_>,
     sink: &mut impl Sink<B>,
 ) -> bool {
-    let Request::Get { keys, cas, exptime } = request else {
-        return execute_other(server, request, sink);
-    };
-    get_all(server, keys.clone(), *cas, *exptime, sink);
-    true
+    if let Request::Get { keys, cas, exptime } = request {
+        get_all(server, keys.clone(), *cas, *exptime, sink);
+        return true;
+    }
+    execute_other(server, request, sink)
 }
 
 /// The same for what is asked seldom: whatever `sink` is, there is one function for it.
@@ -437,8 +437,9 @@ fn execute_other<B: Buffer, R: RawMutex>(
     true
 }
 
+/// Answers with the items of all keys that there are.
 #[inline]
-fn get_all<B: Buffer, R: RawMutex>(
+pub(crate) fn get_all<B: Buffer, R: RawMutex>(
     server: &Server<B, R>,
     keys: Words<'_>,
     cas: bool,
