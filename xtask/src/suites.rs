@@ -114,18 +114,19 @@ impl Suite {
     }
 
     /// What it needs beside the compiler; tests that lack something are skipped, or fail.
-    fn tools(self) -> &'static [Tool] {
+    fn tools(self) -> Vec<Tool> {
         match self {
-            Suite::Unit | Suite::System => &debian::CLIENTS,
-            Suite::Browser => &browser::TOOLS,
-            Suite::Fresh | Suite::Release => &fresh::TOOLS,
-            _ => &[],
+            Suite::Unit => [&debian::CLIENTS[..], &debian::PROGRAMS].concat(),
+            Suite::System => debian::CLIENTS.to_vec(),
+            Suite::Browser => browser::TOOLS.to_vec(),
+            Suite::Fresh | Suite::Release => fresh::TOOLS.to_vec(),
+            _ => Vec::new(),
         }
     }
 
     /// Installs that, now rather than after half an hour.
     fn set_up(self) {
-        if let Err(error) = debian::set_up(self.tools()) {
+        if let Err(error) = debian::set_up(&self.tools()) {
             eprintln!("nom: suite {} lacks something: {error:#}", self.name());
         }
     }

@@ -47,6 +47,18 @@ pub const CLIENTS: [Tool; 4] = [
     Tool::new("iproute2", &["ip"]),
 ];
 
+/// Programs of Linux that run unchanged in a machine (docs/linux.md), and their own clients.
+pub const PROGRAMS: [Tool; 8] = [
+    Tool::new("memcached", &["memcached"]),
+    Tool::new("redis-server", &["redis-server"]),
+    Tool::new("redis-tools", &["redis-benchmark"]),
+    Tool::new("nginx", &["/usr/sbin/nginx", "-v"]),
+    Tool::new("lighttpd", &["/usr/sbin/lighttpd", "-v"]),
+    Tool::new("haproxy", &["/usr/sbin/haproxy", "-v"]),
+    Tool::new("sqlite3", &["sqlite3"]),
+    Tool::new("python3", &["/usr/bin/python3", "-c", "import asyncio, http.server"]),
+];
+
 /// What lends and advertises addresses in tests, and asks for neighbours.
 pub const PEERS: [Tool; 4] = [
     Tool::new("iproute2", &["ip"]),

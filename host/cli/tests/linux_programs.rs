@@ -54,6 +54,58 @@ fn files_are_listed_as_they_are() {
 }
 
 #[test]
+fn processes_and_the_machine_are_told_of_in_proc() {
+    let script = "read all </proc/self/stat; echo stat $all; read name </proc/sys/kernel/osrelease; \
+                  echo release $name; \
+                  while read key value rest; do echo $key $value; done </proc/self/status; \
+                  while read line; do echo $line; done </proc/self/maps; \
+                  while read key value unit; do echo $key $value; done </proc/meminfo; \
+                  read device place kind rest </proc/mounts; echo mounted $kind at $place; \
+                  test -e /proc/self/fd/1 && test ! -e /proc/self/fd/9 && echo descriptors; \
+                  read load </proc/loadavg; echo load $load";
+    let (status, said) = run(&["/bin/dash", "--", "-c", script]);
+    assert_eq!(status, Some(0), "{said}");
+    for part in
+        ["stat 1 (dash) R 0 1 1 0", "Name: dash", "Threads: 1", "MemTotal: ", "release 6.1", "descriptors"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let has = |front: &str, end: &str| {
+        said.lines().any(|line| line.contains(front) && line.trim_end().ends_with(end))
+    };
+    assert!(has("r-xp", "/bin/dash") && has("rw-p", "[heap]") && has("rw-p", "[stack]"), "{said}");
+    assert!(said.contains("mounted rootfs at /") && said.contains("load 0.00 0.00 0.00 1/1 1"), "{said}");
+    let (status, said) = run(&["/bin/ls", "--", "-l", "/proc/self/exe", "/proc/self/fd/1", "/proc/self/cwd"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(has_link(&said, "exe -> /usr/bin/ls") || has_link(&said, "exe -> /bin/ls"), "{said}");
+    assert!(has_link(&said, "fd/1 -> /dev/console") && has_link(&said, "cwd -> /"), "{said}");
+}
+
+fn has_link(said: &str, link: &str) -> bool {
+    said.lines().any(|line| line.trim_end().ends_with(link))
+}
+
+/// The shell of SQLite, with a journal on disk, a table in memory, and what its own functions say.
+#[test]
+fn sqlite_keeps_what_it_is_told() {
+    if !Path::new("/usr/bin/sqlite3").exists() {
+        eprintln!("skipped: there is no /usr/bin/sqlite3: apt-get install sqlite3");
+        return;
+    }
+    let script = "create table t(a integer primary key, b text); begin; \
+                  with recursive n(i) as (select 1 union all select i+1 from n where i<2000) \
+                  insert into t select i, hex(i) from n; commit; create index x on t(b); \
+                  begin; delete from t; rollback; pragma integrity_check; \
+                  select count(*), sum(a), max(b) from t; vacuum; pragma journal_mode=wal; \
+                  update t set b = 'nom' where a = 7; pragma wal_checkpoint; select b from t where a = 7;";
+    let (status, said) = run(&["/usr/bin/sqlite3", "--", "/tmp/it.db", script]);
+    assert_eq!(status, Some(0), "{said}");
+    for part in ["ok", "2000|2001000|", "wal", "nom"] {
+        assert!(said.lines().any(|line| line.trim_end().starts_with(part)), "{part}: {said}");
+    }
+}
+
+#[test]
 fn memcached_serves_without_a_change() {
     if !Path::new(MEMCACHED).exists() {
         eprintln!("skipped: there is no {MEMCACHED}: apt-get install memcached");

@@ -63,6 +63,8 @@ pub struct ProcessFamily {
     pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
+    /// Tells this boot from others.
+    pub(crate) boot_id: [u8; 16],
     /// Places of processes that are taken.
     places: RefCell<BTreeSet<u64>>,
     /// Calls that nobody knows, and have been said.
@@ -78,18 +80,22 @@ impl fmt::Debug for ProcessFamily {
 impl ProcessFamily {
     /// A family without processes.
     pub fn new(setup: FamilyParts) -> Rc<ProcessFamily> {
+        use nom_app::port::world::Entropy as _;
         let FamilyParts { vfs, network, handle, threads } = setup;
+        let (mut entropy, mut boot_id) = (Entropy::new(), [0; 16]);
+        entropy.fill(&mut boot_id);
         Rc::new(ProcessFamily {
             vfs: Rc::new(RefCell::new(vfs)),
             network,
             handle,
             threads,
             pages: Rc::new(Granted),
-            entropy: RefCell::new(Entropy::new()),
+            entropy: RefCell::new(entropy),
             futexes: Futexes::default(),
             sockets: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
+            boot_id,
             places: RefCell::default(),
             unknown: RefCell::default(),
         })

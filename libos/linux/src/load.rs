@@ -2,7 +2,7 @@
 
 use crate::elf::{BadProgram, HEADER_BYTES, Header, Program, SCRIPT_LINE_MAX, script};
 use crate::memory::{Backing, Contents, FilePart, MappedRegion, PAGE, Purpose, Rights, Sharing, Where};
-use crate::process::{OwnMemory, Process};
+use crate::process::{OwnMemory, Process, RunningProgram};
 use crate::stack::{self, Auxiliary};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -82,10 +82,8 @@ pub struct Loaded {
     pub memory: Rc<OwnMemory>,
     /// With which it begins.
     pub registers: Registers,
-    /// The path of its file.
-    pub path: Vec<u8>,
-    /// Its arguments.
-    pub arguments: Vec<Vec<u8>>,
+    /// What is known of it from now on.
+    pub program: RunningProgram,
 }
 
 /// A file of the tree, held open: what is mapped of it.
@@ -100,6 +98,11 @@ impl Opened {
     pub fn hold(vfs: &Rc<RefCell<Vfs>>, node: NodeId, path: Vec<u8>) -> Opened {
         vfs.borrow_mut().hold(node);
         Opened { vfs: vfs.clone(), node, path }
+    }
+
+    /// Which file it is.
+    pub fn node(&self) -> NodeId {
+        self.node
     }
 }
 
@@ -118,8 +121,8 @@ impl Contents for Opened {
         self.vfs.borrow().size(self.node)
     }
 
-    fn path(&self) -> Vec<u8> {
-        self.path.clone()
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
     }
 }
 
@@ -164,10 +167,12 @@ pub(crate) fn load(
         }
     };
     let auxiliary = auxiliary(process, &file, &program, base, interpreter.map(|(base, _)| base));
-    let pointer = first_stack(process, &memory, &arguments, environment, &auxiliary)?;
+    let (pointer, auxiliary) = first_stack(process, &memory, &arguments, environment, &auxiliary)?;
     let entry = interpreter.map_or(base + program.entry, |(_, entry)| entry);
     let registers = Registers { rip: entry, rsp: pointer, ..Registers::default() };
-    Ok(Loaded { memory, registers, path: file.path.clone(), arguments })
+    let (path, environment) = (file.path.clone(), environment.to_vec());
+    let program = RunningProgram { path, file: Some(file), arguments, environment, auxiliary };
+    Ok(Loaded { memory, registers, program })
 }
 
 /// The program's file, and its arguments: those of the interpreter, if it is a script.
@@ -301,18 +306,18 @@ fn auxiliary(
     ]
 }
 
-/// Makes the first stack, and returns the pointer into it.
+/// Makes the first stack, and returns the pointer into it, and the auxiliary vector as it lies there.
 fn first_stack(
     process: &Process,
     memory: &OwnMemory,
     arguments: &[Vec<u8>],
     environment: &[Vec<u8>],
     auxiliary: &[(u32, Auxiliary)],
-) -> Result<u64, LoadError> {
+) -> Result<(u64, Vec<u8>), LoadError> {
     let region = MappedRegion { purpose: Purpose::Stack, ..MappedRegion::zeros(Rights::READ_WRITE) };
     let stack = memory.map(Where::Near(0), STACK_BYTES, region).map_err(|_| LoadError::NoMemory)?;
     let top = stack + STACK_BYTES - process.family.random(PAGE / 16) * 16;
     let first = stack::build(top, arguments, environment, auxiliary);
     memory.write(first.pointer, &first.bytes).map_err(|_| LoadError::NoMemory)?;
-    Ok(first.pointer)
+    Ok((first.pointer, first.bytes[first.auxiliary].to_vec()))
 }

@@ -2,7 +2,7 @@
 
 use crate::descriptors::Descriptors;
 use crate::family::ProcessFamily;
-use crate::load::Loaded;
+use crate::load::{Loaded, Opened};
 use crate::memory::ProcessMemory;
 use crate::signals::{Action, Actions, Info, Pending, Signal, SignalSet};
 use crate::task::Task;
@@ -13,7 +13,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ops::Range;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
-use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NoProcesses, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NodeId, Vfs};
 use nom_rt::WaitQueue;
 
 /// How a process ended.
@@ -100,6 +100,21 @@ pub struct View {
     pub umask: u32,
 }
 
+/// The program that a process runs, as it began.
+#[derive(Clone, Debug, Default)]
+pub struct RunningProgram {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// Its file, once there is one.
+    pub file: Option<Rc<Opened>>,
+    /// Its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// Its environment.
+    pub environment: Vec<Vec<u8>>,
+    /// Its auxiliary vector, as it lies on the stack.
+    pub auxiliary: Vec<u8>,
+}
+
 /// A process.
 pub struct Process {
     /// Its identifier, which is that of its first thread.
@@ -130,8 +145,10 @@ pub struct Process {
     pub(crate) has_own_memory: Cell<bool>,
     /// Which of its timers rings next: earlier ones are over.
     pub(crate) alarm: Cell<u64>,
-    /// Its program's path, and its arguments.
-    pub program: RefCell<(Vec<u8>, Vec<Vec<u8>>)>,
+    /// When it began, since boot.
+    pub(crate) started_ns: u64,
+    /// The program that it runs.
+    pub program: RefCell<RunningProgram>,
 }
 
 impl fmt::Debug for Process {
@@ -165,6 +182,7 @@ impl Process {
             released: WaitQueue::new(),
             has_own_memory: Cell::new(true),
             alarm: Cell::new(0),
+            started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
         });
         family.add(process.clone());
@@ -192,6 +210,7 @@ impl Process {
             released: WaitQueue::new(),
             has_own_memory: Cell::new(false),
             alarm: Cell::new(0),
+            started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
         });
         self.family.add(process.clone());
@@ -223,6 +242,18 @@ impl Process {
         self.tasks.borrow().values().cloned().collect()
     }
 
+    /// The name of its first thread: what that says, or else its program's.
+    pub fn name(&self) -> Vec<u8> {
+        const NAME_MAX: usize = 15;
+        let own = self.tasks.borrow().first_key_value().map_or([0; 16], |(_, task)| task.name.get());
+        if own[0] != 0 {
+            return own.into_iter().take_while(|byte| *byte != 0).collect();
+        }
+        let program = self.program.borrow();
+        let name = program.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        name[..name.len().min(NAME_MAX)].to_vec()
+    }
+
     /// Does something with the tree of files, as its thread `thread`.
     pub fn with_vfs<R>(&self, thread: u32, act: impl FnOnce(&mut Vfs, &Caller<'_>) -> R) -> R {
         let view = self.view.borrow();
@@ -234,7 +265,7 @@ impl Process {
             process: self.id,
             thread,
             now: file_time(),
-            processes: &NoProcesses,
+            processes: &*self.family,
         };
         act(&mut self.family.vfs.borrow_mut(), &caller)
     }
@@ -256,7 +287,8 @@ impl Process {
     /// Has another program from now on.
     pub(crate) fn become_program(&self, loaded: &Loaded) {
         *self.memory.borrow_mut() = loaded.memory.clone();
-        *self.program.borrow_mut() = (loaded.path.clone(), loaded.arguments.clone());
+        let before = self.program.replace(loaded.program.clone());
+        drop(before);
         self.actions.borrow_mut().forget_handlers();
         let descriptors = self.descriptors.borrow().clone();
         descriptors.close_on_exec();

@@ -2,6 +2,7 @@
 //! environment, auxiliary vector.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A word of the auxiliary vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct FirstStack {
     pub pointer: u64,
     /// Up to the top.
     pub bytes: Vec<u8>,
+    /// Where among them the auxiliary vector is.
+    pub auxiliary: Range<usize>,
 }
 
 /// Builds the stack whose top is at `top`, a multiple of 16; keys of the auxiliary vector are
@@ -55,6 +58,7 @@ pub fn build(
         list.iter().for_each(|offset| word(strings_at + offset));
         word(0);
     }
+    let start = 8 * (words - 2 * (values.len() + 1));
     for (key, value, is_address) in values {
         word(key.into());
         word(if is_address { strings_at + value } else { value });
@@ -64,7 +68,7 @@ pub fn build(
     bytes.resize((strings_at - pointer) as usize, 0);
     bytes.extend_from_slice(&strings);
     bytes.resize((top - pointer) as usize, 0);
-    FirstStack { pointer, bytes }
+    FirstStack { pointer, bytes, auxiliary: start..8 * words }
 }
 
 #[cfg(test)]
@@ -104,6 +108,7 @@ mod tests {
                 prop_assert_eq!(word(&stack, index), 0);
                 index += 1;
             }
+            prop_assert_eq!(stack.auxiliary.clone(), 8 * index..8 * (index + 6));
             prop_assert_eq!((word(&stack, index), word(&stack, index + 1)), (6, 4096));
             prop_assert_eq!(word(&stack, index + 2), 31);
             prop_assert_eq!(string(&stack, word(&stack, index + 3)), b"/bin/true");

@@ -172,7 +172,7 @@ impl Task {
             nom_app::println!(
                 "process {} ({}) thread {} ends by signal {} at {:#x}, address {:#x}",
                 self.process.id,
-                alloc::string::String::from_utf8_lossy(&self.process.program.borrow().0),
+                alloc::string::String::from_utf8_lossy(&self.process.program.borrow().path),
                 self.id,
                 signal.number(),
                 registers.rip,

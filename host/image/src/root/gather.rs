@@ -23,6 +23,8 @@ const NAMES: [&str; 8] = [
     "etc/host.conf",
     "etc/resolv.conf",
 ];
+/// What Python's library has to build extensions with.
+const BUILD_ONLY: &str = "config-";
 const HOSTS: &[u8] = b"127.0.0.1\tlocalhost\n::1\tlocalhost\n";
 /// What people look at devices and processes by is not copied from the host's own.
 const MADE: [&str; 3] = ["dev", "proc", "sys"];
@@ -58,6 +60,9 @@ impl Root {
                 for file in search.closure(path)? {
                     self.add_path(host, &file)?;
                 }
+                if let Some(library) = search.library_of_python(path) {
+                    self.add_tree(search, host, &library, &|name| !name.starts_with(BUILD_ONLY))?;
+                }
             }
             Runnable::Script { interpreter, argument } => {
                 self.add_path(host, path)?;
@@ -87,11 +92,25 @@ impl Root {
             self.add_path(host, &name)?;
             return self.add_needs(search, host, &name);
         }
-        self.add_path(host, &name)?;
-        for entry in WalkDir::new(&there).sort_by_file_name() {
-            let entry = entry.map_err(|reason| error(path, reason.to_string()))?;
+        self.add_tree(search, host, &name, &|_| true)
+    }
+
+    /// A directory of the tree at `host` with all that is in it, but for names that are not wanted.
+    fn add_tree(
+        &mut self,
+        search: &Search<'_>,
+        host: &Path,
+        path: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<()> {
+        let problem = |what: String| error(Path::new(path), what);
+        let there = search.follow(path).ok_or_else(|| problem("no such file or directory".to_owned()))?;
+        self.add_path(host, path)?;
+        let walk = WalkDir::new(&there).sort_by_file_name().into_iter();
+        for entry in walk.filter_entry(|entry| entry.file_name().to_str().is_none_or(is_wanted)) {
+            let entry = entry.map_err(|reason| problem(reason.to_string()))?;
             let below = entry.path().strip_prefix(&there).expect("the walk began there");
-            let inside = format!("{}/{}", name.trim_end_matches('/'), text(below)?);
+            let inside = format!("{}/{}", path.trim_end_matches('/'), text(below)?);
             if is_kept(entry.path())? {
                 self.add_path(host, inside.trim_end_matches('/'))?;
                 self.add_needs(search, host, &inside)?;

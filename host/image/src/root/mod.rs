@@ -76,6 +76,8 @@ impl Root {
             ("tmp", 0o1777),
             ("run", 0o755),
             ("root", 0o700),
+            ("var", 0o755),
+            ("var/tmp", 0o1777),
         ] {
             root.insert(path, DIRECTORY | mode, Body::Nothing);
         }

@@ -84,6 +84,19 @@ impl<'r> Search<'r> {
         found.exists().then_some(found)
     }
 
+    /// The library of a program that is an interpreter of Python, which looks for it beside itself: that of
+    /// `/usr/bin/python3.11` is `/usr/lib/python3.11`.
+    pub fn library_of_python(&self, path: &str) -> Option<String> {
+        let file = self.follow(path)?;
+        let version = file.file_name()?.to_str()?.strip_prefix("python")?;
+        if !version.contains('.') || !version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return None;
+        }
+        let home = file.parent()?.parent()?.strip_prefix(self.root).ok()?.to_str()?;
+        let library = format!("/{}/lib/python{version}", home.trim_matches('/'));
+        self.follow(&library).filter(|library| library.is_dir()).map(|_| library)
+    }
+
     /// What a file that is to be run is.
     ///
     /// # Errors

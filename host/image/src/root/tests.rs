@@ -54,6 +54,28 @@ fn a_script_brings_its_interpreter_and_what_env_finds() {
 }
 
 #[test]
+fn an_interpreter_of_python_brings_its_library_but_not_what_builds_extensions() {
+    let tree = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| tree.path().join(name);
+    for directory in ["usr/bin", "lib64", "usr/lib/python3.99/json", "usr/lib/python3.99/config-3.99-x86_64"]
+    {
+        std::fs::create_dir_all(path(directory)).expect("made");
+    }
+    let linker = "lib64/ld-linux-x86-64.so.2";
+    std::fs::copy(format!("/{linker}"), path(linker)).expect("copied");
+    std::fs::copy(format!("/{linker}"), path("usr/bin/python3.99")).expect("copied");
+    symlink("python3.99", path("usr/bin/python3")).expect("linked");
+    std::fs::write(path("usr/lib/python3.99/json/__init__.py"), "").expect("written");
+    std::fs::write(path("usr/lib/python3.99/config-3.99-x86_64/libpython.a"), "").expect("written");
+    std::fs::write(path("serve"), "#!/usr/bin/python3\n").expect("written");
+    let root = Root::of_program(tree.path(), "/serve", &[]).expect("gathered");
+    assert!(root.contains("usr/lib/python3.99/json/__init__.py") && root.contains("usr/bin/python3.99"));
+    assert!(!names(&root).iter().any(|name| name.contains("config-")), "{:?}", names(&root));
+    let root = Root::of_program(tree.path(), &format!("/{linker}"), &[]).expect("gathered");
+    assert!(!names(&root).iter().any(|name| name.contains("python")));
+}
+
+#[test]
 fn a_tree_keeps_names_rights_and_links() {
     let tree = tempfile::tempdir().expect("a directory");
     std::fs::create_dir_all(tree.path().join("proc/1")).expect("made");

@@ -114,7 +114,7 @@ impl<'a> Estate<'a> {
         let Setting { batching_delay, cores, memory_mib, clients_max, .. } = self.settings[0];
         Allotment {
             micros: batching_delay.as_micros() as u32,
-            cores,
+            cores: if cores == 0 { CORES_MAX } else { cores },
             memory_mib: if memory_mib == 0 { self.scenario.memory_max } else { memory_mib },
             clients_max: clients_max.unwrap_or(u32::MAX),
         }
@@ -158,7 +158,7 @@ impl<'a> Estate<'a> {
         self.served += requests;
         let stored = requests * (1.0 - hits) * self.scenario.hit_bytes() / f64::from(1 << 20);
         self.kept = (self.kept + stored).min(f64::from(given.memory_mib));
-        if self.settings[0].cores != given.cores {
+        if self.given().cores != given.cores {
             self.moving_ns = self.now_ns + MOVING_NS;
         }
         self.scenario.profit(whole.as_ref(), &given, &times.prices)

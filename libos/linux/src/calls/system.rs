@@ -88,11 +88,11 @@ const NAME_BYTES: usize = 65;
 /// The release of Linux that programs are told; glibc refuses old ones.
 const RELEASE: &str = "6.1.0-nom";
 /// Processors that programs are told of.
-const PROCESSORS: u64 = 1;
+pub(crate) const PROCESSORS: u64 = 1;
 
 fn names(call: &Call<'_>) -> Result<u64, Errno> {
     let mut bytes = [0; 6 * NAME_BYTES];
-    let names = ["Linux", "nom", RELEASE, "#1 nom", "x86_64", "(none)"];
+    let names = ["Linux", crate::facts::HOST, RELEASE, "#1 nom", "x86_64", "(none)"];
     for (place, name) in bytes.chunks_exact_mut(NAME_BYTES).zip(names) {
         place[..name.len()].copy_from_slice(name.as_bytes());
     }
@@ -230,7 +230,14 @@ fn prctl(call: &Call<'_>) -> Result<u64, Errno> {
             call.task().name.set(name);
             Ok(0)
         }
-        option::PR_GET_NAME => call.memory().write(first, &call.task().name.get()).map(|()| 0),
+        option::PR_GET_NAME => {
+            let mut name = call.task().name.get();
+            if name[0] == 0 {
+                let program = call.process().name();
+                name[..program.len()].copy_from_slice(&program);
+            }
+            call.memory().write(first, &name).map(|()| 0)
+        }
         option::PR_SET_PDEATHSIG
         | option::PR_SET_DUMPABLE
         | option::PR_SET_KEEPCAPS

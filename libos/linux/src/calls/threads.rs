@@ -134,7 +134,7 @@ fn vfork(call: &Call<'_>) -> Result<u64, Errno> {
 fn fork(call: &Call<'_>) -> Result<u64, Errno> {
     call.family().unknown(abi::__NR_fork.into(), || {
         let program = call.process().program.borrow();
-        let name = alloc::string::String::from_utf8_lossy(&program.0);
+        let name = alloc::string::String::from_utf8_lossy(&program.path);
         nom_app::println!("{name}: a copy of the process (fork) is not to be had: ENOSYS");
     });
     Err(Errno::ENOSYS)

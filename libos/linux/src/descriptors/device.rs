@@ -1,5 +1,6 @@
 //! What is behind the names in `/dev`.
 
+use super::node::OpenNode;
 use super::open::Stream;
 use super::ready::Events;
 use core::cell::RefCell;
@@ -42,14 +43,15 @@ impl DeviceKind {
 /// A device that is open.
 pub(crate) struct Device {
     kind: DeviceKind,
-    node: Option<NodeId>,
+    /// What it was opened as, which stays though its name goes.
+    opened: Option<OpenNode>,
     entropy: RefCell<Entropy>,
 }
 
 impl Device {
-    /// One that was opened as `node`.
-    pub fn new(kind: DeviceKind, node: Option<NodeId>) -> Device {
-        Device { kind, node, entropy: RefCell::new(Entropy::new()) }
+    /// One that was opened by a name, or not.
+    pub fn new(kind: DeviceKind, opened: Option<OpenNode>) -> Device {
+        Device { kind, opened, entropy: RefCell::new(Entropy::new()) }
     }
 }
 
@@ -85,6 +87,6 @@ impl Stream for Device {
     }
 
     fn node(&self) -> Option<NodeId> {
-        self.node
+        self.opened.as_ref().map(|opened| opened.node)
     }
 }

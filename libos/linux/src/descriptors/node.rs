@@ -77,8 +77,7 @@ impl crate::memory::Contents for OpenNode {
         self.size()
     }
 
-    fn path(&self) -> Vec<u8> {
-        let vfs = self.vfs.borrow();
-        vfs.path_of(vfs.root(), self.node)
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
     }
 }

@@ -5,6 +5,7 @@ use super::node::OpenNode;
 use super::ready::Events;
 use super::socket::Socket;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
@@ -149,6 +150,34 @@ impl Description {
             Object::Node(node) => Some(node),
             Object::Stream(_) => None,
         }
+    }
+
+    /// The node that it was opened as, if that has one.
+    pub fn opened_as(&self) -> Option<NodeId> {
+        match &self.object {
+            Object::Node(node) => Some(node.node),
+            Object::Stream(stream) => stream.node(),
+        }
+    }
+
+    /// A number that tells it from all others that are open.
+    pub fn number(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
+    }
+
+    /// What is shown of it in `/proc/self/fd` if it has no name.
+    pub fn label(&self) -> Vec<u8> {
+        let Some(stream) = self.stream() else { return Vec::new() };
+        let number = self.number();
+        let text = match stream.kind() {
+            NodeType::Fifo => alloc::format!("pipe:[{number}]"),
+            NodeType::Socket => alloc::format!("socket:[{number}]"),
+            NodeType::Character => "/dev/console".into(),
+            _ if stream.epoll().is_some() => "anon_inode:[eventpoll]".into(),
+            _ if stream.timer().is_some() => "anon_inode:[timerfd]".into(),
+            _ => "anon_inode:[eventfd]".into(),
+        };
+        text.into_bytes()
     }
 
     /// It as a socket.

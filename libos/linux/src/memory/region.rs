@@ -4,7 +4,7 @@ use super::{Bad, PAGE, PageSource, Part, Touch};
 use alloc::rc::Rc;
 use core::fmt;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
-use nom_fs::Errno;
+use nom_fs::{Errno, NodeId};
 use nom_sys::Protection;
 
 /// What a process may do with a region.
@@ -16,6 +16,10 @@ impl Rights {
     pub const NONE: Rights = Rights(0);
     /// To read.
     pub const READ: Rights = Rights(PROT_READ);
+    /// To write.
+    pub const WRITE: Rights = Rights(PROT_WRITE);
+    /// To execute.
+    pub const EXECUTE: Rights = Rights(PROT_EXEC);
     /// To read and write.
     pub const READ_WRITE: Rights = Rights(PROT_READ | PROT_WRITE);
     /// To read and execute.
@@ -29,6 +33,11 @@ impl Rights {
     /// As `mmap` names them.
     pub fn bits(self) -> u32 {
         self.0
+    }
+
+    /// Whether all of these are among them.
+    pub fn has(self, others: Rights) -> bool {
+        self.0 & others.0 == others.0
     }
 
     /// Whether they allow a touch. What can be written or executed can be read: the processor has it so.
@@ -90,8 +99,10 @@ pub trait Contents {
         self.len() == 0
     }
 
-    /// Where the file is, for `/proc/self/maps`.
-    fn path(&self) -> alloc::vec::Vec<u8>;
+    /// Which file it is, for `/proc/self/maps`.
+    fn node(&self) -> Option<NodeId> {
+        None
+    }
 }
 
 /// A part of a file.

@@ -93,10 +93,6 @@ impl Contents for FakeFile {
     fn len(&self) -> u64 {
         self.0
     }
-
-    fn path(&self) -> Vec<u8> {
-        b"/file".to_vec()
-    }
 }
 
 fn byte_of(offset: u64) -> u8 {

@@ -217,6 +217,15 @@ impl Actions {
         }
     }
 
+    /// Those that are ignored because the process says so, and those that have handlers.
+    pub fn sets(&self) -> (SignalSet, SignalSet) {
+        let of = |is_meant: fn(u64) -> bool| {
+            let all = (0..).zip(&self.0).filter(|(_, action)| is_meant(action.handler));
+            SignalSet(all.fold(0, |set, (index, _)| set | 1 << index))
+        };
+        (of(|handler| handler == IGNORE), of(|handler| handler > IGNORE))
+    }
+
     /// Whether a signal does nothing at all.
     pub fn ignores(&self, signal: Signal) -> bool {
         match self.get(signal).handler {
@@ -334,6 +343,7 @@ mod tests {
         let mask = actions.get(Signal::SEGV).mask;
         assert!(!mask.has(Signal::KILL) && !mask.has(Signal::STOP) && mask.has(Signal::TERM));
         actions.set(Signal::PIPE, Action { handler: IGNORE, ..handled }).expect("it can be ignored");
+        assert_eq!(actions.sets(), (SignalSet::of(Signal::PIPE), SignalSet::of(Signal::SEGV)));
         actions.forget_handlers();
         assert_eq!(actions.get(Signal::SEGV), Action::default());
         assert!(

@@ -133,7 +133,7 @@ fn unknown(call: &Call<'_>, number: u64) {
     call.family().unknown(number, || {
         let process = call.process();
         let program = process.program.borrow();
-        let name = alloc::string::String::from_utf8_lossy(&program.0);
+        let name = alloc::string::String::from_utf8_lossy(&program.path);
         let address = call.task().context.borrow().registers().rip;
         nom_app::println!("{name}: system call {number} at {address:#x} is not known: ENOSYS");
     });

@@ -159,7 +159,7 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u
             descriptors.get(other as i32)?
         }
         (_, NodeType::Character, Some(number)) if !is_path => {
-            let device = Device::new(DeviceKind::of_number(number)?, Some(node));
+            let device = Device::new(DeviceKind::of_number(number)?, Some(held));
             Description::new(Object::Stream(Rc::new(device)), kept)
         }
         (_, NodeType::Fifo, _) if !is_path => return Err(Errno::ENXIO),
@@ -253,9 +253,7 @@ fn permit(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> 
 
 /// The node that a descriptor was opened as.
 fn open_node(call: &Call<'_>) -> Result<Option<NodeId>, Errno> {
-    let description = get(call, call.int(0))?;
-    let of_stream = || description.stream().and_then(|stream| stream.node());
-    Ok(description.node().map(|node| node.node).or_else(of_stream))
+    Ok(get(call, call.int(0))?.opened_as())
 }
 
 fn permit_open(call: &Call<'_>) -> Result<u64, Errno> {
@@ -367,7 +365,13 @@ fn change_root(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn current_directory(call: &Call<'_>) -> Result<u64, Errno> {
     let [buffer, len, ..] = call.arguments;
-    let mut path = with_vfs(call, |vfs, caller| vfs.path_of(caller.root, caller.directory));
+    let mut path = with_vfs(call, |vfs, caller| {
+        // One that was removed is nowhere.
+        match vfs.attributes(caller, caller.directory)?.links {
+            0 => Err(Errno::ENOENT),
+            _ => Ok(vfs.path_of(caller.root, caller.directory)),
+        }
+    })?;
     path.push(0);
     if path.len() as u64 > len {
         return Err(Errno::ERANGE);

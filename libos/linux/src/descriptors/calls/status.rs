@@ -55,9 +55,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
 
 /// What `stat` tells of something that is open.
 fn of_open(call: &Call<'_>, description: &Description) -> Result<Attributes, Errno> {
-    let of_stream = || description.stream().and_then(|stream| stream.node());
-    let node = description.node().map(|node| node.node).or_else(of_stream);
-    if let Some(node) = node {
+    if let Some(node) = description.opened_as() {
         return with_vfs(call, |vfs, caller| vfs.attributes(caller, node));
     }
     let stream = description.stream().ok_or(Errno::EBADF)?;
@@ -66,7 +64,7 @@ fn of_open(call: &Call<'_>, description: &Description) -> Result<Attributes, Err
     Ok(Attributes {
         device: 1,
         // What has no name has no number either, but one that is not another's.
-        number: core::ptr::from_ref(description).addr() as u64,
+        number: description.number(),
         kind: stream.kind(),
         permissions: 0o600,
         links: 1,

@@ -1,0 +1,209 @@
+//! Unmodified servers of this computer, in machines, under clients of their own: docs/linux.md.
+
+mod common;
+
+use common::{PATIENCE, Site, free_port, said};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server in a machine.
+struct Server {
+    site: Site,
+    /// Where its ports are on this computer, in the order in which they were asked for.
+    ports: Vec<u16>,
+}
+
+impl Server {
+    /// One that runs `program`, a path and its arguments, with `options` of `nom run`; nothing if it is not
+    /// installed, which is said with the package that brings it.
+    fn start(site: Site, package: &str, ports: &[u16], options: &str, program: &[&str]) -> Option<Server> {
+        if !is_there(package, program[0]) {
+            return None;
+        }
+        let own: Vec<u16> = ports.iter().map(|_| free_port()).collect();
+        let published = own.iter().zip(ports).map(|(own, port)| format!(" -p {own}:{port}"));
+        let words = format!("run -d --name server {options}{}", published.collect::<String>());
+        let mut command = site.nom(&words);
+        command.arg(program[0]).arg("--").args(&program[1..]);
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{}", said(&output));
+        Some(Server { site, ports: own })
+    }
+
+    /// Waits until it answers `question` at its first port with something that has `part` in it.
+    fn wait_for(&self, question: &[u8], part: &str) {
+        let end = Instant::now() + PATIENCE;
+        // QEMU accepts before the guest does.
+        while !ask(self.ports[0], question).is_ok_and(|answer| answer.contains(part)) {
+            assert!(Instant::now() < end, "no answer: {}", self.site.run("logs server"));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// What a client, which must succeed, says of the server.
+    fn client(&self, words: &[&str]) -> String {
+        let output = Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", words[0]));
+        assert!(output.status.success(), "{words:?}: {}{}", said(&output), self.site.run("logs server"));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Loads an HTTP server for a second with ten connections that are kept, and finds no error.
+    fn load(&self, index: usize, path: &str) {
+        if !is_there("wrk", "/usr/bin/wrk") {
+            return;
+        }
+        let target = format!("http://127.0.0.1:{}{path}", self.ports[index]);
+        let said = self.client(&["wrk", "-c", "10", "-t", "1", "-d", "1", &target]);
+        let requests = said.lines().find_map(|line| line.trim().split_once(" requests in "));
+        let count = requests.and_then(|(count, _)| count.parse::<u64>().ok()).unwrap_or(0);
+        let is_clean = !said.contains("Socket errors") && !said.contains("Non-2xx");
+        assert!(is_clean && count > 0, "{said}{}", self.site.run("logs server"));
+    }
+
+    /// The answer to a GET, with its head.
+    fn get(&self, index: usize, path: &str) -> String {
+        let question = format!("GET {path} HTTP/1.1\r\nHost: nom\r\nConnection: close\r\n\r\n");
+        ask(self.ports[index], question.as_bytes()).expect("an answer")
+    }
+}
+
+/// Whether a program is there; says which package brings it if it is not.
+fn is_there(package: &str, program: &str) -> bool {
+    let is_there = Path::new(program).exists();
+    if !is_there {
+        eprintln!("skipped: there is no {program}: apt-get install {package}");
+    }
+    is_there
+}
+
+/// What is answered before the connection closes.
+fn ask(port: u16, question: &[u8]) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(question)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+const GET: &[u8] = b"GET /hello HTTP/1.0\r\n\r\n";
+
+#[test]
+fn redis_serves_its_own_clients() {
+    let options = ["--protected-mode", "no", "--save", "", "--appendonly", "yes", "--dir", "/tmp"];
+    let program = [&["/usr/bin/redis-server"][..], &options].concat();
+    let Some(server) = Server::start(Site::new(), "redis-server", &[6379], "", &program) else { return };
+    server.wait_for(b"PING\r\nQUIT\r\n", "PONG");
+    if !is_there("redis-tools", "/usr/bin/redis-benchmark") {
+        return;
+    }
+    let port = server.ports[0].to_string();
+    let redis = |words: &[&str]| server.client(&[&["redis-cli", "-p", &port][..], words].concat());
+    assert_eq!(redis(&["set", "nom", "earns"]).trim(), "OK");
+    assert_eq!(redis(&["get", "nom"]).trim(), "earns");
+    let script = "return redis.call('incrby', KEYS[1], ARGV[1]) * 2";
+    assert_eq!(redis(&["eval", script, "1", "count", "21"]).trim(), "42");
+    assert!(redis(&["info", "persistence"]).contains("aof_last_write_status:ok"));
+    let tests = "ping,set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_100,mset";
+    let benchmark =
+        ["redis-benchmark", "-p", &port, "-n", "300", "-c", "10", "-P", "4", "--csv", "-t", tests];
+    let said = server.client(&benchmark);
+    assert!(said.lines().count() > 11 && said.contains("\"ZADD\""), "{said}");
+}
+
+#[test]
+fn nginx_serves_files_in_one_process() {
+    let site = Site::new();
+    let configuration = "master_process off; daemon off; error_log stderr; pid /tmp/pid;\n\
+        events { worker_connections 64; }\n\
+        http { access_log off; sendfile on; include /etc/nginx/mime.types;\n\
+        client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c;\n\
+        uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;\n\
+        server { listen 80; root /etc/nginx; location /hello { return 200 \"hello\\n\"; } } }\n";
+    let file = site.write("nginx.conf", configuration);
+    let path = file.display().to_string();
+    let options = format!("--include /etc/nginx/mime.types --include {path}");
+    let program = ["/usr/sbin/nginx", "-c", &path];
+    let Some(server) = Server::start(site, "nginx", &[80], &options, &program) else { return };
+    server.wait_for(GET, "hello\n");
+    let types = std::fs::read_to_string("/etc/nginx/mime.types").expect("it is there");
+    assert!(server.get(0, "/mime.types").ends_with(&types));
+    let (first, rest) = (server.get(0, "/absent"), "HTTP/1.1 404 Not Found");
+    assert!(first.starts_with(rest), "{first}");
+    server.load(0, "/mime.types");
+}
+
+#[test]
+fn lighttpd_serves_files() {
+    let site = Site::new();
+    let configuration = "server.document-root = \"/etc\"\nserver.port = 80\n\
+        server.errorlog = \"/dev/stderr\"\nmimetype.assign = ( \"\" => \"text/plain\" )\n";
+    let path = site.write("lighttpd.conf", configuration).display().to_string();
+    let options = format!("--include /usr/lib/lighttpd --include {path}");
+    let program = ["/usr/sbin/lighttpd", "-D", "-f", &path];
+    let Some(server) = Server::start(site, "lighttpd", &[80], &options, &program) else { return };
+    server.wait_for(GET, "404 Not Found");
+    let names = std::fs::read_to_string("/etc/passwd").expect("it is there");
+    assert!(server.get(0, "/passwd").ends_with(&names));
+    server.load(0, "/passwd");
+}
+
+#[test]
+fn haproxy_answers_with_two_threads() {
+    let site = Site::new();
+    let configuration = "global\n  nbthread 2\n  log stderr format raw local0\n\
+        defaults\n  mode http\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
+        frontend front\n  bind *:80\n  http-request return status 200 content-type text/plain \
+        string \"balanced\\n\" if { path /hello }\n";
+    let path = site.write("haproxy.cfg", configuration).display().to_string();
+    let program = ["/usr/sbin/haproxy", "-f", &path];
+    let options = format!("--include {path}");
+    let Some(server) = Server::start(site, "haproxy", &[80], &options, &program) else { return };
+    server.wait_for(GET, "balanced\n");
+    server.load(0, "/hello");
+}
+
+#[test]
+fn python_serves_with_threads_and_with_asyncio() {
+    let site = Site::new();
+    let path = site.write("serve.py", include_str!("linux/serve.py")).display().to_string();
+    if !is_there("python3", "/usr/bin/python3") {
+        return;
+    }
+    let is_whole = Command::new("/usr/bin/python3").args(["-c", "import asyncio, http.server"]).status();
+    if !is_whole.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: python3 has no library: apt-get install python3");
+        return;
+    }
+    let program = ["/usr/bin/python3", &path];
+    let options = format!("--include {path}");
+    let Some(server) = Server::start(site, "python3", &[80, 81], &options, &program) else { return };
+    server.wait_for(GET, "threads: /hello\n");
+    assert!(server.get(1, "/hello").ends_with("asyncio: /hello\n"));
+    server.load(0, "/");
+    server.load(1, "/");
+}
+
+/// Of Go's own sources, compiled here: a static program, with a runtime that calls Linux by itself.
+#[test]
+fn a_static_server_in_go_serves() {
+    let Ok(version) = Command::new("go").arg("version").output() else {
+        eprintln!("skipped: there is no go: apt-get install golang-go");
+        return;
+    };
+    assert!(version.status.success(), "{}", said(&version));
+    let site = Site::new();
+    site.write("serve.go", include_str!("linux/serve.go"));
+    let mut compile = site.command("go");
+    compile.args(["build", "-o", "serve", "serve.go"]).env("CGO_ENABLED", "0").env("GO111MODULE", "off");
+    let output = compile.env("GOCACHE", site.path().join("cache")).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let program = site.path().join("serve").display().to_string();
+    let server = Server::start(site, "golang-go", &[80], "", &[&program]).expect("it was built");
+    server.wait_for(GET, "go: /hello\n");
+    server.load(0, "/");
+}
