@@ -50,7 +50,7 @@ impl<B: Buffer> Connection<B> {
             return Err(SendError::Closed);
         }
         // An empty queue has room, whatever the limit is.
-        if self.send.queue.len() > 0 && self.send.queue.len() >= self.send_limit(settings, held) {
+        if !self.send.queue.is_empty() && self.send.queue.len() >= self.send_limit(settings, held) {
             self.send.is_awaited = true;
             return Err(SendError::Full);
         }
