@@ -273,6 +273,15 @@ impl<N: Observed> Sockets<N> {
         Ok(self.table.stream(id)?.remote)
     }
 
+    /// The address and port that a stream has here, while the stack has it.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`]; [`Error::NotConnected`] once the connection is gone.
+    pub fn local(&mut self, id: SocketId) -> Result<SocketAddr, Error> {
+        let flow = self.table.stream(id)?.flow;
+        self.stack.addresses(flow).map(|addresses| addresses.local).ok_or(Error::NotConnected)
+    }
+
     /// Why a stream failed, if that was not told yet (SO_ERROR).
     ///
     /// # Errors

@@ -45,6 +45,17 @@ struct Listed {
 }
 
 impl Listed {
+    /// Wakes `waker`, once, when something is listed. Who asked before is not kept twice.
+    fn wake_later(&self, waker: &Waker) {
+        for _ in 0..self.waiting.len() {
+            let Some(other) = self.waiting.pop() else { break };
+            if !other.will_wake(waker) {
+                self.waiting.push(other);
+            }
+        }
+        self.waiting.push(waker.clone());
+    }
+
     fn wake(&self) {
         while let Some(waker) = self.waiting.pop() {
             waker.wake();
@@ -73,7 +84,8 @@ impl Wake for Alarm {
 }
 
 struct Member {
-    descriptor: i32,
+    /// Descriptor and what it leads to.
+    name: (i32, usize),
     description: Weak<Description>,
     interest: Watched,
     /// It was told its one time.
@@ -88,6 +100,34 @@ struct State {
     /// By descriptor and what it leads to.
     keys: BTreeMap<(i32, usize), u64>,
     next: u64,
+    /// So many members are looked through for those whose descriptors are closed.
+    crowd: usize,
+}
+
+/// Members that may be there before anybody looks for those that are gone.
+const CROWD_MIN: usize = 64;
+
+impl State {
+    fn forget(&mut self, key: u64) {
+        if let Some(member) = self.members.remove(&key)
+            && self.keys.get(&member.name) == Some(&key)
+        {
+            self.keys.remove(&member.name);
+        }
+    }
+
+    /// Forgets members that were closed, and of which nothing is ever heard again: when there are twice as
+    /// many members as were left the last time, so that it costs each of them little.
+    fn forget_closed(&mut self) {
+        if self.members.len() < self.crowd.max(CROWD_MIN) {
+            return;
+        }
+        let is_closed =
+            |(key, member): (&u64, &Member)| (member.description.strong_count() == 0).then_some(*key);
+        let closed: Vec<u64> = self.members.iter().filter_map(is_closed).collect();
+        closed.into_iter().for_each(|key| self.forget(key));
+        self.crowd = 2 * self.members.len();
+    }
 }
 
 /// An interest set.
@@ -129,14 +169,15 @@ impl Epoll {
             if state.members.get(&key).is_some_and(|member| member.description.strong_count() > 0) {
                 return Err(Errno::EEXIST);
             }
-            state.members.remove(&key);
+            state.forget(key);
         }
+        state.forget_closed();
         let key = state.next;
         state.next += 1;
         let alarm = Arc::new(Alarm { key, is_listed: AtomicBool::new(false), listed: self.listed.clone() });
         let waker = Waker::from(alarm.clone());
         let (is_spent, description) = (false, Rc::downgrade(description));
-        let member = Member { descriptor, description, interest, is_spent, alarm, waker };
+        let member = Member { name, description, interest, is_spent, alarm, waker };
         state.keys.insert(name, key);
         let waker = member.waker.clone();
         state.members.insert(key, member);
@@ -204,9 +245,7 @@ impl Epoll {
         let mut state = self.state.borrow_mut();
         let member = state.members.get_mut(&key)?;
         let Some(description) = member.description.upgrade() else {
-            let descriptor = member.descriptor;
-            state.members.remove(&key);
-            state.keys.retain(|(other, _), named| *other != descriptor || *named != key);
+            state.forget(key);
             return None;
         };
         member.alarm.is_listed.store(false, Ordering::Relaxed);
@@ -231,7 +270,7 @@ impl Epoll {
 
     /// Wakes `waker`, once, when a member becomes ready.
     pub fn wake_when_listed(&self, waker: &Waker) {
-        self.listed.waiting.push(waker.clone());
+        self.listed.wake_later(waker);
     }
 }
 
@@ -257,5 +296,58 @@ impl Stream for Epoll {
 
     fn epoll(&self) -> Option<&Epoll> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors::pipe::pipe;
+    use linux_raw_sys::general::{EPOLLIN, O_RDONLY};
+    use std::sync::atomic::AtomicUsize;
+
+    const INTEREST: Watched = Watched { events: EPOLLIN, data: 7 };
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn description(stream: impl Stream + 'static) -> Rc<Description> {
+        Description::new(crate::descriptors::open::Object::Stream(Rc::new(stream)), O_RDONLY)
+    }
+
+    #[test]
+    fn a_set_forgets_those_that_were_closed() {
+        let epoll = Epoll::default();
+        let (reader, writer) = pipe();
+        let kept = description(reader);
+        epoll.add(3, &kept, INTEREST).expect("taken in");
+        for _ in 0..10_000 {
+            let (reader, _writer) = pipe();
+            epoll.add(4, &description(reader), INTEREST).expect("taken in");
+        }
+        let state = epoll.state.borrow();
+        assert!(state.members.len() <= CROWD_MIN && state.keys.len() <= CROWD_MIN, "{epoll:?}");
+        drop(state);
+        writer.buffer().write(b"x").expect("written");
+        assert_eq!(epoll.take(9), Ok(Vec::from([Occurrence { events: EPOLLIN, data: 7 }])));
+    }
+
+    #[test]
+    fn who_waits_again_and_again_is_woken_once() {
+        let (epoll, count) = (Epoll::default(), Arc::new(Count::default()));
+        let (first, second) = (Waker::from(count.clone()), Waker::from(Arc::new(Count::default())));
+        for _ in 0..1000 {
+            epoll.wake_when_listed(&first);
+            epoll.wake_when_listed(&second);
+        }
+        assert_eq!(epoll.listed.waiting.len(), 2);
+        epoll.listed.wake();
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
     }
 }

@@ -1,11 +1,14 @@
-//! Sockets of the network: TCP and UDP over the application's own stack.
+//! Sockets of the network: TCP and UDP over the application's own stack. A connection to a loopback address,
+//! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
+use super::local::{Local, Place, Places, Waiting};
 use super::open::Stream;
 use super::ready::{Events, Waiters};
 use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::task::Waker;
@@ -32,16 +35,28 @@ pub(crate) enum Transport {
 enum State {
     /// Nothing of the stack's yet.
     New,
-    Listening(SocketId),
+    /// Of the stack's nothing, if it listens at a loopback address alone.
+    Listening(Option<SocketId>),
+    /// A connection within the machine.
+    Within(SocketAddr),
     /// A connection, open or asked for.
     Stream(SocketId, SocketAddr),
     /// A UDP port, with the peer if there is one.
     Port(SocketId, Option<SocketAddr>),
 }
 
+/// What a socket has that others of this machine reach, or that reaches them.
+enum Within {
+    Nothing,
+    Listener(Rc<Waiting>),
+    Connection(Local),
+}
+
 /// A socket of the network.
 pub(crate) struct Inet<N: Observed + 'static> {
     network: Network<N>,
+    places: Rc<Places>,
+    within: RefCell<Within>,
     domain: u32,
     transport: Transport,
     own: Cell<SocketAddr>,
@@ -74,11 +89,13 @@ fn errno(error: Error) -> Errno {
 
 impl<N: Observed + 'static> Inet<N> {
     /// A socket without an address; `domain` is `AF_INET` or `AF_INET6`.
-    pub fn new(network: &Network<N>, domain: u32, transport: Transport) -> Inet<N> {
+    pub fn new(network: &Network<N>, places: &Rc<Places>, domain: u32, transport: Transport) -> Inet<N> {
         let any: IpAddr =
             if domain == abi::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         Inet {
             network: network.clone(),
+            places: places.clone(),
+            within: RefCell::new(Within::Nothing),
             domain,
             transport,
             own: Cell::new(SocketAddr::new(any, 0)),
@@ -93,8 +110,9 @@ impl<N: Observed + 'static> Inet<N> {
 
     fn id(&self) -> Option<SocketId> {
         match self.state.get() {
-            State::New => None,
-            State::Listening(id) | State::Stream(id, _) | State::Port(id, _) => Some(id),
+            State::New | State::Within(_) => None,
+            State::Listening(id) => id,
+            State::Stream(id, _) | State::Port(id, _) => Some(id),
         }
     }
 
@@ -184,9 +202,9 @@ impl<N: Observed + 'static> Inet<N> {
     }
 
     fn accepted(&self, id: SocketId, peer: SocketAddr) -> Inet<N> {
-        let accepted = Inet::new(&self.network, self.domain, Transport::Tcp);
-        let ip = self.network.with(|sockets| sockets.stack().config().source_for(peer.ip()));
-        accepted.own.set(SocketAddr::new(ip.unwrap_or(self.own.get().ip()), self.own.get().port()));
+        let accepted = Inet::new(&self.network, &self.places, self.domain, Transport::Tcp);
+        let own = self.with(|sockets| sockets.local(id));
+        accepted.own.set(own.unwrap_or(self.own.get()));
         accepted.state.set(State::Stream(id, peer));
         accepted.is_open.set(true);
         accepted.options.inherit(&self.options);
@@ -194,6 +212,68 @@ impl<N: Observed + 'static> Inet<N> {
         accepted.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay.unwrap_or(0));
         accepted
     }
+
+    /// Whether an address is of this machine.
+    fn is_within(&self, address: IpAddr) -> bool {
+        address.is_loopback()
+            || address.is_unspecified()
+            || self.network.with(|sockets| sockets.stack().config().source_for(address)) == Some(address)
+    }
+
+    /// Where others of this machine find who listens at a port.
+    fn places_of(&self, families: &[Family], port: u16) -> Vec<Place> {
+        families.iter().map(|family| place(*family == Family::V4, port)).collect()
+    }
+
+    /// Connects to who listens in this machine.
+    fn connect_within(&self, peer: SocketAddr) -> Result<(), Errno> {
+        let ip = match peer.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        let peer = SocketAddr::new(ip, peer.port());
+        let port = match self.own.get().port() {
+            0 => self.places.take_port(EPHEMERAL),
+            port => port,
+        };
+        let own = SocketAddr::new(ip, port);
+        let local = Local::new(&self.places);
+        local.set_name(&Address::Inet(own).to_bytes(self.domain));
+        let name = Address::Inet(peer).to_bytes(self.domain);
+        local.connect_to(&place(ip.is_ipv4(), peer.port()), &name)?;
+        self.own.set(own);
+        *self.within.borrow_mut() = Within::Connection(local);
+        self.is_open.set(true);
+        self.become_state(State::Within(peer));
+        Ok(())
+    }
+
+    /// A connection of somebody in this machine, that waits.
+    fn accept_within(&self) -> Option<(Rc<dyn Stream>, Address)> {
+        let Within::Listener(waiting) = &*self.within.borrow() else { return None };
+        let (local, name) = waiting.take()?;
+        let Ok(Address::Inet(peer)) = Address::read(&name) else { return None };
+        let accepted = Inet::new(&self.network, &self.places, self.domain, Transport::Tcp);
+        accepted.own.set(SocketAddr::new(peer.ip(), self.own.get().port()));
+        accepted.state.set(State::Within(peer));
+        accepted.is_open.set(true);
+        accepted.options.inherit(&self.options);
+        *accepted.within.borrow_mut() = Within::Connection(local);
+        Some((Rc::new(accepted), Address::Inet(peer)))
+    }
+
+    /// Does something with the other end's buffers, if that is in this machine.
+    fn with_local<T>(&self, act: impl FnOnce(&Local) -> T) -> Option<T> {
+        match &*self.within.borrow() {
+            Within::Connection(local) => Some(act(local)),
+            _ => None,
+        }
+    }
+}
+
+fn place(is_four: bool, port: u16) -> Place {
+    Place::Port(if is_four { abi::AF_INET } else { abi::AF_INET6 }, port)
 }
 
 impl<N: Observed + 'static> Drop for Inet<N> {
@@ -247,12 +327,19 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         let ports = if own.port() == 0 { EPHEMERAL } else { own.port()..own.port().saturating_add(1) };
         let mut result = Err(Errno::EADDRINUSE);
         for port in ports {
-            result = self.with(|sockets| sockets.listen_for(families, port, backlog)).map(|id| (id, port));
-            if result != Err(Errno::EADDRINUSE) {
+            result = self.places.listen(self.places_of(families, port), backlog).and_then(|waiting| {
+                let id = match own.ip().is_loopback() {
+                    true => None,
+                    false => Some(self.with(|sockets| sockets.listen_for(families, port, backlog))?),
+                };
+                Ok((id, port, waiting))
+            });
+            if !matches!(result, Err(Errno::EADDRINUSE)) {
                 break;
             }
         }
-        let (id, port) = result?;
+        let (id, port, waiting) = result?;
+        *self.within.borrow_mut() = Within::Listener(waiting);
         self.own.set(SocketAddr::new(own.ip(), port));
         self.become_state(State::Listening(id));
         Ok(())
@@ -262,7 +349,10 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         let State::Listening(id) = self.state.get() else {
             return Err(if self.transport == Transport::Udp { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         };
-        let (stream, peer) = self.with(|sockets| sockets.accept(id))?;
+        if let Some(accepted) = self.accept_within() {
+            return Ok(accepted);
+        }
+        let (stream, peer) = self.with(|sockets| sockets.accept(id.ok_or(Error::WouldBlock)?))?;
         Ok((Rc::new(self.accepted(stream, peer)), Address::Inet(peer)))
     }
 
@@ -287,6 +377,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         }
         match self.state.get() {
             State::New => {}
+            State::Within(_) => return Err(Errno::EISCONN),
             State::Stream(..) if self.is_open.get() => return Err(Errno::EISCONN),
             State::Stream(..) => {
                 return self.connected().map_err(|error| match error {
@@ -296,11 +387,14 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             }
             _ => return Err(Errno::EINVAL),
         }
-        let (id, ip) = self.with(|sockets| {
+        if self.is_within(peer.ip()) {
+            return self.connect_within(peer);
+        }
+        let (id, own) = self.with(|sockets| {
             let id = sockets.connect(peer)?;
-            Ok((id, sockets.stack().config().source_for(peer.ip())))
+            Ok((id, sockets.local(id)?))
         })?;
-        self.own.set(SocketAddr::new(ip.unwrap_or(self.own.get().ip()), self.own.get().port()));
+        self.own.set(own);
         self.become_state(State::Stream(id, peer));
         let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY).unwrap_or(0);
         self.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay);
@@ -315,6 +409,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     }
 
     fn send(&self, bytes: &[u8], to: Option<&Address>) -> Result<usize, Errno> {
+        if let Some(sent) = self.with_local(|local| local.send(bytes, None)) {
+            return sent;
+        }
         if self.transport == Transport::Tcp {
             let id = self.stream_id()?;
             return self.with(|sockets| sockets.send(id, bytes));
@@ -329,6 +426,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
+        if let Some(received) = self.with_local(|local| local.receive(target, peeking)) {
+            return received;
+        }
         match self.transport {
             Transport::Tcp => self.receive_stream(target, peeking),
             Transport::Udp => self.receive_datagram(target, peeking),
@@ -336,6 +436,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     }
 
     fn shut(&self, side: Side) -> Result<(), Errno> {
+        if let Some(shut) = self.with_local(|local| local.shut(side)) {
+            return shut;
+        }
         let State::Stream(id, _) = self.state.get() else { return Err(Errno::ENOTCONN) };
         let side = match side {
             Side::Receive => Shutdown::Receive,
@@ -351,7 +454,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn peer_address(&self) -> Result<Address, Errno> {
         match self.state.get() {
-            State::Stream(_, peer) | State::Port(_, Some(peer)) => Ok(Address::Inet(peer)),
+            State::Stream(_, peer) | State::Port(_, Some(peer)) | State::Within(peer) => {
+                Ok(Address::Inet(peer))
+            }
             _ => Err(Errno::ENOTCONN),
         }
     }
@@ -389,7 +494,16 @@ impl<N: Observed + 'static> Stream for Inet<N> {
     }
 
     fn ready(&self) -> Events {
+        let waits_within = match &*self.within.borrow() {
+            // The peer's end is no failure: what it wrote, and that it ended, can be read.
+            Within::Connection(local) => return Events(local.ready().0 & !Events::HANG_UP.0),
+            Within::Listener(waiting) => Events::IN.when(waiting.is_ready()),
+            Within::Nothing => Events::NONE,
+        };
         let Some(id) = self.id() else {
+            if matches!(self.state.get(), State::Listening(_)) {
+                return waits_within;
+            }
             return match self.transport {
                 // As Linux says of one that was never connected.
                 Transport::Tcp => Events::OUT.with(Events::HANG_UP),
@@ -399,10 +513,15 @@ impl<N: Observed + 'static> Stream for Inet<N> {
         let ready = self.network.with(|sockets| sockets.ready(id)).unwrap_or(Ready::ERROR);
         let has = |condition| ready.contains(condition);
         let is_readable = has(Ready::READABLE) || !self.peeked.borrow().is_empty();
-        events(is_readable, has(Ready::WRITABLE), has(Ready::FINISHED), has(Ready::ERROR))
+        events(is_readable, has(Ready::WRITABLE), has(Ready::FINISHED), has(Ready::ERROR)).with(waits_within)
     }
 
     fn wake(&self, waker: &Waker) {
+        match &*self.within.borrow() {
+            Within::Connection(local) => return local.wake(waker),
+            Within::Listener(waiting) => waiting.wake(waker),
+            Within::Nothing => {}
+        }
         match self.id() {
             None => self.waiters.add(waker),
             Some(id) => {
@@ -415,6 +534,10 @@ impl<N: Observed + 'static> Stream for Inet<N> {
 
     fn kind(&self) -> NodeType {
         NodeType::Socket
+    }
+
+    fn unread(&self) -> Option<usize> {
+        self.with_local(Stream::unread)?
     }
 
     fn socket(&self) -> Option<&dyn Socket> {

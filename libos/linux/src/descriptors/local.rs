@@ -20,11 +20,41 @@ pub(crate) enum Place {
     Node(NodeId),
     /// By its abstract name.
     Name(Vec<u8>),
+    /// By its port of loopback addresses, of `AF_INET` or `AF_INET6`.
+    Port(u32, u16),
 }
 
 /// Listeners by where they are found.
 #[derive(Debug, Default)]
-pub(crate) struct Places(RefCell<BTreeMap<Place, Weak<Waiting>>>);
+pub(crate) struct Places {
+    listeners: RefCell<BTreeMap<Place, Weak<Waiting>>>,
+    /// Ports that were given out to who connects within the machine.
+    ports: Cell<u16>,
+}
+
+impl Places {
+    /// A port of these for who connects to a listener and has none: another one each time, until all were.
+    pub fn take_port(&self, among: core::ops::Range<u16>) -> u16 {
+        let count = self.ports.get();
+        self.ports.set((count + 1) % (among.end - among.start));
+        among.start + count
+    }
+
+    /// Has somebody listen at all of these places, unless somebody does at one of them.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`.
+    pub fn listen(&self, at: Vec<Place>, backlog: usize) -> Result<Rc<Waiting>, Errno> {
+        let mut places = self.listeners.borrow_mut();
+        if at.iter().any(|place| places.get(place).is_some_and(|other| other.strong_count() > 0)) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let waiting = Rc::new(Waiting::default());
+        waiting.backlog.set(backlog);
+        places.extend(at.into_iter().map(|place| (place, Rc::downgrade(&waiting))));
+        Ok(waiting)
+    }
+}
 
 /// Connections that wait to be accepted.
 #[derive(Default)]
@@ -32,6 +62,25 @@ pub(crate) struct Waiting {
     pending: RefCell<VecDeque<Local>>,
     backlog: Cell<usize>,
     waiters: Waiters,
+}
+
+impl Waiting {
+    /// The connection that has waited longest, and the name of who asked for it.
+    pub fn take(&self) -> Option<(Local, Vec<u8>)> {
+        let accepted = self.pending.borrow_mut().pop_front()?;
+        let peer = accepted.peer.borrow().clone();
+        Some((accepted, peer))
+    }
+
+    /// Whether one waits.
+    pub fn is_ready(&self) -> bool {
+        !self.pending.borrow().is_empty()
+    }
+
+    /// Wakes when one comes.
+    pub fn wake(&self, waker: &Waker) {
+        self.waiters.add(waker);
+    }
 }
 
 impl fmt::Debug for Waiting {
@@ -91,13 +140,18 @@ impl Local {
         if !matches!(*state, State::New) {
             return Err(Errno::EINVAL);
         }
-        let known = self.places.0.borrow().get(&place).and_then(Weak::upgrade);
+        let known = self.places.listeners.borrow().get(&place).and_then(Weak::upgrade);
         if known.is_some() {
             return Err(Errno::EADDRINUSE);
         }
         *state = State::Bound(place);
         *self.own.borrow_mut() = name.to_vec();
         Ok(())
+    }
+
+    /// Names it, for who is told of its peer.
+    pub fn set_name(&self, name: &[u8]) {
+        *self.own.borrow_mut() = name.to_vec();
     }
 
     /// Connects to who listens at a place.
@@ -109,7 +163,7 @@ impl Local {
             return Err(Errno::EISCONN);
         }
         let listener =
-            self.places.0.borrow().get(place).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)?;
+            self.places.listeners.borrow().get(place).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)?;
         if listener.pending.borrow().len() > listener.backlog.get() {
             return Err(Errno::EAGAIN);
         }
@@ -127,7 +181,7 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.places.0.borrow_mut().retain(|_, waiting| waiting.strong_count() > 0);
+        self.places.listeners.borrow_mut().retain(|_, waiting| waiting.strong_count() > 0);
     }
 }
 
@@ -147,9 +201,7 @@ impl Socket for Local {
         let mut state = self.state.borrow_mut();
         match &*state {
             State::Bound(place) => {
-                let waiting = Rc::new(Waiting::default());
-                waiting.backlog.set(backlog);
-                self.places.0.borrow_mut().insert(place.clone(), Rc::downgrade(&waiting));
+                let waiting = self.places.listen([place.clone()].into(), backlog)?;
                 *state = State::Listening(waiting);
                 Ok(())
             }
@@ -163,9 +215,8 @@ impl Socket for Local {
 
     fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
         let State::Listening(waiting) = &*self.state.borrow() else { return Err(Errno::EINVAL) };
-        let accepted = waiting.pending.borrow_mut().pop_front().ok_or(Errno::EAGAIN)?;
-        let peer = Address::Local(accepted.peer.borrow().clone());
-        Ok((Rc::new(accepted), peer))
+        let (accepted, peer) = waiting.take().ok_or(Errno::EAGAIN)?;
+        Ok((Rc::new(accepted), Address::Local(peer)))
     }
 
     fn connect(&self, address: &Address) -> Result<(), Errno> {
@@ -252,7 +303,7 @@ impl Stream for Local {
     fn ready(&self) -> Events {
         match &*self.state.borrow() {
             State::New | State::Bound(_) => Events::OUT.with(Events::HANG_UP),
-            State::Listening(waiting) => Events::IN.when(!waiting.pending.borrow().is_empty()),
+            State::Listening(waiting) => Events::IN.when(waiting.is_ready()),
             State::Open { reader, writer } => {
                 let is_finished = reader.as_ref().is_none_or(|reader| reader.buffer().is_finished());
                 let has_bytes = reader.as_ref().is_some_and(|reader| reader.buffer().len() > 0);
@@ -267,7 +318,7 @@ impl Stream for Local {
     fn wake(&self, waker: &Waker) {
         self.waiters.add(waker);
         match &*self.state.borrow() {
-            State::Listening(waiting) => waiting.waiters.add(waker),
+            State::Listening(waiting) => waiting.wake(waker),
             State::Open { reader, writer } => {
                 reader.iter().for_each(|reader| reader.buffer().wake(waker));
                 writer.iter().for_each(|writer| writer.buffer().wake(waker));

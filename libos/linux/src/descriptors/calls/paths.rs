@@ -365,7 +365,13 @@ fn change_root(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn current_directory(call: &Call<'_>) -> Result<u64, Errno> {
     let [buffer, len, ..] = call.arguments;
-    let mut path = with_vfs(call, |vfs, caller| vfs.path_of(caller.root, caller.directory));
+    let mut path = with_vfs(call, |vfs, caller| {
+        // One that was removed is nowhere.
+        match vfs.attributes(caller, caller.directory)?.links {
+            0 => Err(Errno::ENOENT),
+            _ => Ok(vfs.path_of(caller.root, caller.directory)),
+        }
+    })?;
     path.push(0);
     if path.len() as u64 > len {
         return Err(Errno::ERANGE);

@@ -50,7 +50,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "bind",
         &["descriptor", "address", "length"],
         bind,
-        "to a port of all addresses",
+        "to a port of all addresses, or of loopback addresses alone",
     ),
     SystemCall::complete(nr::__NR_listen, "listen", &["descriptor", "backlog"], |call| {
         let description = get(call, call.int(0))?;
@@ -70,19 +70,13 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "connect",
         &["descriptor", "address", "length"],
         connect,
-        "there is no loopback",
+        "no datagram is sent within the machine",
     ),
-    SystemCall::partial(
-        nr::__NR_getsockname,
-        "getsockname",
-        &["descriptor", "address", "length"],
-        |call| {
-            let description = get(call, call.int(0))?;
-            let socket = description.socket()?;
-            tell(call, socket, &socket.own_address(), call.arguments[1], call.arguments[2])
-        },
-        "the port that a connection was asked for from is 0",
-    ),
+    SystemCall::complete(nr::__NR_getsockname, "getsockname", &["descriptor", "address", "length"], |call| {
+        let description = get(call, call.int(0))?;
+        let socket = description.socket()?;
+        tell(call, socket, &socket.own_address(), call.arguments[1], call.arguments[2])
+    }),
     SystemCall::complete(nr::__NR_getpeername, "getpeername", &["descriptor", "address", "length"], |call| {
         let description = get(call, call.int(0))?;
         let socket = description.socket()?;
@@ -178,7 +172,7 @@ fn make(call: &Call<'_>) -> Result<u64, Errno> {
             if protocol != 0 && protocol != expected {
                 return Err(Errno::EPROTONOSUPPORT);
             }
-            Rc::new(Inet::new(network, domain, transport))
+            Rc::new(Inet::new(network, &call.family().sockets, domain, transport))
         }
         abi::AF_UNIX if transport == Transport::Tcp => Rc::new(Local::new(&call.family().sockets)),
         abi::AF_UNIX => return Err(Errno::ESOCKTNOSUPPORT),

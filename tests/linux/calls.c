@@ -1,0 +1,458 @@
+/* Makes many system calls of Linux and prints what each said, a line each that begins with "= ": the test compares
+ * the lines of a run on Linux with those of a run in a machine of nom. Nothing that may differ is printed: no
+ * addresses, times, process numbers. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void say(const char *what, long result) {
+	if (result == -1)
+		printf("= %s: %s\n", what, strerrorname_np(errno));
+	else
+		printf("= %s: %ld\n", what, result);
+	fflush(stdout);
+}
+
+static void files(void) {
+	char bytes[64] = "";
+	struct stat status;
+	int fd = open("file", O_CREAT | O_EXCL | O_RDWR, 0640);
+	say("open exclusively", fd >= 0);
+	say("open exclusively again", open("file", O_CREAT | O_EXCL | O_RDWR, 0640));
+	say("write", write(fd, "hello, world", 12));
+	say("pread", pread(fd, bytes, 5, 7));
+	printf("= read: %.5s\n", bytes);
+	say("lseek from the end", lseek(fd, -5, SEEK_END));
+	say("lseek before the start", lseek(fd, -50, SEEK_CUR));
+	say("lseek to data", lseek(fd, 3, SEEK_DATA));
+	say("lseek to a hole", lseek(fd, 3, SEEK_HOLE));
+	struct iovec pieces[2] = {{"ab", 2}, {"cde", 3}};
+	say("pwritev", pwritev(fd, pieces, 2, 100));
+	say("fstat", fstat(fd, &status));
+	printf("= size %ld mode %o links %ld\n", (long)status.st_size, status.st_mode, (long)status.st_nlink);
+	say("link", link("file", "other"));
+	say("rename", rename("other", "third"));
+	say("rename nothing", rename("other", "fourth"));
+	say("rename without replacing", renameat2(AT_FDCWD, "third", AT_FDCWD, "file", RENAME_NOREPLACE));
+	say("unlink", unlink("file"));
+	say("unlink again", unlink("file"));
+	say("fstat", fstat(fd, &status));
+	printf("= links %ld\n", (long)status.st_nlink);
+	say("ftruncate", ftruncate(fd, 7));
+	say("read at the end", pread(fd, bytes, 5, 7));
+	int twin = dup(fd);
+	lseek(fd, 3, SEEK_SET);
+	say("a twin's position", lseek(twin, 0, SEEK_CUR));
+	say("fcntl F_GETFL", fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND | O_NONBLOCK));
+	say("fcntl F_SETFL", fcntl(fd, F_SETFL, O_APPEND));
+	say("append", pwrite(fd, "x", 1, 0));
+	say("close", close(fd));
+	say("close again", close(fd));
+	say("read from what is closed", read(fd, bytes, 1));
+	close(twin);
+	say("mkdir", mkdir("directory", 0755));
+	say("mkdir again", mkdir("directory", 0755));
+	say("unlink a directory", unlink("directory"));
+	say("rmdir a file", rmdir("third"));
+	say("open a directory to write", open("directory", O_WRONLY));
+	say("symlink", symlink("directory/..", "link"));
+	say("readlink", readlink("link", bytes, sizeof bytes));
+	say("open a link itself", open("link", O_RDONLY | O_NOFOLLOW));
+	say("a file as a directory", open("third/x", O_RDONLY));
+	say("symlink to itself", symlink("round", "round"));
+	say("open a round link", open("round", O_RDONLY));
+	say("chdir", chdir("directory"));
+	char *at = getcwd(bytes, sizeof bytes);
+	printf("= in %s\n", at ? strrchr(at, '/') : "nowhere");
+	say("rmdir where one is", rmdir("../directory"));
+	say("getcwd where nothing is", getcwd(bytes, sizeof bytes) ? 0 : -1);
+	say("open where nothing is", open("x", O_CREAT | O_WRONLY, 0600));
+	say("chdir back", chdir("/tmp"));
+	DIR *all = opendir("/proc/self/fd");
+	int count = 0;
+	while (all && readdir(all))
+		count++;
+	closedir(all);
+	say("descriptors and dots", count);
+	say("a name too long", open(memset(malloc(300), 'n', 299), O_RDONLY));
+	say("null pointer", open(NULL, O_RDONLY));
+	fd = memfd_create("memory", MFD_CLOEXEC);
+	say("memfd", write(fd, "m", 1));
+	fd = open("/dev/zero", O_RDONLY);
+	say("zeros", read(fd, bytes, 9));
+	say("full", write(open("/dev/full", O_WRONLY), "x", 1));
+}
+
+static void pipes(void) {
+	int ends[2];
+	char bytes[70000];
+	say("pipe2", pipe2(ends, O_NONBLOCK));
+	say("read nothing", read(ends[0], bytes, 9));
+	say("write more than there is room", write(ends[1], bytes, sizeof bytes));
+	say("write without room", write(ends[1], bytes, 1));
+	struct pollfd polled = {ends[1], POLLOUT, 0};
+	say("poll without room", poll(&polled, 1, 0));
+	say("read", read(ends[0], bytes, 5000));
+	say("poll with room", poll(&polled, 1, 0));
+	close(ends[1]);
+	while (read(ends[0], bytes, sizeof bytes) > 0)
+		;
+	polled = (struct pollfd){ends[0], POLLIN, 0};
+	poll(&polled, 1, 0);
+	say("events at the end", polled.revents);
+	pipe(ends);
+	close(ends[0]);
+	signal(SIGPIPE, SIG_IGN);
+	say("write to nobody", write(ends[1], "x", 1));
+	int counter = eventfd(3, EFD_NONBLOCK | EFD_SEMAPHORE);
+	unsigned long value = 4;
+	say("eventfd write", write(counter, &value, 8));
+	read(counter, &value, 8);
+	say("eventfd takes", value);
+	say("eventfd short", read(counter, &value, 4));
+	int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+	say("timer not set", read(timer, &value, 8));
+	struct itimerspec when = {{0, 0}, {0, 1000000}};
+	timerfd_settime(timer, 0, &when, NULL);
+	polled = (struct pollfd){timer, POLLIN, 0};
+	say("timer rings", poll(&polled, 1, 10000));
+	say("timer read", read(timer, &value, 8));
+	say("times", value);
+}
+
+static void watch(void) {
+	int set = epoll_create1(EPOLL_CLOEXEC), ends[2];
+	struct epoll_event event = {EPOLLIN, {.u64 = 7}}, found[4];
+	pipe2(ends, O_NONBLOCK);
+	say("epoll add", epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event));
+	say("epoll add again", epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event));
+	say("epoll of itself", epoll_ctl(set, EPOLL_CTL_ADD, set, &event));
+	say("epoll of no descriptor", epoll_ctl(set, EPOLL_CTL_ADD, 999, &event));
+	say("epoll of a file", epoll_ctl(set, EPOLL_CTL_ADD, open("/etc/passwd", O_RDONLY), &event));
+	say("nothing ready", epoll_wait(set, found, 4, 0));
+	write(ends[1], "ab", 2);
+	say("ready", epoll_wait(set, found, 4, 1000));
+	say("its data", found[0].data.u64);
+	say("still ready", epoll_wait(set, found, 4, 0));
+	event.events = EPOLLIN | EPOLLET;
+	say("epoll change", epoll_ctl(set, EPOLL_CTL_MOD, ends[0], &event));
+	say("edge", epoll_wait(set, found, 4, 0));
+	say("no second edge", epoll_wait(set, found, 4, 0));
+	write(ends[1], "c", 1);
+	say("another edge", epoll_wait(set, found, 4, 0));
+	event.events = EPOLLIN | EPOLLONESHOT;
+	epoll_ctl(set, EPOLL_CTL_MOD, ends[0], &event);
+	say("one shot", epoll_wait(set, found, 4, 0));
+	say("spent", epoll_wait(set, found, 4, 0));
+	close(ends[1]);
+	event.events = 0;
+	epoll_ctl(set, EPOLL_CTL_MOD, ends[0], &event);
+	say("hung up", epoll_wait(set, found, 4, 0));
+	printf("= events %x\n", found[0].events);
+	say("epoll remove", epoll_ctl(set, EPOLL_CTL_DEL, ends[0], NULL));
+	say("epoll remove again", epoll_ctl(set, EPOLL_CTL_DEL, ends[0], NULL));
+	say("room for nobody", epoll_wait(set, found, 0, 0));
+}
+
+static void local_sockets(void) {
+	int pair[2], listener = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+	char bytes[16] = "";
+	say("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	say("send", send(pair[0], "both", 4, 0));
+	say("peek", recv(pair[1], bytes, 2, MSG_PEEK));
+	say("receive", recv(pair[1], bytes, 16, 0));
+	say("receive nothing", recv(pair[1], bytes, 16, MSG_DONTWAIT));
+	say("shut", shutdown(pair[0], SHUT_WR));
+	say("the end", recv(pair[1], bytes, 16, 0));
+	say("send after", send(pair[0], "x", 1, MSG_NOSIGNAL));
+	struct sockaddr_un at = {AF_UNIX, "/tmp/socket"};
+	say("connect to nothing", connect(client, (void *)&at, sizeof at));
+	say("bind", bind(listener, (void *)&at, sizeof at));
+	say("bind again", bind(client, (void *)&at, sizeof at));
+	say("connect to who does not listen", connect(client, (void *)&at, sizeof at));
+	say("listen", listen(listener, 5));
+	say("connect", connect(client, (void *)&at, sizeof at));
+	int accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	say("accept", accepted >= 0);
+	say("closes on exec", fcntl(accepted, F_GETFD));
+	write(accepted, "over", 4);
+	say("read", read(client, bytes, 16));
+	say("get nothing", getsockopt(pair[0], SOL_SOCKET, 9999, bytes, &(socklen_t){4}));
+	say("not a socket", send(1, "x", 1, 0));
+}
+
+static void loopback(void) {
+	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}, own, peer, name;
+	socklen_t len = sizeof own;
+	char bytes[100000] = "";
+	say("bind", bind(listener, (void *)&at, sizeof at));
+	say("listen", listen(listener, 5));
+	say("getsockname", getsockname(listener, (void *)&at, &len));
+	say("a port", at.sin_port != 0);
+	say("connect", connect(client, (void *)&at, sizeof at));
+	say("connect again", connect(client, (void *)&at, sizeof at));
+	len = sizeof peer;
+	int accepted = accept(listener, (void *)&peer, &len);
+	say("accept", accepted >= 0);
+	getsockname(client, (void *)&own, &len);
+	say("one name", own.sin_port == peer.sin_port && own.sin_port != 0 && own.sin_addr.s_addr == at.sin_addr.s_addr);
+	getsockname(accepted, (void *)&name, &len);
+	say("the other name", name.sin_port == at.sin_port && name.sin_addr.s_addr == at.sin_addr.s_addr);
+	getpeername(client, (void *)&name, &len);
+	say("the peer's name", name.sin_port == at.sin_port);
+	say("send", send(client, "question", 8, 0));
+	say("receive", recv(accepted, bytes, sizeof bytes, 0));
+	int on = 1, error = 7;
+	len = sizeof on;
+	say("no delay", setsockopt(client, IPPROTO_TCP, 1, &on, sizeof on));
+	say("no error", getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &len));
+	say("error", error);
+	struct pollfd polled = {client, POLLIN | POLLOUT | POLLRDHUP, 0};
+	poll(&polled, 1, 1000);
+	printf("= events %x\n", polled.revents);
+	say("shut", shutdown(accepted, SHUT_WR));
+	poll(&polled, 1, 1000);
+	printf("= events %x\n", polled.revents);
+	say("the end", recv(client, bytes, 16, 0));
+	close(accepted);
+	close(listener);
+	int late = socket(AF_INET, SOCK_STREAM, 0);
+	say("refused", connect(late, (void *)&at, sizeof at));
+	int never = socket(AF_INET, SOCK_STREAM, 0);
+	say("send without a peer", send(never, "x", 1, MSG_NOSIGNAL));
+	say("name without a peer", getpeername(never, (void *)&name, &len));
+	say("accept without listening", accept(never, NULL, NULL));
+	say("no such family", socket(99, SOCK_STREAM, 0));
+	say("no such protocol", socket(AF_INET, SOCK_STREAM, IPPROTO_UDP));
+}
+
+static volatile int handled, in_handler;
+static sigjmp_buf back;
+
+static void handle(int signal, siginfo_t *info, void *context) {
+	handled = signal;
+	in_handler = info->si_code;
+}
+
+static void escape(int signal, siginfo_t *info, void *context) {
+	handled = signal;
+	siglongjmp(back, info->si_code);
+}
+
+static void signals(void) {
+	struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO}, before;
+	sigset_t set, old;
+	say("sigaction", sigaction(SIGUSR1, &action, NULL));
+	say("sigaction of SIGKILL", sigaction(SIGKILL, &action, NULL));
+	raise(SIGUSR1);
+	say("handled", handled);
+	say("from", in_handler);
+	handled = 0;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	kill(getpid(), SIGUSR1);
+	kill(getpid(), SIGUSR1);
+	say("blocked", handled);
+	sigpending(&old);
+	say("pending", sigismember(&old, SIGUSR1));
+	struct timespec soon = {0, 1000000};
+	siginfo_t info;
+	say("waited for", sigtimedwait(&set, &info, &soon));
+	say("waited in vain", sigtimedwait(&set, &info, &soon));
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	say("not handled", handled);
+	int ends[2];
+	char byte;
+	pipe(ends);
+	sigaction(SIGALRM, &action, &before);
+	say("default before", before.sa_handler == SIG_DFL);
+	struct itimerval timer = {{0, 0}, {0, 20000}};
+	setitimer(ITIMER_REAL, &timer, NULL);
+	say("read interrupted", read(ends[0], &byte, 1));
+	say("by", handled);
+	stack_t stack = {malloc(65536), 0, 65536};
+	say("sigaltstack", sigaltstack(&stack, NULL));
+	struct sigaction fault = {.sa_sigaction = escape, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+	sigaction(SIGSEGV, &fault, NULL);
+	sigaction(SIGBUS, &fault, NULL);
+	sigaction(SIGFPE, &fault, NULL);
+	volatile char *page = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int code = sigsetjmp(back, 1);
+	if (code == 0)
+		*page = 1;
+	say("write to what is read only", code * 100 + handled);
+	code = sigsetjmp(back, 1);
+	if (code == 0)
+		*(volatile int *)8 = 1;
+	say("write to nothing", code * 100 + handled);
+	volatile int zero = 0;
+	code = sigsetjmp(back, 1);
+	if (code == 0)
+		zero = 1 / zero;
+	say("division by zero", code * 100 + handled);
+	int fd = open("/tmp/short", O_CREAT | O_RDWR, 0600);
+	volatile char *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	code = sigsetjmp(back, 1);
+	if (code == 0)
+		zero = *mapped;
+	say("behind the end of a file", code * 100 + handled);
+	say("bad signal", kill(getpid(), 99));
+	say("no such process", kill(99999, 0));
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static __thread int own = 5;
+static int turn, sum;
+
+static void *take_turns(void *which) {
+	long number = (long)which;
+	own += number;
+	for (int round = 0; round < 50; round++) {
+		pthread_mutex_lock(&mutex);
+		while (turn % 4 != number)
+			pthread_cond_wait(&changed, &mutex);
+		turn++;
+		sum += own;
+		pthread_cond_broadcast(&changed);
+		pthread_mutex_unlock(&mutex);
+	}
+	return (void *)(long)own;
+}
+
+static void threads(void) {
+	pthread_t all[4];
+	for (long index = 0; index < 4; index++)
+		say("pthread_create", pthread_create(&all[index], NULL, take_turns, (void *)index));
+	long ends = 0;
+	for (int index = 0; index < 4; index++) {
+		void *end;
+		pthread_join(all[index], &end);
+		ends = ends * 10 + (long)end;
+	}
+	say("their own", ends);
+	say("turns", turn);
+	say("sum", sum);
+	pthread_mutex_lock(&mutex);
+	struct timespec when;
+	clock_gettime(CLOCK_REALTIME, &when);
+	when.tv_nsec = (when.tv_nsec + 1000000) % 1000000000;
+	say("in vain", pthread_cond_timedwait(&changed, &mutex, &when) == ETIMEDOUT);
+	say("taken", pthread_mutex_trylock(&mutex) == EBUSY);
+	char name[16] = "";
+	prctl(PR_GET_NAME, name);
+	printf("= named %s\n", name);
+}
+
+static void memory(void) {
+	size_t page = 4096;
+	char *at = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	say("mmap", at != MAP_FAILED);
+	at[page] = 7;
+	say("madvise", madvise(at, 4 * page, MADV_DONTNEED));
+	say("forgotten", at[page]);
+	at[0] = 3;
+	at = mremap(at, 4 * page, 64 * page, MREMAP_MAYMOVE);
+	say("moved", at[0]);
+	say("munmap in the middle", munmap(at + page, page));
+	int ends[2];
+	pipe(ends);
+	say("mprotect over a hole", mprotect(at, 4 * page, PROT_READ));
+	say("mprotect", mprotect(at, page, PROT_READ));
+	say("write from a hole", write(ends[1], at + page, 1));
+	say("read to what is read only", read(open("/dev/zero", O_RDONLY), at, 1));
+	say("mmap of no length", mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
+	say("mmap of no file", mmap(NULL, page, PROT_READ, MAP_PRIVATE, 999, 0) == MAP_FAILED ? -1 : 0);
+	say("munmap of no page", munmap(at + 1, page));
+	int fd = open("/tmp/mapped", O_CREAT | O_RDWR | O_TRUNC, 0600);
+	write(fd, "abc", 3);
+	char *file = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	file[0] = 'x';
+	char bytes[3];
+	pread(fd, bytes, 3, 0);
+	printf("= private %.3s, file %.3s, behind %d\n", file, bytes, file[3]);
+	char *end = sbrk(0);
+	say("sbrk", sbrk(100000) == end);
+	end[99999] = 1;
+	say("there", mincore(at, page, (unsigned char *)bytes));
+}
+
+static void processes(const char *self) {
+	int status, ends[2];
+	pid_t child;
+	char *arguments[] = {"calls", "child", "7", NULL}, *environment[] = {"KEY=value", NULL};
+	pipe(ends);
+	posix_spawn_file_actions_t actions;
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+	posix_spawn_file_actions_addclose(&actions, ends[0]);
+	say("posix_spawn", posix_spawn(&child, self, &actions, NULL, arguments, environment));
+	close(ends[1]);
+	char bytes[64] = "";
+	int count = 0, more;
+	while ((more = read(ends[0], bytes + count, sizeof bytes - 1 - count)) > 0)
+		count += more;
+	printf("= it said %s", bytes);
+	say("wait", waitpid(child, &status, 0) == child);
+	say("exited", WIFEXITED(status) ? WEXITSTATUS(status) : -2);
+	say("wait for nobody", waitpid(-1, &status, 0));
+	arguments[1] = "abort";
+	posix_spawn(&child, self, NULL, NULL, arguments, environment);
+	waitpid(child, &status, 0);
+	say("killed by", WIFSIGNALED(status) ? WTERMSIG(status) : -2);
+	say("exec of nothing", posix_spawn(&child, "/nowhere", NULL, NULL, arguments, environment));
+	say("exec of a directory", execv("/tmp", arguments));
+	say("exec of no program", execv("/tmp/mapped", arguments));
+	say("no such call", syscall(999));
+	say("nor another time", syscall(999));
+	say("parent", getppid() >= 0);
+}
+
+int main(int count, char **arguments) {
+	if (count == 3 && strcmp(arguments[1], "child") == 0) {
+		printf("%s %s\n", arguments[2], getenv("KEY"));
+		return atoi(arguments[2]);
+	}
+	if (count == 3)
+		abort();
+	char self[256] = "";
+	readlink("/proc/self/exe", self, sizeof self - 1);
+	umask(022);
+	chdir("/tmp");
+	close_range(3, ~0U, 0);
+	files();
+	pipes();
+	watch();
+	local_sockets();
+	loopback();
+	signals();
+	threads();
+	memory();
+	processes(self);
+	return 0;
+}
