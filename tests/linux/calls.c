@@ -222,8 +222,9 @@ static void pass_descriptors(void) {
 	close(ends[1]);
 	piece = (struct iovec){bytes, sizeof bytes};
 	memset(control, 0, sizeof control);
-	say("receive", recvmsg(pair[1], &message, 0));
-	say("control data of none", message.msg_controllen);
+	say("receive what was before, too", recvmsg(pair[1], &message, 0));
+	memcpy(&given, CMSG_DATA(head), sizeof given);
+	close(given);
 	message.msg_controllen = sizeof control;
 	say("receive a descriptor", recvmsg(pair[1], &message, MSG_CMSG_CLOEXEC));
 	say("control data", message.msg_controllen);
@@ -232,6 +233,11 @@ static void pass_descriptors(void) {
 	say("closes on exec", fcntl(given, F_GETFD));
 	say("write to what was given", write(given, "yes", 3));
 	say("read it", read(ends[0], bytes, sizeof bytes));
+	message.msg_controllen = sizeof control;
+	piece = (struct iovec){"go", 2};
+	memcpy(CMSG_DATA(head), &given, sizeof given);
+	say("pass it on", sendmsg(pair[0], &message, 0));
+	piece = (struct iovec){bytes, sizeof bytes};
 	message.msg_control = NULL;
 	message.msg_controllen = 0;
 	say("receive without room", recvmsg(pair[1], &message, 0));
