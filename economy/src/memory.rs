@@ -14,7 +14,7 @@ use crate::decision::Proposal;
 use crate::prices::{Prices, Usage};
 use crate::response::Response;
 use crate::units::{Dollars, DollarsPerSecond, GbitPerSecond, Gib, OperationsPerSecond, Seconds};
-use crate::utility::Utility;
+use crate::utility::Contract;
 use nom_service::Demand;
 
 /// What else profit depends on, at present.
@@ -27,7 +27,7 @@ pub struct Present<'a> {
     /// What that costs.
     pub prices: &'a Prices,
     /// What it is paid.
-    pub utility: &'a Utility,
+    pub utility: &'a dyn Contract,
 }
 
 /// A curve of fewer look-ups says nothing.

@@ -43,8 +43,8 @@ impl<B: Buffer> Memcached<B> {
 impl<B: Buffer> Service<B> for Memcached<B> {
     type Connection = memcached::Connection<B>;
 
-    fn connected(&mut self, _: SocketAddr, reply: &mut Reply<B>) -> Option<Self::Connection> {
-        self.0.connected(reply)
+    fn connected(&mut self, peer: SocketAddr, reply: &mut Reply<B>) -> Option<Self::Connection> {
+        self.0.connected(peer, reply)
     }
 
     fn refused(&mut self) {
@@ -55,8 +55,8 @@ impl<B: Buffer> Service<B> for Memcached<B> {
         client.receive(&mut self.0, bytes, reply)
     }
 
-    fn disconnected(&mut self, _: Self::Connection) {
-        self.0.disconnected();
+    fn disconnected(&mut self, client: Self::Connection) {
+        self.0.disconnected(&client);
     }
 
     fn datagram(&mut self, bytes: Slice<B>, reply: &mut Reply<B>) {
@@ -108,7 +108,9 @@ impl Service<Memory> for Nhttpd {
         client.receive(&mut self.server, bytes, reply)
     }
 
-    const CHECK_NS: Option<u64> = Some(1_000_000_000);
+    fn look_every_ns(&self) -> Option<u64> {
+        Some(1_000_000_000)
+    }
 
     fn progressed(&mut self, client: &mut Self::Connection) {
         client.progressed(&self.server);

@@ -268,16 +268,19 @@ pub(crate) fn begin<B: Buffer, R: RawMutex>(
         Action::Get { key: with_key } => {
             let mut shard = server.shard(key);
             let found = shard.fetch(key);
+            server.tell_fetch(&shard, key, found);
             send_found(&shard, header, found, key, (with_key, true, quiet), sink);
         }
         Action::Touch => {
             let mut shard = server.shard(key);
             let found = shard.fetch_and_touch(key, word(extras, 0).into());
+            server.tell_fetch(&shard, key, found);
             send_found(&shard, header, found, key, (false, false, quiet), sink);
         }
         Action::GetAndTouch { key: with_key } => {
             let mut shard = server.shard(key);
             let found = shard.fetch_and_touch(key, word(extras, 0).into());
+            server.tell_fetch(&shard, key, found);
             send_found(&shard, header, found, key, (with_key, true, quiet), sink);
         }
         Action::Update(mode) => return admit(server, header, mode, extras, key, sink),

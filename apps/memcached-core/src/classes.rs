@@ -27,6 +27,15 @@ pub(crate) fn item_len(key_len: usize, value_len: usize, flags: u32) -> usize {
     value_len.saturating_add(48 + 8 + key_len + 1 + flags + 2)
 }
 
+/// The class of items of so many bytes; the first is 1.
+pub(crate) fn number(item_len: usize) -> usize {
+    1 + place(item_len)
+}
+
+fn place(item_len: usize) -> usize {
+    CHUNKS.partition_point(|chunk| (*chunk as usize) < item_len).min(COUNT - 1)
+}
+
 /// What is told of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class {
@@ -55,8 +64,7 @@ impl Default for Classes {
 impl Classes {
     /// The class of items of so many bytes.
     pub fn of(&mut self, item_len: usize) -> &mut Class {
-        let at = CHUNKS.partition_point(|chunk| (*chunk as usize) < item_len);
-        &mut self.0[at.min(COUNT - 1)]
+        &mut self.0[place(item_len)]
     }
 
     /// An item of so many bytes is there.

@@ -39,6 +39,8 @@ enum State<B> {
     Value(Value<B>),
     /// So many bytes are of no interest.
     Skip(usize),
+    /// It only hears what others do (`watch`).
+    Watching,
     Closed,
 }
 
@@ -62,6 +64,8 @@ pub struct Connection<B> {
     state: State<B>,
     /// Commands carried out or refused, since they were last asked for.
     done: u32,
+    /// Which of the server's clients it is; 0 for one of whom the server has not heard.
+    number: u32,
 }
 
 impl<B: Buffer> Default for Connection<B> {
@@ -73,7 +77,25 @@ impl<B: Buffer> Default for Connection<B> {
 impl<B: Buffer> Connection<B> {
     /// A stream of which nothing was received. Its first byte chooses the protocol.
     pub fn new() -> Connection<B> {
-        Connection { protocol: None, command: Vec::new(), state: State::Command, done: 0 }
+        Connection::of(0)
+    }
+
+    /// The stream of a client that the server knows by a number.
+    pub(crate) fn of(number: u32) -> Connection<B> {
+        Connection { protocol: None, command: Vec::new(), state: State::Command, done: 0, number }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Writes what a client that watches has yet to hear.
+    pub fn news<R: RawMutex>(&mut self, server: &Server<B, R>, sink: &mut impl Sink<B>) {
+        if matches!(self.state, State::Watching)
+            && let Some(lines) = server.shared().watch.take(self.number)
+        {
+            sink.copy(lines.as_bytes());
+        }
     }
 
     /// How many commands were carried out or refused since the last call.
@@ -91,12 +113,13 @@ impl<B: Buffer> Connection<B> {
         sink: &mut impl Sink<B>,
     ) -> Stream {
         server.counts.bytes_read.add(input.len() as u64);
+        server.client = self.number;
         if self.protocol.is_none() {
             self.protocol =
                 input.first().map(|&byte| if byte == MAGIC { Protocol::Binary } else { Protocol::Text });
         }
         while !input.is_empty() {
-            let is_skipping = matches!(self.state, State::Skip(_));
+            let is_skipping = matches!(self.state, State::Skip(_) | State::Watching);
             let used = match &mut self.state {
                 State::Command if self.protocol == Some(Protocol::Text) => self.text(server, &input, sink),
                 State::Command => self.binary(server, &input, sink),
@@ -109,6 +132,7 @@ impl<B: Buffer> Connection<B> {
                     }
                     used
                 }
+                State::Watching => input.len(),
                 State::Closed => return Stream::Close,
             };
             input.advance(used);
@@ -192,6 +216,10 @@ impl<B: Buffer> Connection<B> {
             Request::Meta(request) if request.command == meta::Command::Set => {
                 (request.len, meta::admit(server, request).map_err(Some))
             }
+            Request::Watch { wanted } => {
+                self.watch(server, *wanted, sink);
+                return after;
+            }
             _ => {
                 if !text::execute(server, request, sink) {
                     self.state = State::Closed;
@@ -212,6 +240,18 @@ impl<B: Buffer> Connection<B> {
         self.command = line.to_vec();
         self.state = State::Value(Value { gather: Gather::new(), left: len, end_left: 2, end_good: true });
         after
+    }
+
+    /// From now on the client only hears of what is `wanted`.
+    fn watch<R: RawMutex>(&mut self, server: &Server<B, R>, wanted: u8, sink: &mut impl Sink<B>) {
+        if self.number == 0 {
+            return send_line(sink, "ERROR");
+        }
+        if !server.shared().watch.begin(self.number, wanted) {
+            return send_line(sink, "WATCHER_TOO_MANY log watcher limit reached");
+        }
+        self.state = State::Watching;
+        send_line(sink, "OK");
     }
 
     fn refuse<R: RawMutex>(&mut self, server: &mut Server<B, R>, refusal: Refusal, sink: &mut impl Sink<B>) {

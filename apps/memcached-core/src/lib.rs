@@ -24,6 +24,7 @@ mod meta;
 mod number;
 mod options;
 pub mod packet;
+mod roll;
 mod server;
 mod shard;
 mod slab;
@@ -33,6 +34,7 @@ mod tend;
 mod text;
 pub mod udp;
 mod value;
+mod watch;
 
 pub use connection::Connection;
 pub use nom_port::options::OptionError;

@@ -6,15 +6,18 @@
 
 use crate::connection::Connection;
 use crate::options::Options;
+use crate::roll::Roll;
 use crate::shard::{self, Shard};
 use crate::stats::{Counts, Stats};
 use crate::store::Room;
 use crate::tend::{Tending, Unsettled};
+use crate::watch::Watch;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{BuildHasher, Hasher};
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -35,6 +38,8 @@ pub struct Server<B, R> {
     pub(crate) counts: Arc<Counts>,
     pub(crate) tending: Tending,
     pub(crate) unsettled: Unsettled<R>,
+    /// The number of the client whose command is carried out; 0 for datagrams.
+    pub(crate) client: u32,
 }
 
 /// What all cores share.
@@ -50,6 +55,8 @@ pub(crate) struct Shared<B, R> {
     /// Bytes that the program may yet take, as it was last told; all ones if it was not.
     pub free: AtomicU64,
     pub ledger: Mutex<R, Ledger>,
+    pub roll: Mutex<R, Roll>,
+    pub watch: Watch<R>,
 }
 
 /// What the cores counted by themselves.
@@ -88,6 +95,8 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
             chooser: SeedableRandomState::with_seed(seed.rotate_left(16), seeds),
             connections: AtomicU32::new(0),
             ledger: Mutex::default(),
+            roll: Mutex::default(),
+            watch: Watch::default(),
         };
         Server::on(Arc::new(shared))
     }
@@ -100,7 +109,7 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     fn on(shared: Arc<Shared<B, R>>) -> Server<B, R> {
         let counts = Arc::<Counts>::default();
         shared.ledger.lock().cores.push(counts.clone());
-        Server { shared, counts, tending: Tending::default(), unsettled: Unsettled::default() }
+        Server { shared, counts, tending: Tending::default(), unsettled: Unsettled::default(), client: 0 }
     }
 
     /// Tells the time, in seconds since 1970.
@@ -113,9 +122,9 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         self.shared.free.store(bytes, Relaxed);
     }
 
-    /// A client wants to connect, and is told if it is one too many (`-c`). If not,
+    /// A client at `peer` wants to connect, and is told if it is one too many (`-c`). If not,
     /// [`disconnected`](Server::disconnected) follows.
-    pub fn connected(&mut self, sink: &mut impl Sink<B>) -> Option<Connection<B>> {
+    pub fn connected(&mut self, peer: SocketAddr, sink: &mut impl Sink<B>) -> Option<Connection<B>> {
         let (connections, most) = (&self.shared.connections, self.shared.options.connections);
         let one_more = |count| (count < most).then_some(count + 1);
         let admitted = connections.try_update(Relaxed, Relaxed, one_more).is_ok();
@@ -125,7 +134,7 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
             return None;
         }
         self.counts.total_connections.add(1);
-        Some(Connection::new())
+        Some(Connection::of(self.shared.roll.lock().enter(peer)))
     }
 
     /// A client could not connect: there was no place for it.
@@ -134,8 +143,10 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
     }
 
     /// A connection ended.
-    pub fn disconnected(&mut self) {
+    pub fn disconnected(&mut self, connection: &Connection<B>) {
         self.shared.connections.fetch_sub(1, Relaxed);
+        self.shared.roll.lock().leave(connection.number());
+        self.shared.watch.end(connection.number());
     }
 
     /// Bytes are sent to clients: what the stack was given.

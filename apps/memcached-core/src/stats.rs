@@ -305,7 +305,12 @@ fn sizes<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
     }
 }
 
+/// Clients that `stats conns` names: an answer must not take more memory than there is.
+const CONNS_MAX: usize = 1000;
+
 fn conns<B: Buffer, R: RawMutex>(server: &Server<B, R>, emit: Emit<'_>) {
-    tell(emit, "curr_connections", server.connections());
-    tell(emit, "max_connections", server.shared().options.connections);
+    for (number, peer) in server.shared().roll.lock().newest(CONNS_MAX) {
+        let family = if peer.is_ipv4() { "tcp" } else { "tcp6" };
+        tell(emit, &format!("{number}:addr"), format_args!("{family}:{peer}"));
+    }
 }

@@ -73,6 +73,8 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         update: &Update<'_>,
         value: Incoming<'_, B>,
     ) -> Outcome {
+        self.tell_sought(shard, update.key);
+        let len = value.len();
         let mut unsettled = self.unsettled.lock();
         let has_room = unsettled.len() < UNSETTLED_MAX && unsettled.try_reserve(1).is_ok();
         let outcome = match &value {
@@ -84,6 +86,7 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         if let Some(index) = shard.store.take_unsettled().filter(|_| has_room) {
             unsettled.push((shard.number, index));
         }
+        self.tell_stored(shard, update, len, outcome);
         outcome
     }
 

@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::shard::{Mode, Outcome, Sum, Update};
 use crate::store::{Facts, Item};
 use crate::value::Incoming;
-use crate::{KEY_MAX, VERSION};
+use crate::{KEY_MAX, VERSION, watch};
 use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 use nom_port::buffer::{Asked, Buffer, Sink};
@@ -40,6 +40,7 @@ pub(crate) enum Request<'a> {
     Verbosity { level: u64, quiet: bool },
     MemoryLimit { megabytes: u64, quiet: bool },
     Stats { words: Words<'a> },
+    Watch { wanted: u8 },
     Version,
     Quit,
     Meta(meta::Request<'a>),
@@ -153,12 +154,26 @@ pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
         b"cache_memlimit" => memory_limit(words),
         b"slabs" => Err(slabs(words)),
         b"stats" => Ok(Request::Stats { words }),
+        b"watch" => watch(words),
         b"version" => Ok(Request::Version),
         b"quit" => Ok(Request::Quit),
         b"shutdown" => Err(Refusal::new("ERROR: shutdown not enabled")),
         [b'm', letter] => meta::parse(*letter, line, words).map(Request::Meta),
         _ => Err(unknown(command, words)),
     }
+}
+
+/// What somebody wants to hear of others.
+fn watch(words: Words<'_>) -> Result<Request<'_>, Refusal> {
+    let mut wanted = 0;
+    for word in words {
+        wanted |= match word {
+            b"fetchers" => watch::FETCHERS,
+            b"mutations" => watch::MUTATIONS,
+            _ => return Err(ERROR),
+        };
+    }
+    Ok(Request::Watch { wanted: if wanted == 0 { watch::FETCHERS } else { wanted } })
 }
 
 /// Items have no slab classes between which pages could be moved.
@@ -396,8 +411,10 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
             send_sum(sum, quiet, sink);
         }
         Request::Touch { key, exptime, quiet } => {
-            let touched = server.shard(key).fetch_and_touch(key, exptime).is_some();
-            send_unless(quiet, sink, if touched { "TOUCHED" } else { "NOT_FOUND" });
+            let mut shard = server.shard(key);
+            let found = shard.fetch_and_touch(key, exptime);
+            server.tell_fetch(&shard, key, found);
+            send_unless(quiet, sink, if found.is_some() { "TOUCHED" } else { "NOT_FOUND" });
         }
         Request::FlushAll { delay, quiet } => {
             server.flush(delay);
@@ -418,7 +435,7 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
         }
         Request::Meta(request) => meta::execute(server, &request, sink),
         Request::Quit => return false,
-        Request::Update { .. } => unreachable!("the connection completes a command that has a value"),
+        Request::Update { .. } | Request::Watch { .. } => unreachable!("the connection does these"),
     }
     true
 }
@@ -438,6 +455,7 @@ fn get_all<B: Buffer, R: RawMutex>(
             None => shard.fetch(key),
             Some(exptime) => shard.fetch_and_touch(key, exptime),
         };
+        server.tell_fetch(&shard, key, found);
         let Some(index) = found else { continue };
         let item = shard.item(index);
         let cas = cas.then_some(item.cas);

@@ -3,6 +3,7 @@
 use nom_memcached_core::{Connection, Options, Server, Stats};
 use nom_port::buffer::Slice;
 use nom_service::Stream;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
@@ -10,6 +11,7 @@ type Bytes = Arc<[u8]>;
 type Core = Server<Bytes, parking_lot::RawMutex>;
 
 const UNIX: u64 = 1_700_000_000;
+const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4000);
 
 /// What a new client of `core` gets for `request`.
 fn talk(core: &mut Core, request: &str) -> String {
@@ -53,7 +55,8 @@ fn what_one_core_stores_the_others_have() {
 #[test]
 fn statistics_add_up_over_cores() {
     let mut cores = cores(3);
-    assert!(cores.iter_mut().all(|core| core.connected(&mut Vec::new()).is_some()));
+    let clients = cores.iter_mut().map(|core| core.connected(PEER, &mut Vec::new()).expect("it is let in"));
+    let clients: Vec<_> = clients.collect();
     for (index, core) in cores.iter_mut().enumerate() {
         talk(core, &format!("set a{index} 0 0 1\r\nx\r\nget a{index} b\r\n"));
         core.sent(100);
@@ -73,7 +76,7 @@ fn statistics_add_up_over_cores() {
     assert_eq!(of(&mut cores[0]), [3, 3, 3, 3, 3, 3, 3]);
     assert_eq!(of(&mut cores[2]), [3, 3, 3, 3, 3, 3, 3]);
     assert_eq!(cores[1].stats().bytes_written, 300);
-    cores[0].disconnected();
+    cores[0].disconnected(&clients[0]);
     assert_eq!(talk(&mut cores[1], "stats reset\r\n"), "RESET\r\n");
     let forgotten = cores[2].stats();
     // What asked for the reset was read before it.
@@ -88,17 +91,66 @@ fn the_limit_of_connections_is_that_of_all_cores() {
     let mut second = first.for_another_core();
     let connect = |core: &mut Core| {
         let mut told = Vec::new();
-        core.connected(&mut told).ok_or(String::from_utf8(told).expect("text"))
+        core.connected(PEER, &mut told).ok_or(String::from_utf8(told).expect("text"))
     };
     let is_let_in = |core: &mut Core| connect(core).is_ok();
-    assert!(is_let_in(&mut first) && is_let_in(&mut second) && is_let_in(&mut second));
+    let gone = connect(&mut second).expect("the first");
+    assert!(is_let_in(&mut first) && is_let_in(&mut second));
     for core in [&mut first, &mut second] {
         let told = connect(core).expect_err("one too many");
         assert_eq!(told, "ERROR Too many open connections\r\n");
     }
-    second.disconnected();
+    second.disconnected(&gone);
     assert!(is_let_in(&mut first));
     assert_eq!(second.stats().rejected_connections, 2);
+}
+
+/// What one client's stream is answered.
+fn ask(core: &mut Core, client: &mut Connection<Bytes>, request: &str) -> String {
+    let mut reply = Vec::new();
+    assert_eq!(client.receive(core, Slice::new(Bytes::from(request.as_bytes())), &mut reply), Stream::Open);
+    String::from_utf8(reply).expect("text")
+}
+
+fn news(core: &Core, client: &mut Connection<Bytes>) -> String {
+    let mut told = Vec::new();
+    client.news(core, &mut told);
+    String::from_utf8(told).expect("text")
+}
+
+#[test]
+fn who_watches_hears_what_clients_of_all_cores_do() {
+    let mut cores = cores(2);
+    let enter = |core: &mut Core| core.connected(PEER, &mut Vec::new()).expect("it is let in");
+    let (mut watcher, mut reader) = (enter(&mut cores[0]), enter(&mut cores[0]));
+    let mut client = enter(&mut cores[1]);
+    let named = [1, 2, 3].map(|number| format!("STAT {number}:addr tcp:10.0.0.2:4000\r\n")).concat();
+    assert_eq!(ask(&mut cores[1], &mut client, "stats conns\r\n"), named + "END\r\n");
+    assert!(!cores[1].is_watched());
+    assert_eq!(ask(&mut cores[0], &mut watcher, "watch nobody\r\n"), "ERROR\r\n");
+    assert_eq!(ask(&mut cores[0], &mut watcher, "watch fetchers mutations\r\nget a\r\n"), "OK\r\n");
+    assert_eq!(ask(&mut cores[0], &mut watcher, "get a\r\n"), "", "it only hears");
+    assert_eq!(ask(&mut cores[0], &mut reader, "watch\r\n"), "OK\r\n");
+    assert!(cores[1].is_watched());
+    ask(&mut cores[1], &mut client, "set a:b 0 30 5 noreply\r\nhello\r\nadd a:b 0 0 1\r\nx\r\nmg a:b v\r\n");
+    assert_eq!(talk(&mut cores[1], "watch\r\n"), "ERROR\r\n", "a datagram hears nothing");
+    let line = |number: u32, rest: &str| format!("ts={UNIX}.0 gid={number} type={rest}\n");
+    let sought = [
+        line(1, "item_get key=a%3Ab status=not_found clsid=0 cfd=3 size=0"),
+        line(3, "item_get key=a%3Ab status=found clsid=1 cfd=3 size=5"),
+        line(5, "item_get key=a%3Ab status=found clsid=1 cfd=3 size=5"),
+    ];
+    let stored = [
+        line(2, "item_store key=a%3Ab status=stored cmd=set ttl=30 clsid=1 cfd=3 size=5"),
+        line(4, "item_store key=a%3Ab status=not_stored cmd=add ttl=0 clsid=1 cfd=3 size=1"),
+    ];
+    assert_eq!(news(&cores[0], &mut reader), sought.concat(), "`watch` alone is of what is looked for");
+    let all = [&sought[0], &stored[0], &sought[1], &stored[1], &sought[2]].map(String::as_str).concat();
+    assert_eq!(news(&cores[0], &mut watcher), all);
+    assert_eq!((news(&cores[0], &mut watcher), news(&cores[1], &mut client)), (String::new(), String::new()));
+    cores[0].disconnected(&watcher);
+    cores[0].disconnected(&reader);
+    assert!(!cores[1].is_watched());
 }
 
 /// Sums lose nothing, whoever adds, and each core reads what was written last.

@@ -44,6 +44,9 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
 /// Left to connections and to buffers when items have taken what there is.
 const RESERVE_BYTES: u64 = 1 << 20;
 
+/// How often those who watch hear what happened.
+const NEWS_NS: u64 = 50_000_000;
+
 /// Whether items may take more memory.
 fn room() -> bool {
     nom_app::memory_free() > RESERVE_BYTES
@@ -59,8 +62,8 @@ struct Memcached {
 impl Service<DmaBuffer> for Memcached {
     type Connection = Connection<DmaBuffer>;
 
-    fn connected(&mut self, _: SocketAddr, reply: &mut Reply) -> Option<Connection<DmaBuffer>> {
-        self.server.connected(reply)
+    fn connected(&mut self, peer: SocketAddr, reply: &mut Reply) -> Option<Connection<DmaBuffer>> {
+        self.server.connected(peer, reply)
     }
 
     fn refused(&mut self) {
@@ -75,8 +78,16 @@ impl Service<DmaBuffer> for Memcached {
         stream
     }
 
-    fn disconnected(&mut self, _: Self::Connection) {
-        self.server.disconnected();
+    fn look_every_ns(&self) -> Option<u64> {
+        self.server.is_watched().then_some(NEWS_NS)
+    }
+
+    fn news(&mut self, client: &mut Self::Connection, reply: &mut Reply) {
+        client.news(&self.server, reply);
+    }
+
+    fn disconnected(&mut self, client: Self::Connection) {
+        self.server.disconnected(&client);
     }
 
     fn datagram(&mut self, bytes: Bytes, reply: &mut Reply) {

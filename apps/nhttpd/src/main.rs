@@ -107,7 +107,9 @@ impl Service<DmaBuffer> for Nhttpd {
         stream
     }
 
-    const CHECK_NS: Option<u64> = Some(1_000_000_000);
+    fn look_every_ns(&self) -> Option<u64> {
+        Some(1_000_000_000)
+    }
 
     fn progressed(&mut self, client: &mut Connection) {
         client.progressed(&self.server);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::prices::Resource;
 use crate::units::Seconds;
-use crate::utility::Latency;
+use crate::utility::{Latency, Utility};
 use alloc::vec::Vec;
 use nom_economy_sim::Random;
 use nom_service::Curve;

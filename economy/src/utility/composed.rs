@@ -237,6 +237,24 @@ pub struct Utility {
     pub(super) terms: Vec<Term>,
 }
 
+/// What a server is paid by: a utility function, or several for whom it serves.
+pub trait Contract: core::fmt::Debug {
+    /// What comes in; a resource without a price counts as free.
+    fn revenue(&self, response: &Response, prices: &Prices) -> DollarsPerSecond;
+
+    /// Revenue less the cost of what is held and of what the response sends and receives.
+    fn profit(&self, response: &Response, held: &Usage, prices: &Prices) -> DollarsPerSecond {
+        let usage = Usage { network_out: response.sent, network_in: response.received, ..*held };
+        self.revenue(response, prices) - prices.cost(&usage)
+    }
+}
+
+impl Contract for Utility {
+    fn revenue(&self, response: &Response, prices: &Prices) -> DollarsPerSecond {
+        Utility::revenue(self, response, prices)
+    }
+}
+
 impl Utility {
     /// One that may break the axiom: [`Self::new`] looks.
     pub(super) fn unchecked(unit: Unit, floor: Option<f64>, terms: Vec<Term>) -> Self {
@@ -299,8 +317,7 @@ impl Utility {
     /// Revenue less the cost of what is held and of what the response sends and receives.
     #[must_use]
     pub fn profit(&self, response: &Response, held: &Usage, prices: &Prices) -> DollarsPerSecond {
-        let usage = Usage { network_out: response.sent, network_in: response.received, ..*held };
-        self.revenue(response, prices) - prices.cost(&usage)
+        Contract::profit(self, response, held, prices)
     }
 
     /// The same contract for a machine on which everything takes `factor` times as long: objectives and

@@ -14,7 +14,7 @@ mod published;
 
 pub use axiom::Violation;
 pub use checked::{BadTerm, BadUtility};
-pub use composed::{BadTable, Per, Quantity, State, Table, Term, Unit, Utility};
+pub use composed::{BadTable, Contract, Per, Quantity, State, Table, Term, Unit, Utility};
 pub use line::BadLine;
 pub use normal::exceedance;
 pub use published::{BadParameter, Bonus, Penalty, Refund, Throughput};

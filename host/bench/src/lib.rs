@@ -12,6 +12,7 @@ pub mod demo;
 pub mod environment;
 pub mod figure;
 pub mod floods;
+pub mod grid;
 pub mod linux;
 pub mod machine;
 pub mod others;

@@ -46,8 +46,19 @@ impl Project {
             return Ok(application);
         }
         let path = Path::new(name);
-        if path.is_file() || has_manifest(path) {
+        if has_manifest(path) {
             return Ok(path.to_owned());
+        }
+        if path.is_file() {
+            if path.extension().is_none_or(|extension| extension != "toml") {
+                bail!("{name}: expected a manifest (*.toml), or a program: an ELF file, or a script (#!)");
+            }
+            return Ok(path.to_owned());
+        }
+        if name.contains('/') {
+            let problem =
+                if path.exists() { "no app.toml or bundle.toml in it" } else { "no such file or directory" };
+            bail!("{name}: {problem}");
         }
         bail!(
             "no application `{name}`: expected one of {}, or the path of an app.toml or bundle.toml",

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use nom_bench::bulk::offloads::Offloads;
 use nom_bench::wire::conditions::Conditions;
-use nom_bench::{boot, bulk, demo, floods, serve, wire};
+use nom_bench::{boot, bulk, demo, floods, grid, serve, wire};
 use nom_build::Project;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub enum Bench {
     Bulk(Bulk),
     /// What floods leave of an honest client's rate (as root).
     Floods(Floods),
+    /// Whether tenants of one server get their shares, and what that costs (as root).
+    Grid(Grid),
     /// Throughput and latency of three servers, beside Linux (as root).
     Serve(Serve),
     /// An application's responses at each batching delay, for the field `responses` of its manifest.
@@ -149,6 +151,22 @@ pub struct Floods {
     rate: u32,
 }
 
+/// `nom bench grid`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  nom bench grid --turns 3 --seconds 5 --out results/grid")]
+pub struct Grid {
+    /// Directory for results.json, results.csv, figures and report.html.
+    #[arg(long, value_name = "DIR", default_value = "bench-grid")]
+    out: PathBuf,
+    /// How often everything is measured that takes time.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
+    turns: u32,
+    /// How long each time.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u64>(1..=3600))]
+    seconds: u64,
+}
+
 /// `nom bench`.
 ///
 /// # Errors
@@ -187,6 +205,12 @@ pub fn bench(options: &Bench) -> Result<u8> {
             turns: options.turns,
             duration: Duration::from_secs(options.seconds),
             rate: options.rate,
+        })?,
+        Bench::Grid(options) => grid::run(&grid::Options {
+            out: options.out.clone(),
+            project,
+            turns: options.turns,
+            duration: Duration::from_secs(options.seconds),
         })?,
         Bench::Table(options) => return table(options, project),
     };
@@ -235,12 +259,13 @@ mod tests {
             ("wire", "--quick", "--longest"),
             ("bulk", "--only", "--longest"),
             ("floods", "--turns", "--repetitions"),
+            ("grid", "--turns", "--repetitions"),
         ] {
             let help = help(&format!("nom bench {bench} --help"));
             assert!(help.contains(has) && !help.contains(lacks) && help.contains("Example"), "{help}");
         }
         assert!(
-            ["boot", "bulk", "floods", "serve", "table", "wire"]
+            ["boot", "bulk", "floods", "grid", "serve", "table", "wire"]
                 .iter()
                 .all(|name| help("nom bench --help").contains(name))
         );

@@ -53,6 +53,9 @@ pub fn subject(
             if !app.starts_with('/') {
                 bail!("{app}: expected the path of a program in {}", directory.display());
             }
+            if !directory.is_dir() {
+                bail!("--root {}: no such directory", directory.display());
+            }
             Root::of_program(directory, app, &[])?;
             let root = Root::of_directory(directory)?;
             (root, plain(app, arguments))

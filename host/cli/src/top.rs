@@ -22,8 +22,10 @@ const ANSWER: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 #[command(
     after_help = "CORES is the time of cores that an activity takes, as a share of one; IN and OUT are the
-bytes of its frames, COST what both cost at present prices, if the machine knows them. `(idle)` is the time in
-which the server's cores looked for work in vain, or slept.
+bytes of its frames, COST what both cost at present prices, if the machine knows them, PROFIT what it brings
+less that, by its contract or its part of the application's. `(idle)` is the time in which the server's cores
+looked for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the
+application earns, which is the sum of the others.
 
 Examples:
   nom top                         the list, once a second, until Ctrl-C
@@ -62,6 +64,8 @@ pub enum Column {
     Clients,
     /// What it costs, the most first.
     Cost,
+    /// What it earns, the most first.
+    Profit,
 }
 
 /// What an activity takes.
@@ -74,6 +78,22 @@ struct Row {
     sent_bytes_per_second: f64,
     connections: f64,
     dollars_per_hour: f64,
+    profit_dollars_per_hour: f64,
+}
+
+impl Row {
+    fn named(name: &str) -> Row {
+        Row {
+            activity: name.to_owned(),
+            cores: 0.0,
+            requests_per_second: 0.0,
+            received_bytes_per_second: 0.0,
+            sent_bytes_per_second: 0.0,
+            connections: 0.0,
+            dollars_per_hour: 0.0,
+            profit_dollars_per_hour: 0.0,
+        }
+    }
 }
 
 /// The metrics of each activity at one time, in the order in which they are told, by name without the
@@ -82,11 +102,14 @@ struct Look {
     at: Instant,
     activities: Vec<(String, BTreeMap<String, f64>)>,
     idle_ns: f64,
+    /// What was held for nobody, and what the application earned, if it tells that.
+    unused: f64,
+    profit: Option<f64>,
 }
 
 impl Look {
     fn of(text: &str, at: Instant) -> Look {
-        let mut look = Look { at, activities: Vec::new(), idle_ns: 0.0 };
+        let mut look = Look { at, activities: Vec::new(), idle_ns: 0.0, unused: 0.0, profit: None };
         for line in text.lines() {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
@@ -95,6 +118,11 @@ impl Look {
                 r#"nom_loop_total{event="spinning_ns"}"# | r#"nom_loop_total{event="sleeping_ns"}"#
             ) {
                 look.idle_ns += value;
+            }
+            match name {
+                "nom_unused_cost_dollars" => look.unused = value,
+                "nom_profit_dollars" => look.profit = Some(value),
+                _ => {}
             }
             let Some((metric, rest)) =
                 name.strip_prefix("nom_activity_").and_then(|name| name.split_once("{activity=\""))
@@ -118,11 +146,12 @@ impl Look {
         let row = |(activity, now): &(String, BTreeMap<String, f64>)| {
             let value = |metric: &str| now.get(metric).copied().unwrap_or_default();
             let earlier = before.activities.iter().find(|(known, _)| known == activity);
-            let rate = |metric: &str| {
+            let change = |metric: &str| {
                 let then = earlier.and_then(|(_, then)| then.get(metric)).copied().unwrap_or_default();
-                // A server that began anew counts from 0.
-                (value(metric) - then).max(0.0) / seconds
+                (value(metric) - then) / seconds
             };
+            // A server that began anew counts from 0.
+            let rate = |metric: &str| change(metric).max(0.0);
             Row {
                 activity: activity.clone(),
                 cores: rate("core_nanoseconds_total") * 1e-9,
@@ -131,18 +160,21 @@ impl Look {
                 sent_bytes_per_second: rate("sent_bytes_total"),
                 connections: value("connections"),
                 dollars_per_hour: rate("cost_dollars_total") * 3600.0,
+                profit_dollars_per_hour: change("profit_dollars") * 3600.0,
             }
         };
+        let unused = (self.unused - before.unused) / seconds * 3600.0;
+        let all = self.profit.zip(before.profit).map(|(now, then)| Row {
+            profit_dollars_per_hour: (now - then) / seconds * 3600.0,
+            ..Row::named("(all)")
+        });
         let idle = Row {
-            activity: "(idle)".to_owned(),
             cores: (self.idle_ns - before.idle_ns).max(0.0) / seconds * 1e-9,
-            requests_per_second: 0.0,
-            received_bytes_per_second: 0.0,
-            sent_bytes_per_second: 0.0,
-            connections: 0.0,
-            dollars_per_hour: 0.0,
+            dollars_per_hour: unused,
+            profit_dollars_per_hour: 0.0 - unused,
+            ..Row::named("(idle)")
         };
-        self.activities.iter().map(row).chain([idle]).collect()
+        self.activities.iter().map(row).chain([idle]).chain(all).collect()
     }
 }
 
@@ -198,6 +230,7 @@ fn sorted(mut rows: Vec<Row>, by: Column) -> Vec<Row> {
         Column::Out => rows.sort_by(most(|row| row.sent_bytes_per_second)),
         Column::Clients => rows.sort_by(most(|row| row.connections)),
         Column::Cost => rows.sort_by(most(|row| row.dollars_per_hour)),
+        Column::Profit => rows.sort_by(most(|row| row.profit_dollars_per_hour)),
     }
     rows
 }
@@ -215,9 +248,10 @@ fn show(options: &Top, rows: &[Row]) -> Result<()> {
     write!(out, "{}", table(HEADINGS, &cells)).and_then(|()| out.flush()).context("nobody reads it")
 }
 
-const HEADINGS: [&str; 7] = ["ACTIVITY", "CORES", "REQUESTS/s", "IN kB/s", "OUT kB/s", "CLIENTS", "COST $/h"];
+const HEADINGS: [&str; 8] =
+    ["ACTIVITY", "CORES", "REQUESTS/s", "IN kB/s", "OUT kB/s", "CLIENTS", "COST $/h", "PROFIT $/h"];
 
-fn cells(row: &Row) -> [String; 7] {
+fn cells(row: &Row) -> [String; 8] {
     let kilobytes = |bytes: f64| format!("{:.1}", bytes / 1000.0);
     [
         row.activity.clone(),
@@ -227,6 +261,7 @@ fn cells(row: &Row) -> [String; 7] {
         kilobytes(row.sent_bytes_per_second),
         format!("{:.0}", row.connections),
         crate::watch::text::number(row.dollars_per_hour),
+        crate::watch::text::number(row.profit_dollars_per_hour),
     ]
 }
 
@@ -254,7 +289,11 @@ mod tests {
             text += &of("connections", activity, share);
             let dollars = (share * scale) as f64 / 1000.0;
             text += &format!("nom_activity_cost_dollars_total{{activity=\"{activity}\"}} {dollars}\n");
+            let profit = (3.0 - share as f64) * scale as f64 / 1000.0;
+            text += &format!("nom_activity_profit_dollars{{activity=\"{activity}\"}} {profit}\n");
         }
+        let (unused, profit) = (scale as f64 * 0.001, scale as f64 * 0.001);
+        text += &format!("nom_unused_cost_dollars {unused}\nnom_profit_dollars {profit}\n");
         text
     }
 
@@ -265,16 +304,17 @@ mod tests {
         let rows = sorted(look(3).since(&look(2)), Column::Cores);
         let printed = table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>());
         expect![[r#"
-            ACTIVITY         CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h
-            (idle)           0.2500   0            0.0       0.0        0         0
-            silver           0.1250   2500         200.0     200.0      5         9.00
-            gold             0.0500   1000         80.0      350.0      2         3.60
-            infrastructure   0.0000   0            0.0       450.0      0         0
+            ACTIVITY         CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h   PROFIT $/h
+            (idle)           0.2500   0            0.0       0.0        0         1.80       -1.80
+            silver           0.1250   2500         200.0     200.0      5         9.00       -3.60
+            gold             0.0500   1000         80.0      350.0      2         3.60       1.80
+            infrastructure   0.0000   0            0.0       450.0      0         0          5.40
+            (all)            0.0000   0            0.0       0.0        0         0          1.80
         "#]]
         .assert_eq(&printed);
         let first = |by| sorted(look(3).since(&look(2)), by)[0].activity.clone();
         assert_eq!((first(Column::Out), first(Column::Clients)), ("infrastructure".into(), "silver".into()));
-        assert_eq!((first(Column::Activity), first(Column::Cost)), ("(idle)".into(), "silver".into()));
+        assert_eq!((first(Column::Activity), first(Column::Cost)), ("(all)".into(), "silver".into()));
         // It was started again meanwhile.
         assert!(look(2).since(&Look { at: begin, ..look(3) }).iter().all(|row| row.cores == 0.0));
     }

@@ -141,3 +141,26 @@ fn capable(port: u16) {
     };
     assert!(output.status.success(), "{}", said(&output));
 }
+
+#[test]
+fn what_is_no_program_is_named_with_what_was_expected() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = directory.path().join("notes");
+    std::fs::write(&text, "hello\n").expect("it is written");
+    let text = text.to_str().expect("UTF-8");
+    let there = directory.path().to_str().expect("UTF-8");
+    for (words, expected) in [
+        (&["/usr/bin/nonexistent"][..], "/usr/bin/nonexistent: no such file or directory".to_owned()),
+        (
+            &[text],
+            format!("{text}: expected a manifest (*.toml), or a program: an ELF file, or a script (#!)"),
+        ),
+        (&[there], format!("{there}: no app.toml or bundle.toml in it")),
+        (&["--root", "/nonexistent", "/bin/sh"], "--root /nonexistent: no such directory".to_owned()),
+        (&["nonexistent"], "no application `nonexistent`: expected one of echo".to_owned()),
+    ] {
+        let (status, said) = run(words);
+        assert_eq!(status, Some(125), "{words:?}: {said}");
+        assert!(said.contains(&expected), "{words:?}: {said}");
+    }
+}

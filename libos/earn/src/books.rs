@@ -6,6 +6,7 @@
 //! window of a lucky moment would bring more than a second of work. So latencies are pooled over a second,
 //! weighted by requests, as a client does who reports every second.
 
+use crate::contracts::{Contracts, Served};
 use crate::market::Tariff;
 use crate::report::Stretch;
 use crate::window;
@@ -13,8 +14,7 @@ use alloc::vec::Vec;
 use nom_economy::ledger::{Account, Entry, Interval, Ledger, Money};
 use nom_economy::prices::Usage;
 use nom_economy::units::DollarsPerSecond;
-use nom_economy::utility::Utility;
-use nom_service::{Activity, Setting, Window};
+use nom_service::{Activity, Window};
 
 /// The accounts of an application's own books: what it owes, and what it is paid.
 const OWED: Activity = Activity(0);
@@ -35,10 +35,12 @@ pub(crate) struct Books {
     /// Tariffs, each since when, the present one last. Never empty.
     spans: Vec<(u64, Tariff)>,
     /// The present period, and for how long each tariff was in force in it.
-    period: Stretch,
+    period: Served,
     tariffs: Vec<(u64, Tariff)>,
     /// Time served before the period.
     settled_ns: u64,
+    /// What activities have brought in earlier periods, by their numbers.
+    paid: Vec<i128>,
 }
 
 impl Books {
@@ -49,7 +51,8 @@ impl Books {
         let mut spans = Vec::with_capacity(SPANS_MAX);
         spans.push((0, Tariff::default()));
         let tariffs = Vec::with_capacity(SPANS_MAX);
-        Books { ledger, served_ns: 0, spans, period: Stretch::default(), tariffs, settled_ns: 0 }
+        let period = Served::default();
+        Books { ledger, served_ns: 0, spans, period, tariffs, settled_ns: 0, paid: Vec::new() }
     }
 
     /// From `since_ns` on the tariff is another one, though not from before the last change.
@@ -61,9 +64,9 @@ impl Books {
         self.spans.push((since_ns.max(last_ns), tariff));
     }
 
-    /// Adds a window in which the application held this. Where the tariff changed within, each part is
-    /// charged at its own, as if requests had come evenly.
-    pub fn close(&mut self, window: &Window, utility: &Utility, held: &Usage) {
+    /// Adds a window in which the application held this, and `shares` of which were for whom. Where the
+    /// tariff changed within, each part is charged at its own, as if requests had come evenly.
+    pub fn close(&mut self, window: &Window, shares: &[Stretch], contracts: &mut Contracts, held: &Usage) {
         let Some(response) = window::response(window) else { return };
         let usage = Usage { network_out: response.sent, network_in: response.received, ..*held };
         for index in 0..self.spans.len() {
@@ -76,9 +79,11 @@ impl Books {
         self.spans.drain(..self.spans.len() - 1);
         // Whatever the clock does next, the present tariff is in force.
         self.spans[0].0 = 0;
-        self.period.add(window);
-        if self.period.length_ns >= PERIOD_NS {
-            self.settle(utility);
+        self.period.whole.add(window);
+        self.period.join_shares(shares, 1.0);
+        if self.period.whole.length_ns >= PERIOD_NS {
+            contracts.learn(&self.period);
+            self.settle(contracts);
         }
     }
 
@@ -99,17 +104,35 @@ impl Books {
     }
 
     /// What users pay for the present period, if it ended now: each part under its tariff.
-    fn revenue(&self, utility: &Utility) -> impl Iterator<Item = (u64, DollarsPerSecond)> {
-        let window = self.period.window(0, self.period.length_ns, Setting::default());
-        let response = window::response(&window);
-        self.tariffs.iter().filter_map(move |(length_ns, tariff)| {
-            Some((*length_ns, utility.revenue(response.as_ref()?, &tariff.prices)))
+    fn revenue(
+        &self,
+        contracts: &Contracts,
+        mut tell: impl FnMut(Activity, i128),
+    ) -> impl Iterator<Item = (u64, DollarsPerSecond)> {
+        self.tariffs.iter().map(move |(length_ns, tariff)| {
+            let rate = contracts.bring(&self.period, &tariff.prices, |activity, rate| {
+                // Dollars a second are nano-dollars a nanosecond.
+                tell(activity, libm::round(rate * *length_ns as f64) as i128);
+            });
+            (*length_ns, rate)
         })
     }
 
+    /// Says what each activity has brought so far, the present period as if it ended now.
+    pub fn shares(&self, contracts: &Contracts, mut tell: impl FnMut(Activity, Money)) {
+        let mut paid = self.paid.clone();
+        self.revenue(contracts, |activity, nanos| add(&mut paid, activity, nanos)).for_each(drop);
+        for (number, nanos) in paid.into_iter().enumerate() {
+            tell(Activity(number as u32), Money::from_nanos(nanos));
+        }
+    }
+
     /// Ends the period.
-    fn settle(&mut self, utility: &Utility) {
-        let parts: Vec<_> = self.revenue(utility).collect();
+    fn settle(&mut self, contracts: &Contracts) {
+        let mut paid = core::mem::take(&mut self.paid);
+        let parts: Vec<_> =
+            self.revenue(contracts, |activity, nanos| add(&mut paid, activity, nanos)).collect();
+        self.paid = paid;
         for (length_ns, revenue) in parts {
             let until_ns = self.settled_ns.saturating_add(length_ns);
             if let Some(interval) = Interval::new(self.settled_ns, until_ns) {
@@ -119,22 +142,30 @@ impl Books {
             self.settled_ns = until_ns;
         }
         self.tariffs.clear();
-        self.period = Stretch::default();
+        self.period = Served::default();
     }
 
     /// Sums so far, the present period as if it ended now.
-    pub fn account(&self, utility: &Utility) -> Account {
+    pub fn account(&self, contracts: &Contracts) -> Account {
         let of = |activity| self.ledger.account(activity).unwrap_or_default();
         let money = |(length_ns, rate): (u64, DollarsPerSecond)| {
             Interval::new(0, length_ns).map_or(0, |interval| Money::from(rate * interval.length()).nanos())
         };
-        let open = self.revenue(utility).map(money).fold(0, i128::saturating_add);
+        let open = self.revenue(contracts, |_, _| {}).map(money).fold(0, i128::saturating_add);
         let bounded = |nanos: i128| Money::from_nanos(nanos.clamp(-NANOS_MAX, NANOS_MAX));
         let mut account = of(OWED);
         account.revenue = bounded(of(PAID).revenue.nanos().saturating_add(open));
         account.cost = bounded(account.cost.nanos());
         account
     }
+}
+
+fn add(paid: &mut Vec<i128>, Activity(number): Activity, nanos: i128) {
+    let number = number as usize;
+    if paid.len() <= number {
+        paid.resize(number + 1, 0);
+    }
+    paid[number] = paid[number].saturating_add(nanos);
 }
 
 /// Refused only beyond 10^29 dollars, where the sums stay as they are.
@@ -147,6 +178,7 @@ mod tests {
     use super::*;
     use nom_economy::prices::{Prices, Resource};
     use nom_economy::units::Cores;
+    use nom_economy::utility::Utility;
     use nom_service::Latency;
     use proptest::prelude::*;
 
@@ -179,19 +211,23 @@ mod tests {
         Usage { cores: Cores::new(2.0).expect("two"), ..Usage::default() }
     }
 
-    fn utility() -> Utility {
-        "Gbit; value 20".parse().expect("good")
+    fn contract(line: &str) -> Contracts {
+        Contracts::new(line.parse::<Utility>().expect("good"), Vec::new())
+    }
+
+    fn value() -> Contracts {
+        contract("Gbit; value 20")
     }
 
     fn dollars(books: &Books) -> (f64, f64) {
-        let account = books.account(&utility());
+        let account = books.account(&value());
         (account.revenue.dollars(), account.cost.dollars())
     }
 
     #[test]
     fn without_prices_only_revenue_is_booked() {
         let mut books = Books::new();
-        books.close(&window(0, SECOND / 2, 1.0), &utility(), &held());
+        books.close(&window(0, SECOND / 2, 1.0), &[], &mut value(), &held());
         assert_eq!(dollars(&books), (10.0, 0.0));
     }
 
@@ -201,7 +237,7 @@ mod tests {
         books.reprice(0, tariff(1.0, 0.5));
         let sent = window(0, SECOND, 1.0);
         let retransmitted = Window { answered_bytes: sent.sent_bytes / 2, ..sent };
-        books.close(&retransmitted, &utility(), &held());
+        books.close(&retransmitted, &[], &mut value(), &held());
         assert_eq!(dollars(&books), (10.0, 1.0 + 1.0));
     }
 
@@ -209,13 +245,13 @@ mod tests {
     fn a_window_in_which_a_price_changed_is_split() {
         let mut books = Books::new();
         books.reprice(0, tariff(1.0, 0.5));
-        books.close(&window(0, SECOND, 1.0), &utility(), &held());
+        books.close(&window(0, SECOND, 1.0), &[], &mut value(), &held());
         assert_eq!(dollars(&books), (20.0, 2.0));
         // A quarter at the old price, the rest at the new one.
         books.reprice(SECOND + SECOND / 4, tariff(9.0, 0.5));
-        books.close(&window(SECOND, 2 * SECOND, 1.0), &utility(), &held());
+        books.close(&window(SECOND, 2 * SECOND, 1.0), &[], &mut value(), &held());
         assert_eq!(dollars(&books), (40.0, 2.0 + 0.25 * 2.0 + 0.75 * 10.0));
-        books.close(&window(2 * SECOND, 3 * SECOND, 1.0), &utility(), &held());
+        books.close(&window(2 * SECOND, 3 * SECOND, 1.0), &[], &mut value(), &held());
         assert_eq!(dollars(&books), (60.0, 10.0 + 10.0), "and from then on the new one");
         assert_eq!(books.spans.len(), 1);
     }
@@ -224,25 +260,25 @@ mod tests {
     fn a_price_of_before_the_window_holds_for_all_of_it() {
         let mut books = Books::new();
         books.reprice(5, tariff(1.0, 0.5));
-        books.close(&window(SECOND, 2 * SECOND, 1.0), &utility(), &held());
+        books.close(&window(SECOND, 2 * SECOND, 1.0), &[], &mut value(), &held());
         assert_eq!(dollars(&books), (20.0, 2.0));
     }
 
     #[test]
     fn a_clock_that_goes_back_costs_nothing_and_stops_nothing() {
         let mut books = Books::new();
-        books.close(&window(10 * SECOND, 9 * SECOND, 1.0), &utility(), &held());
-        books.close(&window(SECOND, SECOND, 1.0), &utility(), &held());
-        assert_eq!(books.account(&utility()).entries, 0);
-        books.close(&window(10 * SECOND, 11 * SECOND, 1.0), &utility(), &held());
-        books.close(&window(SECOND, 2 * SECOND, 1.0), &utility(), &held());
+        books.close(&window(10 * SECOND, 9 * SECOND, 1.0), &[], &mut value(), &held());
+        books.close(&window(SECOND, SECOND, 1.0), &[], &mut value(), &held());
+        assert_eq!(books.account(&value()).entries, 0);
+        books.close(&window(10 * SECOND, 11 * SECOND, 1.0), &[], &mut value(), &held());
+        books.close(&window(SECOND, 2 * SECOND, 1.0), &[], &mut value(), &held());
         assert_eq!(dollars(&books).0, 40.0);
     }
 
     /// A second in windows of 20 ms, each with so many requests of 1000 bytes at so many microseconds: what
     /// was paid, and what a client would pay who pools the second.
-    fn paid(windows: impl Fn(u64) -> (u64, u64), contract: &str) -> (f64, f64) {
-        let utility: Utility = contract.parse().expect("good");
+    fn paid(windows: impl Fn(u64) -> (u64, u64), line: &str) -> (f64, f64) {
+        let mut contract = self::contract(line);
         let (mut books, mut requests, mut sum) = (Books::new(), 0.0, 0.0);
         for number in 0..50 {
             let (count, micros) = windows(number);
@@ -256,11 +292,11 @@ mod tests {
                 latency,
                 ..Window::default()
             };
-            books.close(&window, &utility, &held());
+            books.close(&window, &[], &mut contract, &held());
             (requests, sum) = (requests + count as f64, sum + count as f64 * micros as f64);
         }
         let gbit = requests * 8000.0 / 1e9;
-        (books.account(&utility).revenue.dollars(), gbit * (20.0 + 0.01 / (sum / requests / 1e6)))
+        (books.account(&contract).revenue.dollars(), gbit * (20.0 + 0.01 / (sum / requests / 1e6)))
     }
 
     #[test]
@@ -290,21 +326,26 @@ mod tests {
     #[test]
     fn what_is_late_by_turns_is_late_as_users_see_it() {
         // Half of the windows keep the promise by far, half break it: as one second, half of it is late.
-        let utility: Utility = "Gbit; penalty 20 100 0.00075".parse().expect("good");
+        let mut contract = contract("Gbit; penalty 20 100 0.00075");
         let mut books = Books::new();
         for number in 0..50 {
             let mut window = window(number * SECOND / 50, (number + 1) * SECOND / 50, 1.0);
             window.latency.mean_ns = if number % 2 == 0 { 250_000 } else { 1_250_000 };
-            books.close(&window, &utility, &held());
+            books.close(&window, &[], &mut contract, &held());
         }
-        assert_eq!(books.account(&utility).revenue.dollars().round(), 0.0, "all is compensated");
+        assert_eq!(books.account(&contract).revenue.dollars().round(), 0.0, "all is compensated");
     }
 
     #[test]
     fn the_present_period_counts_as_if_it_had_ended() {
         let mut books = Books::new();
         for number in 0..75 {
-            books.close(&window(number * SECOND / 50, (number + 1) * SECOND / 50, 1.0), &utility(), &held());
+            books.close(
+                &window(number * SECOND / 50, (number + 1) * SECOND / 50, 1.0),
+                &[],
+                &mut value(),
+                &held(),
+            );
             let earned = 20.0 * (number + 1) as f64 / 50.0;
             assert!((dollars(&books).0 - earned).abs() < 1e-6, "{number}");
         }
@@ -324,7 +365,7 @@ mod tests {
                 for change in changes {
                     books.reprice(change * 1_000_000, tariff(1.0, 1.0));
                 }
-                books.close(&window(at, to, 1.0), &utility(), &held());
+                books.close(&window(at, to, 1.0), &[], &mut value(), &held());
                 (at, sum) = (to, sum + length);
             }
             let expected = sum as f64 / 1e3;

@@ -1,6 +1,7 @@
 //! The governor of a server that earns.
 
 use crate::books::Books;
+use crate::contracts::{Contracts, Served};
 use crate::keeping::Keeping;
 use crate::market::{Market, PriceBoard, Tariff};
 use crate::report::{Audience, Stretch, blank, repeat};
@@ -9,14 +10,16 @@ use crate::solvency::{Judge, Terms};
 use crate::staffing::Teaches;
 use crate::steering::{Proposals, Steering};
 use crate::window;
+use alloc::vec::Vec;
 use nom_abi::priced::Report;
 use nom_economy::decision::{Decision, Knob};
 use nom_economy::ledger::{Account, Money};
 use nom_economy::prices::{Resource, Usage};
 use nom_economy::response::Response;
-use nom_economy::units::{Cores, DollarsPerSecond, Gib};
+use nom_economy::units::{Cores, Gib};
+use nom_economy::utility::Contract as _;
 use nom_service::Demand;
-use nom_service::{CostRates, Governor, Setting, Window};
+use nom_service::{Activity, CostRates, Earned, Governor, Setting, Window};
 
 /// How often it reports.
 const REPORT_NS: u64 = 100_000_000;
@@ -51,6 +54,7 @@ pub struct Earner<B, A> {
     audience: A,
     held: fn() -> Held,
     market: Market,
+    contracts: Contracts,
     books: Books,
     steering: Steering,
     /// If memory is a knob.
@@ -61,6 +65,8 @@ pub struct Earner<B, A> {
     holder: Option<Knob>,
     window_ns: u64,
     stretch: Stretch,
+    /// For whom what was served that the next window is about.
+    shares: Vec<Stretch>,
     /// Sums at the last report, and the report.
     reported: (Money, Money),
     last: Report,
@@ -71,15 +77,17 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
     /// is called.
     pub fn new(settings: Settings, board: B, audience: A, held: fn() -> Held) -> Self {
         let steering = Steering::new(&settings, 1);
+        let contracts = Contracts::new(settings.utility.clone(), settings.contracts.clone());
         let last = blank(0, steering.setting());
         let keeping = settings.knobs.memory.then(Keeping::new);
-        let judge = Judge::new(settings.has_contract, settings.knobs.admission, &settings.utility);
+        let judge = Judge::new(settings.has_contract, settings.knobs.admission, &contracts);
         Self {
             settings,
             board,
             audience,
             held,
             market: Market::default(),
+            contracts,
             books: Books::new(),
             steering,
             keeping,
@@ -88,6 +96,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             holder: None,
             window_ns: *WINDOW_NS.start(),
             stretch: Stretch::default(),
+            shares: Vec::new(),
             reported: (Money::ZERO, Money::ZERO),
             last,
         }
@@ -99,6 +108,11 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         Self { steering, ..self }
     }
 
+    /// For whom what was served that the next window is about.
+    pub(crate) fn share(&mut self, shares: Vec<Stretch>) {
+        self.shares = shares;
+    }
+
     /// What is set at present.
     #[must_use]
     pub fn setting(&self) -> Setting {
@@ -108,7 +122,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
     /// Revenue and cost so far.
     #[must_use]
     pub fn account(&self) -> Account {
-        self.books.account(&self.settings.utility)
+        self.books.account(&self.contracts)
     }
 
     /// The prices that are reckoned with, each with its age.
@@ -134,21 +148,21 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             return false;
         };
         self.books.reprice(since_ns, *self.market.tariff());
-        let (settings, tariff, held) = (&self.settings, self.market.tariff(), usage((self.held)()));
-        let (utility, prices) = (&settings.utility, &tariff.prices);
-        let terms = Terms { utility, prices, held: &held };
+        let (contracts, tariff, held) = (&self.contracts, self.market.tariff(), usage((self.held)()));
+        let prices = &tariff.prices;
+        let terms = Terms { contracts, prices, held: &held };
         let keeping = self.keeping.as_mut();
         let memory = keeping.and_then(|keeping| keeping.choose(now_ns, &terms));
         self.judge.reconsider(&terms);
         let keeps = self.steering.keep(memory) | self.steering.admit(self.judge.clients_max());
-        self.steering.reconsider(&|cores, response| profit(settings, tariff, &with(&held, cores), response))
+        self.steering.reconsider(&|cores, response| contracts.profit(response, &with(&held, cores), prices))
             || keeps
     }
 
     /// Tells each knob what was measured, as far as that is about it, and lets one of them move.
     fn decide(&mut self, window: &Window, asked_ns: u64, held: &Usage) {
-        let (settings, tariff, now_ns) = (&self.settings, self.market.tariff(), window.to_ns);
-        let terms = Terms { utility: &settings.utility, prices: &tariff.prices, held };
+        let (tariff, now_ns) = (self.market.tariff(), window.to_ns);
+        let terms = Terms { contracts: &self.contracts, prices: &tariff.prices, held };
         let teaches = if self.holder.is_none() { Teaches::All } else { Teaches::Another };
         self.judge.observe(window, &terms, teaches);
         let mut proposals = Proposals::new();
@@ -267,6 +281,23 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         self.keeping.iter_mut().for_each(|keeping| keeping.hear(demand));
     }
 
+    fn wants_shares(&self) -> bool {
+        self.settings.has_contract
+    }
+
+    fn divide(&mut self, shares: &[Window]) {
+        let mut served = Served { shares: core::mem::take(&mut self.shares), ..Served::default() };
+        served.add_shares(shares);
+        self.shares = served.shares;
+    }
+
+    fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
+        let nanos = |money: Money| money.nanos().clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        let account = self.books.account(&self.contracts);
+        self.books.shares(&self.contracts, |activity, money| tell(activity, nanos(money)));
+        Some(Earned { revenue: nanos(account.revenue), cost: nanos(account.cost) })
+    }
+
     fn observe(&mut self, window: &Window) -> Setting {
         // Prices that came within the window count in it, though nobody had looked.
         let has_turned = self.trade(window.to_ns);
@@ -274,8 +305,9 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         if !self.governs() {
             self.steering.follow(window.setting);
         }
+        let shares = core::mem::take(&mut self.shares);
         if window.length_ns() > 0 {
-            self.books.close(window, &self.settings.utility, &held);
+            self.books.close(window, &shares, &mut self.contracts, &held);
             self.stretch.add(window);
             self.set_window(window);
         }
@@ -310,8 +342,4 @@ fn usage(held: Held) -> Usage {
 fn with(held: &Usage, cores: Option<u16>) -> Usage {
     let cores = cores.and_then(|cores| Cores::new(f64::from(cores)).ok());
     Usage { cores: cores.unwrap_or(held.cores), ..*held }
-}
-
-fn profit(settings: &Settings, tariff: &Tariff, held: &Usage, response: &Response) -> DollarsPerSecond {
-    settings.utility.profit(response, held, &tariff.prices)
 }

@@ -11,6 +11,7 @@
 extern crate alloc;
 
 mod books;
+mod contracts;
 mod earner;
 mod keeping;
 mod market;

@@ -2,6 +2,7 @@
 
 use nom_abi::priced::{Report, Solvency};
 use nom_economy::prices::Refusal;
+use nom_economy::utility::Unit;
 use nom_service::Latency;
 use nom_service::{Setting, Window};
 
@@ -65,6 +66,30 @@ impl Stretch {
         self.p99 += times * other.p99;
         self.clients = self.clients.max(other.clients);
         self.is_overridden |= other.is_overridden;
+    }
+
+    /// What of it is not in `part`, which happened in the same time. Its 99th percentile may be a little off:
+    /// it is that of all, where the part's is longer.
+    pub fn without(&self, part: &Stretch) -> Stretch {
+        let less = |whole: f64, part: f64| (whole - part).max(0.0);
+        Stretch {
+            requests: less(self.requests, part.requests),
+            answered_bytes: less(self.answered_bytes, part.answered_bytes),
+            sent_bytes: less(self.sent_bytes, part.sent_bytes),
+            received_bytes: less(self.received_bytes, part.received_bytes),
+            latency: less(self.latency, part.latency),
+            latency_squared: less(self.latency_squared, part.latency_squared),
+            p99: less(self.p99, part.p99),
+            ..*self
+        }
+    }
+
+    /// How much of what is paid for there was in it.
+    pub fn amount(&self, unit: Unit) -> f64 {
+        match unit {
+            Unit::Gbit => self.answered_bytes,
+            Unit::Operation => self.requests,
+        }
     }
 
     /// All as one window. Its 99th percentile is the mean of those of its windows, weighted by their

@@ -1,10 +1,12 @@
 //! What the application's environment says about earning.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::time::Duration;
 use nom_economy::controller::BatchingDelays;
 use nom_economy::table::{BadResponseTable, ResponseTable};
 use nom_economy::utility::{BadLine, Utility};
+use nom_service::{Activity, BadRules, Rules};
 
 /// The longest batching delay that is tried, unless the environment says otherwise: beyond a millisecond
 /// hardly a contract pays for what is gained.
@@ -15,6 +17,8 @@ const LONGEST_MICROS: u32 = 1000;
 pub struct Settings {
     /// What its users pay.
     pub utility: Utility,
+    /// What the users of an activity pay, where that is something else.
+    pub contracts: Vec<(Activity, Utility)>,
     /// What decides the batching delay.
     pub batching: Batching,
     /// What is turned besides the batching delay.
@@ -82,6 +86,14 @@ pub enum BadSetting {
         /// What is wrong.
         error: BadLine,
     },
+    /// No contract of an activity.
+    #[error("the environment's contracts: `{part}`: {problem}")]
+    Contract {
+        /// What stands there.
+        part: String,
+        /// What is wrong, or was expected.
+        problem: String,
+    },
     /// No table of responses.
     #[error("the environment's responses: {0}")]
     Responses(#[from] BadResponseTable),
@@ -98,7 +110,8 @@ pub enum BadSetting {
 }
 
 impl Settings {
-    /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`. The others
+    /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`, or
+    /// `contracts`, those of activities: `for ACTIVITY`, with its contract behind, for each. The others
     /// are `batching_delay`: `adaptive`, or microseconds; `batching_delay_max`: the longest that is tried, in
     /// microseconds; `knobs`: some of `batching_delay`, `notice`, `cores`, `memory` and `admission`,
     /// separated by commas; `refuse`: `loss`, the same as the knob `admission`;
@@ -107,9 +120,16 @@ impl Settings {
     /// # Errors
     /// The first variable that is not what it must be.
     pub fn from_environment<'v>(var: impl Fn(&str) -> Option<&'v str>) -> Result<Option<Self>, BadSetting> {
-        let Some(line) = var("utility") else { return Ok(None) };
-        let utility = Utility::from_checked_line(line)
-            .map_err(|error| BadSetting::Utility { line: line.to_string(), error })?;
+        let utility = var("utility").map(|line| {
+            Utility::from_checked_line(line)
+                .map_err(|error| BadSetting::Utility { line: line.to_string(), error })
+        });
+        let contracts = contracts(&var)?;
+        let utility = match utility.transpose()? {
+            Some(utility) => utility,
+            None if contracts.is_empty() => return Ok(None),
+            None => Utility::none(),
+        };
         let names = var("knobs").unwrap_or_default();
         let knobs = if names.is_empty() { Some(Knobs::default()) } else { Knobs::parse(names) };
         let mut knobs = knobs.ok_or_else(|| bad("knobs", names, KNOBS))?;
@@ -129,7 +149,7 @@ impl Settings {
             Some("loss") => knobs.admission = true,
             Some(other) => return Err(bad("refuse", other, "`loss`")),
         }
-        Ok(Some(Self { utility, batching, knobs, responses, has_contract: true }))
+        Ok(Some(Self { utility, contracts, batching, knobs, responses, has_contract: true }))
     }
 
     /// Those of a server without a contract, of which only what it serves is to be known.
@@ -137,6 +157,7 @@ impl Settings {
     pub fn watched() -> Self {
         Self {
             utility: Utility::none(),
+            contracts: Vec::new(),
             batching: Batching::Fixed { micros: 0 },
             knobs: Knobs::default(),
             responses: ResponseTable::default(),
@@ -154,6 +175,28 @@ impl Settings {
             Batching::Fixed { micros } => Duration::from_micros(micros.into()),
         }
     }
+}
+
+/// What activities pay that have contracts of their own: variable `contracts`.
+fn contracts<'v>(var: impl Fn(&str) -> Option<&'v str>) -> Result<Vec<(Activity, Utility)>, BadSetting> {
+    let (line, rules) = (var("contracts").unwrap_or_default(), var("activity").unwrap_or_default());
+    let bad = |part: &str, problem: String| BadSetting::Contract { part: part.to_string(), problem };
+    if line.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rules: Rules = rules.parse().map_err(|error: BadRules| bad(rules, error.to_string()))?;
+    let mut all: Vec<(Activity, Utility)> = Vec::new();
+    for part in line.strip_prefix("for ").unwrap_or(line).split("; for ") {
+        let (name, contract) = part.split_once(' ').unwrap_or((part, ""));
+        let number = rules.names().position(|known| known == name);
+        let activity = number.map(|number| Activity(number as u32));
+        let activity = activity.filter(|activity| all.iter().all(|(other, _)| other != activity));
+        let activity =
+            activity.ok_or_else(|| bad(part, "expected an activity that there is, each once".to_string()))?;
+        let utility = Utility::from_checked_line(contract).map_err(|error| bad(part, error.to_string()))?;
+        all.push((activity, utility));
+    }
+    Ok(all)
 }
 
 /// What `knobs` may say.
@@ -215,6 +258,26 @@ mod tests {
         }
         assert_eq!(batching(&[("refuse", "loss")]).1, Knobs { admission: true, ..none });
         assert_eq!(batching(&[("batching_delay", "50")]), (Batching::Fixed { micros: 50 }, none));
+    }
+
+    #[test]
+    fn activities_have_contracts_of_their_own() {
+        let read = |line| settings(&[("activity", "gold key=g; silver key=s"), ("contracts", line)]);
+        let line = "for silver operation; floor 0; value 1; for gold Gbit; penalty 20 100 0.00075";
+        let all = read(line).expect("good").expect("there are two");
+        let lines: Vec<_> = all.contracts.iter().map(|(of, utility)| (of.0, utility.to_string())).collect();
+        let expected =
+            [(4, "operation; floor 0; value 1"), (3, CONTRACT.1)].map(|(of, line)| (of, line.to_string()));
+        assert_eq!((lines.as_slice(), all.utility, all.has_contract), (&expected[..], Utility::none(), true));
+        for (line, part) in [
+            ("for bronze Gbit; value 1", "`bronze Gbit; value 1`: expected an activity"),
+            ("for gold Gbit; value 1; for gold Gbit; value 2", "`gold Gbit; value 2`: expected an activity"),
+            ("for gold Gbyte; value 1", "`gold Gbyte; value 1`: `Gbyte`: expected `Gbit`"),
+            ("for gold", "`gold`: ``: expected `Gbit`"),
+        ] {
+            let text = read(line).expect_err("it is refused");
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! section 4): as many as are foretold to bring most, judged by what was served while no other knob tried
 //! anything, since what a trial loses is not the clients' fault.
 
+use crate::contracts::Contracts;
 use crate::report::Stretch;
 use crate::staffing::Teaches;
 use crate::window;
@@ -13,7 +14,7 @@ use nom_economy::decision::Proposal;
 use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{Dollars, DollarsPerSecond, GbitPerSecond, OperationsPerSecond, Seconds};
-use nom_economy::utility::{Latency, Term, Utility};
+use nom_economy::utility::{Contract as _, Latency};
 use nom_service::{Setting, Window};
 
 /// What was served is judged by so much time, as revenue is.
@@ -37,7 +38,7 @@ const MEMORY: u64 = 8;
 /// What a window is judged by.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    pub utility: &'a Utility,
+    pub contracts: &'a Contracts,
     pub prices: &'a Prices,
     pub held: &'a Usage,
 }
@@ -64,8 +65,8 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub fn new(has_contract: bool, refuses: bool, utility: &Utility) -> Judge {
-        let objective_ns = utility.objective().map_or(0, |objective| (objective.get() * 1e9) as u64);
+    pub fn new(has_contract: bool, refuses: bool, contracts: &Contracts) -> Judge {
+        let objective_ns = contracts.objective().map_or(0, |objective| (objective.get() * 1e9) as u64);
         let state = if has_contract { Solvency::PAYS } else { Solvency::NO_CONTRACT };
         let solvency = Solvency {
             state,
@@ -127,7 +128,7 @@ impl Judge {
     /// that: of responses that lose, the one is better that loses less for each request, and not the one that
     /// serves fewer; as if so many were `served` with all of them.
     pub fn value(&self, response: &Response, served: f64, terms: &Terms) -> DollarsPerSecond {
-        let profit = terms.utility.profit(response, terms.held, terms.prices);
+        let profit = terms.contracts.profit(response, terms.held, terms.prices);
         let margin = margin(response, terms).get();
         if !self.refuses || margin >= 0.0 || served <= 0.0 {
             return profit;
@@ -273,16 +274,16 @@ fn is_loss(state: u64) -> bool {
 
 /// What requests bring less what they cost, whatever is held.
 fn margin(response: &Response, terms: &Terms) -> DollarsPerSecond {
-    terms.utility.profit(response, &Usage::default(), terms.prices)
+    terms.contracts.profit(response, &Usage::default(), terms.prices)
 }
 
 fn state(response: &Response, terms: &Terms) -> u64 {
     let brings = margin(response, terms).get();
-    let in_time = in_time(response, terms.utility);
+    let in_time = in_time(response, terms.contracts);
     let would_bring = in_time.map_or(brings, |response| margin(&response, terms).get());
     if brings < 0.0 || brings == 0.0 && would_bring > 0.0 {
         if would_bring > 0.0 { Solvency::LATE } else { Solvency::COSTS_MORE }
-    } else if terms.utility.profit(response, terms.held, terms.prices).get() < 0.0 {
+    } else if terms.contracts.profit(response, terms.held, terms.prices).get() < 0.0 {
         Solvency::HELD_COSTS_MORE
     } else {
         Solvency::PAYS
@@ -290,9 +291,8 @@ fn state(response: &Response, terms: &Terms) -> u64 {
 }
 
 /// The same served at once. Nobody promised that where it earns a bonus without an end.
-fn in_time(response: &Response, utility: &Utility) -> Option<Response> {
-    let has_bonus = utility.terms().iter().any(|term| matches!(term, Term::Bonus { .. }));
+fn in_time(response: &Response, contracts: &Contracts) -> Option<Response> {
     let seconds = |value| Seconds::new(value).ok();
     let latency = Latency::new(seconds(1e-6)?, seconds(0.0)?, seconds(1e-6)?).ok()?;
-    (!has_bonus).then_some(Response { latency, ..*response })
+    (!contracts.has_bonus()).then_some(Response { latency, ..*response })
 }

@@ -5,9 +5,10 @@
 //! all have served, and the others take the setting over with their next look. A core that sleeps holds up
 //! nobody, and none ever waits for another.
 
+use crate::contracts::Served;
 use crate::earner::{Earner, IDLE_NS};
 use crate::market::PriceBoard;
-use crate::report::{Audience, Stretch};
+use crate::report::Audience;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
 use nom_economy::controller::BatchingDelays;
 use nom_service::Demand;
-use nom_service::{CostRates, Governor, Setting, Window};
+use nom_service::{Activity, CostRates, Earned, Governor, Setting, Window};
 
 /// The window of a core among others: short, so that little of it belongs to another window of the whole.
 const PART_NS: u64 = 5_000_000;
@@ -54,7 +55,7 @@ pub struct Team<L: RawMutex, B, A> {
 struct Council<B, A> {
     earner: Earner<B, A>,
     /// By core.
-    parts: Vec<Stretch>,
+    parts: Vec<Served>,
     began_ns: u64,
 }
 
@@ -64,10 +65,12 @@ pub struct Member<L: RawMutex, B, A> {
     index: usize,
     window_ns: u64,
     /// What it served since it last had the floor.
-    part: Stretch,
+    part: Served,
     set: (u64, u32),
     /// What consumption cost when it last had the floor.
     rates: CostRates,
+    /// What was earned when it last had the floor, and by whom.
+    earned: (Earned, Vec<i64>),
 }
 
 impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
@@ -83,7 +86,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
             wants_demand: earner.wants_demand(),
             governs: earner.governs(),
             chooses_cores: earner.chooses_cores(),
-            council: Mutex::new(Council { earner, parts: vec![Stretch::default(); cores], began_ns: 0 }),
+            council: Mutex::new(Council { earner, parts: vec![Served::default(); cores], began_ns: 0 }),
         });
         let window_ns = match cores {
             _ if !team.governs => WATCHED_NS,
@@ -91,8 +94,8 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
             _ => PART_NS,
         };
         let member = move |index| {
-            let (part, rates) = (Stretch::default(), CostRates::default());
-            Member { team: team.clone(), index, window_ns, part, set, rates }
+            let (part, rates, earned) = (Served::default(), CostRates::default(), Default::default());
+            Member { team: team.clone(), index, window_ns, part, set, rates, earned }
         };
         (0..cores).map(member)
     }
@@ -108,21 +111,22 @@ impl<L: RawMutex, B, A> Team<L, B, A> {
 impl<B: PriceBoard, A: Audience> Council<B, A> {
     /// Takes a core's part, and decides if the window is over; `in_force` is what the core has set. Returns
     /// the setting.
-    fn hear(&mut self, index: usize, part: &mut Stretch, now_ns: u64, in_force: Setting) -> Setting {
+    fn hear(&mut self, index: usize, part: &mut Served, now_ns: u64, in_force: Setting) -> Setting {
         self.parts[index].join(&core::mem::take(part), 1.0);
         let length_ns = now_ns.saturating_sub(self.began_ns);
         if now_ns >= self.began_ns && length_ns < self.earner.window_ns() {
             return self.earner.setting();
         }
-        let mut whole = Stretch::default();
-        for part in self.parts.iter_mut().map(core::mem::take).filter(|part| part.length_ns > 0) {
-            let share = part.length_ns as f64 / length_ns as f64;
+        let mut all = Served::default();
+        for part in self.parts.iter_mut().map(core::mem::take).filter(|part| part.whole.length_ns > 0) {
+            let share = part.whole.length_ns as f64 / length_ns as f64;
             let was_there = (THROUGHOUT..=1.0 / THROUGHOUT).contains(&share);
-            whole.join(&part, if was_there { 1.0 / share } else { 1.0 });
+            all.join(&part, if was_there { 1.0 / share } else { 1.0 });
         }
         let setting = if self.earner.governs() { self.earner.setting() } else { in_force };
-        let window = whole.window(self.began_ns, now_ns, setting);
+        let window = all.whole.window(self.began_ns, now_ns, setting);
         self.began_ns = now_ns;
+        self.earner.share(all.shares);
         self.earner.observe(&window)
     }
 }
@@ -170,8 +174,37 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
         }
     }
 
+    fn wants_shares(&self) -> bool {
+        self.team.governs
+    }
+
+    fn divide(&mut self, shares: &[Window]) {
+        self.part.add_shares(shares);
+    }
+
+    /// One says for all what they earn together.
+    fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
+        if self.index != 0 {
+            return None;
+        }
+        let (earned, shares) = &mut self.earned;
+        if let Some(mut council) = self.team.council.try_lock() {
+            shares.iter_mut().for_each(|share| *share = 0);
+            let mut note = |Activity(number): Activity, nanos| {
+                let number = number as usize;
+                if shares.len() <= number {
+                    shares.resize(number + 1, 0);
+                }
+                shares[number] = nanos;
+            };
+            *earned = council.earner.earned(&mut note).unwrap_or_default();
+        }
+        shares.iter().enumerate().for_each(|(number, nanos)| tell(Activity(number as u32), *nanos));
+        Some(*earned)
+    }
+
     fn observe(&mut self, window: &Window) -> Setting {
-        self.part.add(window);
+        self.part.whole.add(window);
         // Whoever does not get the floor says it with its next window.
         if let Some(mut council) = self.team.council.try_lock() {
             let setting = council.hear(self.index, &mut self.part, window.to_ns, window.setting);

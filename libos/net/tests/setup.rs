@@ -323,6 +323,42 @@ fn who_asks_from_afar_is_not_answered() {
     }
 }
 
+/// RFC 4861 section 7.1.1: a question of somebody without an address goes to the group alone, and says no
+/// place to answer to. Else a stranger's frame would have all hear of it.
+#[test]
+fn what_is_no_probe_is_not_answered() {
+    let mut machine = machine(NOBODY, |_| {});
+    wait(&mut machine, after(5000));
+    let nobody = Ipv6Addr::UNSPECIFIED;
+    let with_place = solicitation(fixed());
+    let plain = &with_place[..24];
+    let probes = [(group_of(fixed()), plain), (fixed(), plain), (group_of(fixed()), &with_place[..])];
+    for (number, (to, probe)) in probes.into_iter().enumerate() {
+        let dropped = machine.stack.counters().dropped_arp;
+        machine.take(after(5000), icmpv6(nobody, to, probe));
+        let is_told = icmpv6s(&machine.take_sent()).iter().any(|(_, to, _)| *to == ALL_NODES);
+        assert_eq!(is_told, number == 0, "probe {number}");
+        assert_eq!(machine.stack.counters().dropped_arp - dropped, u64::from(number > 0), "probe {number}");
+    }
+}
+
+/// RFC 4861 section 7.1.2: what tells everybody is no answer to us, whatever it says.
+#[test]
+fn what_answers_everybody_answers_nobody() {
+    const SOLICITED: u8 = 0x40;
+    let mut machine = machine(NOBODY, |_| {});
+    wait(&mut machine, after(5000));
+    let stranger: Ipv6Addr = "fd00::2".parse().unwrap();
+    let (from, to) = (SocketAddr::new(fixed().into(), 7), SocketAddr::new(stranger.into(), 9));
+    let bytes = nom_net::Chain::from_iter([Slice::new(Memory::from(vec![0; 9]))]);
+    machine.stack.send_datagram(from, to, bytes).expect("it waits for its neighbour");
+    machine.take(after(5000), icmpv6(stranger, ALL_NODES, &advert(stranger, SOLICITED, STRANGER)));
+    let is_sent = |frames: &[Vec<u8>]| frames.iter().any(|frame| frame[20] == protocol::UDP);
+    assert!(!is_sent(&machine.take_sent()), "it is not believed");
+    machine.take(after(5000), icmpv6(stranger, fixed(), &advert(stranger, SOLICITED, STRANGER)));
+    assert!(is_sent(&machine.take_sent()), "what answers us is");
+}
+
 /// A router's advertisement: of 2001:db8::/64, and of packets of 1400 bytes with 32 hops.
 fn advertisement() -> Vec<u8> {
     let mut message = vec![134, 0, 0, 0, 32, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -227,6 +227,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
                 continue;
             }
             client.is_closing = self.service.check(&mut client.connection, &mut self.reply) == Stream::Close;
+            if !client.is_closing && client.unsent.is_empty() {
+                self.service.news(&mut client.connection, &mut self.reply);
+            }
             // What it is told now nobody else may hear.
             if client.is_closing || !self.reply.is_empty() {
                 self.answer(stack, flow);

@@ -15,8 +15,7 @@ use nom_net::{
 use nom_port::buffer::Buffer;
 use nom_port::nic::{Label, Nic, Received};
 use nom_port::world::Clock;
-use nom_service::Service;
-use nom_service::Window;
+use nom_service::{Earned, Service, Window};
 
 /// The clients of a server.
 pub(crate) struct Front<B: Buffer, S: Service<B>> {
@@ -27,6 +26,8 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
     pub peers: Option<Peers<B, S::Connection>>,
     /// Who hears what this core finds out about addresses.
     pub ear: Ear,
+    /// What the server has earned, as far as this core tells it.
+    pub earned: Earned,
     /// How the frame at hand came here.
     way: Way,
 }
@@ -34,7 +35,14 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
 impl<B: Buffer, S: Service<B>> Front<B, S> {
     /// All are the service's, on one core.
     pub fn new(clients: Clients<B, S>) -> Front<B, S> {
-        Front { clients, desk: None, peers: None, ear: Ear::default(), way: Way::Device }
+        Front {
+            clients,
+            desk: None,
+            peers: None,
+            ear: Ear::default(),
+            earned: Earned::default(),
+            way: Way::Device,
+        }
     }
 
     /// Takes what other cores passed here.
@@ -196,7 +204,8 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         let passing = self.passing();
         let service = &self.clients.service;
         if let Some(desk) = &mut self.desk {
-            desk.service.report(window, || Snapshot::of(stack, passing, service));
+            let earned = self.earned;
+            desk.service.report(window, || Snapshot { earned, ..Snapshot::of(stack, passing, service) });
         }
     }
 
@@ -204,7 +213,8 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
     pub fn report_away<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
         let passing = self.passing();
         if let Some(desk) = &mut self.desk {
-            desk.service.leave(Snapshot::of(stack, passing, &self.clients.service));
+            let earned = self.earned;
+            desk.service.leave(Snapshot { earned, ..Snapshot::of(stack, passing, &self.clients.service) });
         }
     }
 
@@ -303,7 +313,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         }
         let passing = self.passing();
         let Some(desk) = &mut self.desk else { return };
-        desk.service.refresh(Snapshot::of(stack, passing, &self.clients.service));
+        let earned = self.earned;
+        desk.service.refresh(Snapshot { earned, ..Snapshot::of(stack, passing, &self.clients.service) });
         desk.received(stack, flow, bytes);
     }
 

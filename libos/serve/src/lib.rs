@@ -21,6 +21,7 @@ mod peers;
 mod plan;
 mod roster;
 mod server;
+mod shares;
 mod steered;
 mod stopwatch;
 

@@ -7,6 +7,7 @@ use nom_net::{Answer, Observed};
 use nom_port::buffer::{Buffers, Slice, Trimmed, chain_len};
 use nom_port::nic::{Label, Nic, Outgoing, Properties, Received, RingFull};
 use nom_port::world::Clock;
+use nom_service::OTHERS;
 
 /// Frames that went through a queue pair. A frame that the device cuts counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,7 +178,8 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
             payers.frame_leaves(bytes as u64);
         }
         if let (Some(stopwatch), Some(tag)) = (&mut self.stopwatch, frame.tag) {
-            stopwatch.queue(Answer::of(tag));
+            let activity = self.payers.as_ref().map_or(OTHERS, |payers| payers.present());
+            stopwatch.queue(Answer::of(tag), activity);
         }
         Ok(())
     }

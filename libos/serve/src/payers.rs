@@ -49,6 +49,9 @@ pub struct Consumption {
     pub lost_frames: u64,
     /// What that cost, the core's time among it, in nanodollars; 0 as long as nobody knows prices.
     pub cost_nanodollars: u64,
+    /// What it has brought, in nanodollars, less than nothing where users are compensated; told by one core
+    /// for all.
+    pub revenue_nanodollars: i64,
 }
 
 impl core::ops::AddAssign for Consumption {
@@ -59,6 +62,7 @@ impl core::ops::AddAssign for Consumption {
         self.queued_ns += other.queued_ns;
         self.lost_frames += other.lost_frames;
         self.cost_nanodollars += other.cost_nanodollars;
+        self.revenue_nanodollars += other.revenue_nanodollars;
     }
 }
 
@@ -96,6 +100,7 @@ struct Record {
     /// Nanodollars, and what they are for: nanoseconds, and bytes sent and received.
     cost: Cell<f64>,
     billed: Cell<[u64; 3]>,
+    revenue: Cell<i64>,
 }
 
 /// Frames, and their bytes.
@@ -128,6 +133,7 @@ impl Record {
             queued_ns: self.queued_ns.get(),
             lost_frames: self.lost_frames.get(),
             cost_nanodollars: self.cost.get() as u64,
+            revenue_nanodollars: self.revenue.get(),
         }
     }
 }
@@ -256,6 +262,13 @@ impl Payers {
             let cost =
                 core_ns * rates.core_second + 1e9 * (sent * rates.sent_byte + received * rates.received_byte);
             record.cost.update(|sum| sum + cost);
+        }
+    }
+
+    /// An activity has brought so much so far.
+    pub fn earn(&self, activity: Activity, nanodollars: i64) {
+        if let Some(record) = self.records.get(activity.0 as usize) {
+            record.revenue.set(nanodollars);
         }
     }
 

@@ -167,9 +167,13 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// Measures requests from now on, and lets `governor` set the working point. `handle` is that of the loop
     /// that polls this server.
     pub fn govern(&mut self, governor: Box<dyn Governor>, handle: &Handle) {
+        let wants_shares = governor.wants_shares();
         let steering = self.steer(handle);
         steering.window_ns = governor.window_ns();
         steering.governor = Some(governor);
+        if let Some(stopwatch) = self.stack.nic().stopwatch().filter(|_| wants_shares) {
+            stopwatch.shares();
+        }
     }
 
     /// Measures requests from now on, and answers questions about that at the control port. This is server
@@ -285,9 +289,17 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
                 steering.demand_ns = now_ns + DEMAND_NS;
                 self.front.clients.service.demand().iter().for_each(|demand| governor.hear(demand));
             }
+            let payers = self.stack.nic().payers().cloned();
+            if let (Some(payers), true) = (&payers, governor.wants_shares())
+                && let Some(stopwatch) = self.stack.nic().stopwatch()
+            {
+                governor.divide(stopwatch.shares().close(&window, payers.records()));
+            }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
-            if let Some(payers) = self.stack.nic().payers() {
+            if let Some(payers) = payers {
                 payers.bill(governor.rates());
+                let earned = governor.earned(&mut |activity, nanos| payers.earn(activity, nanos));
+                self.front.earned = earned.unwrap_or_default();
             }
             steering.window_ns = governor.window_ns();
             if governor.governs() && !steering.is_held {
@@ -349,7 +361,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     /// Looks at the clients if it is time to. Returns when it will be; never, if there are none.
     fn check(&mut self, now_ns: u64) -> Option<u64> {
-        let every_ns = S::CHECK_NS.filter(|_| self.stack.flow_count() > 0)?;
+        let every_ns = self.front.clients.service.look_every_ns().filter(|_| self.stack.flow_count() > 0)?;
         if now_ns >= self.check_ns {
             self.check_ns = now_ns + every_ns;
             self.front.clients.check(&mut self.stack);

@@ -2,11 +2,12 @@
 
 use crate::metered::Traffic;
 use crate::path::{self, Path};
+use crate::shares::Shares;
 use alloc::vec::Vec;
 use nom_net::Answer;
 use nom_rt::histogram::Histogram;
 use nom_rt::latency::{self, Recorder};
-use nom_service::{Latency, Setting, Window};
+use nom_service::{Activity, Latency, Setting, Window};
 
 /// Latencies since the start.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +55,8 @@ impl Series {
 /// The times of one core's requests.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
-    /// Replies that the device was not told of.
-    queued: Vec<Answer>,
+    /// Replies that the device was not told of, and whom they are for.
+    queued: Vec<(Answer, Activity)>,
     /// By the connections' numbers.
     paths: Vec<Path>,
     /// What paths add as a rule: for a client of whose own nothing is known yet, or by datagrams never is.
@@ -68,6 +69,8 @@ pub(crate) struct Stopwatch {
     /// Requests so far, and what had passed when the window began.
     requests: u64,
     begun: (u64, Traffic),
+    /// If somebody wants to hear for whom what was served.
+    shares: Option<Shares>,
 }
 
 impl Stopwatch {
@@ -82,6 +85,7 @@ impl Stopwatch {
             from_ns: now_ns,
             requests: 0,
             begun: (0, Traffic::default()),
+            shares: None,
         }
     }
 
@@ -91,15 +95,20 @@ impl Stopwatch {
         !self.queued.is_empty()
     }
 
-    /// A reply was queued for the device.
+    /// A reply for somebody was queued for the device.
     #[inline]
-    pub fn queue(&mut self, answer: Answer) {
-        self.queued.push(answer);
+    pub fn queue(&mut self, answer: Answer, activity: Activity) {
+        self.queued.push((answer, activity));
+    }
+
+    /// Activities' parts of windows, which are kept apart from now on.
+    pub fn shares(&mut self) -> &mut Shares {
+        self.shares.get_or_insert_default()
     }
 
     /// Everything queued departs.
     pub fn depart(&mut self, now_ns: u64) {
-        for answer in self.queued.drain(..) {
+        for (answer, activity) in self.queued.drain(..) {
             let path = answer.flow.map(|flow| flow as usize);
             if let Some(index) = path.filter(|index| *index >= self.paths.len()) {
                 self.paths.resize_with(index + 1, Path::default);
@@ -118,6 +127,9 @@ impl Stopwatch {
                 self.service.recorder.record_many(service_ns, count);
                 self.latency.recorder.record_many(service_ns.saturating_add(path_ns), count);
                 self.requests += count;
+                if let Some(shares) = &mut self.shares {
+                    shares.record(activity, service_ns.saturating_add(path_ns), count);
+                }
             } else if let Some(path) = &mut path {
                 **path = Path::default();
             }
@@ -190,6 +202,7 @@ impl Stopwatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nom_service::OTHERS;
 
     fn answer(arrived_ns: u64, requests: u32) -> Answer {
         Answer { arrived_ns, requests, flow: Some(3) }
@@ -198,11 +211,11 @@ mod tests {
     #[test]
     fn a_request_takes_from_its_arrival_to_its_departure_and_the_way() {
         let mut stopwatch = Stopwatch::new(0);
-        stopwatch.queue(answer(10, 0));
+        stopwatch.queue(answer(10, 0), OTHERS);
         stopwatch.depart(20);
         stopwatch.arrive(3, 120);
-        stopwatch.queue(answer(130, 1));
-        stopwatch.queue(answer(150, 2));
+        stopwatch.queue(answer(130, 1), OTHERS);
+        stopwatch.queue(answer(150, 2), OTHERS);
         stopwatch.depart(160);
         let traffic =
             Traffic { answered_bytes: 600, sent_bytes: 700, received_bytes: 300, ..Traffic::default() };
@@ -221,7 +234,7 @@ mod tests {
     fn a_new_connection_forgets_the_path_of_the_one_before() {
         let mut stopwatch = Stopwatch::new(0);
         for (opened_ns, way_ns) in [(1_000, 5), (2_000, 900)] {
-            stopwatch.queue(answer(opened_ns, 0));
+            stopwatch.queue(answer(opened_ns, 0), OTHERS);
             stopwatch.depart(opened_ns);
             stopwatch.arrive(3, opened_ns + way_ns);
             assert_eq!(stopwatch.paths[3].estimate_ns(), way_ns);
@@ -231,13 +244,13 @@ mod tests {
     #[test]
     fn whose_path_nobody_knows_has_the_path_of_others() {
         let mut stopwatch = Stopwatch::new(0);
-        stopwatch.queue(answer(10, 0));
+        stopwatch.queue(answer(10, 0), OTHERS);
         stopwatch.depart(20);
         stopwatch.arrive(3, 120);
-        stopwatch.queue(answer(130, 1));
+        stopwatch.queue(answer(130, 1), OTHERS);
         stopwatch.depart(160);
-        stopwatch.queue(Answer { flow: Some(7), ..answer(170, 1) });
-        stopwatch.queue(Answer { flow: None, ..answer(170, 1) });
+        stopwatch.queue(Answer { flow: Some(7), ..answer(170, 1) }, OTHERS);
+        stopwatch.queue(Answer { flow: None, ..answer(170, 1) }, OTHERS);
         stopwatch.depart(180);
         let window = stopwatch.close(1_000, Traffic::default(), Setting::default());
         assert_eq!((window.requests, window.latency.mean_ns), (3, (30 + 10 + 10) / 3 + 100));
@@ -246,7 +259,7 @@ mod tests {
     #[test]
     fn a_datagram_has_no_path() {
         let mut stopwatch = Stopwatch::new(0);
-        stopwatch.queue(Answer { arrived_ns: 5, requests: 1, flow: None });
+        stopwatch.queue(Answer { arrived_ns: 5, requests: 1, flow: None }, OTHERS);
         stopwatch.depart(25);
         let window = stopwatch.close(30, Traffic::default(), Setting::default());
         assert_eq!((window.service.mean_ns, window.latency.mean_ns), (20, 20));

@@ -13,7 +13,9 @@ use nom_rt::EventLoop;
 use nom_rt::meter::Usage;
 use nom_rt::poller::{Poller, Progress};
 use nom_serve::{Consumption, Ports, Server, Traffic};
-use nom_service::{CostRates, Governor, INFRASTRUCTURE, Reply, Rules, Service, Setting, Stream, Window};
+use nom_service::{
+    Activity, CostRates, Earned, Governor, INFRASTRUCTURE, Reply, Rules, Service, Setting, Stream, Window,
+};
 use nom_wire::{Device, Memory};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -146,10 +148,14 @@ fn cost(letter: u8) -> u64 {
     REQUESTS.iter().find(|(of, _)| *of == letter).expect("a request").1
 }
 
-struct Clients;
+/// What clients were answered.
+#[derive(Default)]
+struct Clients(BTreeMap<usize, Vec<u8>>);
 
 impl Application<Device> for Clients {
-    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
+    fn received(&mut self, _: &mut Stack<Device>, flow: FlowId, bytes: Slice<Memory>) {
+        self.0.entry(flow.index()).or_default().extend_from_slice(&bytes);
+    }
 }
 
 type Served = Rc<RefCell<Server<Costly, Told, Keys>>>;
@@ -176,6 +182,7 @@ struct World {
     core: EventLoop<Told, Told>,
     server: Served,
     stack: Stack<Device>,
+    clients: Clients,
     devices: [Device; 2],
     /// Frames from either device, and their bytes, in all and by the client's port.
     passed: [Frames; 2],
@@ -217,13 +224,14 @@ impl World {
         let server = Rc::new(RefCell::new(server));
         core.handle().add_poller(INFRASTRUCTURE, Polled(server.clone()));
         let stack = Stack::new(devices[0].clone(), config(1));
-        World { clock, core, server, stack, devices, passed: Default::default(), of_ports: BTreeMap::new() }
+        let (clients, of_ports) = (Clients::default(), BTreeMap::new());
+        World { clock, core, server, stack, clients, devices, passed: Default::default(), of_ports }
     }
 
     /// Lets what is under way arrive, while a little time passes.
     fn pass(&mut self) {
         for _ in 0..4 {
-            self.stack.poll(Instant::from_nanos(self.clock.0.get()), &mut Clients);
+            self.stack.poll(Instant::from_nanos(self.clock.0.get()), &mut self.clients);
             while self.core.turn() {}
             self.clock.pass(1_000_000);
             for (from, to) in [(0, 1), (1, 0)] {
@@ -252,8 +260,7 @@ impl World {
     }
 
     fn send(&mut self, flow: FlowId, letters: &[u8], mark: u8) {
-        let request = |letter: &u8| [*letter, mark, b'0', b'1', b'2', b'3', b'4', b'5'];
-        let requests: Vec<u8> = letters.iter().flat_map(request).collect();
+        let requests = requests(letters, mark);
         let slice = self.stack.buffer(&requests).expect("memory");
         self.stack.send(flow, slice).expect("room");
     }
@@ -261,6 +268,12 @@ impl World {
     fn told(&self) -> (Usage, Vec<Consumption>) {
         (self.core.handle().usage(), self.server.borrow_mut().consumption())
     }
+}
+
+/// Requests of these letters.
+fn requests(letters: &[u8], mark: u8) -> Vec<u8> {
+    let request = |letter: &u8| [*letter, mark, b'0', b'1', b'2', b'3', b'4', b'5'];
+    letters.iter().flat_map(request).collect()
 }
 
 /// Time of an activity, by its number.
@@ -307,6 +320,72 @@ impl Governor for Prices {
     fn rates(&self) -> CostRates {
         self.0.get()
     }
+}
+
+/// A window of each activity, and that of all.
+type Divided = (Vec<Window>, Window);
+
+/// Hears what was served for whom.
+struct Divides(Rc<RefCell<Vec<Divided>>>);
+
+impl Governor for Divides {
+    fn governs(&self) -> bool {
+        false
+    }
+
+    fn wants_shares(&self) -> bool {
+        true
+    }
+
+    fn divide(&mut self, shares: &[Window]) {
+        self.0.borrow_mut().push((shares.to_vec(), Window::default()));
+    }
+
+    fn observe(&mut self, window: &Window) -> Setting {
+        self.0.borrow_mut().last_mut().expect("shares come first").1 = *window;
+        Setting::default()
+    }
+
+    fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
+        tell(Activity(SILVER as u32), -5);
+        Some(Earned::default())
+    }
+}
+
+#[test]
+fn what_was_served_for_each_is_what_was_served() {
+    let mut world = World::new("gold key=g; silver key=s");
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    world.server.borrow_mut().govern(Box::new(Divides(heard.clone())), world.core.handle());
+    let flows = [world.connect(), world.connect(), world.connect()];
+    for (flow, letters) in flows.into_iter().zip([b"g".repeat(3), b"s".repeat(2), b"x".to_vec()]) {
+        world.ask(flow, &letters);
+    }
+    for _ in 0..40 {
+        world.pass();
+    }
+    let mut sums = [(0, 0, 0); 5];
+    for (shares, whole) in heard.borrow().iter() {
+        let sum = |of: fn(&Window) -> u64| shares.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|share| share.requests), whole.requests);
+        assert_eq!(sum(|share| share.answered_bytes), whole.answered_bytes);
+        assert_eq!(sum(|share| share.sent_bytes), whole.sent_bytes);
+        let latency = sum(|share| share.requests * share.latency.mean_ns);
+        let of_whole = whole.requests * whole.latency.mean_ns;
+        assert!(latency.abs_diff(of_whole) <= whole.requests, "{latency} and {of_whole}");
+        for (sum, share) in sums.iter_mut().zip(shares) {
+            sum.0 += share.requests;
+            sum.1 += share.answered_bytes;
+            sum.2 += share.requests * share.latency.mean_ns;
+        }
+    }
+    assert_eq!(
+        [GOLD, SILVER, OTHERS].map(|place| (sums[place].0, sums[place].1)),
+        [(3, 24), (2, 16), (1, 8)]
+    );
+    // Each has waited for what was asked before.
+    assert!(sums[GOLD].2 / 3 < sums[SILVER].2 / 2, "{sums:?}");
+    assert_eq!(world.told().1[SILVER].revenue_nanodollars, -5);
 }
 
 #[test]
@@ -396,6 +475,9 @@ proptest! {
     fn everything_is_charged_once_and_to_whom_it_was_for(
         plan in prop_oneof![
             Just(""), Just("at input fair; for silver weight=3"), Just("at input round-robin"),
+            Just("at input deadline batching=1; for gold deadline=1000"),
+            Just("at input rate metric=messages; for gold rate=2000"),
+            Just("at input profit metric=bytes; for silver earns=5"),
         ],
         asked in proptest::collection::vec((0usize..3, kinds(), any::<bool>()), 1..20)
     ) {
@@ -404,8 +486,10 @@ proptest! {
         world.server.borrow_mut().share(&plan, world.core.handle());
         let flows = [world.connect(), world.connect(), world.connect()];
         let (mut requests, mut costs, mut pieces) = ([0; 3], [0; 3], [0; 3]);
+        let mut answers = BTreeMap::<usize, Vec<u8>>::new();
         for (flow, kinds, at_once) in &asked {
             let letters: Vec<u8> = kinds.iter().map(|kind| REQUESTS[*kind].0).collect();
+            answers.entry(flows[*flow].index()).or_default().extend(self::requests(&letters, b':'));
             world.ask(flows[*flow], &letters);
             for kind in kinds {
                 requests[*kind] += 1;
@@ -419,6 +503,8 @@ proptest! {
         world.pass();
         let (usage, records) = world.told();
         let places = [GOLD, SILVER, OTHERS];
+        // Whatever order they were served in, each hears what he asked, and nothing else.
+        prop_assert_eq!(&world.clients.0, &answers);
         prop_assert_eq!(places.map(|place| records[place].requests), requests);
         let answered = places.map(|place| records[place].traffic.answered_bytes);
         prop_assert_eq!(answered, requests.map(|count| 8 * count));

@@ -1,5 +1,6 @@
 //! Who sets a server's working point while it runs.
 
+use crate::activity::Activity;
 use crate::demand::Demand;
 use core::time::Duration;
 
@@ -80,6 +81,15 @@ pub struct CostRates {
     pub received_byte: f64,
 }
 
+/// What a server has brought and what it has cost so far, in billionths of a dollar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Earned {
+    /// What came in.
+    pub revenue: i64,
+    /// What all that it held and moved cost.
+    pub cost: i64,
+}
+
 /// Sets a server's working point while it runs.
 pub trait Governor {
     /// Whether what [`Governor::observe`] returns is to be set. One that only watches leaves the working
@@ -124,6 +134,24 @@ pub trait Governor {
     /// What the service makes of memory; said before [`Governor::observe`].
     fn hear(&mut self, demand: &Demand) {
         let _ = demand;
+    }
+
+    /// Whether it wants to hear for whom what was served.
+    fn wants_shares(&self) -> bool {
+        false
+    }
+
+    /// What was served for each activity in the window that has ended, by its number; said before
+    /// [`Governor::observe`].
+    fn divide(&mut self, shares: &[Window]) {
+        let _ = shares;
+    }
+
+    /// What was earned so far, if that is this governor's to tell, and by `tell` what of the revenue came
+    /// from each activity, in billionths of a dollar.
+    fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
+        let _ = tell;
+        None
     }
 
     /// A window has ended; what it returns is set at once.

@@ -22,7 +22,7 @@ mod service;
 pub use activity::{Activity, GOVERNING, INFRASTRUCTURE, OTHERS};
 pub use curve::{Curve, NoCurve};
 pub use demand::Demand;
-pub use governor::{CostRates, Governor, Latency, Setting, Window};
+pub use governor::{CostRates, Earned, Governor, Latency, Setting, Window};
 pub use metrics::{Metric, Metrics};
 pub use reply::{Payer, Reply};
 pub use rules::{AddressPrefix, BadRules, Class, RULES_MAX, Rule, Rules};

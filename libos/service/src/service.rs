@@ -39,8 +39,11 @@ pub trait Service<B: Buffer> {
         reply: &mut Reply<B>,
     ) -> Stream;
 
-    /// How often each client is looked at though nothing came from it; `None`: never.
-    const CHECK_NS: Option<u64> = None;
+    /// How often each client is looked at though nothing came from it; `None`: never. It may change while
+    /// the server runs.
+    fn look_every_ns(&self) -> Option<u64> {
+        None
+    }
 
     /// A client has taken something of what it was answered; said before [`Service::check`].
     fn progressed(&mut self, connection: &mut Self::Connection) {
@@ -51,6 +54,12 @@ pub trait Service<B: Buffer> {
     fn check(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) -> Stream {
         let _ = (connection, reply);
         Stream::Open
+    }
+
+    /// Tells a client what it is to hear though it asked for nothing; said behind [`Service::check`], only of
+    /// clients who have taken what they were told before.
+    fn news(&mut self, connection: &mut Self::Connection, reply: &mut Reply<B>) {
+        let _ = (connection, reply);
     }
 
     /// A client is gone.

@@ -83,7 +83,9 @@ impl Viewer {
 impl Service<Memory> for Provider {
     type Connection = Viewer;
 
-    const CHECK_NS: Option<u64> = Some(20_000_000);
+    fn look_every_ns(&self) -> Option<u64> {
+        Some(20_000_000)
+    }
 
     fn connected(&mut self, _: SocketAddr, _: &mut Reply<Memory>) -> Option<Viewer> {
         Some(Viewer::default())

@@ -4,10 +4,13 @@
 use nom_bench::serve::load::Exchange;
 use nom_bench::serve::visits::{self, Visits};
 use nom_system_tests::{Guest, Server};
+use nom_vmm::namespace;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Sends a command, and reads the answer up to its `end`.
 fn ask(stream: &mut TcpStream, command: &str, end: &str) -> String {
@@ -37,7 +40,7 @@ fn told(mut stream: TcpStream) -> String {
 /// Waits until so many connections are open.
 fn settle(stream: &mut TcpStream, open: u64) {
     while stat(stream, "curr_connections") != open {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        sleep(Duration::from_millis(50));
     }
 }
 
@@ -60,6 +63,39 @@ fn who_is_one_too_many_is_told_so_and_the_others_are_served() {
     let mut new = server.connect();
     assert_eq!(ask(&mut new, "get a\r\n", "END\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
     assert_eq!(stat(&mut old, "total_connections"), MOST as u64 + 1);
+}
+
+/// Clients who vanish without a word, as those behind a router that is switched off, do not keep the places
+/// of others: they are asked whether they are there.
+#[test]
+fn who_has_vanished_makes_room() {
+    const AWAY: &str = "10.0.2.77";
+    // A second of silence, and a second for each of six questions, on a busy computer.
+    const PATIENCE: Duration = Duration::from_secs(120);
+    let ip = |arguments: String| {
+        let status = Command::new("ip").args(arguments.split(' ')).status().expect("`ip` runs");
+        assert!(status.success(), "ip {arguments}");
+    };
+    let guest = Guest::bundle("tests/system/manifests/vanish.toml");
+    Server::on_cores("vanish", guest, 11211, 1, |server| {
+        let (nom, device) = (server.address.ip(), namespace::DEVICE);
+        let mut old = server.connect();
+        ip(format!("address add {AWAY}/32 dev {device}"));
+        ip(format!("route add {nom} dev {device} src {AWAY}"));
+        let gone = [server.connect(), server.connect()];
+        settle(&mut old, 3);
+        ip(format!("route del {nom} dev {device}"));
+        ip(format!("address del {AWAY}/32 dev {device}"));
+        assert_eq!(told(server.connect()), "ERROR Too many open connections\r\n");
+        let end = Instant::now() + PATIENCE;
+        while stat(&mut old, "curr_connections") > 1 {
+            assert!(Instant::now() < end, "those who have vanished hold their places");
+            sleep(Duration::from_secs(1));
+        }
+        let mut new = server.connect();
+        assert_eq!(ask(&mut new, "get a\r\n", "END\r\n"), "END\r\n");
+        drop(gone);
+    });
 }
 
 /// nhttpd's refused connections, as its control port tells.
@@ -92,7 +128,7 @@ fn a_browser_that_is_one_too_many_is_told_so_and_the_others_are_served() {
         crowd.iter_mut().for_each(|one| assert!(is_served(one)));
         drop(crowd);
         while browser(server).is_none() {
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            sleep(Duration::from_millis(50));
         }
     });
 }
@@ -125,7 +161,7 @@ fn free_after_crowds(server: &Server) -> Vec<u64> {
         drop(crowd);
         settle(&mut old, 1);
         // It is told once a second.
-        std::thread::sleep(std::time::Duration::from_millis(1500));
+        sleep(Duration::from_millis(1500));
         stat(&mut old, "nom_free_bytes")
     };
     (0..3).map(one).collect()
@@ -204,7 +240,7 @@ fn ten_thousand_visitors_a_second_leave_nothing_behind() {
             assert!(visited.answered > 0 && visited.refused == 0, "{visited:?}");
             settle(&mut old, 1);
             // It is told once a second.
-            std::thread::sleep(std::time::Duration::from_millis(1500));
+            sleep(Duration::from_millis(1500));
             free.push(stat(&mut old, "nom_free_bytes"));
         }
         assert!(free[0].saturating_sub(free[2]) < TAKEN_MOST, "free after each round: {free:?}");

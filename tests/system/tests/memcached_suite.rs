@@ -68,8 +68,8 @@ const PAGES: &str = "wants a server of its own, whose slab pages move: Debian's 
                      ours has no pages";
 const LRU: &str = "wants a server of its own, whose LRU threads can be told what to do: Debian's memcached \
                    fails, too; ours has one list and no such threads";
-const WATCH: &str = "reads a log of what other clients do (`watch`): ours keeps none, as a line for each \
-                     request would cost more than the request";
+const WATCH: &str = "wants to be told what was evicted, too, and which connections come and go, and fills \
+                     a log of its own size: Debian's memcached fails, too; ours tells fetchers and mutations";
 const SETTINGS: &str = "counts the lines of `stats`, and wants values of another `-I`: Debian's memcached \
                         fails, too; ours tells nothing of LRU locks and hash levels, which it has not";
 const CONNS: &str = "wants a listener of its own in `stats conns`: Debian's memcached fails, too; \
@@ -127,7 +127,6 @@ const APART: &[(&str, &str)] = &[
     ("udp", OWN),
     ("unixsocket", OWN),
     ("watcher", WATCH),
-    ("watcher_connid", WATCH),
     ("whitespace", OFF),
 ];
 

@@ -99,6 +99,54 @@ fn all_that_two_cores_do_has_a_payer() {
     everything_has_a_payer(2);
 }
 
+/// Each of three pays by another contract; a core and memory are held whether somebody uses them or not.
+#[test]
+fn what_activities_earn_is_what_the_application_earns() {
+    let guest = Guest::bundle("tests/system/manifests/activities-earn.toml");
+    Server::on_cores("payers-earn", guest, 11211, 1, |server| {
+        let dollars = |told: &Told, metric: &str| -> f64 {
+            let line = told.0.lines().find_map(|line| line.strip_prefix(metric));
+            line.expect("it is told").trim().parse().expect("a number")
+        };
+        let of = |told: &Told, metric: &str, activity: &str| {
+            dollars(told, &format!("nom_activity_{metric}{{activity=\"{activity}\"}} "))
+        };
+        while dollars(&Told::ask(server), "nom_unused_cost_dollars ") == 0.0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        std::thread::scope(|scope| {
+            for (prefix, requests) in [("g:none", 2000), ("s:", 1000), ("x", 500)] {
+                let stream = server.connect();
+                scope.spawn(move || ask(stream, prefix, requests));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(2500));
+        let told = Told::ask(server);
+        let all = ["infrastructure", "governing", "others", "gold", "silver"];
+        let earned: f64 = all.iter().map(|activity| of(&told, "profit_dollars", activity)).sum();
+        let sum = earned - dollars(&told, "nom_unused_cost_dollars ");
+        let profit = dollars(&told, "nom_profit_dollars ");
+        let scale: f64 = all.iter().map(|activity| of(&told, "profit_dollars", activity).abs()).sum();
+        assert!((sum - profit).abs() < 0.01 * scale, "{sum} and {profit}: {}", told.0);
+        // What was held for nobody is the core's idle time, at its price; memory costs nothing here.
+        let idle_ns = |event: &str| told.sum(&format!("nom_loop_total{{event=\"{event}\"}}")) as f64;
+        let idle = (idle_ns("spinning_ns") + idle_ns("sleeping_ns")) * 1e-9 * 0.01;
+        let unused = dollars(&told, "nom_unused_cost_dollars ");
+        // Prices came a little after the core had begun.
+        assert!((unused - idle).abs() < 0.1 * idle, "{unused} and {idle}: {}", told.0);
+        let brings = |activity: &str| {
+            of(&told, "profit_dollars", activity) + of(&told, "cost_dollars_total", activity)
+        };
+        let gbit = |activity: &str| 8e-9 * told.of("answered_bytes_total", activity) as f64;
+        for (activity, expected) in
+            [("gold", 0.01 * 2000.0), ("silver", 30.0 * gbit("silver")), ("others", 20.0 * gbit("others"))]
+        {
+            let told_of = brings(activity);
+            assert!((told_of - expected).abs() < 0.01 * expected, "{activity}: {told_of} of {expected}");
+        }
+    });
+}
+
 #[test]
 fn each_pays_what_its_consumption_costs() {
     let guest = Guest::bundle("tests/system/manifests/activities-priced.toml");

@@ -27,7 +27,11 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
         Command::Set => unreachable!("the connection completes a command that has a value"),
     };
     let key = request.key();
-    execute(&mut server.shard(key.bytes()), request, &key, sink);
+    let mut shard = server.shard(key.bytes());
+    if request.command == Command::Get {
+        server.tell_sought(&mut shard, key.bytes());
+    }
+    execute(&mut shard, request, &key, sink);
 }
 
 /// What `ms` stores.

@@ -39,7 +39,7 @@ impl Provider {
     /// # Errors
     /// If there is no such application, or it does not build.
     pub fn nom(project: &Project, service: &'static Service, directory: &Path) -> Result<Provider> {
-        let (guest, programs) = nom_image(project, service, directory, None)?;
+        let (guest, programs) = nom_image(project, service, directory, "", "")?;
         Ok(Provider { programs: Some(programs), ..Provider::new(NOM, service, guest, 64 << 10)? })
     }
 
@@ -53,8 +53,24 @@ impl Provider {
         directory: &Path,
         delay_us: u32,
     ) -> Result<Provider> {
-        let (guest, _) = nom_image(project, service, directory, Some(delay_us))?;
+        let manifest = format!("environment = {{ {DELAY_VARIABLE} = \"{delay_us}\" }}\n");
+        let (guest, _) = nom_image(project, service, directory, &format!("-{delay_us}"), &manifest)?;
         Provider::new(NOM, service, guest, 64 << 10)
+    }
+
+    /// nom's application with more in its `manifest`, by the name of `system`.
+    ///
+    /// # Errors
+    /// See [`Provider::nom`].
+    pub fn nom_that(
+        project: &Project,
+        service: &'static Service,
+        directory: &Path,
+        system: &'static str,
+        manifest: &str,
+    ) -> Result<Provider> {
+        let (guest, programs) = nom_image(project, service, directory, &format!("-{system}"), manifest)?;
+        Ok(Provider { programs: Some(programs), ..Provider::new(system, service, guest, 64 << 10)? })
     }
 
     /// Debian's server for `service` on a Linux of this `tuning`; its initramfs is written to `directory`.
@@ -100,13 +116,14 @@ fn nom_image(
     project: &Project,
     service: &Service,
     directory: &Path,
-    delay_us: Option<u32>,
+    variant: &str,
+    more: &str,
 ) -> Result<(Guest, Programs)> {
     let inherited = project.manifest_path(service.application)?;
     let inherited = std::path::absolute(inherited.join("app.toml"))?;
-    let name = format!("nom-{}{}", service.name, delay_us.map(|us| format!("-{us}")).unwrap_or_default());
+    let name = format!("nom-{}{variant}", service.name);
     let manifest = directory.join(format!("{name}.toml"));
-    save(&manifest, manifest_text(&inherited, service.arguments, delay_us)?.as_bytes())?;
+    save(&manifest, manifest_text(&inherited, service.arguments, more)?.as_bytes())?;
     let built = project.image(&manifest, None, Packing::SMALL)?;
     let kernel = directory.join(name);
     save(&kernel, &built.image.elf)?;
@@ -115,16 +132,13 @@ fn nom_image(
     Ok((Guest { kernel, initramfs: None, arguments: String::new(), cores: 1 }, programs))
 }
 
-fn manifest_text(inherited: &Path, arguments: &[&str], delay_us: Option<u32>) -> Result<String> {
+fn manifest_text(inherited: &Path, arguments: &[&str], more: &str) -> Result<String> {
     // A string of JSON is one of TOML too.
     let mut text = format!("inherit = [{}]\n", serde_json::to_string(&inherited)?);
     if !arguments.is_empty() {
         text += &format!("arguments = {}\n", serde_json::to_string(arguments)?);
     }
-    if let Some(us) = delay_us {
-        text += &format!("environment = {{ {DELAY_VARIABLE} = \"{us}\" }}\n");
-    }
-    Ok(text)
+    Ok(text + more)
 }
 
 #[cfg(test)]
@@ -133,12 +147,12 @@ mod tests {
 
     #[test]
     fn manifest_inherits_and_adds() {
-        let text = |arguments: &[&str], delay| {
-            manifest_text(Path::new("/a \"b\"/app.toml"), arguments, delay).unwrap()
+        let text = |arguments: &[&str], more| {
+            manifest_text(Path::new("/a \"b\"/app.toml"), arguments, more).unwrap()
         };
-        assert_eq!(text(&[], None), "inherit = [\"/a \\\"b\\\"/app.toml\"]\n");
+        assert_eq!(text(&[], ""), "inherit = [\"/a \\\"b\\\"/app.toml\"]\n");
         assert_eq!(
-            text(&["-U", "1"], Some(20)),
+            text(&["-U", "1"], "environment = { batching_delay = \"20\" }\n"),
             "inherit = [\"/a \\\"b\\\"/app.toml\"]\narguments = [\"-U\",\"1\"]\n\
              environment = { batching_delay = \"20\" }\n"
         );

@@ -153,6 +153,9 @@ fields! {
         earns: Count, Count::EXPECTED, "nothing";
         /// How many clients it may have at a time, on each core; more are turned away.
         connections: Count, Count::EXPECTED, "as many as there is room for";
+        /// What its users pay, as the field `utility` of the application says it; what is served for it is
+        /// then not paid for by that.
+        utility: RawUtility, UTILITY, "they pay as the application's do";
     }
 }
 

@@ -33,6 +33,8 @@ const VIRTIO_ENTROPY: [u16; 2] = [0x1005, 0x1044];
 const RESPONSES: &str = "responses";
 /// The variable of the environment in which the application reads whose clients and requests are whose.
 const ACTIVITIES: &str = "activity";
+/// The variable that says what the users of activities pay.
+const CONTRACTS: &str = "contracts";
 /// The variable of the environment that says where its files are; set when they are packed.
 pub(crate) const FILES: &str = "files";
 
@@ -91,6 +93,7 @@ fn application(layers: &Layers, index: &Index<'_>) -> Result<Application> {
             [
                 (utility::VARIABLE, utility.as_ref().map(Utility::to_string)),
                 (RESPONSES, responses.as_ref().map(ResponseTable::to_string)),
+                (CONTRACTS, contracts(layers)?),
                 (ACTIVITIES, activities.as_ref().map(Rules::to_string)),
                 (grid::VARIABLE, (!plan.is_empty()).then(|| plan.to_string())),
             ],
@@ -126,7 +129,7 @@ fn program(layers: &Layers) -> Result<Program> {
 }
 
 /// What the manifests say, and `fields` that an application reads as variables.
-fn environment(layers: &Layers, fields: [(&str, Option<String>); 4]) -> BTreeMap<String, String> {
+fn environment(layers: &Layers, fields: [(&str, Option<String>); 5]) -> BTreeMap<String, String> {
     let tables = layers.each(|raw| &raw.environment).rev();
     let variables = tables.flat_map(|table| table.value());
     let given = variables.map(|(name, value)| (name.0.clone(), value.0.clone()));
@@ -154,6 +157,29 @@ fn activities(layers: &Layers) -> Result<Option<Rules>> {
     };
     let rules = given.value().iter().map(rule).collect::<Result<_>>()?;
     Rules::checked(rules).map(Some).map_err(|error| given.error(format!("`activity`: {error}")))
+}
+
+/// What the users of activities pay that have a contract of their own, on one line as the application reads
+/// it: each says it once, in any of its entries.
+fn contracts(layers: &Layers) -> Result<Option<String>> {
+    let Some(given) = layers.find(|raw| &raw.activity) else { return Ok(None) };
+    not_by_hand(layers, CONTRACTS)?;
+    let mut all: Vec<(String, Utility)> = Vec::new();
+    for raw in given.value() {
+        let (Some(name), Some(utility)) = (&raw.name, &raw.utility) else { continue };
+        let name = name.get_ref().0.clone();
+        let wrong = |problem: String| {
+            given.source.error(Some(utility.span()), format!("`activity`: `utility` of `{name}`: {problem}"))
+        };
+        if all.iter().any(|(other, _)| *other == name) {
+            return Err(wrong("another of its entries has one, expected it once".to_owned()));
+        }
+        let utility = utility.get_ref().utility().map_err(|error| wrong(error.to_string()))?;
+        all.push((name, utility));
+    }
+    let line =
+        all.iter().map(|(name, utility)| format!("for {name} {utility}")).collect::<Vec<_>>().join("; ");
+    Ok((!line.is_empty()).then_some(line))
 }
 
 /// The table of responses, from its own file.

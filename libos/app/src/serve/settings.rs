@@ -82,10 +82,9 @@ pub(crate) fn nameservers() -> Result<Vec<IpAddr>, BadSetting> {
 }
 
 /// Whom a server asks whether he is still there: `keep_alive`, in seconds of silence before the first
-/// question. Without it clients that vanished, as those behind a router that was switched off, hold their
-/// connections for ever.
+/// question; between questions it is as patient, up to half a minute. Without it clients that vanished, as
+/// those behind a router that was switched off, hold their connections for ever.
 fn keep_alive(text: Option<&str>) -> Result<Option<KeepAlive>, BadSetting> {
-    let (interval, probes) = (Duration::from_secs(30), 6);
     let seconds = match text {
         None => SILENCE_S,
         Some(text) => {
@@ -94,11 +93,15 @@ fn keep_alive(text: Option<&str>) -> Result<Option<KeepAlive>, BadSetting> {
             seconds.ok_or_else(|| BadSetting { name: "keep_alive", value: text.into(), expected })?
         }
     };
-    Ok((seconds > 0).then_some(KeepAlive { idle: Duration::from_secs(seconds), interval, probes }))
+    let (idle, interval) = (Duration::from_secs(seconds), Duration::from_secs(seconds.min(INTERVAL_MAX_S)));
+    Ok((seconds > 0).then_some(KeepAlive { idle, interval, probes: QUESTIONS }))
 }
 
 /// Silence before a server asks, if it was not told.
 const SILENCE_S: u64 = 300;
+/// Questions without an answer before a client is given up, and what lies between two at most.
+const QUESTIONS: u32 = 6;
+const INTERVAL_MAX_S: u64 = 30;
 /// Whoever waits for longer than a day need not ask at all.
 const SILENCE_MAX_S: u64 = 86_400;
 

@@ -17,22 +17,47 @@ use core::num::NonZeroU32;
 /// units fit.
 pub(super) type VirtualTime = u128;
 
-/// What one unit costs a client of this weight.
-pub(super) fn cost_of(weight: NonZeroU32) -> u64 {
-    (1 << 63) / u64::from(weight.get())
-}
-
+/// A client in virtual time.
 #[derive(Debug)]
-struct Seat {
+pub(super) struct VirtualClock {
+    /// What one unit costs it.
     cost: u64,
     time: VirtualTime,
+}
+
+impl VirtualClock {
+    /// That of a client of this weight, which comes at `time`.
+    pub fn new(weight: NonZeroU32, time: VirtualTime) -> VirtualClock {
+        VirtualClock { cost: (1 << 63) / u64::from(weight.get()), time }
+    }
+
+    #[inline]
+    pub fn time(&self) -> VirtualTime {
+        self.time
+    }
+
+    pub fn set_weight(&mut self, weight: NonZeroU32) {
+        *self = VirtualClock::new(weight, self.time);
+    }
+
+    /// The client becomes ready at `time`: it has no claim from before.
+    #[inline]
+    pub fn wake(&mut self, time: VirtualTime) {
+        self.time = self.time.max(time);
+    }
+
+    /// The client has consumed so many units.
+    #[inline]
+    pub fn consume(&mut self, units: u64) {
+        self.time = self.time.saturating_add(VirtualTime::from(units) * VirtualTime::from(self.cost));
+    }
 }
 
 /// Serves clients in proportion to their weights, by any metric that is reported.
 #[derive(Debug)]
 pub struct FairQueueing {
     metric: SharedMetric,
-    seats: Seats<Seat>,
+    seats: Seats<VirtualClock>,
     time: VirtualTime,
 }
 
@@ -46,7 +71,7 @@ impl FairQueueing {
 
 impl ResourceScheduler for FairQueueing {
     fn add_client(&mut self, client: ClientIndex, parameters: &ClientParameters) -> Result<(), BadClient> {
-        self.seats.put(client, Seat { cost: cost_of(parameters.weight), time: self.time });
+        self.seats.put(client, VirtualClock::new(parameters.weight, self.time));
         Ok(())
     }
 
@@ -57,7 +82,7 @@ impl ResourceScheduler for FairQueueing {
         _: u64,
     ) -> Result<(), BadClient> {
         if let Some(seat) = self.seats.get_mut(client) {
-            seat.cost = cost_of(parameters.weight);
+            seat.set_weight(parameters.weight);
         }
         Ok(())
     }
@@ -67,13 +92,13 @@ impl ResourceScheduler for FairQueueing {
     }
 
     fn schedule(&mut self, _: u64) -> Option<ClientIndex> {
-        let (client, seat) = self.seats.least(|seat| seat.time)?;
-        self.time = self.time.max(seat.time);
+        let (client, seat) = self.seats.least(|seat| seat.time())?;
+        self.time = self.time.max(seat.time());
         Some(self.seats.choose(client))
     }
 
     fn client_ready(&mut self, client: ClientIndex, _: QueueHead, _: u64) {
-        self.seats.set_ready(client, |seat| seat.time = seat.time.max(self.time));
+        self.seats.set_ready(client, |seat| seat.wake(self.time));
     }
 
     fn client_suspended(&mut self, client: ClientIndex) {
@@ -91,7 +116,7 @@ impl ResourceScheduler for FairQueueing {
     fn resource_record(&mut self, client: ClientIndex, record: &ResourceRecord, _: u64) {
         let units = self.metric.of(record);
         if let Some(seat) = self.seats.get_mut(client) {
-            seat.time = seat.time.saturating_add(VirtualTime::from(units) * VirtualTime::from(seat.cost));
+            seat.consume(units);
         }
     }
 

@@ -5,7 +5,7 @@
 //! and told anew as often as what its contract pays changes. Between clients that earn alike it is fair
 //! queueing by weight.
 
-use super::fair::{VirtualTime, cost_of};
+use super::fair::{VirtualClock, VirtualTime};
 use super::seats::Seats;
 use super::{
     Availability, BadClient, ClientIndex, ClientParameters, ClientStatistics, QueueHead, ResourceScheduler,
@@ -25,8 +25,7 @@ pub struct EarningStep {
 
 #[derive(Debug)]
 struct Seat {
-    cost: u64,
-    time: VirtualTime,
+    clock: VirtualClock,
     earns: Vec<EarningStep>,
     served: u64,
 }
@@ -63,8 +62,8 @@ impl MarginalProfit {
 impl ResourceScheduler for MarginalProfit {
     fn add_client(&mut self, client: ClientIndex, parameters: &ClientParameters) -> Result<(), BadClient> {
         check(&parameters.earns)?;
-        let (cost, earns) = (cost_of(parameters.weight), parameters.earns.clone());
-        self.seats.put(client, Seat { cost, time: self.time, earns, served: 0 });
+        let (clock, earns) = (VirtualClock::new(parameters.weight, self.time), parameters.earns.clone());
+        self.seats.put(client, Seat { clock, earns, served: 0 });
         Ok(())
     }
 
@@ -76,7 +75,7 @@ impl ResourceScheduler for MarginalProfit {
     ) -> Result<(), BadClient> {
         check(&parameters.earns)?;
         if let Some(seat) = self.seats.get_mut(client) {
-            seat.cost = cost_of(parameters.weight);
+            seat.clock.set_weight(parameters.weight);
             seat.earns.clone_from(&parameters.earns);
             seat.served = 0;
         }
@@ -88,13 +87,13 @@ impl ResourceScheduler for MarginalProfit {
     }
 
     fn schedule(&mut self, _: u64) -> Option<ClientIndex> {
-        let (client, seat) = self.seats.least(|seat| (Reverse(seat.next()), seat.time))?;
-        self.time = self.time.max(seat.time);
+        let (client, seat) = self.seats.least(|seat| (Reverse(seat.next()), seat.clock.time()))?;
+        self.time = self.time.max(seat.clock.time());
         Some(self.seats.choose(client))
     }
 
     fn client_ready(&mut self, client: ClientIndex, _: QueueHead, _: u64) {
-        self.seats.set_ready(client, |seat| seat.time = seat.time.max(self.time));
+        self.seats.set_ready(client, |seat| seat.clock.wake(self.time));
     }
 
     fn client_suspended(&mut self, client: ClientIndex) {
@@ -113,7 +112,7 @@ impl ResourceScheduler for MarginalProfit {
         let units = self.metric.of(record);
         if let Some(seat) = self.seats.get_mut(client) {
             seat.served = seat.served.saturating_add(units);
-            seat.time = seat.time.saturating_add(VirtualTime::from(units) * VirtualTime::from(seat.cost));
+            seat.clock.consume(units);
         }
     }
 

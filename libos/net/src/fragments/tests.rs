@@ -126,6 +126,26 @@ fn packets_that_nobody_finishes_do_not_keep_others_out() {
     assert_eq!(store.dropped(), 10_000 - PACKETS_MAX as u64);
 }
 
+/// As many packets as may wait, each as long as one can be: the oldest go, and only as many as must.
+#[test]
+fn long_packets_that_nobody_finishes_are_bounded_in_bytes() {
+    const STEP: usize = 1480;
+    let (mut store, mut fullest) = (Store::default(), 0);
+    for id in 0..PACKETS_MAX as u32 {
+        for index in 0..PACKET_MAX / STEP {
+            store.take(&fragment(id, index * STEP, false), &[0; STEP]);
+            assert!(store.0.bytes() <= BYTES_MAX, "packet {id}: {} bytes", store.0.bytes());
+            fullest = fullest.max(store.0.bytes());
+        }
+    }
+    assert!(fullest > BYTES_MAX - STEP, "what there is room for is kept: {fullest} bytes");
+    let kept = store.0.waiting.iter().map(|packet| packet.pieces.len() as u64).sum::<u64>();
+    let sent = (PACKETS_MAX * (PACKET_MAX / STEP)) as u64;
+    assert_eq!(store.dropped(), sent - kept, "each that went is counted");
+    let end = fragment(PACKETS_MAX as u32 - 1, PACKET_MAX / STEP * STEP, true);
+    assert!(store.take(&end, b"end").is_some(), "the youngest is still taken whole");
+}
+
 #[test]
 fn crumbs_are_refused() {
     let mut store = Store::default();

@@ -1,7 +1,7 @@
 //! Each state function alone. What they do together stands in the packet scripts.
 
 use super::congestion::Heard;
-use super::connection::{Closed, Connection, Context, Effects, Origin, Settings, State};
+use super::connection::{Closed, Connection, Context, Effects, Origin, Settings, State, WINDOW_MAX};
 use super::memory::Held;
 use super::segment::{Flags, Options, Segment, Timestamps};
 use super::sequence::Seq;
@@ -267,6 +267,25 @@ fn a_send_queue_grows_with_the_congestion_window() {
     assert_eq!(limit(&bench), 16 << 20);
     bench.connection.send.window_max = 200_000;
     assert_eq!(limit(&bench), 600_000, "no more can fly than the peer takes");
+}
+
+#[test]
+fn a_window_grows_no_further_than_it_may() {
+    for (most, expected) in [(300_000, 300_000), (WINDOW_MAX, 16_776_960)] {
+        let mut bench = Bench::new(|settings| settings.receive_window_max = most);
+        bench.connection.rtt.sample(100 * MS);
+        bench.connection.receive.scale = 8;
+        for round in 0..3 {
+            let (len, seq) = (6_000_000, bench.connection.receive.next.0);
+            bench.now = START + round * 100 * MS;
+            bench.connection.receive.edge = Seq(seq) + len;
+            bench.with(|connection, context, effects| {
+                connection.deliver(context, &data(seq, len), &mut bytes(len), effects)
+            });
+        }
+        assert_eq!(bench.connection.receive.tuning.grown, expected);
+        assert_eq!(bench.connection.receive.window, expected);
+    }
 }
 
 #[test]

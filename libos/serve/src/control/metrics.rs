@@ -1,12 +1,14 @@
 //! A snapshot in Prometheus' text format, version 0.0.4.
 
 use super::snapshot::{Account, Snapshot};
+use crate::payers::Consumption;
 use crate::peers::Passing;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Write as _};
 use nom_net::batch::{Tallies, Tally};
 use nom_rt::histogram::Histogram;
+use nom_service::Earned;
 
 /// The format's media type.
 pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -21,6 +23,15 @@ struct Seconds(u128);
 impl Display for Seconds {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// Billionths of a dollar, written as dollars.
+struct Dollars(i64);
+
+impl Display for Dollars {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}{}", if self.0 < 0 { "-" } else { "" }, seconds(self.0.unsigned_abs()))
     }
 }
 
@@ -130,7 +141,7 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     page.counters("nom_stack_total", "What the stack did.", "event", done.into_iter());
     page.counters("nom_driver_total", "What the driver did.", "event", snapshot.driver.iter().copied());
     page.counters("nom_loop_total", "What the event loop did.", "event", snapshot.event_loop.iter().copied());
-    activities(&mut page, &snapshot.activities);
+    activities(&mut page, &snapshot.activities, snapshot.earned);
     snapshot.own.iter().for_each(|own| page.one(own.name, own.kind, own.help, own.value));
     page.0
 }
@@ -176,7 +187,7 @@ const OF_ACTIVITIES: [OfActivity; 9] = [
     }),
 ];
 
-fn activities(page: &mut Page, accounts: &[Account]) {
+fn activities(page: &mut Page, accounts: &[Account], earned: Earned) {
     if accounts.is_empty() {
         return;
     }
@@ -190,6 +201,19 @@ fn activities(page: &mut Page, accounts: &[Account]) {
         let value = seconds(consumption.cost_nanodollars);
         page.line(format_args!("nom_activity_cost_dollars_total{{activity=\"{name}\"}} {value}"));
     }
+    page.family("nom_activity_profit_dollars", "gauge", "What it has brought so far, less that cost.");
+    let profit = |consumption: &Consumption| {
+        consumption.revenue_nanodollars.saturating_sub_unsigned(consumption.cost_nanodollars)
+    };
+    for Account { name, consumption, .. } in accounts {
+        let value = Dollars(profit(consumption));
+        page.line(format_args!("nom_activity_profit_dollars{{activity=\"{name}\"}} {value}"));
+    }
+    let costs = accounts.iter().map(|account| account.consumption.cost_nanodollars).sum::<u64>();
+    let unused = earned.cost.saturating_sub_unsigned(costs).max(0);
+    page.gauge("nom_unused_cost_dollars", "What that cost which was held for nobody.", Dollars(unused));
+    let profit = Dollars(earned.revenue.saturating_sub(earned.cost));
+    page.gauge("nom_profit_dollars", "What all has brought so far, less all costs.", profit);
     page.family("nom_activity_connections", "gauge", "Clients that are connected.");
     for Account { name, consumption, .. } in accounts {
         let value = consumption.connections;

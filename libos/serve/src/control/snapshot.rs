@@ -15,6 +15,7 @@ use nom_port::world::Clock;
 use nom_rt::event_loop::Statistics;
 use nom_rt::handle::Handle;
 use nom_rt::rest::Mode;
+use nom_service::Earned;
 use nom_service::Metrics;
 use nom_service::Service;
 use nom_service::Window;
@@ -59,6 +60,8 @@ pub(crate) struct Snapshot {
     pub sent_bits_per_second: u64,
     /// What the service counts by itself.
     pub own: Metrics,
+    /// What all that was served brought and cost, if activities are told apart.
+    pub earned: Earned,
     /// By number, if activities are told apart.
     pub activities: Vec<Account>,
 }
@@ -179,6 +182,8 @@ impl Snapshot {
         self.requests_per_second += other.requests_per_second;
         self.sent_bits_per_second += other.sent_bits_per_second;
         self.own.merge(&other.own);
+        self.earned.revenue += other.earned.revenue;
+        self.earned.cost += other.earned.cost;
         if self.activities.is_empty() {
             self.activities.clone_from(&other.activities);
         } else {

@@ -19,6 +19,7 @@ impl Idle for Still {
 }
 
 /// Cores that need not be woken.
+#[allow(dead_code, reason = "not every test has an event loop")]
 pub struct Deaf;
 
 impl Doorbell for Deaf {

@@ -1,0 +1,193 @@
+//! The measurements, each on a machine of its own.
+
+use super::hostile::{Habit, flood};
+use super::tenants::{TENANTS, Told, WARM_UP, ask, gets, many_gets, sets};
+use super::{APPLICATION, Options};
+use crate::machine::Setting;
+use crate::record::{Key, Samples, Unit};
+use crate::serve::counts::Counters;
+use crate::serve::guests::Provider;
+use crate::serve::load::{self, Served};
+use crate::serve::running::Running;
+use crate::serve::{runs, service};
+use anyhow::{Result, anyhow};
+use nom_vmm::Accelerator;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Connections of each tenant, where all have the same number; and where the one with the least weight has
+/// the most.
+const EQUAL: [usize; 3] = [24, 24, 24];
+const UNEQUAL: [usize; 3] = [16, 24, 96];
+/// Connections of a tenant who crowds: with those of the others no more than memcached lets in (`-c`).
+const CROWD: usize = 800;
+/// Connections of a tenant who wants little, beside others who want all.
+const FEW: usize = 2;
+
+/// How long instructions are counted.
+const COUNTED: Duration = Duration::from_secs(1);
+
+/// What is measured so far.
+pub struct Bench<'a> {
+    pub options: &'a Options,
+    pub accelerator: Accelerator,
+    pub samples: Samples,
+}
+
+impl Bench<'_> {
+    fn push(&mut self, system: &str, scenario: &str, metric: &str, unit: Unit, value: f64) {
+        let (system, scenario, metric) = (system.to_owned(), scenario.to_owned(), metric.to_owned());
+        self.samples.push(Key { system, application: APPLICATION, scenario, metric, unit }, value);
+    }
+
+    fn start(
+        &self,
+        provider: &Provider,
+        what: &str,
+        setting: &Setting,
+        arguments: &[String],
+    ) -> Result<Running> {
+        eprintln!("{}: {what}", provider.system);
+        let running = Running::start(&provider.guest, &service::MEMCACHED, setting, arguments)?;
+        let target = running.target();
+        running.inside(|| TENANTS.iter().try_for_each(|(tenant, _)| load::once(target, &sets(tenant))))?;
+        Ok(running)
+    }
+
+    /// Whose the core's time was, with all asking for more than there is.
+    pub fn shares(&mut self, provider: &Provider) -> Result<()> {
+        let running = self.start(provider, "shares", &runs::serving(self.accelerator), &[])?;
+        let (target, duration) = (running.target(), self.options.duration);
+        for (scenario, connections) in [("equal", EQUAL), ("unequal", UNEQUAL)] {
+            let loads: Vec<_> =
+                TENANTS.iter().zip(connections).map(|((tenant, _), count)| (*tenant, count)).collect();
+            for _ in 0..self.options.turns {
+                let looks = || {
+                    std::thread::sleep(WARM_UP);
+                    let before = Told::ask(target)?;
+                    std::thread::sleep(duration);
+                    Ok((before, Told::ask(target)?))
+                };
+                // Everybody asks a little longer than is looked at.
+                let longer = duration + WARM_UP;
+                let (served, (before, now)) =
+                    running.inside(|| ask(target, &loads, many_gets, longer, looks))?;
+                self.push_shares(provider.system, scenario, &served, &before, &now);
+            }
+        }
+        Ok(())
+    }
+
+    fn push_shares(&mut self, system: &str, scenario: &str, served: &[Served], before: &Told, now: &Told) {
+        let times = TENANTS.map(|(tenant, _)| now.of(before, "core_nanoseconds_total", tenant));
+        let sum: f64 = times.iter().sum();
+        let mut worst = 0.0f64;
+        for ((tenant, weight), (time, served)) in TENANTS.iter().zip(times.into_iter().zip(served)) {
+            let share = time / sum;
+            worst = worst.max((share / weight - 1.0).abs());
+            self.push(system, scenario, &format!("share_{tenant}"), Unit::Ratio, share);
+            self.push(
+                system,
+                scenario,
+                &format!("throughput_{tenant}"),
+                Unit::PerSecond,
+                served.throughput(),
+            );
+        }
+        self.push(system, scenario, "worst_share_error", Unit::Ratio, worst);
+        self.push(system, scenario, "unaccounted", Unit::Ratio, now.unaccounted(before));
+        self.push(system, scenario, "idle", Unit::Ratio, now.idle(before));
+    }
+
+    /// What gold and silver keep beside a hostile bronze, in turns with a peaceful one.
+    pub fn hostile(&mut self, provider: &Provider) -> Result<()> {
+        let running =
+            self.start(provider, "beside a hostile tenant", &runs::serving(self.accelerator), &[])?;
+        for habit in Habit::HOSTILE {
+            for _ in 0..self.options.turns {
+                let calm = self.beside(&running, Habit::Peaceful)?;
+                let beset = self.beside(&running, habit)?;
+                for (((tenant, _), calm), beset) in TENANTS.iter().zip(&calm).zip(&beset) {
+                    let kept = beset.throughput() / calm.throughput().max(1.0);
+                    let p99 = |served: &Served| served.latency.value_at_quantile(0.99) as f64;
+                    let longer = p99(beset) / p99(calm).max(1.0);
+                    let system = provider.system;
+                    self.push(system, habit.name(), &format!("kept_{tenant}"), Unit::Ratio, kept);
+                    self.push(system, habit.name(), &format!("p99_{tenant}"), Unit::Ratio, longer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What gold and silver are served beside a bronze of this habit.
+    fn beside(&self, running: &Running, habit: Habit) -> Result<Vec<Served>> {
+        let (target, duration, is_over) = (running.target(), self.options.duration, AtomicBool::new(false));
+        let bronze = TENANTS[2].0;
+        let mut loads: Vec<_> = TENANTS[..2].iter().map(|(tenant, _)| (*tenant, EQUAL[0])).collect();
+        match habit {
+            Habit::Peaceful => loads.push((bronze, EQUAL[2])),
+            Habit::Crowds => loads.push((bronze, CROWD)),
+            Habit::Floods | Habit::NeverReads => {}
+        }
+        let is_flood = loads.len() < TENANTS.len();
+        running.inside(|| {
+            std::thread::scope(|scope| {
+                let is_over = &is_over;
+                let hostile = is_flood.then(|| scope.spawn(move || flood(target, bronze, habit, is_over)));
+                let served = ask(target, &loads, many_gets, duration, || Ok(()));
+                is_over.store(true, Relaxed);
+                if let Some(hostile) = hostile {
+                    hostile.join().map_err(|_| anyhow!("the hostile tenant panicked"))??;
+                }
+                Ok(served?.0)
+            })
+        })
+    }
+
+    /// How late gold is answered, who asks little, beside others who want more than there is.
+    pub fn overload(&mut self, provider: &Provider) -> Result<()> {
+        let running = self.start(provider, "overload", &runs::serving(self.accelerator), &[])?;
+        let (target, duration) = (running.target(), self.options.duration);
+        let loads = [("gold", FEW), ("silver", EQUAL[1]), ("bronze", UNEQUAL[2])];
+        for _ in 0..self.options.turns {
+            let (served, ()) = running.inside(|| ask(target, &loads, many_gets, duration, || Ok(())))?;
+            for ((tenant, _), served) in loads.iter().zip(served) {
+                let p99 = served.latency.value_at_quantile(0.99) as f64 * 1e-9;
+                self.push(provider.system, "overload", &format!("p99_{tenant}"), Unit::Seconds, p99);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a request costs in instructions, where one asks alone and where three do.
+    pub fn count(&mut self, provider: &Provider, plugin: &Path) -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let mut counters = Counters::new(directory.path());
+        // Only QEMU's translator can count.
+        let setting = runs::serving(Accelerator::Tcg);
+        let running = self.start(provider, "counted", &setting, &counters.arguments(plugin))?;
+        let target = running.target();
+        let alone = [("gold", EQUAL.iter().sum())];
+        let three: Vec<_> = TENANTS.iter().zip(EQUAL).map(|((tenant, _), count)| (*tenant, count)).collect();
+        for (scenario, loads) in [("alone", &alone[..]), ("contended", &three[..])] {
+            // All are connected, and code is translated, before anything counts; telling does not.
+            let look = || {
+                std::thread::sleep(WARM_UP);
+                let told = Told::ask(target)?;
+                let before = counters.now()?;
+                std::thread::sleep(COUNTED);
+                let counts = counters.now()?.since(before);
+                Ok((counts, told, Told::ask(target)?))
+            };
+            let looked = running.inside(|| ask(target, loads, gets, COUNTED + WARM_UP, look))?;
+            let (counts, before, now) = looked.1;
+            let requests = now.since(&before, "nom_requests_total").max(1.0);
+            let instructions = counts.instructions as f64 / requests;
+            let metric = "instructions_per_request";
+            self.push(provider.system, scenario, metric, Unit::Instructions, instructions);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! `nom bench grid`: three tenants of one memcached, who are served by weight.
+//!
+//! Each tenant is a closed-loop client with more on its way than the core can serve. Their shares of the
+//! core's time are what the machine itself tells; what a hostile tenant costs the others is told by their
+//! clients, in turns beside a peaceful one; what telling apart and scheduling cost is counted in guest
+//! instructions, against the same program without either.
+
+mod hostile;
+mod measure;
+mod summary;
+mod tenants;
+
+use crate::Outcome;
+use crate::environment::Environment;
+use crate::others::Watch;
+use crate::record::Samples;
+use crate::serve::counts;
+use crate::serve::guests::Provider;
+use crate::serve::service;
+use anyhow::Result;
+use measure::Bench;
+use nom_build::Project;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to measure, and where the results go.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The checkout that nom is built from.
+    pub project: Project,
+    /// Directory for `results.json`, `results.csv` and `report.html`; created.
+    pub out: PathBuf,
+    /// How often everything is measured that takes time.
+    pub turns: u32,
+    /// How long each time.
+    pub duration: Duration,
+}
+
+const EXPERIMENT: &str = "grid";
+const APPLICATION: &str = "memcached";
+
+/// A machine that is measured: its name in records, and what its manifest says more than memcached's.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    system: &'static str,
+    manifest: &'static str,
+}
+
+/// Nobody is told apart.
+const BYPASSED: Variant = Variant { system: "nom-bypassed", manifest: CONTROL };
+/// All are told apart by their addresses.
+const BY_ADDRESS: Variant = Variant {
+    system: "nom-by-address",
+    manifest: concat!(
+        "environment = { control = \"9999\" }\n",
+        "[[activity]]\nname = \"all\"\nclients = \"0.0.0.0/0\"\n"
+    ),
+};
+/// Requests are told apart by their keys, and served as they come.
+const TOLD_APART: Variant = Variant {
+    system: "nom-told-apart",
+    manifest: concat!(
+        "environment = { control = \"9999\" }\n",
+        "[[activity]]\nname = \"gold\"\nkey = \"gold:\"\n",
+        "[[activity]]\nname = \"silver\"\nkey = \"silver:\"\n",
+        "[[activity]]\nname = \"bronze\"\nkey = \"bronze:\"\n"
+    ),
+};
+/// Requests are told apart by their keys, and served by weight.
+const FAIR: Variant = Variant {
+    system: "nom",
+    manifest: concat!(
+        "environment = { control = \"9999\" }\n",
+        "[grid.input]\nscheduler = \"fair\"\n",
+        "[[activity]]\nname = \"gold\"\nkey = \"gold:\"\nweight = 50\n",
+        "[[activity]]\nname = \"silver\"\nkey = \"silver:\"\nweight = 33\n",
+        "[[activity]]\nname = \"bronze\"\nkey = \"bronze:\"\nweight = 17\n"
+    ),
+};
+/// Whatever is gold's is due soon.
+const DEADLINE: Variant = Variant {
+    system: "nom-deadline",
+    manifest: concat!(
+        "environment = { control = \"9999\" }\n",
+        "[grid.input]\nscheduler = \"deadline\"\nbatching = 1\n",
+        "[[activity]]\nname = \"gold\"\nkey = \"gold:\"\ndeadline = 2000\n",
+        "[[activity]]\nname = \"silver\"\nkey = \"silver:\"\n",
+        "[[activity]]\nname = \"bronze\"\nkey = \"bronze:\"\n"
+    ),
+};
+const CONTROL: &str = "environment = { control = \"9999\" }\n";
+
+/// Measures and writes everything to `options.out`.
+///
+/// # Errors
+/// If this is not root, QEMU is missing, or a client was not answered.
+pub fn run(options: &Options) -> Result<Outcome> {
+    let cache = crate::cache(&options.project)?;
+    crate::make_directory(&options.out)?;
+    let choice = nom_vmm::accelerator::choose(&cache);
+    let environment = Environment::capture(&choice.to_string())?;
+    let plugin = counts::plugin(&cache)?;
+    let images = tempfile::tempdir_in(&cache)?;
+    let provider = |variant: Variant| {
+        let Variant { system, manifest } = variant;
+        Provider::nom_that(&options.project, &service::MEMCACHED, images.path(), system, manifest)
+    };
+    let watch = Watch::begin();
+    let mut bench = Bench { options, accelerator: choice.accelerator, samples: Samples::new(EXPERIMENT) };
+    for variant in [BYPASSED, BY_ADDRESS, TOLD_APART, FAIR] {
+        bench.count(&provider(variant)?, &plugin)?;
+    }
+    bench.shares(&provider(TOLD_APART)?)?;
+    bench.shares(&provider(FAIR)?)?;
+    for variant in [TOLD_APART, FAIR] {
+        bench.hostile(&provider(variant)?)?;
+    }
+    for variant in [TOLD_APART, DEADLINE] {
+        bench.overload(&provider(variant)?)?;
+    }
+    let mut records = bench.samples.records();
+    records.extend(watch.and_then(|watch| watch.record(EXPERIMENT)));
+    summary::conclude(options, environment, records)
+}
