@@ -15,6 +15,9 @@ pub(crate) const PIPE_BYTES: usize = 64 << 10;
 /// Writes of at most so many bytes go wholly or not at all.
 const ATOMIC_BYTES: usize = 4096;
 
+/// Descriptors, and the numbers of the bytes that they were put in with.
+type Attached = (Range<u64>, Vec<Rc<Description>>);
+
 /// Bytes on their way, and how many have each end.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
@@ -22,7 +25,7 @@ pub(crate) struct Buffer {
     /// How many were taken out so far.
     taken: Cell<u64>,
     /// What goes along with the first of the bytes of these numbers, in order.
-    attached: RefCell<VecDeque<(Range<u64>, Vec<Rc<Description>>)>>,
+    attached: RefCell<VecDeque<Attached>>,
     readers: Cell<u32>,
     writers: Cell<u32>,
     waiters: Waiters,
