@@ -1,45 +1,83 @@
-//! Calls in machine code, written in a way that compresses better.
+//! Calls in machine code, and addresses that it computes, written in a way that compresses better.
 //!
-//! An x86 `call` has the distance to what it calls, so calls of one function differ from place to place.
-//! Before an image is compressed each distance becomes the place that it leads to, as in Microsoft's cabinets
-//! (LZX E8 translation, \[MS-PATCH\] 2.5.1); the loader turns it back. What looks like a call and is none
-//! suffers no harm: whatever the bytes are, the way back leads to them.
+//! An x86 `call` has the distance to what it calls, so calls of one function differ from place to place; so
+//! does a `lea` relative to the instruction pointer, by which code finds its constants. Before an image is
+//! compressed each distance becomes the place that it leads to, as in Microsoft's cabinets (LZX E8
+//! translation, \[MS-PATCH\] 2.5.1), the most significant byte first, which places near each other have in
+//! common; the loader turns it back. What looks like a call and is none suffers no harm: whatever the bytes
+//! are, the way back leads to them.
 
 /// The opcode of a call with a distance of 32 bits.
 const CALL: u8 = 0xe8;
-/// Bytes of such a call.
-const CALL_BYTES: usize = 5;
+/// The opcode of `lea`, and which bits of its operands' byte (Intel's manual, volume 2, table 2-2) say that
+/// a distance of 32 bits follows.
+const LEA: u8 = 0x8d;
+const OPERAND: u8 = 0b1100_0111;
+const BY_DISTANCE: u8 = 0b0000_0101;
+/// Bytes of a distance.
+const DISTANCE: usize = 4;
 
 /// Replaces distances by places, counted from the start of `code`, which has less than 2 GiB.
 pub fn to_places(code: &mut [u8]) {
-    translate(code, |value, at, size| if value < size - at { value + at } else { value - size });
+    translate(code, |field, at, size| {
+        let value = i32::from_le_bytes(field);
+        let place = if value < size - at { value + at } else { value - size };
+        if (-at..size).contains(&value) { place } else { value }.to_be_bytes()
+    });
 }
 
 /// Replaces places by distances: undoes [`to_places`].
 pub fn to_distances(code: &mut [u8]) {
-    translate(code, |value, at, size| if value >= 0 { value - at } else { value + size });
+    translate(code, |field, at, size| {
+        let value = i32::from_be_bytes(field);
+        let distance = if value >= 0 { value - at } else { value + size };
+        if (-at..size).contains(&value) { distance } else { value }.to_le_bytes()
+    });
 }
 
-/// Changes the value of each call at `at` that is between `-at` and the size of the code. Both changes lead
-/// from this range into itself, so that the same values are changed on the way back.
-fn translate(code: &mut [u8], change: impl Fn(i32, i32, i32) -> i32) {
+/// Changes the distance, or place, of each instruction at `at` that has one. Both changes lead the values
+/// between `-at` and the size of the code into themselves and leave all others alone, so that the same
+/// values are changed on the way back; what says where they are does not change.
+fn translate(code: &mut [u8], change: impl Fn([u8; DISTANCE], i32, i32) -> [u8; DISTANCE]) {
     let size = code.len() as i32;
     let mut at = 0;
-    while let Some([CALL, distance @ ..]) = code.get_mut(at..).and_then(|rest| seek(rest, &mut at)) {
-        let value = i32::from_le_bytes(*distance);
-        let place = at as i32;
-        if (-place..size).contains(&value) {
-            *distance = change(value, place, size).to_le_bytes();
-        }
-        at += CALL_BYTES;
+    while let Some(found) = seek(&code[at..]) {
+        at += found;
+        let skipped = match code[at..] {
+            [LEA, operand, ..] if operand & OPERAND == BY_DISTANCE => 2,
+            [LEA, ..] => {
+                at += 1;
+                continue;
+            }
+            _ => 1,
+        };
+        let field = code.get_mut(at + skipped..).and_then(|rest| rest.first_chunk_mut::<DISTANCE>());
+        let Some(field) = field else { return };
+        *field = change(*field, at as i32, size);
+        at += skipped + DISTANCE;
     }
 }
 
-/// The next call in what is left of the code, by which `at` advances to it.
-fn seek<'c>(rest: &'c mut [u8], at: &mut usize) -> Option<&'c mut [u8; CALL_BYTES]> {
-    let offset = rest.iter().position(|byte| *byte == CALL)?;
-    *at += offset;
-    rest.get_mut(offset..)?.first_chunk_mut()
+/// Where the next instruction may be that has a distance: four bytes are looked at together.
+#[inline]
+fn seek(code: &[u8]) -> Option<usize> {
+    let (words, rest) = code.as_chunks::<4>();
+    let skipped = words.iter().position(|word| {
+        let word = u32::from_le_bytes(*word);
+        has_zero(word ^ REPEATED * u32::from(CALL)) || has_zero(word ^ REPEATED * u32::from(LEA))
+    });
+    let from = skipped.unwrap_or(words.len()) * 4;
+    let near = if skipped.is_some() { &code[from..from + 4] } else { rest };
+    near.iter().position(|byte| matches!(*byte, CALL | LEA)).map(|offset| from + offset)
+}
+
+/// A byte in each place.
+const REPEATED: u32 = 0x0101_0101;
+
+/// Whether any byte is zero.
+#[inline]
+fn has_zero(word: u32) -> bool {
+    word.wrapping_sub(REPEATED) & !word & (REPEATED << 7) != 0
 }
 
 #[cfg(test)]
@@ -56,14 +94,26 @@ mod tests {
         let mut code = [call(100), call(95), vec![0x90; 200]].concat();
         to_places(&mut code);
         assert_eq!(code[..5], code[5..10]);
-        assert_eq!(code[..5], call(100));
+        assert_eq!(code[..5], [CALL, 0, 0, 0, 100]);
+    }
+
+    #[test]
+    fn addresses_of_one_constant_become_the_same() {
+        let lea = |distance: i32| [&[0x48, LEA, 0x3d][..], &distance.to_le_bytes()].concat();
+        let mut code = [lea(100), lea(93), vec![0x90; 200]].concat();
+        to_places(&mut code);
+        assert_eq!(code[..7], code[7..14]);
+        let other = vec![LEA, 0x44, 0x8d, 5, 0, 0];
+        let mut code = other.clone();
+        to_places(&mut code);
+        assert_eq!(code, other, "a distance of one byte, and one that is cut off");
     }
 
     proptest! {
         #[test]
         fn the_way_back_leads_to_the_same_bytes(
             bytes in proptest::collection::vec(
-                prop_oneof![Just(CALL), Just(0), Just(0xff), any::<u8>()],
+                prop_oneof![Just(CALL), Just(LEA), Just(BY_DISTANCE), Just(0), Just(0xff), any::<u8>()],
                 0..200,
             ),
         ) {

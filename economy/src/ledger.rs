@@ -4,9 +4,8 @@
 //! integers and never drift, in whatever order and however many they are.
 
 use crate::units::{Dollars, DollarsPerSecond, Seconds};
-use alloc::collections::BTreeMap;
 use core::fmt;
-use nom_service::Activity;
+use nom_service::{Activity, ByActivity};
 
 const NANOS_PER_DOLLAR: i128 = 1_000_000_000;
 
@@ -154,13 +153,13 @@ pub enum PostError {
 /// Sums of each activity.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    accounts: BTreeMap<Activity, Account>,
+    accounts: ByActivity<Account>,
 }
 
 impl Ledger {
     /// Opens an account, so that posting to it never allocates.
     pub fn open(&mut self, activity: Activity) {
-        self.accounts.entry(activity).or_default();
+        self.accounts.get_or_insert_with(activity, Account::default);
     }
 
     /// Adds an entry, and returns the activity's sums with it.
@@ -168,21 +167,21 @@ impl Ledger {
     /// # Errors
     /// If the entry overlaps the activity's last one, or a sum would not fit. Nothing has changed then.
     pub fn post(&mut self, entry: &Entry) -> Result<Account, PostError> {
-        let before = self.accounts.get(&entry.activity).copied().unwrap_or_default();
+        let before = self.accounts.get(entry.activity).copied().unwrap_or_default();
         let after = before.after(entry)?;
-        self.accounts.insert(entry.activity, after);
+        *self.accounts.get_or_insert_with(entry.activity, Account::default) = after;
         Ok(after)
     }
 
     /// An activity's sums so far; nothing if it has no account.
     #[must_use]
     pub fn account(&self, activity: Activity) -> Option<Account> {
-        self.accounts.get(&activity).copied()
+        self.accounts.get(activity).copied()
     }
 
     /// All accounts, by activity.
     pub fn accounts(&self) -> impl Iterator<Item = (Activity, Account)> + '_ {
-        self.accounts.iter().map(|(activity, account)| (*activity, *account))
+        self.accounts.iter().map(|(activity, account)| (activity, *account))
     }
 }
 

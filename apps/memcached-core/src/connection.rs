@@ -216,12 +216,16 @@ impl<B: Buffer> Connection<B> {
             Request::Meta(request) if request.command == meta::Command::Set => {
                 (request.len, meta::admit(server, request).map_err(Some))
             }
+            Request::Get { keys, cas, exptime } => {
+                text::get_all(server, keys.clone(), *cas, *exptime, sink);
+                return after;
+            }
             Request::Watch { wanted } => {
                 self.watch(server, *wanted, sink);
                 return after;
             }
             _ => {
-                if !text::execute(server, request, sink) {
+                if !text::execute(server, &request, sink) {
                     self.state = State::Closed;
                 }
                 return after;
@@ -400,7 +404,10 @@ fn complete_line<B: Buffer, R: RawMutex>(
             text::complete(server, update, value, *quiet, sink)
         }
         (Request::Update { quiet: true, .. }, None) => {}
-        (Request::Meta(request), Some(value)) => meta::complete(server, request, value, sink),
+        (Request::Meta(request), Some(value)) => {
+            let mut sink: &mut dyn Sink<B> = sink;
+            meta::complete(server, request, value, &mut sink)
+        }
         _ => send_line(sink, "CLIENT_ERROR bad data chunk"),
     }
 }

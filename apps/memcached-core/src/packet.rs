@@ -6,7 +6,7 @@
 
 use crate::find::find;
 use crate::server::Server;
-use crate::text::{self, Request, TextUpdate};
+use crate::text::{self, Request, TextUpdate, Words};
 use crate::udp::{DATAGRAM_MAX, FRAME_LEN};
 use crate::value::{COPY_MAX, Incoming};
 use lock_api::RawMutex;
@@ -43,9 +43,9 @@ fn carry_out<B: Buffer, R: RawMutex>(
     }
     let request = text::parse(line).ok()?;
     match &request {
-        Request::Get { keys, exptime: None, .. } if rest.is_empty() => {
+        Request::Get { keys, cas, exptime: None } if rest.is_empty() => {
             let key = keys.single()?;
-            get(server, key, request, room)
+            get(server, key, *cas, room)
         }
         Request::Update { update, quiet: false } => store(server, update, rest, room),
         Request::Delete { quiet: false, .. }
@@ -54,7 +54,7 @@ fn carry_out<B: Buffer, R: RawMutex>(
             if rest.is_empty() =>
         {
             let mut room = Room::new(room);
-            text::execute(server, request, &mut room);
+            text::execute(server, &request, &mut room);
             room.filled()
         }
         _ => None,
@@ -69,11 +69,11 @@ const LINE_MAX: usize = 512;
 fn get<B: Buffer, R: RawMutex>(
     server: &mut Server<B, R>,
     key: &[u8],
-    request: Request<'_>,
+    cas: bool,
     room: &mut [u8],
 ) -> Option<usize> {
     let mut room = Room::new(room);
-    text::execute(server, request, &mut room);
+    text::get_all(server, Words::of(key), cas, None, &mut room);
     if room.is_full {
         // Whoever answers counts it. Another core may have reset the counters meanwhile.
         let mut shard = server.shard(key);

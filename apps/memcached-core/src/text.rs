@@ -397,11 +397,24 @@ fn send_unless<B: Buffer>(quiet: bool, sink: &mut impl Sink<B>, line: &str) {
 /// Carries out a command that has no value. Says whether the client wants to go on.
 pub(crate) fn execute<B: Buffer, R: RawMutex>(
     server: &mut Server<B, R>,
-    request: Request<'_>,
+    request: &Request<'_>,
     sink: &mut impl Sink<B>,
 ) -> bool {
-    match request {
-        Request::Get { keys, cas, exptime } => get_all(server, keys, cas, exptime, sink),
+    if let Request::Get { keys, cas, exptime } = request {
+        get_all(server, keys.clone(), *cas, *exptime, sink);
+        return true;
+    }
+    execute_other(server, request, sink)
+}
+
+/// The same for what is asked seldom: whatever `sink` is, there is one function for it.
+fn execute_other<B: Buffer, R: RawMutex>(
+    server: &mut Server<B, R>,
+    request: &Request<'_>,
+    mut sink: &mut dyn Sink<B>,
+) -> bool {
+    let sink = &mut sink;
+    match *request {
         Request::Delete { key, quiet } => {
             let deleted = server.shard(key).delete(key, 0) == Outcome::Done(0);
             send_unless(quiet, sink, if deleted { "DELETED" } else { "NOT_FOUND" });
@@ -428,20 +441,22 @@ pub(crate) fn execute<B: Buffer, R: RawMutex>(
             server.set_limit(usize::try_from(megabytes << 20).ok());
             send_unless(quiet, sink, "OK");
         }
-        Request::Stats { words } => stats::send(server, words, sink),
+        Request::Stats { ref words } => stats::send(server, words.clone(), sink),
         Request::Version => {
             sink.copy(b"VERSION ");
             send_line(sink, VERSION);
         }
-        Request::Meta(request) => meta::execute(server, &request, sink),
+        Request::Meta(ref request) => meta::execute(server, request, sink),
         Request::Quit => return false,
+        Request::Get { .. } => unreachable!("the caller has carried it out"),
         Request::Update { .. } | Request::Watch { .. } => unreachable!("the connection does these"),
     }
     true
 }
 
+/// Answers with the items of all keys that there are.
 #[inline]
-fn get_all<B: Buffer, R: RawMutex>(
+pub(crate) fn get_all<B: Buffer, R: RawMutex>(
     server: &Server<B, R>,
     keys: Words<'_>,
     cas: bool,

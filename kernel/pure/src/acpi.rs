@@ -24,7 +24,7 @@ pub const IO_APICS_MAX: usize = 4;
 const IO_APIC_DEFAULT: Input = Input { registers: 0xfec0_0000, line: 0 };
 
 /// Everything that the kernel wants to know from ACPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     /// Local APIC identifiers of the enabled processors, in table order (MADT); at most [`CORES_MAX`].
     pub processors: List<u32, CORES_MAX>,
@@ -56,7 +56,7 @@ pub struct Viot {
 }
 
 /// Consecutive PCI functions with consecutive endpoint identifiers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointRange {
     /// First function: `bus << 8 | device << 3 | function`.
     pub first: u16,
@@ -104,25 +104,10 @@ impl Viot {
 }
 
 impl Tables {
-    /// What a machine without ACPI has: nothing.
-    pub const fn none() -> Tables {
-        Tables {
-            processors: List::new(0),
-            io_apic: None,
-            io_apics: List::new(IO_APIC_DEFAULT),
-            ecam: None,
-            remapping_units: List::new(0),
-            io_apic_source: 0,
-            viot: None,
-            power_button: None,
-            power_off: None,
-        }
-    }
-
     /// Reads the tables that the root pointer at `rsdp` leads to. Nothing at or above `memory_end`, where
     /// `memory` may not reach, is touched. `rsdp` 0 means that firmware left none.
     pub fn read(memory: &impl PhysicalMemory, rsdp: u64, memory_end: u64) -> Tables {
-        let mut tables = Tables::none();
+        let mut tables = Tables::default();
         let Some((root, entry_bytes)) = root_table(memory, rsdp, memory_end) else { return tables };
         for offset in (HEADER_BYTES..root.length).step_by(entry_bytes as usize) {
             let address = if entry_bytes == 8 { root.u64(offset) } else { root.u32(offset).map(u64::from) };
@@ -392,10 +377,7 @@ fn viot<M: PhysicalMemory>(table: &Table<M>) -> Option<Viot> {
     let (count, start) = (usize::from(table.u16(36)?), u64::from(table.u16(38)?));
     let nodes = || table.structures(start, Width::ByteAndWord).take(count);
     let (unit, _) = nodes().find(|(at, kind)| *kind == VIRTIO_PCI && table.u16(at + 4) == Some(0))?;
-    let mut viot = Viot {
-        iommu: table.u16(unit + 6)?,
-        ranges: List::new(EndpointRange { first: 0, last: 0, endpoint: 0 }),
-    };
+    let mut viot = Viot { iommu: table.u16(unit + 6)?, ranges: List::default() };
     for (at, _) in nodes().filter(|(_, kind)| *kind == PCI_RANGE) {
         let is_ours = table.u16(at + 8)? == 0 && u64::from(table.u16(at + 16)?) == unit;
         let range = EndpointRange {

@@ -1,7 +1,8 @@
 //! Applications: built from the bundle, ended without a trace.
 
+use crate::console::Bucket;
 use crate::contexts::{Context, State};
-use crate::cores::FLAGS_INITIAL;
+use crate::cores::beginning;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
@@ -23,6 +24,9 @@ use nom_abi::upcall::{Registers, Upcall};
 use nom_abi::{PageSize, Protection};
 use zerocopy::{FromZeros, IntoBytes};
 
+/// Blocks of single frames that are taken back at a time.
+const BLOCKS_AT_A_TIME: usize = 4;
+
 /// Status of a machine that cannot start an application.
 pub const CANNOT_START_STATUS: u8 = 126;
 
@@ -42,6 +46,10 @@ pub struct Application {
     pub(crate) handles_shutdown: bool,
     /// DMA of its devices that was blocked since it started.
     pub(crate) blocked: u32,
+    /// How far it is taken back what it had, if it ended: the step, and where that goes on.
+    leaving: (usize, usize),
+    /// How often it may interrupt those at the other ends of its channels.
+    pub(crate) messages: Bucket,
     /// System calls that it may make, one bit each.
     pub(crate) calls: u32,
 }
@@ -88,12 +96,13 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// what it was granted when it ran last), OutOfMemory, OverMemoryCap; nothing of it is left then.
     pub fn start(&mut self, app: AppId) -> Result<()> {
         let record = self.record(app);
-        if self.applications[app].space.is_some() || self.devices.is_reached(app) {
+        if !self.is_startable(app) {
             return Err(Error::WrongState);
         }
         let built = self.build(app, &record);
         if built.is_err() {
-            self.free_memory(app);
+            self.leave(app);
+            self.disturb(CoreId::FIRST); // No core of its own looks.
             return built;
         }
         let entry = &self.board.applications[app];
@@ -105,6 +114,11 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.machine.control(format_args!("started app={name} base={base:#x}"));
         self.tell_peers(app);
         Ok(())
+    }
+
+    /// Whether it does not run, and nothing of what it was is left.
+    pub(crate) fn is_startable(&self, app: AppId) -> bool {
+        self.applications[app].space.is_none() && !self.devices.is_reached(app)
     }
 
     fn build(&mut self, app: AppId, record: &ApplicationRecord) -> Result<()> {
@@ -122,15 +136,10 @@ impl<'m, M: Machine> Kernel<'m, M> {
             self.build_segment(app, space, place.image + segment.address, &segment)?;
         }
         self.fill(app, place.stack, record.stack_bytes, Protection::ReadWrite)?;
-        self.build_start_page(app, space, record, &place)?;
+        self.build_start_page(app, record, &place)?;
         self.build_shared(app, record, &place)?;
-        let registers = Registers {
-            rip: place.image + record.entry,
-            rsp: place.stack + record.stack_bytes,
-            rdi: place.start,
-            rflags: FLAGS_INITIAL,
-            ..Registers::default()
-        };
+        let stack_top = place.stack + record.stack_bytes;
+        let registers = beginning(place.image + record.entry, stack_top, place.start);
         let core = self.least_loaded(!0).ok_or(Error::NoCore)?;
         self.begin_context(core, app, registers)
     }
@@ -193,13 +202,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
     }
 
     #[inline(never)] // Its large frame is gone before the rest is built.
-    fn build_start_page(
-        &mut self,
-        app: AppId,
-        space: Space,
-        record: &ApplicationRecord,
-        place: &Placement,
-    ) -> Result<()> {
+    fn build_start_page(&mut self, app: AppId, record: &ApplicationRecord, place: &Placement) -> Result<()> {
+        let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let arguments = self.bundle.run(record.arguments);
         let environment = self.bundle.run(record.environment);
         let header = size_of::<Start>() as u32;
@@ -313,8 +317,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
                 self.end_context(core, app);
             }
         }
-        self.release_devices(app);
-        self.free_memory(app);
+        self.leave(app);
         self.publish_application(app, state, status);
         let record = self.record(app);
         let name = crate::bundle::name(&record);
@@ -346,15 +349,43 @@ impl<'m, M: Machine> Kernel<'m, M> {
         }
     }
 
-    fn free_memory(&mut self, app: AppId) {
+    /// What an application had is taken back from here on, in pieces, by whichever core looks next.
+    fn leave(&mut self, app: AppId) {
         self.applications[app] = Application::default();
-        self.frames.release_all(Owner::program(app));
-        self.frames.release_all(Owner::tables(app));
-        if !self.devices.is_reached(app) {
-            self.frames.release_all(Owner::dma(app));
-            self.frames.release_all(Owner::grants(app));
-        }
-        self.publish_memory(app);
+        self.leaving |= app.bit();
+    }
+
+    /// Whether there is something to take back: then a core that is to halt asks again instead, and others
+    /// have the lock in between.
+    pub fn takes_back(&self) -> bool {
+        self.leaving != 0
+    }
+
+    /// Takes back a piece of what an application had that ended: a device, or frames of a few blocks. Returns
+    /// whether there was any.
+    #[inline(never)]
+    pub(crate) fn take_back(&mut self) -> bool {
+        let Some(app) = self.all_applications().find(|app| self.leaving & app.bit() != 0) else {
+            return false;
+        };
+        let (mut step, from) = self.applications[app].leaving;
+        // What a device may still reach is given to nobody.
+        let end = if step > 2 && self.devices.is_reached(app) { 3 } else { 5 };
+        let next = match step {
+            0 => self.release_device(app, from),
+            1..5 if step < end => {
+                let owners = [Owner::program, Owner::tables, Owner::dma, Owner::grants];
+                self.frames.release_some(owners[step - 1](app), from, BLOCKS_AT_A_TIME)
+            }
+            _ => {
+                self.leaving &= !app.bit();
+                self.publish_memory(app);
+                None
+            }
+        };
+        step += usize::from(next.is_none());
+        self.applications[app].leaving = (step, next.unwrap_or(0));
+        true
     }
 
     /// With nobody left to run, the machine ends with the status of the bundle's first application.

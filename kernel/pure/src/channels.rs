@@ -1,12 +1,17 @@
 //! Channels: memory that two applications share, and how one tells the other to look.
 
-use crate::ids::AppId;
+use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::syscalls::{Caller, Reply};
 use nom_abi::error::{Error, Result};
 use nom_abi::syscall::arguments::*;
 use nom_abi::upcall::Upcall;
+
+/// A peer that computes is interrupted so often at most by one application, a hundredth of whose time that is
+/// where an upcall and its handler take 500 ns; and in between so much more often than that.
+const INTERRUPTION_NS: u64 = 50_000;
+const INTERRUPTIONS_NS: u64 = 64 * INTERRUPTION_NS;
 
 /// One end of a channel, as its application numbers them: in the bundle's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +37,9 @@ impl<'m, M: Machine> Kernel<'m, M> {
 
     pub(crate) fn channel_notify(&mut self, caller: Caller<'_>, asked: ChannelNotify) -> Result<Reply> {
         let (peer, message) = self.message(caller.app, asked.channel)?;
+        if !self.may_interrupt(caller.app, peer) {
+            return Ok(Reply::Unfinished);
+        }
         self.tell(peer, Upcall::Message, |events| events.messages |= message);
         Ok(Reply::DONE)
     }
@@ -43,10 +51,24 @@ impl<'m, M: Machine> Kernel<'m, M> {
         asked: ChannelNotifyAndWait,
     ) -> Result<Reply> {
         let (peer, message) = self.message(caller.app, asked.channel)?;
+        if !self.may_interrupt(caller.app, peer) {
+            return Ok(Reply::Unfinished);
+        }
         let ChannelNotifyAndWait { deadline_ns, events, .. } = asked;
         let reply = self.core_wait(caller, CoreWait { deadline_ns, events })?;
         self.tell(peer, Upcall::Message, |events| events.messages |= message);
         Ok(reply)
+    }
+
+    /// Whether an application may take the time of a peer's that computes, and is to be told something, by an
+    /// upcall. Otherwise it tries again, in its own time, and nothing is lost. Who waits is woken as often as
+    /// it likes to wait.
+    fn may_interrupt(&mut self, app: AppId, peer: AppId) -> bool {
+        let core = self.applications[peer].first_core().unwrap_or(CoreId::FIRST);
+        let is_current = self.cores[core].current == Some(peer);
+        let interrupts = is_current && self.context(core, peer).takes_upcalls();
+        let now_ns = self.machine.now_ns();
+        !interrupts || self.applications[app].messages.take(now_ns, INTERRUPTION_NS, INTERRUPTIONS_NS)
     }
 
     /// Who is at the other end of a channel, and the bit by which it knows the channel. Errors: NoChannel.

@@ -21,14 +21,20 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Whether so many bytes may pass now; if so, how many did not before.
-    pub fn take(&mut self, now_ns: u64, bytes: u64) -> Option<u64> {
-        let full_ns = self.full_ns.max(now_ns) + bytes * NS_PER_BYTE;
-        if full_ns - now_ns > BURST_NS {
+    /// Whether what is worth so much time may pass now, where as much as `burst_ns` may at once.
+    pub fn take(&mut self, now_ns: u64, worth_ns: u64, burst_ns: u64) -> bool {
+        let full_ns = self.full_ns.max(now_ns) + worth_ns;
+        let passes = full_ns - now_ns <= burst_ns;
+        self.full_ns = if passes { full_ns } else { self.full_ns };
+        passes
+    }
+
+    /// Whether so many bytes may be said now; if so, how many could not be before.
+    pub fn say(&mut self, now_ns: u64, bytes: u64) -> Option<u64> {
+        if !self.take(now_ns, bytes * NS_PER_BYTE, BURST_NS) {
             self.dropped += bytes;
             return None;
         }
-        self.full_ns = full_ns;
         Some(core::mem::take(&mut self.dropped))
     }
 }
@@ -36,13 +42,18 @@ impl Bucket {
 impl<M: Machine> Kernel<'_, M> {
     /// Whether an application may say so much more; if so, how much it could not say before is told.
     pub(crate) fn may_say(&mut self, app: AppId, bytes: u64) -> bool {
-        let passed = self.console[app].take(self.machine.now_ns(), bytes);
+        let passed = self.console[app].say(self.machine.now_ns(), bytes);
         if let Some(dropped @ 1..) = passed {
             let record = self.record(app);
             let name = crate::bundle::name(&record);
             self.machine.log(Level::Warn, format_args!("{name} says too much: {dropped} bytes are dropped"));
         }
         passed.is_some()
+    }
+
+    /// Whether an application may have others live and die now: lines tell of it that are not to be dropped.
+    pub(crate) fn may_start(&mut self, app: AppId) -> bool {
+        self.console[app].take(self.machine.now_ns(), LINE_BYTES * NS_PER_BYTE, BURST_NS)
     }
 
     /// Writes a line of log of which an application is the cause, as far as it may still say something.
@@ -60,11 +71,11 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_so_much_a_second_and_what_is_dropped_is_told_once() {
         let (mut bucket, second) = (Bucket::default(), 1_000_000_000);
-        assert_eq!([0; 4].map(|now| bucket.take(now, 64 << 10)), [Some(0); 4]);
-        assert_eq!([0, 1000].map(|now| bucket.take(now, 4096)), [None; 2]);
-        assert_eq!(bucket.take(second, 64 << 10), Some(8192));
-        assert_eq!(bucket.take(second, 64 << 10), None);
-        assert_eq!(bucket.take(3 * second, 64 << 10), Some(64 << 10));
-        assert_eq!(bucket.take(3 * second, 64 << 10), Some(0));
+        assert_eq!([0; 4].map(|now| bucket.say(now, 64 << 10)), [Some(0); 4]);
+        assert_eq!([0, 1000].map(|now| bucket.say(now, 4096)), [None; 2]);
+        assert_eq!(bucket.say(second, 64 << 10), Some(8192));
+        assert_eq!(bucket.say(second, 64 << 10), None);
+        assert_eq!(bucket.say(3 * second, 64 << 10), Some(64 << 10));
+        assert_eq!(bucket.say(3 * second, 64 << 10), Some(0));
     }
 }

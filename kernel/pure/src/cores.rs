@@ -45,6 +45,11 @@ pub struct Core {
     pub(crate) vectors: [Option<Binding>; crate::devices::VECTORS],
 }
 
+/// Registers of a context that begins at `rip`, with one argument.
+pub(crate) fn beginning(rip: u64, rsp: u64, rdi: u64) -> Registers {
+    Registers { rip, rsp, rdi, rflags: FLAGS_INITIAL, ..Registers::default() }
+}
+
 impl Core {
     /// Whether it may go on with what it did.
     fn goes_on(&mut self) -> bool {
@@ -107,6 +112,10 @@ impl<M: Machine> Kernel<'_, M> {
     fn decide(&mut self, core: CoreId, registers: &mut Registers, after_syscall: bool) -> Next {
         let mut same = after_syscall;
         self.account(core);
+        if self.leaving != 0 && self.ending.is_none() && self.take_back() && self.takes_back() {
+            self.cores[core].disturbed = true;
+            return Next::Halt;
+        }
         self.wake_expired(core);
         loop {
             if let Some(status) = self.ending {
@@ -261,17 +270,14 @@ impl<M: Machine> Kernel<'_, M> {
         });
         let timer = self.cores[core].current.and_then(|current| self.context(core, current).timer_ns);
         let first = core.index() * self.applications.len();
-        let waits =
-            self.contexts[first..first + self.applications.len()].iter().filter_map(|context| match context
-                .state
-            {
-                State::Waiting { deadline_ns, .. } if deadline_ns != u64::MAX => Some(deadline_ns),
-                _ => None,
-            });
-        let platform = (core == CoreId::FIRST)
-            .then(|| self.devices.deadline_ns())
-            .filter(|deadline| *deadline != u64::MAX);
-        let deadline = waits.chain(turn).chain(timer).chain(platform).min();
+        let contexts = &self.contexts[first..first + self.applications.len()];
+        let waits = contexts.iter().filter_map(|context| match context.state {
+            State::Waiting { deadline_ns, .. } => Some(deadline_ns),
+            _ => None,
+        });
+        let platform = (core == CoreId::FIRST).then(|| self.devices.deadline_ns());
+        let all = waits.chain(turn).chain(timer).chain(platform);
+        let deadline = all.min().filter(|deadline| *deadline != u64::MAX);
         if self.cores[core].armed_ns != deadline {
             self.cores[core].armed_ns = deadline;
             self.machine.set_timer(deadline);
@@ -295,10 +301,13 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
     pub(crate) fn wake(&mut self, core: CoreId, app: AppId) {
+        let is_current = self.cores[core].current == Some(app);
         let context = self.context(core, app);
         match context.state {
             State::Absent => {}
-            State::Ready => self.nudge(core, app),
+            // Where another one runs, this one is told when it has its turn: nobody is interrupted for it.
+            State::Ready if !is_current || context.upcalls_wait => {}
+            State::Ready => self.disturb(core),
             State::Waiting { events: address, .. } => {
                 let events = context.take_events();
                 context.state = State::Ready;
@@ -308,17 +317,8 @@ impl<M: Machine> Kernel<'_, M> {
                 (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
                 self.account(core);
                 self.cores[core].queue.wake(app);
-                self.nudge(core, app);
+                self.disturb(core);
             }
-        }
-    }
-
-    /// Makes a core look again, if it might have to do something else now.
-    fn nudge(&mut self, core: CoreId, app: AppId) {
-        let waits = self.context(core, app).upcalls_wait;
-        let current = self.cores[core].current;
-        if current != Some(app) || !waits {
-            self.disturb(core);
         }
     }
 

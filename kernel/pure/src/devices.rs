@@ -7,10 +7,10 @@ use crate::ids::{AppId, CoreId};
 use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Sender, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR};
 use crate::list::List;
-use crate::machine::{Level, Machine, PhysicalMemory};
+use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory};
 use crate::means::Means;
 use crate::msix::Message;
-use crate::paging::Caching;
+use crate::paging::{Caching, Entry};
 use crate::pci::{Function, Pci};
 use crate::space::{Bounds, Mapping, PAGES_MAX, Space};
 use crate::syscalls::{Caller, Reply};
@@ -37,22 +37,19 @@ pub const FAULTS_MAX: u32 = 64;
 type RegisterRange = (u64, u64, u64);
 
 /// What an application holds of a device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Holding {
     owner: Option<AppId>,
     /// Where its registers were mapped.
     ranges: List<RegisterRange, RANGES_MAX>,
+    /// Of a full list, which range is looked at next.
+    looked: u8,
     /// Whether it is not turned on yet: `device_acquire` is made again until it reaches its owner's grants.
     arriving: bool,
     /// Whether it was asked to let go.
     leaving: bool,
     /// Whether it keeps what its last owner had it do: nobody gets it any more.
     spent: bool,
-}
-
-impl Holding {
-    const NOBODY: Holding =
-        Holding { owner: None, ranges: List::new((0, 0, 0)), arriving: false, leaving: false, spent: false };
 }
 
 /// The machine's devices.
@@ -69,7 +66,7 @@ pub struct Devices<'m> {
 impl<'m> Devices<'m> {
     /// Devices that nobody owns yet.
     pub fn new(pci: &'m mut Pci, iommu: Iommu) -> Devices<'m> {
-        let holdings = [Holding::NOBODY; DEVICES_MAX];
+        let holdings = [Holding::default(); DEVICES_MAX];
         Devices { pci, iommu, holdings, faults_ns: u64::MAX, reached: 0 }
     }
 
@@ -247,21 +244,20 @@ impl<M: Machine> Kernel<'_, M> {
             self.unmap_registers(index, app);
         }
         let Holding { leaving, spent, .. } = self.devices.holdings[index];
-        self.devices.holdings[index] = Holding { spent, ..Holding::NOBODY };
+        self.devices.holdings[index] = Holding { spent, ..Holding::default() };
         if leaving {
             self.devices.pci.eject(&mut self.machine, index);
         }
         self.publish_device(index);
     }
 
-    pub(crate) fn release_devices(&mut self, app: AppId) {
-        for index in 0..DEVICES_MAX {
-            if self.devices.owner(index) == Some(app) {
-                // This only fails if the device has just left: then there is nothing to do; or does not
-                // stop: then nobody else is given it, nor the memory that it may write to.
-                let _ = self.take_device(app, index);
-            }
-        }
+    /// Takes the next device, from a number on, of an application that ended. Returns the number behind it.
+    pub(crate) fn release_device(&mut self, app: AppId, from: usize) -> Option<usize> {
+        let index = (from..DEVICES_MAX).find(|index| self.devices.owner(*index) == Some(app))?;
+        // This only fails if the device has just left: then there is nothing to do; or does not stop: then
+        // nobody else is given it, nor the memory that it may write to.
+        let _ = self.take_device(app, index);
+        Some(index + 1)
     }
 
     /// Unbinds what is bound to a core that its owner gives up. The device keeps an interrupt that it would
@@ -284,16 +280,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Takes a range of registers out of the owner's address space, as far as they still are in it.
     fn unmap_registers(&mut self, index: usize, app: AppId) {
-        let Some((start, length, frame)) = self.devices.holdings[index].ranges.pop() else { return };
+        let Some(range) = self.devices.holdings[index].ranges.pop() else { return };
         let Some(space) = self.applications[app].space else { return };
-        let mut by = self.means(app, Owner::tables);
-        for offset in (0..length).step_by(FRAME_BYTES as usize) {
-            let (page, frame) = (start + offset, frame + offset / FRAME_BYTES);
-            if is_registers(by.machine, space, page, frame) {
-                // It is mapped as one small page: nothing else is ever mapped uncached.
-                let _ = space.unmap(&mut by, page..page + FRAME_BYTES, |_, _| {});
-            }
-        }
+        visit(&mut self.machine, space, range, |machine, entry| machine.write(entry, Entry::EMPTY.0));
         self.machine.flush_space(space.root());
     }
 
@@ -314,17 +303,17 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let frame = physical / FRAME_BYTES;
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        let mut ranges = Holding::NOBODY.ranges;
-        for range in self.devices.holdings[index].ranges.iter() {
-            let (start, length, frame) = *range;
-            let is_there =
-                |page| is_registers(&self.machine, space, start + page * FRAME_BYTES, frame + page);
-            if (0..length / FRAME_BYTES).any(is_there) {
-                ranges.push(*range);
+        let holding = self.devices.holdings[index];
+        let place = usize::from(holding.looked);
+        // A place is free again when nothing of its range is mapped any more. One is looked at in a call.
+        if holding.ranges.len() == RANGES_MAX {
+            let mut is_there = false;
+            visit(&mut self.machine, space, holding.ranges[place], |_, _| is_there = true);
+            if is_there {
+                let next = (place + 1) % RANGES_MAX;
+                self.devices.holdings[index].looked = next as u8;
+                return if next == 0 { Err(Error::TableFull) } else { Ok(Reply::Unfinished) };
             }
-        }
-        if !ranges.push((address, length, frame)) {
-            return Err(Error::TableFull);
         }
         let mapping = Mapping {
             address,
@@ -335,7 +324,11 @@ impl<M: Machine> Kernel<'_, M> {
             caching: Caching::Uncached,
         };
         self.map_pages(app, Bounds::APPLICATION, &mapping)?;
-        self.devices.holdings[index].ranges = ranges;
+        let holding = &mut self.devices.holdings[index];
+        holding.looked = 0;
+        if !holding.ranges.push((address, length, frame)) {
+            holding.ranges[place] = (address, length, frame);
+        }
         Ok(Reply::DONE)
     }
 
@@ -411,9 +404,9 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn poll_platform(&mut self, core: CoreId) {
         while let Some(event) = self.devices.pci.next_event(&mut self.machine) {
             match event {
-                Event::Arrived { devices } => self.arrived(devices),
-                Event::RemovalRequested { devices } => each(devices, |index| self.removal_requested(index)),
-                Event::Left { devices } => each(devices, |index| self.left(index)),
+                Event::Arrived(devices) => self.arrived(devices),
+                Event::RemovalRequested(devices) => each(devices, |index| self.removal_requested(index)),
+                Event::Left(devices) => each(devices, |index| self.left(index)),
             }
         }
         self.report_faults(core);
@@ -493,10 +486,20 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// Whether these registers are mapped at a user address.
-fn is_registers(memory: &impl PhysicalMemory, space: Space, address: u64, frame: u64) -> bool {
-    let leaf = space.translate(memory, address);
-    leaf.is_some_and(|leaf| leaf.caching == Caching::Uncached && leaf.frame == frame)
+/// Looks at the entries by which a range of registers is mapped, as far as it is.
+fn visit<M: PhysicalMemory>(
+    memory: &mut M,
+    space: Space,
+    (start, length, frame): RegisterRange,
+    mut act: impl FnMut(&mut M, PhysAddr),
+) {
+    space.visit(memory, start..start + length, |memory, entry, leaf| {
+        // Nothing else is ever mapped uncached.
+        let is_there = leaf.frame == frame + (leaf.address - start) / FRAME_BYTES;
+        if is_there && leaf.caching == Caching::Uncached {
+            act(memory, entry);
+        }
+    });
 }
 
 /// Calls `f` with the number of each bit that is set.

@@ -78,12 +78,8 @@ impl<M: Machine> Kernel<'_, M> {
         let address = stack_top - UpcallFrame::BYTES as u64;
         let space = self.applications[app].space.expect("it is running");
         if space.write_user(&mut self.machine, address, frame.as_bytes()).is_err() {
-            return self.end_by_fault(
-                core,
-                app,
-                registers,
-                &Fault { vector: PAGE_FAULT, code: 0b110, address },
-            );
+            let fault = Fault { vector: PAGE_FAULT, code: 0b110, address };
+            return self.end_by_fault(core, app, registers, &fault);
         }
         // As after a call: the stack is 16-byte aligned but for the return address, which is absent.
         (registers.rip, registers.rsp, registers.rbp) = (entry, address - STACK_RESERVE - 8, 0);

@@ -202,18 +202,32 @@ impl<'m> Frames<'m> {
     /// application whose page tables are gone with it.
     pub fn release_all(&mut self, owner: Owner) -> u64 {
         let before = self.held(owner);
-        let mut block = 0;
+        self.release_some(owner, 0, usize::MAX);
+        before
+    }
+
+    /// As [`Frames::release_all`], beginning with a block, in so many blocks at most of which the owner holds
+    /// single frames, and 512 times as many others. Returns where to go on, if there is more.
+    pub fn release_some(&mut self, owner: Owner, mut block: usize, blocks: usize) -> Option<usize> {
+        let mut left = blocks.saturating_mul(BLOCK_FRAMES as usize);
         while self.held(owner) > 0 {
+            if left == 0 {
+                return Some(block);
+            }
+            left -= 1;
             match self.blocks[block].0 {
                 Block::Unit { owner: holder, is_huge, .. } if holder == owner => {
                     self.put_back(owner, first_frame(block), whole(is_huge));
                 }
-                Block::Split { owners, .. } if owners & owner.bit() != 0 => self.purge(block, owner),
+                Block::Split { owners, .. } if owners & owner.bit() != 0 => {
+                    self.purge(block, owner);
+                    left = left.saturating_sub(BLOCK_FRAMES as usize);
+                }
                 _ => {}
             }
             block += 1;
         }
-        before
+        None
     }
 
     /// Counts `count` more pages of `size`, from `frame` on, as mapped onto units of `owner` that are at

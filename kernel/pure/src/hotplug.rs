@@ -23,27 +23,18 @@ use crate::machine::Registers;
 use crate::msix::Message;
 use crate::pci::{Address, Bus, Config, Ecam, Pci, Port};
 
-/// What happened behind a port. `devices` has one bit for each index on the board.
+/// What happened behind a port. One bit for each index on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// These devices are new on the board, switched off.
-    Arrived {
-        /// Indices on the board.
-        devices: u64,
-    },
+    Arrived(u64),
     /// Somebody wants to take these devices out: tell their owners, release them, then [`Pci::eject`]
     /// each.
-    RemovalRequested {
-        /// Indices on the board.
-        devices: u64,
-    },
+    RemovalRequested(u64),
     /// These devices are gone. Their entries stay, so that they can be taken from their owners and
     /// detached from their domains, until [`Pci::forget`], which comes before the next
     /// [`Pci::next_event`].
-    Left {
-        /// Indices on the board.
-        devices: u64,
-    },
+    Left(u64),
 }
 
 /// A port's slot; by default there is none, or one where nothing comes or goes.
@@ -259,7 +250,7 @@ impl Pci {
         let mut window = Window::new(port.window.base, port.window.end);
         self.scan(registers, Bus::link(port.secondary), &mut window);
         let devices = self.devices_behind(port);
-        (devices != 0).then_some(Event::Arrived { devices })
+        (devices != 0).then_some(Event::Arrived(devices))
     }
 
     /// Asks for the devices behind a port; one that never came to the board can go at once.
@@ -269,12 +260,12 @@ impl Pci {
         if devices == 0 {
             port.pass(&self.ecam, registers, State::Unpowered);
         }
-        (devices != 0).then_some(Event::RemovalRequested { devices })
+        (devices != 0).then_some(Event::RemovalRequested(devices))
     }
 
     fn leave(&self, port: &mut Port, next: State) -> Option<Event> {
         let devices = self.devices_behind(port);
         (port.slot.leaving, port.slot.state) = (0, next);
-        (devices != 0).then_some(Event::Left { devices })
+        (devices != 0).then_some(Event::Left(devices))
     }
 }

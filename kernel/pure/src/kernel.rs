@@ -85,6 +85,8 @@ pub struct Kernel<'m, M> {
     pub(crate) slice: u64,
     /// Status with which the machine ends, once that is decided.
     pub(crate) ending: Option<u8>,
+    /// Applications that ended and have something yet, one bit each.
+    pub(crate) leaving: u64,
 }
 
 /// What a core does when it leaves the kernel.
@@ -95,7 +97,7 @@ pub enum Next {
         /// Whether the registers are those of the system call being answered.
         after_syscall: bool,
     },
-    /// Halts until an interrupt.
+    /// Gives the lock away, and halts until an interrupt unless [`Kernel::takes_back`].
     Halt,
     /// Ends the machine.
     End {
@@ -133,6 +135,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
             console: [Bucket::default(); APPLICATIONS_MAX],
             slice,
             ending: None,
+            leaving: 0,
         };
         kernel.allocate_channels();
         kernel.start_platform_interrupts();

@@ -9,12 +9,13 @@ pub struct List<T, const N: usize> {
     items: [T; N],
 }
 
-impl<T: Copy, const N: usize> List<T, N> {
-    /// An empty list; `blank` fills the unused places and is never seen.
-    pub const fn new(blank: T) -> List<T, N> {
-        List { length: 0, items: [blank; N] }
+impl<T: Copy + Default, const N: usize> Default for List<T, N> {
+    fn default() -> List<T, N> {
+        List { length: 0, items: [T::default(); N] }
     }
+}
 
+impl<T: Copy, const N: usize> List<T, N> {
     /// Appends `item`, or says by `false` that the list is full.
     pub fn push(&mut self, item: T) -> bool {
         let Some(place) = self.items.get_mut(self.length) else { return false };

@@ -170,6 +170,16 @@ impl Space {
         Ok(())
     }
 
+    /// Looks at each page that is mapped in `range`, which is not empty, and at its entry.
+    pub fn visit<M: PhysicalMemory>(
+        self,
+        memory: &mut M,
+        range: Range<u64>,
+        mut act: impl FnMut(&mut M, PhysAddr, Leaf),
+    ) {
+        tables::visit(memory, Part::of_space(self.root, &range), &mut act);
+    }
+
     /// Unmaps every page in a range of [`Bounds`], calls `on_leaf` for each by ascending address (to
     /// [`Frames::dereference`] it), and gives tables that became empty back. Errors: as of
     /// [`Space::protect`].

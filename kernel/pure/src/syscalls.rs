@@ -1,7 +1,7 @@
 //! System calls: one line each, then what memory and cores need.
 
 use crate::contexts::Grant;
-use crate::cores::FLAGS_INITIAL;
+use crate::cores::beginning;
 use crate::events::{check_code, check_stack};
 use crate::frames::{BLOCK_FRAMES, Colour, Owner, Pages, Search};
 use crate::ids::{AppId, CoreId};
@@ -158,6 +158,10 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
             if grant.search.wanted() > self.allowance(app) {
                 return Err(Error::OverMemoryCap);
             }
+            if grant.search.wanted() > self.frames.free() && self.take_back() {
+                self.context(core, app).unfinished = Some(grant);
+                return Ok(Reply::Unfinished);
+            }
             grant.frame = self.frames.allocate_piece(program, &mut grant.search, LOOKS_AT_ONCE)?;
         }
         let Search { size, count, .. } = grant.search;
@@ -263,14 +267,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         let hinted = CoreId::in_set(hint, all & !held);
         let free = hinted.filter(|core| self.board.cores[*core].holders.load(Relaxed) == 0);
         let core = free.or_else(|| self.least_loaded(all & !held)).ok_or(Error::NoCore)?;
-        let registers = Registers {
-            rip: entry,
-            rsp: stack_top,
-            rdi: argument,
-            rflags: FLAGS_INITIAL,
-            ..Registers::default()
-        };
-        self.begin_context(core, app, registers)?;
+        self.begin_context(core, app, beginning(entry, stack_top, argument))?;
         self.publish_memory(app);
         Ok(Reply::Value(core.index() as u64))
     }
@@ -298,6 +295,9 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
         let app = self.managed(caller.app, asked.application)?;
+        if self.take_back() || self.is_startable(app) && !self.may_start(caller.app) {
+            return Ok(Reply::Unfinished);
+        }
         self.start(app)?;
         Ok(Reply::DONE)
     }

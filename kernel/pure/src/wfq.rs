@@ -17,6 +17,7 @@ mod tests;
 
 use crate::ids::AppId;
 use nom_abi::layout::APPLICATIONS_MAX;
+use zerocopy::FromZeros;
 
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;
@@ -28,12 +29,13 @@ const TIME_MAX: u64 = 1 << 62;
 ///
 /// Virtual times count cycles at [`WEIGHT_MAX`], so they grow at most 10,000 times as fast as cycles, and no
 /// ready member's is before the queue's own (`now`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, FromZeros)]
 pub struct Queue {
     /// Who is in the queue, one bit each.
     members: u64,
     /// Who is ready, one bit each; a part of `members`.
     ready: u64,
+    /// Of members; whoever never was one has none.
     weights: [u16; APPLICATIONS_MAX],
     virtual_times: [u64; APPLICATIONS_MAX],
     /// The queue's own virtual time: the least of the ready ones, or what it was when the last one slept.
@@ -155,13 +157,7 @@ impl Queue {
 impl Default for Queue {
     /// A queue without members.
     fn default() -> Queue {
-        Queue {
-            members: 0,
-            ready: 0,
-            weights: [1; APPLICATIONS_MAX],
-            virtual_times: [0; APPLICATIONS_MAX],
-            now: 0,
-        }
+        Queue::new_zeroed()
     }
 }
 

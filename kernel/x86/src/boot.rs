@@ -72,7 +72,7 @@ extern "C" fn boot_entry(start_info: PhysAddr) -> ! {
         features: cpu::Features::read(),
         early: Early::new(0, 0),
         bundle: &[],
-        firmware: Tables::none(),
+        firmware: Tables::default(),
         clock: None,
         cores: 1,
     };
@@ -100,7 +100,7 @@ impl Boot {
         let is_bundle = self.memory.read(start) == nom_abi::image::MAGIC;
         let region = self
             .info
-            .regions()
+            .regions
             .iter()
             .find(|region| region.usable && (region.start..region.end).contains(&start.word()));
         let end = region.map_or(0, |region| region.end.min(1 << 30));
@@ -271,7 +271,7 @@ impl Boot {
         let mut taken =
             [(0, FRAME_BYTES), (TRAMPOLINE, TRAMPOLINE + FRAME_BYTES), (KERNEL_LOAD, self.early.next())];
         taken.sort_unstable();
-        for region in self.info.regions().iter().filter(|region| region.usable) {
+        for region in self.info.regions.iter().filter(|region| region.usable) {
             let mut start = region.start.next_multiple_of(FRAME_BYTES);
             let end = region.end & !(FRAME_BYTES - 1);
             for (from, to) in taken.into_iter().chain([(end, end)]) {

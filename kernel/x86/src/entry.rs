@@ -164,11 +164,14 @@ fn leave(mut inside: Inside, answered: bool) -> u64 {
     }
 }
 
-/// Halts outside the lock until an interrupt, then handles all that came.
+/// Halts outside the lock until an interrupt, if there is nothing to do, then handles all that came.
 #[inline(never)]
-fn halt(inside: Inside) -> Inside {
+fn halt(mut inside: Inside) -> Inside {
+    let rests = !inside.kernel().takes_back();
     drop(inside);
-    cpu::halt_until_interrupt();
+    if rests {
+        cpu::halt_until_interrupt();
+    }
     shootdown::answer();
     let inside = Inside::enter_late();
     report_strays();

@@ -152,7 +152,7 @@ pub fn build(
     map_directly(0, KERNEL_LOAD, Protection::ReadWrite);
     map_directly(KERNEL_LOAD, constant_end, Protection::Read);
     map_directly(constant_end, info.low_end().next_multiple_of(FRAME_BYTES), Protection::ReadWrite);
-    for region in info.regions().iter().filter(|region| region.usable && region.start >= 1 << 32) {
+    for region in info.regions.iter().filter(|region| region.usable && region.start >= 1 << 32) {
         let start = region.start.next_multiple_of(FRAME_BYTES);
         map_directly(start, region.end & !(FRAME_BYTES - 1), Protection::ReadWrite);
     }

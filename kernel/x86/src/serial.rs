@@ -53,7 +53,7 @@ pub fn log(level: Level, text: fmt::Arguments) {
     }
     let name = Level::NAMES[level as usize];
     let now_us = clock::now_ns() / 1000;
-    let mut line = Line(List::new(0));
+    let mut line = Line(List::default());
     let _ = writeln!(line, "[{:>3}.{:06}] {name:5} {text}", now_us / 1_000_000, now_us % 1_000_000);
     line.flush();
 }
@@ -64,7 +64,7 @@ struct Line(List<u8, 256>);
 impl Line {
     fn flush(&mut self) {
         write(&self.0);
-        self.0 = List::new(0);
+        self.0 = List::default();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::memory::Physical;
 use core::ffi::CStr;
+use nom_kernel_pure::list::List;
 use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
 
 const MAGIC: u64 = 0x336e_c578;
@@ -23,8 +24,8 @@ pub struct Region {
 
 /// The start info, copied out of the memory that it lies in.
 pub struct StartInfo {
-    regions: [Region; REGIONS_MAX],
-    count: usize,
+    /// What the loader says of memory.
+    pub regions: List<Region, REGIONS_MAX>,
     /// Ends with a zero, if it is not longer.
     command_line: [u8; COMMAND_LINE_MAX],
     /// Physical address of the ACPI root pointer, or 0.
@@ -40,28 +41,22 @@ impl StartInfo {
         }
         let (map, entries) = (memory.read(address + 40), memory.read(address + 48) & 0xffff_ffff);
         let mut info = StartInfo {
-            regions: [Region::default(); REGIONS_MAX],
-            count: (entries as usize).min(REGIONS_MAX),
+            regions: List::default(),
             command_line: [0; COMMAND_LINE_MAX],
             rsdp: memory.read(address + 32),
         };
-        for (index, region) in info.regions[..info.count].iter_mut().enumerate() {
-            let entry = PhysAddr::new(map) + 24 * index as u64;
+        for index in 0..entries.min(REGIONS_MAX as u64) {
+            let entry = PhysAddr::new(map) + 24 * index;
             let kind = memory.read(entry + 16) & 0xffff_ffff;
             let start = memory.read(entry);
             let end = start + memory.read(entry + 8);
-            *region = Region { start, end, usable: kind == 1, tables: kind == 2 || kind == 3 };
+            info.regions.push(Region { start, end, usable: kind == 1, tables: kind == 2 || kind == 3 });
         }
         let command_line = memory.read(address + 24);
         if command_line != 0 {
             memory.read_bytes(PhysAddr::new(command_line), &mut info.command_line);
         }
         Some(info)
-    }
-
-    /// The memory map.
-    pub fn regions(&self) -> &[Region] {
-        &self.regions[..self.count]
     }
 
     /// The values of `name=value` on the command line.
@@ -75,9 +70,9 @@ impl StartInfo {
 
     /// End of the memory below 4 GiB: ordinary memory and the tables that adjoin it.
     pub fn low_end(&self) -> u64 {
-        let usable = self.regions().iter().filter(|region| region.usable && region.end <= 1 << 32);
+        let usable = self.regions.iter().filter(|region| region.usable && region.end <= 1 << 32);
         let mut end = usable.map(|region| region.end).max().unwrap_or(0);
-        while let Some(next) = self.regions().iter().find(|region| region.tables && region.start == end) {
+        while let Some(next) = self.regions.iter().find(|region| region.tables && region.start == end) {
             end = next.end;
         }
         end
@@ -85,7 +80,7 @@ impl StartInfo {
 
     /// End of all memory.
     pub fn high_end(&self) -> u64 {
-        let usable = self.regions().iter().filter(|region| region.usable);
+        let usable = self.regions.iter().filter(|region| region.usable);
         usable.map(|region| region.end).max().unwrap_or(0).max(self.low_end())
     }
 }

@@ -19,7 +19,7 @@ mod record;
 mod routing;
 mod scheduler;
 
-pub use activity::Activity;
+pub use activity::{Activity, ByActivity};
 pub use plan::{ActivityTerms, BadGrid, GridPlan, GridResource, ResourcePlan, SchedulerKind};
 pub use queues::{Next, QueueLimits, QueueRefusal, RequestQueues};
 pub use record::{ResourceRecord, SharedMetric};

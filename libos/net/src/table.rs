@@ -1,6 +1,7 @@
 //! From the addresses of a segment to its flow, at a cost that does not grow with the number of flows.
 
 use crate::presence::{Presence, Transit};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -38,6 +39,9 @@ pub(crate) const LASTING: usize = 1024;
 /// Memory of tables that crowds have left is given back when no more than one part in so many is in use.
 pub(crate) const SPARSE: usize = 4;
 
+/// Places that are remembered of flows that were found.
+const HINTS: usize = 256;
+
 #[derive(Debug)]
 struct Slot<T> {
     generation: u32,
@@ -50,6 +54,9 @@ pub struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     by_tuple: HashTable<u32>,
+    /// Where the flows of the last segments are, by some bits of their peers' addresses: looked at before
+    /// anything is hashed, and compared before it is believed.
+    hints: Box<[u32; HINTS]>,
     /// Keys of the hash: without them, peers could choose ports that all collide.
     secret: [u64; 2],
     capacity: usize,
@@ -59,12 +66,23 @@ pub struct Table<T> {
     presence: Option<Arc<Presence>>,
 }
 
+/// Where a flow is remembered that was found. Whoever has his flows collide there has them hashed.
+#[inline]
+fn hint_place(tuple: &FourTuple) -> usize {
+    let bits = match tuple.remote {
+        SocketAddr::V4(remote) => remote.ip().to_bits() ^ u32::from(remote.port()),
+        SocketAddr::V6(remote) => remote.ip().to_bits() as u32 ^ u32::from(remote.port()),
+    };
+    bits as usize % HINTS
+}
+
 impl<T> Table<T> {
     /// An empty table for at most `capacity` flows, whose hash nobody without `secret` can foretell.
     pub fn new(capacity: usize, secret: [u64; 2]) -> Table<T> {
         let capacity = capacity.min(u32::MAX as usize);
         let (slots, free, by_tuple) = (Vec::new(), Vec::new(), HashTable::new());
-        Table { slots, free, by_tuple, secret, capacity, generation: 0, presence: None }
+        let hints = Box::new([0; HINTS]);
+        Table { slots, free, by_tuple, hints, secret, capacity, generation: 0, presence: None }
     }
 
     /// Counts its flows among those of other tables from now on.
@@ -126,9 +144,16 @@ impl<T> Table<T> {
     #[inline]
     pub fn find_mut(&mut self, tuple: &FourTuple) -> Option<(FlowId, &mut T)> {
         let slots = &self.slots;
-        let is_it =
-            |&index: &u32| slots[index as usize].flow.as_ref().is_some_and(|(other, _)| other == tuple);
-        let index = *self.by_tuple.find(self.hash(tuple), is_it)?;
+        let is_it = |index: u32| {
+            let flow = slots.get(index as usize).and_then(|slot| slot.flow.as_ref());
+            flow.is_some_and(|(other, _)| other == tuple)
+        };
+        let place = hint_place(tuple);
+        let mut index = self.hints[place];
+        if !is_it(index) {
+            index = *self.by_tuple.find(self.hash(tuple), |&index| is_it(index))?;
+            self.hints[place] = index;
+        }
         let slot = self.slots.get_mut(index as usize)?;
         let id = FlowId { index, generation: slot.generation };
         slot.flow.as_mut().map(|(_, flow)| (id, flow))

@@ -209,6 +209,29 @@ pub trait Sink<B: Buffer> {
     }
 }
 
+/// Whoever has one by reference has one.
+impl<B: Buffer, S: Sink<B> + ?Sized> Sink<B> for &mut S {
+    #[inline]
+    fn copy(&mut self, bytes: &[u8]) {
+        (**self).copy(bytes);
+    }
+
+    #[inline]
+    fn share(&mut self, slice: Slice<B>) {
+        (**self).share(slice);
+    }
+
+    #[inline]
+    fn tells_apart(&self) -> bool {
+        (**self).tells_apart()
+    }
+
+    #[inline]
+    fn asked(&mut self, about: Asked<'_>) {
+        (**self).asked(about);
+    }
+}
+
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked<'a> {

@@ -4,9 +4,9 @@
 //! one activity follow each other, metering is a comparison and an addition, and the sums are exact all the
 //! same.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem;
+use nom_service::ByActivity;
 pub use nom_service::{Activity, INFRASTRUCTURE};
 
 /// What was consumed of a core.
@@ -49,7 +49,7 @@ pub struct Meter {
     /// changes.
     pending: Record,
     of: Activity,
-    records: BTreeMap<Activity, Record>,
+    records: ByActivity<Record>,
     spinning_ns: u64,
     sleeping_ns: u64,
 }
@@ -64,7 +64,7 @@ impl Meter {
             payer: None,
             pending: Record::default(),
             of: INFRASTRUCTURE,
-            records: BTreeMap::new(),
+            records: ByActivity::default(),
             spinning_ns: 0,
             sleeping_ns: 0,
         }
@@ -112,7 +112,7 @@ impl Meter {
     /// What `activity` was charged until the last reading of the clock.
     #[must_use]
     pub fn record(&self, activity: Activity) -> Record {
-        let mut record = self.records.get(&activity).copied().unwrap_or_default();
+        let mut record = self.records.get(activity).copied().unwrap_or_default();
         if activity == self.of {
             record.add(self.pending);
         }
@@ -123,11 +123,12 @@ impl Meter {
     #[must_use]
     pub fn usage(&self) -> Usage {
         let mut records = self.records.clone();
-        records.entry(self.of).or_default().add(self.pending);
-        records.retain(|_, record| *record != Record::default());
+        records.get_or_insert_with(self.of, Record::default).add(self.pending);
+        let activities = records.iter().map(|(activity, record)| (activity, *record));
+        let activities = activities.filter(|(_, record)| *record != Record::default()).collect();
         let (spinning_ns, sleeping_ns) = (self.spinning_ns, self.sleeping_ns);
         let elapsed_ns = self.since_ns - self.started_ns;
-        Usage { activities: records.into_iter().collect(), spinning_ns, sleeping_ns, elapsed_ns }
+        Usage { activities, spinning_ns, sleeping_ns, elapsed_ns }
     }
 
     fn advance(&mut self, now_ns: u64) -> u64 {
@@ -140,7 +141,8 @@ impl Meter {
     fn charge(&mut self, activity: Activity, record: Record) {
         if activity != self.of {
             let before = mem::take(&mut self.pending);
-            self.records.entry(mem::replace(&mut self.of, activity)).or_default().add(before);
+            let of = mem::replace(&mut self.of, activity);
+            self.records.get_or_insert_with(of, Record::default).add(before);
         }
         self.pending.add(record);
     }

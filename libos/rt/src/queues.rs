@@ -6,10 +6,11 @@ use crate::meter::{Activity, Record};
 use crate::scheduler::{Account, Scheduler, SeatId};
 use crate::task::TaskId;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 use core::num::NonZeroU32;
+use nom_service::ByActivity;
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -61,7 +62,7 @@ type Clients = Scheduler<Client>;
 #[derive(Default)]
 pub(crate) struct Queues {
     queues: SlotMap<QueueId, Queue>,
-    defaults: BTreeMap<Activity, QueueId>,
+    defaults: ByActivity<QueueId>,
     /// Whose default queue was asked for last.
     last: Option<(Activity, QueueId)>,
 }
@@ -86,12 +87,11 @@ impl Queues {
         {
             return queue;
         }
-        let known = self.defaults.get(&activity).copied();
+        let known = self.defaults.get(activity).copied();
         let queue = known.unwrap_or_else(|| {
             let queue = self.add(activity, Parameters::default(), scheduler);
             self.queues[queue].is_default = true;
-            self.defaults.insert(activity, queue);
-            queue
+            *self.defaults.get_or_insert_with(activity, || queue)
         });
         self.last = Some((activity, queue));
         queue

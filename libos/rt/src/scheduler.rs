@@ -17,12 +17,13 @@ mod ring;
 mod run_queue;
 
 use crate::meter::Activity;
-use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::mem;
 use core::num::NonZeroU32;
 use exponential::Exponential;
+use nom_service::ByActivity;
 pub use run_queue::Account;
 use run_queue::{DECAYS_PER_EPOCH, RunQueue, shrinkage};
 
@@ -77,7 +78,7 @@ struct Seat<K> {
 pub struct Scheduler<K> {
     settings: Settings,
     seats: Vec<Seat<K>>,
-    seat_ids: BTreeMap<Activity, SeatId>,
+    seat_ids: ByActivity<SeatId>,
     /// Activities that are ready and not served, by their virtual times.
     waiting: BinaryHeap<Reverse<(VirtualTime, SeatId)>>,
     /// The core's virtual time.
@@ -109,7 +110,7 @@ impl<K: Copy + PartialEq> Scheduler<K> {
         Self {
             settings,
             seats: Vec::new(),
-            seat_ids: BTreeMap::new(),
+            seat_ids: ByActivity::default(),
             waiting: BinaryHeap::new(),
             time: 0,
             served: None,
@@ -125,7 +126,7 @@ impl<K: Copy + PartialEq> Scheduler<K> {
 
     /// What names the activity; it is of weight 1, if it was not known.
     pub fn seat_of(&mut self, activity: Activity) -> SeatId {
-        *self.seat_ids.entry(activity).or_insert_with(|| {
+        *self.seat_ids.get_or_insert_with(activity, || {
             let queue = RunQueue::default();
             self.seats.push(Seat { cost: COST_OF_ONE, time: 0, is_waiting: false, queue });
             SeatId(self.seats.len() - 1)

@@ -1,6 +1,6 @@
 //! Who pays.
 
-pub use nom_grid::Activity;
+pub use nom_grid::{Activity, ByActivity};
 
 /// Who pays for what nobody else can be charged with.
 pub const INFRASTRUCTURE: Activity = Activity(0);

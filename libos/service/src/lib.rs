@@ -19,7 +19,7 @@ mod reply;
 mod rules;
 mod service;
 
-pub use activity::{Activity, GOVERNING, INFRASTRUCTURE, OTHERS};
+pub use activity::{Activity, ByActivity, GOVERNING, INFRASTRUCTURE, OTHERS};
 pub use curve::{Curve, NoCurve};
 pub use demand::Demand;
 pub use governor::{CostRates, Earned, Governor, Latency, Setting, Window};

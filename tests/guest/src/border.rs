@@ -3,6 +3,8 @@
 use core::arch::asm;
 use nom_sys::abi::error::decode;
 use nom_sys::abi::{Error, Upcall};
+use nom_sys::devices::Device;
+use nom_sys::region::Region;
 use nom_sys::upcall::Delivery;
 
 /// Number of no system call.
@@ -13,6 +15,17 @@ const TRAP_FLAG: u64 = 1 << 8;
 pub fn call_unknown() -> Result<u64, Error> {
     // SAFETY: it does nothing.
     unsafe { nom_sys::raw::call(NO_CALL, [0; 6]) }
+}
+
+/// Maps the first registers of a device's BAR, as many as the region has room for, and touches none.
+///
+/// # Errors
+/// Those of `device_map`.
+pub fn map_registers(device: &Device, bar: u64, region: &Region) -> Result<(), Error> {
+    // SAFETY: the region is its owner's, who has no reference into it, and registers that nobody touches do
+    // nothing.
+    unsafe { nom_sys::raw::device_map(device.index() as u64, bar, 0, region.address(), region.bytes()) }?;
+    Ok(())
 }
 
 /// Makes a call by an instruction that the program does not note that it has, as injected code would.

@@ -203,7 +203,7 @@ fn configuration_space_is_found_in_bytecode_if_there_is_no_table() {
 fn no_root_pointer_is_a_machine_without_tables() {
     let memory = FakeMemory::new();
     for rsdp in [0, RSDP, MEMORY_END - 8, u64::MAX] {
-        assert_eq!(Tables::read(&memory, rsdp, MEMORY_END), Tables::none());
+        assert_eq!(Tables::read(&memory, rsdp, MEMORY_END), Tables::default());
     }
 }
 

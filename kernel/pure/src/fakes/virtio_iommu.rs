@@ -8,10 +8,6 @@ const OK: u8 = 0;
 const INVALID: u8 = 4;
 const RANGE: u8 = 5;
 const NO_ENTRY: u8 = 6;
-/// Bytes of properties that a probe returns.
-const PROBE_BYTES: usize = 512;
-/// First domain that it allows.
-const FIRST_DOMAIN: u32 = 7;
 
 /// A part of a chain: address, length, whether the device writes it.
 type Part = (u64, u32, bool);
@@ -25,18 +21,9 @@ struct QueueRegisters {
     seen: u16,
 }
 
-/// What the unit says of the page of interrupt messages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Messages {
-    Pass,
-    Unmentioned,
-    Blocked,
-}
-
 pub struct FakeVirtioIommu {
     /// Its function and region.
     pub place: Option<(usize, usize)>,
-    pub messages: Messages,
     /// Endpoints from this identifier on exist; the identifier is the function's plus this.
     pub first_endpoint: u32,
     /// It takes requests and never answers.
@@ -56,7 +43,6 @@ impl FakeVirtioIommu {
     pub fn new(place: (usize, usize), first_endpoint: u32) -> FakeVirtioIommu {
         FakeVirtioIommu {
             place: Some(place),
-            messages: Messages::Pass,
             first_endpoint,
             is_dead: false,
             keeps: false,
@@ -76,7 +62,7 @@ impl FakeVirtioIommu {
 
     /// Whether DMA gets through.
     pub fn reaches(&self, function: Address, address: u64) -> bool {
-        if address >> 20 == 0xfee && self.messages == Messages::Pass {
+        if address >> 20 == 0xfee {
             return true;
         }
         match self.endpoints.get(&(self.first_endpoint + u32::from(function.0))) {
@@ -119,9 +105,6 @@ impl FakeVirtioIommu {
             28 => queue.enabled.into(),
             30 => self.half(22).into(),
             0x2000 => 0xffff_f000,
-            0x2018 => FIRST_DOMAIN.into(),
-            0x201c => u64::from(u32::MAX),
-            0x2020 => PROBE_BYTES as u64,
             0x2024 => self.bypass.into(),
             0x1000 => 0,
             _ => {
@@ -212,8 +195,7 @@ impl FakeVirtioIommu {
             assert!(!request.2 && answer.2, "the request is read and the answer written");
             let mut bytes = vec![0; request.1 as usize];
             memory.read_bytes(request.0, &mut bytes);
-            let mut reply = self.answer(&bytes);
-            reply.extend([0; 3]);
+            let reply = [self.answer(&bytes), 0, 0, 0];
             assert_eq!(reply.len(), answer.1 as usize);
             memory.write_bytes(answer.0, &reply);
             self.push(memory, 0, head, answer.1);
@@ -221,23 +203,21 @@ impl FakeVirtioIommu {
         }
     }
 
-    /// Carries a request out; returns what it answers up to the status.
-    fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
+    /// Carries a request out; returns its status.
+    fn answer(&mut self, bytes: &[u8]) -> u8 {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let double = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-        let status = match (bytes[0], bytes.len()) {
+        match (bytes[0], bytes.len()) {
             (1, 20) => self.attach(word(4), word(8)),
             (2, 20) => self.detach(word(4), word(8)),
             (3, 36) => self.map(word(4), double(8), double(16), double(24), word(32)),
             (4, 28) => self.unmap(word(4), double(8), double(16)),
-            (5, 72) => return self.probe(word(4)),
             (kind, length) => panic!("request {kind} of {length} bytes"),
-        };
-        vec![status]
+        }
     }
 
     fn attach(&mut self, domain: u32, endpoint: u32) -> u8 {
-        if endpoint < self.first_endpoint || domain < FIRST_DOMAIN {
+        if endpoint < self.first_endpoint {
             return NO_ENTRY;
         }
         if self.endpoints.contains_key(&endpoint) {
@@ -287,18 +267,5 @@ impl FakeVirtioIommu {
             mappings.remove(&start);
         }
         OK
-    }
-
-    fn probe(&self, endpoint: u32) -> Vec<u8> {
-        let mut reply = vec![];
-        if self.messages != Messages::Unmentioned {
-            let kind = u8::from(self.messages == Messages::Pass);
-            reply.extend([1, 0, 20, 0, kind, 0, 0, 0]);
-            reply.extend(0xfee0_0000_u64.to_le_bytes());
-            reply.extend(0xfeef_ffff_u64.to_le_bytes());
-        }
-        reply.resize(PROBE_BYTES, 0);
-        reply.push(if endpoint < self.first_endpoint { NO_ENTRY } else { OK });
-        reply
     }
 }

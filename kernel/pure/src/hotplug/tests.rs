@@ -29,7 +29,7 @@ fn net() -> FakeFunction {
 fn events(machine: &mut FakeMachine, pci: &mut Pci) -> Vec<Event> {
     let mut all = Vec::new();
     while let Some(event) = pci.next_event(machine) {
-        if let Event::Left { devices } = event {
+        if let Event::Left(devices) = event {
             pci.forget(devices);
         }
         all.push(event);
@@ -52,7 +52,7 @@ fn a_device_that_is_plugged_in_arrives_when_it_has_settled() {
     let deadline = pci.deadline_ns();
     assert!(deadline > machine.now_ns.get() && deadline < u64::MAX);
     settle(&mut machine);
-    assert_eq!(events(&mut machine, &mut pci), [Event::Arrived { devices: 1 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::Arrived(1)]);
     assert!(!machine.pci.is_signalling(port));
     assert_eq!(pci.deadline_ns(), u64::MAX);
     assert!(pci.device(0).is_some_and(|function| function.is_placed()));
@@ -68,11 +68,11 @@ fn a_device_leaves_after_it_was_ejected() {
     events(&mut machine, &mut pci);
     machine.pci.press(port);
     assert!(machine.pci.is_signalling(port));
-    assert_eq!(events(&mut machine, &mut pci), [Event::RemovalRequested { devices: 1 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::RemovalRequested(1)]);
     machine.pci.press(port);
     assert_eq!(events(&mut machine, &mut pci), [], "asking twice changes nothing");
     pci.eject(&mut machine, 0);
-    assert_eq!(events(&mut machine, &mut pci), [Event::Left { devices: 1 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::Left(1)]);
     assert!(pci.device(0).is_none() && !machine.pci.is_signalling(port));
 }
 
@@ -98,11 +98,11 @@ fn power_goes_off_when_the_last_function_is_ejected() {
     let mut pci = start(&mut machine);
     assert_eq!(events(&mut machine, &mut pci), []);
     machine.pci.press(port);
-    assert_eq!(events(&mut machine, &mut pci), [Event::RemovalRequested { devices: 3 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::RemovalRequested(3)]);
     pci.eject(&mut machine, 1);
     assert_eq!(events(&mut machine, &mut pci), []);
     pci.eject(&mut machine, 0);
-    assert_eq!(events(&mut machine, &mut pci), [Event::Left { devices: 3 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::Left(3)]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_device_that_is_torn_out_has_left() {
     events(&mut machine, &mut pci);
     machine.pci.pull(port);
     assert!(machine.pci.is_signalling(port));
-    assert_eq!(events(&mut machine, &mut pci), [Event::Left { devices: 1 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::Left(1)]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_request_that_comes_while_a_device_settles_waits_until_it_has() {
     machine.pci.press(port);
     assert_eq!(events(&mut machine, &mut pci), []);
     settle(&mut machine);
-    let expected = [Event::Arrived { devices: 1 }, Event::RemovalRequested { devices: 1 }];
+    let expected = [Event::Arrived(1), Event::RemovalRequested(1)];
     assert_eq!(events(&mut machine, &mut pci), expected);
 }
 
@@ -151,9 +151,9 @@ fn a_device_plugged_in_right_behind_another_arrives() {
     events(&mut machine, &mut pci);
     pci.eject(&mut machine, 0);
     machine.pci.plug(port, net());
-    assert_eq!(events(&mut machine, &mut pci), [Event::Left { devices: 1 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::Left(1)]);
     settle(&mut machine);
-    assert_eq!(events(&mut machine, &mut pci), [Event::Arrived { devices: 1 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::Arrived(1)]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_device_that_finds_no_room_arrives_and_stays_off() {
     machine.pci.plug(port, FakeFunction::new(1, 2, 0).bar(0, 4 << 20));
     events(&mut machine, &mut pci);
     settle(&mut machine);
-    assert_eq!(events(&mut machine, &mut pci), [Event::Arrived { devices: 1 }]);
+    assert_eq!(events(&mut machine, &mut pci), [Event::Arrived(1)]);
     assert!(!pci.switch_on(&mut machine, 0));
 }
 
@@ -233,12 +233,12 @@ proptest! {
 fn follow(mut known: u64, events: &[Event]) -> Result<u64, TestCaseError> {
     for event in events {
         match *event {
-            Event::Arrived { devices } => {
+            Event::Arrived(devices) => {
                 prop_assert_eq!(known & devices, 0, "it was there already");
                 known |= devices;
             }
-            Event::RemovalRequested { devices } => prop_assert_eq!(known & devices, devices),
-            Event::Left { devices } => {
+            Event::RemovalRequested(devices) => prop_assert_eq!(known & devices, devices),
+            Event::Left(devices) => {
                 prop_assert_eq!(known & devices, devices, "it was not there");
                 known &= !devices;
             }

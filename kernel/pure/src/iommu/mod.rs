@@ -72,29 +72,69 @@ pub struct DmaFault {
     pub address: u64,
 }
 
+/// What a unit does for a domain. The two kinds differ in nothing else.
+trait Remapper {
+    /// Has a device reach what the domain says, which for its first device takes its highest table, if the
+    /// unit has tables. The device reaches nothing new after an error.
+    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()>;
+
+    /// Has an attached device reach nothing. What it could reach may be used for other things only after
+    /// success.
+    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()>;
+
+    /// Lets the domain's devices reach pages. After an error some may be mapped.
+    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()>;
+
+    /// Takes pages away again, as [`Iommu::unmap`] says.
+    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()>;
+
+    /// The next blocked access.
+    fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault>;
+
+    /// Has blocked accesses signalled by this message.
+    fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message);
+}
+
 /// The machine's remapping unit, and the domains that live.
 #[derive(Debug)]
 pub struct Iommu {
-    unit: Unit,
+    /// None is *trusted mode*: every operation succeeds and does nothing.
+    unit: Option<Unit>,
     domains: [Domain; APPLICATIONS_MAX],
 }
 
 #[derive(Debug)]
 enum Unit {
-    /// None: *trusted mode*. Every operation succeeds and does nothing.
-    None,
     Virtio(VirtioIommu),
     Vtd(Vtd),
 }
 
-/// A domain that lives has at least one device; by default none does.
-#[derive(Clone, Copy, Debug, Default)]
+/// Has the unit, of whichever kind, do something.
+macro_rules! with {
+    ($unit:expr, $it:ident => $act:expr) => {
+        match $unit {
+            Unit::Virtio($it) => $act,
+            Unit::Vtd($it) => $act,
+        }
+    };
+}
+
+/// A domain that lives has at least one device.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Domain {
+    app: AppId,
     devices: u32,
     /// Its highest table, if the unit has tables.
     root: PhysAddr,
     /// Grants that begin before this frame are mapped; the others are yet to be ([`Iommu::map_grants`]).
     mapped_until: u64,
+}
+
+impl Domain {
+    /// An application's domain, which does not live.
+    const fn of(app: AppId) -> Domain {
+        Domain { app, devices: 0, root: PhysAddr::new(0), mapped_until: 0 }
+    }
 }
 
 impl Iommu {
@@ -103,28 +143,28 @@ impl Iommu {
     /// error, for to go on without protection that was asked for would be wrong.
     pub fn start(by: &mut Means<impl Hardware>, tables: &Tables, pci: &Pci) -> Result<Iommu> {
         let unit = match (tables.viot, &tables.remapping_units[..], pci.remapper()) {
-            (Some(viot), ..) => Unit::Virtio(VirtioIommu::start(by, tables, viot, pci)?),
+            (Some(viot), ..) => Some(Unit::Virtio(VirtioIommu::start(by, tables, viot, pci)?)),
             (None, [], Some(_)) => return Err(Error::Refused("there is a virtio-iommu but no VIOT table")),
-            (None, [], None) => Unit::None,
-            (None, [base], _) => Unit::Vtd(Vtd::start(by, *base, tables.processors.len(), pci)?),
+            (None, [], None) => None,
+            (None, [base], _) => Some(Unit::Vtd(Vtd::start(by, *base, tables.processors.len(), pci)?)),
             (None, ..) => return Err(Error::Refused("there is more than one VT-d unit")),
         };
-        Ok(Iommu { unit, domains: [Domain::default(); APPLICATIONS_MAX] })
+        Ok(Iommu { unit, domains: core::array::from_fn(|app| Domain::of(AppId::new(app))) })
     }
 
     /// What the board says.
     pub fn protection(&self) -> DmaProtection {
         match &self.unit {
-            Unit::None => DmaProtection::Trusted,
-            Unit::Virtio(_) => DmaProtection::VirtioIommu,
-            Unit::Vtd(unit) if unit.trusts_interrupts => DmaProtection::IntelVtdMemory,
-            Unit::Vtd(_) => DmaProtection::IntelVtd,
+            None => DmaProtection::Trusted,
+            Some(Unit::Virtio(_)) => DmaProtection::VirtioIommu,
+            Some(Unit::Vtd(unit)) if unit.trusts_interrupts => DmaProtection::IntelVtdMemory,
+            Some(Unit::Vtd(_)) => DmaProtection::IntelVtd,
         }
     }
 
     /// Notes that interrupt messages pass that are not in the unit's table.
     pub fn trust_interrupts(&mut self) {
-        if let Unit::Vtd(unit) = &mut self.unit {
+        if let Some(Unit::Vtd(unit)) = &mut self.unit {
             unit.trusts_interrupts = true;
         }
     }
@@ -133,7 +173,7 @@ impl Iommu {
     /// interrupts enters it in its table. `None` if the unit does not answer.
     pub fn bind(&mut self, machine: &mut impl Hardware, by: Sender, what: Message) -> Option<Message> {
         match &mut self.unit {
-            Unit::Vtd(unit) if unit.interrupts.is_some() => unit.bind(machine, by, what),
+            Some(Unit::Vtd(unit)) if unit.interrupts.is_some() => unit.bind(machine, by, what),
             _ => Some(what),
         }
     }
@@ -141,7 +181,7 @@ impl Iommu {
     /// Ends what [`Iommu::bind`] entered at `place`. (If the unit does not answer it is about to be noticed
     /// when the device is detached.)
     pub fn unbind(&mut self, machine: &mut impl Hardware, place: usize) {
-        if let Unit::Vtd(unit) = &mut self.unit {
+        if let Some(Unit::Vtd(unit)) = &mut self.unit {
             let _ = unit.unbind(machine, place);
         }
     }
@@ -149,10 +189,8 @@ impl Iommu {
     /// Lets the unit send `message` when it has blocked an access. At that interrupt call
     /// [`Iommu::take_fault`] before it is acknowledged at the local APIC: it may be level triggered.
     pub fn enable_interrupt(&mut self, machine: &mut impl Hardware, pci: &Pci, message: Message) {
-        match &self.unit {
-            Unit::None => {}
-            Unit::Virtio(unit) => unit.enable_interrupt(machine, pci, message),
-            Unit::Vtd(unit) => unit.enable_interrupt(machine, message),
+        if let Some(unit) = &self.unit {
+            with!(unit, unit => unit.enable_interrupt(machine, pci, message));
         }
     }
 
@@ -160,23 +198,14 @@ impl Iommu {
     /// the caller has every grant of the application mapped by [`Iommu::map_grants`]. Nothing has changed
     /// after an error.
     pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
-        let Domain { devices, mut root, mapped_until } = self.domains[domain];
-        match &mut self.unit {
-            Unit::None => return Ok(()),
-            Unit::Virtio(unit) => unit.attach(by.machine, device, domain)?,
-            Unit::Vtd(unit) => {
-                unit.context_entry(by.machine, device).ok_or(Error::NotCovered)?;
-                root = if devices == 0 { zeroed(by, 1)? } else { root };
-            }
+        let Some(unit) = &mut self.unit else { return Ok(()) };
+        let mut held = self.domains[domain];
+        let attached = with!(unit, unit => unit.attach(by, device, &mut held));
+        if held.devices == 0 && attached.is_err_and(|error| error != Error::Silent) {
+            by.frames.release_all(by.owner);
         }
-        let mapped_until = if devices == 0 { 0 } else { mapped_until };
-        self.domains[domain] = Domain { devices: devices + 1, root, mapped_until };
-        if let Unit::Vtd(unit) = &mut self.unit
-            && let Err(error) = unit.attach(by.machine, device, domain, root)
-        {
-            let _ = self.detach(by, device, domain);
-            return Err(error);
-        }
+        attached?;
+        self.domains[domain] = Domain { devices: held.devices + 1, ..held };
         Ok(())
     }
 
@@ -184,13 +213,11 @@ impl Iommu {
     /// frames of the owner of its tables go back. Quiesce the device before ([`Pci::switch_off`]).
     pub fn detach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: AppId) -> Result<()> {
         let held = &mut self.domains[domain];
-        let was_attached = match &mut self.unit {
-            Unit::Virtio(unit) if held.devices > 0 => unit.detach(by.machine, device, domain)?,
-            Unit::Vtd(unit) => unit.detach(by.machine, device, domain)?,
-            _ => false,
-        };
-        held.devices -= u32::from(was_attached);
-        if was_attached && held.devices == 0 {
+        let Some(unit) = self.unit.as_mut().filter(|_| held.devices > 0) else { return Ok(()) };
+        with!(unit, unit => unit.detach(by.machine, device, *held))?;
+        held.devices -= 1;
+        if held.devices == 0 {
+            *held = Domain::of(domain);
             by.frames.release_all(by.owner);
         }
         Ok(())
@@ -216,16 +243,12 @@ impl Iommu {
     /// Lets the devices of a domain reach `pages`, but for those that [`Iommu::map_grants`] will come to.
     /// Does nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
     pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: AppId, pages: Pages) -> Result<()> {
-        let Domain { devices, root, mapped_until } = self.domains[domain];
-        let due = mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
+        let held = self.domains[domain];
+        let due = held.mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
         let pages = Pages { count: pages.count.min(due), ..pages };
         match &mut self.unit {
-            _ if pages.count == 0 => Ok(()),
-            Unit::Virtio(unit) if devices > 0 => unit.map(by.machine, domain, pages),
-            Unit::Vtd(unit) if devices > 0 => {
-                unit.shape.check(pages.frames().end)?;
-                tables::map(by, unit.shape.part(root, pages.frames()), pages.size.min(unit.shape.largest))?;
-                unit.publish(by.machine, domain)
+            Some(unit) if held.devices > 0 && pages.count > 0 => {
+                with!(unit, unit => unit.map(by, held, pages))
             }
             _ => Ok(()),
         }
@@ -235,13 +258,9 @@ impl Iommu {
     /// device of the domain reaches them. Does nothing if the domain does not live. After an error the
     /// frames must not be used for anything else.
     pub fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
-        let Domain { devices, root, .. } = self.domains[domain];
+        let held = self.domains[domain];
         match &mut self.unit {
-            Unit::Virtio(unit) if devices > 0 => unit.unmap(machine, domain, pages),
-            Unit::Vtd(unit) if devices > 0 => {
-                tables::unmap(machine, unit.shape.part(root, pages.frames()));
-                unit.forget(machine, domain)
-            }
+            Some(unit) if held.devices > 0 => with!(unit, unit => unit.unmap(machine, held, pages)),
             _ => Ok(()),
         }
     }
@@ -249,11 +268,7 @@ impl Iommu {
     /// The next blocked access; call again until `None`, but not without bound: a device can fault faster
     /// than this is called.
     pub fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
-        match &mut self.unit {
-            Unit::None => None,
-            Unit::Virtio(unit) => unit.take_fault(machine),
-            Unit::Vtd(unit) => unit.take_fault(machine),
-        }
+        self.unit.as_mut().and_then(|unit| with!(unit, unit => unit.take_fault(machine)))
     }
 }
 

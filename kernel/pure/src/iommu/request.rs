@@ -1,6 +1,5 @@
 //! What is said to a virtio-iommu and what it answers. Source: VIRTIO 1.2, section 5.13.6.
 
-use crate::machine::{PhysAddr, PhysicalMemory};
 use core::ops::Range;
 use nom_abi::memory::FRAME_SHIFT;
 
@@ -53,26 +52,4 @@ impl Request {
     fn addresses(self, frames: Range<u64>) -> Request {
         self.double(frames.start << FRAME_SHIFT).double((frames.end << FRAME_SHIFT) - 1)
     }
-}
-
-/// Whether, by a probe's properties, the page of interrupt messages is reserved for them, so that they pass.
-pub fn messages_pass(memory: &impl PhysicalMemory, properties: Range<PhysAddr>) -> bool {
-    const RESERVED_MEMORY: u16 = 1;
-    const IS_MESSAGES: u8 = 1;
-    let mut at = properties.start;
-    while at + 24 <= properties.end {
-        let mut property = [0; 24];
-        memory.read_bytes(at, &mut property);
-        let half = |at: usize| u16::from_le_bytes([property[at], property[at + 1]]);
-        let double = |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| property[at + byte]));
-        let kind = half(0) & 0xfff;
-        if kind == RESERVED_MEMORY && (double(8)..=double(16)).contains(&MESSAGE_PAGE) {
-            return property[4] == IS_MESSAGES;
-        }
-        if kind == 0 {
-            break;
-        }
-        at = at + 4 + u64::from(half(2));
-    }
-    false
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::acpi::{EndpointRange, Viot};
 use crate::fakes::pci::FakeFunction;
-use crate::fakes::virtio_iommu::{FakeVirtioIommu, Messages};
+use crate::fakes::virtio_iommu::FakeVirtioIommu;
 use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{ECAM, FakeMachine, IO_APIC};
 use crate::frames::Frames;
@@ -44,18 +44,16 @@ impl Rig {
         for port in 8..11 {
             machine.pci.add(None, port, 0, FakeFunction::root_port(false));
         }
-        let mut tables = Tables::none();
+        let mut tables = Tables::default();
         tables.remapping_units.push(vtd::BASE);
         Rig::start(machine, tables).expect("it starts")
     }
 
-    fn virtio(messages: Messages) -> Result<Rig, Error> {
+    fn virtio() -> Rig {
         let mut machine = FakeMachine::new();
         let number = machine.pci.add(None, 4, 0, FakeFunction::virtio(0x1057, false));
-        let mut unit = FakeVirtioIommu::new((number, 4), FIRST_ENDPOINT);
-        unit.messages = messages;
-        machine.virtio_iommu = Some(unit);
-        Rig::start(machine, virtio_tables())
+        machine.virtio_iommu = Some(FakeVirtioIommu::new((number, 4), FIRST_ENDPOINT));
+        Rig::start(machine, virtio_tables()).expect("it starts")
     }
 
     /// Has the unit do what takes tables of a domain.
@@ -117,21 +115,15 @@ impl Rig {
 }
 
 fn virtio_tables() -> Tables {
-    let mut tables = Tables::none();
-    tables.io_apic = Some(IO_APIC);
-    let mut ranges = List::new(EndpointRange { first: 0, last: 0, endpoint: 0 });
+    let mut ranges = List::default();
     ranges.push(EndpointRange { first: 0, last: 0xfff, endpoint: FIRST_ENDPOINT });
-    tables.viot = Some(Viot { iommu: Address::new(0, 4, 0).0, ranges });
-    tables
+    let viot = Some(Viot { iommu: Address::new(0, 4, 0).0, ranges });
+    Tables { io_apic: Some(IO_APIC), viot, ..Tables::default() }
 }
 
 /// Every kind of unit.
 fn rigs() -> [Rig; 3] {
-    [
-        Rig::vtd(FakeVtd::new(true, true, 3)),
-        Rig::vtd(FakeVtd::new(false, true, 1)),
-        Rig::virtio(Messages::Pass).expect("it starts"),
-    ]
+    [Rig::vtd(FakeVtd::new(true, true, 3)), Rig::vtd(FakeVtd::new(false, true, 1)), Rig::virtio()]
 }
 
 const NET: Address = Address::new(0, 2, 0);
@@ -139,7 +131,7 @@ const DISK: Address = Address::new(3, 0, 1);
 
 #[test]
 fn without_a_unit_everything_is_trusted() {
-    let mut rig = Rig::start(FakeMachine::new(), Tables::none()).expect("nothing to start");
+    let mut rig = Rig::start(FakeMachine::new(), Tables::default()).expect("nothing to start");
     assert_eq!(rig.iommu.protection(), DmaProtection::Trusted);
     assert_eq!(rig.attach(NET, 0), Ok(false));
     assert_eq!(rig.map(0, 1, PageSize::Small, 1), Ok(()));
@@ -210,15 +202,11 @@ fn a_device_reaches_its_domain_and_nothing_else() {
 
 #[test]
 fn a_virtio_iommu_lets_interrupt_messages_pass_and_is_not_said_to_confine_them() {
-    let mut rig = Rig::virtio(Messages::Pass).expect("it starts");
+    let mut rig = Rig::virtio();
     assert_eq!(rig.attach(NET, 5), Ok(true));
     assert!(rig.machine.reaches(NET, MESSAGE_ADDRESS));
     assert_eq!(rig.iommu.protection(), DmaProtection::VirtioIommu);
     assert_eq!(DmaProtection::interrupts(rig.iommu.protection() as u32), "trusted");
-    for blocks in [Messages::Blocked, Messages::Unmentioned] {
-        let refused = Rig::virtio(blocks).map(|_| ());
-        assert_eq!(refused, Err(Error::Refused("the virtio-iommu does not let interrupt messages pass")));
-    }
 }
 
 impl Rig {
@@ -257,7 +245,7 @@ fn the_table_of_interrupts_has_room_for_every_core() {
     for cores in [1, 3, 4, 64] {
         let mut machine = FakeMachine::new();
         machine.vtd = Some(FakeVtd::new(true, true, 3));
-        let mut tables = Tables::none();
+        let mut tables = Tables::default();
         tables.remapping_units.push(vtd::BASE);
         (0..cores).for_each(|id| assert!(tables.processors.push(id)));
         let mut rig = Rig::start(machine, tables).expect("it starts");
@@ -324,7 +312,7 @@ fn no_page_that_is_larger_than_what_was_asked_for_is_mapped() {
 
 #[test]
 fn more_requests_than_the_queue_holds_are_all_carried_out() {
-    let mut rig = Rig::virtio(Messages::Pass).expect("it starts");
+    let mut rig = Rig::virtio();
     assert_eq!(rig.attach(NET, 0), Ok(true));
     assert_eq!(rig.map(0, 1000, PageSize::Small, 333), Ok(()));
     assert!((1000..1333).all(|frame| rig.reaches(NET, frame)) && !rig.reaches(NET, 1333));
@@ -356,7 +344,7 @@ fn memory_that_tables_do_not_span_is_refused() {
 
 #[test]
 fn a_device_that_the_unit_does_not_cover_is_refused() {
-    let mut rig = Rig::virtio(Messages::Pass).expect("it starts");
+    let mut rig = Rig::virtio();
     let far = Address::new(0x20, 0, 0);
     assert_eq!(rig.attach(far, 0), Err(Error::NotCovered));
     assert_eq!(rig.machine.virtio_iommu.as_ref().map(FakeVirtioIommu::domains), Some(0));
@@ -372,7 +360,7 @@ fn a_vtd_unit_that_does_not_answer_is_noticed() {
 
 #[test]
 fn a_unit_that_does_not_answer_is_noticed() {
-    let mut rig = Rig::virtio(Messages::Pass).expect("it starts");
+    let mut rig = Rig::virtio();
     rig.machine.virtio_iommu.as_mut().expect("it is there").is_dead = true;
     let before = rig.machine.now_ns.get();
     assert_eq!(rig.attach(NET, 0), Err(Error::Silent));
@@ -383,9 +371,9 @@ fn a_unit_that_does_not_answer_is_noticed() {
 fn units_that_cannot_be_used_are_errors() {
     let mut machine = FakeMachine::new();
     machine.pci.add(None, 4, 0, FakeFunction::virtio(0x1057, false));
-    assert!(matches!(Rig::start(machine, Tables::none()), Err(Error::Refused(_))));
+    assert!(matches!(Rig::start(machine, Tables::default()), Err(Error::Refused(_))));
     assert!(matches!(Rig::start(FakeMachine::new(), virtio_tables()), Err(Error::Refused(_))));
-    let mut tables = Tables::none();
+    let mut tables = Tables::default();
     tables.remapping_units.push(vtd::BASE);
     let mut machine = FakeMachine::new();
     machine.vtd = Some(FakeVtd::new(false, false, 0));
@@ -409,7 +397,7 @@ fn blocked_accesses_are_reported_by_vtd() {
 
 #[test]
 fn blocked_accesses_are_reported_by_virtio_iommu() {
-    let mut rig = Rig::virtio(Messages::Pass).expect("it starts");
+    let mut rig = Rig::virtio();
     let endpoint = FIRST_ENDPOINT + u32::from(DISK.0);
     for round in 0..200_u64 {
         let unit = rig.machine.virtio_iommu.as_mut().expect("it is there");
@@ -430,7 +418,7 @@ fn faults_interrupt_by_message_or_by_line() {
     let unit = rig.machine.vtd.as_ref().expect("it is there");
     assert_eq!([0x38, 0x3c, 0x40, 0x44].map(|at| unit.read(vtd::BASE + at, 4)), [0, 0x51, 0xfee0_2000, 0]);
 
-    let mut rig = Rig::virtio(Messages::Pass).expect("it starts");
+    let mut rig = Rig::virtio();
     let table = rig.pci.remapper().expect("it is there").bars[1].base;
     rig.iommu.enable_interrupt(&mut rig.machine, &rig.pci, message);
     assert_eq!([0, 4, 8, 12].map(|at| rig.machine.read32(table + at)), [0xfee0_2000, 0, 0x51, 0]);

@@ -3,30 +3,27 @@
 //! Source: VIRTIO 1.2, section 5.13.
 
 use super::queue::{Buffer, Queue, SIZE};
-use super::request::{Request, messages_pass};
-use super::{DmaFault, Error, Means, Result, wait_until, zeroed};
+use super::request::Request;
+use super::{DmaFault, Domain, Error, Means, Remapper, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
 use crate::frames::Pages;
-use crate::ids::AppId;
 use crate::ioapic;
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Function, Pci, command, offset};
 use crate::virtio_pci::{self, common};
-use nom_abi::layout::APPLICATIONS_MAX;
+use nom_abi::memory::FRAME_SHIFT;
 
 /// Feature bits (5.13.3).
 mod feature {
-    pub const DOMAIN_RANGE: u64 = 1 << 1;
     pub const MAP_UNMAP: u64 = 1 << 2;
-    pub const PROBE: u64 = 1 << 4;
     pub const BYPASS_CONFIG: u64 = 1 << 6;
     pub const VERSION_1: u64 = 1 << 32;
     pub const ACCESS_PLATFORM: u64 = 1 << 33;
     /// Without these the unit cannot be used.
-    pub const NEEDED: u64 = MAP_UNMAP | VERSION_1 | PROBE;
+    pub const NEEDED: u64 = MAP_UNMAP | VERSION_1;
     /// The old bypass, under which unattached devices reach everything, is not among them.
-    pub const WANTED: u64 = NEEDED | DOMAIN_RANGE | BYPASS_CONFIG | ACCESS_PLATFORM;
+    pub const WANTED: u64 = NEEDED | BYPASS_CONFIG | ACCESS_PLATFORM;
 }
 
 /// Device status bits (2.1).
@@ -40,9 +37,6 @@ mod status {
 /// Offsets in the device's configuration (5.13.4).
 mod config {
     pub const PAGE_SIZES: u64 = 0;
-    pub const FIRST_DOMAIN: u64 = 24;
-    pub const LAST_DOMAIN: u64 = 28;
-    pub const PROBE_BYTES: u64 = 32;
     pub const BYPASS: u64 = 36;
 }
 
@@ -70,7 +64,6 @@ pub struct VirtioIommu {
     interrupt_status: u64,
     io_apic: Option<u64>,
     viot: Viot,
-    first_domain: u32,
 }
 
 /// Physical addresses of the device's structures.
@@ -98,13 +91,16 @@ impl VirtioIommu {
         let at = find(by.machine, pci, function)
             .ok_or(Error::Refused("the virtio-iommu lacks a register structure"))?;
         let features = negotiate(by.machine, at.common)?;
+        let sizes = by.machine.read32(at.config + config::PAGE_SIZES);
+        if sizes.trailing_zeros() > FRAME_SHIFT {
+            return Err(Error::Refused("the virtio-iommu maps no 4 KiB pages"));
+        }
         let mut unit = VirtioIommu {
             requests: start_queue(by, &at, REQUEST_QUEUE)?,
             events: start_queue(by, &at, EVENT_QUEUE)?,
             interrupt_status: at.interrupt_status,
             io_apic: tables.io_apic,
             viot,
-            first_domain: first_domain(by.machine, &at, features)?,
         };
         unit.requests.disable_interrupts(by.machine);
         let before = by.machine.read8(at.common + common::STATUS);
@@ -113,72 +109,11 @@ impl VirtioIommu {
             by.machine.write8(at.config + config::BYPASS, 0);
         }
         unit.offer_events(by.machine);
-        match unit.messages_pass(by.machine, &at)? {
-            true => Ok(unit),
-            false => Err(Error::Refused("the virtio-iommu does not let interrupt messages pass")),
-        }
-    }
-
-    /// Has blocked accesses signalled: by MSI-X, else by the PCI interrupt line.
-    pub fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message) {
-        let Some(function) = pci.remapper() else { return };
-        if function.bind(machine, 0, message) {
-            return;
-        }
-        if let Some(io_apic) = self.io_apic {
-            let mut config = pci.ecam.config(machine, function.address);
-            let before = config.read16(offset::COMMAND);
-            config.write16(offset::COMMAND, before & !command::NO_INTX);
-            ioapic::route_pci_lines(machine, io_apic, message);
-        }
+        Ok(unit)
     }
 
     fn endpoint(&self, device: Address) -> Result<u32> {
         self.viot.endpoint(device.0).ok_or(Error::NotCovered)
-    }
-
-    pub fn attach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<()> {
-        let request = Request::attach(self.domain_id(domain), self.endpoint(device)?);
-        self.submit(machine, [request].into_iter())
-    }
-
-    /// With its last endpoint a domain and its mappings end (5.13.6.3.1).
-    pub fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<bool> {
-        let request = Request::detach(self.domain_id(domain), self.endpoint(device)?);
-        self.submit(machine, [request].into_iter()).map(|()| true)
-    }
-
-    /// Maps each page as a unit of its own: the device unmaps only what it mapped as one.
-    pub fn map(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
-        let (id, size) = (self.domain_id(domain), pages.size.frames());
-        let starts = pages.frames().step_by(size as usize);
-        self.submit(machine, starts.map(|start| Request::map(id, start..start + size)))
-    }
-
-    pub fn unmap(&mut self, machine: &mut impl Hardware, domain: AppId, pages: Pages) -> Result<()> {
-        let request = Request::unmap(self.domain_id(domain), pages.frames());
-        self.submit(machine, [request].into_iter())
-    }
-
-    /// The next fault report (5.13.6.9).
-    pub fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
-        machine.read8(self.interrupt_status);
-        loop {
-            let buffer = self.events.take_used(machine)? % SIZE;
-            let mut report = [0; EVENT_BYTES as usize];
-            machine.read_bytes(self.events.buffers() + u64::from(buffer) * EVENT_STRIDE, &mut report);
-            self.events.offer(machine, buffer);
-            self.events.notify(machine);
-            let word = |at: usize| u32::from_le_bytes(core::array::from_fn(|byte| report[at + byte]));
-            if let Some(function) = self.viot.function(word(8)) {
-                let address = u64::from(word(16)) | u64::from(word(20)) << 32;
-                return Some(DmaFault { device: Address(function), address });
-            }
-        }
-    }
-
-    fn domain_id(&self, domain: AppId) -> u32 {
-        self.first_domain + domain.index() as u32
     }
 
     /// Has the device carry requests out, in batches, and waits for each batch. Returns the first refusal,
@@ -258,28 +193,66 @@ impl VirtioIommu {
         }
         self.events.notify(machine);
     }
+}
 
-    /// Asks, for one function, whether interrupt messages pass untranslated (5.13.6.8): it is the same
-    /// for all.
-    fn messages_pass(&mut self, machine: &mut impl Hardware, at: &Structures) -> Result<bool> {
-        /// Bytes of the request, and where the answer starts in the buffer area.
-        const REQUEST_BYTES: u32 = 72;
-        const PROPERTIES: u64 = 2 * REQUEST_STRIDE;
-        const PROPERTIES_MAX: u32 = 1536;
-        let Some(range) = self.viot.ranges.first() else { return Ok(true) };
-        let length = machine.read32(at.config + config::PROBE_BYTES);
-        if length > PROPERTIES_MAX {
-            return Ok(false);
-        }
-        let (request, properties) = (self.requests.buffers(), self.requests.buffers() + PROPERTIES);
-        machine.write_bytes(request, &[0; REQUEST_BYTES as usize]);
-        machine.write_bytes(request, &Request::new(5, range.endpoint).bytes[..8]);
-        self.offer_pair(machine, 0, [(request, REQUEST_BYTES), (properties, length + ANSWER_BYTES)]);
-        self.run(machine, 1)?;
-        let mut status = [UNANSWERED];
-        machine.read_bytes(properties + u64::from(length), &mut status);
-        Ok(status[0] == 0 && messages_pass(machine, properties..properties + u64::from(length)))
+impl Remapper for VirtioIommu {
+    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()> {
+        let request = Request::attach(id(*domain), self.endpoint(device)?);
+        self.submit(by.machine, [request].into_iter())
     }
+
+    /// With its last endpoint a domain and its mappings end (5.13.6.3.1).
+    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
+        let request = Request::detach(id(domain), self.endpoint(device)?);
+        self.submit(machine, [request].into_iter())
+    }
+
+    /// Maps each page as a unit of its own: the device unmaps only what it mapped as one.
+    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
+        let size = pages.size.frames();
+        let starts = pages.frames().step_by(size as usize);
+        self.submit(by.machine, starts.map(|start| Request::map(id(domain), start..start + size)))
+    }
+
+    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
+        self.submit(machine, [Request::unmap(id(domain), pages.frames())].into_iter())
+    }
+
+    /// The next fault report (5.13.6.9).
+    fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
+        machine.read8(self.interrupt_status);
+        loop {
+            let buffer = self.events.take_used(machine)? % SIZE;
+            let mut report = [0; EVENT_BYTES as usize];
+            machine.read_bytes(self.events.buffers() + u64::from(buffer) * EVENT_STRIDE, &mut report);
+            self.events.offer(machine, buffer);
+            self.events.notify(machine);
+            let word = |at: usize| u32::from_le_bytes(core::array::from_fn(|byte| report[at + byte]));
+            if let Some(function) = self.viot.function(word(8)) {
+                let address = u64::from(word(16)) | u64::from(word(20)) << 32;
+                return Some(DmaFault { device: Address(function), address });
+            }
+        }
+    }
+
+    /// By MSI-X, else by the PCI interrupt line.
+    fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message) {
+        let Some(function) = pci.remapper() else { return };
+        if function.bind(machine, 0, message) {
+            return;
+        }
+        if let Some(io_apic) = self.io_apic {
+            let mut config = pci.ecam.config(machine, function.address);
+            let before = config.read16(offset::COMMAND);
+            config.write16(offset::COMMAND, before & !command::NO_INTX);
+            ioapic::route_pci_lines(machine, io_apic, message);
+        }
+    }
+}
+
+/// A domain's identifier in the unit.
+fn id(domain: Domain) -> u32 {
+    domain.app.index() as u32
 }
 
 fn find(machine: &mut impl Registers, pci: &Pci, function: &Function) -> Option<Structures> {
@@ -336,23 +309,5 @@ fn start_queue(by: &mut Means<impl Hardware>, at: &Structures, number: u16) -> R
     match queue.enable(machine, common) {
         true => Ok(queue),
         false => Err(Error::Refused("the virtio-iommu's queues are too short")),
-    }
-}
-
-/// The identifier of application 0's domain, after checking that the unit suits.
-fn first_domain(machine: &mut impl Registers, at: &Structures, features: u64) -> Result<u32> {
-    const SMALLEST_PAGE: u32 = 12;
-    let sizes = u64::from(machine.read32(at.config + config::PAGE_SIZES));
-    if sizes.trailing_zeros() > SMALLEST_PAGE {
-        return Err(Error::Refused("the virtio-iommu maps no 4 KiB pages"));
-    }
-    if features & feature::DOMAIN_RANGE == 0 {
-        return Ok(0);
-    }
-    let first = machine.read32(at.config + config::FIRST_DOMAIN);
-    let last = machine.read32(at.config + config::LAST_DOMAIN);
-    match last.checked_sub(first) {
-        Some(more) if more as usize >= APPLICATIONS_MAX - 1 => Ok(first),
-        _ => Err(Error::Refused("the virtio-iommu has fewer domains than there are applications")),
     }
 }

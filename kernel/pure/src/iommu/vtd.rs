@@ -5,8 +5,9 @@
 //! Virtualization Technology for Directed I/O, revision 3.3.
 
 use super::request::MESSAGE_PAGE;
-use super::tables::Shape;
-use super::{DmaFault, Error, Means, Result, Sender, place_of, wait_until, zeroed};
+use super::tables::{self, Shape};
+use super::{DmaFault, Domain, Error, Means, Remapper, Result, Sender, place_of, wait_until, zeroed};
+use crate::frames::Pages;
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
@@ -106,7 +107,7 @@ impl Capabilities {
 pub struct Vtd {
     base: u64,
     capabilities: Capabilities,
-    pub(super) shape: Shape,
+    shape: Shape,
     /// The queue of invalidations, and how many there have been.
     queue: PhysAddr,
     queued: u64,
@@ -203,51 +204,15 @@ impl Vtd {
         wait_until(machine, |machine| (machine.read32(status) & bit != 0) == set)
     }
 
-    pub fn enable_interrupt(&self, machine: &mut impl Registers, message: Message) {
-        const UNMASKED: u32 = 0;
-        machine.write32(self.base + register::FAULT_DATA, message.data);
-        machine.write32(self.base + register::FAULT_ADDRESS, message.address as u32);
-        machine.write32(self.base + register::FAULT_UPPER_ADDRESS, (message.address >> 32) as u32);
-        machine.write32(self.base + register::FAULT_CONTROL, UNMASKED);
-    }
-
     /// A device's context entry; `None` if the unit has no table for its bus.
-    pub fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<PhysAddr> {
+    fn context_entry(&self, memory: &impl PhysicalMemory, device: Address) -> Option<PhysAddr> {
         let contexts = memory.read(self.root + u64::from(device.bus()) * 16);
         let table = PhysAddr::new(contexts & TABLE);
         (contexts & PRESENT != 0).then_some(table + u64::from(device.0 & 0xff) * 16)
     }
 
-    /// Has a device reach what the tables of a domain say. After an error it may reach that or not.
-    pub fn attach(
-        &mut self,
-        machine: &mut impl Hardware,
-        device: Address,
-        domain: AppId,
-        root: PhysAddr,
-    ) -> Result<()> {
-        let entry = self.context_entry(machine, device).ok_or(Error::NotCovered)?;
-        // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
-        machine.write(entry + 8, domain_id(domain) << 8 | u64::from(self.shape.levels - 2));
-        machine.write(entry, root.word() | PRESENT);
-        if self.capabilities.has(Capabilities::CACHES_ABSENT) {
-            // What was absent is cached under domain 0 (6.1).
-            self.invalidate(machine, one_context(device, NO_DOMAIN))?;
-        }
-        self.publish(machine, domain)
-    }
-
-    /// Returns whether the device was attached.
-    pub fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: AppId) -> Result<bool> {
-        let entry = self.context_entry(machine, device);
-        let Some(entry) = entry.filter(|entry| machine.read(*entry) & PRESENT != 0) else { return Ok(false) };
-        machine.write(entry, 0);
-        self.invalidate(machine, one_context(device, domain))?;
-        self.forget(machine, domain).map(|()| true)
-    }
-
     /// Makes the unit see entries of a domain that were absent before.
-    pub fn publish(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
+    fn publish(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         if self.capabilities.has(Capabilities::CACHES_ABSENT) {
             self.forget(machine, domain)?;
         }
@@ -259,12 +224,68 @@ impl Vtd {
     }
 
     /// Makes the unit forget what it knows of a domain's tables.
-    pub fn forget(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
+    fn forget(&mut self, machine: &mut impl Hardware, domain: AppId) -> Result<()> {
         self.invalidate(machine, invalidate::ONE_DOMAIN | domain_id(domain) << 16)
     }
 
+    /// Invalidates something and waits until nothing uses it any more (6.5.2).
+    fn invalidate(&mut self, machine: &mut impl Hardware, what: u64) -> Result<()> {
+        const WAIT: u64 = 1 << 5 | 5;
+        const DONE: u64 = 0xffff_ffff;
+        let reads = u64::from(self.capabilities.has(Capabilities::DRAINS_READS)) << 7;
+        let writes = u64::from(self.capabilities.has(Capabilities::DRAINS_WRITES)) << 6;
+        let drains = if what & 0xf == 2 { reads | writes } else { 0 };
+        let place = self.queued * 2 % ENTRIES_PER_FRAME;
+        let at = self.queue + place * 16;
+        self.queued += 1;
+        machine.write(at, what | drains);
+        machine.write(at + 8, 0);
+        // When the unit is through with that, it overwrites it.
+        machine.write(at + 16, DONE << 32 | WAIT);
+        machine.write(at + 24, at.word());
+        fence(Ordering::SeqCst);
+        machine.write64(self.base + register::QUEUE_TAIL, (place + 2) % ENTRIES_PER_FRAME * 16);
+        wait_until(machine, |machine| machine.read(at) & DONE == DONE)
+    }
+}
+
+impl Remapper for Vtd {
+    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()> {
+        let entry = self.context_entry(by.machine, device).ok_or(Error::NotCovered)?;
+        if domain.devices == 0 {
+            domain.root = zeroed(by, 1)?;
+        }
+        // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
+        by.machine.write(entry + 8, domain_id(domain.app) << 8 | u64::from(self.shape.levels - 2));
+        by.machine.write(entry, domain.root.word() | PRESENT);
+        // What was absent is cached under domain 0 (6.1).
+        let is_cached = self.capabilities.has(Capabilities::CACHES_ABSENT);
+        let forgotten =
+            if is_cached { self.invalidate(by.machine, one_context(device, NO_DOMAIN)) } else { Ok(()) };
+        let published = forgotten.and_then(|()| self.publish(by.machine, domain.app));
+        published.inspect_err(|_| by.machine.write(entry, 0))
+    }
+
+    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
+        let entry = self.context_entry(machine, device).ok_or(Error::NotCovered)?;
+        machine.write(entry, 0);
+        self.invalidate(machine, one_context(device, domain.app))?;
+        self.forget(machine, domain.app)
+    }
+
+    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
+        self.shape.check(pages.frames().end)?;
+        tables::map(by, self.shape.part(domain.root, pages.frames()), pages.size.min(self.shape.largest))?;
+        self.publish(by.machine, domain.app)
+    }
+
+    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
+        tables::unmap(machine, self.shape.part(domain.root, pages.frames()));
+        self.forget(machine, domain.app)
+    }
+
     /// The next recorded fault (7.2), which makes room for another.
-    pub fn take_fault(&mut self, machine: &mut impl Registers) -> Option<DmaFault> {
+    fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
         const PENDING: u64 = 1 << 63;
         const CLEAR: u32 = 1 << 31;
         /// Reasons from here on are those of interrupts that were blocked, without an address.
@@ -286,24 +307,12 @@ impl Vtd {
         None
     }
 
-    /// Invalidates something and waits until nothing uses it any more (6.5.2).
-    fn invalidate(&mut self, machine: &mut impl Hardware, what: u64) -> Result<()> {
-        const WAIT: u64 = 1 << 5 | 5;
-        const DONE: u64 = 0xffff_ffff;
-        let reads = u64::from(self.capabilities.has(Capabilities::DRAINS_READS)) << 7;
-        let writes = u64::from(self.capabilities.has(Capabilities::DRAINS_WRITES)) << 6;
-        let drains = if what & 0xf == 2 { reads | writes } else { 0 };
-        let place = self.queued * 2 % ENTRIES_PER_FRAME;
-        let at = self.queue + place * 16;
-        self.queued += 1;
-        machine.write(at, what | drains);
-        machine.write(at + 8, 0);
-        // When the unit is through with that, it overwrites it.
-        machine.write(at + 16, DONE << 32 | WAIT);
-        machine.write(at + 24, at.word());
-        fence(Ordering::SeqCst);
-        machine.write64(self.base + register::QUEUE_TAIL, (place + 2) % ENTRIES_PER_FRAME * 16);
-        wait_until(machine, |machine| machine.read(at) & DONE == DONE)
+    fn enable_interrupt(&self, machine: &mut impl Registers, _: &Pci, message: Message) {
+        const UNMASKED: u32 = 0;
+        machine.write32(self.base + register::FAULT_DATA, message.data);
+        machine.write32(self.base + register::FAULT_ADDRESS, message.address as u32);
+        machine.write32(self.base + register::FAULT_UPPER_ADDRESS, (message.address >> 32) as u32);
+        machine.write32(self.base + register::FAULT_CONTROL, UNMASKED);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::pci::Pci;
 use crate::testing::{app, on};
 use core::cell::Cell;
 use core::fmt;
-use nom_abi::board::{BOARD_BYTES, Board, Usage};
+use nom_abi::board::{ApplicationState, BOARD_BYTES, Board, Usage};
 use nom_abi::image::{
     self, ApplicationRecord, Bundle, ChannelRecord, DeviceSelector, Run, SegmentRecord, flag,
 };
@@ -283,7 +283,7 @@ pub struct World {
 impl World {
     /// Boots. Everything is leaked: tests are short.
     pub fn boot(cores: usize, programs: &[Program], channels: &[[u32; 2]]) -> World {
-        World::boot_on(Hardware::new(), &Tables::none(), cores, programs, channels)
+        World::boot_on(Hardware::new(), &Tables::default(), cores, programs, channels)
     }
 
     /// As [`World::boot`], on a machine with devices, of which firmware says `tables`.
@@ -335,10 +335,20 @@ impl World {
         world
     }
 
+    /// Ends an application, and takes all back that it had.
+    pub fn end(&mut self, application: usize, state: ApplicationState) {
+        self.kernel.end_application(app(application), state, 137);
+        while self.kernel.take_back() {}
+    }
+
     /// Lets a core leave the kernel.
     pub fn settle(&mut self, core: usize, after_syscall: bool) {
         self.kernel.machine.core = core;
-        self.next[core] = self.kernel.next(on(core), &mut self.borders[core], after_syscall);
+        let next = self.kernel.next(on(core), &mut self.borders[core], after_syscall);
+        self.next[core] = next;
+        if next == Next::Halt && self.kernel.takes_back() {
+            self.settle(core, false);
+        }
     }
 
     /// The application on a core makes a system call, again until it is finished; the answer if it is still

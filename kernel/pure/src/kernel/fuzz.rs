@@ -96,7 +96,7 @@ fn drive(run: &[u8]) {
             return; // It ended itself.
         }
     }
-    world.kernel.end_application(app(0), nom_abi::board::ApplicationState::Exited, 0);
+    world.end(0, nom_abi::board::ApplicationState::Exited);
     assert_eq!(world.held(0), [0; 4]);
 }
 
@@ -129,7 +129,7 @@ fn make(world: &mut World, call: &[u8], granted: u64) {
     world.settle(1, false);
     if world.kernel.applications[0].cores & 1 == 0 {
         // It gave core 0 up and lives on elsewhere: the run is over.
-        world.kernel.end_application(app(0), nom_abi::board::ApplicationState::Exited, 0);
+        world.end(0, nom_abi::board::ApplicationState::Exited);
     } else if !matches!(world.next[0], Next::Run { .. }) {
         // It sleeps: wake it.
         world.kernel.wake(on(0), app(0));

@@ -79,6 +79,7 @@ fn ten_thousand_lives_leave_nothing_behind() {
     let mut world = World::boot(2, &[manager, idle("victim")], &[]);
     let free = world.kernel.frames.free();
     for _ in 0..10_000 {
+        world.kernel.machine.now_ns += 2_000_000; // As often as lives may be told of.
         world.call(0, Syscall::ApplicationStart, &[1]).unwrap().unwrap();
         world.settle(1, false);
         world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
@@ -86,6 +87,71 @@ fn ten_thousand_lives_leave_nothing_behind() {
         assert_eq!(world.held(1), [0; 4]);
     }
     assert_eq!(world.kernel.frames.free(), free);
+}
+
+/// Whether a call is to be made again; then the instruction pointer goes back.
+fn is_unfinished(world: &mut World, core: usize, call: Syscall, arguments: &[u64]) -> bool {
+    let begin = world.borders[core].rip;
+    world.call_once(core, call, arguments);
+    let unfinished = world.borders[core].rip.wrapping_add(2) == begin;
+    world.borders[core].rip = begin;
+    unfinished
+}
+
+#[test]
+fn lives_are_begun_as_often_as_the_host_may_be_told_of_them() {
+    let manager = Program { manages: 0b10, ..Program::named("manager") };
+    let mut world = World::boot(2, &[manager, idle("victim")], &[]);
+    let mut lives = 0;
+    while lives < 4096 && !is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[1]) {
+        lives += 1;
+        world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
+        world.settle(1, false);
+    }
+    assert_eq!(lives, 2048);
+    let said = &world.kernel.machine.said;
+    let told = ["started app=victim", "faulted app=victim"].map(|line| said.matches(line).count());
+    assert_eq!((told, said.contains("too much")), ([2048; 2], false), "none is dropped");
+    world.kernel.machine.now_ns += 2_000_000;
+    let begun = [(); 2].map(|()| is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[1]));
+    assert_eq!(begun, [false; 2], "one more is begun; a second start of it is refused at once");
+}
+
+#[test]
+fn what_an_application_had_is_taken_back_in_pieces() {
+    let manager = Program { manages: 0b10, ..Program::named("manager") };
+    let large = Program { frames_max: 1 << 14, ..Program::named("large") };
+    let mut world = World::boot(2, &[manager, large], &[]);
+    let start = world.kernel.frames.free();
+    let held = |world: &World| world.held(1).iter().sum::<u64>();
+    while world.call(1, Syscall::MemoryGrant, &[0, 1, ANY]) != Some(Err(Error::OutOfMemory)) {
+        assert!(held(&world) < 1 << 14, "memory is smaller than what it may have");
+    }
+    let (most, piece) = (held(&world), 4 * 512);
+    assert!(most > piece, "{most} frames are several pieces");
+    world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
+    assert_eq!(held(&world) + 1, most, "its state alone is gone, and nobody was kept from the kernel");
+    let mut before = held(&world);
+    while world.kernel.takes_back() {
+        assert_eq!(world.kernel.next(on(1), &mut world.borders[1], false), Next::Halt);
+        assert!(before - held(&world) <= piece);
+        before = held(&world);
+    }
+    assert_eq!((held(&world), world.next[0]), (0, RUN));
+    assert!(world.kernel.frames.free() > start);
+}
+
+#[test]
+fn who_wants_what_a_dead_application_had_takes_it_back_first() {
+    let manager = Program { manages: 0b10, frames_max: 1 << 14, ..Program::named("manager") };
+    let large = Program { frames_max: 1 << 14, ..Program::named("large") };
+    let mut world = World::boot(2, &[manager, large], &[]);
+    while world.call(1, Syscall::MemoryGrant, &[0, 1, ANY]) != Some(Err(Error::OutOfMemory)) {}
+    assert_eq!(world.call(0, Syscall::MemoryGrant, &[0, 1, ANY]), Some(Err(Error::OutOfMemory)));
+    world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
+    assert!(is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[1]), "not all of it is free");
+    assert!(world.call(0, Syscall::MemoryGrant, &[0, 64, ANY]).is_some_and(|frame| frame.is_ok()));
+    assert_eq!(world.call(0, Syscall::ApplicationStart, &[1]), Some(Ok(0)));
 }
 
 #[test]
@@ -218,6 +284,56 @@ fn a_notification_wakes_the_peer_with_its_own_number_for_the_channel() {
     assert_eq!(world.borders[1].rdx, Upcall::Message.mask());
     assert_eq!(world.kernel.machine.memory_word(frame * 4096 + 32), 0b10);
     assert_eq!(world.call(2, Syscall::ChannelNotify, &[1]), Some(Err(Error::NoChannel)));
+}
+
+/// Core 0 comes out of the upcall that it is in.
+fn return_from_upcall(world: &mut World) {
+    let frame = world.borders[0].rdi;
+    world.call_once(0, Syscall::UpcallReturn, &[frame]);
+}
+
+#[test]
+fn a_peer_interrupts_who_computes_so_often_and_no_more() {
+    let mut world = World::boot(2, &[Program::named("a"), Program::named("b")], &[[0, 1]]);
+    map_page(&mut world, 0x10_0000);
+    world.call(0, Syscall::UpcallRegister, &[0x2000_0000, 0x10_1000]).unwrap().unwrap();
+    return_from_upcall(&mut world); // That its peer started.
+    let notify = |world: &mut World| is_unfinished(world, 1, Syscall::ChannelNotify, &[0]);
+    let mut told = 0;
+    while told < 128 && !notify(&mut world) {
+        world.settle(0, false);
+        assert_eq!(world.borders[0].rip, 0x2000_0000, "interrupted {told} times before");
+        // In its handler nothing interrupts it.
+        assert!(!notify(&mut world));
+        return_from_upcall(&mut world);
+        world.settle(0, false);
+        return_from_upcall(&mut world); // What it was told there.
+        told += 1;
+    }
+    assert_eq!(told, 64);
+    let waiting = Syscall::ChannelNotifyAndWait;
+    assert!(is_unfinished(&mut world, 1, waiting, &[0, 0, 0x10_0000]), "nor by who waits then");
+    assert_eq!(world.kernel.contexts[0].events.pending, 0);
+    world.kernel.machine.now_ns += 50_000;
+    assert_eq!([notify(&mut world), world.kernel.contexts[0].events.pending == 0], [false; 2]);
+    // Who waits is woken however often that was.
+    world.settle(0, false);
+    return_from_upcall(&mut world);
+    wait(&mut world, 0, u64::MAX);
+    assert!(!notify(&mut world));
+}
+
+#[test]
+fn nobody_is_interrupted_for_who_has_its_turn_later() {
+    let mut world =
+        World::boot(2, &[Program::named("a"), Program::named("b"), Program::named("c")], &[[1, 2]]);
+    let on_core = |world: &World, core: usize| world.kernel.cores[core].current;
+    assert_eq!([on_core(&world, 0), on_core(&world, 1)], [Some(app(0)), Some(app(1))]);
+    world.kernel.cores[0].disturbed = false;
+    world.kernel.machine.kicked.clear();
+    assert_eq!(world.call(1, Syscall::ChannelNotify, &[0]), Some(Ok(0)));
+    assert!(world.kernel.contexts[2].events.has(Upcall::Message), "it is told when it has its turn");
+    assert_eq!((world.kernel.cores[0].disturbed, world.kernel.machine.kicked.len()), (false, 0));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::fake::{FRAMES, INITIAL_VECTOR, Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
 use crate::acpi::{EndpointRange, Tables, Viot};
 use crate::fakes::pci::{FakeFunction, MSIX};
-use crate::fakes::virtio_iommu::{FakeVirtioIommu, Messages};
+use crate::fakes::virtio_iommu::FakeVirtioIommu;
 use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{FakeMachine, IO_APIC};
 use crate::frames::Owner;
@@ -329,7 +329,7 @@ fn with_device(unit: Unit) -> (World, usize) {
 
 /// A machine with network devices for the first two applications, the first of which is on core 0.
 fn with_hardware(unit: Unit, mut hardware: FakeMachine) -> World {
-    let mut tables = Tables::none();
+    let mut tables = Tables::default();
     match unit {
         Unit::None => {}
         Unit::Vtd => {
@@ -338,11 +338,9 @@ fn with_hardware(unit: Unit, mut hardware: FakeMachine) -> World {
         }
         Unit::Virtio => {
             let remapper = hardware.pci.add(None, 4, 0, FakeFunction::virtio(0x1057, false));
-            let mut it = FakeVirtioIommu::new((remapper, 4), 0);
-            it.messages = Messages::Pass;
-            hardware.virtio_iommu = Some(it);
+            hardware.virtio_iommu = Some(FakeVirtioIommu::new((remapper, 4), 0));
             tables.io_apic = Some(IO_APIC);
-            let mut ranges = List::new(EndpointRange { first: 0, last: 0, endpoint: 0 });
+            let mut ranges = List::default();
             ranges.push(EndpointRange { first: 0, last: 0xfff, endpoint: 0 });
             tables.viot = Some(Viot { iommu: Address::new(0, 4, 0).0, ranges });
         }
@@ -513,7 +511,7 @@ fn a_device_that_is_lost_is_silent_and_reaches_nothing() {
     let losses: [(&str, Loss); 3] = [
         ("release", |world| assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)))),
         ("exit", |world| assert_eq!(world.call(0, Syscall::Exit, &[0]), None)),
-        ("kill", |world| world.kernel.end_application(app(0), ApplicationState::Faulted, 137)),
+        ("kill", |world| world.end(0, ApplicationState::Faulted)),
     ];
     for (unit, (name, lose)) in UNITS.into_iter().flat_map(|unit| losses.map(|loss| (unit, loss))) {
         let (mut world, number) = with_device(unit);

@@ -83,7 +83,7 @@ impl Registers for Machine {
 /// What comes of the command line's devices, in their order.
 fn add(machine: &mut Machine, texts: &[&str]) -> (Pci, Vec<Result<(), &'static str>>) {
     let mut pci = Pci::none();
-    let add = |text: &&str| pci.add_mmio(machine, text, &Tables::none(), MEMORY_END);
+    let add = |text: &&str| pci.add_mmio(machine, text, &Tables::default(), MEMORY_END);
     let results = texts.iter().map(add).collect();
     (pci, results)
 }
@@ -179,7 +179,7 @@ fn every_place_of_the_board_can_be_taken_and_no_more() {
     let at = |index: u64| PAGE + index * FRAME_BYTES;
     let devices: Vec<_> = (0..65).map(|index| (at(index), [2, 4])).collect();
     let mut machine = Machine::with(&devices);
-    let mut firmware = Tables::none();
+    let mut firmware = Tables::default();
     for index in 0..4 {
         firmware.io_apics.push(Input { registers: IO_APIC + u64::from(index) * 0x1000, line: 24 * index });
     }

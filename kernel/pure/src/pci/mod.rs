@@ -134,7 +134,7 @@ impl Port {
 impl Pci {
     /// A machine without PCI.
     pub fn none() -> Pci {
-        let (function, ports) = (Function::default(), List::new(Port::default()));
+        let (function, ports) = (Function::default(), List::default());
         Pci { ecam: Ecam::default(), devices: [function; DEVICES_MAX], ports, remapper: function }
     }
 

@@ -1,14 +1,13 @@
-/* From the PVH entry to the first line of Rust.
- *
- * PVH (Xen "x86/HVM direct boot ABI"): 32-bit protected mode, flat segments, paging off, interrupts off,
- * EBX = physical address of the start info. We build just enough paging to run in the top 2 GiB: the first
- * GiB of physical memory identity-mapped, at DIRECT_MAP and where the image was moved to, with 2 MiB pages,
- * writable.
- * `mapping.rs` replaces all of it; the processors started later pass through the identity half of it once.
- *
- * The loader enters here, in the state in which the machine's monitor entered it; EDI:ESI is the time-stamp
- * counter at its first instruction, from which boot time counts.
- */
+// From the PVH entry to the first line of Rust.
+//
+// PVH (Xen "x86/HVM direct boot ABI"): 32-bit protected mode, flat segments, paging off, interrupts off,
+// EBX = physical address of the start info. We build just enough paging to run in the top 2 GiB: the first
+// GiB of physical memory identity-mapped, at DIRECT_MAP and where the image was moved to, with 2 MiB pages,
+// writable.
+// `mapping.rs` replaces all of it; the processors started later pass through the identity half of it once.
+//
+// The loader enters here, in the state in which the machine's monitor entered it; EDI:ESI is the time-stamp
+// counter at its first instruction, from which boot time counts.
     .section .note.pvh, "a", @note
     .balign 4
     .long 4, 4, 18              /* name size, descriptor size, XEN_ELFNOTE_PHYS32_ENTRY */
@@ -26,7 +25,7 @@ pvh_entry:
     movl $(boot_stack_top - {kernel_image}), %esp
     movl %ebx, %ebp
 
-    /* Page directory: 512 entries of 2 MiB, present, writable. */
+    // Page directory: 512 entries of 2 MiB, present, writable.
     movl $(boot_directory - {kernel_image}), %edi
     movl $0x83, %eax
     movl $512, %ecx
@@ -36,8 +35,8 @@ pvh_entry:
     loop 1b
     movl $(boot_directory - {kernel_image} + 3), %eax
     movl %eax, (boot_pointers_low - {kernel_image})
-    /* The same from where the loader has moved the image to: 8 bytes of the directory for each 2 MiB. What is
-     * beyond its end is at its beginning, so that boot takes as long wherever that is. */
+    // The same from where the loader has moved the image to: 8 bytes of the directory for each 2 MiB. What is
+    // beyond its end is at its beginning, so that boot takes as long wherever that is.
     movl (boot_image - {kernel_image}), %edi
     subl $(kernel_start - {kernel_image} + 0x80000000), %edi
     shrl $18, %edi
@@ -60,7 +59,7 @@ pvh_entry:
     call enter_long_mode_32
     ljmp $0x08, $(boot_long - {kernel_image})
 
-/* Paging and long mode on, with `boot_root`. Used by the first processor and by the trampoline. */
+// Paging and long mode on, with `boot_root`. Used by the first processor and by the trampoline.
 enter_long_mode_32:
     movl %cr4, %eax
     orl $0x620, %eax            /* PAE, OSFXSR, OSXMMEXCPT */
@@ -96,7 +95,7 @@ boot_high:
     call {rust_entry}
     ud2
 
-/* Trampoline of the other processors: copied to a page below 1 MiB, entered in real mode with CS = page. */
+// Trampoline of the other processors: copied to a page below 1 MiB, entered in real mode with CS = page.
     .code16
     .global trampoline_start
 trampoline_start:
@@ -121,11 +120,11 @@ trampoline_32:
     movw %ax, %ds
     movw %ax, %es
     movw %ax, %ss
-    /* A ticket is both the core's number and the index of its stack. */
+    // A ticket is both the core's number and the index of its stack.
     movl $1, %ebx
     lock xaddl %ebx, ({cores_started} - {kernel_image})
     movl $(trampoline_stack_top - {kernel_image}), %esp
-    /* The call below pushes one identical word for every processor, so sharing this stack is harmless. */
+    // The call below pushes one identical word for every processor, so sharing this stack is harmless.
     call enter_long_mode_32
     ljmp $0x08, $(trampoline_64 - {kernel_image})
     .code64

@@ -1,11 +1,10 @@
-/* Every way into the kernel from an application, and the one way back: docs/safety/kernel-x86.md goes
- * through all that the architecture has.
- *
- * `entry.rs` includes this, behind the macros SAVE_GENERAL and LOAD_GENERAL.
- * A core's registers at the border live in its `CoreArea` (found by GS while in the kernel): entry stores the
- * application's general registers there, Rust works on them, and `resume` loads whatever they then hold.
- * The kernel keeps no vector state and is never preempted, so one stack a core is enough.
- */
+// Every way into the kernel from an application, and the one way back: docs/safety/kernel-x86.md goes
+// through all that the architecture has.
+//
+// `entry.rs` includes this, behind the macros SAVE_GENERAL and LOAD_GENERAL.
+// A core's registers at the border live in its `CoreArea` (found by GS while in the kernel): entry stores the
+// application's general registers there, Rust works on them, and `resume` loads whatever they then hold.
+// The kernel keeps no vector state and is never preempted, so one stack a core is enough.
     .text
     .macro SAVE_AFTER_SYSCALL
     movq %rsp, %gs:{rsp}
@@ -28,10 +27,10 @@ syscall_entry:
     jb reflect
     SAVE_AFTER_SYSCALL
     call {user_syscall}
-    /* fall through */
+    // fall through
 
-    /* Back to the application, with what the core's area holds. SYSRET is safe because Rust never lets a
-     * non-canonical RIP into the area; it is used only when RCX and R11 need not be kept. */
+    // Back to the application, with what the core's area holds. SYSRET is safe because Rust never lets a
+    // non-canonical RIP into the area; it is used only when RCX and R11 need not be kept.
     .global resume
 resume:
     LOAD_GENERAL
@@ -57,11 +56,11 @@ resume:
     iretq
     .size syscall_entry, . - syscall_entry
 
-    /* A `syscall` of a program that was made for another kernel: on at what its application registered, which
-     * finds in its word where the call was. Nothing is saved, no lock taken; every register is as it was but
-     * RCX, which SYSRET goes by. The stack pointer is the one that can be borrowed: whatever comes here comes
-     * on a stack of its own (NMI, #DB, #MC, #DF), for interrupts are off, and the word's memory is mapped in
-     * the direct map and pinned (`kernel/pure/src/reflection.rs`). */
+    // A `syscall` of a program that was made for another kernel: on at what its application registered, which
+    // finds in its word where the call was. Nothing is saved, no lock taken; every register is as it was but
+    // RCX, which SYSRET goes by. The stack pointer is the one that can be borrowed: whatever comes here comes
+    // on a stack of its own (NMI, #DB, #MC, #DF), for interrupts are off, and the word's memory is mapped in
+    // the direct map and pinned (`kernel/pure/src/reflection.rs`).
     .balign 16
     .type reflect, @function
 reflect:
@@ -75,8 +74,8 @@ reflect:
     sysretq
     .size reflect, . - reflect
 
-    /* SYSCALL of 32-bit code. No descriptor leads there; if a processor comes all the same, the application
-     * has raised an undefined opcode. */
+    // SYSCALL of 32-bit code. No descriptor leads there; if a processor comes all the same, the application
+    // has raised an undefined opcode.
     .balign 16
     .global compatibility_entry
     .type compatibility_entry, @function
@@ -89,9 +88,9 @@ compatibility_entry:
     jmp resume
     .size compatibility_entry, . - compatibility_entry
 
-    /* One stub a vector, 16 bytes apart: `push error code or 0; push vector; jmp trap`. A device can send any
-     * vector as an interrupt, which has no error code. The processor aligns the stack to 16 bytes and pushes
-     * five words, or six with an error code: so bit 3 of the stack pointer tells. */
+    // One stub a vector, 16 bytes apart: `push error code or 0; push vector; jmp trap`. A device can send any
+    // vector as an interrupt, which has no error code. The processor aligns the stack to 16 bytes and pushes
+    // five words, or six with an error code: so bit 3 of the stack pointer tells.
     .balign 16
     .global trap_stubs
 trap_stubs:
@@ -135,9 +134,9 @@ trap:
     call {user_trap}
     jmp resume
 
-    /* In the kernel: an interrupt that ended `hlt` or a late debug exception (they return), or a bug of ours
-     * (it does not). And wherever it hit, also between an entry's first instruction and `swapgs`: NMI, double
-     * fault, machine check, on stacks of their own. So GS is not used here. */
+    // In the kernel: an interrupt that ended `hlt` or a late debug exception (they return), or a bug of ours
+    // (it does not). And wherever it hit, also between an entry's first instruction and `swapgs`: NMI, double
+    // fault, machine check, on stacks of their own. So GS is not used here.
 trap_from_kernel:
     pushq $2
     popfq
@@ -163,7 +162,7 @@ trap_from_kernel:
     iretq
     .size trap, . - trap
 
-    /* enter_application(sysret: bool) -> !: first entry of a core into `resume`. */
+    // enter_application(sysret: bool) -> !: first entry of a core into `resume`.
     .global enter_application
 enter_application:
     movl %edi, %eax

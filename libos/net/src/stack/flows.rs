@@ -15,6 +15,7 @@ use crate::tcp::segment::{Ports, Segment};
 use crate::tcp::sequence::Seq;
 use crate::template::Template;
 use crate::time::Instant;
+use crate::timers::Timers;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -33,6 +34,8 @@ pub(super) struct Open<B> {
     /// The next hop's Ethernet address, while it holds, and what its plain segments begin with then.
     pub hop: Option<Hop>,
     pub template: Option<Template>,
+    /// When its timer will be looked at.
+    pub looked_at: Option<Instant>,
     /// Whether it is in the list of those that may have something to send.
     pub is_dirty: bool,
     /// Whether the application knows its name.
@@ -42,6 +45,15 @@ pub(super) struct Open<B> {
 }
 
 impl<B> Open<B> {
+    /// Sees to it that its timer is looked at by `at`, if that is not so already.
+    #[inline]
+    pub fn look_at(&mut self, id: FlowId, at: Instant, timers: &mut Timers) {
+        if self.looked_at.is_none_or(|known| at < known) {
+            self.looked_at = Some(at);
+            timers.set(id, at);
+        }
+    }
+
     /// Puts it, whose name is `id`, into the list of those that may have something to send.
     #[inline]
     pub fn mark(&mut self, id: FlowId, dirty: &mut Vec<FlowId>) {
@@ -176,8 +188,8 @@ impl<N: Nic> Stack<N> {
         if let Some(rtt) = self.paths.rtt(remote, self.now) {
             connection.rtt.suppose(rtt);
         }
-        let (hop, template, label) = (None, None, Label::default());
-        let open = Open { connection, hop, template, is_dirty: false, is_known, label };
+        let (hop, template, looked_at, label) = (None, None, None, Label::default());
+        let open = Open { connection, hop, template, looked_at, is_dirty: false, is_known, label };
         self.make_room();
         let id = self.flows.insert(tuple, Flow::Open(Box::new(open)))?;
         self.shares.add(tuple.remote.ip());
@@ -460,6 +472,7 @@ impl<N: Nic> Stack<N> {
                 let held = &mut self.held;
                 let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
                 self.link.nic.attribute(open.label);
+                open.looked_at = None;
                 open.connection.expire(&mut context, &mut effects);
                 self.mark(id);
             }
@@ -593,7 +606,7 @@ impl<N: Nic> Stack<N> {
                     continue;
                 }
                 if let Some(first) = open.connection.deadlines.first() {
-                    self.timers.set(id, first);
+                    open.look_at(id, first, &mut self.timers);
                 }
                 return;
             }
@@ -623,9 +636,9 @@ impl<N: Nic> Stack<N> {
 
     #[inline]
     fn schedule(&mut self, id: FlowId) {
-        let Some((_, Flow::Open(open))) = self.flows.get(id) else { return };
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(id) else { return };
         if let Some(first) = open.connection.deadlines.first() {
-            self.timers.set(id, first);
+            open.look_at(id, first, &mut self.timers);
         }
     }
 

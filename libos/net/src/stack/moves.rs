@@ -135,9 +135,10 @@ impl<N: Nic> Stack<N> {
 
     /// Counts an open flow that was adopted. It is looked at with the next emission, which sets its timer.
     fn settle_in(&mut self, id: FlowId) {
-        let Some(Open { connection, hop, template, is_dirty, .. }) = self.open_mut(id) else { return };
-        // What this core's stack knows of neighbours is not what the other's did.
-        (*hop, *template, *is_dirty) = (None, None, false);
+        let Some(open) = self.open_mut(id) else { return };
+        let Open { connection, hop, template, looked_at, is_dirty, .. } = open;
+        // What this core's stack knows of neighbours and timers is not what the other's did.
+        (*hop, *template, *looked_at, *is_dirty) = (None, None, None, false);
         let is_half_open = connection.is_half_open;
         if connection.state == State::SynReceived {
             // Said again, so that a device that steers by what is sent sends the peer's answer here.

@@ -7,7 +7,7 @@ use super::{Application, Stack};
 use crate::checksum;
 use crate::frame::{ETHERNET, IPV4, Mac, PLAIN_TCP4, protocol};
 use crate::table::FourTuple;
-use crate::tcp::connection::{Context, Effects};
+use crate::tcp::connection::Context;
 use crate::tcp::plain::Plain;
 use crate::tcp::segment::{STAMPS, Timestamps};
 use crate::tcp::sequence::Seq;
@@ -51,10 +51,11 @@ impl<N: Nic> Stack<N> {
         let Some((_, Flow::Open(open))) = self.flows.get_mut(*id) else { return false };
         let (counters, held) = (&mut self.link.counters, &mut self.held);
         let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
-        let mut effects = Effects::default();
-        if !open.connection.input_plain(&mut context, plain, &mut effects) {
+        // Of what could happen, only this does to a segment that is taken here.
+        if !open.connection.input_plain(&mut context, plain, &mut self.effects) {
             return false;
         }
+        let is_sendable = core::mem::take(&mut self.effects.sendable);
         self.probes += 1;
         self.link.nic.attribute(open.label);
         open.mark(*id, &mut self.dirty);
@@ -65,7 +66,7 @@ impl<N: Nic> Stack<N> {
             bytes.advance(payload.start);
             application.received(self, *id, bytes);
         }
-        if effects.sendable {
+        if is_sendable {
             application.sendable(self, *id);
         }
         true

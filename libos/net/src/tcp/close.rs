@@ -49,7 +49,8 @@ impl<B: Buffer> Connection<B> {
         if !is_open || self.send.is_closing {
             return Err(SendError::Closed);
         }
-        if self.send.queue.len() >= self.send_limit(settings, held) {
+        // An empty queue has room, whatever the limit is.
+        if !self.send.queue.is_empty() && self.send.queue.len() >= self.send_limit(settings, held) {
             self.send.is_awaited = true;
             return Err(SendError::Full);
         }

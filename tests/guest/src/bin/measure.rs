@@ -4,13 +4,15 @@
 //! Arguments: `measure ECHO` measures on several processors, with the application ECHO at the other end of
 //! the channel; `measure YIELD ECHO` on one, which all share; `echo` answers, `yield` only yields. `lives
 //! HOLDER FAULTER` measures on one processor what it takes to start and to end an application: `holder` takes
-//! all memory that it can have, `fault` faults at once.
+//! all memory that it can have, `fault` faults at once. `registers` measures what it takes to map those of
+//! QEMU's `ivshmem-plain`.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
 use core::sync::atomic::Ordering::Relaxed;
 use nom_app::alloc::vec::Vec;
+use nom_app::devices::{self, Device};
 use nom_app::memory::{Grant, Region};
 use nom_app::{Error, PageSize, Protection, applications, args, board, events, println, time, upcall};
 use nom_guest_tests::line::{Line, Patience};
@@ -36,6 +38,7 @@ fn main() -> u8 {
             0
         }
         Some("lives") => run(&[("lives", lives)]),
+        Some("registers") => run(&[("registers", registers)]),
         _ => run(&[("measure", measure)]),
     }
 }
@@ -143,8 +146,37 @@ fn hold() -> ! {
     }
 }
 
-/// What an application's start and its end have the kernel do in one go. A fault's figure contains the short
-/// life of who faults.
+/// Maps as many registers of a device as a call takes, at as many places as there may be, then once more,
+/// which looks through all of them in vain, and gives the device back, which takes one place after the other.
+fn registers() -> Check {
+    let device = Device::acquire(devices::find(|vendor, device| (vendor, device) == (0x1af4, 0x1110))?)?;
+    let mut regions = Vec::new();
+    let mut worst = 0;
+    let refused = loop {
+        let region = Region::reserve(PAGES * PageSize::Small.bytes(), PageSize::Small)?;
+        let start = time::cycles();
+        let mapped = border::map_registers(&device, 2, &region);
+        let took = time::cycles() - start;
+        match mapped {
+            Ok(()) => regions.push(region),
+            Err(error) => break (error, took / regions.len() as u64),
+        }
+        worst = worst.max(took);
+    };
+    expect("why there are no more places", refused.0, Error::TableFull)?;
+    // One look, and a place is found.
+    println!("figure name=longest_device_map cycles={} look={}", worst + refused.1, refused.1);
+    let start = time::cycles();
+    drop(device);
+    println!("figure name=longest_device_release cycles={}", (time::cycles() - start) / regions.len() as u64);
+    Ok(())
+}
+
+/// Frames of which a piece of an end takes the owner away (`kernel/pure/src/applications.rs`).
+const TAKEN_BACK: u64 = 4 * 512;
+
+/// What an application's start, and one piece of its end, have the kernel do in one go. A fault's figure
+/// contains the short life of who faults.
 fn lives() -> Check {
     let peer =
         |number| applications::find(args().nth(number).ok_or("expected two peers")?).map_err(Failure::from);
@@ -152,6 +184,10 @@ fn lives() -> Check {
     let start = time::cycles();
     applications::start(holder)?;
     println!("figure name=longest_start cycles={}", time::cycles() - start);
+    let start = time::cycles();
+    applications::kill(holder)?;
+    let shortest = time::cycles() - start;
+    applications::start(holder)?;
     let frames = || applications::usage(holder).frames.load(Relaxed);
     let mut before = 0;
     while frames() > before {
@@ -160,7 +196,9 @@ fn lives() -> Check {
     }
     let start = time::cycles();
     applications::kill(holder)?;
-    println!("figure name=longest_end cycles={} KiB={}", time::cycles() - start, before * 4);
+    let longest = time::cycles() - start;
+    let piece = shortest + (longest - shortest) * TAKEN_BACK / before;
+    println!("figure name=longest_end cycles={piece} all={longest} KiB={}", before * 4);
     applications::start(faulter)?;
     let start = time::cycles();
     while applications::is_running(faulter) {

@@ -146,7 +146,7 @@ fn a_device_that_its_owner_never_got_to_see_is_the_next_ones() {
     ] {
         assert_eq!(world.call(0, call, arguments), Some(Err(Error::NotPermitted)), "{call:?}");
     }
-    world.kernel.end_application(app(0), ApplicationState::Faulted, 137);
+    world.end(0, ApplicationState::Faulted);
     assert_eq!(world.held(0), [0; 4]);
     assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
 }

@@ -94,7 +94,7 @@ fn a_reflection_ends_with_its_application() {
     let mut world = World::boot(1, &[maker("a"), Program::named("b")], &[]);
     map(&mut world, 0, PAGE);
     assert_eq!(reflect(&mut world, ENTRY, PAGE), Ok(0));
-    world.kernel.end_application(app(0), ApplicationState::Exited, 0);
+    world.end(0, ApplicationState::Exited);
     assert_eq!(world.held(0), [0; 4]);
     world.kernel.start(app(0)).expect("it starts again");
     world.settle(0, false);
