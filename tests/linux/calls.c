@@ -204,6 +204,53 @@ static void local_sockets(void) {
 	say("not a socket", send(1, "x", 1, 0));
 }
 
+static void pass_descriptors(void) {
+	int pair[2], ends[2], given = -1;
+	char bytes[8] = "", control[CMSG_SPACE(sizeof given)] = "";
+	struct iovec piece = {"go", 2};
+	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	pipe(ends);
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof given);
+	memcpy(CMSG_DATA(head), &ends[1], sizeof given);
+	say("send before", send(pair[0], "x", 1, 0));
+	say("send a descriptor", sendmsg(pair[0], &message, 0));
+	say("and again", sendmsg(pair[0], &message, 0));
+	close(ends[1]);
+	piece = (struct iovec){bytes, sizeof bytes};
+	memset(control, 0, sizeof control);
+	say("receive what was before, too", recvmsg(pair[1], &message, 0));
+	memcpy(&given, CMSG_DATA(head), sizeof given);
+	close(given);
+	message.msg_controllen = sizeof control;
+	say("receive a descriptor", recvmsg(pair[1], &message, MSG_CMSG_CLOEXEC));
+	say("control data", message.msg_controllen);
+	printf("= %ld %d %d flags %x\n", (long)head->cmsg_len, head->cmsg_level, head->cmsg_type, message.msg_flags & ~MSG_CMSG_CLOEXEC);
+	memcpy(&given, CMSG_DATA(head), sizeof given);
+	say("closes on exec", fcntl(given, F_GETFD));
+	say("write to what was given", write(given, "yes", 3));
+	say("read it", read(ends[0], bytes, sizeof bytes));
+	message.msg_controllen = sizeof control;
+	piece = (struct iovec){"go", 2};
+	memcpy(CMSG_DATA(head), &given, sizeof given);
+	say("pass it on", sendmsg(pair[0], &message, 0));
+	piece = (struct iovec){bytes, sizeof bytes};
+	message.msg_control = NULL;
+	message.msg_controllen = 0;
+	say("receive without room", recvmsg(pair[1], &message, 0));
+	printf("= flags %x\n", message.msg_flags);
+	close(given);
+	say("nobody writes", read(ends[0], bytes, sizeof bytes));
+	message.msg_control = control;
+	message.msg_controllen = sizeof control;
+	given = 999;
+	memcpy(CMSG_DATA(head), &given, sizeof given);
+	say("send no descriptor", sendmsg(pair[0], &message, 0));
+}
+
 static void loopback(void) {
 	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
 	struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}, own, peer, name;
@@ -449,6 +496,7 @@ int main(int count, char **arguments) {
 	pipes();
 	watch();
 	local_sockets();
+	pass_descriptors();
 	loopback();
 	signals();
 	threads();

@@ -1,6 +1,6 @@
 //! Sockets between processes of the family: unix(7), streams.
 
-use super::open::Stream;
+use super::open::{Description, Stream};
 use super::pipe::{Buffer, ReadEnd, WriteEnd};
 use super::ready::{Events, Waiters};
 use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
@@ -149,6 +149,35 @@ impl Local {
         Ok(())
     }
 
+    /// Sends bytes, and descriptors with the first of them.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    pub fn send_with(&self, bytes: &[u8], attached: &[Rc<Description>]) -> Result<usize, Errno> {
+        match &*self.state.borrow() {
+            State::Open { writer: Some(writer), .. } => writer.buffer().write_with(bytes, attached),
+            State::Open { .. } => Err(Errno::EPIPE),
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    /// Receives bytes, and the descriptors that came with the first of them.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    pub fn receive_with(
+        &self,
+        target: &mut [u8],
+        attached: &mut Vec<Rc<Description>>,
+    ) -> Result<Received, Errno> {
+        let count = match &*self.state.borrow() {
+            State::Open { reader: Some(reader), .. } => reader.buffer().read_with(target, attached)?,
+            State::Open { .. } => 0,
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(Received { count, from: None })
+    }
+
     /// Names it, for who is told of its peer.
     pub fn set_name(&self, name: &[u8]) {
         *self.own.borrow_mut() = name.to_vec();
@@ -233,23 +262,14 @@ impl Socket for Local {
     }
 
     fn send(&self, bytes: &[u8], _: Option<&Address>) -> Result<usize, Errno> {
-        match &*self.state.borrow() {
-            State::Open { writer: Some(writer), .. } => writer.buffer().write(bytes),
-            State::Open { .. } => Err(Errno::EPIPE),
-            _ => Err(Errno::ENOTCONN),
-        }
+        self.send_with(bytes, &[])
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
-        let count = match &*self.state.borrow() {
-            State::Open { reader: Some(reader), .. } => match peeking {
-                Peeking::Take => reader.buffer().read(target)?,
-                Peeking::Stay => reader.buffer().peek(target)?,
-            },
-            State::Open { .. } => 0,
-            _ => return Err(Errno::EINVAL),
-        };
-        Ok(Received { count, from: None })
+        if let (Peeking::Stay, State::Open { reader: Some(reader), .. }) = (peeking, &*self.state.borrow()) {
+            return Ok(Received { count: reader.buffer().peek(target)?, from: None });
+        }
+        self.receive_with(target, &mut Vec::new())
     }
 
     fn shut(&self, side: Side) -> Result<(), Errno> {

@@ -26,6 +26,13 @@ const MSG_WAITFORONE: u32 = 0x10000;
 const ADDRESS_BYTES: u64 = 128;
 /// Bytes that one call receives or sends at most.
 const MESSAGE_BYTES: u64 = 256 << 10;
+/// Bytes before the contents of control data (cmsg(3)), and most bytes of control data.
+const CONTROL_HEAD: u64 = 16;
+const CONTROL_MAX: u64 = 20_480;
+/// `SOL_SOCKET` and `SCM_RIGHTS`, as one word.
+const RIGHTS: u64 = abi::SOL_SOCKET as u64 | 1 << 32;
+/// Most descriptors that go along with a message.
+const RIGHTS_MAX: u64 = 253;
 /// Words of `struct msghdr`.
 const HEADER: usize = 7;
 
@@ -99,14 +106,14 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "sendmsg",
         &["descriptor", "message", "flags"],
         |call| send_message(call, call.arguments[1], call.arguments[2] as u32),
-        "control data is not sent",
+        "of control data descriptors alone (SCM_RIGHTS), through local sockets",
     ),
     SystemCall::partial(
         nr::__NR_recvmsg,
         "recvmsg",
         &["descriptor", "message", "flags"],
         |call| receive_message(call, call.arguments[1], call.arguments[2] as u32),
-        "no control data comes",
+        "of control data descriptors alone (SCM_RIGHTS)",
     ),
     SystemCall::partial(
         nr::__NR_sendmmsg,
@@ -342,23 +349,85 @@ fn header(call: &Call<'_>, at: u64) -> Result<[u64; HEADER], Errno> {
     call.memory().read_value(at)
 }
 
+/// Descriptors that go along with a message: those of each `SCM_RIGHTS` of its control data.
+fn rights(call: &Call<'_>, at: u64, len: u64) -> Result<Vec<Rc<Description>>, Errno> {
+    let mut found = Vec::new();
+    let mut next = 0;
+    while at != 0 && next + CONTROL_HEAD <= len.min(CONTROL_MAX) {
+        let [bytes, kind]: [u64; 2] = call.memory().read_value(at + next)?;
+        if bytes < CONTROL_HEAD || bytes > len - next {
+            return Err(Errno::EINVAL);
+        }
+        if kind != RIGHTS {
+            return Err(Errno::EINVAL);
+        }
+        let count = (bytes - CONTROL_HEAD) / 4;
+        if found.len() as u64 + count > RIGHTS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        for index in 0..count {
+            let descriptor = call.memory().read_value::<i32>(at + next + CONTROL_HEAD + 4 * index)?;
+            found.push(get(call, descriptor)?);
+        }
+        next += bytes.next_multiple_of(8);
+    }
+    Ok(found)
+}
+
+/// Gives the caller descriptors that came with a message, as many as its control data has room for: bytes of
+/// that, and the message's flags.
+fn hand_over(
+    call: &Call<'_>,
+    came: Vec<Rc<Description>>,
+    (at, len): (u64, u64),
+    flags: u32,
+) -> Result<[u64; 2], Errno> {
+    if came.is_empty() {
+        return Ok([0, 0]);
+    }
+    let room = if at == 0 { 0 } else { len.saturating_sub(CONTROL_HEAD) / 4 };
+    let count = room.min(came.len() as u64);
+    let truncated = if count < came.len() as u64 { u64::from(abi::MSG_CTRUNC) } else { 0 };
+    if count == 0 {
+        return Ok([0, truncated]);
+    }
+    call.memory().write_value(at, &[CONTROL_HEAD + 4 * count, RIGHTS])?;
+    let on_exec = if flags & abi::MSG_CMSG_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
+    for (index, description) in (0..).zip(came.into_iter().take(count as usize)) {
+        let descriptor = add(call, description, on_exec)?;
+        call.memory().write_value(at + CONTROL_HEAD + 4 * index, &descriptor)?;
+    }
+    Ok([(CONTROL_HEAD + 4 * count).next_multiple_of(8).min(len), truncated])
+}
+
 fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
-    description.socket()?;
-    let [name, name_len, pieces_at, count, ..] = header(call, at)?;
+    let socket = description.socket()?;
+    let [name, name_len, pieces_at, count, control, control_len, ..] = header(call, at)?;
     let to = if name == 0 { None } else { Some(address(call, name, u64::from(name_len as u32))?) };
     let bytes = gathered(call, &pieces(call, pieces_at, count)?)?;
-    send(call, &description, &bytes, flags, to.as_ref())
+    let attached = rights(call, control, control_len)?;
+    if attached.is_empty() {
+        return send(call, &description, &bytes, flags, to.as_ref());
+    }
+    let local = socket.local().ok_or(Errno::EINVAL)?;
+    let sent = attempt(call, &description, flags, || local.send_with(&bytes, &attached))?;
+    // The rest is told of by who sends it again, as after any part.
+    Ok(sent as u64)
 }
 
 fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
-    let [name, name_len, pieces_at, count, ..] = header(call, at)?;
+    let [name, name_len, pieces_at, count, control, control_len, ..] = header(call, at)?;
     let pieces = pieces(call, pieces_at, count)?;
     let len: u64 = pieces.iter().map(|(_, len)| len).sum();
     let mut bytes = vec![0; len.min(MESSAGE_BYTES) as usize];
-    let received = attempt(call, &description, flags, || socket.receive(&mut bytes, peeking(flags)))?;
+    let mut attached = Vec::new();
+    let received = attempt(call, &description, flags, || match socket.local() {
+        Some(local) if peeking(flags) == Peeking::Take => local.receive_with(&mut bytes, &mut attached),
+        _ => socket.receive(&mut bytes, peeking(flags)),
+    })?;
     scatter(call, &pieces, &bytes[..received.count])?;
     let mut told = 0;
     if let Some(from) = received.from.filter(|_| name != 0) {
@@ -368,8 +437,8 @@ fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
         told = address.len() as u32;
     }
     call.memory().write_value(at + 8, &told)?;
-    // No control data, and nothing to say of the message.
-    call.memory().write_value(at + 40, &[0_u64, 0])?;
+    let told = hand_over(call, attached, (control, control_len), flags)?;
+    call.memory().write_value(at + 40, &told)?;
     Ok(received.count as u64)
 }
 
