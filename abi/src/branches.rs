@@ -64,7 +64,7 @@ fn seek(code: &[u8]) -> Option<usize> {
     let (words, rest) = code.as_chunks::<4>();
     let skipped = words.iter().position(|word| {
         let word = u32::from_le_bytes(*word);
-        has_zero(word ^ REPEATED * u32::from(CALL)) || has_zero(word ^ REPEATED * u32::from(LEA))
+        has_zero(word ^ (REPEATED * u32::from(CALL))) || has_zero(word ^ (REPEATED * u32::from(LEA)))
     });
     let from = skipped.unwrap_or(words.len()) * 4;
     let near = if skipped.is_some() { &code[from..from + 4] } else { rest };
