@@ -247,7 +247,7 @@ mod tests {
         let (reader, writer) = pipe();
         let passed = Description::of(pipe().0, O_RDONLY);
         writer.buffer().write(b"ab").expect("room");
-        writer.buffer().write_with(b"cd", &[passed.clone()]).expect("room");
+        writer.buffer().write_with(b"cd", core::slice::from_ref(&passed)).expect("room");
         writer.buffer().write_with(b"ef", &[passed.clone(), passed.clone()]).expect("room");
         assert_eq!(Rc::strong_count(&passed), 4);
         let (mut bytes, mut attached) = ([0; 16], Vec::new());
