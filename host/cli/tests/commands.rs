@@ -58,6 +58,7 @@ const COMMANDS: [(&str, How); 44] = [
     ("./nom bench wire", Long),
     ("./nom bench bulk", Long),
     ("./nom bench floods", Long),
+    ("./nom bench grid", Long),
     ("nom bench table", Long),
     ("./nom run hello", Ends),
     ("./nom run /usr/bin/memcached", In("host/cli/tests/linux_programs.rs")),

@@ -17,6 +17,11 @@ use nom_fs::{Errno, NodeType};
 use nom_net::Observed;
 use nom_socket::{Error, Family, Network, Ready, Shutdown, SocketId, Sockets};
 
+/// So many connections at least may wait to be accepted. Where a queue is full, Linux leaves who comes without
+/// an answer, to ask again a second later; this stack resets it. Programs that name short queues (Python's five)
+/// rely on the first, and POSIX has the number as a hint (`listen`, XSH).
+const BACKLOG_MIN: usize = 128;
+
 /// Bytes of the largest datagram.
 const DATAGRAM_BYTES: usize = 65_536;
 /// Ports that are given out to those who name none (RFC 6335 section 6).
@@ -330,7 +335,10 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             result = self.places.listen(self.places_of(families, port), backlog).and_then(|waiting| {
                 let id = match own.ip().is_loopback() {
                     true => None,
-                    false => Some(self.with(|sockets| sockets.listen_for(families, port, backlog))?),
+                    false => {
+                        let backlog = backlog.max(BACKLOG_MIN);
+                        Some(self.with(|sockets| sockets.listen_for(families, port, backlog))?)
+                    }
                 };
                 Ok((id, port, waiting))
             });

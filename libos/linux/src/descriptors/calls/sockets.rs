@@ -59,10 +59,16 @@ pub(crate) const ROWS: &[SystemCall] = &[
         bind,
         "to a port of all addresses, or of loopback addresses alone",
     ),
-    SystemCall::complete(nr::__NR_listen, "listen", &["descriptor", "backlog"], |call| {
-        let description = get(call, call.int(0))?;
-        description.socket()?.listen(call.int(1).max(0) as usize).map(|()| 0)
-    }),
+    SystemCall::partial(
+        nr::__NR_listen,
+        "listen",
+        &["descriptor", "backlog"],
+        |call| {
+            let description = get(call, call.int(0))?;
+            description.socket()?.listen(call.int(1).max(0) as usize).map(|()| 0)
+        },
+        "128 may wait at least; who finds the queue full is reset",
+    ),
     SystemCall::complete(nr::__NR_accept, "accept", &["descriptor", "address", "length"], |call| {
         accept(call, 0)
     }),
