@@ -2,7 +2,6 @@
 
 mod broken;
 mod mmio;
-mod rss;
 
 use super::*;
 use crate::memory::DmaBuffer;
