@@ -17,9 +17,9 @@ use nom_fs::{Errno, NodeType};
 use nom_net::Observed;
 use nom_socket::{Error, Family, Network, Ready, Shutdown, SocketId, Sockets};
 
-/// So many connections at least may wait to be accepted. Where a queue is full, Linux leaves who comes without
-/// an answer, to ask again a second later; this stack resets it. Programs that name short queues (Python's five)
-/// rely on the first, and POSIX has the number as a hint (`listen`, XSH).
+/// So many connections at least may wait to be accepted. Where a queue is full, Linux leaves who comes
+/// without an answer, to ask again a second later; this stack resets it. Programs that name short queues
+/// (Python's five) rely on the first, and POSIX has the number as a hint (`listen`, XSH).
 const BACKLOG_MIN: usize = 128;
 
 /// Bytes of the largest datagram.
