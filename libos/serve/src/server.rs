@@ -167,7 +167,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// Measures requests from now on, and lets `governor` set the working point. `handle` is that of the loop
     /// that polls this server.
     pub fn govern(&mut self, governor: Box<dyn Governor>, handle: &Handle) {
-        let wants_shares = governor.wants_shares();
+        let wants_shares = governor.wants_shares() && self.stack.nic().payers().is_some();
         let steering = self.steer(handle);
         steering.window_ns = governor.window_ns();
         steering.governor = Some(governor);
