@@ -3,7 +3,7 @@
 //! Garivier and Moulines, "On upper-confidence bound policies for switching bandit problems" (ALT 2011). It
 //! shows what smoothness is worth.
 
-use super::strategy::Strategy;
+use super::strategy::{Strategy, best};
 use nom_economy::controller::Profit;
 use nom_economy::response::{BETTER, CHANNELS, Logs, MEAN, Observation, Response};
 
@@ -62,10 +62,8 @@ impl Strategy for Bandit {
     fn reconsider(&mut self, profit: &Profit) -> usize {
         let untried = self.arms.iter().position(|(weight, _)| *weight < 0.5);
         let total: f64 = self.arms.iter().map(|(weight, _)| weight).sum();
-        let values = (0..self.arms.len()).map(|point| (point, self.optimistic(point, total, profit)));
-        let best =
-            || values.fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best }).0;
-        self.point = untried.unwrap_or_else(best);
+        let values = (0..self.arms.len()).map(|point| self.optimistic(point, total, profit));
+        self.point = untried.unwrap_or_else(|| best(values).0);
         self.point
     }
 }

@@ -3,7 +3,7 @@
 //! It shows what not knowing costs: no controller that measures can be expected to earn more.
 
 use super::scenario::Scenario;
-use super::strategy::Strategy;
+use super::strategy::{Strategy, best};
 use nom_economy::controller::Profit;
 use nom_economy::response::Observation;
 
@@ -37,11 +37,8 @@ impl Strategy for Informed<'_> {
 
     fn reconsider(&mut self, profit: &Profit) -> usize {
         let interval = self.interval.min(self.scenario.moments() - 1);
-        let values = (0..self.scenario.count())
-            .map(|point| (point, profit(point, &self.scenario.truth(interval, point)).get()));
-        let best =
-            values.fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best });
-        self.point = best.0;
+        let earned = |point| profit(point, &self.scenario.truth(interval, point)).get();
+        self.point = best((0..self.scenario.count()).map(earned)).0;
         self.point
     }
 }

@@ -4,6 +4,7 @@ use super::host::{Host, Moment};
 use super::noise::Noise;
 use super::random::Random;
 use super::server::{Load, Server};
+use super::strategy::best;
 use core::ops::Range;
 use nom_economy::controller::{BatchingDelays, WorkingPoints};
 use nom_economy::response::Response;
@@ -485,11 +486,8 @@ impl Scenario {
     /// The best point of each phase in hindsight, and its profit.
     #[must_use]
     pub fn oracles(&self) -> Vec<(usize, f64)> {
-        let best = |phase: usize| {
-            let profits = self.held.iter().map(|profits| profits[phase]).enumerate();
-            profits.fold((0, f64::NEG_INFINITY), |best, other| if other.1 > best.1 { other } else { best })
-        };
-        (0..self.phases.len()).map(best).collect()
+        let of = |phase: usize| best(self.held.iter().map(|profits| profits[phase]));
+        (0..self.phases.len()).map(of).collect()
     }
 
     /// The most that any point held throughout makes.

@@ -3,6 +3,13 @@
 use nom_economy::controller::{Controller, Profit};
 use nom_economy::response::Observation;
 
+/// Which of the points, given in order with what they are worth, is worth most, and how much: the first of
+/// those that are.
+pub(crate) fn best(worth: impl IntoIterator<Item = f64>) -> (usize, f64) {
+    let ordered = worth.into_iter().enumerate();
+    ordered.fold((0, f64::NEG_INFINITY), |best, other| if other.1 > best.1 { other } else { best })
+}
+
 /// A way to choose the working point.
 pub trait Strategy {
     /// The working point that should be set.
