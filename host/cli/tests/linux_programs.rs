@@ -2,9 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, Site, free_port, said};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use common::{PATIENCE, Site, ask, free_port, said};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -23,15 +21,6 @@ fn run(words: &[&str]) -> (Option<i32>, String) {
     let site = Site::new();
     let output = site.nom("run -m 256M").args(words).output().expect("it starts");
     (output.status.code(), said(&output))
-}
-
-fn ask(port: u16, question: &[u8]) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(question)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 #[test]

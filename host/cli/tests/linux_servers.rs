@@ -2,9 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, Site, free_port, said};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use common::{PATIENCE, Site, ask, free_port, said};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,16 +76,6 @@ fn is_there(package: &str, program: &str) -> bool {
         eprintln!("skipped: there is no {program}: apt-get install {package}");
     }
     is_there
-}
-
-/// What is answered before the connection closes.
-fn ask(port: u16, question: &[u8]) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(question)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 const GET: &[u8] = b"GET /hello HTTP/1.0\r\n\r\n";

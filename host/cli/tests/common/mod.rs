@@ -23,6 +23,16 @@ pub fn search_path() -> String {
     format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default())
 }
 
+/// What the server at a port of this computer answers before it closes the connection.
+pub fn ask(port: u16, question: &[u8]) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(question)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
 /// Far longer than anything takes, on however loaded a computer.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
