@@ -32,20 +32,20 @@ impl Served {
 
     /// The same for what was served for whom alone.
     pub fn join_shares(&mut self, shares: &[Stretch], times: f64) {
-        if self.shares.len() < shares.len() {
-            self.shares.resize_with(shares.len(), Stretch::default);
-        }
-        for (share, more) in self.shares.iter_mut().zip(shares) {
-            share.join(more, times);
-        }
+        self.first_shares(shares.len()).zip(shares).for_each(|(share, more)| share.join(more, times));
     }
 
     /// Adds a window of each activity, by its number.
     pub fn add_shares(&mut self, windows: &[Window]) {
-        if self.shares.len() < windows.len() {
-            self.shares.resize_with(windows.len(), Stretch::default);
+        self.first_shares(windows.len()).zip(windows).for_each(|(share, window)| share.add(window));
+    }
+
+    /// Those of the first `count` activities.
+    fn first_shares(&mut self, count: usize) -> impl Iterator<Item = &mut Stretch> {
+        if self.shares.len() < count {
+            self.shares.resize_with(count, Stretch::default);
         }
-        self.shares.iter_mut().zip(windows).for_each(|(share, window)| share.add(window));
+        self.shares.iter_mut().take(count)
     }
 
     fn share(&self, activity: Activity) -> Stretch {

@@ -47,20 +47,14 @@ struct Variant {
 }
 
 /// Nobody is told apart.
-const BYPASSED: Variant = Variant { system: "nom-bypassed", manifest: CONTROL };
+const BYPASSED: Variant = Variant { system: "nom-bypassed", manifest: "" };
 /// All are told apart by their addresses.
-const BY_ADDRESS: Variant = Variant {
-    system: "nom-by-address",
-    manifest: concat!(
-        "environment = { control = \"9999\" }\n",
-        "[[activity]]\nname = \"all\"\nclients = \"0.0.0.0/0\"\n"
-    ),
-};
+const BY_ADDRESS: Variant =
+    Variant { system: "nom-by-address", manifest: "[[activity]]\nname = \"all\"\nclients = \"0.0.0.0/0\"\n" };
 /// Requests are told apart by their keys, and served as they come.
 const TOLD_APART: Variant = Variant {
     system: "nom-told-apart",
     manifest: concat!(
-        "environment = { control = \"9999\" }\n",
         "[[activity]]\nname = \"gold\"\nkey = \"gold:\"\n",
         "[[activity]]\nname = \"silver\"\nkey = \"silver:\"\n",
         "[[activity]]\nname = \"bronze\"\nkey = \"bronze:\"\n"
@@ -70,7 +64,6 @@ const TOLD_APART: Variant = Variant {
 const FAIR: Variant = Variant {
     system: "nom",
     manifest: concat!(
-        "environment = { control = \"9999\" }\n",
         "[grid.input]\nscheduler = \"fair\"\n",
         "[[activity]]\nname = \"gold\"\nkey = \"gold:\"\nweight = 50\n",
         "[[activity]]\nname = \"silver\"\nkey = \"silver:\"\nweight = 33\n",
@@ -81,13 +74,13 @@ const FAIR: Variant = Variant {
 const DEADLINE: Variant = Variant {
     system: "nom-deadline",
     manifest: concat!(
-        "environment = { control = \"9999\" }\n",
         "[grid.input]\nscheduler = \"deadline\"\nbatching = 1\n",
         "[[activity]]\nname = \"gold\"\nkey = \"gold:\"\ndeadline = 2000\n",
         "[[activity]]\nname = \"silver\"\nkey = \"silver:\"\n",
         "[[activity]]\nname = \"bronze\"\nkey = \"bronze:\"\n"
     ),
 };
+/// What all of them say: the machine tells of itself.
 const CONTROL: &str = "environment = { control = \"9999\" }\n";
 
 /// Measures and writes everything to `options.out`.
@@ -103,7 +96,8 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let images = tempfile::tempdir_in(&cache)?;
     let provider = |variant: Variant| {
         let Variant { system, manifest } = variant;
-        Provider::nom_that(&options.project, &service::MEMCACHED, images.path(), system, manifest)
+        let manifest = [CONTROL, manifest].concat();
+        Provider::nom_that(&options.project, &service::MEMCACHED, images.path(), system, &manifest)
     };
     let watch = Watch::begin();
     let mut bench = Bench { options, accelerator: choice.accelerator, samples: Samples::new(EXPERIMENT) };

@@ -361,10 +361,7 @@ fn rights(call: &Call<'_>, at: u64, len: u64) -> Result<Vec<Rc<Description>>, Er
     let mut next = 0;
     while at != 0 && next + CONTROL_HEAD <= len.min(CONTROL_MAX) {
         let [bytes, kind]: [u64; 2] = call.memory().read_value(at + next)?;
-        if bytes < CONTROL_HEAD || bytes > len - next {
-            return Err(Errno::EINVAL);
-        }
-        if kind != RIGHTS {
+        if bytes < CONTROL_HEAD || bytes > len - next || kind != RIGHTS {
             return Err(Errno::EINVAL);
         }
         let count = (bytes - CONTROL_HEAD) / 4;
