@@ -53,6 +53,9 @@ counters! {
     dropped_tcp_stray_reset,
     /// Connections refused, by RST, because the table of connections is full, or their peer's share of it.
     dropped_tcp_table_full,
+    /// Segments that asked for a connection, or ended its handshake, while the application had no room for
+    /// it: left without an answer.
+    dropped_tcp_queue_full,
     /// Segments outside the receive window.
     dropped_tcp_window,
     /// Segments older than the last timestamp (PAWS).

@@ -6,7 +6,7 @@ use crate::sockets::{Kind, SocketId, Table};
 use crate::stream::Stream;
 use core::net::SocketAddr;
 use nom_net::{
-    Application, Chain, Closed, Dispute, Family, Finding, FlowId, Observed, QueryId, Slice, Stack,
+    Application, Chain, Closed, Dispute, Family, Finding, FlowId, FourTuple, Observed, QueryId, Slice, Stack,
 };
 
 impl<N: Observed> Application<N> for Table<N::Buffer> {
@@ -20,14 +20,18 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
             }
             return self.rise(id, Ready::WRITABLE);
         }
-        let family = if tuple.remote.is_ipv4() { Family::V4 } else { Family::V6 };
-        match self.listeners.get(&(tuple.local.port(), family)).copied() {
+        match self.listener(&tuple) {
             Some(listener) if self.queue(listener, flow, tuple.remote) => {
                 stack.window(flow, self.stream_max);
                 self.rise(listener, Ready::READABLE)
             }
             _ => stack.abort(flow),
         }
+    }
+
+    /// A queue that is full makes its peers wait; where nobody listens any more, the peer is to be told.
+    fn has_room(&mut self, tuple: &FourTuple) -> bool {
+        self.listener(tuple).is_none_or(|listener| self.has_room_at(listener))
     }
 
     fn received(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<N::Buffer>) {
@@ -96,14 +100,24 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
 }
 
 impl<B: nom_port::buffer::Buffer> Table<B> {
+    /// Who listens for a connection between these addresses.
+    fn listener(&self, tuple: &FourTuple) -> Option<SocketId> {
+        let family = if tuple.remote.is_ipv4() { Family::V4 } else { Family::V6 };
+        self.listeners.get(&(tuple.local.port(), family)).copied()
+    }
+
+    /// Whether one more may wait for being accepted.
+    fn has_room_at(&self, listener: SocketId) -> bool {
+        match self.sockets.get(listener).map(|socket| &socket.kind) {
+            Some(Kind::Listener(listener)) => listener.pending.len() < listener.pending_max,
+            _ => false,
+        }
+    }
+
     /// Makes a stream of a flow that somebody opened, and has it wait for being accepted; `false` if too many
     /// do.
     fn queue(&mut self, listener: SocketId, flow: FlowId, remote: SocketAddr) -> bool {
-        let has_room = match self.sockets.get(listener).map(|socket| &socket.kind) {
-            Some(Kind::Listener(listener)) => listener.pending.len() < listener.pending_max,
-            _ => false,
-        };
-        if !has_room {
+        if !self.has_room_at(listener) {
             return false;
         }
         let id = self.insert(Kind::Stream(Stream::new(flow, remote, true)));

@@ -14,12 +14,14 @@ pub(crate) struct Listener {
     families: Vec<Family>,
     /// Streams that nobody has accepted.
     pub pending: VecDeque<SocketId>,
-    /// How many may wait; a further one is reset.
+    /// How many may wait; who comes then hears nothing, and asks again.
     pub pending_max: usize,
 }
 
 impl<N: Observed> Sockets<N> {
-    /// Accepts connections to a TCP port, of which `pending_max` may wait for [`Sockets::accept`].
+    /// Accepts connections to a TCP port, of which `pending_max` (at least one) may wait for
+    /// [`Sockets::accept`]. Who comes while so many do is left without an answer, and asks again after a
+    /// second or so.
     ///
     /// # Errors
     /// [`Error::InUse`].
@@ -46,6 +48,18 @@ impl<N: Observed> Sockets<N> {
         self.table.listeners.extend(families.into_iter().map(|family| ((port, family), id)));
         self.stack.listen(port);
         Ok(id)
+    }
+
+    /// From now on `pending_max` may wait (at least one); who does already goes on waiting.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] where nobody listens.
+    pub fn set_pending_max(&mut self, id: SocketId, pending_max: usize) -> Result<(), Error> {
+        let Kind::Listener(listener) = &mut self.table.socket(id)?.kind else {
+            return Err(Error::NotSupported);
+        };
+        listener.pending_max = pending_max.max(1);
+        Ok(())
     }
 
     /// The connection that has waited longest, with its peer.

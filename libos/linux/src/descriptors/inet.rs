@@ -17,11 +17,6 @@ use nom_fs::{Errno, NodeType};
 use nom_net::Observed;
 use nom_socket::{Error, Family, Network, Ready, Shutdown, SocketId, Sockets};
 
-/// So many connections at least may wait to be accepted. Where a queue is full, Linux leaves who comes
-/// without an answer, to ask again a second later; this stack resets it. Programs that name short queues
-/// (Python's five) rely on the first, and POSIX has the number as a hint (`listen`, XSH).
-const BACKLOG_MIN: usize = 128;
-
 /// Bytes of the largest datagram.
 const DATAGRAM_BYTES: usize = 65_536;
 /// Ports that are given out to those who name none (RFC 6335 section 6).
@@ -268,6 +263,17 @@ impl<N: Observed + 'static> Inet<N> {
         Some((Rc::new(accepted), Address::Inet(peer)))
     }
 
+    /// A program that listens already says another number.
+    fn set_backlog(&self, id: Option<SocketId>, backlog: usize) -> Result<(), Errno> {
+        if let Within::Listener(waiting) = &*self.within.borrow() {
+            waiting.set_backlog(backlog);
+        }
+        match id {
+            Some(id) => Ok(self.with(|sockets| sockets.set_pending_max(id, pending_max(backlog)))?),
+            None => Ok(()),
+        }
+    }
+
     /// Does something with the other end's buffers, if that is in this machine.
     fn with_local<T>(&self, act: impl FnOnce(&Local) -> T) -> Option<T> {
         match &*self.within.borrow() {
@@ -275,6 +281,11 @@ impl<N: Observed + 'static> Inet<N> {
             _ => None,
         }
     }
+}
+
+/// How many may wait where a program says `backlog`: one more, as on Linux.
+fn pending_max(backlog: usize) -> usize {
+    backlog.saturating_add(1)
 }
 
 fn place(is_four: bool, port: u16) -> Place {
@@ -318,7 +329,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             return Err(Errno::EOPNOTSUPP);
         }
         match self.state.get() {
-            State::Listening(_) => return Ok(()),
+            State::Listening(id) => return self.set_backlog(id, backlog),
             State::New => {}
             _ => return Err(Errno::EINVAL),
         }
@@ -336,8 +347,8 @@ impl<N: Observed + 'static> Socket for Inet<N> {
                 let id = match own.ip().is_loopback() {
                     true => None,
                     false => {
-                        let backlog = backlog.max(BACKLOG_MIN);
-                        Some(self.with(|sockets| sockets.listen_for(families, port, backlog))?)
+                        let pending_max = pending_max(backlog);
+                        Some(self.with(|sockets| sockets.listen_for(families, port, pending_max))?)
                     }
                 };
                 Ok((id, port, waiting))

@@ -50,7 +50,7 @@ impl Places {
             return Err(Errno::EADDRINUSE);
         }
         let waiting = Rc::new(Waiting::default());
-        waiting.backlog.set(backlog);
+        waiting.set_backlog(backlog);
         places.extend(at.into_iter().map(|place| (place, Rc::downgrade(&waiting))));
         Ok(waiting)
     }
@@ -70,6 +70,11 @@ impl Waiting {
         let accepted = self.pending.borrow_mut().pop_front()?;
         let peer = accepted.peer.borrow().clone();
         Some((accepted, peer))
+    }
+
+    /// From now on, one more than this may wait.
+    pub fn set_backlog(&self, backlog: usize) {
+        self.backlog.set(backlog);
     }
 
     /// Whether one waits.
@@ -235,7 +240,7 @@ impl Socket for Local {
                 Ok(())
             }
             State::Listening(waiting) => {
-                waiting.backlog.set(backlog);
+                waiting.set_backlog(backlog);
                 Ok(())
             }
             _ => Err(Errno::EINVAL),

@@ -91,6 +91,15 @@ pub trait Application<N: Nic> {
         Label::default()
     }
 
+    /// Whether a connection between these addresses, to a port that we listen on, can be taken at present. If
+    /// not, whoever asks hears nothing and asks again later, as Linux leaves those who find the queue of a
+    /// listener full (listen(2)). It is asked twice, when the peer begins and when its handshake ends, since
+    /// the queue may have filled in between.
+    fn has_room(&mut self, tuple: &FourTuple) -> bool {
+        let _ = tuple;
+        true
+    }
+
     /// Somebody asked for a connection to port `port`, and is refused: there is no place for it.
     fn refused(&mut self, stack: &mut Stack<N>, port: u16) {
         let _ = (stack, port);

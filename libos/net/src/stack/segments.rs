@@ -93,6 +93,11 @@ impl<N: Nic> Stack<N> {
         segment: Segment,
         mut payload: Chain<N::Buffer>,
     ) -> Result<(), Drop> {
+        if let Some((_, Flow::Open(open))) = self.flows.get(id)
+            && !may_open(application, &open.connection, &tuple, &segment)
+        {
+            return Err(|counters| &mut counters.dropped_tcp_queue_full);
+        }
         let mut effects = core::mem::take(&mut self.effects);
         match self.flows.get_mut(id) {
             Some((_, Flow::Open(open))) => {
@@ -164,6 +169,9 @@ impl<N: Nic> Stack<N> {
             if is_syn {
                 return self.begin(application, tuple, &segment);
             }
+            if self.cookie_of(&tuple, &segment).is_some() && !application.has_room(&tuple) {
+                return Err(|counters| &mut counters.dropped_tcp_queue_full);
+            }
             if let Some(id) = self.redeem(&tuple, &segment) {
                 self.set_label(id, application.classify(&tuple));
                 return self.known(application, id, tuple, segment, payload);
@@ -192,6 +200,9 @@ impl<N: Nic> Stack<N> {
             application.refused(self, tuple.local.port());
             return Err(|counters| &mut counters.dropped_tcp_table_full);
         }
+        if !application.has_room(&tuple) {
+            return Err(|counters| &mut counters.dropped_tcp_queue_full);
+        }
         if self.half_open >= self.config.half_open_max {
             self.bake(&tuple, segment);
             return Ok(());
@@ -209,6 +220,19 @@ impl<N: Nic> Stack<N> {
             None => Err(|counters| &mut counters.dropped_tcp_table_full),
         }
     }
+}
+
+/// Whether a segment may go to its connection: what would end a handshake that the peer began waits for the
+/// application's room. The peer believes that the connection is open, our SYN-ACK is sent again, and so is
+/// whatever it sends.
+fn may_open<N: Nic>(
+    application: &mut impl Application<N>,
+    connection: &Connection<N::Buffer>,
+    tuple: &FourTuple,
+    segment: &Segment,
+) -> bool {
+    let opens = connection.is_half_open && segment.flags.any(Flags::ACK) && !segment.flags.any(Flags::RST);
+    !opens || application.has_room(tuple)
 }
 
 /// Whether the peer of a connection in TIME-WAIT says once more that it has ended, and is no stranger who

@@ -6,7 +6,7 @@ use crate::common::{Device, Machine, Memory, config, greeting, parse_frame, segm
 use language::{Line, number, show};
 use nom_net::tcp::segment::{Flags, Ports, Segment};
 use nom_net::tcp::sequence::Seq;
-use nom_net::{Application, Closed, Config, FlowId, Instant, KeepAlive, Slice, Stack};
+use nom_net::{Application, Closed, Config, FlowId, FourTuple, Instant, KeepAlive, Slice, Stack};
 use nom_port::nic::Offloads;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -23,12 +23,18 @@ struct Notes {
     flow: Option<FlowId>,
     received: usize,
     happened: VecDeque<String>,
+    /// Whether it has as many connections as it wants.
+    is_full: bool,
 }
 
 impl Application<Device> for Notes {
     fn connected(&mut self, _: &mut Stack<Device>, flow: FlowId) {
         self.flow = Some(flow);
         self.happened.push_back("connected".to_owned());
+    }
+
+    fn has_room(&mut self, _: &FourTuple) -> bool {
+        !self.is_full
     }
 
     fn received(&mut self, _: &mut Stack<Device>, _: FlowId, bytes: Slice<Memory>) {
@@ -223,6 +229,8 @@ impl Script {
                 let refusal = stack.send(flow()?, bytes);
                 return if refusal.is_err() { Ok(()) } else { Err("was not refused".to_owned()) };
             }
+            ["full"] => notes.is_full = true,
+            ["has-room"] => notes.is_full = false,
             ["close"] => stack.close(flow()?),
             ["shut-down"] => stack.shut_down(flow()?),
             ["abort"] => stack.abort(flow()?),

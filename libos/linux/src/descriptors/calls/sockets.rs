@@ -19,6 +19,9 @@ use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, LastLink, NodeType};
 
+/// The most that a program may have wait to be accepted (`net.core.somaxconn`, tcp(7)).
+const SOMAXCONN: u32 = 4096;
+
 /// `recvmmsg` waits for the first message alone.
 const MSG_WAITFORONE: u32 = 0x10000;
 
@@ -59,16 +62,11 @@ pub(crate) const ROWS: &[SystemCall] = &[
         bind,
         "to a port of all addresses, or of loopback addresses alone",
     ),
-    SystemCall::partial(
-        nr::__NR_listen,
-        "listen",
-        &["descriptor", "backlog"],
-        |call| {
-            let description = get(call, call.int(0))?;
-            description.socket()?.listen(call.int(1).max(0) as usize).map(|()| 0)
-        },
-        "128 may wait at least; who finds the queue full is reset",
-    ),
+    SystemCall::complete(nr::__NR_listen, "listen", &["descriptor", "backlog"], |call| {
+        let description = get(call, call.int(0))?;
+        // A negative number is a large one to Linux, and its limit holds for all.
+        description.socket()?.listen((call.int(1) as u32).min(SOMAXCONN) as usize).map(|()| 0)
+    }),
     SystemCall::complete(nr::__NR_accept, "accept", &["descriptor", "address", "length"], |call| {
         accept(call, 0)
     }),
