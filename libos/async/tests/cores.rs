@@ -43,7 +43,8 @@ fn another_core_does_what_it_is_asked_and_answers() {
                 handle.yield_now().await;
                 (handle.remote().core(), 7 * factor)
             };
-            hears.borrow_mut().push(core.call(number, there).await);
+            let answered = core.call(number, there).await;
+            hears.borrow_mut().push(answered);
         }
     });
     (0..20).for_each(|turn: usize| _ = loops[turn % 2].turn());

@@ -1,5 +1,5 @@
-//! TLS 1.3 (RFC 8446) for servers, on sockets or in tasks: rustls's protocol, with RustCrypto's cryptography, neither of
-//! which needs an operating system.
+//! TLS 1.3 (RFC 8446) for servers, in tasks or on sockets: rustls's protocol, with RustCrypto's cryptography,
+//! neither of which needs an operating system.
 //!
 //! - [`Identity`]: who the server says that it is.
 //! - [`Session`]: one connection's protocol, without a network: bytes in, bytes out.
