@@ -1,6 +1,7 @@
 //! Unmodified programs of Linux: a path of this computer, of a tree of directories, or what an OCI image
 //! starts.
 
+use crate::contract::ContractOptions;
 use crate::run::is_elf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -46,7 +47,7 @@ pub fn subject(
     project: &Project,
     app: &str,
     arguments: &[String],
-    options: &RootOptions,
+    (options, contract): (&RootOptions, &ContractOptions),
 ) -> Result<Option<BundleManifest>> {
     let (root, command) = match &options.root {
         Some(directory) => {
@@ -72,7 +73,7 @@ pub fn subject(
         },
     };
     say_taken(&command.program, &root);
-    let bundle = project.bundle(&project.manifest_path(APPLICATION)?, None)?;
+    let bundle = contract.bundle(&project.manifest_path(APPLICATION)?, None)?;
     Ok(Some(furnish(bundle, root, &command)))
 }
 

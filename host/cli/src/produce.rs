@@ -17,11 +17,16 @@ use std::path::PathBuf;
 pub fn build(options: &Build) -> Result<u8> {
     let project = Project::find()?;
     let symbols = if options.no_symbols { Symbols::Omit } else { Symbols::Keep };
-    let bundle = match linux::subject(&project, &options.app, &options.arguments, &options.linux)? {
+    let bundle = match linux::subject(
+        &project,
+        &options.app,
+        &options.arguments,
+        (&options.linux, &options.contract),
+    )? {
         Some(bundle) => bundle,
         None => {
             let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
-            project.bundle(&project.manifest_path(&options.app)?, arguments)?
+            options.contract.bundle(&project.manifest_path(&options.app)?, arguments)?
         }
     };
     let bundle = given_files(bundle, &options.files)?;
