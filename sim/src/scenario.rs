@@ -18,6 +18,7 @@ use crate::world::{Outcome, World};
 use nom_net::tcp::connection::WINDOW_MAX;
 use nom_net::{Cidr, Config, KeepAlive, Settings};
 use nom_port::nic::{Offloads, Properties};
+use nom_rt::handle::Handle;
 use nom_rt::rest::Thresholds;
 use nom_serve::{Ports, Server};
 use nom_service::Service;
@@ -192,10 +193,10 @@ impl Builder {
         &mut self,
         plan: Plan,
         ports: &Ports,
-        service: impl FnOnce(&mut Device) -> S,
+        service: impl FnOnce(&mut Core) -> S,
     ) -> usize {
         self.add(plan, |mut core| {
-            let service = service(&mut core.device);
+            let service = service(&mut core);
             Server::new(core.device, core.clock, core.config, ports, service)
         })
     }
@@ -215,7 +216,7 @@ impl Builder {
         let seed = self.random.word();
         let host = match port {
             MEMCACHED_PORT => self.add_server(plan, &ports, |_| Memcached::new(seed)),
-            HTTP_PORT => self.add_server(plan, &ports, |device| Nhttpd::new(device, seed)),
+            HTTP_PORT => self.add_server(plan, &ports, |core| Nhttpd::new(&mut core.device, seed)),
             NETPIPE_PORT => self.add_server(plan, &ports, |_| Netpipe::new()),
             _ => self.add_server(plan, &ports, |_| Streams),
         };
@@ -238,13 +239,14 @@ impl Builder {
     /// Adds `service` at TCP `ports`, and a host with a client for each talk, which names its port.
     pub(crate) fn trial<S: Service<Memory> + 'static>(
         &mut self,
-        service: S,
+        service: impl FnOnce(&Handle) -> S,
         ports: Vec<u16>,
         talks: Vec<(u16, Box<dyn Conversation>)>,
     ) {
         let plan = self.plan("service");
         let server = self.hosts;
-        let host = self.add_server(plan, &Ports { tcp: ports, udp: Vec::new() }, |_| service);
+        let host =
+            self.add_server(plan, &Ports { tcp: ports, udp: Vec::new() }, |core| service(&core.handle));
         if !self.is_sound {
             self.vary_delay(host);
         }

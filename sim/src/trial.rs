@@ -12,6 +12,7 @@ use crate::memory::Memory;
 use crate::scenario::{Builder, LIMIT};
 use crate::world::Outcome;
 use nom_net::Closed;
+use nom_rt::handle::Handle;
 use nom_service::Service;
 use std::time::Duration;
 
@@ -52,6 +53,14 @@ impl Trial {
     /// If a client hears something else than it should, or starves; if the service panics, or keeps memory of
     /// the device when it ends.
     pub fn run<S: Service<Memory> + 'static>(self, service: S) -> Outcome {
+        self.run_with(|_| service)
+    }
+
+    /// The same with a service that is made on the loop that will poll it: one of tasks.
+    ///
+    /// # Panics
+    /// As [`Trial::run`].
+    pub fn run_with<S: Service<Memory> + 'static>(self, service: impl FnOnce(&Handle) -> S) -> Outcome {
         let mut ports: Vec<u16> = self.clients.iter().map(|(port, _)| *port).collect();
         ports.sort_unstable();
         ports.dedup();

@@ -1,13 +1,18 @@
-//! Echo (RFC 862) on TCP and UDP port 7, written for sockets in both ways that servers are: a thread for each
-//! client, which blocks; or, with the argument `readiness`, one task that waits for all of them together.
+//! Echo (RFC 862) on TCP and UDP port 7: a task for each client. Or on sockets, in both ways that servers on
+//! them are written: with the argument `threads` a thread for each client, which blocks; with `readiness` one
+//! task that waits for all of them together.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
+use core::net::SocketAddr;
 use core::num::NonZeroU32;
 use nom_app::alloc::boxed::Box;
 use nom_app::alloc::collections::BTreeMap;
 use nom_app::alloc::vec::Vec;
+use nom_app::net::DmaBuffer;
+use nom_app::serve::{Bytes, Place, Ports, Reply, TaskStream, serve_at};
+use nom_app::service::{Service, Sink as _, Stream, StreamError};
 use nom_app::sockets::{
     self, Blocking, Error, Event, Network, PollId, Ready, TcpListener, TcpStream, Thread, Threads, UdpSocket,
 };
@@ -22,13 +27,55 @@ const STACK: usize = 32 << 10;
 const PIECE: usize = 4096;
 
 fn main() -> Result<u8, Box<dyn core::error::Error>> {
+    match args().next() {
+        None | Some("tasks") => serve_by_tasks(),
+        Some(style @ ("threads" | "readiness")) => serve_by_sockets(style),
+        Some(other) => Err(format!("argument `{other}`: expected tasks, threads or readiness").into()),
+    }
+}
+
+/// By tasks: what a client sent goes back as it lies.
+fn serve_by_tasks() -> Result<u8, Box<dyn core::error::Error>> {
+    let ports = Ports { tcp: [PORT].into(), udp: [PORT].into() };
+    Ok(serve_at(1, &ports, |_| |place: Place<'_>| place.tasks(|client, _| serve(client)).beside(Datagrams))?)
+}
+
+async fn serve(client: TaskStream) -> Result<(), StreamError> {
+    while let Some(bytes) = client.receive().await? {
+        client.share(bytes).await?;
+    }
+    Ok(())
+}
+
+/// Datagrams, which are no client's.
+struct Datagrams;
+
+impl Service<DmaBuffer> for Datagrams {
+    type Connection = ();
+
+    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<()> {
+        None
+    }
+
+    fn received(&mut self, (): &mut (), _: Bytes, _: &mut Reply) -> Stream {
+        Stream::Close
+    }
+
+    fn datagram(&mut self, bytes: Bytes, reply: &mut Reply) {
+        let len = bytes.len();
+        reply.share(bytes);
+        reply.datagram(&[], len);
+    }
+}
+
+fn serve_by_sockets(style: &str) -> Result<u8, Box<dyn core::error::Error>> {
     let (mut event_loop, network) = sockets::start()?;
     let handle = event_loop.handle().clone();
     let (listener, socket) = (network.listen(PORT)?, network.bind(PORT)?);
-    match args().next() {
-        None | Some("threads") => serve_by_threads(&sockets::threads(&handle, STACK), listener, socket)?,
-        Some("readiness") => drop(handle.spawn(serve_by_readiness(network, listener, socket))),
-        Some(other) => return Err(format!("argument `{other}`: expected threads or readiness").into()),
+    if style == "threads" {
+        serve_by_threads(&sockets::threads(&handle, STACK), listener, socket)?;
+    } else {
+        handle.spawn(serve_by_readiness(network, listener, socket));
     }
     println!("echo serves at TCP and UDP port {PORT}");
     Ok(event_loop.run() as u8)

@@ -131,12 +131,14 @@ Examples:
   nom run /usr/bin/memcached -- -u nobody    a Linux program as it is, with what it needs
   nom run --root /srv/debian /usr/sbin/nginx    the same, with a whole tree of files
   nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -- -u nobody    one that earns
+  nom run --oci redis.tar:7            what a container image starts
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
     /// Application in `apps/`, path of an app.toml or bundle.toml, an image of `nom build`, or the path of a
     /// Linux program.
-    pub app: String,
+    #[arg(required_unless_present = "oci")]
+    pub app: Option<String>,
     /// Where a Linux program's files come from.
     #[command(flatten)]
     pub linux: crate::linux::RootOptions,
@@ -202,7 +204,7 @@ pub struct Run {
     #[arg(long, conflicts_with_all = [
         "publish", "memory", "preallocate", "detach", "name", "gdb", "machine", "accel", "log", "network",
         "iommu", "devices", "json", "provider", "prices", "watch", "restart", "environment", "address",
-        "charge_by", "ip", "root", "include",
+        "charge_by", "ip", "root", "include", "oci",
     ])]
     pub host: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
@@ -238,6 +240,13 @@ pub struct Run {
     /// The machines of `nom up` that this is one of.
     #[arg(long, hide = true, value_name = "JSON")]
     pub group: Option<Group>,
+}
+
+impl Run {
+    /// What people call that which runs.
+    pub fn label(&self) -> &str {
+        self.linux.label(&self.app)
+    }
 }
 
 /// Reads `NAME=VALUE`.
@@ -315,7 +324,8 @@ pub struct Ps {
   nom build --no-symbols hello       smaller; backtraces show numbers only")]
 pub struct Build {
     /// Application in `apps/`, path of an app.toml or bundle.toml, or the path of a Linux program.
-    pub app: String,
+    #[arg(required_unless_present = "oci")]
+    pub app: Option<String>,
     /// Where a Linux program's files come from.
     #[command(flatten)]
     pub linux: crate::linux::RootOptions,
@@ -448,8 +458,8 @@ mod tests {
         let run = run(line).expect("legal");
         assert!(run.detach && !run.preallocate);
         assert_eq!(
-            (run.cpus, run.memory.expect("given").to_string().as_str(), run.app.as_str()),
-            (4, "1G", "apps/web")
+            (run.cpus, run.memory.expect("given").to_string().as_str(), run.app.as_deref()),
+            (4, "1G", Some("apps/web"))
         );
         assert_eq!(run.name.as_deref(), Some("web"));
         assert_eq!(run.arguments, ["-v", "x"]);
@@ -507,6 +517,8 @@ mod tests {
             ("--prices core=1 -d hello", "--detach"),
             ("--provider localhost hello", "HOST:PORT"),
             ("--watch -d hello", "--detach"),
+            ("--oci layout --root / /bin/sh", "--root"),
+            ("--host --oci layout", "--oci"),
             ("", "APP"),
         ] {
             let error = run(line).expect_err(line).to_string();

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nom_build::Project;
 use nom_image::manifest::{BundleManifest, Files};
-use nom_image::{Command, Root, is_bootable};
+use nom_image::{Command, OciImage, Root, is_bootable};
 use nom_vmm::Memory;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,18 @@ pub struct RootOptions {
     /// while it runs.
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
+    /// Run what a container image starts: one of this OCI image layout, a directory or a tar archive, as
+    /// Docker, Podman, Skopeo and Buildah write them. A program takes the place of its entrypoint,
+    /// arguments that of its command.
+    #[arg(long, value_name = "LAYOUT[:TAG]", conflicts_with_all = ["root", "include"])]
+    pub oci: Option<String>,
+}
+
+impl RootOptions {
+    /// What people call that which runs: the application, or the container image.
+    pub fn label<'a>(&'a self, app: &'a Option<String>) -> &'a str {
+        self.oci.as_deref().or(app.as_deref()).unwrap_or_default()
+    }
 }
 
 /// Whether `app` means a Linux program: then its files are gathered.
@@ -45,36 +57,55 @@ pub struct RootOptions {
 /// What is wrong with the program, or is missing.
 pub fn subject(
     project: &Project,
-    app: &str,
+    app: Option<&str>,
     arguments: &[String],
     (options, contract): (&RootOptions, &ContractOptions),
 ) -> Result<Option<BundleManifest>> {
-    let (root, command) = match &options.root {
-        Some(directory) => {
-            if !app.starts_with('/') {
-                bail!("{app}: expected the path of a program in {}", directory.display());
-            }
-            if !directory.is_dir() {
-                bail!("--root {}: no such directory", directory.display());
-            }
-            Root::of_program(directory, app, &[])?;
-            let root = Root::of_directory(directory)?;
-            (root, plain(app, arguments))
-        }
-        None if is_program(Path::new(app))? => {
-            let path = std::path::absolute(app).with_context(|| format!("cannot find {app}"))?;
-            let Some(path) = path.to_str() else { bail!("{app}: its path is not UTF-8") };
-            let root = Root::of_program(Path::new("/"), path, &options.include)?;
-            (root, plain(path, arguments))
-        }
-        None => match options.include.first() {
-            Some(path) => bail!("--include {}: {app} is no program of Linux", path.display()),
-            None => return Ok(None),
-        },
+    let found = match (&options.oci, app) {
+        (Some(layout), program) => Some(of_layout(layout, program, arguments)?),
+        (None, Some(app)) => of_path(app, arguments, options)?,
+        (None, None) => None,
     };
+    let Some((root, command)) = found else { return Ok(None) };
     say_taken(&command.program, &root);
     let bundle = contract.bundle(&project.manifest_path(APPLICATION)?, None)?;
     Ok(Some(furnish(bundle, root, &command)))
+}
+
+/// A program of this computer, or of a tree of directories, if `app` is one.
+fn of_path(app: &str, arguments: &[String], options: &RootOptions) -> Result<Option<(Root, Command)>> {
+    if let Some(directory) = &options.root {
+        if !app.starts_with('/') {
+            bail!("{app}: expected the path of a program in {}", directory.display());
+        }
+        if !directory.is_dir() {
+            bail!("--root {}: no such directory", directory.display());
+        }
+        Root::of_program(directory, app, &[])?;
+        return Ok(Some((Root::of_directory(directory)?, plain(app, arguments))));
+    }
+    if is_program(Path::new(app))? {
+        let path = std::path::absolute(app).with_context(|| format!("cannot find {app}"))?;
+        let Some(path) = path.to_str() else { bail!("{app}: its path is not UTF-8") };
+        let root = Root::of_program(Path::new("/"), path, &options.include)?;
+        return Ok(Some((root, plain(path, arguments))));
+    }
+    match options.include.first() {
+        Some(path) => bail!("--include {}: {app} is no program of Linux", path.display()),
+        None => Ok(None),
+    }
+}
+
+/// What a container image starts: one of `LAYOUT[:TAG]`.
+fn of_layout(layout: &str, program: Option<&str>, arguments: &[String]) -> Result<(Root, Command)> {
+    // A path may have a colon in it.
+    let (path, tag) = match layout.rsplit_once(':') {
+        Some((path, tag)) if !Path::new(layout).exists() => (path, Some(tag)),
+        _ => (layout, None),
+    };
+    let mut image = OciImage::read(Path::new(path), tag)?;
+    let command = image.command(program, arguments)?;
+    Ok((image.root, command))
 }
 
 /// A program with these arguments, as root, with an environment as Docker's.

@@ -33,7 +33,7 @@ pub fn wanted(options: &Run, bundle: Option<&BundleManifest>) -> Result<bool> {
     let asked = options.watch || options.provider.is_some() || options.prices.is_some();
     let Some(bundle) = bundle else {
         if asked {
-            bail!("{}: expected a manifest, since an image cannot be given prices", options.app);
+            bail!("{}: expected a manifest, since an image cannot be given prices", options.label());
         }
         return Ok(false);
     };

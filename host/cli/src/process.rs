@@ -21,7 +21,7 @@ use std::time::Instant;
 /// If it cannot be built or started, or there is no network for it.
 pub fn run(options: &Run) -> Result<u8> {
     let project = Project::find()?;
-    let manifest = project.manifest_path(&options.app)?;
+    let manifest = project.manifest_path(options.label())?;
     let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
     let bundle = given_files(options.contract.bundle(&manifest, arguments)?, &options.files)?;
     // A signal must not leave a namespace behind.

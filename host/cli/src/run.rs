@@ -61,7 +61,7 @@ pub fn run(options: &Run) -> Result<u8> {
         // A schedule of prices begins with the machine, not with its build.
         subject.prepare_with_priced()?;
     }
-    let (name, directory) = store.create(chosen_name(options)?.as_deref(), &options.app)?;
+    let (name, directory) = store.create(chosen_name(options)?.as_deref(), options.label())?;
     let _held = store::hold(&directory)?;
     let place = Place { store: &store, name: &name, directory: &directory };
     let status = run_at(options, subject, priced, &place);
@@ -164,29 +164,28 @@ fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 impl Subject {
     /// Reads what is asked for.
     fn read(options: &Run) -> Result<Subject> {
-        let path = Path::new(&options.app);
+        let path = Path::new(options.label());
         let project = Project::find()?;
-        if let Some(bundle) =
-            linux::subject(&project, &options.app, &options.arguments, (&options.linux, &options.contract))?
-        {
+        let sources = (&options.linux, &options.contract);
+        if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
             return Ok(Subject::Bundle(Box::new((project, given_files(bundle, &options.files)?))));
         }
         if path.is_file() && is_elf(path)? {
             if !options.arguments.is_empty() || !options.environment.is_empty() || options.ip.is_some() {
                 bail!(
                     "{} is an image: its arguments and environment were given when it was built",
-                    options.app
+                    options.label()
                 );
             }
             if let Some(given) = options.files.first() {
-                bail!("-v {given}: {} is an image: its files were given when it was built", options.app);
+                bail!("-v {given}: {} is an image: its files were given when it was built", options.label());
             }
-            options.contract.refuse(&options.app)?;
+            options.contract.refuse(options.label())?;
             let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             return Ok(Subject::Image(elf));
         }
         let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
-        let bundle = options.contract.bundle(&project.manifest_path(&options.app)?, arguments)?;
+        let bundle = options.contract.bundle(&project.manifest_path(options.label())?, arguments)?;
         let bundle = given_files(bundle, &options.files)?;
         Ok(Subject::Bundle(Box::new((project, bundle))))
     }
@@ -206,7 +205,7 @@ impl Subject {
                 Ok(())
             }
             (Subject::Image(_), Attachment::Bridge(_)) => {
-                bail!("{}: expected a manifest, since an image cannot be told its address", options.app)
+                bail!("{}: expected a manifest, since an image cannot be told its address", options.label())
             }
             (Subject::Image(_), _) => Ok(()),
         }
@@ -338,7 +337,7 @@ fn record(options: &Run, name: &str, launch: &Launch, programs: Vec<(String, Pat
     let now_ms = store::now_ms();
     Ok(Record {
         name: name.to_owned(),
-        app: options.app.clone(),
+        app: options.label().to_owned(),
         // Until it has one of its own.
         process: ProcessIdentity::of(std::process::id()).context("this process is not in /proc")?,
         supervisor: None,

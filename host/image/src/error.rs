@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Result of everything in this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an image could not be made: which input is wrong, and what was expected of it.
 #[derive(Debug, thiserror::Error)]

@@ -22,6 +22,7 @@ use nom_grid::{BadGrid, GridPlan};
 use nom_net::{Config, Ear, Instant};
 use nom_port::world::{Clock as _, Doorbell};
 use nom_rt::event_loop::EventLoop;
+use nom_rt::handle::Handle;
 use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
@@ -33,6 +34,12 @@ pub use settings::BadSetting;
 
 /// A piece of a stream: the memory that the device filled.
 pub type Bytes = nom_port::buffer::Slice<DmaBuffer>;
+
+/// A client's connection, as a task has it, or one that it asked for.
+pub type TaskStream = nom_async::ByteStream<DmaBuffer>;
+
+/// The core that a task runs on.
+pub type TaskCore = nom_async::AsyncCore<DmaBuffer>;
 
 /// What a service answers.
 pub type Reply = nom_service::Reply<DmaBuffer>;
@@ -52,6 +59,8 @@ pub enum ServeError {
     Grid(BadGrid),
     /// An application on sockets has knobs that it cannot turn.
     Sockets,
+    /// A service of tasks has a knob that it cannot turn.
+    Tasks,
 }
 
 impl fmt::Display for ServeError {
@@ -65,6 +74,9 @@ impl fmt::Display for ServeError {
             ServeError::Sockets => out.write_str(
                 "an application on sockets refuses nobody, and stays on its core with its memory: expected \
                  no `refuse` in its environment, and of `knobs` at most `batching_delay` and `notice`",
+            ),
+            ServeError::Tasks => out.write_str(
+                "a service of tasks stays on its cores: expected no `cores` among `knobs` in its environment",
             ),
         }
     }
@@ -164,12 +176,15 @@ impl Setup {
         self,
         announcement: Arc<Announcement>,
         Part { peers, governor, ear }: Part<S::Connection>,
-        (pair, idle): (QueuePair, Idle),
+        (mut pair, idle): (QueuePair, Idle),
         crew: Option<Arc<dyn Crew>>,
-        service: S,
+        make: impl FnOnce(&Handle, &mut QueuePair) -> S,
     ) -> u8 {
         let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
         let index = peers.index();
+        let service = make(event_loop.handle(), &mut pair);
+        // Whoever hears of the service may ask any core at once.
+        announcement.begin();
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
         server.set_delay(self.delay).expect("a delay that was checked");
         server.set_waiting(self.waiting, event_loop.handle());
@@ -196,7 +211,7 @@ impl Setup {
         } else {
             server.await_addresses();
         }
-        if let Some(crew) = crew {
+        if let Some(crew) = crew.filter(|_| !S::IS_ACTIVE) {
             server.set_crew(crew);
         }
         event_loop.handle().add_poller(INFRASTRUCTURE, server);
@@ -235,9 +250,73 @@ where
     S: Service<DmaBuffer, Connection: Send> + 'static,
     F: Fn(&mut QueuePair) -> S + Send + Sync + 'static,
 {
+    serve_at(cores, ports, |cores| {
+        let service = services(cores);
+        move |place: Place<'_>| service(place.pair)
+    })
+}
+
+/// Serves each client by a task, on one core, until the machine is asked to end. What a task says went wrong
+/// is logged.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_tasks<R, E>(
+    ports: &Ports,
+    serve: impl Fn(TaskStream, TaskCore) -> R + Clone + Send + Sync + 'static,
+) -> Result<u8, ServeError>
+where
+    R: Future<Output = Result<(), E>> + 'static,
+    E: fmt::Display + 'static,
+{
+    serve_at(1, ports, |_| move |place: Place<'_>| place.tasks(serve.clone()))
+}
+
+/// Where a core's service is made.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The event loop that will poll its server.
+    pub handle: &'a Handle,
+    /// The queue pair by which it will answer, whose memory can hold what it sends often.
+    pub pair: &'a mut QueuePair,
+    /// All cores of the server, by their numbers.
+    pub cores: &'a [Remote],
+}
+
+impl Place<'_> {
+    /// A service that serves each client by a task.
+    pub fn tasks<R, E>(
+        self,
+        serve: impl Fn(TaskStream, TaskCore) -> R + 'static,
+    ) -> nom_async::AsyncService<DmaBuffer>
+    where
+        R: Future<Output = Result<(), E>> + 'static,
+        E: fmt::Display + 'static,
+    {
+        nom_async::AsyncService::new(self.handle, serve).among(self.cores)
+    }
+}
+
+/// Serves on up to `cores` cores until the machine is asked to end, as [`serve_on`] does, by what is made on
+/// each core's own event loop.
+///
+/// # Errors
+/// As [`serve_on`]; [`ServeError::Tasks`] if cores of a service of tasks are to come and go.
+pub fn serve_at<S, F>(
+    cores: usize,
+    ports: &Ports,
+    services: impl FnOnce(usize) -> F,
+) -> Result<u8, ServeError>
+where
+    S: Service<DmaBuffer, Connection: Send> + 'static,
+    F: Fn(Place<'_>) -> S + Send + Sync + 'static,
+{
     shutdown::handle();
     // What the environment says is checked before anything is acquired.
     let contract = Settings::from_environment(crate::var).map_err(ServeError::Earning)?;
+    if S::IS_ACTIVE && contract.as_ref().is_some_and(|contract| contract.knobs.cores) {
+        return Err(ServeError::Tasks);
+    }
     let setup = Setup::new(ports, contract.as_ref())?;
     let network = Network::open(cores.max(1)).map_err(ServeError::Interface)?;
     let cores = network.cores();
@@ -245,11 +324,10 @@ where
     let service = services(cores);
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     let announcement = Announcement::new(ports, &setup.config, setup.discovery, cores);
-    let work = move |part, mut pair, idle, crew| {
-        let service = service(&mut pair);
-        // Whoever hears of the service may ask any core at once.
-        announcement.begin();
-        setup.clone().run(announcement.clone(), part, (pair, idle), crew, service)
+    let others: Arc<[Remote]> = remotes.clone().into();
+    let work = move |part, pair, idle, crew| {
+        let make = |handle: &Handle, pair: &mut QueuePair| service(Place { handle, pair, cores: &others });
+        setup.clone().run(announcement.clone(), part, (pair, idle), crew, make)
     };
     network.run(parts(Peers::group(remotes), contract), work).map_err(ServeError::Interface)
 }

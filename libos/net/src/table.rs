@@ -32,6 +32,12 @@ impl FlowId {
     pub fn index(self) -> usize {
         self.index as usize
     }
+
+    /// The name as a number, by whose lower half [`FlowId::index`] is known.
+    #[inline]
+    pub fn number(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
 }
 
 /// Places of tables that are not given back.

@@ -135,6 +135,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
             statistics: RefCell::default(),
             status: Cell::new(None),
             wanted_ns: Cell::new(0),
+            running: Cell::new(None),
         });
         Self { clock, idle, handle, pollers: Vec::new(), due: Vec::new() }
     }
@@ -303,19 +304,8 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         shared.meter.borrow_mut().worked(activity, 1);
         match work {
             Work::Call(call) => call(&self.handle),
-            Work::Task(task) => self.continue_task(task),
+            Work::Task(task) => shared.continue_task(task),
         }
-    }
-
-    /// Polls a task, unless it has ended since it was woken.
-    fn continue_task(&self, id: TaskId) {
-        let started = self.shared().tasks.borrow_mut().start(id);
-        let Some((mut future, waker)) = started else { return };
-        let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let mut tasks = self.shared().tasks.borrow_mut();
-        let left = if is_over { tasks.remove(id) } else { tasks.suspend(id, (future, waker)) };
-        drop(tasks);
-        drop(left);
     }
 
     /// There was nothing to do: polls on, or sleeps until something happens; not if a poller stopped the
@@ -397,6 +387,19 @@ impl Shared {
         }
         self.statistics.borrow_mut().messages += u64::from(received);
         received > 0
+    }
+
+    /// Polls a task, unless it has ended since it was woken.
+    pub(crate) fn continue_task(&self, id: TaskId) {
+        let started = self.tasks.borrow_mut().start(id);
+        let Some((mut future, waker)) = started else { return };
+        let before = self.running.replace(Some((id, waker.data())));
+        let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        self.running.set(before);
+        let mut tasks = self.tasks.borrow_mut();
+        let left = if is_over { tasks.remove(id) } else { tasks.suspend(id, (future, waker)) };
+        drop(tasks);
+        drop(left);
     }
 
     /// Queues a woken task; one whose queue was removed goes on in its activity's default queue.

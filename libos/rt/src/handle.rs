@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::num::NonZeroU32;
+use core::task::Waker;
 use nom_port::world::{Clock, Preemption};
 
 /// What a loop shares with its handles. No borrow is held while an event, a task or a destructor of the
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub status: Cell<Option<i32>>,
     /// While threads follow each other: from when on the loop wants its turn.
     pub wanted_ns: Cell<u64>,
+    /// The task that runs, with what its own waker is known by.
+    pub running: Cell<Option<(TaskId, *const ())>>,
 }
 
 impl Shared {
@@ -318,6 +321,20 @@ impl Handle {
         let future = self.shared.tasks.borrow_mut().remove(task);
         drop(future);
         is_alive
+    }
+
+    /// The task that runs now, if `waker` is that task's own: then [`Handle::go_on`] does for it what the
+    /// waker does. A future within a task may have been given another one.
+    #[must_use]
+    pub fn task_of(&self, waker: &Waker) -> Option<TaskId> {
+        let (task, data) = self.shared.running.get()?;
+        core::ptr::eq(waker.data(), data).then_some(task)
+    }
+
+    /// Lets a task go on at once, as a part of the present event, which pays for it: what it has waited for
+    /// is there. Nothing, if it has ended, or runs already.
+    pub fn go_on(&self, task: TaskId) {
+        self.shared.continue_task(task);
     }
 
     /// Waits `ns` nanoseconds.

@@ -1,5 +1,7 @@
 //! The clients of one stack: between its flows and the service.
 
+mod active;
+
 use crate::metered::Metered;
 use crate::payers::{Payers, label};
 use alloc::collections::VecDeque;
@@ -10,7 +12,7 @@ use nom_net::{Application, Closed, Detached, FlowId, FourTuple, Noted, Observed 
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
 use nom_port::world::Clock;
-use nom_service::{Class, Reply, Service, Stream};
+use nom_service::{Class, Happening, Reply, Service, Stream};
 
 /// Places for clients that are not given back.
 const LASTING: usize = 1024;
@@ -49,6 +51,10 @@ pub(crate) struct Client<B, C> {
     /// Whether its peer will send no more, though not all was answered.
     is_finished: bool,
     is_closing: bool,
+    /// Whether the service asked for the connection: it is nobody's who wants to be served.
+    is_own: bool,
+    /// Bytes that an active service has yet to take, as the stack knows.
+    unread: u32,
     /// Bytes that it had yet to take when it was last looked at.
     left: usize,
     /// Whose it is.
@@ -66,6 +72,8 @@ impl<B: Buffer, C> Client<B, C> {
             is_stopped: false,
             is_finished: false,
             is_closing: false,
+            is_own: false,
+            unread: 0,
             left: 0,
         }
     }
@@ -179,9 +187,11 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     pub fn take_out(&mut self, flow: FlowId) -> Option<Client<B, S::Connection>> {
         self.client(flow)?;
         let client = self.clients[flow.index()].take()?;
-        self.open -= 1;
-        self.count(client.class, -1);
-        self.excess = self.excess.saturating_sub(u32::from(!client.is_closing));
+        if !client.is_own {
+            self.open -= 1;
+            self.count(client.class, -1);
+            self.excess = self.excess.saturating_sub(u32::from(!client.is_closing));
+        }
         if self.clients.len() > LASTING {
             self.trim();
         }
@@ -202,9 +212,10 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if self.clients.len() <= flow.index() {
             self.clients.resize_with(flow.index() + 1, || None);
         }
-        self.count(client.class, 1);
+        let is_own = client.is_own;
+        self.count(client.class, i64::from(!is_own));
         let before = self.clients[flow.index()].replace(Client { flow, ..client });
-        self.open += u32::from(before.is_none());
+        self.open += u32::from(before.is_none() && !is_own);
         if let Some(before) = before {
             self.count(before.class, -1);
         }
@@ -240,6 +251,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// Closes every client's stream behind what it asked for. Whoever has yet to take answers is closed when
     /// he has.
     pub fn close_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
+        if S::IS_ACTIVE {
+            return self.hear_no_more(stack);
+        }
         for client in self.clients.iter_mut().flatten() {
             if client.is_stopped {
                 client.is_finished = true;
@@ -399,6 +413,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
     fn connected(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         let arrived_ns = stack.arrived_ns();
         stack.nic().arrived(flow.index() as u32, arrived_ns);
+        if S::IS_ACTIVE && self.has(flow) {
+            return self.welcome(stack, flow);
+        }
         let has_room = self.limit.is_none_or(|limit| self.open < limit);
         let addresses = stack.addresses(flow).filter(|_| has_room);
         let Some((connection, class)) = addresses.and_then(|addresses| {
@@ -413,6 +430,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
             return self.see_off(stack, flow);
         };
         self.take_in(flow, Client::new(flow, connection, class));
+        if S::IS_ACTIVE {
+            return self.welcome(stack, flow);
+        }
         self.answer(stack, flow);
     }
 
@@ -420,6 +440,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
     fn received(&mut self, stack: &mut Measured<N, C>, flow: FlowId, bytes: Slice<N::Buffer>) {
         let arrived_ns = stack.arrived_ns();
         stack.nic().arrived(flow.index() as u32, arrived_ns);
+        if S::IS_ACTIVE {
+            return self.happen(stack, flow, Happening::Came(arrived_ns, bytes));
+        }
         match self.clients.get_mut(flow.index()) {
             Some(Some(client)) if client.is_stopped && client.flow == flow => {
                 client.waiting.push_back((arrived_ns, bytes));
@@ -429,6 +452,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
     }
 
     fn sendable(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
+        if S::IS_ACTIVE {
+            return self.room_came(stack, flow);
+        }
         let mut goes_on = self.send(stack, flow);
         while goes_on {
             let piece = self.client(flow).and_then(|client| client.waiting.pop_front());
@@ -439,13 +465,19 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
 
     /// The client says no more, but wants to hear what it asked for.
     fn finished(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
+        if S::IS_ACTIVE {
+            return self.happen(stack, flow, Happening::Finished);
+        }
         match self.client(flow) {
             Some(client) if client.is_stopped => client.is_finished = true,
             _ => stack.close(flow),
         }
     }
 
-    fn closed(&mut self, _: &mut Measured<N, C>, flow: FlowId, _: Closed) {
+    fn closed(&mut self, _: &mut Measured<N, C>, flow: FlowId, why: Closed) {
+        if S::IS_ACTIVE {
+            return self.lose(flow, why);
+        }
         self.remove(flow);
     }
 

@@ -350,6 +350,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// and for little else. With peers, a governor or a control port there is always something to look at.
     #[inline]
     fn rest(&mut self, now_ns: u64) -> Option<Progress> {
+        if self.front.clients.service.has_due() {
+            return None;
+        }
         let is_alone = self.steering.is_none() && self.front.peers.is_none() && self.front.desk.is_none();
         let is_resting = now_ns < self.rests_until_ns && is_alone && self.stack.nic().is_idle();
         if !is_resting || self.is_asked_to_close() {
@@ -383,6 +386,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         self.front.clients.service.at(now_ns);
         let check_ns = self.check(now_ns);
         self.front.take_passed(&mut self.stack, Instant::from_nanos(now_ns));
+        if S::IS_ACTIVE {
+            self.front.clients.attend(&mut self.stack);
+        }
         self.gate.iter_mut().for_each(Gate::begin);
         let deadline = self.stack.poll_through(Instant::from_nanos(now_ns), &mut self.front, &mut self.gate);
         if let Some(payers) = self.stack.nic().payers() {
@@ -398,8 +404,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
             // The time that passed is not known here.
             return Progress { worked, deadline_ns: Some(now_ns) };
         }
+        let due_ns = self.front.clients.service.has_due().then_some(now_ns);
         let deadline_ns =
-            [deadline.map(Instant::nanos), check_ns, window_ns, tend_ns].into_iter().flatten().min();
+            [deadline.map(Instant::nanos), check_ns, window_ns, tend_ns, due_ns].into_iter().flatten().min();
         if worked == 0 {
             self.rests_until_ns = deadline_ns.unwrap_or(u64::MAX);
         }

@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+mod active;
 mod activity;
 mod curve;
 mod demand;
@@ -19,6 +20,7 @@ mod reply;
 mod rules;
 mod service;
 
+pub use active::{ClientId, Course, Happening, Reaction, StreamEnd, Wanted};
 pub use activity::{Activity, ByActivity, GOVERNING, INFRASTRUCTURE, OTHERS};
 pub use curve::{Curve, NoCurve};
 pub use demand::Demand;

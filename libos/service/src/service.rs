@@ -1,5 +1,6 @@
 //! What a protocol is to a server.
 
+use crate::active::{ClientId, Course, Happening, Reaction, StreamEnd, Wanted};
 use crate::demand::Demand;
 use crate::metrics::Metrics;
 use crate::reply::Reply;
@@ -24,6 +25,11 @@ pub trait Service<B: Buffer> {
 
     /// Whether its requests count as the server's: those of the control port do not.
     const IS_TIMED: bool = true;
+
+    /// Whether it is active: then it hears of its connections by [`Service::happened`] and
+    /// [`Service::ended`], in place of [`Service::received`] and [`Service::disconnected`], and stays on the
+    /// core where it is, with all of them. A service that is not costs nothing for those that are.
+    const IS_ACTIVE: bool = false;
 
     /// A client has connected, and may be greeted; `None` turns it away, after what it is told.
     fn connected(&mut self, peer: SocketAddr, reply: &mut Reply<B>) -> Option<Self::Connection>;
@@ -112,5 +118,41 @@ pub trait Service<B: Buffer> {
     /// Time passes; said before whatever happens at `now_ns` of the world's clock.
     fn at(&mut self, now_ns: u64) {
         let _ = now_ns;
+    }
+
+    /// Something happened to a connection.
+    fn happened(
+        &mut self,
+        connection: &mut Self::Connection,
+        what: Happening<B>,
+        reply: &mut Reply<B>,
+    ) -> Reaction {
+        let _ = (connection, what, reply);
+        Reaction { course: Course::Open, unread: 0, asked_ns: None }
+    }
+
+    /// A connection is over, or could not be had.
+    fn ended(&mut self, connection: Self::Connection, end: StreamEnd) {
+        let _ = end;
+        self.disconnected(connection);
+    }
+
+    /// Whether [`Service::next_due`] or [`Service::next_wanted`] has anything.
+    #[inline]
+    fn has_due(&self) -> bool {
+        false
+    }
+
+    /// The next connection that has something to say though nothing happened to it: asked before each poll
+    /// until there is none.
+    #[inline]
+    fn next_due(&mut self) -> Option<ClientId> {
+        None
+    }
+
+    /// The next connection that it wants to somebody: asked in the same way.
+    #[inline]
+    fn next_wanted(&mut self) -> Option<Wanted<Self::Connection>> {
+        None
     }
 }

@@ -85,7 +85,7 @@ fn without_a_contract_what_is_served_and_its_cost_are_reported() {
     assert_eq!((status.revenue_per_second, status.batching_delay_us), (0.0, 0));
 }
 
-fn sockets_earn(style: &str) {
+fn echo_earns(style: &str) {
     let more = format!("arguments = [\"{style}\"]\n{VALUE}");
     let shop = Shop::open("echo", 7, &more, 1.0);
     let mut client = shop.server.connect();
@@ -102,21 +102,26 @@ fn sockets_earn(style: &str) {
 }
 
 #[test]
+fn a_service_of_tasks_earns() {
+    echo_earns("tasks");
+}
+
+#[test]
 fn an_application_on_sockets_earns_with_threads() {
-    sockets_earn("threads");
+    echo_earns("threads");
 }
 
 #[test]
 fn an_application_on_sockets_earns_by_readiness() {
-    sockets_earn("readiness");
+    echo_earns("readiness");
 }
 
 #[test]
 fn an_application_on_sockets_says_what_it_cannot_do() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("app.toml");
-    let text =
-        format!("inherit = [\"{ROOT}/apps/echo/app.toml\"]\nenvironment = {{ refuse = \"loss\" }}\n{VALUE}");
+    let more = "arguments = [\"threads\"]\nenvironment = { refuse = \"loss\" }";
+    let text = format!("inherit = [\"{ROOT}/apps/echo/app.toml\"]\n{more}\n{VALUE}");
     std::fs::write(&path, text).expect("it is written");
     let mut vm = Guest::bundle(path.to_str().expect("UTF-8")).memory("64M").network().boot();
     vm.wait_for("an application on sockets refuses nobody");

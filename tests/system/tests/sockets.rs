@@ -1,4 +1,4 @@
-//! An application of sockets in a machine, under clients of this computer.
+//! Echo in a machine, by tasks and in both styles of sockets, under clients of this computer.
 
 use nom_system_tests::{Guest, Server};
 use std::io::{Read, Write};
@@ -46,6 +46,11 @@ fn serves(style: &str) {
     let mut back = [0; 100];
     let len = socket.recv(&mut back).expect("an answer");
     assert_eq!(&back[..len], b"datagram");
+}
+
+#[test]
+fn a_task_serves_each_client() {
+    serves("tasks");
 }
 
 #[test]

@@ -26,6 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("libos/net", &["libos/port"]),
     ("libos/fs", &[]),
     ("libos/serve", &["libos/port", "libos/grid", "libos/service", "libos/rt", "libos/net"]),
+    ("libos/async", &["libos/port", "libos/service", "libos/rt"]),
     ("libos/earn", &["abi", "economy", "libos/service"]),
     ("libos/socket", &["abi", "libos/port", "libos/rt", "libos/net"]),
     ("libos/tls", &["libos/rt", "libos/net", "libos/socket"]),

@@ -147,7 +147,7 @@ fn make_ready(member: &str, definition: &Definition, directory: &Path) -> Result
     let Command::Run(options) = arguments.command else { bail!("{}: no `nom run`", named()) };
     let mut digest = Sha256::new();
     digest.update(words.join("\0"));
-    digest.update(image(Path::new(&options.app), &options.arguments).with_context(named)?);
+    digest.update(image(Path::new(options.label()), &options.arguments).with_context(named)?);
     let digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Ready { member: member.to_owned(), words, digest })
 }

@@ -1,7 +1,7 @@
 //! Filling a root: with what one program needs, or with a whole tree of directories.
 
 use super::needs::{Runnable, Search};
-use super::{Body, DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
+use super::{DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
 use crate::error::Result;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const NAMES: [&str; 8] = [
 const BUILD_ONLY: &str = "config-";
 const HOSTS: &[u8] = b"127.0.0.1\tlocalhost\n::1\tlocalhost\n";
 /// What people look at devices and processes by is not copied from the host's own.
-const MADE: [&str; 3] = ["dev", "proc", "sys"];
+pub(super) const MADE: [&str; 3] = ["dev", "proc", "sys"];
 
 impl Root {
     /// What the program at `path` of the tree at `host` needs: interpreter, libraries, who is who.
@@ -239,14 +239,5 @@ impl Root {
         let row = row.into_iter().find(|row| row.len() > 2 && row[0] == group);
         let number = row.and_then(|row| row[2].parse().ok()).or(group.parse().ok());
         Ok((user, number.ok_or_else(|| unknown("group", group))?))
-    }
-
-    fn text(&self, path: &str) -> String {
-        let bytes = match self.entries.get(path).map(|entry| &entry.body) {
-            Some(Body::Bytes(bytes)) => bytes.clone(),
-            Some(Body::Host(host, _)) => std::fs::read(host).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        String::from_utf8_lossy(&bytes).into_owned()
     }
 }

@@ -2,16 +2,20 @@
 //! format, which `nom-fs` reads where it lies in the image.
 
 mod gather;
+mod layer;
+mod lookup;
 mod needs;
 
 use crate::error::{Error, Result};
 use crate::files::ARCHIVE_BYTES_MAX;
 use cpio::newc::{Builder, trailer};
+pub(crate) use layer::Layers;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes of a page: contents of at least as many begin on one, so that they can be mapped where they lie.
 const PAGE: usize = 4096;
@@ -44,10 +48,42 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Body {
     Nothing,
-    /// Where a link leads, or what a file holds.
-    Bytes(Vec<u8>),
+    /// Where a link leads, or what a file holds; names of one file share it.
+    Bytes(Arc<[u8]>),
     /// What a file of the host holds; with its device and number if it has several names.
     Host(PathBuf, Option<(u64, u64)>),
+}
+
+/// What two names of one file have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum FileName {
+    /// Device and number on the host.
+    Host(u64, u64),
+    /// Where its bytes are in memory.
+    Memory(usize),
+}
+
+impl Body {
+    fn bytes(bytes: &[u8]) -> Body {
+        Body::Bytes(bytes.into())
+    }
+
+    fn file_name(&self) -> Option<FileName> {
+        match self {
+            Body::Nothing => None,
+            Body::Bytes(bytes) => Some(FileName::Memory(bytes.as_ptr().addr())),
+            Body::Host(_, several) => several.map(|(device, number)| FileName::Host(device, number)),
+        }
+    }
+
+    /// What a file holds, or where a link leads.
+    fn contents(&self) -> Result<Vec<u8>> {
+        match self {
+            Body::Nothing => Ok(Vec::new()),
+            Body::Bytes(bytes) => Ok(bytes.to_vec()),
+            Body::Host(host, _) => std::fs::read(host).map_err(|reason| unreadable(host, &reason)),
+        }
+    }
 }
 
 /// What a program that is to run in a machine consists of.
@@ -108,7 +144,7 @@ impl Root {
 
     /// Puts a file there, which belongs to root and everybody may read.
     pub fn write(&mut self, path: &str, contents: &[u8]) {
-        self.insert(path, FILE | 0o644, Body::Bytes(contents.to_vec()));
+        self.insert(path, FILE | 0o644, Body::bytes(contents));
     }
 
     fn insert(&mut self, path: &str, mode: u32, body: Body) {
@@ -142,7 +178,7 @@ impl Root {
             DIRECTORY => Body::Nothing,
             LINK => {
                 let target = std::fs::read_link(host).map_err(|reason| unreadable(host, &reason))?;
-                Body::Bytes(text(&target)?.into_bytes())
+                Body::bytes(text(&target)?.as_bytes())
             }
             FILE => {
                 let several = (metadata.nlink() > 1).then_some((metadata.dev(), metadata.ino()));
@@ -160,17 +196,18 @@ impl Root {
     /// A file that cannot be read any more; more than an image takes.
     pub fn archive(&self) -> Result<Vec<u8>> {
         let mut archive = Vec::new();
-        let mut known: BTreeMap<(u64, u64), u32> = BTreeMap::new();
+        let mut names: BTreeMap<FileName, u32> = BTreeMap::new();
+        for name in self.entries.values().filter_map(|entry| entry.body.file_name()) {
+            *names.entry(name).or_default() += 1;
+        }
+        let mut known: BTreeMap<FileName, u32> = BTreeMap::new();
         for ((path, entry), number) in self.entries.iter().zip(1..) {
-            let (contents, number, links) = match &entry.body {
-                Body::Nothing => (Vec::new(), number, 1),
-                Body::Bytes(bytes) => (bytes.clone(), number, 1),
-                Body::Host(_, Some(name)) if known.contains_key(name) => (Vec::new(), known[name], 2),
-                Body::Host(host, several) => {
-                    known.extend(several.map(|name| (name, number)));
-                    let contents = std::fs::read(host).map_err(|reason| unreadable(host, &reason))?;
-                    (contents, number, if several.is_some() { 2 } else { 1 })
-                }
+            let name = entry.body.file_name();
+            let links = name.map_or(1, |name| names[&name]);
+            let first = name.filter(|_| links > 1).map(|name| *known.entry(name).or_insert(number));
+            let (number, contents) = match first {
+                Some(first) if first != number => (first, Vec::new()),
+                _ => (number, entry.body.contents()?),
             };
             if archive.len() as u64 + contents.len() as u64 > ARCHIVE_BYTES_MAX {
                 let problem = format!("with it the root takes more than {ARCHIVE_BYTES_MAX} bytes");

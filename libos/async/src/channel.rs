@@ -1,0 +1,302 @@
+//! What a server and a task have in common of a connection.
+
+use crate::chunk::{Awaited, Chunk, Unread};
+use crate::error::StreamError;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::mem;
+use core::net::SocketAddr;
+use core::task::Waker;
+use nom_port::buffer::{Buffer, Sink as _};
+use nom_rt::Handle;
+use nom_rt::task::TaskId;
+use nom_service::{ClientId, Course, Happening, Reaction, Reply, StreamEnd, Wanted};
+use slotmap::SlotMap;
+
+slotmap::new_key_type! {
+    /// Names a connection of an [`AsyncService`](crate::AsyncService).
+    pub struct ConnectionKey;
+}
+
+/// Bytes that a task may write before it waits for those to be sent.
+const UNSENT_MAX: usize = 64 << 10;
+
+/// Who waits for something to come.
+enum Reader {
+    /// A task of the loop, by itself.
+    Task(TaskId),
+    /// Somebody within a task, or elsewhere.
+    Other(Waker),
+}
+
+/// A connection.
+pub(crate) struct Channel<B> {
+    key: ConnectionKey,
+    pub peer: SocketAddr,
+    /// Once it is open.
+    id: Option<ClientId>,
+    pub unread: Unread<B>,
+    /// What the task has written: bytes that were copied, and chunks, each after so many of those.
+    copied: Vec<u8>,
+    shared: Vec<(usize, Chunk<B>)>,
+    unsent: usize,
+    reader: Option<Reader>,
+    writer: Option<Waker>,
+    /// When the oldest piece arrived that was taken since something was sent.
+    pub asked_ns: Option<u64>,
+    /// Requests that what is written answers, if the task has said so.
+    requests: u32,
+    pub end: Option<StreamEnd>,
+    /// The peer will send no more.
+    pub is_finished: bool,
+    pub course: Course,
+    /// Whether a task has it: nobody but who asked for it, if somebody did.
+    is_served: bool,
+    /// Whether it stands in the list of those that are due.
+    is_due: bool,
+}
+
+impl<B: Buffer> Channel<B> {
+    /// Whether it is open, or over: whoever waits for that goes on.
+    pub fn is_settled(&self) -> bool {
+        self.id.is_some() || self.end.is_some()
+    }
+
+    /// Whether something may be written now.
+    ///
+    /// # Errors
+    /// Why nothing ever will be.
+    pub fn has_room(&self) -> Result<bool, StreamError> {
+        match self.end {
+            Some(end) => Err(StreamError::Ended(end)),
+            None if self.course != Course::Open => Err(StreamError::Finished),
+            None => Ok(self.unsent < UNSENT_MAX),
+        }
+    }
+
+    /// Writes as many bytes as there is room for, and says how many.
+    ///
+    /// # Errors
+    /// [`StreamError::NoMemory`]: nothing was written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let bytes = &bytes[..bytes.len().min(UNSENT_MAX - self.unsent.min(UNSENT_MAX))];
+        self.copied.try_reserve(bytes.len()).map_err(|_| StreamError::NoMemory)?;
+        self.copied.extend_from_slice(bytes);
+        self.unsent += bytes.len();
+        Ok(bytes.len())
+    }
+
+    /// Writes a chunk as it lies.
+    ///
+    /// # Errors
+    /// [`StreamError::NoMemory`]: nothing was written.
+    pub fn share(&mut self, chunk: Chunk<B>) -> Result<(), StreamError> {
+        self.shared.try_reserve(1).map_err(|_| StreamError::NoMemory)?;
+        self.unsent += chunk.len();
+        self.shared.push((self.copied.len(), chunk));
+        Ok(())
+    }
+
+    /// What is written next answers so many requests more.
+    pub fn count(&mut self, requests: u32) {
+        self.requests = self.requests.saturating_add(requests);
+    }
+
+    /// Moves what was written into `reply`.
+    fn put(&mut self, reply: &mut Reply<B>) {
+        let mut at = 0;
+        for (end, chunk) in self.shared.drain(..) {
+            reply.copy(&self.copied[at..end]);
+            chunk.put(reply);
+            at = end;
+        }
+        reply.copy(&self.copied[at..]);
+        self.copied.clear();
+        self.unsent = 0;
+        if self.requests > 0 {
+            reply.count(mem::take(&mut self.requests));
+        }
+    }
+
+    /// Remembers who waits for something to come.
+    pub fn await_input(&mut self, handle: &Handle, waker: &Waker) {
+        self.reader = Some(match handle.task_of(waker) {
+            Some(task) => Reader::Task(task),
+            None => Reader::Other(waker.clone()),
+        });
+    }
+
+    /// Remembers who waits for room, or for the connection to be open.
+    pub fn await_room(&mut self, waker: &Waker) {
+        self.writer = Some(waker.clone());
+    }
+}
+
+/// A connection, as both its sides have it.
+pub(crate) type SharedChannel<B> = Rc<RefCell<Channel<B>>>;
+
+/// The connections of a core.
+pub(crate) struct Hub<B> {
+    pub handle: Handle,
+    channels: RefCell<SlotMap<ConnectionKey, SharedChannel<B>>>,
+    due: RefCell<VecDeque<ClientId>>,
+    wanted: RefCell<VecDeque<Wanted<ConnectionKey>>>,
+    /// To which something happens at present: what is written to it is taken when that is over.
+    at_hand: Cell<Option<ConnectionKey>>,
+    /// Memory for what is written, of the connection that was served last.
+    spare: Cell<Vec<u8>>,
+}
+
+impl<B: Buffer> Hub<B> {
+    pub fn new(handle: &Handle) -> Hub<B> {
+        Hub {
+            handle: handle.clone(),
+            channels: RefCell::default(),
+            due: RefCell::default(),
+            wanted: RefCell::default(),
+            at_hand: Cell::new(None),
+            spare: Cell::default(),
+        }
+    }
+
+    /// A connection with `peer` that is not open yet.
+    pub fn add(&self, peer: SocketAddr) -> ConnectionKey {
+        self.channels.borrow_mut().insert_with_key(|key| {
+            Rc::new(RefCell::new(Channel {
+                key,
+                peer,
+                id: None,
+                unread: Unread::new(),
+                copied: Vec::new(),
+                shared: Vec::new(),
+                unsent: 0,
+                reader: None,
+                writer: None,
+                asked_ns: None,
+                requests: 0,
+                end: None,
+                is_finished: false,
+                course: Course::Open,
+                is_served: false,
+                is_due: false,
+            }))
+        })
+    }
+
+    /// A connection that is to be asked for.
+    pub fn ask_for(&self, remote: SocketAddr) -> SharedChannel<B> {
+        let connection = self.add(remote);
+        self.wanted.borrow_mut().push_back(Wanted { remote, connection });
+        self.take_unserved(connection).expect("it was just added")
+    }
+
+    /// A connection that no task has yet: from now on one has.
+    pub fn take_unserved(&self, key: ConnectionKey) -> Option<SharedChannel<B>> {
+        let channel = self.channel(key)?;
+        let is_served = mem::replace(&mut channel.borrow_mut().is_served, true);
+        (!is_served).then_some(channel)
+    }
+
+    pub fn channel(&self, key: ConnectionKey) -> Option<SharedChannel<B>> {
+        self.channels.borrow().get(key).cloned()
+    }
+
+    pub fn has_due(&self) -> bool {
+        !self.due.borrow().is_empty() || !self.wanted.borrow().is_empty()
+    }
+
+    pub fn next_due(&self) -> Option<ClientId> {
+        self.due.borrow_mut().pop_front()
+    }
+
+    pub fn next_wanted(&self) -> Option<Wanted<ConnectionKey>> {
+        self.wanted.borrow_mut().pop_front()
+    }
+
+    /// The server is to look at a connection: something was written, taken or decided.
+    pub fn is_due(&self, channel: &mut Channel<B>) {
+        if self.at_hand.get() == Some(channel.key) || channel.is_due {
+            return;
+        }
+        if let Some(id) = channel.id {
+            channel.is_due = true;
+            self.due.borrow_mut().push_back(id);
+        }
+    }
+
+    /// Something is about to be written: lends it memory.
+    pub fn lend(&self, channel: &mut Channel<B>) {
+        if channel.copied.capacity() == 0 {
+            channel.copied = self.spare.take();
+        }
+    }
+
+    /// Something happened to a connection, and who waits for it goes on.
+    pub fn happened(&self, key: ConnectionKey, what: Happening<B>, reply: &mut Reply<B>) -> Reaction {
+        let Some(shared) = self.channel(key) else {
+            return Reaction { course: Course::Reset, unread: 0, asked_ns: None };
+        };
+        let mut channel = shared.borrow_mut();
+        let is_input = match what {
+            Happening::Opened(id) => {
+                channel.id = Some(id);
+                channel.writer.take().into_iter().for_each(Waker::wake);
+                false
+            }
+            Happening::Came(at_ns, bytes) => {
+                let is_awaited = if channel.reader.is_some() { Awaited::Yes } else { Awaited::No };
+                channel.unread.push(at_ns, bytes, is_awaited);
+                true
+            }
+            Happening::Finished => !mem::replace(&mut channel.is_finished, true),
+            Happening::Due => false,
+        };
+        if is_input && let Some(reader) = channel.reader.take() {
+            drop(channel);
+            self.at_hand.set(Some(key));
+            self.go_on(reader);
+            self.at_hand.set(None);
+            channel = shared.borrow_mut();
+        }
+        self.take(&mut channel, reply)
+    }
+
+    fn go_on(&self, reader: Reader) {
+        match reader {
+            Reader::Task(task) => self.handle.go_on(task),
+            Reader::Other(waker) => waker.wake(),
+        }
+    }
+
+    /// Takes what a connection has to say.
+    fn take(&self, channel: &mut Channel<B>, reply: &mut Reply<B>) -> Reaction {
+        channel.is_due = false;
+        let is_answer = channel.unsent > 0;
+        if is_answer {
+            channel.put(reply);
+            // The next one who writes has it: who says nothing for long has none.
+            self.spare.set(mem::take(&mut channel.copied));
+            if channel.shared.capacity() > 8 {
+                channel.shared = Vec::new();
+            }
+        }
+        channel.writer.take().into_iter().for_each(Waker::wake);
+        let asked_ns = if is_answer { channel.asked_ns.take() } else { None };
+        Reaction { course: channel.course, unread: channel.unread.len() as u32, asked_ns }
+    }
+
+    /// A connection is over: whoever waits for it is told.
+    pub fn ended(&self, key: ConnectionKey, end: StreamEnd) {
+        let Some(shared) = self.channels.borrow_mut().remove(key) else { return };
+        let mut channel = shared.borrow_mut();
+        channel.end = Some(end);
+        channel.copied = Vec::new();
+        channel.shared.clear();
+        let (reader, writer) = (channel.reader.take(), channel.writer.take());
+        drop(channel);
+        writer.into_iter().for_each(Waker::wake);
+        reader.into_iter().for_each(|reader| self.go_on(reader));
+    }
+}
