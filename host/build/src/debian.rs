@@ -48,7 +48,7 @@ pub const CLIENTS: [Tool; 4] = [
 ];
 
 /// Programs of Linux that run unchanged in a machine (docs/linux.md), and their own clients.
-pub const PROGRAMS: [Tool; 8] = [
+pub const PROGRAMS: [Tool; 9] = [
     Tool::new("memcached", &["memcached"]),
     Tool::new("redis-server", &["redis-server"]),
     Tool::new("redis-tools", &["redis-benchmark"]),
@@ -56,6 +56,7 @@ pub const PROGRAMS: [Tool; 8] = [
     Tool::new("lighttpd", &["/usr/sbin/lighttpd", "-v"]),
     Tool::new("haproxy", &["/usr/sbin/haproxy", "-v"]),
     Tool::new("sqlite3", &["sqlite3"]),
+    Tool::new("docker-registry", &["docker-registry"]),
     Tool::new("python3", &["/usr/bin/python3", "-c", "import asyncio, http.server"]),
 ];
 

@@ -61,7 +61,8 @@ impl Project {
             bail!("{name}: {problem}");
         }
         bail!(
-            "no application `{name}`: expected one of {}, or the path of an app.toml or bundle.toml",
+            "no application `{name}`: expected one of {}, the path of an app.toml or bundle.toml, or an \
+             image of a registry with its tag, such as {name}:latest",
             self.applications().join(", ")
         )
     }

@@ -131,12 +131,13 @@ Examples:
   nom run /usr/bin/memcached -- -u nobody    a Linux program as it is, with what it needs
   nom run --root /srv/debian /usr/sbin/nginx    the same, with a whole tree of files
   nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -- -u nobody    one that earns
-  nom run --oci redis.tar:7            what a container image starts
+  nom run redis:7                      what a container image of a registry starts
+  nom run --oci redis.tar:7            the same, of a file
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
-    /// Application in `apps/`, path of an app.toml or bundle.toml, an image of `nom build`, or the path of a
-    /// Linux program.
+    /// Application in `apps/`, path of an app.toml or bundle.toml, an image of `nom build`, the path of a
+    /// Linux program, or a container image of a registry, with its tag.
     #[arg(required_unless_present = "oci")]
     pub app: Option<String>,
     /// Where a Linux program's files come from.
@@ -323,7 +324,8 @@ pub struct Ps {
   nom build /usr/bin/redis-server -- --port 6380    a Linux program with its arguments
   nom build --no-symbols hello       smaller; backtraces show numbers only")]
 pub struct Build {
-    /// Application in `apps/`, path of an app.toml or bundle.toml, or the path of a Linux program.
+    /// Application in `apps/`, path of an app.toml or bundle.toml, the path of a Linux program, or a
+    /// container image of a registry, with its tag.
     #[arg(required_unless_present = "oci")]
     pub app: Option<String>,
     /// Where a Linux program's files come from.

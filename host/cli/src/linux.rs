@@ -2,6 +2,7 @@
 //! starts.
 
 use crate::contract::ContractOptions;
+use crate::registry;
 use crate::run::is_elf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -63,7 +64,7 @@ pub fn subject(
 ) -> Result<Option<BundleManifest>> {
     let found = match (&options.oci, app) {
         (Some(layout), program) => Some(of_layout(layout, program, arguments)?),
-        (None, Some(app)) => of_path(app, arguments, options)?,
+        (None, Some(app)) => of_name(app, arguments, options)?,
         (None, None) => None,
     };
     let Some((root, command)) = found else { return Ok(None) };
@@ -72,8 +73,9 @@ pub fn subject(
     Ok(Some(furnish(bundle, root, &command)))
 }
 
-/// A program of this computer, or of a tree of directories, if `app` is one.
-fn of_path(app: &str, arguments: &[String], options: &RootOptions) -> Result<Option<(Root, Command)>> {
+/// A program of this computer, or of a tree of directories, or what an image of a registry starts, if `app`
+/// is one.
+fn of_name(app: &str, arguments: &[String], options: &RootOptions) -> Result<Option<(Root, Command)>> {
     if let Some(directory) = &options.root {
         if !app.starts_with('/') {
             bail!("{app}: expected the path of a program in {}", directory.display());
@@ -90,10 +92,13 @@ fn of_path(app: &str, arguments: &[String], options: &RootOptions) -> Result<Opt
         let root = Root::of_program(Path::new("/"), path, &options.include)?;
         return Ok(Some((root, plain(path, arguments))));
     }
-    match options.include.first() {
-        Some(path) => bail!("--include {}: {app} is no program of Linux", path.display()),
-        None => Ok(None),
+    if let Some(path) = options.include.first() {
+        bail!("--include {}: {app} is no program of Linux", path.display());
     }
+    let Some(reference) = registry::reference(app)? else { return Ok(None) };
+    let mut image = registry::pulled(&reference)?;
+    let command = image.command(None, arguments)?;
+    Ok(Some((image.root, command)))
 }
 
 /// What a container image starts: one of `LAYOUT[:TAG]`.

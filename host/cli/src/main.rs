@@ -34,6 +34,7 @@ mod process;
 mod produce;
 mod provider;
 mod reach;
+mod registry;
 mod replace;
 mod restart;
 mod run;

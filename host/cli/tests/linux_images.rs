@@ -4,10 +4,13 @@ mod common;
 #[path = "../../image/tests/common/layout.rs"]
 mod layout;
 
-use common::{Site, said};
+use common::{PATIENCE, Site, free_port, said};
 use layout::Entry::{File, Link};
 use layout::{GZIP, Layout, TAR, ZSTD, layer, on_platform, tagged};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What Debian's shell needs to run, and where it is on this computer and in the image.
 const SHELL: [(&str, &str); 3] = [
@@ -84,5 +87,114 @@ fn what_cannot_run_is_refused_before_anything_boots() {
         let complaint = site.refused(&format!("run {words}"));
         assert!(complaint.contains(said), "{words}: {complaint}");
     }
+    assert_eq!(site.run("ps -a --json").trim(), "[]", "nothing has begun");
+}
+
+/// Debian's registry at a port of the loopback interface, which ends with this.
+struct Registry {
+    process: Child,
+    port: u16,
+}
+
+impl Registry {
+    /// One that keeps its parts in `directory`; nothing if there is none.
+    fn start(directory: &Path) -> Option<Registry> {
+        if !Path::new("/usr/bin/docker-registry").exists() {
+            eprintln!("skipped: there is no docker-registry: apt-get install docker-registry");
+            return None;
+        }
+        let port = free_port();
+        let configuration = json!({
+            "version": 0.1, "log": { "level": "error" },
+            "storage": { "filesystem": { "rootdirectory": directory } },
+            "http": { "addr": format!("127.0.0.1:{port}") },
+        });
+        std::fs::create_dir_all(directory).expect("made");
+        let file = directory.join("config.yml");
+        // All JSON is YAML.
+        std::fs::write(&file, configuration.to_string()).expect("written");
+        let mut command = Command::new("/usr/bin/docker-registry");
+        let process = command.arg("serve").arg(file).stdout(Stdio::null()).spawn().expect("it starts");
+        let registry = Registry { process, port };
+        let end = Instant::now() + PATIENCE;
+        while ureq::get(registry.url("v2/")).call().is_err() {
+            assert!(Instant::now() < end, "docker-registry does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(registry)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+
+    /// Puts an image of a layout there, and gives it the tag `1`.
+    fn push(&self, layout: &Layout, image: &Value) {
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        let manifest = std::fs::read(layout.file(&text(&image["digest"]))).expect("read");
+        let parts: Value = serde_json::from_slice(&manifest).expect("JSON");
+        let layers = parts["layers"].as_array().expect("a list");
+        for part in layers.iter().chain([&parts["config"]]) {
+            let digest = text(&part["digest"]);
+            let begun = ureq::post(self.url("v2/shell/blobs/uploads/")).send_empty().expect("begun");
+            let place = begun.headers()["location"].to_str().expect("text");
+            let contents = std::fs::read(layout.file(&digest)).expect("read");
+            ureq::put(format!("{place}&digest={digest}")).send(contents).expect("pushed");
+        }
+        let put = ureq::put(self.url("v2/shell/manifests/1")).header("content-type", layout::MANIFEST);
+        put.send(manifest).expect("pushed");
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+#[test]
+fn an_image_of_a_registry_is_pulled_once_and_runs() {
+    let site = Site::new();
+    let Some(registry) = Registry::start(&site.path().join("registry")) else { return };
+    let layout = Layout::new(&site.path().join("made"));
+    let image = shell(&layout);
+    registry.push(&layout, &image);
+    let name = format!("localhost:{}/shell", registry.port);
+    let run = |reference: &str| {
+        let output = site.nom(&format!("run {reference} -- by name")).output().expect("it starts");
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(7), "{text}");
+        assert!(text.lines().any(|line| line.trim_end() == "words by name"), "{text}");
+        text.matches(": pulls sha256:").count()
+    };
+    assert_eq!(run(&format!("{name}:1")), 4, "three layers and a configuration");
+    assert_eq!(run(&format!("{name}:1")), 0, "all of it is there");
+    let refused = |words: &str, expected: &str| {
+        let complaint = site.refused(&format!("run {words}"));
+        assert!(complaint.contains(expected), "{words}: {complaint}");
+    };
+    refused(&format!("{name}:2"), &format!("cannot pull {name}:2"));
+    refused(&name, &format!("{name}: expected an image with its tag or digest, such as {name}:latest"));
+    site.write("redis:7", "");
+    refused("redis:7", "redis:7: a file here, and an image of a registry: expected ./redis:7 or docker.io/");
+    let digest = image["digest"].as_str().expect("text");
+    drop(registry);
+    assert_eq!(run(&format!("{name}@{digest}")), 0, "nobody is asked for what a digest names");
+    refused(&format!("{name}:1"), &format!("cannot pull {name}:1"));
+}
+
+#[test]
+fn a_registry_that_lies_is_not_believed() {
+    let site = Site::new();
+    let Some(registry) = Registry::start(&site.path().join("registry")) else { return };
+    let layout = Layout::new(&site.path().join("made"));
+    registry.push(&layout, &layout.image(&json!({ "Cmd": ["sh"] }), &[(TAR, layer(&[File("a", b"right")]))]));
+    let digest = layout::digest(&layer(&[File("a", b"right")]));
+    let (_, hex) = digest.split_once(':').expect("a digest");
+    let stored = site.path().join("registry/docker/registry/v2/blobs/sha256");
+    std::fs::write(stored.join(&hex[..2]).join(hex).join("data"), layer(&[File("a", b"wrong")]))
+        .expect("spoilt");
+    let complaint = site.refused(&format!("run localhost:{}/shell:1", registry.port));
+    assert!(complaint.contains("cannot pull localhost:") && complaint.contains(&digest), "{complaint}");
     assert_eq!(site.run("ps -a --json").trim(), "[]", "nothing has begun");
 }

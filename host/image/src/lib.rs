@@ -18,7 +18,7 @@ mod kernel;
 mod loader;
 mod lower;
 pub mod manifest;
-mod oci;
+pub mod oci;
 mod pack;
 mod places;
 mod program;

@@ -1,5 +1,6 @@
 //! A service made of an async function.
 
+use crate::beside::{Beside, NoMore};
 use crate::channel::{ConnectionKey, Hub};
 use crate::local::AsyncCore;
 use crate::stream::ByteStream;
@@ -18,7 +19,7 @@ use nom_service::{
 type Serve<B> = dyn Fn(ByteStream<B>, AsyncCore<B>) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// A service whose clients are each served by a task; what is about no client in particular (datagrams,
-/// memory, metrics) is the affair of `P`, a service of callbacks that has no clients.
+/// memory, metrics) is the affair of [`Beside`].
 pub struct AsyncService<B: Buffer, P = NoMore> {
     core: AsyncCore<B>,
     hub: Rc<Hub<B>>,
@@ -73,7 +74,7 @@ impl<B: Buffer, P> AsyncService<B, P> {
     }
 }
 
-impl<B: Buffer + 'static, P: Service<B>> Service<B> for AsyncService<B, P> {
+impl<B: Buffer + 'static, P: Beside<B>> Service<B> for AsyncService<B, P> {
     type Connection = ConnectionKey;
 
     const IS_ACTIVE: bool = true;
@@ -129,14 +130,6 @@ impl<B: Buffer + 'static, P: Service<B>> Service<B> for AsyncService<B, P> {
         self.rest.datagram(bytes, reply);
     }
 
-    fn packet_port(&self) -> Option<u16> {
-        self.rest.packet_port()
-    }
-
-    fn packet(&mut self, datagram: &[u8], room: &mut [u8]) -> Option<usize> {
-        self.rest.packet(datagram, room)
-    }
-
     fn demand(&mut self) -> Option<Demand> {
         self.rest.demand()
     }
@@ -155,21 +148,5 @@ impl<B: Buffer + 'static, P: Service<B>> Service<B> for AsyncService<B, P> {
 
     fn at(&mut self, now_ns: u64) {
         self.rest.at(now_ns);
-    }
-}
-
-/// Nothing beside what tasks do.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoMore;
-
-impl<B: Buffer> Service<B> for NoMore {
-    type Connection = ();
-
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply<B>) -> Option<()> {
-        None
-    }
-
-    fn received(&mut self, (): &mut (), _: Slice<B>, _: &mut Reply<B>) -> Stream {
-        Stream::Close
     }
 }

@@ -6,15 +6,18 @@ use crate::error::Result;
 use crate::root::error;
 use oci_spec::image::{Arch, Descriptor, ImageConfiguration, ImageIndex, Os};
 use serde::Deserialize;
+use std::path::PathBuf;
 
 const INDEX: &str = "index.json";
 const MARK: &str = "oci-layout";
 const VERSION: &str = "1.0.0";
 /// The annotation that is an image's tag.
 const TAG: &str = "org.opencontainers.image.ref.name";
-const MANIFESTS: [&str; 2] =
+/// Media types of manifests: OCI's and Docker's.
+pub const MANIFESTS: [&str; 2] =
     ["application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"];
-const INDICES: [&str; 2] =
+/// Media types of indices of them.
+pub const INDICES: [&str; 2] =
     ["application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json"];
 const CONFIGURATIONS: [&str; 2] =
     ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
@@ -32,7 +35,7 @@ struct Mark {
 ///
 /// # Errors
 /// If there is no such image, or several, or none for this processor.
-pub(super) fn manifest(layout: &Layout, tag: Option<&str>) -> Result<Descriptor> {
+pub(super) fn manifest(layout: &Layout<'_>, tag: Option<&str>) -> Result<Descriptor> {
     let place = layout.place(MARK);
     let mark: Mark = parse(&place, &layout.read(MARK)?, "the version of an image layout")?;
     if mark.image_layout_version != VERSION {
@@ -43,7 +46,7 @@ pub(super) fn manifest(layout: &Layout, tag: Option<&str>) -> Result<Descriptor>
     let index: ImageIndex = parse(&place, &layout.read(INDEX)?, "an image index")?;
     let tagged = |image: &&Descriptor| tag.is_none() || tag_of(image) == tag;
     let images: Vec<&Descriptor> = index.manifests().iter().filter(tagged).collect();
-    let mut chosen = match images.as_slice() {
+    let chosen = match images.as_slice() {
         [] if tag.is_some() => {
             let problem = format!(
                 "no image with the tag {}, expected one of {}",
@@ -56,7 +59,14 @@ pub(super) fn manifest(layout: &Layout, tag: Option<&str>) -> Result<Descriptor>
         images => for_this_platform(images.iter().copied())
             .map_err(|problem| error(&place, format!("{problem}; the tags are {}", tags(&index))))?,
     };
-    let mut at = place;
+    in_indices(layout, chosen, place)
+}
+
+/// The manifest for this platform that a descriptor, which stands in the file `at`, leads to.
+///
+/// # Errors
+/// If it leads to something else, or to none for this processor.
+pub(super) fn in_indices(layout: &Layout<'_>, mut chosen: Descriptor, mut at: PathBuf) -> Result<Descriptor> {
     for _ in 0..DEPTH_MAX {
         let kind = chosen.media_type().to_string();
         if MANIFESTS.contains(&kind.as_str()) {

@@ -15,24 +15,34 @@ const PART_BYTES_MAX: u64 = 1 << 30;
 /// Largest file that says what there is, as registries have it.
 const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 
+/// Brings a part that is not there yet to this path, or says why not. Whether it is the right one is looked
+/// at afterwards.
+pub type Fetch<'f> = dyn Fn(&Descriptor, &Path) -> Result<(), String> + 'f;
+
 /// A layout of images.
-#[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct Layout<'f> {
     path: PathBuf,
     /// Of an archive, where each file is: its beginning and its bytes.
     archived: Option<BTreeMap<String, (u64, u64)>>,
+    /// Of a directory that is filled as parts of it are asked for.
+    fetch: Option<&'f Fetch<'f>>,
 }
 
-impl Layout {
+impl<'f> Layout<'f> {
+    /// A directory of parts, each of which is brought when it is first asked for.
+    pub fn filled_by(path: &Path, fetch: &'f Fetch<'f>) -> Layout<'f> {
+        Layout { path: path.to_owned(), archived: None, fetch: Some(fetch) }
+    }
+
     /// The layout at a path.
     ///
     /// # Errors
     /// If there is neither a directory nor a tar archive.
-    pub fn open(path: &Path) -> Result<Layout> {
+    pub fn open(path: &Path) -> Result<Layout<'static>> {
         let unreadable = |reason: io::Error| error(path, format!("cannot be read: {reason}"));
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
         if metadata.is_dir() {
-            return Ok(Layout { path: path.to_owned(), archived: None });
+            return Ok(Layout { path: path.to_owned(), archived: None, fetch: None });
         }
         let problem = |reason: io::Error| {
             error(path, format!("expected an OCI image layout, a directory or a tar archive: {reason}"))
@@ -47,7 +57,7 @@ impl Layout {
                 files.insert(name, (entry.raw_file_position(), entry.size()));
             }
         }
-        Ok(Layout { path: path.to_owned(), archived: Some(files) })
+        Ok(Layout { path: path.to_owned(), archived: Some(files), fetch: None })
     }
 
     /// How a file of it is called in a complaint.
@@ -118,6 +128,13 @@ impl Layout {
             Part::Document => DOCUMENT_BYTES_MAX,
             Part::Layer => PART_BYTES_MAX,
         };
+        if let Some(fetch) = self.fetch.filter(|_| !self.place(&name).exists()) {
+            if descriptor.size() > most {
+                let problem = format!("{} bytes, expected at most {most}", descriptor.size());
+                return Err(error(&self.place(&name), problem));
+            }
+            fetch(descriptor, &self.place(&name)).map_err(|reason| error(Path::new(&name), reason))?;
+        }
         let contents = self.read_as(&name, Some(descriptor.size()), most)?;
         let mut hasher = Hasher::new(digest).map_err(|reason| error(&self.place(&name), reason))?;
         hasher.update(&contents);

@@ -9,10 +9,14 @@ mod layout;
 mod start;
 mod unpack;
 
+pub use choose::{INDICES, MANIFESTS};
+pub use layout::Fetch;
+pub use oci_spec::image::Descriptor;
+
 use crate::error::Result;
 use crate::root::{Layers, Root, error};
 use layout::{Layout, Part};
-use oci_spec::image::{Config, Descriptor, Digest, ImageConfiguration, ImageManifest};
+use oci_spec::image::{Config, Digest, ImageConfiguration, ImageManifest};
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::str::FromStr;
@@ -40,7 +44,19 @@ impl OciImage {
         OciImage::of_manifest(&layout, &chosen)
     }
 
-    fn of_manifest(layout: &Layout, manifest: &Descriptor) -> Result<OciImage> {
+    /// The image that `described`, an image's manifest or an index of several, leads to. Its parts are in the
+    /// directory `store`, each at `blobs/ALGORITHM/DIGEST`; those that are not there yet `fetch` brings.
+    ///
+    /// # Errors
+    /// As [`OciImage::read`], and why a part cannot be brought.
+    pub fn fetched(store: &Path, described: &Descriptor, fetch: &Fetch<'_>) -> Result<OciImage> {
+        let layout = Layout::filled_by(store, fetch);
+        let place = layout.place(&layout::part_name(described.digest()));
+        let chosen = choose::in_indices(&layout, described.clone(), place)?;
+        OciImage::of_manifest(&layout, &chosen)
+    }
+
+    fn of_manifest(layout: &Layout<'_>, manifest: &Descriptor) -> Result<OciImage> {
         let place = layout.place(&layout::part_name(manifest.digest()));
         let wrong = |problem: String| error(&place, problem);
         let described: ImageManifest = document(layout, manifest, "an image manifest")?;
@@ -78,7 +94,7 @@ impl OciImage {
 }
 
 /// A document of a layout, whose digest is as it is said to be.
-fn document<T: DeserializeOwned>(layout: &Layout, descriptor: &Descriptor, what: &str) -> Result<T> {
+fn document<T: DeserializeOwned>(layout: &Layout<'_>, descriptor: &Descriptor, what: &str) -> Result<T> {
     let bytes = layout.part(descriptor, Part::Document)?;
     parse(&layout.place(&layout::part_name(descriptor.digest())), &bytes, what)
 }
