@@ -42,6 +42,8 @@ impl<B: Buffer + 'static> AsyncService<B> {
         E: fmt::Display + 'static,
     {
         let hub = Rc::new(Hub::new(handle));
+        let losing = Rc::downgrade(&hub);
+        handle.on_failure(move |task| losing.upgrade().into_iter().for_each(|hub| hub.lose(task)));
         let core = AsyncCore::new(hub.clone(), [handle.remote()].into());
         let serve = move |stream: ByteStream<B>, core| -> Pin<Box<dyn Future<Output = ()>>> {
             let peer = stream.peer();
@@ -100,9 +102,10 @@ impl<B: Buffer + 'static, P: Beside<B>> Service<B> for AsyncService<B, P> {
     ) -> Reaction {
         let is_new = matches!(what, Happening::Opened(_));
         let said = self.hub.happened(*connection, what, reply);
-        if is_new && let Some(channel) = self.hub.take_unserved(*connection) {
+        if is_new && let Some(channel) = self.hub.unserved(*connection) {
             let stream = ByteStream::new(self.hub.clone(), channel);
-            self.hub.handle.spawn((self.serve)(stream, self.core.clone()));
+            let task = self.hub.handle.spawn((self.serve)(stream, self.core.clone()));
+            self.hub.serve_by(*connection, task.id());
         }
         said
     }
