@@ -77,7 +77,8 @@ fn an_answer_to_a_stream_that_has_ended_is_refused_with_the_reason() {
                 let answered = stream.share(bytes.expect("it asks")).await;
                 says.borrow_mut().push(answered);
                 stream.finish();
-                says.borrow_mut().push(stream.send_all(b"more").await);
+                let more = stream.send_all(b"more").await;
+                says.borrow_mut().push(more);
                 answered
             }
         })

@@ -177,9 +177,9 @@ mod tests {
 
 /// Panics of what the running thread does, kept within it: they unwind that far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Container;
+pub struct Unwinding;
 
-impl world::Containment for Container {
+impl world::Containment for Unwinding {
     fn contained(&self, work: &mut dyn FnMut(), escape: &dyn Fn()) {
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
         if panicked {

@@ -46,11 +46,10 @@ pub trait Preemption {
 
 /// A way to survive a panic of what runs on a stack of its own.
 pub trait Containment {
-    /// Runs `work`. If it panics, then, once the reason was told, `escape` runs on top of its stack: it leaves
-    /// that stack for good, on which nothing goes on any more, or returns, and the program ends. The program
-    /// ends, too, if the panic came while the core had a lock or was changing the heap. Whoever does not come
-    /// back from `work` for too long ends the program, with a reason: whatever else it does, it is not left
-    /// in the middle of a step.
+    /// Runs `work`. If it panics, `escape` runs on top of its stack once the reason was told: it leaves that
+    /// stack for good, on which nothing goes on any more, or returns, and the program ends. The program
+    /// ends, too, if the panic came while the core had a lock or was changing the heap, and, with a reason,
+    /// if `work` does not come back for too long: it is not left in the middle of a step.
     fn contained(&self, work: &mut dyn FnMut(), escape: &dyn Fn());
 }
 

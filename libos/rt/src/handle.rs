@@ -22,6 +22,9 @@ use core::num::NonZeroU32;
 use core::task::Waker;
 use nom_port::world::{Clock, Containment, Preemption};
 
+/// Hears of a task that panicked.
+type OnFailure = Rc<dyn Fn(TaskId)>;
+
 /// What a loop shares with its handles. No borrow is held while an event, a task or a destructor of the
 /// application runs.
 pub(crate) struct Shared {
@@ -52,7 +55,7 @@ pub(crate) struct Shared {
     pub running: Cell<Option<(TaskId, *const ())>>,
     /// Where tasks run, if not on the loop's stack, and who wants to hear of those that panicked.
     pub ward: OnceCell<Rc<Ward>>,
-    pub on_failure: RefCell<Vec<Rc<dyn Fn(TaskId)>>>,
+    pub on_failure: RefCell<Vec<OnFailure>>,
 }
 
 impl Shared {

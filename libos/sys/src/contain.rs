@@ -47,7 +47,10 @@ fn watch(local: &Local) {
 
 /// Leaves the stack of work that panics, if it can be left: nobody else waits for a lock of its, or finds the
 /// heap half changed.
-#[cfg(target_os = "none")]
+#[cfg_attr(
+    not(target_os = "none"),
+    expect(dead_code, reason = "the panic handler is the kernel's program's")
+)]
 pub(crate) fn escape(tell: impl FnOnce()) {
     let local = local::current();
     let escape: *const Escape<'_> = local.escape.swap(ptr::null_mut(), Relaxed).cast();
