@@ -63,6 +63,8 @@ pub struct Port {
     pub kicks: u64,
     /// What each frame answered, as it was queued.
     pub answers: Vec<Option<Answer>>,
+    /// Bytes of answers, as they were queued.
+    pub answered_bytes: usize,
     /// Frames by how long they were held before the kick, the longest.
     pub held_max_ns: u64,
     /// The present time, for `held_max_ns`.
@@ -118,7 +120,11 @@ impl Buffers for Device {
     }
 }
 
-impl Observed for Device {}
+impl Observed for Device {
+    fn answered(&mut self, bytes: usize) {
+        self.port.borrow_mut().answered_bytes += bytes;
+    }
+}
 
 impl Nic for Device {
     fn properties(&self) -> Properties {
