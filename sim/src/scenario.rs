@@ -255,6 +255,20 @@ impl Builder {
         self.add_callers(plan, talks);
     }
 
+    /// Adds a machine with `service` at TCP `ports`.
+    pub(crate) fn serve_at<S: Service<Memory> + 'static>(
+        &mut self,
+        ports: Vec<u16>,
+        service: impl FnOnce(&Handle) -> S,
+    ) {
+        let plan = self.plan("service");
+        let host =
+            self.add_server(plan, &Ports { tcp: ports, udp: Vec::new() }, |core| service(&core.handle));
+        if !self.is_sound {
+            self.vary_delay(host);
+        }
+    }
+
     fn servers(&mut self, ports: &[u16]) {
         for port in ports {
             self.server(*port);

@@ -9,11 +9,12 @@
 
 use crate::clients::caller::{Conversation, Wish};
 use crate::memory::Memory;
-use crate::scenario::{Builder, LIMIT};
+use crate::scenario::{Builder, LIMIT, address};
 use crate::world::Outcome;
 use nom_net::Closed;
 use nom_rt::handle::Handle;
 use nom_service::Service;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// A run before it begins.
@@ -22,13 +23,17 @@ pub struct Trial {
     is_sound: bool,
     is_printed: bool,
     clients: Vec<(u16, Talk)>,
+    behind: Option<Behind>,
 }
+
+/// Adds the machine behind the service.
+type Behind = Box<dyn FnOnce(&mut Builder)>;
 
 impl Trial {
     /// A run in which all that is random comes from `seed`: how links lose, delay, double and damage frames,
     /// how fast clocks are, how the stacks of both sides are set up.
     pub fn new(seed: u64) -> Trial {
-        Trial { seed, is_sound: false, is_printed: false, clients: Vec::new() }
+        Trial { seed, is_sound: false, is_printed: false, clients: Vec::new(), behind: None }
     }
 
     /// The same on a network that does no harm.
@@ -45,6 +50,22 @@ impl Trial {
     pub fn client(mut self, port: u16, talk: Talk) -> Trial {
         self.clients.push((port, talk));
         self
+    }
+
+    /// A second machine, at [`Trial::address_behind`], for a service that asks another one: it serves at TCP
+    /// port `port` what `make` makes.
+    pub fn behind<S: Service<Memory> + 'static>(
+        self,
+        port: u16,
+        make: impl FnOnce(&Handle) -> S + 'static,
+    ) -> Trial {
+        let add = move |builder: &mut Builder| builder.serve_at(vec![port], make);
+        Trial { behind: Some(Box::new(add)), ..self }
+    }
+
+    /// Where the second machine is.
+    pub fn address_behind() -> IpAddr {
+        address(1, true)
     }
 
     /// Runs until every client has said and heard everything, and all connections are gone.
@@ -66,6 +87,7 @@ impl Trial {
         ports.dedup();
         let talks = self.clients.into_iter().map(|(port, talk)| (port, Box::new(talk) as Box<_>));
         let mut builder = Builder::new(self.seed, self.is_sound, self.is_printed);
+        self.behind.into_iter().for_each(|add| add(&mut builder));
         builder.trial(service, ports, talks.collect());
         builder.world.run(LIMIT)
     }

@@ -57,3 +57,46 @@ fn an_answer_may_be_later_than_the_next_request() {
         Trial::new(seed).client(PORT, talk.clone()).run_with(|handle| AsyncService::new(handle, late));
     }
 }
+
+/// Moves bytes between a client and the machine behind, both ways at once.
+async fn front(stream: ByteStream<Memory>, core: AsyncCore<Memory>) -> Result<(), StreamError> {
+    let behind = core.connect((Trial::address_behind(), PORT).into()).await?;
+    let (stream, behind) = (std::rc::Rc::new(stream), std::rc::Rc::new(behind));
+    let (to, from) = (stream.clone(), behind.clone());
+    let answers = core.spawn(async move {
+        while let Some(bytes) = from.receive().await? {
+            to.share(bytes).await?;
+        }
+        to.finish();
+        Ok::<(), StreamError>(())
+    });
+    while let Some(bytes) = stream.receive().await? {
+        behind.share(bytes).await?;
+    }
+    behind.finish();
+    answers.await.expect("nobody ends it")
+}
+
+#[test]
+fn a_task_asks_another_machine_while_it_serves() {
+    let text = "every byte there and back ".repeat(4_000);
+    let talk = Talk::new().say(&text).hear(&text).say("more").hear("more");
+    for seed in 0..8 {
+        let trial = Trial::new(seed).client(8, talk.clone()).client(8, talk.clone());
+        let trial = trial.behind(PORT, |handle| AsyncService::new(handle, |stream, _| echo(stream)));
+        trial.run_with(|handle| AsyncService::new(handle, front));
+    }
+}
+
+#[test]
+fn a_machine_that_does_not_listen_refuses_and_the_task_hears_so() {
+    let serve = |stream: ByteStream<Memory>, core: AsyncCore<Memory>| async move {
+        let refused = core.connect((Trial::address_behind(), 9).into()).await.map(drop);
+        stream.receive().await?;
+        stream.send_all(refused.expect_err("nobody listens").to_string().as_bytes()).await
+    };
+    let talk = Talk::new().say("?").hear("the peer refused the connection");
+    let trial = Trial::new(1).sound().client(8, talk);
+    let trial = trial.behind(PORT, |handle| AsyncService::new(handle, |stream, _| echo(stream)));
+    trial.run_with(move |handle| AsyncService::new(handle, serve));
+}

@@ -5,14 +5,13 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use core::net::SocketAddr;
 use core::num::NonZeroU32;
 use nom_app::alloc::boxed::Box;
 use nom_app::alloc::collections::BTreeMap;
 use nom_app::alloc::vec::Vec;
 use nom_app::net::DmaBuffer;
 use nom_app::serve::{Bytes, Place, Ports, Reply, TaskStream, serve_at};
-use nom_app::service::{Service, Sink as _, Stream, StreamError};
+use nom_app::service::{Beside, Sink as _, StreamError};
 use nom_app::sockets::{
     self, Blocking, Error, Event, Network, PollId, Ready, TcpListener, TcpStream, Thread, Threads, UdpSocket,
 };
@@ -50,17 +49,7 @@ async fn serve(client: TaskStream) -> Result<(), StreamError> {
 /// Datagrams, which are no client's.
 struct Datagrams;
 
-impl Service<DmaBuffer> for Datagrams {
-    type Connection = ();
-
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply) -> Option<()> {
-        None
-    }
-
-    fn received(&mut self, (): &mut (), _: Bytes, _: &mut Reply) -> Stream {
-        Stream::Close
-    }
-
+impl Beside<DmaBuffer> for Datagrams {
     fn datagram(&mut self, bytes: Bytes, reply: &mut Reply) {
         let len = bytes.len();
         reply.share(bytes);

@@ -9,10 +9,11 @@ use core::net::SocketAddr;
 use futures_util::future::try_join;
 use nom_app::alloc::boxed::Box;
 use nom_app::alloc::format;
-use nom_app::alloc::rc::Rc;
+use nom_app::alloc::sync::Arc;
 use nom_app::alloc::vec;
-use nom_app::logs::{self, info, warn};
-use nom_app::sockets::{self, Network, Shutdown, TcpStream};
+use nom_app::logs::{self, info};
+use nom_app::serve::{Ports, TaskCore, TaskStream, serve_tasks};
+use nom_app::service::StreamError;
 use nom_app::{args, files, memory_free, time};
 use nom_tls::{Identity, TlsStream};
 
@@ -24,40 +25,17 @@ const HANDSHAKE_NS: u64 = 10_000_000_000;
 /// Bytes that are moved at a time, decrypted: a record.
 const PIECE: usize = 16 << 10;
 /// What a client can make the proxy keep: a handshake message, a record each way in each form that it has
-/// here, and what sockets hold.
+/// here, and what streams hold.
 const CLIENT_BYTES: u64 = 256 << 10;
 
 fn main() -> Result<u8, Box<dyn core::error::Error>> {
     logs::start()?;
     let Options { port, server } = options()?;
     let [chain, key] = [file("cert.pem")?, file("key.pem")?];
-    let identity = Identity::new(chain, key, time::unix_ns)?;
-    let (mut event_loop, network) = sockets::start()?;
-    let handle = event_loop.handle().clone();
-    let listener = network.listen(port)?;
+    let proxy = Arc::new(Proxy { identity: Identity::new(chain, key, time::unix_ns)?, server });
     info!("serves at TCP port {port}, by TLS 1.3, what {server} serves in the clear");
-    let proxy = Rc::new(Proxy { identity, network, server });
-    handle.clone().spawn(async move {
-        while let Ok(client) = listener.accept().await {
-            if memory_free() < CLIENT_BYTES {
-                warn!("a client is turned away: {} bytes of memory are left", memory_free());
-                continue;
-            }
-            let (proxy, timers) = (proxy.clone(), handle.clone());
-            handle.spawn(async move {
-                let shakes = timers.timeout(HANDSHAKE_NS, TlsStream::accept(&proxy.identity, client));
-                let served = match shakes.await {
-                    Ok(Ok(client)) => proxy.serve(&client).await,
-                    Ok(Err(why)) => Err(Failure::Client(why)),
-                    Err(_) => Err(Failure::Slow),
-                };
-                if let Err(why) = served {
-                    info!("{why}");
-                }
-            });
-        }
-    });
-    Ok(event_loop.run() as u8)
+    let ports = Ports { tcp: [port].into(), udp: [].into() };
+    Ok(serve_tasks(&ports, move |client, core| proxy.clone().serve(client, core))?)
 }
 
 /// What the program is told.
@@ -95,54 +73,64 @@ fn file(path: &str) -> Result<&'static [u8], Box<dyn core::error::Error>> {
 
 struct Proxy {
     identity: Identity,
-    network: Network,
     server: SocketAddr,
 }
 
 /// Why a client was not served to the end.
 enum Failure {
+    NoMemory(u64),
     Slow,
     Client(nom_tls::Error),
-    Server(SocketAddr, sockets::Error),
+    Server(SocketAddr, StreamError),
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Slow => write!(out, "a client: no handshake within {} s", HANDSHAKE_NS / 1_000_000_000),
-            Failure::Client(why) => write!(out, "a client: {why}"),
+            Failure::NoMemory(left) => write!(out, "turned away: {left} bytes of memory are left"),
+            Failure::Slow => write!(out, "no handshake within {} s", HANDSHAKE_NS / 1_000_000_000),
+            Failure::Client(why) => why.fmt(out),
             Failure::Server(address, why) => write!(out, "the server at {address}: {why}"),
         }
     }
 }
 
 /// The stream that a proxy's clients have.
-type Client = TlsStream<sockets::Device>;
+type Client = TlsStream<TaskStream>;
 
 impl Proxy {
-    /// Moves bytes both ways until both sides have said that this was all.
-    async fn serve(&self, client: &Client) -> Result<(), Failure> {
-        let of_server = |why| Failure::Server(self.server, why);
-        let server = self.network.connect(self.server).await.map_err(of_server)?;
-        try_join(async { self.ask(client, &server).await }, async { self.answer(client, &server).await })
-            .await?;
+    /// Serves one client to the end.
+    async fn serve(self: Arc<Self>, client: TaskStream, core: TaskCore) -> Result<(), Failure> {
+        if memory_free() < CLIENT_BYTES {
+            return Err(Failure::NoMemory(memory_free()));
+        }
+        let shakes = core.handle().timeout(HANDSHAKE_NS, TlsStream::accept(&self.identity, client));
+        let client = shakes.await.map_err(|_| Failure::Slow)?.map_err(Failure::Client)?;
+        let server = core.connect(self.server).await.map_err(self.of_server())?;
+        try_join(self.ask(&client, &server), self.answer(&client, &server)).await?;
         Ok(())
     }
 
-    async fn ask(&self, client: &Client, server: &TcpStream) -> Result<(), Failure> {
-        let of_server = |why| Failure::Server(self.server, why);
+    fn of_server(&self) -> impl Fn(StreamError) -> Failure + use<> {
+        let server = self.server;
+        move |why| Failure::Server(server, why)
+    }
+
+    /// Moves bytes to the server until the client has said that this was all.
+    async fn ask(&self, client: &Client, server: &TaskStream) -> Result<(), Failure> {
         let mut piece = vec![0; PIECE];
         loop {
             match client.receive(&mut piece).await.map_err(Failure::Client)? {
-                0 => return server.shutdown(Shutdown::Send).map_err(of_server),
-                len => server.send_all(&piece[..len]).await.map_err(of_server)?,
+                0 => break server.finish(),
+                len => server.send_all(&piece[..len]).await.map_err(self.of_server())?,
             }
         }
+        Ok(())
     }
 
-    async fn answer(&self, client: &Client, server: &TcpStream) -> Result<(), Failure> {
-        let of_server = |why| Failure::Server(self.server, why);
-        while let Some(bytes) = server.receive_bytes().await.map_err(of_server)? {
+    /// Moves bytes to the client until the server has said that this was all.
+    async fn answer(&self, client: &Client, server: &TaskStream) -> Result<(), Failure> {
+        while let Some(bytes) = server.receive().await.map_err(self.of_server())? {
             client.send_all(&bytes).await.map_err(Failure::Client)?;
         }
         client.finish().await.map_err(Failure::Client)

@@ -130,6 +130,7 @@ Examples:
   nom run -d --provider localhost:8080 memcached
   nom run /usr/bin/memcached -- -u nobody    a Linux program as it is, with what it needs
   nom run --root /srv/debian /usr/sbin/nginx    the same, with a whole tree of files
+  nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -- -u nobody    one that earns
   nom run redis:7                      what a container image of a registry starts
   nom run --oci redis.tar:7            the same, of a file
   nom run -v data:/data redis:7        with a directory that it writes to
@@ -143,6 +144,9 @@ pub struct Run {
     /// Where a Linux program's files come from.
     #[command(flatten)]
     pub linux: crate::linux::RootOptions,
+    /// What its users pay.
+    #[command(flatten)]
+    pub contract: crate::contract::ContractOptions,
     /// Arguments of the (first) application, in place of those in its manifest.
     #[arg(last = true)]
     pub arguments: Vec<String>,
@@ -329,6 +333,9 @@ pub struct Build {
     /// Where a Linux program's files come from.
     #[command(flatten)]
     pub linux: crate::linux::RootOptions,
+    /// What its users pay.
+    #[command(flatten)]
+    pub contract: crate::contract::ContractOptions,
     /// Arguments of the (first) application, in place of those in its manifest.
     #[arg(last = true)]
     pub arguments: Vec<String>,

@@ -1,6 +1,7 @@
 //! Unmodified programs of Linux: a path of this computer, of a tree of directories, or what an OCI image
 //! starts.
 
+use crate::contract::ContractOptions;
 use crate::mounts::Volume;
 use crate::registry;
 use crate::run::is_elf;
@@ -63,7 +64,7 @@ pub fn subject(
     project: &Project,
     app: Option<&str>,
     arguments: &[String],
-    options: &RootOptions,
+    (options, contract): (&RootOptions, &ContractOptions),
 ) -> Result<Option<BundleManifest>> {
     let found = match (&options.oci, app) {
         (Some(layout), program) => Some(of_layout(layout, program, arguments)?),
@@ -72,7 +73,7 @@ pub fn subject(
     };
     let Some((root, command)) = found else { return Ok(None) };
     say_taken(&command.program, &root);
-    let bundle = project.bundle(&project.manifest_path(APPLICATION)?, None)?;
+    let bundle = contract.bundle(&project.manifest_path(APPLICATION)?, None)?;
     Ok(Some(furnish(bundle, root, &command)))
 }
 

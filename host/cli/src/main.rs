@@ -8,6 +8,7 @@ mod attend;
 mod background;
 mod bench;
 mod clean;
+mod contract;
 mod credentials;
 mod debugger;
 mod demo;

@@ -23,7 +23,7 @@ pub fn run(options: &Run) -> Result<u8> {
     let project = Project::find()?;
     let manifest = project.manifest_path(options.label())?;
     let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
-    let bundle = given_files(project.bundle(&manifest, arguments)?, &options.files)?;
+    let bundle = given_files(options.contract.bundle(&manifest, arguments)?, &options.files)?;
     // A signal must not leave a namespace behind.
     let signals = attend::watch_signals()?;
     // Before anything is built: it asks for root. Until the end of this function, when it is removed.

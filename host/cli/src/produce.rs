@@ -17,11 +17,13 @@ use std::path::PathBuf;
 pub fn build(options: &Build) -> Result<u8> {
     let project = Project::find()?;
     let symbols = if options.no_symbols { Symbols::Omit } else { Symbols::Keep };
-    let bundle = match linux::subject(&project, options.app.as_deref(), &options.arguments, &options.linux)? {
+    let sources = (&options.linux, &options.contract);
+    let bundle = match linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
         Some(bundle) => bundle,
         None => {
             let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
-            project.bundle(&project.manifest_path(options.linux.label(&options.app))?, arguments)?
+            let manifest = project.manifest_path(options.linux.label(&options.app))?;
+            options.contract.bundle(&manifest, arguments)?
         }
     };
     let bundle = given_files(bundle, &options.files)?;

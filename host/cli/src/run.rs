@@ -169,9 +169,8 @@ impl Subject {
     fn read(options: &Run) -> Result<Subject> {
         let path = Path::new(options.label());
         let project = Project::find()?;
-        if let Some(bundle) =
-            linux::subject(&project, options.app.as_deref(), &options.arguments, &options.linux)?
-        {
+        let sources = (&options.linux, &options.contract);
+        if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
             return Ok(Subject::Bundle(Box::new((project, linux::with_volumes(bundle, &options.files)))));
         }
         if path.is_file() && is_elf(path)? {
@@ -184,11 +183,12 @@ impl Subject {
             if let Some(given) = options.files.first() {
                 bail!("-v {given}: {} is an image: its files were given when it was built", options.label());
             }
+            options.contract.refuse(options.label())?;
             let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             return Ok(Subject::Image(elf));
         }
         let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
-        let bundle = project.bundle(&project.manifest_path(options.label())?, arguments)?;
+        let bundle = options.contract.bundle(&project.manifest_path(options.label())?, arguments)?;
         let bundle = given_files(bundle, &options.files)?;
         Ok(Subject::Bundle(Box::new((project, bundle))))
     }

@@ -33,6 +33,7 @@
 
 extern crate alloc;
 
+mod beside;
 mod channel;
 mod chunk;
 mod error;
@@ -41,6 +42,7 @@ mod local;
 mod service;
 mod stream;
 
+pub use beside::{Beside, NoMore};
 pub use chunk::Chunk;
 pub use error::StreamError;
 pub use local::{AsyncCore, NoSuchCore};

@@ -1,5 +1,6 @@
 //! A service made of an async function.
 
+use crate::beside::{Beside, NoMore};
 use crate::channel::{ConnectionKey, Hub};
 use crate::local::AsyncCore;
 use crate::stream::ByteStream;
@@ -18,7 +19,7 @@ use nom_service::{
 type Serve<B> = dyn Fn(ByteStream<B>, AsyncCore<B>) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// A service whose clients are each served by a task; what is about no client in particular (datagrams,
-/// memory, metrics) is the affair of `P`, a service of callbacks that has no clients.
+/// memory, metrics) is the affair of [`Beside`].
 pub struct AsyncService<B: Buffer, P = NoMore> {
     core: AsyncCore<B>,
     hub: Rc<Hub<B>>,
@@ -41,6 +42,8 @@ impl<B: Buffer + 'static> AsyncService<B> {
         E: fmt::Display + 'static,
     {
         let hub = Rc::new(Hub::new(handle));
+        let losing = Rc::downgrade(&hub);
+        handle.on_failure(move |task| losing.upgrade().into_iter().for_each(|hub| hub.lose(task)));
         let core = AsyncCore::new(hub.clone(), [handle.remote()].into());
         let serve = move |stream: ByteStream<B>, core| -> Pin<Box<dyn Future<Output = ()>>> {
             let peer = stream.peer();
@@ -73,7 +76,7 @@ impl<B: Buffer, P> AsyncService<B, P> {
     }
 }
 
-impl<B: Buffer + 'static, P: Service<B>> Service<B> for AsyncService<B, P> {
+impl<B: Buffer + 'static, P: Beside<B>> Service<B> for AsyncService<B, P> {
     type Connection = ConnectionKey;
 
     const IS_ACTIVE: bool = true;
@@ -99,9 +102,10 @@ impl<B: Buffer + 'static, P: Service<B>> Service<B> for AsyncService<B, P> {
     ) -> Reaction {
         let is_new = matches!(what, Happening::Opened(_));
         let said = self.hub.happened(*connection, what, reply);
-        if is_new && let Some(channel) = self.hub.take_unserved(*connection) {
+        if is_new && let Some(channel) = self.hub.unserved(*connection) {
             let stream = ByteStream::new(self.hub.clone(), channel);
-            self.hub.handle.spawn((self.serve)(stream, self.core.clone()));
+            let task = self.hub.handle.spawn((self.serve)(stream, self.core.clone()));
+            self.hub.serve_by(*connection, task.id());
         }
         said
     }
@@ -129,14 +133,6 @@ impl<B: Buffer + 'static, P: Service<B>> Service<B> for AsyncService<B, P> {
         self.rest.datagram(bytes, reply);
     }
 
-    fn packet_port(&self) -> Option<u16> {
-        self.rest.packet_port()
-    }
-
-    fn packet(&mut self, datagram: &[u8], room: &mut [u8]) -> Option<usize> {
-        self.rest.packet(datagram, room)
-    }
-
     fn demand(&mut self) -> Option<Demand> {
         self.rest.demand()
     }
@@ -155,21 +151,5 @@ impl<B: Buffer + 'static, P: Service<B>> Service<B> for AsyncService<B, P> {
 
     fn at(&mut self, now_ns: u64) {
         self.rest.at(now_ns);
-    }
-}
-
-/// Nothing beside what tasks do.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoMore;
-
-impl<B: Buffer> Service<B> for NoMore {
-    type Connection = ();
-
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply<B>) -> Option<()> {
-        None
-    }
-
-    fn received(&mut self, (): &mut (), _: Slice<B>, _: &mut Reply<B>) -> Stream {
-        Stream::Close
     }
 }

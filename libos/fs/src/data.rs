@@ -160,7 +160,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// What has contents in memory: of others nobody takes room, nor makes holes. C libraries write zeros then.
+    /// What has contents in memory: elsewhere nobody takes room or makes holes. C libraries write zeros then.
     fn stored_contents(&self, node: NodeId) -> Result<InodeId, Errno> {
         match node {
             NodeId::Stored(id) => Ok(id),

@@ -25,7 +25,7 @@ use core::ops::ControlFlow;
 use linux_raw_sys::general::{
     AT_REMOVEDIR, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, V9FS_MAGIC,
 };
-use nom_ninep::{Change, Client, Entry, Fid};
+use nom_ninep::{Change, Client, Fid, LentEntry};
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -207,7 +207,7 @@ fn file_time((seconds, nanoseconds): (u64, u64)) -> FileTime {
     FileTime { seconds: seconds as i64, nanoseconds: nanoseconds as u32 }
 }
 
-fn rights(attributes: &nom_ninep::Attributes) -> Rights {
+fn rights(attributes: &nom_ninep::LentAttributes) -> Rights {
     Rights {
         user: attributes.user,
         group: attributes.group,
@@ -312,7 +312,7 @@ impl Vfs {
         Ok(self.host_files().look_up(directory, name)?.map(NodeId::Host))
     }
 
-    fn host_facts(&self, id: HostId) -> Result<nom_ninep::Attributes, Errno> {
+    fn host_facts(&self, id: HostId) -> Result<nom_ninep::LentAttributes, Errno> {
         let mut files = self.host_files();
         let (node, client) = files.get(id);
         Ok(client.attributes(node.fid)?)
@@ -495,7 +495,7 @@ impl Vfs {
     ) -> Result<(), Errno> {
         let mut files = self.host_files();
         let (fid, client) = files.opened(id, Mode::Read)?;
-        let mut tell = |entry: Entry<'_>| {
+        let mut tell = |entry: LentEntry<'_>| {
             let kind = NodeType::of_entry(entry.kind).unwrap_or(NodeType::File);
             see(DirectoryEntry { name: entry.name, number: entry.qid.path, kind, next: entry.next })
         };

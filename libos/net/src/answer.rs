@@ -34,11 +34,17 @@ impl Answer {
     }
 }
 
-/// A queue pair that hears when something comes on a connection, for who measures paths. A driver does not.
+/// A queue pair that hears when something comes on a connection, for who measures paths, and what users are
+/// answered. A driver does not.
 pub trait Observed: Nic {
     /// Bytes of a connection came, or the end of its handshake, in a frame that was first seen at `at_ns`.
     fn arrived(&mut self, flow: u32, at_ns: u64) {
         let _ = (flow, at_ns);
+    }
+
+    /// Users are answered so many bytes, once, however often the network sends them.
+    fn answered(&mut self, bytes: usize) {
+        let _ = bytes;
     }
 }
 

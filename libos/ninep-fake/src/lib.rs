@@ -2,7 +2,7 @@
 //! security model "passthrough". A handle stays with its file when that loses its name, unlike QEMU's.
 #![forbid(unsafe_code)]
 
-use nom_ninep::{Channel, Kind, NoAnswer, Reader, Writer};
+use nom_ninep::{Kind, NinepChannel, NoAnswer, Reader, Writer};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RawDir, Stat, Uid};
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ impl FakeServer {
     }
 }
 
-impl Channel for FakeServer {
+impl NinepChannel for FakeServer {
     fn exchange(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize, NoAnswer> {
         let mut reader = Reader::new(request);
         let head = (|| Ok::<_, nom_ninep::Error>((reader.u32()?, reader.u8()?, reader.u16()?)))();

@@ -2,7 +2,7 @@
 
 use crate::message::{ERROR, Kind};
 use crate::wire::{HEAD, Reader, Writer};
-use crate::{Channel, Error, MESSAGE_BYTES, Result};
+use crate::{Answered, Error, MESSAGE_BYTES, NinepChannel};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ pub struct Qid {
 
 /// What is known of a file; the words are those of `stat(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
+pub struct LentAttributes {
     /// What tells it from others.
     pub qid: Qid,
     /// `st_mode`.
@@ -74,7 +74,7 @@ pub struct Change {
 
 /// What there is of room; the words are those of `statfs(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct LentSpace {
     /// Bytes of a block.
     pub block_bytes: u32,
     /// Blocks.
@@ -87,7 +87,7 @@ pub struct Space {
 
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'e> {
+pub struct LentEntry<'e> {
     /// What it leads to.
     pub qid: Qid,
     /// Where the listing goes on behind it.
@@ -100,7 +100,7 @@ pub struct Entry<'e> {
 
 /// A client of one server.
 pub struct Client {
-    channel: Box<dyn Channel>,
+    channel: Box<dyn NinepChannel>,
     request: Vec<u8>,
     answer: Vec<u8>,
     /// Bytes of a message at most, as was agreed.
@@ -121,7 +121,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server speaks another protocol, or refuses.
-    pub fn new(channel: Box<dyn Channel>) -> Result<(Client, Fid)> {
+    pub fn new(channel: Box<dyn NinepChannel>) -> Answered<(Client, Fid)> {
         let mut client = Client {
             channel,
             request: Vec::with_capacity(MESSAGE_BYTES),
@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// Sends what was written; the rest of the answer.
-    fn send(&mut self, kind: Kind, tag: u16) -> Result<Reader<'_>> {
+    fn send(&mut self, kind: Kind, tag: u16) -> Answered<Reader<'_>> {
         // A name that is too long makes the message longer than the server takes.
         if self.request.len() > self.message_bytes {
             const ENAMETOOLONG: u32 = 36;
@@ -187,7 +187,7 @@ impl Client {
     }
 
     /// A request about one handle, with nothing else in it.
-    fn ask(&mut self, kind: Kind, fid: Fid) -> Result<Reader<'_>> {
+    fn ask(&mut self, kind: Kind, fid: Fid) -> Answered<Reader<'_>> {
         self.write(kind).number(fid.0.to_le_bytes()).finish();
         self.send(kind, TAG)
     }
@@ -196,7 +196,7 @@ impl Client {
     ///
     /// # Errors
     /// `ENOENT` and others of the server's.
-    pub fn walk(&mut self, from: Fid, name: Option<&[u8]>) -> Result<Fid> {
+    pub fn walk(&mut self, from: Fid, name: Option<&[u8]>) -> Answered<Fid> {
         let to = self.take_fid();
         let names = u16::from(name.is_some());
         let writer = self.write(Kind::Walk).number(from.0.to_le_bytes()).number(to.0.to_le_bytes());
@@ -224,7 +224,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn attributes(&mut self, fid: Fid) -> Result<Attributes> {
+    pub fn attributes(&mut self, fid: Fid) -> Answered<LentAttributes> {
         self.write(Kind::GetAttributes).number(fid.0.to_le_bytes()).number(BASIC.to_le_bytes()).finish();
         let mut answer = self.send(Kind::GetAttributes, TAG)?;
         answer.u64()?;
@@ -236,14 +236,14 @@ impl Client {
         for time in &mut times {
             *time = (answer.u64()?, answer.u64()?);
         }
-        Ok(Attributes { qid, mode, user, group, links, rdev, size, blocks, times })
+        Ok(LentAttributes { qid, mode, user, group, links, rdev, size, blocks, times })
     }
 
     /// Changes what is known of a file.
     ///
     /// # Errors
     /// The server's.
-    pub fn change(&mut self, fid: Fid, change: &Change) -> Result<()> {
+    pub fn change(&mut self, fid: Fid, change: &Change) -> Answered<()> {
         const MODE: u32 = 1;
         const USER: u32 = 2;
         const GROUP: u32 = 4;
@@ -274,7 +274,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn open(&mut self, fid: Fid, flags: u32) -> Result<()> {
+    pub fn open(&mut self, fid: Fid, flags: u32) -> Answered<()> {
         self.write(Kind::Open).number(fid.0.to_le_bytes()).number(flags.to_le_bytes()).finish();
         self.send(Kind::Open, TAG).map(drop)
     }
@@ -283,7 +283,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's; then the handle is the directory's still.
-    pub fn create(&mut self, at: Fid, name: &[u8], flags: u32, mode: u32, group: u32) -> Result<()> {
+    pub fn create(&mut self, at: Fid, name: &[u8], flags: u32, mode: u32, group: u32) -> Answered<()> {
         let mut writer = self.write(Kind::Create).number(at.0.to_le_bytes()).text(name);
         for number in [flags, mode, group] {
             writer = writer.number(number.to_le_bytes());
@@ -296,7 +296,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn read(&mut self, fid: Fid, offset: u64, target: &mut [u8]) -> Result<usize> {
+    pub fn read(&mut self, fid: Fid, offset: u64, target: &mut [u8]) -> Answered<usize> {
         let most = target.len().min(self.message_bytes - PIECE_HEAD);
         self.piece(Kind::Read, fid, offset, most).finish();
         let mut answer = self.send(Kind::Read, TAG)?;
@@ -310,7 +310,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn write_at(&mut self, fid: Fid, offset: u64, bytes: &[u8]) -> Result<usize> {
+    pub fn write_at(&mut self, fid: Fid, offset: u64, bytes: &[u8]) -> Answered<usize> {
         let most = bytes.len().min(self.message_bytes - PIECE_HEAD);
         self.piece(Kind::Write, fid, offset, most).raw(&bytes[..most]).finish();
         let count = self.send(Kind::Write, TAG)?.u32()? as usize;
@@ -331,8 +331,8 @@ impl Client {
         &mut self,
         fid: Fid,
         position: u64,
-        see: &mut dyn FnMut(Entry<'_>) -> Option<()>,
-    ) -> Result<Option<u64>> {
+        see: &mut dyn FnMut(LentEntry<'_>) -> Option<()>,
+    ) -> Answered<Option<u64>> {
         let most = self.message_bytes - PIECE_HEAD;
         self.piece(Kind::ReadDirectory, fid, position, most).finish();
         let mut answer = self.send(Kind::ReadDirectory, TAG)?;
@@ -342,7 +342,7 @@ impl Client {
         while !entries.is_empty() {
             let qid = qid(&mut entries)?;
             let (next, kind, name) = (entries.u64()?, entries.u8()?, entries.text()?);
-            if see(Entry { qid, next, kind, name }).is_none() {
+            if see(LentEntry { qid, next, kind, name }).is_none() {
                 return Ok(None);
             }
             last = Some(next);
@@ -354,7 +354,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn make_directory(&mut self, at: Fid, name: &[u8], mode: u32, group: u32) -> Result<()> {
+    pub fn make_directory(&mut self, at: Fid, name: &[u8], mode: u32, group: u32) -> Answered<()> {
         let writer = self.write(Kind::MakeDirectory).number(at.0.to_le_bytes()).text(name);
         writer.number(mode.to_le_bytes()).number(group.to_le_bytes()).finish();
         self.send(Kind::MakeDirectory, TAG).map(drop)
@@ -371,7 +371,7 @@ impl Client {
         mode: u32,
         device: (u32, u32),
         group: u32,
-    ) -> Result<()> {
+    ) -> Answered<()> {
         let mut writer = self.write(Kind::MakeNode).number(at.0.to_le_bytes()).text(name);
         for number in [mode, device.0, device.1, group] {
             writer = writer.number(number.to_le_bytes());
@@ -384,7 +384,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn make_link(&mut self, at: Fid, name: &[u8], target: &[u8], group: u32) -> Result<()> {
+    pub fn make_link(&mut self, at: Fid, name: &[u8], target: &[u8], group: u32) -> Answered<()> {
         let writer = self.write(Kind::Symlink).number(at.0.to_le_bytes()).text(name).text(target);
         writer.number(group.to_le_bytes()).finish();
         self.send(Kind::Symlink, TAG).map(drop)
@@ -394,7 +394,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn link(&mut self, at: Fid, file: Fid, name: &[u8]) -> Result<()> {
+    pub fn link(&mut self, at: Fid, file: Fid, name: &[u8]) -> Answered<()> {
         self.write(Kind::Link).number(at.0.to_le_bytes()).number(file.0.to_le_bytes()).text(name).finish();
         self.send(Kind::Link, TAG).map(drop)
     }
@@ -403,7 +403,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn rename(&mut self, from: (Fid, &[u8]), to: (Fid, &[u8])) -> Result<()> {
+    pub fn rename(&mut self, from: (Fid, &[u8]), to: (Fid, &[u8])) -> Answered<()> {
         let writer = self.write(Kind::RenameAt).number(from.0.0.to_le_bytes()).text(from.1);
         writer.number(to.0.0.to_le_bytes()).text(to.1).finish();
         self.send(Kind::RenameAt, TAG).map(drop)
@@ -413,7 +413,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn unlink(&mut self, at: Fid, name: &[u8], flags: u32) -> Result<()> {
+    pub fn unlink(&mut self, at: Fid, name: &[u8], flags: u32) -> Answered<()> {
         self.write(Kind::UnlinkAt).number(at.0.to_le_bytes()).text(name).number(flags.to_le_bytes()).finish();
         self.send(Kind::UnlinkAt, TAG).map(drop)
     }
@@ -422,7 +422,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn read_link(&mut self, fid: Fid) -> Result<Vec<u8>> {
+    pub fn read_link(&mut self, fid: Fid) -> Answered<Vec<u8>> {
         Ok(self.ask(Kind::ReadLink, fid)?.text()?.to_vec())
     }
 
@@ -430,12 +430,12 @@ impl Client {
     ///
     /// # Errors
     /// The server's.
-    pub fn space(&mut self, fid: Fid) -> Result<Space> {
+    pub fn space(&mut self, fid: Fid) -> Answered<LentSpace> {
         let mut answer = self.ask(Kind::StatFs, fid)?;
         answer.u32()?;
         let block_bytes = answer.u32()?;
         let (blocks, _, available, files) = (answer.u64()?, answer.u64()?, answer.u64()?, answer.u64()?);
-        Ok(Space { block_bytes, blocks, available, files })
+        Ok(LentSpace { block_bytes, blocks, available, files })
     }
 
     /// Has what was written to an open file be on the disk when this returns; its data alone, and what is
@@ -443,13 +443,13 @@ impl Client {
     ///
     /// # Errors
     /// The server's: then it may not be there.
-    pub fn sync(&mut self, fid: Fid, data_only: u32) -> Result<()> {
+    pub fn sync(&mut self, fid: Fid, data_only: u32) -> Answered<()> {
         self.write(Kind::Sync).number(fid.0.to_le_bytes()).number(data_only.to_le_bytes()).finish();
         self.send(Kind::Sync, TAG).map(drop)
     }
 }
 
-fn qid(reader: &mut Reader<'_>) -> Result<Qid> {
+fn qid(reader: &mut Reader<'_>) -> Answered<Qid> {
     reader.u8()?;
     reader.u32()?;
     Ok(Qid { path: reader.u64()? })

@@ -1,9 +1,9 @@
 //! A client of 9P2000.L, the protocol by which a host lends a directory to a machine.
 //!
-//! The protocol's messages are described in Linux's `include/net/9p/9p.h` and in diod's `protocol.md`; errors
-//! are Linux's numbers. [`Channel`] is how one message gets there and its answer comes back: a device, or a
-//! test's server. What the server says is checked before it is believed; what is no answer to what was asked
-//! is [`Error::Broken`].
+//! The protocol's messages are described in Linux's `include/net/9p/9p.h` and in diod's `protocol.md`;
+//! errors are Linux's numbers. [`NinepChannel`] is how one message gets there and its answer comes back: a
+//! device, or a test's server. What the server says is checked before it is believed; what is no answer to
+//! what was asked is [`Error::Broken`].
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ mod client;
 mod message;
 mod wire;
 
-pub use client::{Attributes, Change, Client, Entry, Fid, Qid, Space};
+pub use client::{Change, Client, Fid, LentAttributes, LentEntry, LentSpace, Qid};
 pub use message::Kind;
 pub use wire::{Reader, Writer};
 
@@ -23,7 +23,7 @@ use core::fmt;
 pub const MESSAGE_BYTES: usize = (64 << 10) + 64;
 
 /// How a message gets to the server.
-pub trait Channel {
+pub trait NinepChannel {
     /// Sends a request, waits for its answer, and says how many bytes that has, which are put into `answer`.
     ///
     /// # Errors
@@ -62,4 +62,4 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {}
 
 /// The result of what the server was asked.
-pub type Result<T, E = Error> = core::result::Result<T, E>;
+pub type Answered<T> = Result<T, Error>;

@@ -1,7 +1,7 @@
 //! Numbers and texts of messages, little-endian.
 
 use crate::message::Kind;
-use crate::{Error, Result};
+use crate::{Answered, Error};
 use alloc::vec::Vec;
 
 /// Bytes in front of each message: its length, its kind and its tag.
@@ -70,13 +70,13 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     /// [`Error::Broken`] if there are not so many.
-    pub fn bytes(&mut self, count: usize) -> Result<&'b [u8]> {
+    pub fn bytes(&mut self, count: usize) -> Answered<&'b [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(count).ok_or(Error::Broken)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    fn array<const BYTES: usize>(&mut self) -> Result<[u8; BYTES]> {
+    fn array<const BYTES: usize>(&mut self) -> Answered<[u8; BYTES]> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Error::Broken)?;
         self.rest = rest;
         Ok(*bytes)
@@ -86,7 +86,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     /// As [`Reader::bytes`]; so have the others.
-    pub fn u8(&mut self) -> Result<u8> {
+    pub fn u8(&mut self) -> Answered<u8> {
         self.array().map(u8::from_le_bytes)
     }
 
@@ -94,7 +94,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     /// As [`Reader::bytes`].
-    pub fn u16(&mut self) -> Result<u16> {
+    pub fn u16(&mut self) -> Answered<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
@@ -102,7 +102,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     /// As [`Reader::bytes`].
-    pub fn u32(&mut self) -> Result<u32> {
+    pub fn u32(&mut self) -> Answered<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
@@ -110,7 +110,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     /// As [`Reader::bytes`].
-    pub fn u64(&mut self) -> Result<u64> {
+    pub fn u64(&mut self) -> Answered<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -118,7 +118,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     /// As [`Reader::bytes`].
-    pub fn text(&mut self) -> Result<&'b [u8]> {
+    pub fn text(&mut self) -> Answered<&'b [u8]> {
         let length = self.u16()?;
         self.bytes(length.into())
     }

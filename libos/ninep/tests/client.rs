@@ -1,6 +1,6 @@
 //! The client against a server over a directory, and against one that says anything.
 
-use nom_ninep::{Change, Channel, Client, Error, NoAnswer};
+use nom_ninep::{Change, Client, Error, NinepChannel, NoAnswer};
 use nom_ninep_fake::FakeServer;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ const O_RDWR: u32 = 2;
 #[derive(Clone)]
 struct Shared(Rc<RefCell<FakeServer>>);
 
-impl Channel for Shared {
+impl NinepChannel for Shared {
     fn exchange(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize, NoAnswer> {
         self.0.borrow_mut().exchange(request, answer)
     }
@@ -26,7 +26,7 @@ impl Channel for Shared {
 fn names(client: &mut Client, directory: nom_ninep::Fid) -> Vec<String> {
     let (mut names, mut position) = (Vec::new(), Some(0));
     while let Some(from) = position {
-        let mut see = |entry: nom_ninep::Entry<'_>| {
+        let mut see = |entry: nom_ninep::LentEntry<'_>| {
             names.push(String::from_utf8_lossy(entry.name).into_owned());
             Some(())
         };
@@ -89,7 +89,7 @@ struct Liar {
     is_headed: bool,
 }
 
-impl Channel for Liar {
+impl NinepChannel for Liar {
     fn exchange(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize, NoAnswer> {
         let mut bytes = self.answers.pop().ok_or(NoAnswer)?;
         if self.is_headed && bytes.len() >= 7 {
@@ -118,7 +118,7 @@ proptest! {
             return Err(TestCaseError::fail("the first two answers are right"));
         };
         let mut bytes = [0; 50];
-        let mut see = |_: nom_ninep::Entry<'_>| Some(());
+        let mut see = |_: nom_ninep::LentEntry<'_>| Some(());
         let _ = client.attributes(root);
         prop_assert!(client.read(root, 0, &mut bytes).is_ok_and(|count| count <= 50) || bytes == [0; 50]);
         prop_assert!(client.write_at(root, 0, &bytes).map_or(true, |count| count <= 50));

@@ -133,6 +133,11 @@ impl<N: Nic, C: Clock> Observed for Metered<N, C> {
             stopwatch.arrive(flow as usize, at_ns);
         }
     }
+
+    #[inline]
+    fn answered(&mut self, bytes: usize) {
+        self.answer(bytes);
+    }
 }
 
 impl<N: Nic, C: Clock> Nic for Metered<N, C> {

@@ -116,6 +116,9 @@ impl<N: Observed> Sockets<N> {
             self.table.blocked.push(id);
         } else if asked.is_some() {
             datagrams.asked = None;
+            if sent.is_ok() {
+                self.stack.nic().answered(bytes.len());
+            }
         }
         Ok(sent?)
     }

@@ -41,8 +41,7 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
         if stream.is_receive_shut {
             return;
         }
-        stream.ask(at_ns);
-        stream.inbox.push(bytes);
+        stream.push(bytes, at_ns);
         stream.advertise(stack);
         self.rise(id, Ready::READABLE);
     }

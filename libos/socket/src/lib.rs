@@ -46,6 +46,7 @@ mod blocking;
 mod datagram;
 mod error;
 mod events;
+mod exchange;
 mod inbox;
 mod io;
 mod listener;

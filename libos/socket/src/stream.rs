@@ -1,6 +1,7 @@
 //! Streams: TCP connections that were accepted or asked for.
 
 use crate::error::{Error, of_end};
+use crate::exchange::Exchanges;
 use crate::inbox::Inbox;
 use crate::readiness::Ready;
 use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
@@ -29,11 +30,8 @@ pub(crate) struct Stream<B> {
     is_told: bool,
     is_send_shut: bool,
     pub is_receive_shut: bool,
-    /// Whether its peer opened it, and so asks.
-    is_served: bool,
-    /// When what the peer has sent since the last answer began to come: one request, as far as sockets can
-    /// tell.
-    asked_ns: Option<u64>,
+    /// If its peer opened it, and so asks.
+    exchanges: Option<Exchanges>,
 }
 
 impl<B: Buffer> Stream<B> {
@@ -49,15 +47,22 @@ impl<B: Buffer> Stream<B> {
             is_told: false,
             is_send_shut: false,
             is_receive_shut: false,
-            is_served: is_open,
-            asked_ns: None,
+            exchanges: is_open.then(Exchanges::default),
         }
     }
 
     /// Something came in a frame that was seen at `at_ns`.
-    pub fn ask(&mut self, at_ns: u64) {
-        if self.is_served {
-            self.asked_ns.get_or_insert(at_ns);
+    pub fn push(&mut self, bytes: Slice<B>, at_ns: u64) {
+        if let Some(exchanges) = &mut self.exchanges {
+            exchanges.arrived(bytes.len(), at_ns);
+        }
+        self.inbox.push(bytes);
+    }
+
+    /// The program has read so many bytes.
+    fn note_read(&mut self, bytes: usize) {
+        if let Some(exchanges) = &mut self.exchanges {
+            exchanges.read(bytes);
         }
     }
 
@@ -149,6 +154,7 @@ impl<N: Observed> Sockets<N> {
         let stream = self.table.stream(id)?;
         if !stream.inbox.is_empty() {
             let count = stream.inbox.read(target);
+            stream.note_read(count);
             stream.advertise(&mut self.stack);
             return Ok(count);
         }
@@ -167,6 +173,7 @@ impl<N: Observed> Sockets<N> {
             return stream.nothing_came().map(|()| None);
         }
         let taken = stream.inbox.take(|bytes| self.stack.buffer(bytes));
+        stream.note_read(taken.as_ref().map_or(0, Slice::len));
         stream.advertise(&mut self.stack);
         taken.map(Some).ok_or(Error::NoMemory)
     }
@@ -186,7 +193,7 @@ impl<N: Observed> Sockets<N> {
             }
         }
         self.ask_for_room(flow);
-        self.note_answer(id);
+        self.note_sent(id, sent);
         Ok(sent)
     }
 
@@ -201,14 +208,17 @@ impl<N: Observed> Sockets<N> {
         }
         self.stack.send(flow, bytes.clone())?;
         self.ask_for_room(flow);
-        self.note_answer(id);
+        self.note_sent(id, bytes.len());
         Ok(())
     }
 
-    /// What was sent last answers all that the peer has asked.
-    fn note_answer(&mut self, id: SocketId) {
+    /// The program has sent so many bytes, which are queued: who measures hears what they answer.
+    fn note_sent(&mut self, id: SocketId, bytes: usize) {
         let Ok(stream) = self.table.stream(id) else { return };
-        if let Some(asked_ns) = stream.asked_ns.take() {
+        let Some(exchanges) = &mut stream.exchanges else { return };
+        let sent = exchanges.sent(bytes);
+        self.stack.nic().answered(sent.answered);
+        if let Some(asked_ns) = sent.asked_ns {
             self.stack.note_answer(stream.flow, asked_ns, 1, 0);
         }
     }
@@ -245,6 +255,7 @@ impl<N: Observed> Sockets<N> {
         if side != Shutdown::Send {
             stream.is_receive_shut = true;
             stream.inbox.clear();
+            stream.exchanges.iter_mut().for_each(Exchanges::forget_unread);
             stream.advertise(&mut self.stack);
         }
         if side != Shutdown::Receive {

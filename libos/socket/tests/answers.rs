@@ -4,6 +4,7 @@ mod common;
 
 use common::{Device, Pair, address};
 use nom_net::Answer;
+use nom_socket::{Shutdown, SocketId};
 use std::time::Duration;
 
 /// The answers to requests that machine 2 has sent.
@@ -21,14 +22,7 @@ fn asker_answers(pair: &Pair) -> usize {
 #[test]
 fn what_came_until_it_is_answered_is_one_request() {
     let mut pair = Pair::new(1, 0);
-    let listener = pair.sockets[1].listen(7, 8).expect("free");
-    let client = pair.sockets[0].connect(address(2, 7)).expect("a way");
-    let mut accepted = None;
-    assert!(pair.run(|sockets| {
-        accepted = accepted.or_else(|| sockets[1].accept(listener).ok());
-        accepted.is_some() && sockets[0].connected(client).is_ok()
-    }));
-    let (server, _) = accepted.expect("accepted");
+    let (client, server) = connected(&mut pair);
     for round in 1..=3 {
         // In two pieces, a millisecond apart.
         let asked_ns = pair.now_ns;
@@ -52,6 +46,64 @@ fn what_came_until_it_is_answered_is_one_request() {
         assert_eq!(pair.sockets[0].receive(client, &mut [0; 10]), Ok(6));
     }
     assert_eq!(asker_answers(&pair), 0, "who asks answers nothing");
+}
+
+/// A client and a connection to it that a server has accepted.
+fn connected(pair: &mut Pair) -> (SocketId, SocketId) {
+    let listener = pair.sockets[1].listen(7, 8).expect("free");
+    let client = pair.sockets[0].connect(address(2, 7)).expect("a way");
+    let mut accepted = None;
+    assert!(pair.run(|sockets| {
+        accepted = accepted.or_else(|| sockets[1].accept(listener).ok());
+        accepted.is_some() && sockets[0].connected(client).is_ok()
+    }));
+    (client, accepted.expect("accepted").0)
+}
+
+/// Sends `bytes` from one to the other, whatever is lost on the way.
+fn carry(pair: &mut Pair, (from, sender): (usize, SocketId), receiver: SocketId, bytes: &[u8]) {
+    assert_eq!(pair.sockets[from].send(sender, bytes), Ok(bytes.len()));
+    let mut left = bytes.len();
+    assert!(pair.run(|sockets| {
+        left -= sockets[1 - from].receive(receiver, &mut [0; 4000]).unwrap_or(0);
+        left == 0
+    }));
+}
+
+#[test]
+fn what_the_network_sends_again_is_asked_and_answered_once() {
+    let mut pair = Pair::new(5, 20);
+    let (client, server) = connected(&mut pair);
+    const ROUNDS: usize = 100;
+    for _ in 0..ROUNDS {
+        carry(&mut pair, (0, client), server, b"a question");
+        carry(&mut pair, (1, server), client, &[1; 3000]);
+    }
+    assert_eq!(answers(&pair).len(), ROUNDS);
+    assert_eq!(pair.wire.device(1).port.borrow().answered_bytes, ROUNDS * 3000);
+}
+
+#[test]
+fn who_greets_or_asks_by_himself_answers_nothing() {
+    let mut pair = Pair::new(6, 0);
+    let (client, server) = connected(&mut pair);
+    carry(&mut pair, (1, server), client, b"220 ready");
+    assert_eq!((answers(&pair).len(), pair.wire.device(1).port.borrow().answered_bytes), (0, 0));
+    carry(&mut pair, (0, client), server, b"HELO");
+    carry(&mut pair, (1, server), client, b"250");
+    assert_eq!((answers(&pair).len(), pair.wire.device(1).port.borrow().answered_bytes), (1, 3));
+    assert_eq!(pair.wire.device(0).port.borrow().answered_bytes, 0, "the client is nobody's server");
+}
+
+#[test]
+fn who_has_no_more_to_say_is_answered_all_the_same() {
+    let mut pair = Pair::new(7, 0);
+    let (client, server) = connected(&mut pair);
+    carry(&mut pair, (0, client), server, b"all there is");
+    pair.sockets[0].shutdown(client, Shutdown::Send).expect("open");
+    assert!(pair.run(|sockets| sockets[1].receive(server, &mut [0; 10]) == Ok(0)));
+    carry(&mut pair, (1, server), client, b"thanks");
+    assert_eq!(answers(&pair).len(), 1);
 }
 
 #[test]

@@ -1,39 +1,38 @@
-//! A session on a TCP connection.
+//! A session on a connection.
 
+use crate::carrier::Carrier;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::session::Session;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use nom_net::Observed;
 use nom_rt::WaitQueue;
-use nom_socket::{Shutdown, TcpStream};
 
 /// Bytes that are encrypted at a time: a record.
 const PIECE: usize = 16 << 10;
 
 /// A client's connection, encrypted. One future may receive and another one send at the same time.
-pub struct TlsStream<N: Observed + 'static> {
-    stream: TcpStream<N>,
+pub struct TlsStream<S> {
+    stream: S,
     session: RefCell<Session>,
     /// Somebody hands records to the connection: all others wait, so that records stay whole.
     is_sending: Cell<bool>,
     senders: WaitQueue,
 }
 
-impl<N: Observed> fmt::Debug for TlsStream<N> {
+impl<S: fmt::Debug> fmt::Debug for TlsStream<S> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "TlsStream({:?})", self.stream)
     }
 }
 
-impl<N: Observed> TlsStream<N> {
+impl<S: Carrier> TlsStream<S> {
     /// Shakes hands with the client of `stream`. Who does not want to wait for ever sets a time limit
     /// ([`Handle::timeout`](nom_rt::Handle::timeout)).
     ///
     /// # Errors
     /// Why there is no connection; the client was told, if it still listens.
-    pub async fn accept(identity: &Identity, stream: TcpStream<N>) -> Result<TlsStream<N>, Error> {
+    pub async fn accept(identity: &Identity, stream: S) -> Result<TlsStream<S>, Error> {
         let session = RefCell::new(Session::new(identity)?);
         let tls = TlsStream { stream, session, is_sending: Cell::new(false), senders: WaitQueue::new() };
         while !tls.session.borrow().is_established() {
@@ -62,7 +61,7 @@ impl<N: Observed> TlsStream<N> {
     /// Waits for the peer, and sends what the protocol answers.
     async fn take_more(&self) -> Result<(), Error> {
         self.session.borrow().failed()?;
-        let bytes = self.stream.receive_bytes().await?.ok_or(Error::Truncated)?;
+        let bytes = self.stream.receive().await?.ok_or(Error::Truncated)?;
         let taken = self.session.borrow_mut().receive(&bytes);
         drop(bytes);
         let flushed = self.flush().await;
@@ -93,11 +92,11 @@ impl<N: Observed> TlsStream<N> {
     pub async fn finish(&self) -> Result<(), Error> {
         self.session.borrow_mut().close()?;
         self.flush().await?;
-        Ok(self.stream.shutdown(Shutdown::Send)?)
+        self.stream.finish()
     }
 
     /// The connection below.
-    pub fn stream(&self) -> &TcpStream<N> {
+    pub fn stream(&self) -> &S {
         &self.stream
     }
 
@@ -116,13 +115,13 @@ impl<N: Observed> TlsStream<N> {
 }
 
 /// Somebody's turn to send, until it is over, one way or another.
-struct Turn<'a, N: Observed + 'static> {
-    tls: &'a TlsStream<N>,
+struct Turn<'a, S> {
+    tls: &'a TlsStream<S>,
     /// Whether all that was taken was sent.
     is_whole: bool,
 }
 
-impl<N: Observed> Drop for Turn<'_, N> {
+impl<S> Drop for Turn<'_, S> {
     fn drop(&mut self) {
         if !self.is_whole {
             self.tls.session.borrow_mut().interrupt();
@@ -132,17 +131,17 @@ impl<N: Observed> Drop for Turn<'_, N> {
     }
 }
 
-impl<N: Observed> embedded_io_async::ErrorType for TlsStream<N> {
+impl<S> embedded_io_async::ErrorType for TlsStream<S> {
     type Error = Error;
 }
 
-impl<N: Observed> embedded_io_async::Read for TlsStream<N> {
+impl<S: Carrier> embedded_io_async::Read for TlsStream<S> {
     async fn read(&mut self, target: &mut [u8]) -> Result<usize, Error> {
         self.receive(target).await
     }
 }
 
-impl<N: Observed> embedded_io_async::Write for TlsStream<N> {
+impl<S: Carrier> embedded_io_async::Write for TlsStream<S> {
     async fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let piece = &bytes[..bytes.len().min(PIECE)];
         self.send_all(piece).await?;

@@ -43,7 +43,7 @@ async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 fn serve<F: Future<Output: 'static> + 'static>(
     world: &World,
     identity: Identity,
-    serve: impl FnOnce(Result<TlsStream<Device>, Error>) -> F + 'static,
+    serve: impl FnOnce(Result<TlsStream<TcpStream<Device>>, Error>) -> F + 'static,
 ) -> Rc<RefCell<Option<F::Output>>> {
     let (network, served) = (world.networks[1].clone(), Rc::new(RefCell::new(None)));
     let value = served.clone();

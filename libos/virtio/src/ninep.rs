@@ -11,7 +11,7 @@ use crate::transport::{self, Doorbell, Transport};
 use core::fmt;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use nom_ninep::{Channel, MESSAGE_BYTES, NoAnswer};
+use nom_ninep::{MESSAGE_BYTES, NinepChannel, NoAnswer};
 use nom_port::device::{Dma, PciFunction, Registers};
 
 /// Type of the device, and its identifier where it is transitional.
@@ -92,7 +92,7 @@ impl<R: Registers> NinepDevice<R> {
     }
 }
 
-impl<R: Registers> Channel for NinepDevice<R> {
+impl<R: Registers> NinepChannel for NinepDevice<R> {
     fn exchange(&mut self, request: &[u8], answer: &mut [u8]) -> core::result::Result<usize, NoAnswer> {
         let most = answer.len().min(MESSAGE_BYTES);
         // What broke once answers nothing any more: an answer that comes late would be taken for another's.

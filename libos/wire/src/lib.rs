@@ -63,12 +63,16 @@ pub struct Port {
     pub kicks: u64,
     /// What each frame answered, as it was queued.
     pub answers: Vec<Option<Answer>>,
+    /// Bytes of answers, as they were queued.
+    pub answered_bytes: usize,
     /// Frames by how long they were held before the kick, the longest.
     pub held_max_ns: u64,
     /// The present time, for `held_max_ns`.
     pub now_ns: u64,
     /// Says that it has looked at checksums, although it has not.
     pub is_sum_good: bool,
+    /// Has no memory for copies.
+    pub is_memory_short: bool,
 }
 
 /// A device of a simulated machine.
@@ -111,11 +115,16 @@ impl Buffers for Device {
     type Buffer = Memory;
 
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
-        Some(Slice::new(bytes.into()))
+        let is_short = self.port.borrow().is_memory_short;
+        (!is_short).then(|| Slice::new(bytes.into()))
     }
 }
 
-impl Observed for Device {}
+impl Observed for Device {
+    fn answered(&mut self, bytes: usize) {
+        self.port.borrow_mut().answered_bytes += bytes;
+    }
+}
 
 impl Nic for Device {
     fn properties(&self) -> Properties {

@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("libos/async", &["libos/port", "libos/service", "libos/rt"]),
     ("libos/earn", &["abi", "economy", "libos/service"]),
     ("libos/socket", &["abi", "libos/port", "libos/rt", "libos/net"]),
-    ("libos/tls", &["libos/rt", "libos/net", "libos/socket"]),
+    ("libos/tls", &["libos/port", "libos/rt", "libos/net", "libos/socket", "libos/async"]),
     ("libos/wire", &["libos/port", "libos/net"]),
     ("libos/linux", &["abi", "economy", "libos"]),
     ("libos/app", &["abi", "economy", "libos"]),

@@ -90,6 +90,16 @@ pub(super) fn read(path: &Path) -> Result<Vec<Layers>> {
     bundle.applications.into_inner().into_iter().map(|entry| read_entry(entry, &source)).collect()
 }
 
+/// The same, with the fields of the manifest `above` in place of those that the first application has.
+pub(super) fn read_under(path: &Path, above: &Path) -> Result<Vec<Layers>> {
+    let mut applications = read(path)?;
+    let Layers(mut layers) = read_application(Rc::new(Source::read(above)?))?;
+    let first = &mut applications[0].0;
+    layers.append(first);
+    *first = layers;
+    Ok(applications)
+}
+
 /// The manifest that `path` means: itself, or the first of these files in it if it is a directory.
 fn manifest_file(path: &Path, names: [&str; 2]) -> PathBuf {
     let [first, second] = names.map(|name| path.join(name));

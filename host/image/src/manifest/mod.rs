@@ -158,6 +158,17 @@ pub fn load(path: &Path) -> Result<BundleManifest> {
     resolve::bundle(&layers::read(path)?)
 }
 
+/// The same, where the (first) application has the fields of the file `above` in place of its own, as if that
+/// were a manifest that inherits from `path`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_under(path: &Path, above: &Path) -> Result<BundleManifest> {
+    // What is wrong by itself is not that file's fault.
+    load(path)?;
+    resolve::bundle(&layers::read_under(path, above)?)
+}
+
 impl BundleManifest {
     /// Every program that must be there to lower the bundle, each once.
     pub fn programs(&self) -> Vec<&Program> {

@@ -1,0 +1,106 @@
+//! `--utility FILE`: a contract for an application whose manifest has none, or another.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use nom_image::manifest::{self, BundleManifest};
+use std::path::{Path, PathBuf};
+
+/// What users pay for an application.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ContractOptions {
+    /// Have the (first) application earn by the contract of this file: its table `[utility]`, and what its
+    /// `environment` says of knobs (docs/earn.md).
+    #[arg(long, value_name = "FILE")]
+    pub utility: Option<PathBuf>,
+}
+
+impl ContractOptions {
+    /// The bundle of a manifest, with this contract and, if there are any, these arguments for its first
+    /// application.
+    ///
+    /// # Errors
+    /// What is wrong in the manifest or in the contract.
+    pub fn bundle(&self, path: &Path, arguments: Option<&[String]>) -> Result<BundleManifest> {
+        let bundle = match &self.utility {
+            Some(file) => under(path, file)?,
+            None => manifest::load(path)?,
+        };
+        Ok(match arguments {
+            Some(arguments) => bundle.with_arguments(arguments),
+            None => bundle,
+        })
+    }
+
+    /// Where no contract can be given.
+    ///
+    /// # Errors
+    /// If one is.
+    pub fn refuse(&self, app: &str) -> Result<()> {
+        match &self.utility {
+            Some(file) => {
+                bail!(
+                    "--utility {}: {app} is an image: its contract was given when it was built",
+                    file.display()
+                )
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn under(path: &Path, file: &Path) -> Result<BundleManifest> {
+    let plain = manifest::load(path)?;
+    let bundle = manifest::load_under(path, file)?;
+    let (own, given) = (&plain.applications[0], &bundle.applications[0]);
+    if (&own.name, &own.program) != (&given.name, &given.program) {
+        bail!(
+            "--utility {}: it is a manifest of `{}`, expected a contract alone, such as \
+             apps/contracts/penalty.toml",
+            file.display(),
+            given.name
+        );
+    }
+    if given.utility.is_none() {
+        bail!("--utility {}: expected a table `[utility]` (docs/earn.md)", file.display());
+    }
+    Ok(bundle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APPLICATION: &str = "name = 'shop'\nprogram = 'shop'\nenvironment = { a = '1', control = '1' }\n";
+    const CONTRACT: &str = "[utility]\nunit = 'operation'\nterm = [{ function = 'value', alpha = 2.0 }]\n";
+
+    fn given(contract: &str) -> Result<BundleManifest> {
+        let directory = tempfile::tempdir()?;
+        let [application, file] = ["app.toml", "contract.toml"].map(|name| directory.path().join(name));
+        std::fs::write(&application, APPLICATION)?;
+        std::fs::write(&file, contract)?;
+        ContractOptions { utility: Some(file) }.bundle(&application, None)
+    }
+
+    #[test]
+    fn an_application_earns_by_a_contract_of_another_file() {
+        let bundle =
+            given(&format!("environment = {{ control = '9' }}\n{CONTRACT}")).expect("a good contract");
+        let application = &bundle.applications[0];
+        assert!(application.utility.is_some());
+        let variable = |name: &str| application.environment.get(name).map(String::as_str);
+        assert_eq!((variable("a"), variable("control")), (Some("1"), Some("9")));
+    }
+
+    #[test]
+    fn what_is_no_contract_is_named() {
+        for (text, expected) in [
+            ("environment = { a = '2' }", "expected a table `[utility]`"),
+            (&format!("name = 'other'\n{CONTRACT}"), "it is a manifest of `other`"),
+            ("[utility]\nunit = 'Gbit'\n", "contract.toml"),
+            ("[utility", "contract.toml"),
+        ] {
+            let error = given(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
