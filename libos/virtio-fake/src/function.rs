@@ -100,8 +100,11 @@ struct Device {
     server: Option<Server>,
 }
 
-/// What answers each request on queue 0, of a device that is for requests; nothing is no answer.
-struct Server(Box<dyn FnMut(&[u8]) -> Option<Vec<u8>>>);
+/// Answers a request; nothing is no answer.
+type Answer = dyn FnMut(&[u8]) -> Option<Vec<u8>>;
+
+/// What answers each request on queue 0, of a device that is for requests.
+struct Server(Box<Answer>);
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
