@@ -253,7 +253,7 @@ impl Vfs {
             fid,
             parent: None,
             name: Box::default(),
-            holds: 1,
+            holds: 0,
             open: None,
         });
         files.numbers.insert((index, number), root);
