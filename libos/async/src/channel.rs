@@ -151,6 +151,8 @@ pub(crate) struct Hub<B> {
     at_hand: Cell<Option<ConnectionKey>>,
     /// Memory for what is written, of the connection that was served last.
     spare: Cell<Vec<u8>>,
+    /// The same for chunks that are sent as they lie.
+    spare_shared: Cell<Vec<(usize, Chunk<B>)>>,
 }
 
 impl<B: Buffer> Hub<B> {
@@ -162,6 +164,7 @@ impl<B: Buffer> Hub<B> {
             wanted: RefCell::default(),
             at_hand: Cell::new(None),
             spare: Cell::default(),
+            spare_shared: Cell::default(),
         }
     }
 
@@ -256,6 +259,9 @@ impl<B: Buffer> Hub<B> {
         if channel.copied.capacity() == 0 {
             channel.copied = self.spare.take();
         }
+        if channel.shared.capacity() == 0 {
+            channel.shared = self.spare_shared.take();
+        }
     }
 
     /// Something happened to a connection, and who waits for it goes on.
@@ -303,9 +309,7 @@ impl<B: Buffer> Hub<B> {
             channel.put(reply);
             // The next one who writes has it: who says nothing for long has none.
             self.spare.set(mem::take(&mut channel.copied));
-            if channel.shared.capacity() > 8 {
-                channel.shared = Vec::new();
-            }
+            self.spare_shared.set(mem::take(&mut channel.shared));
         }
         channel.writer.take().into_iter().for_each(Waker::wake);
         let asked_ns = if is_answer { channel.asked_ns.take() } else { None };

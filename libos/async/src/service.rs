@@ -45,11 +45,12 @@ impl<B: Buffer + 'static> AsyncService<B> {
         let losing = Rc::downgrade(&hub);
         handle.on_failure(move |task| losing.upgrade().into_iter().for_each(|hub| hub.lose(task)));
         let core = AsyncCore::new(hub.clone(), [handle.remote()].into());
+        let serve = Rc::new(serve);
         let serve = move |stream: ByteStream<B>, core| -> Pin<Box<dyn Future<Output = ()>>> {
-            let peer = stream.peer();
-            let served = serve(stream, core);
+            let (serve, peer) = (serve.clone(), stream.peer());
+            // Made where it is awaited: a future that is moved there has its place twice.
             Box::pin(async move {
-                if let Err(why) = served.await {
+                if let Err(why) = serve(stream, core).await {
                     log::info!("a client at {peer}: {why}");
                 }
             })

@@ -21,7 +21,7 @@ pub const STEP_NS: u64 = 100_000;
 
 /// The time, as the test sets it.
 #[derive(Clone, Default)]
-struct Hands(Rc<Cell<u64>>);
+pub struct Hands(pub Rc<Cell<u64>>);
 
 impl Clock for Hands {
     fn now_ns(&self) -> u64 {
@@ -35,7 +35,7 @@ impl Idle for Hands {
     }
 }
 
-struct Deaf;
+pub struct Deaf;
 
 impl Doorbell for Deaf {
     fn ring(&self, _: usize) {}
@@ -80,7 +80,7 @@ fn stack(device: &Device, number: u8) -> Stack<Device> {
     Stack::new(device.clone(), config(number))
 }
 
-fn config(number: u8) -> Config {
+pub fn config(number: u8) -> Config {
     let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
     let mut config = Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) };
     config.tcp.fix_windows(20_000, 512 << 10);
