@@ -52,8 +52,8 @@ impl Root {
         Ok(root)
     }
 
-    /// Looks whether a program of the root has what it needs: interpreter, and libraries, which are looked for
-    /// in `places` first.
+    /// Looks whether a program of the root has what it needs: its interpreter, and libraries, which are
+    /// looked for in `places` first.
     ///
     /// # Errors
     /// As [`Root::of_program`].
