@@ -4,11 +4,11 @@
 mod common;
 
 use common::{STEP_NS, World};
-use nom_async::{AsyncService, ByteStream, StreamError};
+use nom_async::{AsyncService, Beside, ByteStream, StreamError};
 use nom_net::Slice;
 use nom_port::buffer::Sink as _;
 use nom_rt::Handle;
-use nom_service::{Reply, Service, Stream, Window};
+use nom_service::{Metrics, Reply, Service, Stream, Window};
 use nom_wire::Memory;
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -83,6 +83,43 @@ fn a_later_answer_counts_from_when_its_request_arrived() {
     assert_eq!((requests, bytes, world.heard()), (20, 110, 110));
     let mean_ns = sum_ns / requests;
     assert!((LATER_NS..=LATER_NS + 2 * STEP_NS).contains(&mean_ns), "{mean_ns} ns");
+}
+
+/// Tells what it has counted.
+struct Counted(Rc<Cell<u64>>);
+
+impl Beside<Memory> for Counted {
+    fn metrics(&self, out: &mut Metrics) {
+        out.counter("echo_lines_total", "Lines that came.", self.0.get());
+    }
+}
+
+#[test]
+fn the_control_port_tells_of_tasks_and_of_what_they_count() {
+    let lines = Rc::new(Cell::new(0));
+    let counts = lines.clone();
+    let serve = move |stream: ByteStream<Memory>, _| {
+        let counts = counts.clone();
+        async move {
+            while let Some(bytes) = stream.receive().await? {
+                counts.set(counts.get() + 1);
+                stream.share(bytes).await?;
+            }
+            Ok::<(), StreamError>(())
+        }
+    };
+    let mut world = World::new(0, |handle| AsyncService::new(handle, serve).beside(Counted(lines)));
+    world.steps(50);
+    for _ in 0..3 {
+        world.say(1, b"line");
+        world.steps(50);
+    }
+    // What the server counts is told when a window has ended.
+    world.steps(20_000);
+    let told = world.ask_control("/metrics");
+    for line in ["echo_lines_total 3", "nom_requests_total 3"] {
+        assert!(told.lines().any(|told| told == line), "{line}: {told}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use nom_net::{Application, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
 use nom_port::nic::Offloads;
 use nom_port::world::{Clock, Containment, Doorbell, Idle, Wakeup};
 use nom_rt::{EventLoop, Handle};
-use nom_serve::{Ports, Server};
+use nom_serve::{Control, Ports, Server};
 use nom_service::{Governor, Service, Setting, Window};
 use nom_wire::{Device, Memory};
 use std::cell::{Cell, RefCell};
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PORT: u16 = 7;
+const CONTROL_PORT: u16 = 9999;
 /// A step of time.
 pub const STEP_NS: u64 = 100_000;
 
@@ -60,15 +61,21 @@ pub struct Asker {
     pub flow: Option<FlowId>,
     pub heard: usize,
     pub end: Option<Closed>,
+    /// What the control port said.
+    pub told: Vec<u8>,
 }
 
 impl Application<Device> for Asker {
     fn connected(&mut self, _: &mut Stack<Device>, flow: FlowId) {
-        self.flow = Some(flow);
+        self.flow.get_or_insert(flow);
     }
 
-    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, bytes: Slice<Memory>) {
-        self.heard += bytes.len();
+    fn received(&mut self, _: &mut Stack<Device>, flow: FlowId, bytes: Slice<Memory>) {
+        if self.flow == Some(flow) {
+            self.heard += bytes.len();
+        } else {
+            self.told.extend_from_slice(&bytes);
+        }
     }
 
     fn closed(&mut self, _: &mut Stack<Device>, _: FlowId, why: Closed) {
@@ -112,6 +119,7 @@ impl World {
         let mut server = Server::new(devices[0].clone(), hands.clone(), config(1), &ports, make(handle));
         let (windows, batching_delay) = (Rc::default(), Duration::from_micros(micros));
         server.govern(Box::new(Watch { windows: Rc::clone(&windows), batching_delay }), handle);
+        server.control(Control::new(CONTROL_PORT, 1), 0, handle);
         handle.add_poller(nom_rt::INFRASTRUCTURE, server);
         let askers = [2, 3].map(|number| {
             let mut stack = stack(&devices[usize::from(number) - 1], number);
@@ -168,6 +176,17 @@ impl World {
     pub fn reset(&mut self, who: usize) {
         let (stack, asker) = &mut self.askers[who];
         stack.abort(asker.flow.expect("it is connected"));
+    }
+
+    /// What the control port says to a question of the first client's machine.
+    pub fn ask_control(&mut self, path: &str) -> String {
+        let (stack, _) = &mut self.askers[0];
+        let flow = stack.connect(([10, 0, 0, 1], CONTROL_PORT).into()).expect("a way");
+        let question = format!("GET {path} HTTP/1.1\r\nHost: nom\r\n\r\n");
+        let question = stack.buffer(question.as_bytes()).expect("memory");
+        stack.send(flow, question).expect("it goes when the connection is open");
+        self.steps(100);
+        String::from_utf8(self.askers[0].1.told.clone()).expect("a text")
     }
 
     /// How the clients' connections have ended.
