@@ -279,3 +279,25 @@ fn no_space_keeps_the_registers_of_a_device_that_is_released() {
         }
     }
 }
+
+/// A word that is told where a reflected call was is one of the first space, whoever asks and wherever its
+/// core goes: it is pinned until that core is given back.
+#[test]
+fn a_reflections_word_is_the_first_spaces_until_its_core_goes() {
+    let mut world = on_two_cores();
+    let first = map(&mut world, 0, PAGE);
+    let space = create(&mut world);
+    switch(&mut world, 1, space);
+    let own = map(&mut world, 1, PAGE);
+    assert_eq!(call(&mut world, 1, Syscall::SyscallReflect, &[IMAGE_WINDOW, PAGE]), Ok(0));
+    let told = world.kernel.machine.processors[1].reflection.expect("it is told");
+    assert_eq!(told.word.frame(), first);
+    unmap(&mut world, 1, PAGE);
+    assert_eq!(call(&mut world, 0, Syscall::MemoryRelease, &[own, 0, 1]), Ok(0));
+    unmap(&mut world, 0, PAGE);
+    let release = |world: &mut World| call(world, 0, Syscall::MemoryRelease, &[first, 0, 1]);
+    assert_eq!(release(&mut world), Err(Error::StillMapped));
+    world.call(1, Syscall::CoreRelease, &[]);
+    assert_eq!(release(&mut world), Ok(0));
+    assert_eq!(call(&mut world, 0, Syscall::SpaceEnd, &[space]), Ok(0));
+}
