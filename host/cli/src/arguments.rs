@@ -133,6 +133,7 @@ Examples:
   nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -- -u nobody    one that earns
   nom run redis:7                      what a container image of a registry starts
   nom run --oci redis.tar:7            the same, of a file
+  nom run -v data:/data redis:7        with a directory that it writes to
   nom run --gdb hello                  wait for a debugger
   nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
@@ -152,7 +153,8 @@ pub struct Run {
     /// Publish a port of the machine at a port of the host.
     #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
     pub publish: Vec<Port>,
-    /// Give the application the files of a directory, in place of those in its manifest.
+    /// Lend a Linux program a directory, for reading and writing, or with `:ro` for reading; give another
+    /// application a copy of its files, in place of those in its manifest.
     #[arg(short = 'v', long = "volume", value_name = "DIR:/PATH[:ro]")]
     pub files: Vec<Volume>,
     /// Number of processors; with --host, how many threads may serve.

@@ -2,10 +2,12 @@
 //! starts.
 
 use crate::contract::ContractOptions;
+use crate::mounts::Volume;
 use crate::registry;
 use crate::run::is_elf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nom_abi::image::DeviceSelector;
 use nom_build::Project;
 use nom_image::manifest::{BundleManifest, Files};
 use nom_image::{Command, OciImage, Root, is_bootable};
@@ -25,6 +27,8 @@ const MEMORY_BYTES: u64 = 256 << 20;
 const PIECE_BYTES: u64 = 16 << 20;
 /// What an application may hold at most; there is no more in a machine.
 const HELD_BYTES_MAX: u64 = 64 << 30;
+/// What lends a directory: a virtio device of type 9 (virtio 1.2, section 5), of any class.
+const LENDER: DeviceSelector = DeviceSelector { vendor: 0x1af4, device: 0x1049, class: 0xff_ffff };
 /// How many files are named one by one.
 const NAMED_MAX: usize = 40;
 
@@ -164,6 +168,23 @@ fn furnish(mut bundle: BundleManifest, root: Root, command: &Command) -> BundleM
     application.environment.insert("directory".to_owned(), command.directory.clone());
     application.files = Some(Files { mounts: Vec::new(), newest: None, root: Some(root) });
     bundle
+}
+
+/// The program with directories of this computer, which its machine is to be lent in this order.
+pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleManifest {
+    let application = &mut bundle.applications[0];
+    for (number, volume) in volumes.iter().enumerate() {
+        application.environment.insert(format!("volume.{number}"), volume.place().to_owned());
+    }
+    if !volumes.is_empty() {
+        application.devices.push(LENDER);
+    }
+    bundle
+}
+
+/// Whether a bundle is a program of Linux.
+pub fn is_linux(bundle: &BundleManifest) -> bool {
+    root_of(bundle).is_some()
 }
 
 /// The name that a variable of the first application's environment has: a Linux program's are its own.

@@ -7,7 +7,7 @@ use crate::debugger;
 use crate::launch::Launch;
 use crate::linux;
 use crate::metering::Device;
-use crate::mounts::given_files;
+use crate::mounts::{given_files, lent_directories};
 use crate::network::{self, Attachment};
 use crate::port_holder;
 use crate::ports;
@@ -89,6 +89,8 @@ struct Place<'s> {
 
 fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) -> Result<u8> {
     let Place { store, name, directory } = *place;
+    let is_linux = subject.bundle().is_some_and(linux::is_linux);
+    let directories = lent_directories(if is_linux { &options.files } else { &[] })?;
     if options.network != NetworkChoice::User {
         // What takes long is done before signals are only looked at now and then.
         subject.prepare()?;
@@ -113,7 +115,8 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     write_private(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
-    let mut config = MachineConfig { networks, ..configure(options, memory, &boot, accelerator, image)? };
+    let mut config =
+        MachineConfig { networks, directories, ..configure(options, memory, &boot, accelerator, image)? };
     // For the next start, which has no debugger and no meter of this process.
     Launch { config: MachineConfig { debugger: None, ..config.clone() }, published: published.clone() }
         .save(directory)?;
@@ -168,7 +171,7 @@ impl Subject {
         let project = Project::find()?;
         let sources = (&options.linux, &options.contract);
         if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
-            return Ok(Subject::Bundle(Box::new((project, given_files(bundle, &options.files)?))));
+            return Ok(Subject::Bundle(Box::new((project, linux::with_volumes(bundle, &options.files)))));
         }
         if path.is_file() && is_elf(path)? {
             if !options.arguments.is_empty() || !options.environment.is_empty() || options.ip.is_some() {

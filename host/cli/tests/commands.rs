@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 48] = [
+const COMMANDS: [(&str, How); 49] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -73,6 +73,7 @@ const COMMANDS: [(&str, How); 48] = [
     ("./nom run --watch --utility", In("host/cli/tests/linux_earns.rs")),
     ("./nom run --watch", Serves("watch: ")),
     ("./nom run --ip", Serves("serves at")),
+    ("./nom run -v /srv/data:/data", In("host/cli/tests/linux_volumes.rs")),
     ("./nom run -v", Serves("serves at")),
     ("./nom run --network tap", ServesRoot("serves at")),
     ("./nom provider", Serves("http://")),

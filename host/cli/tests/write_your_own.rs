@@ -247,7 +247,7 @@ impl Reader {
         let output = gdb.wait_with_output().expect("it has ended");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(said.contains("Breakpoint 2, ") && said.contains("lib.rs:63"), "{said}");
-        assert!(said.contains("nom_main"), "the way there: {said}");
+        assert!(said.contains("answer ()"), "the way there: {said}");
         if let Some(mut machine) = self.others.pop() {
             let _ = machine.kill();
             let _ = machine.wait();

@@ -287,12 +287,18 @@ fn an_archive_of_a_layout_is_one_too() {
 /// What an image starts with this configuration.
 fn started(config: &Value, program: Option<&str>, arguments: &[&str]) -> Result<Command, String> {
     let (directory, layout) = site();
+    // A program that needs no other file, and one that does.
+    let read = |path: &str| std::fs::read(path).expect("Debian's");
+    let (linker, ls) = (read("/lib64/ld-linux-x86-64.so.2"), read("/bin/ls"));
     let files = [
         File("etc/passwd", PASSWD),
         File("etc/group", b"root:x:0:\nserver:x:8:\nother:x:9:\n"),
-        File("usr/bin/server", b""),
+        File("usr/bin/server", &linker),
         Link("bin", "usr/bin"),
-        File("srv/run", b""),
+        File("srv/run", b"#!/bin/server"),
+        File("srv/lost", b"#!/bin/absent -x"),
+        File("srv/text", b"hello"),
+        File("srv/ls", &ls),
     ];
     layout.index(&[layout.image(config, &[(GZIP, layer(&files))])]);
     let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
@@ -344,6 +350,13 @@ fn what_cannot_start_is_named() {
             "starts absent, which is not in the image: looked in /usr/local/s",
         ),
         (json!({ "Cmd": ["server"] }), Some("/bin/absent"), "starts /bin/absent, which is not in the image"),
+        (json!({ "Cmd": ["/srv/lost"] }), None, "/srv/lost: its interpreter /bin/absent is missing"),
+        (json!({ "Cmd": ["/srv/text"] }), None, "/srv/text: no 64-bit ELF file"),
+        (
+            json!({ "Cmd": ["/srv/ls"] }),
+            None,
+            "/srv/ls: its interpreter /lib64/ld-linux-x86-64.so.2 is missing",
+        ),
         (json!({ "Cmd": ["server"], "User": "nobody" }), None, "no user `nobody`"),
         (
             json!({ "Cmd": ["server"], "WorkingDir": "here" }),

@@ -1,6 +1,9 @@
 //! From a [`MachineConfig`] to QEMU's command line.
 
-use crate::config::{Accelerator, Allocation, Forward, Iommu, MachineConfig, MachineKind, Network};
+use crate::config::{
+    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, LentDirectory, MachineConfig, MachineKind,
+    Network, Owners,
+};
 use crate::{bridge, mmio, namespace};
 
 /// Where a machine's two byte streams go.
@@ -158,6 +161,11 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
         };
         line.option("-device", device);
     }
+    for (number, directory) in config.directories.iter().enumerate() {
+        line.option("-fsdev", lender(directory, number));
+        let name = format!("fsdev=volume{number},mount_tag=volume{number}");
+        line.option("-device", format!("virtio-9p-pci,{name},disable-legacy=on{guarded}"));
+    }
     let mut next = config.networks.len();
     for device in &config.devices {
         let is_mmio = config.kind == MachineKind::Microvm && mmio::is_mmio(device);
@@ -165,6 +173,21 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
         next += usize::from(is_mmio);
         line.option("-device", format!("{device}{bus}"));
     }
+}
+
+/// Who reads and writes a directory for the machine. Files of other file systems below it get numbers of
+/// their own, so that no two are taken for one.
+fn lender(directory: &LentDirectory, number: usize) -> String {
+    let path = escape(&directory.path.display().to_string());
+    let model = match directory.owners {
+        Owners::Passthrough => "passthrough",
+        Owners::None => "none",
+    };
+    let access = match directory.access {
+        DirectoryAccess::ReadOnly => ",readonly=on",
+        DirectoryAccess::ReadWrite => "",
+    };
+    format!("local,id=volume{number},path={path},security_model={model},multidevs=remap{access}")
 }
 
 fn backend(network: &Network, number: usize) -> String {
@@ -272,6 +295,25 @@ mod tests {
         ];
         for (change, expected) in rows {
             let line = line(change);
+            assert!(line.contains(expected), "expected `{expected}` in `{line}`");
+        }
+    }
+
+    #[test]
+    fn directories_are_lent_in_order() {
+        let lent = |path: &str, access, owners| LentDirectory { path: path.into(), access, owners };
+        let line = line(|config| {
+            config.directories = vec![
+                lent("/srv/a,b", DirectoryAccess::ReadWrite, Owners::None),
+                lent("/etc", DirectoryAccess::ReadOnly, Owners::Passthrough),
+            ];
+        });
+        for expected in [
+            "-fsdev local,id=volume0,path=/srv/a,,b,security_model=none,multidevs=remap -device",
+            "-device virtio-9p-pci,fsdev=volume0,mount_tag=volume0,disable-legacy=on -fsdev",
+            "-fsdev local,id=volume1,path=/etc,security_model=passthrough,multidevs=remap,readonly=on",
+            "-device virtio-9p-pci,fsdev=volume1,mount_tag=volume1",
+        ] {
             assert!(line.contains(expected), "expected `{expected}` in `{line}`");
         }
     }

@@ -34,6 +34,9 @@ pub struct MachineConfig {
     pub iommu: Iommu,
     /// What each network device is connected to; the guest finds the devices in this order. One TAP at most.
     pub networks: Vec<Network>,
+    /// Directories of this computer that the machine may use; the guest finds their devices in this order.
+    #[serde(default)]
+    pub directories: Vec<LentDirectory>,
     /// More devices, each as QEMU's `-device` takes it.
     pub devices: Vec<String>,
     /// Number of empty PCIe slots, `hotplug0` on, for devices that are plugged in later.
@@ -57,6 +60,7 @@ impl MachineConfig {
             command_line: String::new(),
             iommu: Iommu::None,
             networks: Vec::new(),
+            directories: Vec::new(),
             devices: Vec::new(),
             hotplug_slots: 0,
             debugger: None,
@@ -173,6 +177,44 @@ pub enum Allocation {
     OnDemand,
     /// All before the first instruction, so that the guest never waits for it. The start takes the longer.
     Immediate,
+}
+
+/// A directory of this computer that a machine uses by 9P.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentDirectory {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// What the machine may do with it.
+    pub access: DirectoryAccess,
+    /// Whose files are that the machine makes.
+    pub owners: Owners,
+}
+
+/// What a machine may do with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DirectoryAccess {
+    /// Read it.
+    ReadOnly,
+    /// Read and write it.
+    ReadWrite,
+}
+
+/// Whose files are that a machine makes in a directory; the words are QEMU's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owners {
+    /// Whose the machine says: QEMU runs as root.
+    Passthrough,
+    /// Whoever's QEMU runs as.
+    None,
+}
+
+impl Owners {
+    /// The choice of this process, as which QEMU runs.
+    pub fn of_this_process() -> Owners {
+        if rustix::process::geteuid().is_root() { Owners::Passthrough } else { Owners::None }
+    }
 }
 
 /// What a machine's network device is connected to.

@@ -28,7 +28,10 @@ pub mod qmp;
 mod relay;
 mod session;
 
-pub use config::{Accelerator, Allocation, Forward, Iommu, MachineConfig, MachineKind, Memory, Network};
+pub use config::{
+    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, LentDirectory, MachineConfig, MachineKind,
+    Memory, Network, Owners,
+};
 pub use control::ControlLine;
 pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, STATUS_SHUT_DOWN, Vmm};
 pub use namespace::Namespace;

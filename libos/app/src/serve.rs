@@ -130,6 +130,9 @@ fn parts<C>(peers: Vec<Peers<DmaBuffer, C>>, contract: Option<Settings>) -> Vec<
     parts.map(|((peers, governor), ear)| Part { peers, governor: Some(governor), ear }).collect()
 }
 
+/// Bytes of the stack on which the tasks of a core run, one after the other.
+const TASK_STACK: usize = 256 << 10;
+
 /// What all cores of a server have in common.
 #[derive(Clone)]
 struct Setup {
@@ -182,6 +185,9 @@ impl Setup {
     ) -> u8 {
         let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
         let index = peers.index();
+        if S::IS_ACTIVE {
+            crate::world::contain(event_loop.handle(), TASK_STACK);
+        }
         let service = make(event_loop.handle(), &mut pair);
         // Whoever hears of the service may ask any core at once.
         announcement.begin();

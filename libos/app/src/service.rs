@@ -4,5 +4,6 @@
 pub use nom_async::{AsyncCore, AsyncService, Beside, ByteStream, Chunk, NoSuchCore, StreamError};
 pub use nom_port::buffer::{Buffer, Buffers, Sink, Slice};
 pub use nom_port::nic::Nic;
+pub use nom_rt::Handle;
 pub use nom_serve::Budget;
 pub use nom_service::{Metrics, Reply, Service, Stream, StreamEnd};

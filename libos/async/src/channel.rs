@@ -23,6 +23,10 @@ slotmap::new_key_type! {
 /// Bytes that a task may write before it waits for those to be sent.
 const UNSENT_MAX: usize = 64 << 10;
 
+/// The task that a connection is reset with; nobody, if it was asked for outside of any.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owner(Option<TaskId>);
+
 /// Who waits for something to come.
 enum Reader {
     /// A task of the loop, by itself.
@@ -52,8 +56,8 @@ pub(crate) struct Channel<B> {
     /// The peer will send no more.
     pub is_finished: bool,
     pub course: Course,
-    /// Whether a task has it: nobody but who asked for it, if somebody did.
-    is_served: bool,
+    /// The task that serves it, or asked for it; nothing as long as no task has it.
+    owner: Option<Owner>,
     /// Whether it stands in the list of those that are due.
     is_due: bool,
 }
@@ -147,6 +151,8 @@ pub(crate) struct Hub<B> {
     at_hand: Cell<Option<ConnectionKey>>,
     /// Memory for what is written, of the connection that was served last.
     spare: Cell<Vec<u8>>,
+    /// The same for chunks that are sent as they lie.
+    spare_shared: Cell<Vec<(usize, Chunk<B>)>>,
 }
 
 impl<B: Buffer> Hub<B> {
@@ -158,6 +164,7 @@ impl<B: Buffer> Hub<B> {
             wanted: RefCell::default(),
             at_hand: Cell::new(None),
             spare: Cell::default(),
+            spare_shared: Cell::default(),
         }
     }
 
@@ -179,7 +186,7 @@ impl<B: Buffer> Hub<B> {
                 end: None,
                 is_finished: false,
                 course: Course::Open,
-                is_served: false,
+                owner: None,
                 is_due: false,
             }))
         })
@@ -189,14 +196,35 @@ impl<B: Buffer> Hub<B> {
     pub fn ask_for(&self, remote: SocketAddr) -> SharedChannel<B> {
         let connection = self.add(remote);
         self.wanted.borrow_mut().push_back(Wanted { remote, connection });
-        self.take_unserved(connection).expect("it was just added")
+        let channel = self.channel(connection).expect("it was just added");
+        channel.borrow_mut().owner = Some(Owner(self.handle.task()));
+        channel
     }
 
-    /// A connection that no task has yet: from now on one has.
-    pub fn take_unserved(&self, key: ConnectionKey) -> Option<SharedChannel<B>> {
-        let channel = self.channel(key)?;
-        let is_served = mem::replace(&mut channel.borrow_mut().is_served, true);
-        (!is_served).then_some(channel)
+    /// A connection that no task has yet.
+    pub fn unserved(&self, key: ConnectionKey) -> Option<SharedChannel<B>> {
+        self.channel(key).filter(|channel| channel.borrow().owner.is_none())
+    }
+
+    /// A task serves a connection from now on.
+    pub fn serve_by(&self, key: ConnectionKey, task: TaskId) {
+        if let Some(channel) = self.channel(key) {
+            channel.borrow_mut().owner = Some(Owner(Some(task)));
+        }
+    }
+
+    /// A task has panicked: what it had is reset, so that nobody takes what was sent for the whole.
+    pub fn lose(&self, task: TaskId) {
+        for channel in self.channels.borrow().values() {
+            // It may have panicked while it had that borrowed, which then it has for good.
+            let Ok(mut channel) = channel.try_borrow_mut() else { continue };
+            if channel.owner == Some(Owner(Some(task))) {
+                log::error!("the connection with {} is reset: its task panicked", channel.peer);
+                channel.course = Course::Reset;
+                channel.reader = None;
+                self.is_due(&mut channel);
+            }
+        }
     }
 
     pub fn channel(&self, key: ConnectionKey) -> Option<SharedChannel<B>> {
@@ -230,6 +258,9 @@ impl<B: Buffer> Hub<B> {
     pub fn lend(&self, channel: &mut Channel<B>) {
         if channel.copied.capacity() == 0 {
             channel.copied = self.spare.take();
+        }
+        if channel.shared.capacity() == 0 {
+            channel.shared = self.spare_shared.take();
         }
     }
 
@@ -278,9 +309,7 @@ impl<B: Buffer> Hub<B> {
             channel.put(reply);
             // The next one who writes has it: who says nothing for long has none.
             self.spare.set(mem::take(&mut channel.copied));
-            if channel.shared.capacity() > 8 {
-                channel.shared = Vec::new();
-            }
+            self.spare_shared.set(mem::take(&mut channel.shared));
         }
         channel.writer.take().into_iter().for_each(Waker::wake);
         let asked_ns = if is_answer { channel.asked_ns.take() } else { None };

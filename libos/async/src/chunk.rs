@@ -76,13 +76,16 @@ impl<B: Buffer> fmt::Debug for Chunk<B> {
 
 /// Chunks that nobody has taken yet, each with when it arrived.
 pub(crate) struct Unread<B> {
+    /// The first one, which is most often the only one: then nothing is allocated.
+    first: Option<(u64, Chunk<B>)>,
+    /// Those behind it; none without it.
     chunks: VecDeque<(u64, Chunk<B>)>,
     len: usize,
 }
 
 impl<B: Buffer> Unread<B> {
     pub fn new() -> Unread<B> {
-        Unread { chunks: VecDeque::new(), len: 0 }
+        Unread { first: None, chunks: VecDeque::new(), len: 0 }
     }
 
     /// Bytes held.
@@ -91,26 +94,34 @@ impl<B: Buffer> Unread<B> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        self.first.is_none()
     }
 
     /// Puts a piece behind all others. `is_awaited` says whether somebody is about to take it.
     pub fn push(&mut self, arrived_ns: u64, slice: Slice<B>, is_awaited: Awaited) {
         self.len += slice.len();
         if is_awaited == Awaited::Yes || slice.len() >= slice.pinned() / 2 {
-            return self.chunks.push_back((arrived_ns, slice.into()));
+            return self.append(arrived_ns, slice.into());
         }
-        match self.chunks.back_mut() {
+        match self.chunks.back_mut().or(self.first.as_mut()) {
             Some((_, Chunk(Piece::Copied(bytes, _)))) => bytes.extend_from_slice(&slice),
-            _ => self.chunks.push_back((arrived_ns, Chunk(Piece::Copied(slice.to_vec(), 0)))),
+            _ => self.append(arrived_ns, Chunk(Piece::Copied(slice.to_vec(), 0))),
+        }
+    }
+
+    fn append(&mut self, arrived_ns: u64, chunk: Chunk<B>) {
+        match self.first {
+            None => self.first = Some((arrived_ns, chunk)),
+            Some(_) => self.chunks.push_back((arrived_ns, chunk)),
         }
     }
 
     /// Takes the first chunk, with when it arrived. A queue that is empty has no memory.
     pub fn take(&mut self) -> Option<(u64, Chunk<B>)> {
-        let (arrived_ns, chunk) = self.chunks.pop_front()?;
+        let (arrived_ns, chunk) = self.first.take()?;
         self.len -= chunk.len();
-        if self.chunks.is_empty() && self.chunks.capacity() > 4 {
+        self.first = self.chunks.pop_front();
+        if self.chunks.is_empty() && self.chunks.capacity() > 0 {
             self.chunks = VecDeque::new();
         }
         Some((arrived_ns, chunk))
@@ -119,7 +130,7 @@ impl<B: Buffer> Unread<B> {
     /// Puts the rest of a chunk back that was just taken.
     pub fn put_back(&mut self, arrived_ns: u64, chunk: Chunk<B>) {
         self.len += chunk.len();
-        self.chunks.push_front((arrived_ns, chunk));
+        self.first.replace((arrived_ns, chunk)).into_iter().for_each(|next| self.chunks.push_front(next));
     }
 
     pub fn clear(&mut self) {
@@ -146,7 +157,7 @@ mod tests {
         for (at_ns, range) in (1..).zip([0..6, 6..7, 7..8, 8..10]) {
             unread.push(at_ns, memory.part(range), Awaited::No);
         }
-        assert_eq!((unread.len(), unread.chunks.len()), (10, 2), "three crumbs are one chunk");
+        assert_eq!((unread.len(), unread.chunks.len()), (10, 1), "three crumbs are one chunk");
         let (at_ns, mut first) = unread.take().expect("a chunk");
         assert_eq!((at_ns, &first[..], unread.len()), (1, &b"012345"[..], 4));
         first.advance(4);

@@ -42,12 +42,15 @@ impl<B: Buffer + 'static> AsyncService<B> {
         E: fmt::Display + 'static,
     {
         let hub = Rc::new(Hub::new(handle));
+        let losing = Rc::downgrade(&hub);
+        handle.on_failure(move |task| losing.upgrade().into_iter().for_each(|hub| hub.lose(task)));
         let core = AsyncCore::new(hub.clone(), [handle.remote()].into());
+        let serve = Rc::new(serve);
         let serve = move |stream: ByteStream<B>, core| -> Pin<Box<dyn Future<Output = ()>>> {
-            let peer = stream.peer();
-            let served = serve(stream, core);
+            let (serve, peer) = (serve.clone(), stream.peer());
+            // Made where it is awaited: a future that is moved there has its place twice.
             Box::pin(async move {
-                if let Err(why) = served.await {
+                if let Err(why) = serve(stream, core).await {
                     log::info!("a client at {peer}: {why}");
                 }
             })
@@ -100,9 +103,10 @@ impl<B: Buffer + 'static, P: Beside<B>> Service<B> for AsyncService<B, P> {
     ) -> Reaction {
         let is_new = matches!(what, Happening::Opened(_));
         let said = self.hub.happened(*connection, what, reply);
-        if is_new && let Some(channel) = self.hub.take_unserved(*connection) {
+        if is_new && let Some(channel) = self.hub.unserved(*connection) {
             let stream = ByteStream::new(self.hub.clone(), channel);
-            self.hub.handle.spawn((self.serve)(stream, self.core.clone()));
+            let task = self.hub.handle.spawn((self.serve)(stream, self.core.clone()));
+            self.hub.serve_by(*connection, task.id());
         }
         said
     }

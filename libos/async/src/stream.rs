@@ -150,6 +150,7 @@ impl<B: Buffer> ByteStream<B> {
         poll_fn(|context| {
             let Poll::Ready(channel) = self.poll_room(context) else { return Poll::Pending };
             let mut channel = channel?;
+            self.hub.lend(&mut channel);
             let shared = chunk.take().map_or(Ok(()), |chunk| channel.share(chunk));
             self.hub.is_due(&mut channel);
             Poll::Ready(shared)

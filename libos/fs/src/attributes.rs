@@ -105,6 +105,7 @@ impl Vfs {
         let id = match node {
             NodeId::Stored(id) => id,
             NodeId::Proc(node) => return self.proc_attributes(caller, node),
+            NodeId::Host(id) => return self.host_attributes(id),
         };
         let inode = self.inode(id);
         let (size, blocks, rdev) = match &inode.body {
@@ -140,6 +141,7 @@ impl Vfs {
         match node {
             NodeId::Stored(id) => credentials.check(self.inode(id), wanted),
             NodeId::Proc(node) => node.check(credentials, wanted),
+            NodeId::Host(id) => self.host_access(credentials, id, wanted),
         }
     }
 
@@ -153,10 +155,13 @@ impl Vfs {
         node: NodeId,
         permissions: u32,
     ) -> Result<(), Errno> {
+        if let NodeId::Host(id) = node {
+            return self.host_set_permissions(caller, id, permissions);
+        }
         let id = node.stored().ok_or(Errno::EPERM)?;
         let credentials = caller.credentials;
         let inode = self.inode_mut(id);
-        credentials.check_owner(inode)?;
+        credentials.check_owner(&inode.rights())?;
         if matches!(inode.body, Body::Link(_)) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -173,17 +178,14 @@ impl Vfs {
     /// # Errors
     /// `EPERM`: only root gives away, and an owner chooses among its own groups.
     pub fn set_owner(&mut self, caller: &Caller<'_>, node: NodeId, to: Ownership) -> Result<(), Errno> {
+        if let NodeId::Host(id) = node {
+            return self.host_set_owner(caller, id, to);
+        }
         let id = node.stored().ok_or(Errno::EPERM)?;
         let credentials = caller.credentials;
         let inode = self.inode_mut(id);
-        let (user, group) = (to.user.unwrap_or(inode.user), to.group.unwrap_or(inode.group));
-        let is_owner = credentials.user == inode.user;
-        let is_allowed = credentials.is_root()
-            || (is_owner && user == inode.user && (group == inode.group || credentials.is_in(group)));
-        if !is_allowed && (to.user.is_some() || to.group.is_some()) {
-            return Err(Errno::EPERM);
-        }
-        (inode.user, inode.group) = (user, group);
+        credentials.check_new_owner(&inode.rights(), to)?;
+        (inode.user, inode.group) = (to.user.unwrap_or(inode.user), to.group.unwrap_or(inode.group));
         // Who gets a program must not get its former owner's rights with it.
         if !inode.is_directory() && to != Ownership::default() {
             inode.drop_set_id(credentials);
@@ -206,14 +208,12 @@ impl Vfs {
         if (accessed, modified) == (Stamp::Omit, Stamp::Omit) {
             return Ok(());
         }
+        if let NodeId::Host(id) = node {
+            return self.host_set_times(caller, id, accessed, modified);
+        }
         let id = node.stored().ok_or(Errno::EPERM)?;
         let inode = self.inode_mut(id);
-        if caller.credentials.check_owner(inode).is_err() {
-            match (accessed, modified) {
-                (Stamp::Now, Stamp::Now) => caller.credentials.check(inode, Access::WRITE)?,
-                _ => return Err(Errno::EPERM),
-            }
-        }
+        caller.credentials.check_times(&inode.rights(), accessed, modified)?;
         let at = |stamp: Stamp, before: FileTime| match stamp {
             Stamp::Omit => before,
             Stamp::Now => caller.now,
@@ -228,6 +228,10 @@ impl Vfs {
     /// What `statfs` tells of the file system that a node is in.
     pub fn space(&self, node: NodeId) -> SpaceFacts {
         let magic = match node {
+            NodeId::Host(id) => match self.host_space(id) {
+                Some(space) => return space,
+                None => self.mount(self.host_mount(id)).magic,
+            },
             NodeId::Stored(id) => self.mount(self.inode(id).mount).magic,
             NodeId::Proc(_) => u64::from(linux_raw_sys::general::PROC_SUPER_MAGIC),
         };

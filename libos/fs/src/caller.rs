@@ -1,6 +1,7 @@
 //! Who asks, and what that may do.
 
 use crate::attributes::FileTime;
+use crate::attributes::{Ownership, Stamp};
 use crate::errno::Errno;
 use crate::node::{Inode, NodeId};
 use crate::proc::Processes;
@@ -90,27 +91,60 @@ impl Access {
     }
 }
 
+/// Whose a file is, and what others may do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub user: u32,
+    pub group: u32,
+    /// The lowest twelve bits of the mode.
+    pub permissions: u32,
+    pub is_directory: bool,
+}
+
 impl Credentials {
     /// Whether an inode's permissions let them do this (path_resolution(7)).
     pub(crate) fn check(&self, inode: &Inode, wanted: Access) -> Result<(), Errno> {
-        let granted = if self.user == inode.user {
-            inode.permissions >> 6
-        } else if self.is_in(inode.group) {
-            inode.permissions >> 3
+        self.check_rights(&inode.rights(), wanted)
+    }
+
+    /// Whether a file's permissions let them do this.
+    pub(crate) fn check_rights(&self, file: &Rights, wanted: Access) -> Result<(), Errno> {
+        let granted = if self.user == file.user {
+            file.permissions >> 6
+        } else if self.is_in(file.group) {
+            file.permissions >> 3
         } else {
-            inode.permissions
+            file.permissions
         };
         if granted & wanted.0 == wanted.0 {
             return Ok(());
         }
         // Root needs one execute bit to run a file, and nothing to go through a directory.
-        let is_runnable = inode.is_directory() || inode.permissions & 0o111 != 0;
+        let is_runnable = file.is_directory || file.permissions & 0o111 != 0;
         let is_enough = self.is_root() && (is_runnable || !wanted.includes(Access::EXECUTE));
         if is_enough { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// Whether they may change what only an owner may.
-    pub(crate) fn check_owner(&self, inode: &Inode) -> Result<(), Errno> {
-        if self.is_root() || self.user == inode.user { Ok(()) } else { Err(Errno::EPERM) }
+    pub(crate) fn check_owner(&self, file: &Rights) -> Result<(), Errno> {
+        if self.is_root() || self.user == file.user { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether they may give a file away: only root does, and an owner chooses among its own groups.
+    pub(crate) fn check_new_owner(&self, file: &Rights, to: Ownership) -> Result<(), Errno> {
+        let (user, group) = (to.user.unwrap_or(file.user), to.group.unwrap_or(file.group));
+        let chooses = self.user == file.user && user == file.user;
+        let is_allowed = self.is_root() || (chooses && (group == file.group || self.is_in(group)));
+        if is_allowed || to == Ownership::default() { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether they may say when a file was read and changed: only its owner names a time; who may write it
+    /// may say that it is now.
+    pub(crate) fn check_times(&self, file: &Rights, accessed: Stamp, modified: Stamp) -> Result<(), Errno> {
+        match (self.check_owner(file), accessed, modified) {
+            (Ok(()), ..) => Ok(()),
+            (Err(_), Stamp::Now, Stamp::Now) => self.check_rights(file, Access::WRITE),
+            (Err(error), ..) => Err(error),
+        }
     }
 }

@@ -31,6 +31,7 @@ impl Vfs {
         flags: u32,
         mode: u32,
     ) -> Result<NodeId, Errno> {
+        self.host_tidy();
         if flags & O_PATH != 0 {
             return self.open_path(caller, at, path, flags);
         }
@@ -132,6 +133,9 @@ impl Vfs {
         };
         let wanted = if flags & O_TRUNC != 0 { wanted.and(Access::WRITE) } else { wanted };
         self.access(caller.credentials, node, wanted)?;
+        if let NodeId::Host(id) = node {
+            self.host_open(id, wanted)?;
+        }
         match kind {
             NodeType::Socket => return Err(Errno::ENXIO),
             NodeType::File if flags & O_TRUNC != 0 => self.truncate(node, 0, caller)?,
@@ -148,6 +152,11 @@ impl Vfs {
         body: Body,
         permissions: u32,
     ) -> Result<NodeId, Errno> {
+        if let (NodeId::Host(directory), LastName::Name(name), None) =
+            (found.directory, &found.last, found.node)
+        {
+            return self.host_create(caller, directory, name, &body, permissions);
+        }
         let (directory, name) = self.place(caller, found)?;
         let parent = self.inode(directory);
         let (mount, inherited) = (parent.mount, (parent.permissions & 0o2000 != 0).then_some(parent.group));
@@ -286,6 +295,13 @@ impl Vfs {
     pub fn link(&mut self, caller: &Caller<'_>, node: NodeId, at: NodeId, path: &[u8]) -> Result<(), Errno> {
         let found = self.find_to_make(caller, at, path)?;
         let same = match (found.directory, node) {
+            (NodeId::Host(directory), NodeId::Host(id)) => match (&found.last, found.node) {
+                (LastName::Name(name), None) if self.host_mount(directory) == self.host_mount(id) => {
+                    return self.host_link(caller, id, directory, name);
+                }
+                (_, Some(_)) => return Err(Errno::EEXIST),
+                _ => false,
+            },
             (NodeId::Stored(directory), NodeId::Stored(id)) => {
                 self.inode(directory).mount == self.inode(id).mount
             }

@@ -4,7 +4,7 @@ use crate::attributes::FileTime;
 use crate::caller::Caller;
 use crate::contents::PAGE;
 use crate::errno::Errno;
-use crate::node::{Body, NodeId};
+use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
 
 /// Where a file can end at most: Linux's offsets are signed.
@@ -25,6 +25,9 @@ impl Vfs {
     /// # Errors
     /// `EISDIR`; `EINVAL` for what stores nothing.
     pub fn read(&self, node: NodeId, offset: u64, target: &mut [u8]) -> Result<usize, Errno> {
+        if let NodeId::Host(id) = node {
+            return self.host_read(id, offset, target);
+        }
         match &self.inode(node.stored().ok_or(Errno::EINVAL)?).body {
             Body::File(contents) => Ok(contents.read(offset, target)),
             Body::Directory(_) => Err(Errno::EISDIR),
@@ -43,6 +46,9 @@ impl Vfs {
         bytes: &[u8],
         caller: &Caller<'_>,
     ) -> Result<usize, Errno> {
+        if let NodeId::Host(id) = node {
+            return self.host_write(id, offset, bytes);
+        }
         let id = node.stored().ok_or(Errno::EINVAL)?;
         if offset >= END_MAX && !bytes.is_empty() {
             return Err(Errno::EFBIG);
@@ -62,11 +68,17 @@ impl Vfs {
     }
 
     /// Bytes of a file's contents.
-    pub fn size(&self, node: NodeId) -> u64 {
-        match node.stored().map(|id| &self.inode(id).body) {
+    ///
+    /// # Errors
+    /// The host's, of a file that it lends.
+    pub fn size(&self, node: NodeId) -> Result<u64, Errno> {
+        if let NodeId::Host(id) = node {
+            return self.host_size(id);
+        }
+        Ok(match node.stored().map(|id| &self.inode(id).body) {
             Some(Body::File(contents)) => contents.len(),
             _ => 0,
-        }
+        })
     }
 
     /// All of a file, if it is as it lies in the image: on pages of its own, which nobody changes.
@@ -89,6 +101,9 @@ impl Vfs {
     /// # Errors
     /// `EISDIR`, `EINVAL`.
     pub fn truncate(&mut self, node: NodeId, len: u64, caller: &Caller<'_>) -> Result<(), Errno> {
+        if let NodeId::Host(id) = node {
+            return self.host_truncate(id, len);
+        }
         let id = node.stored().ok_or(Errno::EACCES)?;
         if self.inode(id).is_directory() {
             return Err(Errno::EISDIR);
@@ -106,6 +121,9 @@ impl Vfs {
     /// # Errors
     /// `ENXIO` if there is none at or behind `offset`.
     pub fn seek(&self, node: NodeId, offset: u64, what: Seek) -> Result<u64, Errno> {
+        if let NodeId::Host(id) = node {
+            return self.host_seek(id, offset, what);
+        }
         let Body::File(contents) = &self.inode(node.stored().ok_or(Errno::EINVAL)?).body else {
             return Err(Errno::EINVAL);
         };
@@ -129,7 +147,7 @@ impl Vfs {
         len: u64,
         caller: &Caller<'_>,
     ) -> Result<(), Errno> {
-        let id = node.stored().ok_or(Errno::ENODEV)?;
+        let id = self.stored_contents(node)?;
         let end = offset.checked_add(len).filter(|end| *end <= END_MAX).ok_or(Errno::EFBIG)?;
         self.check_write(id, offset, len)?;
         self.change(id, |contents| {
@@ -142,13 +160,22 @@ impl Vfs {
         Ok(())
     }
 
+    /// What has contents in memory: elsewhere nobody takes room or makes holes. C libraries write zeros then.
+    fn stored_contents(&self, node: NodeId) -> Result<InodeId, Errno> {
+        match node {
+            NodeId::Stored(id) => Ok(id),
+            NodeId::Host(_) => Err(Errno::EOPNOTSUPP),
+            NodeId::Proc(_) => Err(Errno::ENODEV),
+        }
+    }
+
     /// Makes a hole, as `fallocate(2)` with `FALLOC_FL_PUNCH_HOLE`.
     ///
     /// # Errors
     /// `ENOSPC` if a page of the image would have to be copied; `EINVAL`.
     pub fn punch(&mut self, node: NodeId, offset: u64, len: u64, caller: &Caller<'_>) -> Result<(), Errno> {
-        let id = node.stored().ok_or(Errno::ENODEV)?;
-        let len = len.min(self.size(node).saturating_sub(offset));
+        let id = self.stored_contents(node)?;
+        let len = len.min(self.size(node)?.saturating_sub(offset));
         if self.packed(node).is_some() {
             self.check_write(id, offset, len)?;
         }

@@ -39,6 +39,12 @@ errors! {
 }
 
 impl Errno {
+    /// The one of a number that somebody else says, if it can be one.
+    pub fn from_code(number: u32) -> Option<Errno> {
+        const MAX: u32 = 4095;
+        (1..=MAX).contains(&number).then_some(Errno(number as u16))
+    }
+
     /// The number, as `errno` has it.
     pub fn code(self) -> i32 {
         i32::from(self.0)

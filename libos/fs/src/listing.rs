@@ -70,6 +70,20 @@ impl NodeType {
         }) as u8
     }
 
+    /// What `d_type` says.
+    pub(crate) fn of_entry(kind: u8) -> Option<NodeType> {
+        let all = [
+            NodeType::File,
+            NodeType::Directory,
+            NodeType::Link,
+            NodeType::Character,
+            NodeType::Block,
+            NodeType::Fifo,
+            NodeType::Socket,
+        ];
+        all.into_iter().find(|node| node.entry_type() == kind)
+    }
+
     /// Whether it is a directory.
     pub fn is_directory(self) -> bool {
         self == NodeType::Directory
@@ -110,6 +124,7 @@ impl Vfs {
         let id = match node {
             NodeId::Stored(id) => id,
             NodeId::Proc(node) => return self.proc_list(caller, node, position, &mut see),
+            NodeId::Host(id) => return self.host_list(id, position, &mut see),
         };
         let directory = self.directory(id)?;
         if self.inode(id).links == 0 {

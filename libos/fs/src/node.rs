@@ -1,9 +1,10 @@
 //! What a name leads to.
 
 use crate::attributes::FileTime;
-use crate::caller::{Caller, Credentials};
+use crate::caller::{Caller, Credentials, Rights};
 use crate::contents::Contents;
 use crate::directory::Directory;
+use crate::host::HostId;
 use crate::listing::NodeType;
 use crate::proc::ProcNode;
 use alloc::boxed::Box;
@@ -20,13 +21,15 @@ pub enum NodeId {
     Stored(InodeId),
     /// One of `/proc`, made when somebody looks.
     Proc(ProcNode),
+    /// One of a directory that the host lends.
+    Host(HostId),
 }
 
 impl NodeId {
     pub(crate) fn stored(self) -> Option<InodeId> {
         match self {
             NodeId::Stored(id) => Some(id),
-            NodeId::Proc(_) => None,
+            NodeId::Proc(_) | NodeId::Host(_) => None,
         }
     }
 }
@@ -64,6 +67,15 @@ pub(crate) struct Inode {
 impl Inode {
     pub fn is_directory(&self) -> bool {
         matches!(self.body, Body::Directory(_))
+    }
+
+    pub fn rights(&self) -> Rights {
+        Rights {
+            user: self.user,
+            group: self.group,
+            permissions: self.permissions,
+            is_directory: self.is_directory(),
+        }
     }
 
     pub fn node_type(&self) -> NodeType {

@@ -74,6 +74,13 @@ pub(crate) const fn device_number(major: u32, minor: u32) -> u64 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12 | (major & !0xfff) << 32
 }
 
+/// Its major and minor number.
+pub(crate) const fn device_parts(number: u64) -> (u32, u32) {
+    let (major, minor) =
+        ((number >> 8 & 0xfff) | (number >> 32 & !0xfff), (number & 0xff) | (number >> 12 & !0xff));
+    (major as u32, minor as u32)
+}
+
 impl Vfs {
     /// Makes the files of an archive. Parents come before what is in them; entries of one number are names
     /// of one file, whose contents come with the first.

@@ -2,6 +2,7 @@
 
 use crate::caller::{Access, Caller};
 use crate::errno::Errno;
+use crate::listing::NodeType;
 use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
 use crate::walk::{Fixed, LastName};
@@ -18,6 +19,9 @@ impl Vfs {
         let is_directory = self.kind(node).is_directory();
         if found.is_directory_wanted {
             return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
+        if let NodeId::Host(directory) = found.directory {
+            return self.host_remove(caller, (directory, name), node, NodeType::File);
         }
         let (directory, id) = self.removable(caller, found.directory, node)?;
         if is_directory {
@@ -41,6 +45,9 @@ impl Vfs {
             LastName::Fixed(Fixed::Root) => return Err(Errno::EBUSY),
         };
         let node = self.entry(caller, &found)?.ok_or(Errno::ENOENT)?;
+        if let NodeId::Host(directory) = found.directory {
+            return self.host_remove(caller, (directory, name), node, NodeType::Directory);
+        }
         let (directory, id) = self.removable(caller, found.directory, node)?;
         if !self.directory(id)?.is_empty() {
             return Err(Errno::ENOTEMPTY);

@@ -5,6 +5,7 @@ use crate::errno::Errno;
 use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
 use crate::walk::{Found, LastName};
+use core::ops::ControlFlow;
 
 /// What happens to what has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,11 @@ impl Vfs {
         if new.node == Some(moved) {
             return Ok(());
         }
+        if let ControlFlow::Break(done) =
+            self.host_rename(caller, (&old, old_name), (&new, new_name), moved, replace)
+        {
+            return done;
+        }
         let (old_directory, id) = self.removable(caller, old.directory, moved)?;
         let NodeId::Stored(new_directory) = new.directory else { return Err(Errno::EXDEV) };
         let other = self.check_target(caller, &new, id, replace)?;
@@ -78,6 +84,7 @@ impl Vfs {
             (NodeId::Stored(old), NodeId::Stored(new)) if self.inode(old).mount == self.inode(new).mount => {
                 Ok(())
             }
+            (NodeId::Host(old), NodeId::Host(new)) if self.host_mount(old) == self.host_mount(new) => Ok(()),
             _ => Err(Errno::EXDEV),
         }
     }

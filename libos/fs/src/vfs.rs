@@ -5,11 +5,13 @@ use crate::caller::Caller;
 use crate::contents::PAGE;
 use crate::directory::Directory;
 use crate::errno::Errno;
+use crate::host::HostFiles;
 use crate::listing::NodeType;
 use crate::node::{Body, Inode, InodeId, NodeId};
 use crate::proc::ProcNode;
 use crate::{devices, sys};
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::fmt;
 use linux_raw_sys::general::{SYSFS_MAGIC, TMPFS_MAGIC};
 use slotmap::SlotMap;
@@ -31,6 +33,7 @@ pub(crate) struct Mount {
 pub struct Vfs {
     inodes: SlotMap<InodeId, Inode>,
     mounts: Vec<Mount>,
+    pub(crate) host: RefCell<HostFiles>,
     next_number: u64,
     pages: u64,
     pages_max: u64,
@@ -45,8 +48,14 @@ impl fmt::Debug for Vfs {
 impl Vfs {
     /// A tree with nothing but its root; what is written to files may take `pages_max` pages of 4 KiB.
     pub fn new(now: FileTime, pages_max: u64) -> Vfs {
-        let mut vfs =
-            Vfs { inodes: SlotMap::with_key(), mounts: Vec::new(), next_number: 1, pages: 0, pages_max };
+        let mut vfs = Vfs {
+            inodes: SlotMap::with_key(),
+            mounts: Vec::new(),
+            host: RefCell::default(),
+            next_number: 1,
+            pages: 0,
+            pages_max,
+        };
         vfs.add_mount(None, now, u64::from(TMPFS_MAGIC), "rootfs");
         vfs
     }
@@ -91,7 +100,7 @@ impl Vfs {
         Ok(root)
     }
 
-    fn mount_point(&mut self, caller: &Caller<'_>, path: &[u8]) -> Result<InodeId, Errno> {
+    pub(crate) fn mount_point(&mut self, caller: &Caller<'_>, path: &[u8]) -> Result<InodeId, Errno> {
         match self.make_directory(caller, caller.root, path, 0o755) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error),
@@ -102,7 +111,7 @@ impl Vfs {
         if is_covering { Err(Errno::EBUSY) } else { Ok(at) }
     }
 
-    fn cover(&mut self, at: InodeId) {
+    pub(crate) fn cover(&mut self, at: InodeId) {
         let last = self.mounts.len() - 1;
         self.directory_mut(at).expect("a mount point is a directory").covered = Some(last);
     }
@@ -126,6 +135,15 @@ impl Vfs {
         });
         self.mounts.push(Mount { root: NodeId::Stored(root), at, magic, kind });
         NodeId::Stored(root)
+    }
+
+    /// One more file system, which covers what [`Vfs::cover`] is then told.
+    pub(crate) fn add_mount_of(&mut self, mount: Mount) {
+        self.mounts.push(mount);
+    }
+
+    pub(crate) fn mounts_len(&self) -> usize {
+        self.mounts.len()
     }
 
     /// Mounted file systems: kind and path.
@@ -208,8 +226,10 @@ impl Vfs {
 
     /// Holds a node: it stays though all its names go. Each hold is given back by [`Vfs::release`].
     pub fn hold(&mut self, node: NodeId) {
-        if let NodeId::Stored(id) = node {
-            self.inodes[id].holds += 1;
+        match node {
+            NodeId::Stored(id) => self.inodes[id].holds += 1,
+            NodeId::Host(id) => self.host_hold(id),
+            NodeId::Proc(_) => {}
         }
     }
 
@@ -218,10 +238,14 @@ impl Vfs {
     /// # Panics
     /// If nobody holds it.
     pub fn release(&mut self, node: NodeId) {
-        if let NodeId::Stored(id) = node {
-            let inode = &mut self.inodes[id];
-            inode.holds = inode.holds.checked_sub(1).expect("only what is held is released");
-            self.collect(id);
+        match node {
+            NodeId::Stored(id) => {
+                let inode = &mut self.inodes[id];
+                inode.holds = inode.holds.checked_sub(1).expect("only what is held is released");
+                self.collect(id);
+            }
+            NodeId::Host(id) => self.host_release(id),
+            NodeId::Proc(_) => {}
         }
     }
 
@@ -242,11 +266,16 @@ impl Vfs {
         match node {
             NodeId::Stored(id) => self.inode(id).node_type(),
             NodeId::Proc(node) => node.kind(),
+            NodeId::Host(id) => self.host_kind(id),
         }
     }
 
     /// The number of a device, if it is one.
     pub fn device_number(&self, node: NodeId) -> Option<u64> {
+        if let NodeId::Host(id) = node {
+            let is_device = matches!(self.host_kind(id), NodeType::Character | NodeType::Block);
+            return is_device.then(|| self.host_device(id));
+        }
         match self.inode(node.stored()?).body {
             Body::Device { number, .. } => Some(number),
             _ => None,

@@ -264,6 +264,7 @@ impl Vfs {
             (b".", _) => Ok(Some(directory)),
             (b"..", _) if directory == caller.root => Ok(Some(directory)),
             (b"..", _) => Ok(Some(self.parent(directory))),
+            (_, NodeId::Host(id)) => self.host_step(id, name),
             (_, NodeId::Proc(node)) => Ok(self.proc_lookup(caller, node, name).map(NodeId::Proc)),
             (_, NodeId::Stored(id)) => Ok(self.directory(id)?.get(name).map(|child| self.uncovered(child))),
         }
@@ -292,6 +293,13 @@ impl Vfs {
                     _ => NodeId::Stored(self.directory(id).map_or(id, |directory| directory.parent)),
                 }
             }
+            NodeId::Host(id) => match self.host_place(id) {
+                Some((parent, _)) => NodeId::Host(parent),
+                None => {
+                    let at = self.mount(self.host_mount(id)).at;
+                    at.map_or(node, |at| self.parent(NodeId::Stored(at)))
+                }
+            },
             NodeId::Proc(ProcNode::Root) => {
                 let at = self.proc_mount().and_then(|mount| mount.at);
                 at.map_or(node, |at| self.parent(NodeId::Stored(at)))
@@ -306,6 +314,8 @@ impl Vfs {
                 Body::Link(target) => Target::Path(target.to_vec()),
                 _ => Target::None,
             }),
+            NodeId::Host(id) if !self.host_kind(id).is_link() => Ok(Target::None),
+            NodeId::Host(id) => self.host_link_target(id).map(Target::Path),
             NodeId::Proc(node) if !node.kind().is_link() => Ok(Target::None),
             NodeId::Proc(node) => match self.proc_leads_to(caller, node)? {
                 Some(target) => Ok(Target::Node(target)),
@@ -324,6 +334,8 @@ impl Vfs {
                 Body::Link(target) => Ok(target.to_vec()),
                 _ => Err(Errno::EINVAL),
             },
+            NodeId::Host(id) if self.host_kind(id).is_link() => self.host_link_target(id),
+            NodeId::Host(_) => Err(Errno::EINVAL),
             NodeId::Proc(node) if node.kind().is_link() => self.proc_link(caller, node),
             NodeId::Proc(_) => Err(Errno::EINVAL),
         }
@@ -373,6 +385,10 @@ impl Vfs {
                 self.mount(self.inode(id).mount).at?
             }
             NodeId::Stored(id) => id,
+            NodeId::Host(id) => match self.host_place(id) {
+                Some((_, name)) => return Some(name),
+                None => self.mount(self.host_mount(id)).at?,
+            },
             NodeId::Proc(ProcNode::Root) => self.proc_mount()?.at?,
             NodeId::Proc(node) => return Some(node.name()),
         };

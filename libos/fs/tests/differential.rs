@@ -290,6 +290,23 @@ macro_rules! caller {
 }
 
 impl Memory {
+    /// One whose files are in a directory that is lent by a server.
+    fn lent(credentials: Credentials, directory: &std::path::Path) -> Memory {
+        let mut vfs = Vfs::new(FileTime::default(), 1 << 20);
+        let root = vfs.root();
+        let slots = [None; SLOTS];
+        let mut memory = Memory { vfs, credentials: Credentials::default(), directory: root, slots };
+        let server = nom_ninep_fake::FakeServer::new(directory);
+        let lent = nom_ninep::Client::new(Box::new(server)).expect("attached");
+        let path = format!("/v/{}", ABOVE.join("/"));
+        let caller = caller!(memory);
+        memory.vfs.mount_host(&caller, b"/v", lent).expect("mounted");
+        let node = memory.vfs.resolve(&caller, root, path.as_bytes(), LastLink::Keep).expect("there");
+        memory.vfs.hold(node);
+        vfs = memory.vfs;
+        Memory { vfs, credentials, directory: node, slots }
+    }
+
     fn new(credentials: Credentials) -> Memory {
         let mut vfs = Vfs::new(FileTime::default(), 1 << 20);
         let root = vfs.root();
@@ -350,7 +367,7 @@ impl Memory {
             Call::Write { slot, offset, len, byte } => {
                 let node = self.slot(*slot, Some(true))?;
                 let is_appended = self.slots[*slot].is_some_and(|(_, flags)| flags & O_APPEND != 0);
-                let offset = if is_appended { self.vfs.size(node) } else { *offset };
+                let offset = if is_appended { self.vfs.size(node)? } else { *offset };
                 let count = self.vfs.write(node, offset, &vec![*byte; *len], &caller)?;
                 Ok(format!("{count}"))
             }
@@ -494,6 +511,38 @@ fn host(credentials: &Credentials) -> (tempfile::TempDir, Linux) {
     (directory, Linux { root, slots: [None, None, None] })
 }
 
+/// A server that is root does not take these rights from a program that somebody else changes.
+fn without_set_id(call: &Call) -> Call {
+    let mut call = call.clone();
+    if let Call::Open { mode, .. } | Call::Directory { mode, .. } | Call::Permit { mode, .. } = &mut call {
+        *mode &= 0o1777;
+    }
+    call
+}
+
+/// The same calls in a directory that a server lends, but for what 9P has not: room and holes, names that
+/// change places.
+fn compare_lent(credentials: &Credentials, calls: &[Call]) {
+    let (_directory, mut linux) = host(credentials);
+    let (lent, _) = host(credentials);
+    let mut volume = Memory::lent(credentials.clone(), lent.path());
+    for (index, call) in calls.iter().enumerate() {
+        let is_left_out = match call {
+            Call::Allocate { .. } | Call::Punch { .. } | Call::Seek { .. } => true,
+            Call::Rename { replace, .. } => *replace == Replace::Exchange,
+            _ => false,
+        };
+        if is_left_out {
+            continue;
+        }
+        let call = &without_set_id(call);
+        let expected = as_user(credentials, || linux.call(call));
+        let expected = expected.map(|text| text.trim_matches('"').to_owned());
+        let found = volume.call(call).map(|text| text.trim_matches('"').to_owned());
+        assert_eq!(found, expected, "{index}: {call:?} of {:#?}", &calls[..index]);
+    }
+}
+
 fn compare(credentials: &Credentials, calls: &[Call]) {
     let (_directory, mut linux) = host(credentials);
     let mut memory = Memory::new(credentials.clone());
@@ -539,6 +588,27 @@ proptest! {
             rustix::process::umask(Mode::from_raw_mode(0o022));
             rustix::thread::set_thread_groups(&[]).expect("root may");
             compare(&Credentials::default(), &calls);
+        }
+    }
+
+    /// Wants root, who gives files to others.
+    #[test]
+    fn root_sees_in_a_volume_what_linux_has(calls in prop::collection::vec(call(), 1..60)) {
+        if rustix::process::geteuid().is_root() {
+            rustix::process::umask(Mode::from_raw_mode(0o022));
+            rustix::thread::set_thread_groups(&[]).expect("root may");
+            compare_lent(&Credentials::default(), &calls);
+        }
+    }
+
+    /// Wants root, who becomes somebody else.
+    #[test]
+    fn a_user_may_in_a_volume_what_linux_lets_it(calls in prop::collection::vec(call(), 1..60)) {
+        if rustix::process::geteuid().is_root() {
+            rustix::process::umask(Mode::from_raw_mode(0o022));
+            let groups = vec![7];
+            rustix::thread::set_thread_groups(&[Gid::from_raw(7)]).expect("root may");
+            compare_lent(&Credentials { user: USER, group: USER, groups }, &calls);
         }
     }
 

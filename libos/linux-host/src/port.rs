@@ -174,3 +174,16 @@ mod tests {
         assert!(draws[0][560..].iter().any(|byte| *byte != 0));
     }
 }
+
+/// Panics of what the running thread does, kept within it: they unwind that far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unwinding;
+
+impl world::Containment for Unwinding {
+    fn contained(&self, work: &mut dyn FnMut(), escape: &dyn Fn()) {
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
+        if panicked {
+            escape();
+        }
+    }
+}

@@ -118,7 +118,7 @@ impl Contents for Opened {
     }
 
     fn len(&self) -> u64 {
-        self.vfs.borrow().size(self.node)
+        self.vfs.borrow().size(self.node).unwrap_or(0)
     }
 
     fn node(&self) -> Option<NodeId> {

@@ -2,7 +2,8 @@
 //!
 //! The first argument is the program's path, the others are the program's own. Its files are those that are
 //! packed with the application. Of the environment `env.NAME` is the program's variable `NAME`, `directory`
-//! where it begins, and `user` whom it runs as, `USER:GROUP` by numbers; the rest is nom's.
+//! where it begins, `user` whom it runs as, `USER:GROUP` by numbers, and `volume.N`, from 0 on, where the
+//! directory is that the host lends by the device of that number; the rest is nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
 use alloc::boxed::Box;
@@ -11,13 +12,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use nom_app::sockets::{self, Network};
 use nom_fs::{Caller, Credentials, NoProcesses, Vfs};
+use nom_ninep::{Client, Fid};
 use nom_rt::event_loop::EventLoop;
-use nom_sys::port::{Clock, Doorbell, Idle};
+use nom_sys::port::{Clock, Dma, Doorbell, Function, Idle};
+use nom_virtio::ninep::NinepDevice;
 
 /// Bytes of the stack that a thread's system calls run on.
 const STACK_BYTES: usize = 128 << 10;
 /// The part of memory that files may take that are written.
 const FILES_PART: u64 = 2;
+/// Before the number of each variable that says where a volume is.
+const VOLUME: &str = "volume.";
 /// Variables that a program finds if nobody says otherwise.
 const VARIABLES: [&str; 4] = [
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -77,7 +82,32 @@ fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
     };
     vfs.unpack(&caller, nom_sys::start::archive()).map_err(|error| format!("the packed files: {error}"))?;
     vfs.mount_system(&caller).map_err(|error| format!("/dev, /proc and /sys: {error}"))?;
+    mount_volumes(&mut vfs, &caller)?;
     Ok(vfs)
+}
+
+/// Vendor and device identifiers of devices that lend a directory: modern, and transitional.
+const VENDOR: u32 = 0x1af4;
+const LENDERS: [u32; 2] = [0x1049, 0x1009];
+
+/// Covers directories with those that the host lends.
+fn mount_volumes(vfs: &mut Vfs, caller: &Caller<'_>) -> Result<(), Box<dyn core::error::Error>> {
+    for number in 0.. {
+        let name = format!("{VOLUME}{number}");
+        let Some(path) = nom_app::var(&name) else { break };
+        let lent = volume(number).map_err(|error| format!("the volume at {path}: {error}"))?;
+        let mounted = vfs.mount_host(caller, path.as_bytes(), lent);
+        mounted.map_err(|error| format!("the volume at {path}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The directory that the device with this number among its like lends, and its root.
+fn volume(number: usize) -> Result<(Client, Fid), Box<dyn core::error::Error>> {
+    let is_lender = |vendor, device| vendor == VENDOR && LENDERS.contains(&device);
+    let index = nom_sys::devices::find_nth(number, is_lender).map_err(|error| error.name())?;
+    let function = Function::acquire(index).map_err(|error| error.name())?;
+    Ok(Client::new(Box::new(NinepDevice::open(function, &mut Dma)?))?)
 }
 
 /// Before the name of each variable that is the program's.

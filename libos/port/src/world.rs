@@ -44,6 +44,15 @@ pub trait Preemption {
     fn set_alarm(&self, deadline_ns: Option<u64>);
 }
 
+/// A way to survive a panic of what runs on a stack of its own.
+pub trait Containment {
+    /// Runs `work`. If it panics, `escape` runs on top of its stack once the reason was told: it leaves that
+    /// stack for good, on which nothing goes on any more, or returns, and the program ends. The program
+    /// ends, too, if the panic came while the core had a lock or was changing the heap, and, with a reason,
+    /// if `work` does not come back for too long: it is not left in the middle of a step.
+    fn contained(&self, work: &mut dyn FnMut(), escape: &dyn Fn());
+}
+
 /// A source of bytes that nobody can foretell, or, in a simulation, only who knows the seed.
 pub trait Entropy {
     /// Fills `bytes`.

@@ -7,17 +7,18 @@ use crate::poller::{Change, Registered};
 use crate::queues::{QueueId, Work};
 use crate::rest::{Mode, Policy, Thresholds};
 use crate::scheduler::{Scheduler, Settings};
-use crate::task::{TaskId, Tasks};
+use crate::task::{Task, TaskId, Tasks};
 use crate::threads::{Entry, ThreadId, Turns};
+use crate::ward::{self, Left};
 use crate::wheel::Wheel;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::hint;
 use core::mem;
-use core::task::{Context, Waker};
+use core::task::Waker;
 use nom_port::world::{Clock, Doorbell, Idle};
 use slotmap::SlotMap;
 
@@ -136,6 +137,8 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
             status: Cell::new(None),
             wanted_ns: Cell::new(0),
             running: Cell::new(None),
+            ward: OnceCell::new(),
+            on_failure: RefCell::default(),
         });
         Self { clock, idle, handle, pollers: Vec::new(), due: Vec::new() }
     }
@@ -389,17 +392,37 @@ impl Shared {
         received > 0
     }
 
-    /// Polls a task, unless it has ended since it was woken.
+    /// Lets a task go on, unless it has ended since it was woken.
     pub(crate) fn continue_task(&self, id: TaskId) {
         let started = self.tasks.borrow_mut().start(id);
-        let Some((mut future, waker)) = started else { return };
-        let before = self.running.replace(Some((id, waker.data())));
-        let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let Some(body) = started else { return };
+        let before = self.running.replace(Some((id, body.1.data())));
+        let left = match self.ward.get() {
+            Some(ward) => ward.run(body),
+            None => ward::run(body),
+        };
         self.running.set(before);
-        let mut tasks = self.tasks.borrow_mut();
-        let left = if is_over { tasks.remove(id) } else { tasks.suspend(id, (future, waker)) };
-        drop(tasks);
-        drop(left);
+        // What is dropped is when nothing is borrowed any more.
+        match left {
+            Left::Waiting(body) => {
+                let aborted = self.tasks.borrow_mut().suspend(id, body);
+                drop(aborted);
+            }
+            Left::Over(body) => {
+                let ended = self.tasks.borrow_mut().remove(id);
+                drop((body, ended));
+            }
+            Left::Failed => self.lose_task(id),
+        }
+    }
+
+    /// Tells whoever wants to know that a task has panicked.
+    #[cold]
+    fn lose_task(&self, id: TaskId) {
+        let lost = self.tasks.borrow_mut().remove(id);
+        lost.iter().for_each(Task::fail);
+        let listeners = self.on_failure.borrow().clone();
+        listeners.iter().for_each(|call| call(id));
     }
 
     /// Queues a woken task; one whose queue was removed goes on in its activity's default queue.

@@ -9,17 +9,21 @@ use crate::queues::{Parameters, QueueId, Queues, Work};
 use crate::rest::{Mode, Policy, Thresholds};
 use crate::sleep::{self, Elapsed, Sleep};
 use crate::task::{self, JoinHandle, TaskId, Tasks};
-use crate::threads::Turns;
+use crate::threads::{Stack, Turns};
+use crate::ward::Ward;
 use crate::wheel::{TimerId, Wheel};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::fmt;
 use core::num::NonZeroU32;
 use core::task::Waker;
-use nom_port::world::{Clock, Preemption};
+use nom_port::world::{Clock, Containment, Preemption};
+
+/// Hears of a task that panicked.
+type OnFailure = Rc<dyn Fn(TaskId)>;
 
 /// What a loop shares with its handles. No borrow is held while an event, a task or a destructor of the
 /// application runs.
@@ -49,6 +53,9 @@ pub(crate) struct Shared {
     pub wanted_ns: Cell<u64>,
     /// The task that runs, with what its own waker is known by.
     pub running: Cell<Option<(TaskId, *const ())>>,
+    /// Where tasks run, if not on the loop's stack, and who wants to hear of those that panicked.
+    pub ward: OnceCell<Rc<Ward>>,
+    pub on_failure: RefCell<Vec<OnFailure>>,
 }
 
 impl Shared {
@@ -309,8 +316,9 @@ impl Handle {
     ) -> Result<JoinHandle<T>, NoSuchQueue> {
         let activity = self.shared.queues.borrow().activity_of(queue).ok_or(NoSuchQueue)?;
         let (promise, joined) = task::promise();
+        let joiner = promise.joiner();
         let whole = Box::pin(async move { promise.keep(future.await) });
-        let id = self.shared.tasks.borrow_mut().insert(activity, queue, whole);
+        let id = self.shared.tasks.borrow_mut().insert((activity, queue), whole, joiner);
         self.shared.enqueue(queue, Work::Task(id)).ok().expect("it was there just now");
         Ok(joined(id))
     }
@@ -335,6 +343,29 @@ impl Handle {
     /// is there. Nothing, if it has ended, or runs already.
     pub fn go_on(&self, task: TaskId) {
         self.shared.continue_task(task);
+    }
+
+    /// The task that runs now, if one does.
+    #[must_use]
+    pub fn task(&self) -> Option<TaskId> {
+        self.shared.running.get().map(|(task, _)| task)
+    }
+
+    /// From now on tasks run on stacks that `make_stack` makes, each with a guard page, and one that panics
+    /// is all that ends, as far as `world` can have it so: who joins it is told, what it has borrowed stays
+    /// borrowed, and what it holds is never dropped. Said once, before the first task runs.
+    pub fn contain<S: Stack + 'static>(
+        &self,
+        world: &'static dyn Containment,
+        make_stack: impl Fn() -> Option<S> + 'static,
+    ) {
+        let make = move || make_stack().map(|stack| Box::new(stack) as Box<dyn Stack>);
+        self.shared.ward.get_or_init(|| Ward::new(world, Box::new(make)));
+    }
+
+    /// Has `call` hear of each task that panicked, after it was told why.
+    pub fn on_failure(&self, call: impl Fn(TaskId) + 'static) {
+        self.shared.on_failure.borrow_mut().push(Rc::new(call));
     }
 
     /// Waits `ns` nanoseconds.

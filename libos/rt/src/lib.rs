@@ -70,6 +70,7 @@ pub mod sleep;
 pub mod task;
 pub mod threads;
 pub mod wait_queue;
+mod ward;
 pub mod wheel;
 
 pub use event_loop::EventLoop;

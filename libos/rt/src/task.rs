@@ -42,13 +42,38 @@ impl Wake for Alarm {
 }
 
 /// What is taken out of a task while it runs.
-type Body = (LocalFuture, Waker);
+pub(crate) type Body = (LocalFuture, Waker);
 
-struct Task {
+pub(crate) struct Task {
     body: Option<Body>,
     alarm: Arc<Alarm>,
     activity: Activity,
     queue: QueueId,
+    /// Who joins it.
+    joiner: Rc<dyn Joined>,
+}
+
+impl Task {
+    /// It has ended without a value: tells who joins it.
+    pub fn fail(&self) {
+        self.joiner.tell();
+    }
+}
+
+/// Who joins a task, as far as it has to be told that nothing comes of that.
+pub(crate) trait Joined {
+    /// The task has ended without a value.
+    fn tell(&self);
+}
+
+impl<T> Joined for RefCell<Outcome<T>> {
+    fn tell(&self) {
+        let mut outcome = self.borrow_mut();
+        outcome.is_over = true;
+        let joiner = outcome.joiner.take();
+        drop(outcome);
+        joiner.into_iter().for_each(Waker::wake);
+    }
 }
 
 /// The tasks of a core.
@@ -67,11 +92,16 @@ impl Tasks {
     }
 
     /// A task that counts as woken: the caller queues its first event.
-    pub fn insert(&mut self, activity: Activity, queue: QueueId, future: LocalFuture) -> TaskId {
+    pub fn insert(
+        &mut self,
+        (activity, queue): (Activity, QueueId),
+        future: LocalFuture,
+        joiner: Rc<dyn Joined>,
+    ) -> TaskId {
         let inbox = &self.inbox;
         self.tasks.insert_with_key(|task| {
             let alarm = Arc::new(Alarm { task, inbox: inbox.clone(), is_scheduled: AtomicBool::new(true) });
-            Task { body: Some((future, alarm.clone().into())), alarm, activity, queue }
+            Task { body: Some((future, alarm.clone().into())), alarm, activity, queue, joiner }
         })
     }
 
@@ -95,23 +125,23 @@ impl Tasks {
         None
     }
 
-    /// Removes a task; what it still holds is to be dropped when nothing is borrowed any more.
-    pub fn remove(&mut self, id: TaskId) -> Option<Body> {
-        self.tasks.remove(id)?.body
+    /// Removes a task; it is to be dropped when nothing is borrowed any more.
+    pub fn remove(&mut self, id: TaskId) -> Option<Task> {
+        self.tasks.remove(id)
     }
 
-    pub fn take_all(&mut self) -> Vec<Body> {
-        self.tasks.drain().filter_map(|(_, task)| task.body).collect()
+    pub fn take_all(&mut self) -> Vec<Task> {
+        self.tasks.drain().map(|(_, task)| task).collect()
     }
 }
 
-/// The task was aborted.
+/// The task was aborted, or panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted;
 
 impl fmt::Display for Aborted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("the task was aborted")
+        out.write_str("the task was aborted, or panicked")
     }
 }
 
@@ -130,6 +160,12 @@ pub(crate) struct Promise<T> {
     outcome: Rc<RefCell<Outcome<T>>>,
 }
 
+impl<T: 'static> Promise<T> {
+    pub fn joiner(&self) -> Rc<dyn Joined> {
+        self.outcome.clone()
+    }
+}
+
 impl<T> Promise<T> {
     pub fn keep(self, value: T) {
         self.outcome.borrow_mut().value = Some(value);
@@ -138,13 +174,7 @@ impl<T> Promise<T> {
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        let mut outcome = self.outcome.borrow_mut();
-        outcome.is_over = true;
-        let joiner = outcome.joiner.take();
-        drop(outcome);
-        if let Some(waker) = joiner {
-            waker.wake();
-        }
+        self.outcome.tell();
     }
 }
 

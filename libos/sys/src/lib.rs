@@ -20,6 +20,7 @@ extern crate alloc;
 pub mod applications;
 pub mod channels;
 pub mod console;
+mod contain;
 mod copy;
 pub mod cores;
 pub mod devices;
@@ -53,7 +54,6 @@ pub fn exit(status: u8) -> ! {
 }
 
 /// The same, after the kernel has shown by which calls the program came here.
-#[cfg(target_os = "none")]
 pub(crate) fn exit_with_backtrace(status: u8) -> ! {
     end(u64::from(status) | nom_abi::syscall::EXIT_BACKTRACE)
 }

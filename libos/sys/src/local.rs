@@ -38,6 +38,13 @@ pub(crate) struct Local {
     pub has_missed: AtomicBool,
     /// The handler that [`crate::preempt`] found, once it listens; null before.
     pub preempts: AtomicPtr<()>,
+    /// Where the core goes on when what it does panics, a [`crate::contain::Escape`]; null if nowhere.
+    pub escape: AtomicPtr<()>,
+    /// How often it has begun something from which it may escape, and what that was at the last alarm.
+    pub works: AtomicU64,
+    pub works_before: AtomicU64,
+    /// Whether an alarm is set that looks whether it comes back.
+    pub is_watched: AtomicBool,
     /// Locks that the core has, or waits for. Written by the core alone, outside of its handler.
     pub locks: AtomicU64,
     /// Free blocks of the heap.
@@ -66,6 +73,10 @@ impl Local {
             interruption: AtomicPtr::new(ptr::null_mut()),
             has_missed: AtomicBool::new(false),
             preempts: AtomicPtr::new(ptr::null_mut()),
+            escape: AtomicPtr::new(ptr::null_mut()),
+            works: AtomicU64::new(0),
+            works_before: AtomicU64::new(0),
+            is_watched: AtomicBool::new(false),
             locks: AtomicU64::new(0),
             cache: Cache::new(),
             #[cfg(target_os = "none")]

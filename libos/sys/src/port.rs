@@ -66,6 +66,16 @@ impl world::Preemption for Interrupter {
     }
 }
 
+/// Panics of what the running core does, kept within it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Container;
+
+impl world::Containment for Container {
+    fn contained(&self, work: &mut dyn FnMut(), escape: &dyn Fn()) {
+        crate::contain::contained(work, escape);
+    }
+}
+
 /// Random bytes from the seed that the kernel gave the program: ChaCha20, each source a stream of its own.
 pub struct Entropy(ChaCha20Rng);
 

@@ -10,7 +10,7 @@
 use crate::events::WAITED_FOR;
 use crate::local::{self, Local};
 use crate::upcall::{self, Delivery, Handler};
-use crate::{raw, thread_pointer, time};
+use crate::{contain, raw, thread_pointer, time};
 use core::arch::naked_asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use core::ptr;
@@ -115,6 +115,9 @@ fn handle(delivery: &mut Delivery) {
         return;
     }
     let local = local::current();
+    if delivery.events().pending & Upcall::Timer.mask() != 0 && local.is_watched.load(Relaxed) {
+        contain::look(local, delivery);
+    }
     let interruption = local.interruption.load(Relaxed);
     if interruption.is_null() {
         return local.has_missed.store(true, Relaxed);

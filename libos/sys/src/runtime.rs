@@ -1,7 +1,7 @@
 //! What a program needs to run at all: entry point, relocation, heap, panic handler.
 
 use crate::local::Local;
-use crate::{exit, exit_with_backtrace, heap, println, start};
+use crate::{contain, exit, exit_with_backtrace, heap, println, start};
 use core::arch::naked_asm;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -104,9 +104,11 @@ unsafe extern "C" fn run(page: *const Start, core: u64) -> ! {
     exit(nom_main())
 }
 
-/// Says what happened and has the kernel say where, which knows the functions' names; ends the program.
+/// Says what happened; ends what panicked, if that can be ended alone, else the program, and has the kernel
+/// say where, which knows the functions' names.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
+    contain::escape(|| println!("{info}"));
     static PANICKED: AtomicBool = AtomicBool::new(false);
     if !PANICKED.swap(true, Ordering::Relaxed) {
         println!("{info}");

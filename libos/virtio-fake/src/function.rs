@@ -97,6 +97,19 @@ struct Device {
     /// Queue pairs that it receives into, as it was told last.
     pairs_in_use: u16,
     resets: u64,
+    server: Option<Server>,
+}
+
+/// Answers a request; nothing is no answer.
+type Answer = dyn FnMut(&[u8]) -> Option<Vec<u8>>;
+
+/// What answers each request on queue 0, of a device that is for requests.
+struct Server(Box<Answer>);
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Server")
+    }
 }
 
 /// The function of a network device. Clones are handles on the same.
@@ -122,6 +135,7 @@ impl FakeFunction {
             commands: Vec::new(),
             pairs_in_use: 1,
             resets: 0,
+            server: None,
         };
         FakeFunction(Rc::new(RefCell::new(device)))
     }
@@ -129,6 +143,11 @@ impl FakeFunction {
     /// Makes another device of it.
     pub fn change(&self, change: impl FnOnce(&mut FakeOptions)) {
         change(&mut self.0.borrow_mut().options);
+    }
+
+    /// Has each request on queue 0 answered as it comes.
+    pub fn serve(&self, answer: impl FnMut(&[u8]) -> Option<Vec<u8>> + 'static) {
+        self.0.borrow_mut().server = Some(Server(Box::new(answer)));
     }
 
     /// Works on queue number `queue` as the device does.
@@ -498,6 +517,20 @@ impl Device {
         assert!(self.status & 4 != 0, "a notification before DRIVER_OK");
         let slot = &mut self.slots[usize::from(queue)];
         slot.kicks += 1;
+        if let Some(Server(answer)) = self.server.as_mut().filter(|_| queue == 0) {
+            let queue = slot.queue.as_mut().expect("the queue is enabled");
+            while let Some(lent) = queue.take() {
+                match answer(&lent.read(&self.memory)) {
+                    Some(bytes) => {
+                        let written = lent.write(&self.memory, &bytes);
+                        queue.put(&lent, written as u32);
+                    }
+                    None => self.status |= 64,
+                }
+                queue.want_kicks();
+            }
+            return;
+        }
         if queue == 2 * self.options.pairs {
             let queue = slot.queue.as_mut().expect("the control queue is enabled");
             while let Some(lent) = queue.take() {

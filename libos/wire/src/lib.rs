@@ -71,6 +71,8 @@ pub struct Port {
     pub now_ns: u64,
     /// Says that it has looked at checksums, although it has not.
     pub is_sum_good: bool,
+    /// Has no memory for copies.
+    pub is_memory_short: bool,
 }
 
 /// A device of a simulated machine.
@@ -113,7 +115,8 @@ impl Buffers for Device {
     type Buffer = Memory;
 
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
-        Some(Slice::new(bytes.into()))
+        let is_short = self.port.borrow().is_memory_short;
+        (!is_short).then(|| Slice::new(bytes.into()))
     }
 }
 

@@ -13,7 +13,8 @@ impl OciImage {
     /// looked for in the `PATH` of the image's environment. Directories that the image names are made.
     ///
     /// # Errors
-    /// If it says nothing of what to start, or what is not in it; if its user is unknown.
+    /// If it says nothing of what to start, or what is not in it, or lacks its interpreter or a library; if
+    /// its user is unknown.
     pub fn command(&mut self, program: Option<&str>, arguments: &[String]) -> Result<Command> {
         let own = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
         let (entrypoint, cmd) = match program {
@@ -46,6 +47,9 @@ impl OciImage {
             environment.push(format!("HOME={}", self.root.home(number)));
         }
         let program = self.find(&first, &directory, &environment)?;
+        let places = environment.iter().find_map(|entry| entry.strip_prefix("LD_LIBRARY_PATH="));
+        let places = places.unwrap_or_default().split(':').filter(|place| place.starts_with('/'));
+        self.root.check_program(&program, places.map(str::to_owned).collect())?;
         for made in std::iter::once(&directory).chain(self.config.volumes().iter().flatten()) {
             self.root.make_directory(made);
         }

@@ -1,6 +1,6 @@
 //! Filling a root: with what one program needs, or with a whole tree of directories.
 
-use super::needs::{Runnable, Search};
+use super::needs::{Runnable, Search, Tree};
 use super::{DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
 use crate::error::Result;
 use std::os::unix::fs::MetadataExt;
@@ -9,6 +9,7 @@ use walkdir::WalkDir;
 
 /// Scripts whose interpreters are scripts, at most, as on Linux.
 const SCRIPTS_MAX: usize = 4;
+const SCRIPTS_OF_SCRIPTS: &str = "its interpreter is a script, whose is a script, and so on";
 /// Where commands are looked for that are named without a slash.
 const SEARCH_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -36,7 +37,7 @@ impl Root {
     /// A file that is no program for this processor; something that it needs and that is missing.
     pub fn of_program(host: &Path, path: &str, include: &[PathBuf]) -> Result<Root> {
         let mut root = Root::new();
-        let search = Search::new(host);
+        let search = Search::new(Tree::Host(host), Vec::new());
         root.add_program(&search, host, path, 0)?;
         for name in NAMES {
             if let Some(file) = search.follow(name).filter(|file| file.is_file()) {
@@ -51,9 +52,31 @@ impl Root {
         Ok(root)
     }
 
+    /// Looks whether a program of the root has what it needs: its interpreter, and libraries, which are
+    /// looked for in `places` first.
+    ///
+    /// # Errors
+    /// As [`Root::of_program`].
+    pub(crate) fn check_program(&self, path: &str, places: Vec<String>) -> Result<()> {
+        let search = Search::new(Tree::Gathered(self), places);
+        let mut path = path.to_owned();
+        for _ in 0..=SCRIPTS_MAX {
+            match search.runnable(&path)? {
+                Runnable::Program => return search.closure(&path).map(drop),
+                Runnable::Script { interpreter, .. } => {
+                    let missing =
+                        || error(Path::new(&path), format!("its interpreter {interpreter} is missing"));
+                    search.follow(&interpreter).ok_or_else(missing)?;
+                    path = interpreter;
+                }
+            }
+        }
+        Err(error(Path::new(&path), SCRIPTS_OF_SCRIPTS))
+    }
+
     fn add_program(&mut self, search: &Search<'_>, host: &Path, path: &str, depth: usize) -> Result<()> {
         if depth > SCRIPTS_MAX {
-            return Err(error(Path::new(path), "its interpreter is a script, whose is a script, and so on"));
+            return Err(error(Path::new(path), SCRIPTS_OF_SCRIPTS));
         }
         match search.runnable(path)? {
             Runnable::Program => {

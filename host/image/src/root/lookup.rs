@@ -1,6 +1,8 @@
 //! What is where in a root, as a program that has it for its `/` sees it.
 
-use super::{Body, DIRECTORY, Entry, FILE, LINK, Root, TYPE_MASK};
+use super::{Body, DIRECTORY, Entry, FILE, LINK, Root, TYPE_MASK, error};
+use crate::error::Result;
+use std::path::Path;
 
 /// Most links on one way, as on Linux.
 pub(super) const LINKS_MAX: usize = 40;
@@ -39,6 +41,35 @@ impl Root {
     /// Whether a path leads to a file.
     pub(crate) fn leads_to_file(&self, path: &str) -> bool {
         self.resolve(path).is_some_and(|(_, entry)| entry.mode & TYPE_MASK == FILE)
+    }
+
+    /// What is at a path itself, by the type in its mode.
+    pub(super) fn kind(&self, path: &str) -> Option<u32> {
+        self.entries.get(path).map(|entry| entry.mode & TYPE_MASK)
+    }
+
+    /// Where the link at a path leads, if that is one.
+    pub(super) fn link(&self, path: &str) -> Option<String> {
+        let entry = self.entries.get(path).filter(|entry| entry.mode & TYPE_MASK == LINK)?;
+        String::from_utf8(entry.body.contents().ok()?).ok()
+    }
+
+    /// What the file at a path holds.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn contents(&self, path: &str) -> Result<Vec<u8>> {
+        let file = self.entries.get(path).filter(|entry| entry.mode & TYPE_MASK == FILE);
+        let absent = || error(Path::new(&format!("/{path}")), "no such file");
+        file.ok_or_else(absent)?.body.contents()
+    }
+
+    /// Names in the directory at a path.
+    pub(super) fn names(&self, directory: &str) -> Vec<String> {
+        let below = format!("{directory}/");
+        let inside = self.entries.range(below.clone()..).map(|(path, _)| path);
+        let inside = inside.map_while(|path| path.strip_prefix(&below)).filter(|name| !name.contains('/'));
+        inside.map(str::to_owned).collect()
     }
 
     /// A directory at this path, which belongs to root, unless there is something.

@@ -1,7 +1,7 @@
 //! What a program needs to run: its interpreter, and the libraries that the interpreter would find
 //! (ld.so(8)).
 
-use super::{error, unreadable};
+use super::{DIRECTORY, Root, error, unreadable};
 use crate::elf::{ENDIAN, Elf};
 use crate::error::Result;
 use object::elf as format;
@@ -40,18 +40,79 @@ pub(super) enum Runnable {
     Script { interpreter: String, argument: Option<String> },
 }
 
-/// The tree that programs and libraries are looked for in.
+/// A tree that programs and libraries are looked for in.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tree<'r> {
+    /// Below a directory of this computer.
+    Host(&'r Path),
+    /// What was gathered already.
+    Gathered(&'r Root),
+}
+
+impl Tree<'_> {
+    /// What the paths of its files begin with.
+    fn base(&self) -> &Path {
+        match self {
+            Tree::Host(root) => root,
+            Tree::Gathered(_) => Path::new(""),
+        }
+    }
+
+    fn link(&self, path: &Path) -> Option<String> {
+        match self {
+            Tree::Host(_) => std::fs::read_link(path).ok()?.to_str().map(str::to_owned),
+            Tree::Gathered(root) => root.link(path.to_str()?),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        match self {
+            Tree::Host(_) => path.exists(),
+            Tree::Gathered(root) => path.to_str().is_some_and(|path| path.is_empty() || root.contains(path)),
+        }
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        match self {
+            Tree::Host(_) => path.is_dir(),
+            Tree::Gathered(root) => {
+                path.to_str().and_then(|path| root.kind(path)).is_none_or(|kind| kind == DIRECTORY)
+            }
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        match self {
+            Tree::Host(_) => std::fs::read(path).map_err(|reason| unreadable(path, &reason)),
+            Tree::Gathered(root) => root.contents(&path.to_string_lossy()),
+        }
+    }
+
+    /// Names in a directory.
+    fn names(&self, directory: &Path) -> Vec<String> {
+        match self {
+            Tree::Host(_) => {
+                let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+                entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+            }
+            Tree::Gathered(root) => root.names(&directory.to_string_lossy()),
+        }
+    }
+}
+
+/// Looks for programs and libraries in a tree.
 #[derive(Clone, Debug)]
 pub(super) struct Search<'r> {
-    root: &'r Path,
+    tree: Tree<'r>,
     configured: Vec<String>,
 }
 
 impl<'r> Search<'r> {
-    pub fn new(root: &'r Path) -> Search<'r> {
-        let mut configured = Vec::new();
-        read_configuration(root, "etc/ld.so.conf", &mut configured, 0);
-        Search { root, configured }
+    /// A search in a tree, for libraries in `places` before all others that are usual.
+    pub fn new(tree: Tree<'r>, places: Vec<String>) -> Search<'r> {
+        let mut configured = places;
+        read_configuration(tree, "etc/ld.so.conf", &mut configured, 0);
+        Search { tree, configured }
     }
 
     /// The file that a path of the tree leads to, links followed as the tree has them; nothing if there is
@@ -66,22 +127,22 @@ impl<'r> Search<'r> {
                 ".." => drop(at.pop()),
                 _ => {
                     let next = at.join(&name);
-                    match std::fs::read_link(self.root.join(&next)) {
-                        Ok(target) => {
+                    match self.tree.link(&self.tree.base().join(&next)) {
+                        Some(target) => {
                             links += 1;
-                            let target = target.to_str().filter(|_| links <= 40)?;
+                            let target = Some(target).filter(|_| links <= 40)?;
                             if target.starts_with('/') {
                                 at = PathBuf::new();
                             }
                             names.extend(target.split('/').rev().map(str::to_owned));
                         }
-                        Err(_) => at = next,
+                        None => at = next,
                     }
                 }
             }
         }
-        let found = self.root.join(&at);
-        found.exists().then_some(found)
+        let found = self.tree.base().join(&at);
+        self.tree.exists(&found).then_some(found)
     }
 
     /// The library of a program that is an interpreter of Python, which looks for it beside itself: that of
@@ -92,9 +153,9 @@ impl<'r> Search<'r> {
         if !version.contains('.') || !version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return None;
         }
-        let home = file.parent()?.parent()?.strip_prefix(self.root).ok()?.to_str()?;
+        let home = file.parent()?.parent()?.strip_prefix(self.tree.base()).ok()?.to_str()?;
         let library = format!("/{}/lib/python{version}", home.trim_matches('/'));
-        self.follow(&library).filter(|library| library.is_dir()).map(|_| library)
+        self.follow(&library).filter(|library| self.tree.is_directory(library)).map(|_| library)
     }
 
     /// What a file that is to be run is.
@@ -103,10 +164,10 @@ impl<'r> Search<'r> {
     /// If it is nothing that can be run here.
     pub fn runnable(&self, path: &str) -> Result<Runnable> {
         let host = self.follow(path).ok_or_else(|| error(Path::new(path), "no such file"))?;
-        if host.is_dir() {
+        if self.tree.is_directory(&host) {
             return Err(error(Path::new(path), "a directory, expected a program"));
         }
-        let data = std::fs::read(&host).map_err(|reason| unreadable(&host, &reason))?;
+        let data = self.tree.read(&host)?;
         if let Some(line) = data.strip_prefix(b"#!") {
             let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let line = String::from_utf8_lossy(line).trim().to_owned();
@@ -135,7 +196,7 @@ impl<'r> Search<'r> {
             let path = found[next].clone();
             next += 1;
             let host = self.follow(&path).ok_or_else(|| error(Path::new(&path), "no such file"))?;
-            let data = std::fs::read(&host).map_err(|reason| unreadable(&host, &reason))?;
+            let data = self.tree.read(&host)?;
             let needs = self.needs(Path::new(&path), &data)?;
             if let Some(interpreter) = &needs.interpreter {
                 if self.follow(interpreter).is_none() {
@@ -161,7 +222,7 @@ impl<'r> Search<'r> {
 
     /// Where the libraries of a file are looked for, in order.
     fn places(&self, host: &Path, needs: &Needs, inherited: &mut Vec<String>) -> Vec<String> {
-        let inside = host.strip_prefix(self.root).unwrap_or(host);
+        let inside = host.strip_prefix(self.tree.base()).unwrap_or(host);
         let origin = format!("/{}", inside.parent().unwrap_or(Path::new("")).display());
         let expand = |path: &String| {
             let path = path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
@@ -185,7 +246,7 @@ impl<'r> Search<'r> {
 
     /// Whether it is there, and for this processor: others lie beside.
     fn is_library(&self, path: &str) -> bool {
-        let data = self.follow(path).and_then(|host| std::fs::read(host).ok());
+        let data = self.follow(path).and_then(|host| self.tree.read(&host).ok());
         data.is_some_and(|data| self.needs(Path::new(path), &data).is_ok())
     }
 
@@ -244,15 +305,16 @@ fn push(found: &mut Vec<String>, path: String) {
 }
 
 /// Directories that a configuration of `ld.so` names, and those that it includes.
-fn read_configuration(root: &Path, path: &str, places: &mut Vec<String>, depth: usize) {
+fn read_configuration(tree: Tree<'_>, path: &str, places: &mut Vec<String>, depth: usize) {
     const DEPTH_MAX: usize = 4;
-    let Ok(text) = std::fs::read_to_string(root.join(path)) else { return };
+    let Ok(bytes) = tree.read(&tree.base().join(path)) else { return };
+    let text = String::from_utf8_lossy(&bytes);
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
         match line.strip_prefix("include ") {
             Some(pattern) if depth < DEPTH_MAX => {
-                for file in matching(root, pattern.trim()) {
-                    read_configuration(root, &file, places, depth + 1);
+                for file in matching(tree, pattern.trim()) {
+                    read_configuration(tree, &file, places, depth + 1);
                 }
             }
             Some(_) => {}
@@ -263,16 +325,16 @@ fn read_configuration(root: &Path, path: &str, places: &mut Vec<String>, depth: 
 }
 
 /// Files that `DIRECTORY/*.conf` means, or the one that is named.
-fn matching(root: &Path, pattern: &str) -> Vec<String> {
+fn matching(tree: Tree<'_>, pattern: &str) -> Vec<String> {
     let pattern = match pattern.strip_prefix('/') {
         Some(absolute) => absolute.to_owned(),
         None => format!("etc/{pattern}"),
     };
     let Some((directory, name)) = pattern.rsplit_once('/') else { return vec![pattern] };
     let Some((front, back)) = name.split_once('*') else { return vec![pattern] };
-    let entries = std::fs::read_dir(root.join(directory)).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = tree.names(&tree.base().join(directory));
     let mut files: Vec<String> = names
+        .iter()
         .filter(|name| name.starts_with(front) && name.ends_with(back))
         .map(|name| format!("{directory}/{name}"))
         .collect();

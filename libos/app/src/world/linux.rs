@@ -18,6 +18,11 @@ pub(crate) fn preemption() -> Option<&'static dyn nom_port::world::Preemption> {
     None
 }
 
+/// Keeps panics of a loop's tasks within them.
+pub(crate) fn contain(handle: &nom_rt::Handle, stack_bytes: usize) {
+    handle.contain(&nom_linux_host::port::Unwinding, move || ThreadStack::new(stack_bytes).ok());
+}
+
 /// Bytes of memory that the program may still take: Linux sets no bound that it would tell.
 pub fn memory_free() -> u64 {
     u64::MAX

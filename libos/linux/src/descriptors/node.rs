@@ -57,8 +57,14 @@ impl OpenNode {
     }
 
     /// Bytes that it has.
-    pub fn size(&self) -> u64 {
-        self.text.as_ref().map_or_else(|| self.vfs.borrow().size(self.node), |text| text.len() as u64)
+    ///
+    /// # Errors
+    /// As [`Vfs::size`].
+    pub fn size(&self) -> Result<u64, Errno> {
+        match &self.text {
+            Some(text) => Ok(text.len() as u64),
+            None => self.vfs.borrow().size(self.node),
+        }
     }
 }
 
@@ -74,7 +80,7 @@ impl crate::memory::Contents for OpenNode {
     }
 
     fn len(&self) -> u64 {
-        self.size()
+        self.size().unwrap_or(0)
     }
 
     fn node(&self) -> Option<NodeId> {

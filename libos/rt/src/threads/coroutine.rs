@@ -25,7 +25,7 @@ const NOWHERE: usize = 0;
 const FRAME_WORDS: usize = 4;
 
 /// A computation with a stack of its own.
-pub(super) struct Coroutine {
+pub(crate) struct Coroutine {
     /// Where it goes on, unless it runs.
     stack_pointer: Cell<usize>,
     /// What it does, until it begins.
@@ -43,7 +43,7 @@ struct Own {
 
 /// Where a computation goes on, which counts as running from when this was taken.
 #[derive(Debug)]
-pub(super) struct Resumption(NonZeroUsize);
+pub(crate) struct Resumption(NonZeroUsize);
 
 impl Coroutine {
     /// Whoever runs at present, on whatever stack.

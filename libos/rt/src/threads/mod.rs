@@ -29,7 +29,8 @@ use core::pin::pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 pub use corosensei::stack::Stack;
-use coroutine::{Coroutine, Resumption};
+pub(crate) use coroutine::Coroutine;
+use coroutine::Resumption;
 use preempt::Interruptions;
 pub use preempt::Preemptible;
 

@@ -1,6 +1,9 @@
 //! Several address spaces of one application: what is the same in all of them, and what is not.
 
-use super::{PAGE, READ, READ_WRITE, grant, map};
+use super::{BAR, NET, PAGE, READ, READ_WRITE, grant, map};
+use crate::acpi::Tables;
+use crate::fakes::FakeMachine;
+use crate::fakes::pci::FakeFunction;
 use crate::kernel::fake::{Program, World};
 use crate::testing::{app, on};
 use nom_abi::board::ApplicationState;
@@ -248,4 +251,53 @@ fn an_application_ends_with_all_its_spaces() {
     let family = world.kernel.applications[0].family.expect("it may have several again");
     let roots = (0..512).filter(|number| world.kernel.machine.memory_word(family.word() + 8 * number) != 0);
     assert_eq!(roots.collect::<std::vec::Vec<_>>(), [0], "only the first");
+}
+
+/// Registers are in the first space, or where all spaces are the same, whoever asks for them; so nobody keeps
+/// them in another space when the device is another's.
+#[test]
+fn no_space_keeps_the_registers_of_a_device_that_is_released() {
+    let mut hardware = FakeMachine::new();
+    hardware.pci.add(None, 2, 0, FakeFunction::virtio(NET, true));
+    let driver = Program { drives: NET, ..maker() };
+    let mut world = World::boot_on(hardware, &Tables::default(), 2, &[driver], &[]);
+    assert_eq!(call(&mut world, 0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Ok(1));
+    world.settle(1, false);
+    let space = create(&mut world);
+    switch(&mut world, 1, space);
+    for by in [0, 1] {
+        assert_eq!(call(&mut world, by, Syscall::DeviceAcquire, &[0]), Ok(0));
+        for place in [PAGE, SHARED] {
+            assert_eq!(call(&mut world, by, Syscall::DeviceMap, &[0, BAR, 0x2000, place, 0x1000]), Ok(0));
+        }
+        let seen = [(0, PAGE), (0, SHARED), (1, PAGE), (1, SHARED)];
+        let seen = seen.map(|(core, place)| world.touch(core, place, true).is_some());
+        assert_eq!(seen, [true, true, false, true], "core {by} asked");
+        assert_eq!(call(&mut world, 1 - by, Syscall::DeviceRelease, &[0]), Ok(0));
+        for (core, place) in [(0, PAGE), (0, SHARED), (1, PAGE), (1, SHARED)] {
+            assert_eq!(world.touch(core, place, false), None, "core {core}, {place:#x}, core {by} asked");
+        }
+    }
+}
+
+/// A word that is told where a reflected call was is one of the first space, whoever asks and wherever its
+/// core goes: it is pinned until that core is given back.
+#[test]
+fn a_reflections_word_is_the_first_spaces_until_its_core_goes() {
+    let mut world = on_two_cores();
+    let first = map(&mut world, 0, PAGE);
+    let space = create(&mut world);
+    switch(&mut world, 1, space);
+    let own = map(&mut world, 1, PAGE);
+    assert_eq!(call(&mut world, 1, Syscall::SyscallReflect, &[IMAGE_WINDOW, PAGE]), Ok(0));
+    let told = world.kernel.machine.processors[1].reflection.expect("it is told");
+    assert_eq!(told.word.frame(), first);
+    unmap(&mut world, 1, PAGE);
+    assert_eq!(call(&mut world, 0, Syscall::MemoryRelease, &[own, 0, 1]), Ok(0));
+    unmap(&mut world, 0, PAGE);
+    let release = |world: &mut World| call(world, 0, Syscall::MemoryRelease, &[first, 0, 1]);
+    assert_eq!(release(&mut world), Err(Error::StillMapped));
+    world.call(1, Syscall::CoreRelease, &[]);
+    assert_eq!(release(&mut world), Ok(0));
+    assert_eq!(call(&mut world, 0, Syscall::SpaceEnd, &[space]), Ok(0));
 }

@@ -32,6 +32,11 @@ pub(crate) fn preemption() -> Option<&'static dyn nom_port::world::Preemption> {
     Some(&nom_sys::port::Interrupter)
 }
 
+/// Keeps panics of a loop's tasks within them.
+pub(crate) fn contain(handle: &nom_rt::Handle, stack_bytes: usize) {
+    handle.contain(&nom_sys::port::Container, move || ThreadStack::new(stack_bytes).ok());
+}
+
 /// Bytes of memory that the program may still take.
 pub fn memory_free() -> u64 {
     nom_sys::memory::obtainable()

@@ -6,7 +6,7 @@ use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
-use nom_fs::Errno;
+use nom_fs::{Durable, Errno};
 
 /// Flags that `F_SETFL` changes.
 const CHANGEABLE: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_NOATIME | abi::FASYNC;
@@ -39,13 +39,21 @@ pub(crate) const ROWS: &[SystemCall] = &[
         request,
         "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX; nothing is a terminal (ENOTTY)",
     ),
-    SystemCall::complete(abi::__NR_fsync, "fsync", &["descriptor"], |call| get(call, call.int(0)).map(|_| 0)),
+    SystemCall::complete(abi::__NR_fsync, "fsync", &["descriptor"], |call| make_durable(call, Durable::All)),
     SystemCall::complete(abi::__NR_fdatasync, "fdatasync", &["descriptor"], |call| {
-        get(call, call.int(0)).map(|_| 0)
+        make_durable(call, Durable::Data)
     }),
-    SystemCall::complete(abi::__NR_sync, "sync", &[], |_| Ok(0)),
+    SystemCall::complete(abi::__NR_sync, "sync", &[], |call| {
+        with_vfs(call, |vfs, _| vfs.sync_all());
+        Ok(0)
+    }),
+    SystemCall::complete(abi::__NR_syncfs, "syncfs", &["descriptor"], |call| {
+        get(call, call.int(0))?;
+        with_vfs(call, |vfs, _| vfs.sync_all());
+        Ok(0)
+    }),
     SystemCall::complete(abi::__NR_sync_file_range, "sync_file_range", &["descriptor"], |call| {
-        get(call, call.int(0)).map(|_| 0)
+        make_durable(call, Durable::Data)
     }),
     SystemCall::complete(abi::__NR_ftruncate, "ftruncate", &["descriptor", "length"], truncate),
     SystemCall::partial(
@@ -162,7 +170,7 @@ fn request(call: &Call<'_>) -> Result<u64, Errno> {
         }
         FIONREAD => {
             let unread = match (description.node(), description.stream()) {
-                (Some(node), _) => Some(node.size().saturating_sub(description.position.get()) as usize),
+                (Some(node), _) => Some(node.size()?.saturating_sub(description.position.get()) as usize),
                 (_, Some(stream)) => stream.unread(),
                 _ => None,
             };
@@ -173,6 +181,13 @@ fn request(call: &Call<'_>) -> Result<u64, Errno> {
         FIOASYNC => Ok(0),
         _ => Err(Errno::ENOTTY),
     }
+}
+
+/// Has what was written be on the disk: what lies in memory is nowhere else.
+fn make_durable(call: &Call<'_>, what: Durable) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let node = description.node().ok_or(Errno::EINVAL)?.node;
+    with_vfs(call, |vfs, _| vfs.sync(node, what)).map(|()| 0)
 }
 
 fn truncate(call: &Call<'_>) -> Result<u64, Errno> {

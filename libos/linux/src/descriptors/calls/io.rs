@@ -11,7 +11,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
-use nom_fs::{Errno, Seek};
+use nom_fs::{Durable, Errno, Seek};
 
 /// Bytes that are copied at once.
 const PIECE: usize = 64 << 10;
@@ -150,7 +150,7 @@ fn write_node(
     (from, len): (u64, u64),
 ) -> Result<u64, Errno> {
     let is_appended = description.flags.get() & abi::O_APPEND != 0;
-    let start = if is_appended { node.size() } else { at.unwrap_or(description.position.get()) };
+    let start = if is_appended { node.size()? } else { at.unwrap_or(description.position.get()) };
     let mut done = 0;
     while done < len {
         let mut piece = vec![0; (len - done).min(PIECE as u64) as usize];
@@ -163,6 +163,9 @@ fn write_node(
     }
     if at.is_none() {
         description.position.set(start + done);
+    }
+    if done > 0 && description.flags.get() & abi::O_DSYNC != 0 {
+        with_vfs(call, |vfs, _| vfs.sync(node.node, Durable::Data))?;
     }
     Ok(done)
 }
@@ -304,7 +307,7 @@ fn seek(call: &Call<'_>) -> Result<u64, Errno> {
     let position = match call.arguments[2] as u32 {
         abi::SEEK_SET => from(0).ok_or(Errno::EINVAL)?,
         abi::SEEK_CUR => from(description.position.get()).ok_or(Errno::EINVAL)?,
-        abi::SEEK_END => from(node.size()).ok_or(Errno::EINVAL)?,
+        abi::SEEK_END => from(node.size()?).ok_or(Errno::EINVAL)?,
         abi::SEEK_DATA => with_vfs(call, |vfs, _| vfs.seek(node.node, unsigned()?, Seek::Data))?,
         abi::SEEK_HOLE => with_vfs(call, |vfs, _| vfs.seek(node.node, unsigned()?, Seek::Hole))?,
         _ => return Err(Errno::EINVAL),

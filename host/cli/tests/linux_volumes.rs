@@ -1,0 +1,215 @@
+//! Directories of this computer that a program in a machine reads and writes: docs/linux.md.
+
+mod common;
+
+use common::{PATIENCE, Site, free_port, kill, said};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A directory of the site, to be lent.
+fn directory(site: &Site, name: &str) -> PathBuf {
+    let directory = site.path().join(name);
+    std::fs::create_dir(&directory).expect("made");
+    directory
+}
+
+/// Whether a program is there; says which package brings it if it is not.
+fn is_there(package: &str, program: &str) -> bool {
+    let is_there = Path::new(program).exists();
+    if !is_there {
+        eprintln!("skipped: there is no {program}: apt-get install {package}");
+    }
+    is_there
+}
+
+/// Runs a program to its end, with `options` of `nom run`.
+fn run(site: &Site, options: &str, words: &[&str]) -> (Option<i32>, String) {
+    let output = site.nom(&format!("run {options}")).args(words).output().expect("it starts");
+    (output.status.code(), said(&output))
+}
+
+#[test]
+fn what_a_shell_does_in_a_volume_is_done_here() {
+    let site = Site::new();
+    let (data, fixed) = (directory(&site, "data"), directory(&site, "fixed"));
+    std::fs::write(data.join("before"), "from here\n").expect("written");
+    std::fs::write(fixed.join("note"), "kept\n").expect("written");
+    let script = "set -e; cd /data/deep/er/..; cd /data/deep/er; pwd; read line <before; echo read $line; \
+        mkdir -p a/b; echo hello >a/b/it; echo more >>a/b/it; mv a/b/it a/moved; ln a/moved a/hard; \
+        ln -s moved a/soft; read line <a/soft; echo through $line; rmdir a/b; rm before; \
+        chmod 640 a/moved; touch -d @86400 a/hard; set +e; \
+        mkdir a 2>&1; rmdir a 2>&1; mv a a/b 2>&1; rm absent 2>&1; true >/fixed/new; rm -f /fixed/note; \
+        mv a/moved /tmp/across && mv /tmp/across a/moved; ls -1 /data/deep/er/a; read line </fixed/note; \
+        echo still $line; exit 3";
+    let tools = ["mkdir", "mv", "ln", "rmdir", "rm", "chmod", "touch", "ls"];
+    let included: String = tools.iter().map(|tool| format!(" --include /bin/{tool}")).collect();
+    let options = format!("-v data:/data/deep/er -v fixed:/fixed:ro{included}");
+    let (status, said) = run(&site, &options, &["/bin/dash", "--", "-c", script]);
+    assert_eq!(status, Some(3), "{said}");
+    for line in [
+        "/data/deep/er",
+        "read from here",
+        "through hello",
+        "mkdir: cannot create directory 'a': File exists",
+        "rmdir: failed to remove 'a': Directory not empty",
+        "mv: cannot move 'a' to a subdirectory of itself, 'a/b'",
+        "rm: cannot remove 'absent': No such file or directory",
+        "rm: cannot remove '/fixed/note': Read-only file system",
+        "still kept",
+    ] {
+        assert!(said.lines().any(|other| other.trim_end() == line), "{line}: {said}");
+    }
+    assert!(said.contains("cannot create /fixed/new: Read-only file system"), "{said}");
+    let read = |name: &str| std::fs::read_to_string(data.join(name)).expect(name);
+    assert_eq!((read("a/moved"), read("a/hard")), ("hello\nmore\n".to_owned(), "hello\nmore\n".to_owned()));
+    assert_eq!(std::fs::read_link(data.join("a/soft")).expect("a link"), Path::new("moved"));
+    assert!(!data.join("before").exists() && !data.join("a/b").exists());
+    let mode = std::os::unix::fs::MetadataExt::mode(&data.join("a/moved").metadata().expect("there"));
+    assert_eq!(mode & 0o777, 0o640, "{mode:o}");
+    assert_eq!(std::fs::read_dir(&fixed).expect("read").count(), 1);
+}
+
+#[test]
+fn a_database_of_sqlite_is_one_here_too() {
+    if !is_there("sqlite3", "/usr/bin/sqlite3") {
+        return;
+    }
+    let site = Site::new();
+    let file = directory(&site, "data").join("it.db");
+    let fill = "create table t(a integer primary key, b text); begin; \
+        with recursive n(i) as (select 1 union all select i+1 from n where i<500) \
+        insert into t select i, hex(randomblob(200)) from n; commit; delete from t where a % 2; \
+        begin; delete from t; rollback; vacuum; pragma integrity_check; select count(*) from t;";
+    let (status, said) = run(&site, "-v data:/data", &["/usr/bin/sqlite3", "--", "/data/it.db", fill]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.lines().any(|line| line.trim_end() == "250"), "{said}");
+    let here = |script: &str| {
+        let output = Command::new("/usr/bin/sqlite3").arg(&file).arg(script).output().expect("it starts");
+        assert!(output.status.success(), "{}", common::said(&output));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(here("pragma integrity_check; select count(*), sum(a) from t;"), "ok\n250|62750");
+    here("insert into t values (1001, 'from here');");
+    let ask = "select b from t where a = 1001; insert into t values (1002, 'from there');";
+    let (status, said) = run(&site, "-v data:/data:ro", &["/usr/bin/sqlite3", "--", "/data/it.db", ask]);
+    assert!(said.lines().any(|line| line.trim_end() == "from here"), "{said}");
+    assert!(status != Some(0) && said.contains("attempt to write a readonly database"), "{said}");
+    assert_eq!(here("select count(*) from t;"), "251");
+}
+
+/// A connection to a redis, which asks one thing after the other.
+struct Redis {
+    stream: TcpStream,
+}
+
+impl Redis {
+    fn connect(port: u16) -> std::io::Result<Redis> {
+        let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Redis { stream })
+    }
+
+    /// Waits until one answers at a port.
+    fn wait_for(site: &Site, port: u16) -> Redis {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            // QEMU accepts before the guest does.
+            if let Ok(mut redis) = Redis::connect(port)
+                && redis.ask("PING\r\n").is_ok_and(|answer| answer == "+PONG")
+            {
+                return redis;
+            }
+            assert!(Instant::now() < end, "no answer: {}", site.run("logs server"));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The next line of what it answers.
+    fn line(&mut self) -> std::io::Result<String> {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        loop {
+            self.stream.read_exact(&mut byte)?;
+            match byte[0] {
+                b'\n' => return Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
+                byte => line.push(byte),
+            }
+        }
+    }
+
+    fn ask(&mut self, command: &str) -> std::io::Result<String> {
+        self.stream.write_all(command.as_bytes())?;
+        self.line()
+    }
+
+    /// Sets `count` keys from `first` on, and says how many of these it acknowledged before it fell silent;
+    /// `underway` happens when all were asked for and none was answered.
+    fn set(&mut self, first: u64, count: u64, underway: impl FnOnce()) -> u64 {
+        let commands: String = (first..first + count).map(|key| format!("SET key:{key} {key}\r\n")).collect();
+        if self.stream.write_all(commands.as_bytes()).is_err() {
+            return 0;
+        }
+        underway();
+        (0..count).take_while(|_| self.line().is_ok_and(|line| line == "+OK")).count() as u64
+    }
+}
+
+/// How often the machine is killed; more by hand: `NOM_KILLS=100`.
+const KILLS: u64 = 3;
+/// Keys of one batch.
+const BATCH: u64 = 20;
+
+/// Whatever redis acknowledged is there when the machine is killed in the middle of its work.
+#[test]
+fn what_redis_acknowledged_survives_the_machine() {
+    if !is_there("redis-server", "/usr/bin/redis-server") {
+        return;
+    }
+    let kills = std::env::var("NOM_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(KILLS);
+    let (site, port) = (Site::new(), free_port());
+    directory(&site, "data");
+    let mut command = site.nom(&format!("run -d --name server -p {port}:6379 -v data:/data"));
+    command.args(["/usr/bin/redis-server", "--", "--protected-mode", "no", "--save", "", "--dir", "/data"]);
+    let output =
+        command.args(["--appendonly", "yes", "--appendfsync", "always"]).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let mut acknowledged = 0;
+    for life in 0..kills {
+        let mut redis = Redis::wait_for(&site, port);
+        for _ in 0..1 + life % 3 {
+            acknowledged += redis.set(acknowledged, BATCH, || {});
+        }
+        let known = site.wait_for("server", "its start", |known| known["running"] == true);
+        acknowledged += redis.set(acknowledged, BATCH, || {
+            std::thread::sleep(Duration::from_millis(life % 5 * 3));
+            kill(&known, "process");
+        });
+        site.wait_for("server", "its end", |known| known["finished"].is_string());
+        site.run("start server");
+        let mut redis = Redis::wait_for(&site, port);
+        let keys: String = (0..acknowledged).map(|key| format!(" key:{key}")).collect();
+        let answer = redis.ask(&format!("EXISTS{keys}\r\n")).expect("an answer");
+        assert_eq!(answer, format!(":{acknowledged}"), "life {life}: keys that it acknowledged are lost");
+    }
+    assert!(acknowledged >= kills * BATCH);
+}
+
+#[test]
+fn a_volume_that_cannot_be_is_refused_before_anything_boots() {
+    let site = Site::new();
+    directory(&site, "data");
+    site.write("file", "");
+    for (words, said) in [
+        ("-v absent:/data /bin/dash", "-v absent:/data: No such file or directory"),
+        ("-v file:/data /bin/dash", "file is no directory"),
+        ("-v data:/ /bin/dash", "the root has the program's own files, expected a path below it"),
+        ("-v data:/a -v data:/a/ /bin/dash", "two directories at /a, expected one"),
+        ("-v data:/:rw nhttpd", "files go along as a copy, which is read-only"),
+    ] {
+        let complaint = site.refused(&format!("run {words}"));
+        assert!(complaint.contains(said), "{words}: {complaint}");
+    }
+    assert_eq!(site.run("ps -a --json").trim(), "[]", "nothing has begun");
+}
