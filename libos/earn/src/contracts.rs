@@ -111,6 +111,9 @@ pub(crate) struct Contracts {
     rest: Utility,
     /// What part of a response each of `own` was of late, and last what the rest was.
     mix: Vec<Part>,
+    /// How often a response was valued: that is what choosing costs.
+    #[cfg(test)]
+    pub valuations: core::cell::Cell<u32>,
 }
 
 impl Contracts {
@@ -118,7 +121,13 @@ impl Contracts {
     pub fn new(rest: Utility, own: Vec<(Activity, Utility)>) -> Contracts {
         let mut mix: Vec<Part> = own.iter().map(|_| Part::NOTHING).collect();
         mix.push(Part::ALL);
-        Contracts { own, rest, mix }
+        Contracts {
+            own,
+            rest,
+            mix,
+            #[cfg(test)]
+            valuations: core::cell::Cell::default(),
+        }
     }
 
     /// The shortest latency that a penalty promises, if any does.
@@ -197,6 +206,8 @@ impl Contracts {
 
 impl Contract for Contracts {
     fn revenue(&self, response: &Response, prices: &Prices) -> DollarsPerSecond {
+        #[cfg(test)]
+        self.valuations.set(self.valuations.get() + 1);
         if self.own.is_empty() {
             return self.rest.revenue(response, prices);
         }

@@ -129,8 +129,13 @@ impl Judge {
     /// serves fewer; as if so many were `served` with all of them.
     pub fn value(&self, response: &Response, served: f64, terms: &Terms) -> DollarsPerSecond {
         let profit = terms.contracts.profit(response, terms.held, terms.prices);
+        // Asked before the margin, which values the response a second time: a controller asks hundreds of
+        // times whenever it chooses.
+        if !self.refuses || served <= 0.0 {
+            return profit;
+        }
         let margin = margin(response, terms).get();
-        if !self.refuses || margin >= 0.0 || served <= 0.0 {
+        if margin >= 0.0 {
             return profit;
         }
         let more = served / response.throughput.get().max(f64::MIN_POSITIVE) - 1.0;
@@ -295,4 +300,28 @@ fn in_time(response: &Response, contracts: &Contracts) -> Option<Response> {
     let seconds = |value| Seconds::new(value).ok();
     let latency = Latency::new(seconds(1e-6)?, seconds(0.0)?, seconds(1e-6)?).ok()?;
     (!contracts.has_bonus()).then_some(Response { latency, ..*response })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// How often the contract is asked for what one response is worth.
+    fn valuations(refuses: bool) -> u32 {
+        let contracts = Contracts::new("Gbit; value 20".parse().expect("good"), Vec::new());
+        let judge = Judge::new(true, refuses, &contracts);
+        let (prices, held) = (Prices::default(), Usage::default());
+        let terms = Terms { contracts: &contracts, prices: &prices, held: &held };
+        let whole = Window { to_ns: PERIOD_NS, requests: 1000, answered_bytes: 1000, ..Window::default() };
+        let response = window::response(&whole).expect("it took time");
+        judge.value(&response, 1000.0, &terms);
+        contracts.valuations.get()
+    }
+
+    #[test]
+    fn a_response_is_valued_once_unless_clients_may_be_refused() {
+        assert_eq!(valuations(false), 1);
+        assert_eq!(valuations(true), 2, "and once more whatever is held");
+    }
 }
