@@ -29,10 +29,18 @@ fn memccapable_passes_whole() {
     assert!(passed >= 50, "only {passed} tests ran:\n{report}");
 }
 
+/// What `memcaslap` takes for granted. Without a file it writes this one into the user's directory, and
+/// who runs it at the same time reads half of it.
+const DISTRIBUTION: &str = "key\n64 64 1\nvalue\n1024 1024 1\ncmd\n0 0.1\n1 0.9\n";
+
 /// What `memcaslap` says of one run: every request answered, every value what it was.
 fn memcaslap_is_clean(arguments: &[&str]) {
     let address = serve(Options::default()).to_string();
-    let common = ["-s", &address, "-T", "1", "-c", "8", "-x", "20000"];
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("distribution");
+    std::fs::write(&file, DISTRIBUTION).expect("it can be written");
+    let file = file.to_str().expect("a name of letters");
+    let common = ["-s", &address, "-F", file, "-T", "1", "-c", "8", "-x", "20000"];
     let Some(output) = run("memcaslap", &[&common[..], arguments].concat()) else { return };
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     let count = |name: &str| -> Option<u64> {

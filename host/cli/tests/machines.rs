@@ -240,6 +240,6 @@ fn in_the_foreground_lines_have_names_and_ctrl_c_ends_all() {
     let output = up.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("echo  | echo serves at") && text.contains("stopped s-echo"), "{text}");
+    assert!(text.contains("echo  | serves at") && text.contains("stopped s-echo"), "{text}");
     assert_eq!(site.inspect("s-echo")["running"], json!(false));
 }

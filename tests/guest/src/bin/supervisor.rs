@@ -11,7 +11,7 @@ use nom_guest_tests::{Check, accounted_frames, expect};
 
 nom_app::main!(main);
 
-/// How long an application may take to end.
+/// How long an application may take to end, and what it had to be taken back.
 const TIMEOUT_NS: u64 = 20_000_000_000;
 /// Time between two looks at the board.
 const LOOK_NS: u64 = 500_000;
@@ -36,15 +36,26 @@ fn supervise(argument: &str) -> Check {
     let application = applications::find(name)?;
     let before = accounted_frames();
     applications::start(application)?;
+    if !comes_true(|| !applications::is_running(application)) {
+        applications::kill(application)?;
+        return Err(format!("{name} did not end").into());
+    }
+    expect("its status", applications::entry(application).status.load(Relaxed), status)?;
+    // What it had is taken back in pieces, and some of them may come after its end is known.
+    let frames = || applications::usage(application).frames.load(Relaxed);
+    comes_true(|| frames() == 0);
+    expect("its frames", frames(), 0)?;
+    expect("frames that are free or charged to somebody", accounted_frames(), before)
+}
+
+/// Looks at the board until `condition` holds; `false` if it does not in time.
+fn comes_true(condition: impl Fn() -> bool) -> bool {
     let deadline = time::now_ns() + TIMEOUT_NS;
-    while applications::is_running(application) {
+    while !condition() {
         if time::now_ns() > deadline {
-            applications::kill(application)?;
-            return Err(format!("{name} did not end").into());
+            return false;
         }
         events::sleep(LOOK_NS);
     }
-    expect("its status", applications::entry(application).status.load(Relaxed), status)?;
-    expect("its frames", applications::usage(application).frames.load(Relaxed), 0)?;
-    expect("frames that are free or charged to somebody", accounted_frames(), before)
+    true
 }
