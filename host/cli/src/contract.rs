@@ -97,6 +97,18 @@ mod tests {
     }
 
     #[test]
+    fn a_control_port_goes_into_the_environment_and_not_into_an_image() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let application = directory.path().join("app.toml");
+        std::fs::write(&application, APPLICATION).expect("written");
+        let options = ContractOptions { utility: None, control: Some(9999) };
+        let bundle = options.bundle(&application, None).expect("good");
+        assert_eq!(bundle.applications[0].environment["control"], "9999");
+        let error = options.refuse("shop.img").expect_err("an image has its own").to_string();
+        assert!(error.starts_with("--control 9999: shop.img is an image: "), "{error}");
+    }
+
+    #[test]
     fn what_is_no_contract_is_named() {
         for (text, expected) in [
             ("environment = { a = '2' }", "expected a table `[utility]`"),

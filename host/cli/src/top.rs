@@ -316,6 +316,9 @@ mod tests {
         let look = |scale: u64| Look::of(&text(scale), begin + Duration::from_secs(2 * scale));
         let rows = sorted(look(3).since(&look(2)), Column::Cores);
         expect![[r#"
+            ACTIVITY   CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h   PROFIT $/h
+            (all)      0.7500   1000         10.0      20.0       3         1.80       -1.80
+            (idle)     0.2500   0            0.0       0.0        0         0          0
         "#]]
         .assert_eq(&table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>()));
     }

@@ -35,14 +35,7 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
 impl<B: Buffer, S: Service<B>> Front<B, S> {
     /// All are the service's, on one core.
     pub fn new(clients: Clients<B, S>) -> Front<B, S> {
-        Front {
-            clients,
-            desk: None,
-            peers: None,
-            ear: Ear::default(),
-            earned: None,
-            way: Way::Device,
-        }
+        Front { clients, desk: None, peers: None, ear: Ear::default(), earned: None, way: Way::Device }
     }
 
     /// Takes what other cores passed here.

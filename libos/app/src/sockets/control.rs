@@ -39,8 +39,7 @@ async fn attend(network: &Network, client: &TcpStream, reception: &Reception) ->
         }
         input.extend_from_slice(&piece[..len]);
         let mut answers = Vec::new();
-        let course =
-            network.with(|sockets| reception.respond(sockets.stack(), &mut input, &mut answers));
+        let course = network.with(|sockets| reception.respond(sockets.stack(), &mut input, &mut answers));
         client.send_all(&answers).await?;
         if course == Stream::Close {
             return client.shutdown(Shutdown::Send);

@@ -190,7 +190,12 @@ const OF_ACTIVITIES: [OfActivity; 9] = [
 
 fn earned(page: &mut Page, earned: Option<Earned>) {
     let Some(Earned { revenue, cost }) = earned else { return };
-    page.one("nom_cost_dollars_total", "counter", "What all cost so far that it held and moved.", Dollars(cost));
+    page.one(
+        "nom_cost_dollars_total",
+        "counter",
+        "What all cost so far that it held and moved.",
+        Dollars(cost),
+    );
     let profit = Dollars(revenue.saturating_sub(cost));
     page.gauge("nom_profit_dollars", "What all has brought so far, less all costs.", profit);
 }
