@@ -99,8 +99,8 @@ pub fn comes_true(condition: impl Fn() -> bool) -> bool {
 }
 
 /// Fails unless all comes back that an ended application had: nothing is charged to it, and
-/// [`accounted_frames`] are what they were `before` it began. The kernel takes it back in pieces, by whichever
-/// core looks next, so that some of it may come after the end is known.
+/// [`accounted_frames`] are what they were `before` it began. The kernel takes it back in pieces, by
+/// whichever core looks next, so that some of it may come after the end is known.
 ///
 /// # Errors
 /// Says which frames stayed away.
