@@ -7,8 +7,8 @@ use common::Deaf;
 use nom_grid::GridPlan;
 use nom_net::batch::Unheld;
 use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
-use nom_port::buffer::Sink as _;
 use nom_port::buffer::Buffers;
+use nom_port::buffer::Sink as _;
 use nom_port::nic::{Nic, Offloads, Outgoing, Properties, Received, RingFull};
 use nom_port::world::{Clock, Idle, Wakeup};
 use nom_rt::EventLoop;
@@ -248,17 +248,7 @@ impl World {
             (Stack::new(device.clone(), config(number)), device, clients)
         };
         let machines = (1..=ACTIVITIES).map(machine).collect();
-        World {
-            clock,
-            core,
-            server,
-            device,
-            left,
-            machines,
-            on_way: VecDeque::new(),
-            way_ns: 0,
-            flood: None,
-        }
+        World { clock, core, server, device, left, machines, on_way: VecDeque::new(), way_ns: 0, flood: None }
     }
 
     fn connect(&mut self, machine: usize, count: usize) {
