@@ -363,17 +363,19 @@ Examples:
   nom demo
   nom demo --functions penalty --seconds 5
   nom demo --applications memcached,nhttpd,netpipe --seconds 5 --repetitions 2
+  nom demo --applications linux-memcached --functions penalty    Debian's memcached, unmodified
   nom demo --full --out results/demo"
 )]
 pub struct Demo {
     /// Directory for results.json, results.csv, intervals.csv, statuses.csv, figures and report.html.
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub out: PathBuf,
-    /// All applications, phases of 20 seconds, three times, and five minutes of turns; about 75 minutes.
+    /// The paper's applications, phases of 20 seconds, three times, and five minutes of turns; about 75
+    /// minutes.
     #[arg(long)]
     pub full: bool,
-    /// Applications, separated by commas, of memcached, nhttpd and netpipe; by default memcached, and with
-    /// --full all.
+    /// Applications, separated by commas, of memcached, nhttpd, netpipe and linux-memcached, which is
+    /// Debian's as it is; by default memcached, and with --full the first three.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub applications: Vec<String>,
     /// How often each system is run; by default once, with --full three times.

@@ -13,6 +13,9 @@ use std::time::Duration;
 const PEER: &str = "bare=ip address add ${NOM_PEER_ADDRESS%/*}/32 dev lo && exec memcached -u nobody -m 64 \
                     -p $NOM_PEER_PORT -l ${NOM_PEER_ADDRESS%/*}";
 
+/// Debian's memcached as it is, in a machine of nom's.
+const UNMODIFIED: &str = "linux-memcached";
+
 /// One of these at a time has the computer.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -61,10 +64,17 @@ fn records(out: &Path) -> Vec<Record> {
     serde_json::from_slice(&json).expect("records")
 }
 
-/// The value of the one record that says this.
+/// The value of the one record of memcached that says this.
 fn value(records: &[Record], system: &str, scenario: &str, metric: &str) -> f64 {
+    value_of(records, "memcached", [system, scenario, metric])
+}
+
+/// The same of an application.
+fn value_of(records: &[Record], application: &str, key: [&str; 3]) -> f64 {
+    let [system, scenario, metric] = key;
     let says = |record: &&Record| {
-        (&*record.system, &*record.scenario, &*record.metric) == (system, scenario, metric)
+        let of = [&*record.system, &*record.scenario, &*record.metric];
+        of == key && record.application == application
     };
     let found: Vec<_> = records.iter().filter(says).collect();
     assert_eq!(found.len(), 1, "{system} {scenario} {metric}: {found:?}");
@@ -76,7 +86,10 @@ fn what_was_served_is_paid_for_and_hindsight_is_never_poorer() {
     let (_alone, out) = (alone(), tempfile::tempdir().expect("a temporary directory"));
     // A process of the same computer: it has no TAP device to be metered at.
     let peers = vec![Peer::parse(PEER).expect("a peer")];
-    let Some(outcome) = outcome(demo::run(&Options { peers, ..options(out.path()) })) else { return };
+    let applications = vec!["memcached".into(), UNMODIFIED.into()];
+    let Some(outcome) = outcome(demo::run(&Options { peers, applications, ..options(out.path()) })) else {
+        return;
+    };
     let said = format!("{:?}", outcome.notes);
     for name in ["report.html", "results.csv", "intervals.csv", "memcached-strategies.svg"] {
         assert!(out.path().join(name).is_file(), "{name}: {said}");
@@ -102,6 +115,18 @@ fn what_was_served_is_paid_for_and_hindsight_is_never_poorer() {
     let profit = value(&records, "nom-adaptive", "both", "profit_penalty");
     assert!((profit - 2.0 * (rate("many") + rate("single"))).abs() < 1e-9 * profit.abs().max(1.0));
     assert!(value(&records, "nom-adaptive", "both", "reaction") >= 0.0, "the price change was heard");
+    // Debian's memcached as it is hears of prices and takes orders, as nom's own does.
+    let unmodified = |system, scenario, metric| value_of(&records, UNMODIFIED, [system, scenario, metric]);
+    for (system, scenario) in ["nom-w-0us", "nom-adaptive-penalty"]
+        .into_iter()
+        .flat_map(|system| [(system, "many"), (system, "single")])
+    {
+        assert!(unmodified(system, scenario, "throughput") > 0.0, "{said}");
+    }
+    assert!(unmodified("nom-adaptive", "both", "reaction") >= 0.0, "the price change was heard");
+    if tap_is_possible("turns of unmodified memcached") {
+        assert!(unmodified("nom-adaptive", "both", "governing_share") > 0.0, "{said}");
+    }
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use super::contract::{self, Function, Slowness};
 use super::governing;
-use crate::linux::serve::Servers;
+use crate::linux::serve::{ACCOUNTS, Servers};
 use crate::linux::{Tuning, save};
 use crate::machine::Guest;
 use crate::serve::service::Service;
 use anyhow::{Context, Result};
 use nom_build::{PriceFeed, Project};
-use nom_image::Symbols;
+use nom_image::manifest::BundleManifest;
+use nom_image::{Command, Root, Symbols};
 use std::path::{Path, PathBuf};
 
 /// How an application of nom is set up.
@@ -37,23 +38,48 @@ impl Setup {
     }
 }
 
-/// Makes the image of nom's application for `service` in `directory`, with its prices from `feed`.
+/// nom's application that runs programs of Linux: for a service of it, the distribution's server.
+pub const LINUX_APPLICATION: &str = "linux";
+
+/// Makes the image of nom's application for `service` in `directory`, with its prices from `feed`. A program
+/// of Linux is that of `servers`, or else this computer's.
 ///
 /// # Errors
-/// If there is no such application, or it does not build.
+/// If there is no such application or program, or it does not build.
 pub fn nom(
     project: &Project,
-    service: &Service,
-    setup: Setup,
+    servers: Option<&Servers>,
+    (service, setup): (&Service, Setup),
     feed: &PriceFeed,
     directory: &Path,
 ) -> Result<Guest> {
     let manifest = manifest(project, service, setup, directory)?;
-    let bundle = project.with_priced(project.bundle(&manifest, None)?, feed)?;
+    let mut bundle = project.bundle(&manifest, None)?;
+    if service.application == LINUX_APPLICATION {
+        bundle = unmodified(bundle, servers, service)?;
+    }
+    let bundle = project.with_priced(bundle, feed)?;
     let built = project.pack(bundle, Symbols::Keep)?;
     let kernel = directory.join("image");
     save(&kernel, &built.image.elf)?;
     Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: setup.cores() })
+}
+
+/// The bundle, with the distribution's server as it is.
+fn unmodified(
+    bundle: BundleManifest,
+    servers: Option<&Servers>,
+    service: &Service,
+) -> Result<BundleManifest> {
+    let path = format!("/{}", service.linux.program);
+    let tree = servers.map_or(Path::new("/"), Servers::tree);
+    let root = Root::of_program(tree, &path, &[]).with_context(|| service.linux.package.to_owned());
+    let mut root = root.context("expected Debian's package")?;
+    for (path, content) in ACCOUNTS.iter().chain(service.linux.files) {
+        root.write(path, content.as_bytes());
+    }
+    let arguments: Vec<String> = service.arguments.iter().map(|&word| word.to_owned()).collect();
+    Ok(bundle.with_root(root, &Command::plain(&path, &arguments)))
 }
 
 /// Writes the manifest of nom's application for `service` to `directory`; returns its path.

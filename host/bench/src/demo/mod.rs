@@ -180,7 +180,7 @@ impl Options {
     fn applications(&self) -> Result<Vec<Application>> {
         self.applications.iter().try_for_each(|name| runner::named(name).map(drop))?;
         let is_asked = |application: &Application| match self.applications.as_slice() {
-            [] => self.full || application.label() == runner::MEMCACHED.label(),
+            [] => self.full && application.is_papers() || application.label() == runner::MEMCACHED.label(),
             names => names.iter().any(|name| name == application.label()),
         };
         Ok(runner::ALL.into_iter().filter(is_asked).collect())
@@ -207,14 +207,34 @@ struct Asked<'a> {
     native: bool,
 }
 
+/// What a stage is made of.
+struct Means<'a> {
+    /// Linux and its servers, if they can be had.
+    servers: Option<Servers>,
+    accelerator: Accelerator,
+    cache: &'a Path,
+    /// Whether servers are processes of this computer.
+    native: bool,
+}
+
+impl Means<'_> {
+    /// Builds an application: an image, or a process.
+    fn build(&self, project: &Project, application: &Application, directory: &Path) -> Result<()> {
+        let (service, setup) = (application.service, guests::Setup::Fixed(0));
+        if self.native {
+            return native::process(project, service, setup, directory).map(drop);
+        }
+        let feed = market::feed(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), None);
+        guests::nom(project, self.servers.as_ref(), (service, setup), &feed, directory).map(drop)
+    }
+}
+
 impl Stage {
-    /// One without Linux, for `applications`, which are built.
+    /// One without peers, for `applications`, which are built.
     fn build(
         project: &Project,
         applications: &[Application],
-        accelerator: Accelerator,
-        cache: &Path,
-        native: bool,
+        means: Means<'_>,
         progress: &mut Progress,
         notes: &mut Notes,
     ) -> Result<Stage> {
@@ -226,19 +246,19 @@ impl Stage {
                 ));
             })
             .is_ok();
-        let images =
-            tempfile::tempdir_in(cache).with_context(|| format!("cannot write to {}", cache.display()))?;
+        let images = tempfile::tempdir_in(means.cache)
+            .with_context(|| format!("cannot write to {}", means.cache.display()))?;
         for application in applications {
             // Built once before anything is timed; nobody runs this one. What is up to date takes no time.
             let what = format!("building nom's {}", application.label());
             progress.step(&what, building(project))?;
             let project = project.with_listener(progress.teller(&what));
-            let built = build(&project, application, images.path(), native);
+            let built = means.build(&project, application, images.path());
             // Who interrupts ends cargo, too.
             progress.tick()?;
             built?;
         }
-        Ok(Stage { accelerator, servers: None, peers: Vec::new(), tap, images })
+        Ok(Stage { accelerator: means.accelerator, servers: means.servers, peers: Vec::new(), tap, images })
     }
 
     /// Whoever runs `application` there.
@@ -271,16 +291,6 @@ impl Stage {
             turn: (1, 1),
         }
     }
-}
-
-/// Builds an application: an image, or a process.
-fn build(project: &Project, application: &Application, directory: &Path, native: bool) -> Result<()> {
-    let (service, setup) = (application.service, guests::Setup::Fixed(0));
-    if native {
-        return native::process(project, service, setup, directory).map(drop);
-    }
-    let feed = market::feed(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), None);
-    guests::nom(project, service, setup, &feed, directory).map(drop)
 }
 
 /// About how long the next application takes to build.
@@ -368,8 +378,9 @@ fn prepare(
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),
         Err(error) => notes.add(format!("Linux was not measured: {error:#}.")),
     }
-    let stage = Stage::build(&options.project, &needed, accelerator, cache, options.native, progress, notes)?;
-    Ok(Stage { servers: servers.ok(), peers: options.peers.clone(), ..stage })
+    let means = Means { servers: servers.ok(), accelerator, cache, native: options.native };
+    let stage = Stage::build(&options.project, &needed, means, progress, notes)?;
+    Ok(Stage { peers: options.peers.clone(), ..stage })
 }
 
 /// Runs every application.

@@ -8,7 +8,7 @@ use super::market::{Heard, Set};
 use super::progress::Progress;
 use super::runner;
 use super::schedule::Schedule;
-use super::{Asked, Stage};
+use super::{Asked, Means, Stage};
 use crate::report::Notes;
 use anyhow::{Context, Result};
 use nom_build::{Project, debian};
@@ -59,15 +59,8 @@ pub fn table(options: &TableOptions) -> Result<Vec<String>> {
     let about = humantime::format_duration(Duration::from_secs(planned.as_secs()));
     eprintln!("{} with {} batching delays: about {about}", application.label(), delays.len());
     let mut progress = Progress::new(planned, options.signal.clone());
-    let stage = Stage::build(
-        &options.project,
-        &[application],
-        accelerator,
-        &cache,
-        false,
-        &mut progress,
-        &mut notes,
-    )?;
+    let means = Means { servers: None, accelerator, cache: &cache, native: false };
+    let stage = Stage::build(&options.project, &[application], means, &mut progress, &mut notes)?;
     let asked = Asked {
         project: &options.project,
         schedule,

@@ -35,6 +35,8 @@ const PAPER_NOM_LATENCY_S: f64 = 63e-6;
 /// An application, and the client that loads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Application {
+    /// Its name for people and in records.
+    name: &'static str,
     /// The service that it provides.
     pub service: &'static Service,
     /// Its client.
@@ -42,13 +44,17 @@ pub struct Application {
 }
 
 /// memcached under memcaslap, which the quick demo shows.
-pub const MEMCACHED: Application = Application { service: &service::MEMCACHED, client: Kind::Memcaslap };
+pub const MEMCACHED: Application =
+    Application { name: "memcached", service: &service::MEMCACHED, client: Kind::Memcaslap };
 /// The web server under wrk.
-const HTTP: Application = Application { service: &service::HTTP, client: Kind::Wrk };
+const HTTP: Application = Application { name: "nhttpd", service: &service::HTTP, client: Kind::Wrk };
 /// NetPIPE's receiver under its transmitter.
-const NETPIPE: Application = Application { service: &NETPIPE_SERVICE, client: Kind::Nptcp };
-/// All applications, in the paper's order.
-pub const ALL: [Application; 3] = [MEMCACHED, HTTP, NETPIPE];
+const NETPIPE: Application = Application { name: "netpipe", service: &NETPIPE_SERVICE, client: Kind::Nptcp };
+/// Debian's memcached, which both systems run as it is.
+const UNMODIFIED: Application =
+    Application { name: "linux-memcached", service: &UNMODIFIED_SERVICE, client: Kind::Memcaslap };
+/// All applications: the paper's, in its order, and others.
+pub const ALL: [Application; 4] = [MEMCACHED, HTTP, NETPIPE, UNMODIFIED];
 
 /// NetPIPE from one size of message on.
 static NETPIPE_SERVICE: Service = Service {
@@ -58,6 +64,14 @@ static NETPIPE_SERVICE: Service = Service {
     // nothing.
     greeting: b"SyncMe",
     ..service::NETPIPE
+};
+
+/// Debian's memcached with one thread, as its machine has one processor.
+static UNMODIFIED_SERVICE: Service = Service {
+    application: guests::LINUX_APPLICATION,
+    arguments: &["-u", "root", "-U", "11211", "-t", "1"],
+    linux: Server { script: "exec /usr/bin/memcached -u root -U 11211 -t 1\n", ..service::MEMCACHED.linux },
+    ..service::MEMCACHED
 };
 
 /// The application of this name.
@@ -71,9 +85,14 @@ pub fn named(name: &str) -> Result<Application> {
 }
 
 impl Application {
-    /// Its name for people and in records: nom's.
+    /// Its name for people and in records.
     pub fn label(&self) -> &'static str {
-        self.service.application
+        self.name
+    }
+
+    /// Whether it is one of the paper's.
+    pub fn is_papers(&self) -> bool {
+        self.service.application != guests::LINUX_APPLICATION
     }
 }
 
@@ -423,7 +442,8 @@ impl Runner<'_> {
         }
         let mut market = Market::open(&place, origin)?;
         market.set_price(experiment::PHASES[0].price)?;
-        let guest = guests::nom(self.project, service, setup, &market.feed()?, self.images)?;
+        let feed = market.feed()?;
+        let guest = guests::nom(self.project, self.servers, (service, setup), &feed, self.images)?;
         let machine = Machine::start(&guest, service, &setting, place, true, self.progress)?;
         market.wait_until_known(self.progress)?;
         Ok(Serving { machine, market: Some(market), origin })

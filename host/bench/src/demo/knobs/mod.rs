@@ -216,7 +216,8 @@ impl Bench<'_> {
         let arguments = if let Some(Fixed::Arguments(arguments)) = fixed { arguments } else { &[] };
         let adapts = fixed.is_none().then_some(knob.name);
         let setup = Setup::Knob { arguments, cores, knob: adapts };
-        let guest = guests::nom(&self.options.project, service, setup, &market.feed()?, self.images)?;
+        let (project, feed) = (&self.options.project, market.feed()?);
+        let guest = guests::nom(project, None, (service, setup), &feed, self.images)?;
         let machine =
             Machine::start(&guest, service, &place::setting(self.accelerator), place, true, self.progress)?;
         market.wait_until_known(self.progress)?;
