@@ -72,8 +72,8 @@ impl fmt::Display for ServeError {
             ServeError::Rules(why) => write!(out, "the environment's activity: {why}"),
             ServeError::Grid(why) => write!(out, "the environment's grid: {why}"),
             ServeError::Sockets => out.write_str(
-                "an application on sockets refuses nobody, and stays on its core with its memory: expected \
-                 no `refuse` in its environment, and of `knobs` at most `batching_delay` and `notice`",
+                "an application on sockets stays on its core with its memory: expected of `knobs` in its \
+                 environment at most `batching_delay`, `notice` and `admission`",
             ),
             ServeError::Tasks => out.write_str(
                 "a service of tasks stays on its cores: expected no `cores` among `knobs` in its environment",

@@ -42,8 +42,7 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     let config = Config { nameservers, ..config };
     let ear = address::ear(&config, discovery);
     let contract = Earning::from_environment(crate::var).map_err(ServeError::Earning)?;
-    let is_beyond =
-        |earning: &Earning| earning.knobs.admission || earning.knobs.cores || earning.knobs.memory;
+    let is_beyond = |earning: &Earning| earning.knobs.cores || earning.knobs.memory;
     if contract.as_ref().is_some_and(is_beyond) {
         return Err(ServeError::Sockets);
     }
@@ -64,8 +63,12 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     let network = match steered(&mut stack, handle, contract, control_port) {
         None => Network::start(handle, stack),
         Some((mut steered, reception)) => {
-            let network =
-                Network::start_steered(handle, stack, move |stack, now_ns| steered.steer(stack, now_ns));
+            let network = Network::start_steered(handle, stack, move |sockets, now_ns| {
+                let clients = sockets.clients();
+                let due_ns = steered.steer(sockets.stack(), clients, now_ns);
+                sockets.set_clients_max(steered.clients_max());
+                due_ns
+            });
             if let Some(reception) = reception {
                 control::open(&network, reception, handle).expect("nobody listens yet");
             }

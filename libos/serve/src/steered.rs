@@ -16,8 +16,8 @@ use nom_rt::handle::Handle;
 use nom_rt::rest::Thresholds;
 use nom_service::{Earned, Governor, Setting, Stream, Window};
 
-/// Who sets the batching delay of one core's stack, and whether it polls. It has no other knob: sockets stay
-/// on their core, and their application has no [`Demand`](nom_service::Demand).
+/// Who sets the batching delay of one core's stack, whether it polls, and how many clients it may have. It has
+/// no other knob: sockets stay on their core, and their application has no [`Demand`](nom_service::Demand).
 pub struct Steered {
     governor: Option<Box<dyn Governor>>,
     /// Whether what it wants is not set: somebody else has the working point.
@@ -29,6 +29,8 @@ pub struct Steered {
     desk: Option<Reception>,
     window_ns: u64,
     setting: Setting,
+    /// Clients that are connected.
+    clients: u32,
     /// Frames received before the last poll, and when that was, if it found any.
     frames: u64,
     polled_ns: u64,
@@ -46,6 +48,7 @@ impl Steered {
             desk: None,
             window_ns: WINDOW_NS,
             setting: Setting { batching_delay: stack.delay(), ..Setting::default() },
+            clients: 0,
             frames: 0,
             polled_ns: 0,
         }
@@ -65,9 +68,21 @@ impl Steered {
         self.desk.insert(reception).clone()
     }
 
-    /// To be called right before the stack is polled. Returns when to call again though nothing comes; never,
+    /// How many clients may be connected; all that come, if there is no number.
+    #[must_use]
+    pub fn clients_max(&self) -> Option<u32> {
+        self.setting.clients_max
+    }
+
+    /// To be called right before the stack is polled, which has so many `clients`. Returns when to call again though nothing comes; never,
     /// if there is nothing to look at.
-    pub fn steer<N: Nic, C: Clock>(&mut self, stack: &mut Measured<N, C>, now_ns: u64) -> Option<u64> {
+    pub fn steer<N: Nic, C: Clock>(
+        &mut self,
+        stack: &mut Measured<N, C>,
+        clients: u32,
+        now_ns: u64,
+    ) -> Option<u64> {
+        self.clients = clients;
         self.note_poll(stack, now_ns);
         let wanted = self.governor.as_mut().and_then(|governor| governor.look(now_ns));
         if let Some(setting) = wanted.filter(|_| !self.is_held) {
@@ -103,7 +118,8 @@ impl Steered {
         let (traffic, is_held) = (stack.nic().traffic(), self.is_held);
         let Some(stopwatch) = stack.nic().stopwatch() else { return };
         let is_overridden = core::mem::replace(&mut self.was_overridden, is_held);
-        let window = Window { is_overridden, ..stopwatch.close(now_ns, traffic, self.setting) };
+        let clients = self.clients;
+        let window = Window { clients, is_overridden, ..stopwatch.close(now_ns, traffic, self.setting) };
         let mut earned = None;
         if let Some(governor) = &mut self.governor {
             let setting = stack.nic().governing(|| governor.observe(&window));

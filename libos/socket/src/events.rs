@@ -23,7 +23,7 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
             return self.rise(id, Ready::WRITABLE);
         }
         match self.listener(&tuple) {
-            Some(listener) if self.queue(listener, flow, tuple.remote) => {
+            Some(listener) if self.admits(listener) && self.queue(listener, flow, tuple.remote) => {
                 stack.window(flow, self.stream_max);
                 self.rise(listener, Ready::READABLE)
             }
@@ -43,7 +43,12 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
             // Nobody will ever read it: the peer is told so.
             return stack.abort(flow);
         };
+        let has_too_many = self.clients_max.is_some_and(|most| self.clients > most);
         let Ok(stream) = self.stream(id) else { return };
+        if has_too_many && stream.is_answered() {
+            stack.abort(flow);
+            return self.end(id, flow, Closed::Reset);
+        }
         if stream.is_receive_shut {
             return;
         }
@@ -76,12 +81,9 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
     }
 
     fn closed(&mut self, _: &mut Stack<N>, flow: FlowId, why: Closed) {
-        let Some(id) = self.of_flow(flow) else { return };
-        self.forget_flow(flow);
-        if let Ok(stream) = self.stream(id) {
-            stream.end = Some(why);
+        if let Some(id) = self.of_flow(flow) {
+            self.end(id, flow, why);
         }
-        self.rise(id, Ready::READABLE | Ready::WRITABLE | Ready::FINISHED | Ready::ERROR);
     }
 
     fn datagram(&mut self, stack: &mut Stack<N>, to: SocketAddr, from: SocketAddr, bytes: Chain<N::Buffer>) {
@@ -107,6 +109,23 @@ impl<B: nom_port::buffer::Buffer> Table<B> {
         self.listeners.get(&(tuple.local.port(), family)).copied()
     }
 
+    /// The flow of a socket is over.
+    fn end(&mut self, id: SocketId, flow: FlowId, why: Closed) {
+        self.forget_flow(flow);
+        if let Ok(stream) = self.stream(id) {
+            stream.end = Some(why);
+            let was_client = core::mem::take(&mut stream.is_client);
+            self.clients -= u32::from(was_client);
+        }
+        self.rise(id, Ready::READABLE | Ready::WRITABLE | Ready::FINISHED | Ready::ERROR);
+    }
+
+    /// Whether one more may connect to a listener.
+    fn admits(&mut self, listener: SocketId) -> bool {
+        let is_full = self.clients_max.is_some_and(|most| self.clients >= most);
+        !is_full || self.listener_at(listener).is_some_and(|listener| !listener.is_counted)
+    }
+
     fn listener_at(&mut self, id: SocketId) -> Option<&mut Listener> {
         match self.sockets.get_mut(id).map(|socket| &mut socket.kind) {
             Some(Kind::Listener(listener)) => Some(listener),
@@ -127,6 +146,7 @@ impl<B: nom_port::buffer::Buffer> Table<B> {
         }
         let exchanges = self.listener_at(listener).filter(|listener| listener.is_counted);
         let exchanges = exchanges.map(|_| Exchanges::default());
+        self.clients += u32::from(exchanges.is_some());
         let id = self.insert(Kind::Stream(Stream::accepted(flow, remote, exchanges)));
         self.set_flow(flow, id);
         if let Some(listener) = self.listener_at(listener) {

@@ -82,6 +82,11 @@ impl Exchanges {
         self.unread.drain(..done);
     }
 
+    /// Whether all that was asked, which was something, has an answer, as far as that was read.
+    pub fn is_answered(&self) -> bool {
+        self.has_asked && self.asked_ns.is_none() && self.unread.is_empty()
+    }
+
     /// What is unread is thrown away: nobody will answer it.
     pub fn forget_unread(&mut self) {
         self.read = self.received;

@@ -1,7 +1,7 @@
 //! Listeners: TCP ports with the connections that wait to be accepted.
 
 use crate::error::Error;
-use crate::sockets::{Kind, SocketId, Sockets};
+use crate::sockets::{Kind, Socket, SocketId, Sockets};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -102,12 +102,12 @@ impl<N: Observed> Sockets<N> {
             self.stack.unlisten(listener.port);
         }
         for id in listener.pending {
-            if let Ok(stream) = self.table.stream(id) {
-                let flow = stream.flow;
-                self.stack.abort(flow);
-                self.table.forget_flow(flow);
-                self.table.sockets.remove(id);
-            }
+            let Some(Socket { kind: Kind::Stream(mut stream), .. }) = self.table.sockets.remove(id) else {
+                continue;
+            };
+            self.stack.abort(stream.flow);
+            self.table.forget_flow(stream.flow);
+            self.table.leave(&mut stream);
         }
     }
 }

@@ -40,12 +40,12 @@ impl<N: Observed + 'static> Network<N> {
         Network::start_steered(handle, stack, |_, _| None)
     }
 
-    /// The same. Before each poll `steer` sees the stack and the time, and says when it is to see them again
-    /// though nothing comes.
+    /// The same. Before each poll `steer` sees the sockets and the time, and says when it is to see them again
+    /// though nothing comes. It must wake nobody.
     pub fn start_steered(
         handle: &Handle,
         stack: Stack<N>,
-        steer: impl FnMut(&mut Stack<N>, u64) -> Option<u64> + 'static,
+        steer: impl FnMut(&mut Sockets<N>, u64) -> Option<u64> + 'static,
     ) -> Network<N> {
         let network = Network { sockets: Rc::new(RefCell::new(Sockets::new(stack))) };
         handle.add_poller(INFRASTRUCTURE, Polled { network: network.clone(), frames: 0, steer });
@@ -120,11 +120,11 @@ struct Polled<N: Observed, F> {
     steer: F,
 }
 
-impl<N: Observed + 'static, F: FnMut(&mut Stack<N>, u64) -> Option<u64>> Poller for Polled<N, F> {
+impl<N: Observed + 'static, F: FnMut(&mut Sockets<N>, u64) -> Option<u64>> Poller for Polled<N, F> {
     fn poll(&mut self, now_ns: u64) -> Progress {
         let steer = &mut self.steer;
         let (steer_ns, due, frames) = self.network.with(|sockets| {
-            let steer_ns = steer(sockets.stack(), now_ns);
+            let steer_ns = steer(sockets, now_ns);
             let due = sockets.poll(Instant::from_nanos(now_ns));
             (steer_ns, due, sockets.stack().counters().frames_received)
         });

@@ -62,6 +62,9 @@ pub(crate) struct Table<B> {
     pub receive_max: usize,
     /// The same for streams.
     pub stream_max: u32,
+    /// Users that are connected, and how many there may be.
+    pub clients: u32,
+    pub clients_max: Option<u32>,
 }
 
 impl<B> Table<B> {
@@ -97,6 +100,11 @@ impl<B> Table<B> {
         if self.of_flow(flow).is_some() {
             self.by_flow[flow.index()] = None;
         }
+    }
+
+    /// A stream is over, or nobody's any more.
+    pub fn leave(&mut self, stream: &mut Stream<B>) {
+        self.clients -= u32::from(core::mem::take(&mut stream.is_client));
     }
 
     /// A socket became ready for what is in `risen`: tells who waits.
@@ -135,6 +143,8 @@ impl<N: Observed> Sockets<N> {
             ear: Ear::default(),
             receive_max,
             stream_max: u32::MAX,
+            clients: 0,
+            clients_max: None,
         };
         Sockets { stack, table, next_port: 0 }
     }
@@ -152,6 +162,17 @@ impl<N: Observed> Sockets<N> {
     /// Has somebody hear what the stack finds out about addresses ([`Stack::discover`]).
     pub fn set_ear(&mut self, ear: Ear) {
         self.table.ear = ear;
+    }
+
+    /// Users that are connected: peers of connections that they opened, where that counts.
+    pub fn clients(&self) -> u32 {
+        self.table.clients
+    }
+
+    /// Lets so many users stay, or all. Of those that are too many, whoever asks is answered once more, and
+    /// reset when he asks again; who comes then is reset.
+    pub fn set_clients_max(&mut self, most: Option<u32>) {
+        self.table.clients_max = most;
     }
 
     /// The stack, for what is not about sockets: addresses, counters, the batching delay.
@@ -179,7 +200,10 @@ impl<N: Observed> Sockets<N> {
         let Socket { kind, watchers } = self.table.sockets.remove(id).ok_or(Error::BadSocket)?;
         self.table.polls.forget(id, watchers);
         match kind {
-            Kind::Stream(stream) => self.close_stream(&stream),
+            Kind::Stream(mut stream) => {
+                self.table.leave(&mut stream);
+                self.close_stream(&stream);
+            }
             Kind::Listener(listener) => self.close_listener(listener),
             Kind::Datagrams(datagrams) => {
                 self.table.datagrams.remove(&datagrams.port);

@@ -32,6 +32,8 @@ pub(crate) struct Stream<B> {
     pub is_receive_shut: bool,
     /// If its peer opened it, and so asks, and that counts.
     exchanges: Option<Exchanges>,
+    /// Whether that peer is one of those users that are connected.
+    pub is_client: bool,
 }
 
 impl<B: Buffer> Stream<B> {
@@ -53,8 +55,14 @@ impl<B: Buffer> Stream<B> {
             is_told: false,
             is_send_shut: false,
             is_receive_shut: false,
+            is_client: exchanges.is_some(),
             exchanges,
         }
+    }
+
+    /// Whether it is a user's who was answered, and has asked nothing since.
+    pub fn is_answered(&self) -> bool {
+        self.is_client && self.exchanges.as_ref().is_some_and(Exchanges::is_answered)
     }
 
     /// Something came in a frame that was seen at `at_ns`.

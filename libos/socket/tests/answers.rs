@@ -4,7 +4,7 @@ mod common;
 
 use common::{Device, Pair, address};
 use nom_net::Answer;
-use nom_socket::{Shutdown, SocketId};
+use nom_socket::{Error, Shutdown, SocketId};
 use std::time::Duration;
 
 /// The answers to requests that machine 2 has sent.
@@ -109,7 +109,7 @@ fn what_is_asked_where_nobody_pays_counts_for_nothing() {
     carry(&mut pair, (1, server), client, b"an answer");
     assert_eq!((answers(&pair).len(), pair.wire.device(1).port.borrow().answered_bytes), (0, 0));
     let refusal = pair.sockets[1].leave_uncounted(server);
-    assert_eq!(refusal, Err(nom_socket::Error::NotSupported), "only who listens has clients");
+    assert_eq!(refusal, Err(Error::NotSupported), "only who listens has clients");
 }
 
 #[test]
@@ -140,4 +140,53 @@ fn a_datagram_that_goes_back_is_an_answer_and_another_is_none() {
     }
     let told = answers(&pair);
     assert!(matches!(told[..], [Answer { requests: 1, flow: None, .. }]), "{told:?}");
+}
+
+/// What happens to a request: whether it is answered, or its connection reset.
+fn is_served(pair: &mut Pair, client: SocketId, server: SocketId) -> bool {
+    pair.sockets[0].send(client, b"question").expect("room");
+    pair.pass(Duration::from_millis(10));
+    let heard = pair.sockets[1].receive(server, &mut [0; 10]);
+    if heard != Ok(8) {
+        assert_eq!(heard, Err(Error::Reset), "the program is told, too");
+        return false;
+    }
+    pair.sockets[1].send(server, b"answer").expect("room");
+    pair.pass(Duration::from_millis(10));
+    pair.sockets[0].receive(client, &mut [0; 10]) == Ok(6)
+}
+
+#[test]
+fn who_is_one_too_many_is_answered_once_more_and_then_reset() {
+    let mut pair = Pair::new(9, 0);
+    let listener = pair.sockets[1].listen(7, 8).expect("free");
+    let (old, new) = (connected_at(&mut pair, listener), connected_at(&mut pair, listener));
+    assert!(is_served(&mut pair, old.0, old.1));
+    assert_eq!(pair.sockets[1].clients(), 2);
+    pair.sockets[1].set_clients_max(Some(1));
+    assert!(is_served(&mut pair, new.0, new.1), "who was never answered is heard");
+    assert!(!is_served(&mut pair, new.0, new.1), "and reset when he asks again");
+    assert_eq!(pair.sockets[0].receive(new.0, &mut [0; 10]), Err(Error::Reset));
+    assert_eq!(pair.sockets[1].clients(), 1);
+    assert!(is_served(&mut pair, old.0, old.1), "who is left stays");
+    // Another is reset as he comes; at a port that does not count, anybody may come.
+    let late = pair.sockets[0].connect(address(2, 7)).expect("a way");
+    pair.pass(Duration::from_millis(10));
+    assert_eq!(pair.sockets[0].receive(late, &mut [0; 10]), Err(Error::Reset));
+    let other = pair.sockets[1].listen(8, 8).expect("free");
+    pair.sockets[1].leave_uncounted(other).expect("it listens");
+    let asker = pair.sockets[0].connect(address(2, 8)).expect("a way");
+    assert!(pair.run(|sockets| sockets[0].connected(asker).is_ok()));
+    // Who goes by himself makes room.
+    pair.sockets[0].close(old.0).expect("open");
+    pair.pass(Duration::from_millis(10));
+    pair.sockets[1].close(old.1).expect("open");
+    assert_eq!(pair.sockets[1].clients(), 0);
+    let next = connected_at(&mut pair, listener);
+    assert!(is_served(&mut pair, next.0, next.1));
+    pair.sockets[1].set_clients_max(None);
+    let more = connected_at(&mut pair, listener);
+    assert!(is_served(&mut pair, more.0, more.1) && is_served(&mut pair, next.0, next.1));
+    pair.sockets[1].close(listener).expect("open");
+    assert_eq!(pair.sockets[1].clients(), 2);
 }

@@ -39,7 +39,8 @@ impl Governor for Restless {
         self.windows.set(self.windows.get() + 1);
         self.last.set(*window);
         let batching_delay = Duration::from_micros(10 * self.windows.get());
-        Setting { batching_delay, ..Setting::default() }
+        let clients_max = Some(window.clients / 2);
+        Setting { batching_delay, clients_max, ..Setting::default() }
     }
 
     fn earned(&mut self, _: &mut dyn FnMut(nom_service::Activity, i64)) -> Option<Earned> {
@@ -76,7 +77,7 @@ impl Bench {
     }
 
     fn steer(&mut self) {
-        self.steered.steer(&mut self.stack, self.now_ns);
+        self.steered.steer(&mut self.stack, 7, self.now_ns);
     }
 
     fn delay_us(&self) -> u128 {
@@ -96,8 +97,10 @@ impl Bench {
 #[test]
 fn who_holds_the_governor_has_the_working_point() {
     let mut bench = Bench::new();
+    assert_eq!(bench.steered.clients_max(), None);
     bench.pass_window();
     assert_eq!((bench.delay_us(), bench.last.get().is_overridden), (10, false));
+    assert_eq!((bench.last.get().clients, bench.steered.clients_max()), (7, Some(3)));
     assert!(bench.ask("PUT", "/governor", "off").ends_with("\r\n\r\noff\n"));
     assert!(bench.ask("PUT", "/batching-delay", "77").ends_with("\r\n\r\n77\n"));
     bench.steer();
