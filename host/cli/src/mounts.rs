@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nom_image::manifest::{BundleManifest, Mount};
 use nom_vmm::{DirectoryAccess, LentDirectory, Owners};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A directory of the host and where the application finds its files, as people type it.
@@ -74,6 +74,16 @@ pub fn lent_directories(volumes: &[Volume]) -> Result<Vec<LentDirectory>> {
 }
 
 impl Volume {
+    /// As it is typed where its directory counts from `base`.
+    pub fn within(&self, base: &Path) -> String {
+        let access = match self.access {
+            Some(DirectoryAccess::ReadOnly) => ":ro",
+            Some(DirectoryAccess::ReadWrite) => ":rw",
+            None => "",
+        };
+        format!("{}:{}{access}", base.join(&self.mount.directory).display(), self.mount.at)
+    }
+
     /// Where the program finds it.
     pub fn place(&self) -> &str {
         match self.mount.at.trim_end_matches('/') {

@@ -69,6 +69,14 @@ pub fn run(options: &Run) -> Result<u8> {
     status
 }
 
+/// The image of what is to run, before anybody tells it an address or prices.
+///
+/// # Errors
+/// What is wrong with it, or does not build.
+pub fn image(options: &Run) -> Result<Vec<u8>> {
+    Ok(Subject::read(options)?.pack()?.elf)
+}
+
 /// The name that is asked for: the machine's keys may have it.
 fn chosen_name(options: &Run) -> Result<Option<String>> {
     let known = options.credentials.given()?.map(|keys| keys.name);

@@ -1,5 +1,6 @@
 //! `nom.toml`: several machines that belong together.
 
+use crate::mounts::Volume;
 use crate::restart::Policy;
 use anyhow::{Context, Result, bail};
 use nom_image::manifest::Port;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
+use std::num::NonZeroU16;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -37,8 +39,23 @@ struct Document {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// Application in `apps/`, or the path of a manifest or image, from the file's directory.
-    pub app: String,
+    /// Application in `apps/`, or the path of a manifest, an image or a program of Linux, from the file's
+    /// directory, or what a registry calls a container image. With `oci` it may be left out.
+    app: Option<String>,
+    /// A container image's layout, from the file's directory, with its tag if it has several images.
+    oci: Option<String>,
+    /// A tree of directories, from the file's directory, that has the program.
+    root: Option<PathBuf>,
+    /// What a program takes along, too, from the file's directory.
+    #[serde(default)]
+    include: Vec<PathBuf>,
+    /// Directories that it finds, from the file's directory.
+    #[serde(default, deserialize_with = "all_parsed")]
+    volumes: Vec<Volume>,
+    /// The file with its contract, from the file's directory.
+    utility: Option<PathBuf>,
+    /// Its control port.
+    control: Option<NonZeroU16>,
     /// Arguments of the (first) application, in place of those in its manifest.
     pub arguments: Option<Vec<String>>,
     /// Further variables of its environment.
@@ -148,6 +165,11 @@ impl Project {
         check_name(&name).with_context(|| text.place(span))?;
         for (member, definition) in &machines {
             check_name(member).with_context(|| text.place(Some(definition.span())))?;
+            let Definition { app, oci, .. } = definition.get_ref();
+            if app.is_none() && oci.is_none() {
+                let place = text.place(Some(definition.span()));
+                bail!("{place}: `machines.{member}`: missing field `app`, or `oci` in its place");
+            }
         }
         let mut rest: BTreeMap<String, Definition> =
             machines.into_iter().map(|(member, definition)| (member, definition.into_inner())).collect();
@@ -196,10 +218,16 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 impl Definition {
-    /// What runs, if the file that says so is in `directory`.
-    pub fn application(&self, directory: &Path) -> PathBuf {
-        let path = directory.join(&self.app);
-        if self.app.contains('/') || path.is_file() { path } else { PathBuf::from(&self.app) }
+    /// What runs, if the file that says so is in `directory`. With a root, or an image, it is a path there.
+    fn application(&self, directory: &Path) -> Option<PathBuf> {
+        let app = self.app.as_ref()?;
+        let path = directory.join(app);
+        let is_file = path.is_file();
+        // As `nom run` has it: a path begins with a slash or a dot, and an image has its tag or digest.
+        let is_reference = !is_file && !app.starts_with(['/', '.']) && app.contains([':', '@']);
+        let is_elsewhere = is_reference || self.root.is_some() || self.oci.is_some();
+        let is_path = !is_elsewhere && (app.contains('/') || is_file);
+        Some(if is_path { path } else { PathBuf::from(app) })
     }
 
     /// The words behind `nom run` that start it, but for its name.
@@ -213,6 +241,17 @@ impl Definition {
         option("network", self.network.map(|network| format!("{network:?}").to_lowercase()));
         option("address", self.address.map(|address| address.to_string()));
         option("provider", self.provider.clone());
+        let path = |path: &Path| directory.join(path).display().to_string();
+        option("oci", self.oci.as_deref().map(|layout| path(Path::new(layout))));
+        option("root", self.root.as_deref().map(path));
+        option("utility", self.utility.as_deref().map(path));
+        option("control", self.control.map(|port| port.to_string()));
+        for more in &self.include {
+            option("include", Some(path(more)));
+        }
+        for volume in &self.volumes {
+            option("volume", Some(volume.within(directory)));
+        }
         for port in &self.ports {
             option("publish", Some(port.to_string()));
         }
@@ -220,7 +259,7 @@ impl Definition {
             option("env", Some(format!("{name}={value}")));
         }
         words.extend(self.preallocate.then(|| "--preallocate".to_owned()));
-        words.push(self.application(directory).display().to_string());
+        words.extend(self.application(directory).map(|app| app.display().to_string()));
         if let Some(arguments) = &self.arguments {
             words.push("--".to_owned());
             words.extend(arguments.iter().cloned());

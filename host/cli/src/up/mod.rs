@@ -16,7 +16,6 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 use file::{Definition, Project};
 use follow::Followed;
-use nom_image::Symbols;
 use plan::{Present, Step, Wanted};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -147,20 +146,10 @@ fn make_ready(member: &str, definition: &Definition, directory: &Path) -> Result
     let Command::Run(options) = arguments.command else { bail!("{}: no `nom run`", named()) };
     let mut digest = Sha256::new();
     digest.update(words.join("\0"));
-    digest.update(image(Path::new(options.label()), &options.arguments).with_context(named)?);
+    // What it is made from, as its image has it.
+    digest.update(crate::run::image(&options).with_context(named)?);
     let digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Ready { member: member.to_owned(), words, digest })
-}
-
-/// What an application is made from, as an image would have it.
-fn image(app: &Path, arguments: &[String]) -> Result<Vec<u8>> {
-    if app.is_file() && crate::run::is_elf(app)? {
-        return std::fs::read(app).with_context(|| format!("cannot read {}", app.display()));
-    }
-    let project = nom_build::Project::find()?;
-    let manifest = project.manifest_path(&app.display().to_string())?;
-    let arguments = (!arguments.is_empty()).then_some(arguments);
-    Ok(project.image(&manifest, arguments, Symbols::Keep)?.image.elf)
 }
 
 impl Site {

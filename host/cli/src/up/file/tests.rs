@@ -46,6 +46,32 @@ fn paths_count_from_the_file() {
 }
 
 #[test]
+fn programs_of_linux_have_their_fields() {
+    let words = |fields: &str| {
+        let project = parse(&format!("[machines.a]\n{fields}\n")).expect(fields);
+        project.machines[0].1.words(Path::new("/srv/shop"))[2..].join(" ")
+    };
+    for (fields, expected) in [
+        (
+            "app = '/usr/bin/redis-server'\nvolumes = ['data:/data', '/etc/redis:/etc/redis:ro']\n\
+             include = ['more']",
+            "--include=/srv/shop/more --volume=/srv/shop/data:/data --volume=/etc/redis:/etc/redis:ro \
+             /usr/bin/redis-server",
+        ),
+        ("app = 'localhost:5000/x:tag'", "localhost:5000/x:tag"),
+        ("app = 'redis:7'\ncontrol = 9999", "--control=9999 redis:7"),
+        (
+            "oci = 'redis.tar:7'\nutility = 'gold.toml'",
+            "--oci=/srv/shop/redis.tar:7 --utility=/srv/shop/gold.toml",
+        ),
+        ("oci = 'layout'\napp = '/bin/sh'", "--oci=/srv/shop/layout /bin/sh"),
+        ("app = '/bin/sh'\nroot = 'debian'", "--root=/srv/shop/debian /bin/sh"),
+    ] {
+        assert_eq!(words(fields), expected, "{fields}");
+    }
+}
+
+#[test]
 fn machines_come_behind_those_that_they_depend_on() {
     let text = "name = \"s\"\n[machines.a]\napp = \"x\"\ndepends_on = [\"c\", \"b\"]\n\
                 [machines.b]\napp = \"x\"\n[machines.c]\napp = \"x\"\ndepends_on = [\"b\"]\n";
@@ -60,7 +86,9 @@ fn mistakes_are_named_with_their_line() {
         ("name = \"a b\"\n[machines.a]\napp = \"x\"\n", "nom.toml:1: `a b`: expected a name"),
         ("[machines.a]\nap = \"x\"\n", "nom.toml:2: `machines.a.ap`: unknown field `ap`, expected one of"),
         ("[machine.a]\napp = \"x\"\n", "nom.toml:1: `machine`: unknown field `machine`"),
-        ("\n[machines.a]\ncpus = 1\n", "missing field `app`"),
+        ("\n[machines.a]\ncpus = 1\n", "nom.toml:2: `machines.a`: missing field `app`, or `oci`"),
+        ("[machines.a]\napp = \"x\"\ncontrol = 0\n", "nom.toml:3: `machines.a.control`"),
+        ("[machines.a]\napp = \"x\"\nvolumes = [\"x\"]\n", "`x`: expected DIRECTORY:/PATH"),
         (
             "[machines.a]\napp = \"x\"\nmemory = \"64X\"\n",
             "nom.toml:3: `machines.a.memory`: `64X`: expected a size",
