@@ -10,6 +10,7 @@ mod device;
 mod epoll;
 mod inet;
 pub(crate) mod local;
+pub(crate) mod locks;
 mod node;
 mod open;
 mod pipe;
@@ -20,7 +21,6 @@ mod table;
 mod timer;
 
 use crate::call::Call;
-use crate::family::ProcessFamily;
 use crate::memory::Contents;
 use crate::process::Process;
 use crate::table::SystemCall;
@@ -32,8 +32,9 @@ use open::{Description, Object};
 pub(crate) use table::Descriptors;
 
 /// The calls of each part.
-pub(crate) const PARTS: [&[SystemCall]; 7] = [
+pub(crate) const PARTS: [&[SystemCall]; 8] = [
     calls::io::ROWS,
+    calls::locks::ROWS,
     calls::flags::ROWS,
     calls::paths::ROWS,
     calls::status::ROWS,
@@ -61,13 +62,13 @@ impl core::fmt::Debug for Mappable {
 
 impl Descriptors {
     /// Those of the first process: nothing to read, and the console to write to.
-    pub(crate) fn first(_: &ProcessFamily) -> Descriptors {
+    pub(crate) fn first(process: u32) -> Descriptors {
         let console = |flags| {
             let device = Device::new(DeviceKind::Console, None);
             Description::new(Object::Stream(Rc::new(device)), flags)
         };
         let output = console(O_WRONLY);
-        Descriptors::new([console(O_RDONLY), output.clone(), output])
+        Descriptors::new(process, [console(O_RDONLY), output.clone(), output])
     }
 }
 
