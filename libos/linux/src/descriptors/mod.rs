@@ -23,25 +23,12 @@ mod timer;
 use crate::call::Call;
 use crate::memory::Contents;
 use crate::process::Process;
-use crate::table::SystemCall;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_RDONLY, O_WRONLY};
 use nom_fs::{Errno, NodeType};
 use open::{Description, Object};
 pub(crate) use table::Descriptors;
-
-/// The calls of each part.
-pub(crate) const PARTS: [&[SystemCall]; 8] = [
-    calls::io::ROWS,
-    calls::locks::ROWS,
-    calls::flags::ROWS,
-    calls::paths::ROWS,
-    calls::status::ROWS,
-    calls::make::ROWS,
-    calls::ready::ROWS,
-    calls::sockets::ROWS,
-];
 
 /// What can be mapped of a descriptor.
 pub enum Mappable {

@@ -11,8 +11,13 @@ use nom_fs::{Errno, LOCK_END, Lock, LockKind, LockOwner, LockTable};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// These calls.
-pub(crate) const ROWS: &[SystemCall] =
-    &[SystemCall::complete(abi::__NR_flock, "flock", &["descriptor", "operation"], whole)];
+pub(crate) const ROWS: &[SystemCall] = &[SystemCall::partial(
+    abi::__NR_flock,
+    "flock",
+    &["descriptor", "operation"],
+    whole,
+    "who holds one outside the machine is not seen",
+)];
 
 /// Whether a command of `fcntl` is about locks.
 pub(crate) fn is_command(command: u32) -> bool {
