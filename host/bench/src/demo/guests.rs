@@ -2,14 +2,14 @@
 
 use super::contract::{self, Function, Slowness};
 use super::governing;
-use crate::linux::serve::{ACCOUNTS, Servers};
+use crate::linux::serve::Servers;
 use crate::linux::{Tuning, save};
 use crate::machine::Guest;
+use crate::serve::guests::{LINUX_APPLICATION, unmodified};
 use crate::serve::service::Service;
 use anyhow::{Context, Result};
 use nom_build::{PriceFeed, Project};
-use nom_image::manifest::BundleManifest;
-use nom_image::{Command, Root, Symbols};
+use nom_image::Symbols;
 use std::path::{Path, PathBuf};
 
 /// How an application of nom is set up.
@@ -38,9 +38,6 @@ impl Setup {
     }
 }
 
-/// nom's application that runs programs of Linux: for a service of it, the distribution's server.
-pub const LINUX_APPLICATION: &str = "linux";
-
 /// Makes the image of nom's application for `service` in `directory`, with its prices from `feed`. A program
 /// of Linux is that of `servers`, or else this computer's.
 ///
@@ -56,30 +53,16 @@ pub fn nom(
     let manifest = manifest(project, service, setup, directory)?;
     let mut bundle = project.bundle(&manifest, None)?;
     if service.application == LINUX_APPLICATION {
-        bundle = unmodified(bundle, servers, service)?;
+        let tree = servers.map_or(Path::new("/"), Servers::tree);
+        let (root, command) = unmodified(tree, service)
+            .with_context(|| format!("expected Debian's package {}", service.linux.package))?;
+        bundle = bundle.with_root(root, &command);
     }
     let bundle = project.with_priced(bundle, feed)?;
     let built = project.pack(bundle, Symbols::Keep)?;
     let kernel = directory.join("image");
     save(&kernel, &built.image.elf)?;
     Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: setup.cores() })
-}
-
-/// The bundle, with the distribution's server as it is.
-fn unmodified(
-    bundle: BundleManifest,
-    servers: Option<&Servers>,
-    service: &Service,
-) -> Result<BundleManifest> {
-    let path = format!("/{}", service.linux.program);
-    let tree = servers.map_or(Path::new("/"), Servers::tree);
-    let root = Root::of_program(tree, &path, &[]).with_context(|| service.linux.package.to_owned());
-    let mut root = root.context("expected Debian's package")?;
-    for (path, content) in ACCOUNTS.iter().chain(service.linux.files) {
-        root.write(path, content.as_bytes());
-    }
-    let arguments: Vec<String> = service.arguments.iter().map(|&word| word.to_owned()).collect();
-    Ok(bundle.with_root(root, &Command::plain(&path, &arguments)))
 }
 
 /// Writes the manifest of nom's application for `service` to `directory`; returns its path.

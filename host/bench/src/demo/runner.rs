@@ -18,7 +18,9 @@ use super::turns::{self, Plan, Turns};
 use crate::linux::Tuning;
 use crate::linux::serve::{Server, Servers};
 use crate::report::Notes;
+use crate::serve::guests::LINUX_APPLICATION;
 use crate::serve::service::{self, Service};
+use crate::unmodified::programs;
 use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_vmm::Accelerator;
@@ -52,7 +54,7 @@ const HTTP: Application = Application { name: "nhttpd", service: &service::HTTP,
 const NETPIPE: Application = Application { name: "netpipe", service: &NETPIPE_SERVICE, client: Kind::Nptcp };
 /// Debian's memcached, which both systems run as it is.
 const UNMODIFIED: Application =
-    Application { name: "linux-memcached", service: &UNMODIFIED_SERVICE, client: Kind::Memcaslap };
+    Application { name: "linux-memcached", service: &programs::MEMCACHED, client: Kind::Memcaslap };
 /// All applications: the paper's, in its order, and others.
 pub const ALL: [Application; 4] = [MEMCACHED, HTTP, NETPIPE, UNMODIFIED];
 
@@ -64,14 +66,6 @@ static NETPIPE_SERVICE: Service = Service {
     // nothing.
     greeting: b"SyncMe",
     ..service::NETPIPE
-};
-
-/// Debian's memcached with one thread, as its machine has one processor.
-static UNMODIFIED_SERVICE: Service = Service {
-    application: guests::LINUX_APPLICATION,
-    arguments: &["-u", "root", "-U", "11211", "-t", "1"],
-    linux: Server { script: "exec /usr/bin/memcached -u root -U 11211 -t 1\n", ..service::MEMCACHED.linux },
-    ..service::MEMCACHED
 };
 
 /// The application of this name.
@@ -92,7 +86,7 @@ impl Application {
 
     /// Whether it is one of the paper's.
     pub fn is_papers(&self) -> bool {
-        self.service.application != guests::LINUX_APPLICATION
+        self.service.application != LINUX_APPLICATION
     }
 }
 

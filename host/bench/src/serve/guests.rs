@@ -15,7 +15,7 @@ use std::path::Path;
 pub const NOM: &str = "nom";
 
 /// The application that runs programs of Linux.
-const LINUX_APPLICATION: &str = "linux";
+pub(crate) const LINUX_APPLICATION: &str = "linux";
 
 /// The environment variable by which an application of nom takes its batching delay, in microseconds.
 const DELAY_VARIABLE: &str = "batching_delay";
@@ -105,13 +105,8 @@ impl Provider {
         service: &'static Service,
         directory: &Path,
     ) -> Result<Provider> {
-        let path = format!("/{}", service.linux.program);
-        let mut root = Root::of_program(servers.tree(), &path, &[])?;
-        for (path, content) in ACCOUNTS.iter().chain(service.linux.files) {
-            root.write(path, content.as_bytes());
-        }
-        let arguments: Vec<String> = service.arguments.iter().map(|&word| word.to_owned()).collect();
-        let bundle = running(project, root, &Command::plain(&path, &arguments))?;
+        let (root, command) = unmodified(servers.tree(), service)?;
+        let bundle = running(project, root, &command)?;
         let (guest, programs) =
             nom_bundle(project, bundle, &directory.join(format!("nom-{}", service.name)))?;
         Ok(Provider { programs: Some(programs), ..Provider::new(NOM, service, guest, 1 << 20)? })
@@ -136,6 +131,20 @@ impl Provider {
             programs: None,
         })
     }
+}
+
+/// The files of the distribution's own server for `service`, out of `tree`, and what starts it.
+///
+/// # Errors
+/// If a file is missing.
+pub(crate) fn unmodified(tree: &Path, service: &Service) -> Result<(Root, Command)> {
+    let path = format!("/{}", service.linux.program);
+    let mut root = Root::of_program(tree, &path, &[])?;
+    for (path, content) in ACCOUNTS.iter().chain(service.linux.files) {
+        root.write(path, content.as_bytes());
+    }
+    let arguments: Vec<String> = service.arguments.iter().map(|&word| word.to_owned()).collect();
+    Ok((root, Command::plain(&path, &arguments)))
 }
 
 /// nom's application that runs programs of Linux, with this one.

@@ -6,7 +6,7 @@
 
 mod loads;
 mod primitives;
-mod programs;
+pub(crate) mod programs;
 mod redis;
 mod summary;
 

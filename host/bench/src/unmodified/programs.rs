@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 const APPLICATION: &str = "linux";
 
 /// memcached by TCP and UDP, with one thread, as its machine has one processor.
-const MEMCACHED: Service = Service {
+pub const MEMCACHED: Service = Service {
     application: APPLICATION,
     arguments: &["-u", "root", "-U", "11211", "-t", "1"],
     linux: Server { script: "exec /usr/bin/memcached -u root -U 11211 -t 1\n", ..service::MEMCACHED.linux },
