@@ -115,6 +115,7 @@ fn stamps(bytes: &[u8]) -> Option<Timestamps> {
 
 #[cfg(test)]
 mod tests {
+    use core::num::NonZeroU32;
     use super::*;
     use crate::frame::{Ethernet, Packet};
     use crate::tcp::segment::{Flags, Ports, Segment};
@@ -130,7 +131,7 @@ mod tests {
         let options = plain.options_len();
         let mut head = Head::zeroed(PLAIN_TCP4 + options);
         let ends = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 1));
-        Template::new(([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, 0)
+        Template::new(([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, NonZeroU32::MIN)
             .write(&mut head, plain);
         let mut frame = head.to_vec();
         frame.resize(frame.len() + plain.len as usize, 7);

@@ -366,7 +366,7 @@ fn nothing_is_taken_for_sending_after_close() {
 }
 
 #[test]
-fn a_hundred_thousand_connections_fit_into_64_mib() {
+fn a_hundred_thousand_connections_fit_into_42_mib() {
     let each = size_of::<Connection<Memory>>();
-    assert!(each <= 640, "{each} bytes");
+    assert!(each <= 440, "{each} bytes");
 }
