@@ -11,8 +11,8 @@ use core::mem;
 use core::net::SocketAddr;
 use core::task::Waker;
 use nom_port::buffer::{Buffer, Sink as _};
-use nom_rt::{Handle, Remote};
 use nom_rt::task::TaskId;
+use nom_rt::{Handle, Remote};
 use nom_service::{ClientId, Course, Happening, Reaction, Reply, StreamEnd, Wanted};
 use slotmap::SlotMap;
 

@@ -83,13 +83,16 @@ impl<B: Buffer> fmt::Debug for Chunk<B> {
     }
 }
 
-/// Chunks that nobody has taken yet, each with when it arrived.
+/// A chunk, with when it arrived.
+type Arrived<B> = (u64, Chunk<B>);
+
+/// Chunks that nobody has taken yet.
 pub(crate) struct Unread<B> {
     /// The first one, which is most often the only one: then nothing is allocated.
-    first: Option<(u64, Chunk<B>)>,
+    first: Option<Arrived<B>>,
     /// Those behind it; none without it.
     #[expect(clippy::box_collection, reason = "few connections have any, and there is one in each")]
-    chunks: Option<Box<VecDeque<(u64, Chunk<B>)>>>,
+    chunks: Option<Box<VecDeque<Arrived<B>>>>,
     len: usize,
 }
 
@@ -131,7 +134,7 @@ impl<B: Buffer> Unread<B> {
     }
 
     /// Takes the first chunk, with when it arrived. A queue that is empty has no memory.
-    pub fn take(&mut self) -> Option<(u64, Chunk<B>)> {
+    pub fn take(&mut self) -> Option<Arrived<B>> {
         let (arrived_ns, chunk) = self.first.take()?;
         self.len -= chunk.len();
         if let Some(chunks) = &mut self.chunks {
@@ -175,7 +178,11 @@ mod tests {
         for (at_ns, range) in (1..).zip([0..6, 6..7, 7..8, 8..10]) {
             unread.push(at_ns, memory.part(range), Awaited::No);
         }
-        assert_eq!((unread.len(), unread.chunks.as_ref().map_or(0, |chunks| chunks.len())), (10, 1), "three crumbs are one chunk");
+        assert_eq!(
+            (unread.len(), unread.chunks.as_ref().map_or(0, |chunks| chunks.len())),
+            (10, 1),
+            "three crumbs are one chunk"
+        );
         let (at_ns, mut first) = unread.take().expect("a chunk");
         assert_eq!((at_ns, &first[..], unread.len()), (1, &b"012345"[..], 4));
         first.advance(4);

@@ -8,8 +8,8 @@ use core::fmt;
 use core::net::SocketAddr;
 use futures_channel::oneshot;
 use nom_port::buffer::Buffer;
-use nom_rt::task::JoinHandle;
 use nom_rt::Handle;
+use nom_rt::task::JoinHandle;
 
 /// There is no such core, or its loop has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

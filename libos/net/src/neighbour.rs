@@ -5,8 +5,8 @@ use crate::frame::Mac;
 use crate::time::Instant;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use nom_port::nic::Outgoing;
 

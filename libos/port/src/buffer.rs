@@ -280,6 +280,9 @@ pub fn chain_len<B: Buffer>(chain: &[Slice<B>]) -> usize {
     }
 }
 
+/// A slice, and how far behind the first but one of its queue it begins.
+type Behind<B> = (u64, Slice<B>);
+
 /// Bytes in order, put in at the end and forgotten from the front, cut anywhere at the cost of a binary
 /// search however many slices there are.
 #[derive(Debug)]
@@ -288,7 +291,7 @@ pub struct Queue<B> {
     first: Option<Slice<B>>,
     /// Those behind it, each with how far behind the first of these it begins; none without the first slice.
     #[expect(clippy::box_collection, reason = "most queues have none, and there is one in every connection")]
-    rest: Option<Box<VecDeque<(u64, Slice<B>)>>>,
+    rest: Option<Box<VecDeque<Behind<B>>>>,
     /// Bytes held.
     len: usize,
 }
@@ -393,7 +396,7 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// The same, of bytes that do not end in the first slice.
-    fn cut_across(first: &Slice<B>, rest: Option<&VecDeque<(u64, Slice<B>)>>, bytes: Range<usize>) -> Chain<B> {
+    fn cut_across(first: &Slice<B>, rest: Option<&VecDeque<Behind<B>>>, bytes: Range<usize>) -> Chain<B> {
         let start = rest.and_then(|rest| rest.front()).map_or(0, |(at, _)| *at);
         let behind = |offset: usize| start + offset.saturating_sub(first.len()) as u64;
         let (from, to) = (behind(bytes.start), behind(bytes.end));
@@ -401,9 +404,8 @@ impl<B: Buffer> Queue<B> {
             let after = rest.partition_point(|(at, slice)| at + slice.len() as u64 <= from);
             rest.range(after..).take_while(|(at, _)| *at < to)
         });
-        let part = |(at, slice): &(u64, Slice<B>)| {
-            slice.part(from.saturating_sub(*at) as usize..(to - at) as usize)
-        };
+        let part =
+            |(at, slice): &(u64, Slice<B>)| slice.part(from.saturating_sub(*at) as usize..(to - at) as usize);
         let begin = first.part(bytes.start..bytes.end);
         Some(begin).filter(|begin| !begin.is_empty()).into_iter().chain(touched.map(part)).collect()
     }

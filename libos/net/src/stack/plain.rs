@@ -115,12 +115,12 @@ fn stamps(bytes: &[u8]) -> Option<Timestamps> {
 
 #[cfg(test)]
 mod tests {
-    use core::num::NonZeroU32;
     use super::*;
     use crate::frame::{Ethernet, Packet};
     use crate::tcp::segment::{Flags, Ports, Segment};
     use crate::template::Template;
     use alloc::vec::Vec;
+    use core::num::NonZeroU32;
     use nom_port::nic::Head;
     use proptest::prelude::*;
 

@@ -147,9 +147,7 @@ impl<B: Buffer> Connection<B> {
                 self.recovery.rack.is_tail_due = true;
                 self.deadlines.retransmit = Some(context.now + self.rtt.timeout());
             }
-        } else if self.detect_loss(context) > 0
-            && self.rare.point.is_none()
-            && self.rare.not_before.is_none()
+        } else if self.detect_loss(context) > 0 && self.rare.point.is_none() && self.rare.not_before.is_none()
         {
             self.begin_recovery(context);
         }
