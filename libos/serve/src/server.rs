@@ -390,6 +390,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
             self.front.clients.attend(&mut self.stack);
         }
         self.gate.iter_mut().for_each(Gate::begin);
+        let served = self.gate.as_ref().map_or(0, Gate::served);
         let deadline = self.stack.poll_through(Instant::from_nanos(now_ns), &mut self.front, &mut self.gate);
         if let Some(payers) = self.stack.nic().payers() {
             payers.end();
@@ -397,7 +398,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         let tend_ns = self.front.clients.service.tend(now_ns, self.stack.nic());
         let frames = self.stack.counters().frames_received;
         self.close();
-        let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
+        let came = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames));
+        // Frames that came before and were served now are work as well.
+        let worked = came.max(self.gate.as_ref().map_or(0, Gate::served) - served) as u32;
         self.busy_ns = (worked > 0).then_some(now_ns);
         if worked == 0 && self.can_leave() {
             self.leave(now_ns);
