@@ -108,14 +108,19 @@ impl<B: Buffer> Connection<B> {
 
     /// FIN counts once everything before it is there.
     fn take_fin(&mut self, context: &Context<'_>, segment: &Segment, effects: &mut Effects<B>) {
-        if segment.flags.any(Flags::FIN) {
-            self.rare.make().fin = Some(segment.end() - 1);
-            // Also if it came too early (RFC 5681 section 4.2).
-            self.receive.is_acknowledgement_due = true;
+        let is_fin = segment.flags.any(Flags::FIN);
+        let fin = if is_fin { Some(segment.end() - 1) } else { self.rare.fin };
+        // Also if it came too early (RFC 5681 section 4.2).
+        self.receive.is_acknowledgement_due |= is_fin;
+        if fin != Some(self.receive.next) {
+            if is_fin {
+                self.rare.make().fin = fin;
+            }
+            return;
         }
-        let next = self.receive.next;
-        let Some(rare) = self.rare.some().filter(|rare| rare.fin == Some(next)) else { return };
-        (rare.fin, rare.linger) = (None, None);
+        if let Some(rare) = self.rare.some() {
+            (rare.fin, rare.linger) = (None, None);
+        }
         self.receive.next = self.receive.next + 1;
         // The FIN may have come before what was missing.
         self.receive.is_acknowledgement_due = true;
