@@ -244,7 +244,8 @@ pub struct Stamps {
     pub recent_at: Instant,
 }
 
-/// What loss recovery (RFC 8985 with selective acknowledgements, RFC 6582 without) knows while nothing is lost.
+/// What loss recovery (RFC 8985 with selective acknowledgements, RFC 6582 without) knows while nothing is
+/// lost.
 #[derive(Debug, Default)]
 pub struct Recovery {
     /// What is in flight, and what is known of it.
