@@ -333,12 +333,8 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(Reply::DONE)
     }
 
-    pub(crate) fn device_config_read(
-        &mut self,
-        caller: Caller<'_>,
-        asked: DeviceConfigRead,
-    ) -> Result<Reply> {
-        let DeviceConfigRead { device, offset } = asked;
+    pub(crate) fn device_config_read(&mut self, caller: Caller<'_>, of: DeviceConfigRead) -> Result<Reply> {
+        let DeviceConfigRead { device, offset } = of;
         let (index, _) = self.devices.owned(caller.app, device)?;
         if !offset.is_multiple_of(4) {
             return Err(Error::Misaligned);
@@ -413,13 +409,12 @@ impl<M: Machine> Kernel<'_, M> {
         let this = &mut self.cores[core];
         this.defers = false;
         for binding in this.vectors.iter_mut().flatten().filter(|binding| binding.deferred) {
-            let (device, is_next) =
-                (binding.device.into(), holdings[usize::from(binding.device)].owner == Some(app));
-            if is_next {
-                binding.deferred = false;
+            let device = usize::from(binding.device);
+            binding.deferred = holdings[device].owner != Some(app);
+            this.defers |= binding.deferred;
+            if !binding.deferred {
                 pci.mask_vector(&mut self.machine, device, binding.entry, false);
             }
-            this.defers |= !is_next;
         }
     }
 

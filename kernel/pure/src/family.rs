@@ -56,6 +56,7 @@ impl<M: Machine> Kernel<'_, M> {
         let Some(family) = self.applications[app].family else { return };
         for entry in entries(address..address + length).filter(|entry| !is_own(entry)) {
             let shown = self.machine.read(entry_address(space.root(), entry));
+            let mut is_new = false;
             // Not by [`Kernel::member`]: 511 times and more in one hold of the lock.
             for number in 0..ENTRIES {
                 let root = PhysAddr::new(self.machine.read(entry_address(family, number)));
@@ -63,9 +64,10 @@ impl<M: Machine> Kernel<'_, M> {
                     continue;
                 }
                 let there = entry_address(root, entry);
-                if self.machine.read(there) == shown {
+                if !is_new && self.machine.read(there) == shown {
                     break; // All others show the same, then: nothing is new here.
                 }
+                is_new = true;
                 self.machine.write(there, shown);
             }
         }

@@ -14,6 +14,7 @@ nom_app::main!(main);
 const DEBUG: u64 = 1;
 const UNDEFINED: u64 = 6;
 const PROTECTION: u64 = 13;
+const PAGE_FAULT: u64 = 14;
 
 const DIRECTION: u64 = 1 << 10;
 const IO_PRIVILEGE: u64 = 3 << 12;
@@ -240,12 +241,14 @@ fn foreign_states() -> Check {
 }
 
 /// Far returns, segments of ring 0, and a return from an interrupt that was none, with flags of ring 0.
+/// QEMU's translator reads the stack of both returns as ring 0 would, which SMAP makes a page fault.
 fn returns() -> Check {
     for selector in (0..8_u8).map(|index| index << 3) {
         for ring in (0..4).filter(|ring| u16::from(selector | ring) != own_selector()) {
             // push selector; push 0; a far return of 64 bits.
             let outcome = attempt(&[0x6a, selector | ring, 0x6a, 0, 0x48, 0xcb])?;
-            expect(&format!("a return to {selector:#x}"), (outcome.vector, outcome.offset), (PROTECTION, 4))?;
+            let is_refused = [PROTECTION, PAGE_FAULT].contains(&outcome.vector) && outcome.offset == 4;
+            expect_that(&format!("a return to {selector:#x} is refused: {outcome:x?}"), is_refused)?;
         }
     }
     // mov eax, the kernel's data segment; mov ss, eax.
@@ -256,7 +259,9 @@ fn returns() -> Check {
         code.extend((flags as u32 | 2).to_le_bytes());
         code.extend([0x8c, 0xc9, 0x51, 0x48, 0x8d, 0x05, 3, 0, 0, 0, 0x50, 0x48, 0xcf]);
         let outcome = attempt(&code)?;
-        expect("where it goes on", (outcome.vector, outcome.offset), (UNDEFINED, code.len() as u64))?;
+        let (behind, at_it) = (code.len() as u64, code.len() as u64 - 2);
+        let ends = [(UNDEFINED, behind), (PAGE_FAULT, at_it)];
+        expect_that("it goes on in ring 3", ends.contains(&(outcome.vector, outcome.offset)))?;
         expect("flags of ring 0", outcome.flags & (IO_PRIVILEGE | VIRTUAL_8086 | 3 << 19), 0)?;
         expect("whether interrupts are on", outcome.flags & 1 << 9, 1 << 9)?;
     }
