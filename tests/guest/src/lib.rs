@@ -19,4 +19,4 @@ pub mod processors;
 pub mod report;
 pub mod workshop;
 
-pub use report::{Check, Failure, accounted_frames, expect, expect_that, run};
+pub use report::{Check, Failure, accounted_frames, comes_true, expect, expect_taken_back, expect_that, run};

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use nom_sys::abi::ipc::RingError;
 use nom_sys::abi::layout::APPLICATIONS_MAX;
 use nom_sys::start::board;
-use nom_sys::{Error, applications, println};
+use nom_sys::{Error, applications, events, println, time};
 
 /// Why a check failed.
 pub struct Failure(String);
@@ -79,6 +79,36 @@ pub fn accounted_frames() -> u64 {
             return sums[0];
         }
     }
+}
+
+/// How long something may take that the kernel does soon, on a computer with much to do.
+const PATIENCE_NS: u64 = 20_000_000_000;
+/// Time between two looks at the board.
+const LOOK_NS: u64 = 500_000;
+
+/// Looks at the board until `condition` holds; `false` if it does not in time.
+pub fn comes_true(condition: impl Fn() -> bool) -> bool {
+    let deadline = time::now_ns() + PATIENCE_NS;
+    while !condition() {
+        if time::now_ns() > deadline {
+            return false;
+        }
+        events::sleep(LOOK_NS);
+    }
+    true
+}
+
+/// Fails unless all comes back that an ended application had: nothing is charged to it, and
+/// [`accounted_frames`] are what they were `before` it began. The kernel takes it back in pieces, by
+/// whichever core looks next, so that some of it may come after the end is known.
+///
+/// # Errors
+/// Says which frames stayed away.
+pub fn expect_taken_back(application: usize, before: u64) -> Check {
+    let charged = || applications::usage(application).frames.load(Relaxed);
+    comes_true(|| charged() == 0 && accounted_frames() == before);
+    expect("frames charged to the application that ended", charged(), 0)?;
+    expect("frames that are free or charged to somebody", accounted_frames(), before)
 }
 
 /// A check and its name.

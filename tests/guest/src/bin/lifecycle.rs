@@ -10,15 +10,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use fastrand::Rng;
 use nom_app::alloc::{format, vec::Vec};
 use nom_app::{Error, applications, args, events, println, seed, time};
-use nom_guest_tests::{Check, accounted_frames, expect, run};
+use nom_guest_tests::{Check, accounted_frames, expect, expect_taken_back, run};
 
 nom_app::main!(main);
 
 /// Status of an application that was killed.
 const KILLED: u32 = 137;
-
-/// How long it may take until the board says that all is free that the last victim had.
-const PATIENCE_NS: u64 = 10_000_000_000;
 
 fn main() -> u8 {
     run(&[("lifecycle", lifecycle)])
@@ -42,14 +39,7 @@ fn lifecycle() -> Check {
     println!("lifecycle rounds={} killed={killed}", plan.rounds);
     let starts = applications::entry(plan.victim).starts.load(Relaxed);
     expect("the victim's starts", u64::from(starts), plan.rounds)?;
-    // What it had is taken back in pieces, perhaps by the other processor.
-    let deadline = time::now_ns() + PATIENCE_NS;
-    let charged = || applications::usage(plan.victim).frames.load(Relaxed);
-    while charged() > 0 && time::now_ns() < deadline {
-        events::sleep(1_000_000);
-    }
-    expect("frames charged to the victim", charged(), 0)?;
-    expect("frames that are free or charged to somebody", accounted_frames(), before)
+    expect_taken_back(plan.victim, before)
 }
 
 fn plan() -> Option<Plan> {
