@@ -18,8 +18,8 @@ fn lines(output: &Output) -> Vec<String> {
     marked.map(str::to_owned).collect()
 }
 
-/// Runs a program here and in a machine. Both must say the same, in more than `least` lines. Returns what the one in
-/// the machine said, or nothing if there is no compiler or no right to run it here.
+/// Runs a program here and in a machine. Both must say the same, in more than `least` lines. Returns what the
+/// one in the machine said, or nothing if there is no compiler or no right to run it here.
 fn compare(name: &str, least: usize) -> Option<String> {
     let site = Site::new();
     // Not in /tmp, of which the program gets one of its own here, as it has one there.

@@ -156,16 +156,16 @@ impl ProcessFamily {
         }
     }
 
-    /// The machine ends with its first process, as a container does: whoever is left is named, since a server that
-    /// went into the background was meant to stay.
+    /// The machine ends with its first process, as a container does: whoever is left is named, since a server
+    /// that went into the background was meant to stay.
     fn name_those_left(&self, first: &Process) {
         let all = self.processes();
         let left = all.iter().filter(|process| !process.has_ended() && process.id != first.id);
         let names: Vec<_> = left.map(|process| format!("{} ({})", process.id, printable(process))).collect();
         if !names.is_empty() {
             nom_app::println!(
-                "the first process ({}) has ended, and the machine with it, as a container would; processes that \
-                 were left: {}; a server is to stay in the foreground",
+                "the first process ({}) has ended, and the machine with it, as a container would; processes \
+                 that were left: {}; a server is to stay in the foreground",
                 printable(first),
                 names.join(", ")
             );

@@ -97,10 +97,10 @@ impl Task {
     }
 
     fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
-        let (mut trap, mut interrupted) = (None, None);
+        let mut interrupted = None;
+        thread.take_turn();
         loop {
-            // Others first, if it is their turn: what they sent is seen to before it runs.
-            thread.take_turn(trap == Some(Trap::Interrupted));
+            // Others had their turn: what they sent is seen to before it runs.
             self.deliver_signals(interrupted.take());
             if self.ends() {
                 break;
@@ -111,9 +111,12 @@ impl Task {
                 Trap::Syscall => interrupted = self.make_call(family, thread),
                 Trap::PageFault { address, code } => self.fault(address, code),
                 Trap::Exception { vector, code } => self.raise_exception(vector, code),
-                Trap::Interrupted => {}
+                Trap::Interrupted => {
+                    thread.take_turn_computing();
+                    continue;
+                }
             }
-            trap = Some(stopped);
+            thread.take_turn();
         }
         self.finish();
     }

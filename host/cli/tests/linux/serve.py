@@ -1,5 +1,5 @@
-"""Serves HTTP in two ways: a thread for each connection at port 80, asyncio at port 81. Who asks the latter for
-/compute has a thread compute from then on."""
+"""Serves HTTP in two ways: a thread for each connection at port 80, asyncio at port 81. Who asks the latter
+for /compute has a thread compute from then on."""
 
 import asyncio
 import http.server

@@ -10,8 +10,8 @@
 //! sleep: what is polled asks for interrupts, and until one comes, or the next timer is due, nothing
 //! interrupts it.
 //!
-//! A thread that runs what is none of Rust's code, an unmodified program, has a way of its own to be interrupted,
-//! and takes its turns by [`Thread::take_turn`], to the same rules.
+//! A thread that runs what is none of Rust's code, an unmodified program, has a way of its own to be
+//! interrupted, and takes its turns by [`Thread::take_turn`], to the same rules.
 #![allow(unsafe_code)]
 
 use super::{ALONE_NS, Entry, Thread};
@@ -92,19 +92,11 @@ impl Shared {
     }
 
     /// See [`Thread::take_turn`].
-    fn take_turn(&self, running: &Entry, was_interrupted: bool) {
+    fn take_turn(&self, running: &Entry) {
         self.look_into_inbox();
-        let interruptions = &self.threads.interruptions;
-        if was_interrupted {
-            // By that alarm, or by something after which it was moved.
-            interruptions.alarm_ns.set(u64::MAX);
-        }
         let now_ns = self.clock.now_ns();
-        let was_resting = interruptions.rest_until_ns.get().is_some();
+        let was_resting = self.threads.interruptions.rest_until_ns.get().is_some();
         if was_resting || now_ns >= self.set_alarm(now_ns, ALONE_NS) {
-            if was_interrupted {
-                interruptions.last.set(Some(running.id));
-            }
             let clients = self.clients.borrow_mut();
             self.make_way(running, clients, None, now_ns);
             self.set_alarm(self.clock.now_ns(), ALONE_NS);
@@ -170,12 +162,25 @@ impl Thread<'_> {
         result.expect("the computation ran")
     }
 
-    /// For who runs something on this thread that the world itself interrupts, as [`Preemption::set_alarm`] says,
-    /// by having it return: before each time that it runs. If this thread's turn is over others have theirs first;
-    /// then the alarm is set for when this one is. `was_interrupted` if it returned for that reason alone: then it
-    /// computes, and may do so in place of the core's sleep.
-    pub fn take_turn(&self, was_interrupted: bool) {
-        self.handle.shared().take_turn(&self.entry, was_interrupted);
+    /// For who runs something on this thread that the world itself interrupts, as [`Preemption::set_alarm`]
+    /// says, by having it return: before each time that it runs. If this thread's turn is over others have
+    /// theirs first; then the alarm is set for when this one is.
+    pub fn take_turn(&self) {
+        let shared = self.handle.shared();
+        let last = &shared.threads.interruptions.last;
+        // It does more than compute.
+        last.set(last.get().filter(|last| *last != self.entry.id));
+        shared.take_turn(&self.entry);
+    }
+
+    /// The same, if it returned because it was interrupted, and for no other reason: it computes, and may do
+    /// so in place of the core's sleep.
+    pub fn take_turn_computing(&self) {
+        let shared = self.handle.shared();
+        // By that alarm, or by something after which it was moved.
+        shared.threads.interruptions.alarm_ns.set(u64::MAX);
+        shared.threads.interruptions.last.set(Some(self.entry.id));
+        shared.take_turn(&self.entry);
     }
 }
 

@@ -38,7 +38,8 @@ pub enum Trap {
     Interrupted,
 }
 
-/// What [`ProgramContext::trap`] holds for [`Trap::Syscall`], for a page fault, an exception, and [`Trap::Interrupted`].
+/// What [`ProgramContext::trap`] holds for [`Trap::Syscall`], for a page fault, an exception, and
+/// [`Trap::Interrupted`].
 pub(super) const SYSCALL: u64 = 0;
 pub(super) const PAGE_FAULT: u64 = 1;
 #[cfg(target_os = "none")]

@@ -1,7 +1,7 @@
 //! Into a program and out again. The kernel sends the program's `syscall`s to [`reflected`], and its faults
-//! to the upcall handler, which has the core go on at [`faulted`]; from both `ProgramContext::run` returns. So
-//! it does when anything else happens while the program's own code runs, the core's alarm among it: that is how
-//! a program that makes no call is left for others.
+//! to the upcall handler, which has the core go on at [`faulted`]; from both `ProgramContext::run` returns.
+//! So it does when anything else happens while the program's own code runs, the core's alarm among it: that
+//! is how a program that makes no call is left for others.
 //!
 //! The library's own code is never left for another thread in between: an upcall that comes while any of this
 //! runs goes back to where it was.
@@ -106,9 +106,9 @@ fn report(registers: &Registers, events: &nom_abi::Events) {
     }
 }
 
-/// If an upcall tells something while this core runs a program, has the core go on in the library. A fault of
-/// the program's is nobody else's and is taken out of what is told. Most cores run none, and what is done here
-/// every upcall takes.
+/// If an upcall tells something while this core runs a program, has the core go on in the library. A fault
+/// of the program's is nobody else's and is taken out of what is told. Most cores run none, and what is done
+/// here every upcall takes.
 #[inline(always)]
 pub(crate) fn intercept(frame: &mut UpcallFrame) {
     let context = local::current().program.context.load(Relaxed);

@@ -361,7 +361,11 @@ fn run_program(steps: &mut u64, ran: &AtomicU64) -> bool {
 fn program(thread: &Thread<'_>, mut steps: u64, ran: &AtomicU64) {
     let mut was_interrupted = false;
     while steps > 0 {
-        thread.take_turn(was_interrupted);
+        if was_interrupted {
+            thread.take_turn_computing()
+        } else {
+            thread.take_turn()
+        }
         was_interrupted = run_program(&mut steps, ran);
     }
 }
