@@ -18,8 +18,8 @@ fn lines(output: &Output) -> Vec<String> {
     marked.map(str::to_owned).collect()
 }
 
-/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many lines.
-/// Returns what it said in the machine, or nothing if it cannot be compared here.
+/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many
+/// lines. Returns what it said in the machine, or nothing if it cannot be compared here.
 fn compare(name: &str, at_least: usize) -> Option<Output> {
     let site = Site::new();
     // Not in /tmp, of which the program gets one of its own here, as it has one there.
