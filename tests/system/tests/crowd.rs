@@ -215,6 +215,26 @@ fn fifty_thousand_idle_clients_take_no_memory_for_good() {
     });
 }
 
+/// The same of nhttpd, which asks each second who of them is too slow: an honest client is answered all the
+/// time, and nothing of the crowd stays.
+#[test]
+fn fifty_thousand_silent_browsers_take_nothing_for_good() {
+    const TAKEN_MOST: u64 = 4 << 20;
+    let crowd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foreign/crowd.py");
+    let guest = Guest::bundle("tests/system/manifests/crowd50-nhttpd.toml");
+    Server::on_cores("browsers", guest, 80, 1, |_| {
+        let mut command = Command::new("timeout");
+        command.args(["900", "python3"]).arg(crowd).args(["--http", "--clients", "50000", "--rounds", "1"]);
+        let output = command.args(["--beyond", "0", "--seconds", "1"]).output().expect("`timeout` runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
+        println!("{result}");
+        let before = result["free_bytes"].as_u64().expect("a number");
+        let after = free_after(&result["rounds"][0], 0);
+        assert!(before.saturating_sub(after) < TAKEN_MOST, "{before}, then {after}");
+    });
+}
+
 /// Who comes faster than a computer serves is answered, refused or left without an answer; nobody is told
 /// anything wrong, and nothing of it stays. How many are answered is for a quiet computer to say.
 #[test]
