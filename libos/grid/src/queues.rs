@@ -243,6 +243,11 @@ impl<T> RequestQueues<T> {
         }
     }
 
+    /// Ends a turn before so many messages were served as a decision is for: they took long.
+    pub fn end_turn(&mut self) {
+        self.chosen = self.chosen.map(|(client, _)| (client, 0));
+    }
+
     fn take(&mut self, client: ClientIndex, now_ns: u64) -> Option<T> {
         let queue = self.queues.get_mut(client)?.as_mut().filter(|queue| !queue.is_suspended)?;
         let Waiting { message, bytes, arrived_ns } = queue.waiting.pop_front()?;

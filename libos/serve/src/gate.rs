@@ -26,6 +26,10 @@ const HARVEST_MAX: u32 = 128;
 /// before somebody else has his share.
 const SERVE_MAX: u32 = 32;
 
+/// How long one is served before others are looked at, if not for fewer messages, and how long answers may
+/// stay while others are served. A message is not interrupted.
+const TURN_NS: u64 = 200_000;
+
 /// Bytes of frames that may wait for one activity: few enough that all together do not take the driver's
 /// buffers away.
 const WAITING_BYTES_MAX: usize = 256 << 10;
@@ -50,6 +54,11 @@ pub(crate) struct Gate<B> {
     left: u32,
     /// What is being served: since when, and what its frame had of bytes.
     serving: Option<(u64, u64)>,
+    /// When the present turn began, and the time if it was read since a message was served.
+    turn_ns: u64,
+    told_ns: Option<u64>,
+    /// Messages of all polls.
+    served: u64,
     due: Option<Instant>,
 }
 
@@ -82,6 +91,9 @@ impl<B: Buffer> Gate<B> {
             is_fresh: false,
             left: SERVE_MAX,
             serving: None,
+            turn_ns: 0,
+            told_ns: None,
+            served: 0,
             due: None,
         })
     }
@@ -102,6 +114,13 @@ impl<B: Buffer> Gate<B> {
     #[inline]
     pub fn begin(&mut self) {
         self.left = SERVE_MAX;
+        self.turn_ns = self.handle.now_ns();
+    }
+
+    /// How many messages were served so far that had to wait.
+    #[inline]
+    pub fn served(&self) -> u64 {
+        self.served
     }
 
     /// What was served last is over: whoever pays for it is charged.
@@ -137,7 +156,7 @@ impl<B: Buffer> Queues<B> for Gate<B> {
             (self.harvested, self.is_fresh, self.due) = (0, false, None);
             return None;
         }
-        let now_ns = self.handle.clock_ns();
+        let now_ns = self.told_ns.take().unwrap_or_else(|| self.handle.clock_ns());
         self.account(now_ns);
         // The device may have more: who is in there is to be heard first.
         let may_have_more = core::mem::take(&mut self.is_fresh) && self.harvested < HARVEST_MAX;
@@ -149,6 +168,7 @@ impl<B: Buffer> Queues<B> for Gate<B> {
         match self.queues.next(now_ns) {
             Next::Serve(client, arrival) => {
                 self.left -= 1;
+                self.served += 1;
                 self.alone = client;
                 let bytes = arrival.bytes() as u64;
                 self.payers.resume(arrival.label(), bytes, now_ns.saturating_sub(arrival.at_ns()));
@@ -164,6 +184,18 @@ impl<B: Buffer> Queues<B> for Gate<B> {
                 None
             }
         }
+    }
+
+    fn is_turn_over(&mut self) -> bool {
+        let now_ns = self.handle.clock_ns();
+        let is_over = now_ns.saturating_sub(self.turn_ns) >= TURN_NS;
+        if is_over {
+            self.turn_ns = now_ns;
+            self.queues.end_turn();
+        } else {
+            self.told_ns = Some(now_ns);
+        }
+        is_over
     }
 
     #[inline]

@@ -84,7 +84,7 @@ impl Steering {
 const DEMAND_NS: u64 = 1_000_000_000;
 
 /// How long windows are that no governor looks at.
-const WINDOW_NS: u64 = 1_000_000_000;
+pub(crate) const WINDOW_NS: u64 = 1_000_000_000;
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// `service` at `ports` of the address that `config` gives, on the running core's queue pair. `clock` is
@@ -296,11 +296,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
                 governor.divide(stopwatch.shares().close(&window, payers.records()));
             }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
-            if let Some(payers) = payers {
+            if let Some(payers) = &payers {
                 payers.bill(governor.rates());
-                let earned = governor.earned(&mut |activity, nanos| payers.earn(activity, nanos));
-                self.front.earned = earned.unwrap_or_default();
             }
+            self.front.earned = governor.earned(&mut |activity, nanos| {
+                payers.iter().for_each(|payers| payers.earn(activity, nanos));
+            });
             steering.window_ns = governor.window_ns();
             if governor.governs() && !steering.is_held {
                 let setting = governor.within(setting, self.setting);
@@ -390,6 +391,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
             self.front.clients.attend(&mut self.stack);
         }
         self.gate.iter_mut().for_each(Gate::begin);
+        let served = self.gate.as_ref().map_or(0, Gate::served);
         let deadline = self.stack.poll_through(Instant::from_nanos(now_ns), &mut self.front, &mut self.gate);
         if let Some(payers) = self.stack.nic().payers() {
             payers.end();
@@ -397,7 +399,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         let tend_ns = self.front.clients.service.tend(now_ns, self.stack.nic());
         let frames = self.stack.counters().frames_received;
         self.close();
-        let worked = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames)) as u32;
+        let came = frames.wrapping_sub(core::mem::replace(&mut self.frames, frames));
+        // Frames that came before and were served now are work as well.
+        let worked = came.max(self.gate.as_ref().map_or(0, Gate::served) - served) as u32;
         self.busy_ns = (worked > 0).then_some(now_ns);
         if worked == 0 && self.can_leave() {
             self.leave(now_ns);

@@ -5,9 +5,11 @@ mod common;
 
 use common::Deaf;
 use nom_grid::GridPlan;
+use nom_net::batch::Unheld;
 use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
+use nom_port::buffer::Buffers;
 use nom_port::buffer::Sink as _;
-use nom_port::nic::Offloads;
+use nom_port::nic::{Nic, Offloads, Outgoing, Properties, Received, RingFull};
 use nom_port::world::{Clock, Idle, Wakeup};
 use nom_rt::EventLoop;
 use nom_rt::poller::{Poller, Progress};
@@ -15,6 +17,7 @@ use nom_serve::{Ports, Server};
 use nom_service::{INFRASTRUCTURE, Reply, Rules, Service, Stream};
 use nom_wire::{Device, Memory, Random};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,6 +86,8 @@ enum Habit {
     Ask,
     /// Ask, and read no answer.
     NeverRead,
+    /// Ask as much as a stream takes, whether they were answered or not.
+    Flood,
 }
 
 struct Clients {
@@ -97,6 +102,15 @@ impl Application<Device> for Clients {
             stack.window(flow, 0);
         }
         (0..asks).for_each(|_| ask(stack, flow));
+        self.sendable(stack, flow);
+    }
+
+    fn sendable(&mut self, stack: &mut Stack<Device>, flow: FlowId) {
+        let many = REQUEST.repeat(200);
+        while self.habit == Habit::Flood
+            && let Some(requests) = stack.buffer(&many)
+            && stack.send(flow, requests).is_ok()
+        {}
     }
 
     fn received(&mut self, stack: &mut Stack<Device>, flow: FlowId, bytes: Slice<Memory>) {
@@ -113,7 +127,56 @@ fn ask(stack: &mut Stack<Device>, flow: FlowId) {
     let _ = stack.send(flow, request);
 }
 
-type Served = Rc<RefCell<Server<Device, Told, Slow>>>;
+/// The server's device, which knows when a frame left.
+struct Stamped {
+    device: Device,
+    clock: Told,
+    left: Rc<RefCell<Vec<(u64, Vec<u8>)>>>,
+}
+
+impl Buffers for Stamped {
+    type Buffer = Memory;
+
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Memory>> {
+        self.device.buffer(bytes)
+    }
+}
+
+impl Nic for Stamped {
+    fn properties(&self) -> Properties {
+        self.device.properties()
+    }
+
+    fn receive(&mut self) -> Option<Received<Memory>> {
+        self.device.receive()
+    }
+
+    fn room(&mut self) -> usize {
+        self.device.room()
+    }
+
+    fn transmit(&mut self, frame: &mut Outgoing<Memory>) -> Result<(), RingFull> {
+        self.device.transmit(frame)
+    }
+
+    fn kick(&mut self) {
+        self.device.kick();
+        let now_ns = self.clock.now_ns();
+        self.left.borrow_mut().extend(self.device.take_sent().into_iter().map(|frame| (now_ns, frame)));
+    }
+
+    fn now_ns(&self, _: u64) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.device.arm()
+    }
+
+    fn disarm(&mut self) {}
+}
+
+type Served = Rc<RefCell<Server<Stamped, Told, Slow>>>;
 
 struct Polled(Served);
 
@@ -137,7 +200,11 @@ struct World {
     core: EventLoop<Told, Told>,
     server: Served,
     device: Device,
+    left: Rc<RefCell<Vec<(u64, Vec<u8>)>>>,
     machines: Vec<(Stack<Device>, Device, Clients)>,
+    /// Frames to machines, each with when it arrives there, and how long that takes.
+    on_way: VecDeque<(u64, usize, Vec<u8>)>,
+    way_ns: u64,
     /// Who sends so many datagrams whenever the server has done something.
     flood: Option<(usize, usize)>,
 }
@@ -148,6 +215,8 @@ fn config(number: u8) -> Config {
         addresses: vec![address],
         flows_max: 20_000,
         flows_share: 20_000,
+        // As machines are told.
+        unheld: Unheld::Together,
         ..Config::new([number.into(); 4])
     }
 }
@@ -163,8 +232,10 @@ impl World {
         let device = Device::new(SERVER, Offloads::default());
         device.port.borrow_mut().is_sum_good = true;
         let ports = Ports { tcp: vec![PORT], udp: vec![PORT] };
+        let left = Rc::<RefCell<_>>::default();
+        let nic = Stamped { device: device.clone(), clock: clock.clone(), left: left.clone() };
         let service = Slow { clock: clock.clone(), random: Random::new(1) };
-        let mut server = Server::new(device.clone(), clock.clone(), config(SERVER), &ports, service);
+        let mut server = Server::new(nic, clock.clone(), config(SERVER), &ports, service);
         let rules = "gold clients=10.0.0.1; silver clients=10.0.0.2; bronze clients=10.0.0.3";
         server.charge(Arc::new(rules.parse::<Rules>().unwrap()), core.handle());
         server.share(&plan.parse::<GridPlan>().unwrap(), core.handle());
@@ -177,7 +248,7 @@ impl World {
             (Stack::new(device.clone(), config(number)), device, clients)
         };
         let machines = (1..=ACTIVITIES).map(machine).collect();
-        World { clock, core, server, device, machines, flood: None }
+        World { clock, core, server, device, left, machines, on_way: VecDeque::new(), way_ns: 0, flood: None }
     }
 
     fn connect(&mut self, machine: usize, count: usize) {
@@ -190,12 +261,15 @@ impl World {
     fn turn(&mut self) {
         self.core.turn();
         let now_ns = self.clock.0.get();
-        for frame in self.device.take_sent() {
+        for (left_ns, frame) in self.left.take() {
             let to = match frame[0] & 1 {
                 1 => 0..self.machines.len(),
                 _ => usize::from(frame[5]) - 1..usize::from(frame[5]),
             };
-            to.for_each(|machine| self.machines[machine].1.deliver(now_ns, frame.clone()));
+            to.for_each(|machine| self.on_way.push_back((left_ns + self.way_ns, machine, frame.clone())));
+        }
+        while let Some((_, machine, frame)) = self.on_way.pop_front_if(|(due_ns, ..)| *due_ns <= now_ns) {
+            self.machines[machine].1.deliver(now_ns, frame);
         }
         for (number, (stack, device, clients)) in self.machines.iter_mut().enumerate() {
             let flood = self.flood.filter(|(machine, _)| *machine == number).map_or(0, |(_, count)| count);
@@ -259,6 +333,16 @@ fn shares_are_the_weights_however_many_clients_each_has() {
 }
 
 #[test]
+fn shares_are_the_weights_though_answers_take_their_time_to_clients_of_few_connections() {
+    let mut world = World::new(PLAN);
+    // What a client of a machine on the same computer takes to hear of an answer and to ask again.
+    world.way_ns = 500_000;
+    (0..3).for_each(|machine| world.connect(machine, 24));
+    world.run(WARM_UP);
+    assert_shares(world.measure(5 * SECOND));
+}
+
+#[test]
 fn without_a_grid_whoever_has_more_clients_gets_more() {
     let mut world = World::new("");
     [30, 40, 200].into_iter().enumerate().for_each(|(machine, count)| world.connect(machine, count));
@@ -290,6 +374,14 @@ fn a_flood_takes_nothing_from_others() {
     beside(|world| {
         world.connect(2, 40);
         world.flood = Some((2, 40));
+    });
+}
+
+#[test]
+fn streams_full_of_requests_take_nothing_from_others() {
+    beside(|world| {
+        world.machines[2].2.habit = Habit::Flood;
+        world.connect(2, 8);
     });
 }
 

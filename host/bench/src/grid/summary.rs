@@ -113,13 +113,14 @@ fn number(value: Option<f64>) -> String {
 }
 
 fn shares_table(records: &[Record]) -> Table {
-    let mut table =
-        Table::new("Shares of the core's time", ["tenant", "weight", "connections", "alike", "by weight"]);
+    let heads = ["tenant", "weight", "connections", "alike", "by weight", "waiting"];
+    let mut table = Table::new("Shares of the core's time", heads);
     for scenario in ["equal", "unequal"] {
         for (tenant, weight) in TENANTS {
             let of = |system| number(value(records, system, scenario, &format!("share_{tenant}")));
             let (alike, fair) = (of(TOLD_APART.system), of(FAIR.system));
-            table = table.row([tenant.into(), format!("{weight:.2}"), scenario.into(), alike, fair]);
+            let waiting = number(value(records, FAIR.system, scenario, &format!("waiting_{tenant}")));
+            table = table.row([tenant.into(), format!("{weight:.2}"), scenario.into(), alike, fair, waiting]);
         }
     }
     table

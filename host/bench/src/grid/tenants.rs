@@ -125,10 +125,15 @@ impl Told {
         self.since(earlier, &format!("nom_activity_{metric}{{activity=\"{activity}\"}}"))
     }
 
+    /// Nanoseconds of the server's cores since `earlier`.
+    pub fn elapsed_ns(&self, earlier: &Told) -> f64 {
+        self.since(earlier, "nom_loop_total{event=\"elapsed_ns\"}").max(1.0)
+    }
+
     /// The part of the time since `earlier` in which the server had nothing to do.
     pub fn idle(&self, earlier: &Told) -> f64 {
         let event = |name: &str| self.since(earlier, &format!("nom_loop_total{{event=\"{name}\"}}"));
-        (event("spinning_ns") + event("sleeping_ns")) / event("elapsed_ns").max(1.0)
+        (event("spinning_ns") + event("sleeping_ns")) / self.elapsed_ns(earlier)
     }
 
     /// The part of the time since `earlier` that is no activity's, and was neither spun nor slept.
@@ -136,8 +141,8 @@ impl Told {
         let event = |name: &str| self.since(earlier, &format!("nom_loop_total{{event=\"{name}\"}}"));
         let is_time = |name: &&String| name.starts_with("nom_activity_core_nanoseconds_total{");
         let charged: f64 = self.0.keys().filter(is_time).map(|name| self.since(earlier, name)).sum();
-        let elapsed = event("elapsed_ns");
-        (elapsed - charged - event("spinning_ns") - event("sleeping_ns")).abs() / elapsed.max(1.0)
+        let elapsed = self.elapsed_ns(earlier);
+        (elapsed - charged - event("spinning_ns") - event("sleeping_ns")).abs() / elapsed
     }
 }
 

@@ -83,6 +83,13 @@ pub trait Queues<B> {
     /// The frame that goes on now; none, if nobody may at present.
     fn next(&mut self) -> Option<Arrival<B>>;
 
+    /// Whether the frames that went on of late took so long that what was answered leaves at once, before
+    /// others go on: who is answered may then ask again before it is his turn again.
+    #[inline]
+    fn is_turn_over(&mut self) -> bool {
+        false
+    }
+
     /// When the next may go on, if some wait and none may at present.
     fn due(&self) -> Option<Instant>;
 }
@@ -139,6 +146,11 @@ impl<B, Q: Queues<B>> Queues<B> for Option<Q> {
     }
 
     #[inline]
+    fn is_turn_over(&mut self) -> bool {
+        self.as_mut().is_some_and(Q::is_turn_over)
+    }
+
+    #[inline]
     fn due(&self) -> Option<Instant> {
         self.as_ref()?.due()
     }
@@ -159,7 +171,7 @@ impl<N: Nic> Stack<N> {
             while let Some(arrival) = queues.next() {
                 self.link.nic.attribute(arrival.label);
                 self.input(application, arrival);
-                if self.batch_max == 1 {
+                if self.batch_max == 1 || queues.is_turn_over() {
                     self.emit();
                     self.link.flush(self.now);
                 }
