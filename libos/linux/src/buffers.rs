@@ -18,28 +18,28 @@ const KEPT: usize = 8;
 
 /// Buffers that nobody has at present.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct CallBuffers {
     free: RefCell<Vec<Vec<u8>>>,
 }
 
 /// A buffer with bytes of any value, for one call.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct CallBuffer {
     bytes: Vec<u8>,
     len: usize,
-    home: Rc<Buffers>,
+    home: Rc<CallBuffers>,
 }
 
-impl Buffers {
+impl CallBuffers {
     /// A buffer of `len` bytes, whatever they are.
-    pub fn take(self: &Rc<Buffers>, len: usize) -> Buffer {
+    pub fn take(self: &Rc<CallBuffers>, len: usize) -> CallBuffer {
         let kept = if len > BYTES { None } else { self.free.borrow_mut().pop() };
         let bytes = kept.unwrap_or_else(|| vec![0; len.max(BYTES)]);
-        Buffer { bytes, len, home: self.clone() }
+        CallBuffer { bytes, len, home: self.clone() }
     }
 }
 
-impl Deref for Buffer {
+impl Deref for CallBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -47,13 +47,13 @@ impl Deref for Buffer {
     }
 }
 
-impl DerefMut for Buffer {
+impl DerefMut for CallBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
 }
 
-impl Drop for Buffer {
+impl Drop for CallBuffer {
     fn drop(&mut self) {
         let mut free = self.home.free.borrow_mut();
         if self.bytes.len() == BYTES && free.len() < KEPT {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_made_once_and_has_the_length_that_was_asked_for() {
-        let buffers = Rc::new(Buffers::default());
+        let buffers = Rc::new(CallBuffers::default());
         let mut first = buffers.take(10);
         first.fill(7);
         let place = first.as_ptr();
@@ -82,10 +82,10 @@ mod tests {
 
     #[test]
     fn few_are_kept_and_none_that_is_large() {
-        let buffers = Rc::new(Buffers::default());
+        let buffers = Rc::new(CallBuffers::default());
         drop(buffers.take(BYTES + 1));
         assert_eq!(buffers.free.borrow().len(), 0);
-        let many: Vec<Buffer> = (0..2 * KEPT).map(|_| buffers.take(BYTES)).collect();
+        let many: Vec<CallBuffer> = (0..2 * KEPT).map(|_| buffers.take(BYTES)).collect();
         drop(many);
         assert_eq!(buffers.free.borrow().len(), KEPT);
     }

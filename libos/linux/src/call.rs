@@ -1,6 +1,6 @@
 //! One system call on its way: who makes it, with what.
 
-use crate::buffers::Buffer;
+use crate::buffers::CallBuffer;
 use crate::family::ProcessFamily;
 use crate::process::{OwnMemory, Process};
 use crate::signals::{Info, Signal};
@@ -68,7 +68,7 @@ impl<'a> Call<'a> {
     }
 
     /// A buffer of `len` bytes of any value.
-    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+    pub(crate) fn buffer(&self, len: usize) -> CallBuffer {
         self.family.buffers.take(len)
     }
 

@@ -1,6 +1,6 @@
 //! What all processes of the application share.
 
-use crate::buffers::Buffers;
+use crate::buffers::CallBuffers;
 use crate::futex::Futexes;
 use crate::load::LoadError;
 use crate::machine::Spaces;
@@ -65,7 +65,7 @@ pub struct ProcessFamily {
     /// The locks of files.
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
     /// Buffers of calls.
-    pub(crate) buffers: Rc<Buffers>,
+    pub(crate) buffers: Rc<CallBuffers>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Tells this boot from others.
