@@ -215,8 +215,8 @@ def one_round(options, client, everybody):
     failed, honest = everybody.all("arrive", client)
     settle(client, options, options.clients + 1)
     crowded = client.requests(1)
-    # Whoever asks an nhttpd's control port now comes last, and is remembered for a minute with the room of all
-    # who came before.
+    # Whoever asks an nhttpd's control port now comes last, and is remembered for a minute with the room of
+    # all who came before.
     refused, counted, low = 0, 0, 0
     if not options.http:
         before = client.stat("rejected_connections")

@@ -42,8 +42,7 @@ class Browser:
     PORT, CONTROL = 80, 9999
     QUESTION = b"HEAD / HTTP/1.1\r\nHost: nom\r\n\r\n"
     # Where the pages of its metrics have what memcached calls otherwise.
-    METRICS = {"curr_connections": "nom_connections", "rejected_connections": "nhttpd_connections_refused_total",
-               "nom_free_bytes": "nhttpd_free_bytes"}
+    METRICS = {"curr_connections": "nom_connections", "nom_free_bytes": "nhttpd_free_bytes"}
 
     def __init__(self, nom):
         self.nom = nom

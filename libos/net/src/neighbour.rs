@@ -6,6 +6,7 @@ use crate::time::Instant;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use nom_port::nic::Outgoing;
 
@@ -76,7 +77,7 @@ pub struct Hop {
     /// Its Ethernet address.
     pub mac: Mac,
     /// It holds as long as [`Neighbours::version`] is this.
-    pub version: u32,
+    pub version: NonZeroU32,
 }
 
 /// The neighbours, and the packets that wait for them. Strangers can fill it, so nothing that a frame of
@@ -90,7 +91,7 @@ pub struct Neighbours<B> {
     oldest: BTreeSet<(bool, Instant, IpAddr)>,
     /// Packets that wait, for all of them.
     waiting: usize,
-    version: u32,
+    version: NonZeroU32,
     reachable: Duration,
     ask_every: Duration,
 }
@@ -114,7 +115,7 @@ impl<B> Neighbours<B> {
             dues: BTreeSet::new(),
             oldest: BTreeSet::new(),
             waiting: 0,
-            version: 0,
+            version: NonZeroU32::MIN,
             reachable: REACHABLE,
             ask_every: ASK_EVERY,
         }
@@ -130,13 +131,13 @@ impl<B> Neighbours<B> {
     }
 
     /// Changes whenever something becomes known, unknown or doubtful.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> NonZeroU32 {
         self.version
     }
 
     /// Has every flow ask anew through whom its peer is reached.
     pub fn doubt(&mut self) {
-        self.version = self.version.wrapping_add(1);
+        self.version = self.version.checked_add(1).unwrap_or(NonZeroU32::MIN);
     }
 
     /// A neighbour's Ethernet address, for something that is sent. If it has to be asked for, it is at the
