@@ -1,5 +1,5 @@
-//! Heads that came before, byte for byte: a client, and all of a kind, asks for the same file in the same words,
-//! which need not be read again.
+//! Heads that came before, byte for byte: a client, and all of a kind, asks for the same file in the same
+//! words, which need not be read again.
 
 use crate::request::{Method, Persistence, Request};
 use alloc::boxed::Box;
