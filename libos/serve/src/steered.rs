@@ -16,8 +16,10 @@ use nom_rt::handle::Handle;
 use nom_rt::rest::Thresholds;
 use nom_service::{Earned, Governor, Setting, Stream, Window};
 
-/// Who sets the batching delay of one core's stack, whether it polls, and how many clients it may have. It has
-/// no other knob: sockets stay on their core, and their application has no [`Demand`](nom_service::Demand).
+/// Who sets the batching delay of one core's stack, whether it polls, and how many clients it may have.
+///
+/// It has no other knob: sockets stay on their core, and their application has no
+/// [`Demand`](nom_service::Demand).
 pub struct Steered {
     governor: Option<Box<dyn Governor>>,
     /// Whether what it wants is not set: somebody else has the working point.
@@ -74,8 +76,8 @@ impl Steered {
         self.setting.clients_max
     }
 
-    /// To be called right before the stack is polled, which has so many `clients`. Returns when to call again though nothing comes; never,
-    /// if there is nothing to look at.
+    /// To be called right before the stack is polled, which has so many `clients`. Returns when to call again
+    /// though nothing comes; never, if there is nothing to look at.
     pub fn steer<N: Nic, C: Clock>(
         &mut self,
         stack: &mut Measured<N, C>,

@@ -40,8 +40,8 @@ impl<N: Observed + 'static> Network<N> {
         Network::start_steered(handle, stack, |_, _| None)
     }
 
-    /// The same. Before each poll `steer` sees the sockets and the time, and says when it is to see them again
-    /// though nothing comes. It must wake nobody.
+    /// The same. Before each poll `steer` sees the sockets and the time, and says when it is to see them
+    /// again though nothing comes. It must wake nobody.
     pub fn start_steered(
         handle: &Handle,
         stack: Stack<N>,
