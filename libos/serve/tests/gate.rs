@@ -313,6 +313,10 @@ const SECOND: u64 = 1_000_000_000;
 /// Until a SYN that came before its sender's address was known has come again.
 const WARM_UP: u64 = 2 * SECOND;
 
+/// What an answer takes to a client and his next request back: less than half of that on one computer, but
+/// its clients want to run as well.
+const WAY_NS: u64 = 500_000;
+
 /// Whether each share is its weight, by a hundredth of it.
 fn assert_shares(got: [(u64, u64); 3]) {
     let sum: u64 = got.iter().map(|(ns, _)| ns).sum();
@@ -335,8 +339,7 @@ fn shares_are_the_weights_however_many_clients_each_has() {
 #[test]
 fn shares_are_the_weights_though_answers_take_their_time_to_clients_of_few_connections() {
     let mut world = World::new(PLAN);
-    // What a client of a machine on the same computer takes to hear of an answer and to ask again.
-    world.way_ns = 500_000;
+    world.way_ns = WAY_NS;
     (0..3).for_each(|machine| world.connect(machine, 24));
     world.run(WARM_UP);
     assert_shares(world.measure(5 * SECOND));
@@ -356,13 +359,14 @@ fn without_a_grid_whoever_has_more_clients_gets_more() {
 fn beside(hostile: impl Fn(&mut World)) {
     let answered = |bronze: &dyn Fn(&mut World)| {
         let mut world = World::new(PLAN);
-        (0..2).for_each(|machine| world.connect(machine, 40));
+        world.way_ns = WAY_NS;
+        (0..2).for_each(|machine| world.connect(machine, 24));
         bronze(&mut world);
         world.run(WARM_UP);
         let [gold, silver, _] = world.measure(3 * SECOND);
         [gold.1, silver.1]
     };
-    let (calm, beset) = (answered(&|world| world.connect(2, 40)), answered(&hostile));
+    let (calm, beset) = (answered(&|world| world.connect(2, 24)), answered(&hostile));
     for (calm, beset) in calm.into_iter().zip(beset) {
         // Who wants less than its share leaves more to the others.
         assert!(beset as f64 >= 0.99 * calm as f64, "{beset} answers, {calm} in peace");
