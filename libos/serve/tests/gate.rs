@@ -259,7 +259,10 @@ impl World {
 
     /// One turn of the server's core, and what the clients make of it.
     fn turn(&mut self) {
-        self.core.turn();
+        if !self.core.turn() {
+            // A core that looks again at once takes its time for that.
+            self.clock.pass(1_000);
+        }
         let now_ns = self.clock.0.get();
         for (left_ns, frame) in self.left.take() {
             let to = match frame[0] & 1 {
@@ -410,4 +413,27 @@ fn who_has_all_the_connections_that_it_may_gets_no_more() {
     let connections = world.server.borrow_mut().consumption();
     let connections: Vec<u64> = connections.iter().map(|record| record.connections).collect();
     assert_eq!(connections[FIRST..], [8, 8, 3]);
+}
+
+#[test]
+fn who_has_used_up_his_memory_is_refused_and_nobody_else() {
+    const MOST: u64 = 64 << 10;
+    let mut world = World::new(&format!("for gold memory=16384; for bronze memory={MOST}"));
+    world.machines[2].2.habit = Habit::NeverRead;
+    (0..3).for_each(|machine| world.connect(machine, [8, 8, 100][machine]));
+    world.run(WARM_UP);
+    let answered = world.measure(SECOND).map(|(_, answers)| answers);
+    let [gold, silver, bronze] = world.server.borrow_mut().consumption()[FIRST..] else { panic!("three") };
+    assert!(answered[0] > 100 && answered[1] > 100, "{answered:?}");
+    assert_eq!((gold.refused, gold.connections, silver.refused), (0, 8, 0), "{gold:?}");
+    assert!(gold.memory_bytes <= 16 << 10, "they read what they asked for: {gold:?}");
+    // Of what was refused last, an answer may be there.
+    assert!(bronze.refused > 0 && bronze.connections < 100, "{bronze:?}");
+    assert!(bronze.memory_bytes > MOST / 2 && bronze.memory_bytes < MOST + 2048, "{bronze:?}");
+    for (stack, ..) in &mut world.machines {
+        stack.flows().collect::<Vec<_>>().into_iter().for_each(|flow| stack.abort(flow));
+    }
+    world.run(WARM_UP);
+    let left = world.server.borrow_mut().consumption();
+    assert!(left.iter().all(|record| record.memory_bytes == 0), "{left:?}");
 }
