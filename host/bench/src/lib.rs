@@ -23,6 +23,7 @@ pub mod serve;
 pub mod statistics;
 pub mod table;
 pub mod target;
+pub mod unmodified;
 pub mod wire;
 
 use anyhow::{Context, Result};

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use nom_bench::bulk::offloads::Offloads;
 use nom_bench::wire::conditions::Conditions;
-use nom_bench::{boot, bulk, demo, floods, grid, serve, wire};
+use nom_bench::{boot, bulk, demo, floods, grid, serve, unmodified, wire};
 use nom_build::Project;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub enum Bench {
     Floods(Floods),
     /// Whether tenants of one server get their shares, and what that costs (as root).
     Grid(Grid),
+    /// Debian's own programs, unchanged, beside Linux (as root).
+    Linux(Linux),
     /// Throughput and latency of three servers, beside Linux (as root).
     Serve(Serve),
     /// An application's responses at each batching delay, for the field `responses` of its manifest.
@@ -167,6 +169,27 @@ pub struct Grid {
     seconds: u64,
 }
 
+/// `nom bench linux`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nom bench linux
+  nom bench linux --only primitives --repetitions 1 --out results/linux")]
+pub struct Linux {
+    /// Directory for results.json, results.csv, figures and report.html.
+    #[arg(long, value_name = "DIR", default_value = "bench-linux")]
+    out: PathBuf,
+    /// How often each system is started and loaded.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
+    repetitions: u32,
+    /// How long each load lasts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u64>(1..=3600))]
+    seconds: u64,
+    /// Measure this only, of memcached, redis, nginx and primitives (system calls, context switches, page
+    /// faults, fork and exec); can be given several times.
+    #[arg(long, value_name = "PROGRAM")]
+    only: Vec<String>,
+}
+
 /// `nom bench`.
 ///
 /// # Errors
@@ -205,6 +228,13 @@ pub fn bench(options: &Bench) -> Result<u8> {
             turns: options.turns,
             duration: Duration::from_secs(options.seconds),
             rate: options.rate,
+        })?,
+        Bench::Linux(options) => unmodified::run(&unmodified::Options {
+            out: options.out.clone(),
+            project,
+            repetitions: options.repetitions,
+            duration: Duration::from_secs(options.seconds),
+            programs: options.only.clone(),
         })?,
         Bench::Grid(options) => grid::run(&grid::Options {
             out: options.out.clone(),
@@ -260,12 +290,13 @@ mod tests {
             ("bulk", "--only", "--longest"),
             ("floods", "--turns", "--repetitions"),
             ("grid", "--turns", "--repetitions"),
+            ("linux", "--only", "--turns"),
         ] {
             let help = help(&format!("nom bench {bench} --help"));
             assert!(help.contains(has) && !help.contains(lacks) && help.contains("Example"), "{help}");
         }
         assert!(
-            ["boot", "bulk", "floods", "grid", "serve", "table", "wire"]
+            ["boot", "bulk", "floods", "grid", "linux", "serve", "table", "wire"]
                 .iter()
                 .all(|name| help("nom bench --help").contains(name))
         );

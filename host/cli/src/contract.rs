@@ -1,4 +1,5 @@
-//! `--utility FILE`: a contract for an application whose manifest has none, or another.
+//! `--utility FILE`: a contract for an application whose manifest has none, or another; and `--control PORT`,
+//! where it can be asked about that.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -12,6 +13,10 @@ pub struct ContractOptions {
     /// `environment` says of knobs (docs/earn.md).
     #[arg(long, value_name = "FILE")]
     pub utility: Option<PathBuf>,
+    /// Have the (first) application answer questions about what it serves, and take orders, at this TCP port
+    /// of the machine (docs/control.md); publish it with `-p`.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub control: Option<u16>,
 }
 
 impl ContractOptions {
@@ -21,30 +26,30 @@ impl ContractOptions {
     /// # Errors
     /// What is wrong in the manifest or in the contract.
     pub fn bundle(&self, path: &Path, arguments: Option<&[String]>) -> Result<BundleManifest> {
-        let bundle = match &self.utility {
+        let mut bundle = match &self.utility {
             Some(file) => under(path, file)?,
             None => manifest::load(path)?,
         };
+        if let Some(port) = self.control {
+            bundle.applications[0].environment.insert("control".to_owned(), port.to_string());
+        }
         Ok(match arguments {
             Some(arguments) => bundle.with_arguments(arguments),
             None => bundle,
         })
     }
 
-    /// Where no contract can be given.
+    /// Where nothing of that can be given.
     ///
     /// # Errors
     /// If one is.
     pub fn refuse(&self, app: &str) -> Result<()> {
-        match &self.utility {
-            Some(file) => {
-                bail!(
-                    "--utility {}: {app} is an image: its contract was given when it was built",
-                    file.display()
-                )
-            }
-            None => Ok(()),
-        }
+        let given = match (&self.utility, self.control) {
+            (Some(file), _) => format!("--utility {}", file.display()),
+            (None, Some(port)) => format!("--control {port}"),
+            (None, None) => return Ok(()),
+        };
+        bail!("{given}: {app} is an image: its contract and its control port were given when it was built")
     }
 }
 
@@ -78,7 +83,7 @@ mod tests {
         let [application, file] = ["app.toml", "contract.toml"].map(|name| directory.path().join(name));
         std::fs::write(&application, APPLICATION)?;
         std::fs::write(&file, contract)?;
-        ContractOptions { utility: Some(file) }.bundle(&application, None)
+        ContractOptions { utility: Some(file), control: None }.bundle(&application, None)
     }
 
     #[test]
@@ -89,6 +94,18 @@ mod tests {
         assert!(application.utility.is_some());
         let variable = |name: &str| application.environment.get(name).map(String::as_str);
         assert_eq!((variable("a"), variable("control")), (Some("1"), Some("9")));
+    }
+
+    #[test]
+    fn a_control_port_goes_into_the_environment_and_not_into_an_image() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let application = directory.path().join("app.toml");
+        std::fs::write(&application, APPLICATION).expect("written");
+        let options = ContractOptions { utility: None, control: Some(9999) };
+        let bundle = options.bundle(&application, None).expect("good");
+        assert_eq!(bundle.applications[0].environment["control"], "9999");
+        let error = options.refuse("shop.img").expect_err("an image has its own").to_string();
+        assert!(error.starts_with("--control 9999: shop.img is an image: "), "{error}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nom_abi::image::DeviceSelector;
 use nom_build::Project;
-use nom_image::manifest::{BundleManifest, Files};
+use nom_image::manifest::BundleManifest;
 use nom_image::{Command, OciImage, Root, is_bootable};
 use nom_vmm::Memory;
 use std::io::Read;
@@ -17,16 +17,6 @@ use std::path::{Path, PathBuf};
 
 /// The application that runs them.
 const APPLICATION: &str = "linux";
-/// Before the names of the program's own variables: the others are nom's.
-const VARIABLE_PREFIX: &str = "env.";
-/// What commands are found by, as Docker has it.
-const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Memory of a machine beside the root's files, which are there packed and unpacked.
-const MEMORY_BYTES: u64 = 256 << 20;
-/// Machines get whole pieces of this.
-const PIECE_BYTES: u64 = 16 << 20;
-/// What an application may hold at most; there is no more in a machine.
-const HELD_BYTES_MAX: u64 = 64 << 30;
 /// What lends a directory: a virtio device of type 9 (virtio 1.2, section 5), of any class.
 const LENDER: DeviceSelector = DeviceSelector { vendor: 0x1af4, device: 0x1049, class: 0xff_ffff };
 /// How many files are named one by one.
@@ -74,7 +64,7 @@ pub fn subject(
     let Some((root, command)) = found else { return Ok(None) };
     say_taken(&command.program, &root);
     let bundle = contract.bundle(&project.manifest_path(APPLICATION)?, None)?;
-    Ok(Some(furnish(bundle, root, &command)))
+    Ok(Some(bundle.with_root(root, &command)))
 }
 
 /// A program of this computer, or of a tree of directories, or what an image of a registry starts, if `app`
@@ -88,13 +78,13 @@ fn of_name(app: &str, arguments: &[String], options: &RootOptions) -> Result<Opt
             bail!("--root {}: no such directory", directory.display());
         }
         Root::of_program(directory, app, &[])?;
-        return Ok(Some((Root::of_directory(directory)?, plain(app, arguments))));
+        return Ok(Some((Root::of_directory(directory)?, Command::plain(app, arguments))));
     }
     if is_program(Path::new(app))? {
         let path = std::path::absolute(app).with_context(|| format!("cannot find {app}"))?;
         let Some(path) = path.to_str() else { bail!("{app}: its path is not UTF-8") };
         let root = Root::of_program(Path::new("/"), path, &options.include)?;
-        return Ok(Some((root, plain(path, arguments))));
+        return Ok(Some((root, Command::plain(path, arguments))));
     }
     if let Some(path) = options.include.first() {
         bail!("--include {}: {app} is no program of Linux", path.display());
@@ -115,17 +105,6 @@ fn of_layout(layout: &str, program: Option<&str>, arguments: &[String]) -> Resul
     let mut image = OciImage::read(Path::new(path), tag)?;
     let command = image.command(program, arguments)?;
     Ok((image.root, command))
-}
-
-/// A program with these arguments, as root, with an environment as Docker's.
-fn plain(path: &str, arguments: &[String]) -> Command {
-    Command {
-        program: path.to_owned(),
-        arguments: arguments.to_vec(),
-        environment: vec![PATH.to_owned(), "HOME=/root".to_owned()],
-        directory: "/".to_owned(),
-        user: (0, 0),
-    }
 }
 
 /// Whether a file is a program of Linux: an ELF file that nothing boots, or a script.
@@ -153,23 +132,6 @@ fn say_taken(program: &str, root: &Root) {
     }
 }
 
-/// The application that runs Linux programs, with this one.
-fn furnish(mut bundle: BundleManifest, root: Root, command: &Command) -> BundleManifest {
-    let application = &mut bundle.applications[0];
-    application.arguments = [std::slice::from_ref(&command.program), &command.arguments].concat();
-    application.memory = HELD_BYTES_MAX;
-    for variable in &command.environment {
-        if let Some((name, value)) = variable.split_once('=') {
-            application.environment.insert(format!("{VARIABLE_PREFIX}{name}"), value.to_owned());
-        }
-    }
-    let (user, group) = command.user;
-    application.environment.insert("user".to_owned(), format!("{user}:{group}"));
-    application.environment.insert("directory".to_owned(), command.directory.clone());
-    application.files = Some(Files { mounts: Vec::new(), newest: None, root: Some(root) });
-    bundle
-}
-
 /// The program with directories of this computer, which its machine is to be lent in this order.
 pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleManifest {
     let application = &mut bundle.applications[0];
@@ -182,26 +144,8 @@ pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleMan
     bundle
 }
 
-/// Whether a bundle is a program of Linux.
-pub fn is_linux(bundle: &BundleManifest) -> bool {
-    root_of(bundle).is_some()
-}
-
-/// The name that a variable of the first application's environment has: a Linux program's are its own.
-pub fn variable_name(bundle: &BundleManifest, name: &str) -> String {
-    match root_of(bundle) {
-        Some(_) => format!("{VARIABLE_PREFIX}{name}"),
-        None => name.to_owned(),
-    }
-}
-
 /// How much memory a machine gets that nobody says anything of.
 pub fn default_memory(bundle: Option<&BundleManifest>) -> Memory {
-    let Some(root) = bundle.and_then(root_of) else { return Memory::DEFAULT };
-    let bytes = (MEMORY_BYTES + 2 * root.bytes()).next_multiple_of(PIECE_BYTES);
+    let Some(bytes) = bundle.and_then(BundleManifest::memory_with_root) else { return Memory::DEFAULT };
     Memory::from_bytes(bytes).unwrap_or(Memory::DEFAULT)
-}
-
-fn root_of(bundle: &BundleManifest) -> Option<&Root> {
-    bundle.applications[0].files.as_ref()?.root.as_ref()
 }

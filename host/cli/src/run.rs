@@ -89,7 +89,7 @@ struct Place<'s> {
 
 fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) -> Result<u8> {
     let Place { store, name, directory } = *place;
-    let is_linux = subject.bundle().is_some_and(linux::is_linux);
+    let is_linux = subject.bundle().is_some_and(|bundle| bundle.root().is_some());
     let directories = lent_directories(if is_linux { &options.files } else { &[] })?;
     if options.network != NetworkChoice::User {
         // What takes long is done before signals are only looked at now and then.
@@ -201,7 +201,7 @@ impl Subject {
                 attachment.address(bundle);
                 let given = options.environment.iter();
                 let given: Vec<_> =
-                    given.map(|(name, value)| (linux::variable_name(bundle, name), value.clone())).collect();
+                    given.map(|(name, value)| (bundle.variable_name(name), value.clone())).collect();
                 let environment = &mut bundle.applications[0].environment;
                 environment.extend(options.ip.iter().map(|ip| ("ip".to_owned(), ip.clone())));
                 environment.extend(given);

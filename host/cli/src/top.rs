@@ -1,7 +1,7 @@
 //! `nom top`: whom a server works for at present, and what that costs.
 
 use crate::machines::table;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use ratatui::crossterm::{cursor, execute, terminal};
 use serde::Serialize;
@@ -25,7 +25,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 bytes of its frames, COST what both cost at present prices, if the machine knows them, PROFIT what it brings
 less that, by its contract or its part of the application's. `(idle)` is the time in which the server's cores
 looked for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the
-application earns, which is the sum of the others.
+application earns, which is the sum of the others. Of a server that tells nobody apart only these two are
+shown.
 
 Examples:
   nom top                         the list, once a second, until Ctrl-C
@@ -105,11 +106,27 @@ struct Look {
     /// What was held for nobody, and what the application earned, if it tells that.
     unused: f64,
     profit: Option<f64>,
+    /// What it tells of itself as a whole, by name.
+    whole: BTreeMap<String, f64>,
 }
+
+/// What a server that tells nobody apart takes as a whole: as metrics of an activity, and as its own.
+const OF_WHOLE: [(&str, &str); 7] = [
+    ("requests_total", "nom_requests_total"),
+    ("received_bytes_total", "nom_received_bytes_total"),
+    ("sent_bytes_total", "nom_sent_bytes_total"),
+    ("connections", "nom_connections"),
+    ("cost_dollars_total", "nom_cost_dollars_total"),
+    ("profit_dollars", "nom_profit_dollars"),
+    ("elapsed_ns", "nom_loop_total{event=\"elapsed_ns\"}"),
+];
+/// The name of the row that is about all of an application.
+const ALL: &str = "(all)";
 
 impl Look {
     fn of(text: &str, at: Instant) -> Look {
-        let mut look = Look { at, activities: Vec::new(), idle_ns: 0.0, unused: 0.0, profit: None };
+        let (activities, whole) = (Vec::new(), BTreeMap::new());
+        let mut look = Look { at, activities, idle_ns: 0.0, unused: 0.0, profit: None, whole };
         for line in text.lines() {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
@@ -118,6 +135,9 @@ impl Look {
                 r#"nom_loop_total{event="spinning_ns"}"# | r#"nom_loop_total{event="sleeping_ns"}"#
             ) {
                 look.idle_ns += value;
+            }
+            if let Some((metric, _)) = OF_WHOLE.iter().find(|(_, known)| *known == name) {
+                look.whole.insert((*metric).to_owned(), value);
             }
             match name {
                 "nom_unused_cost_dollars" => look.unused = value,
@@ -137,7 +157,19 @@ impl Look {
             });
             look.activities[place].1.insert(metric.to_owned(), value);
         }
+        look.tell_whole();
         look
+    }
+
+    /// Has the whole stand for activities that are not told apart.
+    fn tell_whole(&mut self) {
+        if !self.activities.is_empty() {
+            return;
+        }
+        let elapsed_ns = self.whole.remove("elapsed_ns").unwrap_or_default();
+        self.whole.insert("core_nanoseconds_total".to_owned(), elapsed_ns - self.idle_ns);
+        self.activities.push((ALL.to_owned(), core::mem::take(&mut self.whole)));
+        self.profit = None;
     }
 
     /// What was taken since `before`.
@@ -166,7 +198,7 @@ impl Look {
         let unused = (self.unused - before.unused) / seconds * 3600.0;
         let all = self.profit.zip(before.profit).map(|(now, then)| Row {
             profit_dollars_per_hour: (now - then) / seconds * 3600.0,
-            ..Row::named("(all)")
+            ..Row::named(ALL)
         });
         let idle = Row {
             cores: (self.idle_ns - before.idle_ns).max(0.0) / seconds * 1e-9,
@@ -181,14 +213,9 @@ impl Look {
 /// `nom top`.
 ///
 /// # Errors
-/// If there is no such control port, or its server tells nobody apart, or nobody reads the list.
+/// If there is no such control port, or nobody reads the list.
 pub fn top(options: &Top) -> Result<u8> {
     let mut before = look(&options.address)?;
-    ensure!(
-        !before.activities.is_empty(),
-        "the server at {} tells nobody apart: expected `[[activity]]` in its manifest (docs/grid.md)",
-        options.address
-    );
     // Ctrl-C ends the list, and is no failure.
     let is_over = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGINT, is_over.clone())?;
@@ -269,6 +296,32 @@ fn cells(row: &Row) -> [String; 8] {
 mod tests {
     use super::*;
     use expect_test::expect;
+
+    #[test]
+    fn a_server_that_tells_nobody_apart_is_shown_as_a_whole() {
+        let begin = Instant::now();
+        let text = |scale: u64| {
+            format!(
+                "nom_requests_total {}\nnom_sent_bytes_total {}\nnom_received_bytes_total {}\n\
+                 nom_connections 3\nnom_loop_total{{event=\"elapsed_ns\"}} {}\n\
+                 nom_loop_total{{event=\"sleeping_ns\"}} {}\nnom_cost_dollars_total 0.00{scale}\n\
+                 nom_profit_dollars -0.00{scale}\n",
+                2000 * scale,
+                40_000 * scale,
+                20_000 * scale,
+                2_000_000_000 * scale,
+                500_000_000 * scale,
+            )
+        };
+        let look = |scale: u64| Look::of(&text(scale), begin + Duration::from_secs(2 * scale));
+        let rows = sorted(look(3).since(&look(2)), Column::Cores);
+        expect![[r#"
+            ACTIVITY   CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h   PROFIT $/h
+            (all)      0.7500   1000         10.0      20.0       3         1.80       -1.80
+            (idle)     0.2500   0            0.0       0.0        0         0          0
+        "#]]
+        .assert_eq(&table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>()));
+    }
 
     fn text(scale: u64) -> String {
         let of = |metric: &str, activity: &str, value: u64| {

@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 49] = [
+const COMMANDS: [(&str, How); 50] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -59,6 +59,7 @@ const COMMANDS: [(&str, How); 49] = [
     ("./nom bench bulk", Long),
     ("./nom bench floods", Long),
     ("./nom bench grid", Long),
+    ("./nom bench linux", Long),
     ("nom bench table", Long),
     ("./nom run hello", Ends),
     ("./nom run /usr/bin/memcached", In("host/cli/tests/linux_programs.rs")),

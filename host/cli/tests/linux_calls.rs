@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 /// Before each line that is compared.
 const MARK: &str = "= ";
-/// What makes the calls.
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/linux/calls.c");
+/// Where the programs are.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/linux");
 
 fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -16,34 +16,47 @@ fn lines(output: &Output) -> Vec<String> {
     marked.map(str::to_owned).collect()
 }
 
-#[test]
-fn calls_say_what_linux_says() {
+/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many lines.
+/// Returns what it said in the machine, or nothing if it cannot be compared here.
+fn compare(name: &str, at_least: usize) -> Option<Output> {
     let site = Site::new();
     // Not in /tmp, of which the program gets one of its own here, as it has one there.
     let program = tempfile::tempdir_in("/var/tmp").expect("a directory");
-    let path = program.path().join("calls");
-    let compiled = Command::new("cc").args(["-w", "-O1", "-pthread", "-o"]).arg(&path).arg(SOURCE).output();
+    let path = program.path().join(name);
+    let source = format!("{SOURCES}/{name}.c");
+    let compiled = Command::new("cc").args(["-w", "-O1", "-pthread", "-o"]).arg(&path).arg(source).output();
     let Ok(compiled) = compiled else {
         eprintln!("skipped: there is no cc: apt-get install gcc libc6-dev");
-        return;
+        return None;
     };
     assert!(compiled.status.success(), "{}", said(&compiled));
     let inside = format!("mount -t tmpfs -o mode=1777 none /tmp; exec {}", path.display());
     let linux = Command::new("unshare").args(["--mount", "sh", "-c", &inside]).output().expect("it starts");
     if !linux.status.success() {
         eprintln!("skipped: a /tmp of one's own is root's to make: {}", said(&linux));
-        return;
+        return None;
     }
     let nom = site.nom("run -m 512M").arg(&path).output().expect("it starts");
     assert!(nom.status.success(), "{}", said(&nom));
     let (expected, found) = (lines(&linux), lines(&nom));
-    assert!(expected.len() > 150, "{}", said(&linux));
+    assert!(expected.len() >= at_least, "{}", said(&linux));
     let pairs = expected.iter().zip(&found).enumerate();
     let different: Vec<String> = pairs
         .filter(|(_, (expected, found))| expected != found)
         .map(|(line, (expected, found))| format!("line {line}: Linux `{expected}`, nom `{found}`"))
         .collect();
     assert!(different.is_empty() && expected.len() == found.len(), "{different:#?}\n{}", said(&nom));
+    Some(nom)
+}
+
+#[test]
+fn calls_say_what_linux_says() {
+    let Some(nom) = compare("calls", 151) else { return };
     let complaints = String::from_utf8_lossy(&nom.stdout).matches("system call 999").count();
     assert_eq!(complaints, 1, "an unknown call is named once: {}", said(&nom));
+}
+
+#[test]
+fn locks_of_files_keep_processes_out_as_on_linux() {
+    compare("locks", 45);
 }

@@ -1,5 +1,7 @@
 //! Sockets, for applications that were written for them: `apps/echo` is one, in both styles.
 
+mod control;
+
 use crate::net::{self, QueuePair};
 use crate::port::{Clock, Idle};
 use crate::serve::{Core, ServeError, address, governors, settings};
@@ -12,7 +14,7 @@ use nom_rt::event_loop::EventLoop;
 use nom_rt::handle::Handle;
 use nom_rt::meter::INFRASTRUCTURE;
 pub use nom_rt::threads::{NoStack, Thread};
-use nom_serve::{Metered, Steered};
+use nom_serve::{Metered, Reception, Steered};
 pub use nom_socket::{Blocking, Error, Event, Family, PollId, Ready, ResolveError, Shutdown, SocketId};
 
 /// The network device of sockets, under measurement.
@@ -29,8 +31,8 @@ pub type UdpSocket = nom_socket::UdpSocket<Device>;
 pub type Threads = nom_rt::threads::Threads;
 
 /// The running core's event loop, with sockets on the program's network interface. The environment says the
-/// rest, as for [`crate::serve`]: with a contract the application earns. A request is what a connection
-/// received until it answers, or a datagram that is answered.
+/// rest, as for [`crate::serve`]: with a contract the application earns, and with `control` it has a control
+/// port. A request is what a connection received until it answers, or a datagram that is answered.
 ///
 /// # Errors
 /// If there is no network device, or no valid address; or if the contract asks for what sockets do not do.
@@ -45,6 +47,7 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     if contract.as_ref().is_some_and(is_beyond) {
         return Err(ServeError::Sockets);
     }
+    let control_port = settings::control().map_err(ServeError::Setting)?;
     let delay = match &contract {
         Some(contract) => contract.first_delay(),
         None => settings::batching_delay().map_err(ServeError::Setting)?,
@@ -58,19 +61,41 @@ pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
     if let Some(preemption) = crate::world::preemption() {
         handle.set_preemption(preemption);
     }
-    let network = match governors(contract, 1) {
+    let network = match steered(&mut stack, handle, contract, control_port) {
         None => Network::start(handle, stack),
-        Some((mut governors, ear)) => {
-            let governor = Box::new(governors.next().expect("one core has one governor"));
-            let mut steered = Steered::new(&mut stack, governor, handle);
-            if let Some(ear) = ear {
-                handle.add_poller(INFRASTRUCTURE, ear);
+        Some((mut steered, reception)) => {
+            let network =
+                Network::start_steered(handle, stack, move |stack, now_ns| steered.steer(stack, now_ns));
+            if let Some(reception) = reception {
+                control::open(&network, reception, handle).expect("nobody listens yet");
             }
-            Network::start_steered(handle, stack, move |stack, now_ns| steered.steer(stack, now_ns))
+            network
         }
     };
     network.with(|sockets| sockets.set_ear(ear));
     Ok((event_loop, network))
+}
+
+/// Whoever governs, and the control port, as far as the environment asks for them.
+fn steered(
+    stack: &mut Stack<Device>,
+    handle: &Handle,
+    contract: Option<Earning>,
+    control_port: Option<u16>,
+) -> Option<(Steered, Option<Reception>)> {
+    let governed = governors(contract, 1);
+    if governed.is_none() && control_port.is_none() {
+        return None;
+    }
+    let mut steered = Steered::new(stack, handle);
+    if let Some((mut governors, ear)) = governed {
+        steered.govern(Box::new(governors.next().expect("one core has one governor")));
+        if let Some(ear) = ear {
+            handle.add_poller(INFRASTRUCTURE, ear);
+        }
+    }
+    let reception = control_port.map(|port| steered.control(port));
+    Some((steered, reception))
 }
 
 /// Threads on the loop of `handle`, each on a stack of `bytes` with a guard page below.

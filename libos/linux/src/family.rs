@@ -55,6 +55,8 @@ pub struct ProcessFamily {
     pub(crate) futexes: Futexes,
     /// Where local sockets are found.
     pub(crate) sockets: Rc<crate::descriptors::local::Places>,
+    /// The locks of files.
+    pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Tells this boot from others.
@@ -85,6 +87,7 @@ impl ProcessFamily {
             entropy: RefCell::new(entropy),
             futexes: Futexes::default(),
             sockets: Rc::default(),
+            locks: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             boot_id,

@@ -31,7 +31,7 @@ use crossbeam_queue::ArrayQueue;
 use http::{Method, Request, Response};
 use nom_grid::GridPlan;
 use nom_net::batch::DELAY_MAX;
-use nom_port::buffer::{Buffer, Slice};
+use nom_port::buffer::{Buffer, Sink as _, Slice};
 use nom_rt::handle::Handle;
 use nom_service::Window;
 use nom_service::{Reply, Rules};
@@ -257,6 +257,24 @@ impl Desk {
         }
     }
 
+    /// Answers the requests of `input` that have come whole, behind what `out` has, and takes them out.
+    pub fn respond(&mut self, input: &mut Vec<u8>, out: &mut Vec<u8>) -> Stream {
+        loop {
+            let (used, response) = match http::parse(input) {
+                Ok(None) if input.len() <= REQUEST_MAX => return Stream::Open,
+                Ok(None) => (input.len(), Response::too_large().closing()),
+                Ok(Some(request)) if request.is_last => (request.len, self.answer(&request).closing()),
+                Ok(Some(request)) => (request.len, self.answer(&request)),
+                Err(why) => (input.len(), Response::bad_request(String::from(why)).closing()),
+            };
+            input.drain(..used);
+            response.write(out);
+            if response.closes() {
+                return Stream::Close;
+            }
+        }
+    }
+
     fn answer(&self, request: &Request<'_>) -> Response {
         match (request.path, &request.method) {
             ("/metrics", Method::Get) => Response::ok(metrics::TYPE, metrics::text(&self.control.gather())),
@@ -359,20 +377,10 @@ impl<B: Buffer> Service<B> for Desk {
 
     fn received(&mut self, input: &mut Vec<u8>, bytes: Slice<B>, reply: &mut Reply<B>) -> Stream {
         input.extend_from_slice(&bytes);
-        loop {
-            let (used, response) = match http::parse(input) {
-                Ok(None) if input.len() <= REQUEST_MAX => return Stream::Open,
-                Ok(None) => (input.len(), Response::too_large().closing()),
-                Ok(Some(request)) if request.is_last => (request.len, self.answer(&request).closing()),
-                Ok(Some(request)) => (request.len, self.answer(&request)),
-                Err(why) => (input.len(), Response::bad_request(String::from(why)).closing()),
-            };
-            input.drain(..used);
-            response.write(reply);
-            if response.closes() {
-                return Stream::Close;
-            }
-        }
+        let mut answers = Vec::new();
+        let stream = self.respond(input, &mut answers);
+        reply.copy(&answers);
+        stream
     }
 }
 

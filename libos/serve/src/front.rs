@@ -26,8 +26,8 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
     pub peers: Option<Peers<B, S::Connection>>,
     /// Who hears what this core finds out about addresses.
     pub ear: Ear,
-    /// What the server has earned, as far as this core tells it.
-    pub earned: Earned,
+    /// What the server has earned, if this core tells it.
+    pub earned: Option<Earned>,
     /// How the frame at hand came here.
     way: Way,
 }
@@ -35,14 +35,7 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
 impl<B: Buffer, S: Service<B>> Front<B, S> {
     /// All are the service's, on one core.
     pub fn new(clients: Clients<B, S>) -> Front<B, S> {
-        Front {
-            clients,
-            desk: None,
-            peers: None,
-            ear: Ear::default(),
-            earned: Earned::default(),
-            way: Way::Device,
-        }
+        Front { clients, desk: None, peers: None, ear: Ear::default(), earned: None, way: Way::Device }
     }
 
     /// Takes what other cores passed here.

@@ -32,4 +32,4 @@ pub use metered::{Metered, Traffic};
 pub use payers::Consumption;
 pub use peers::{Passing, Peers};
 pub use server::{Closing, Ports, Server};
-pub use steered::Steered;
+pub use steered::{Reception, Steered};

@@ -84,7 +84,7 @@ impl Steering {
 const DEMAND_NS: u64 = 1_000_000_000;
 
 /// How long windows are that no governor looks at.
-const WINDOW_NS: u64 = 1_000_000_000;
+pub(crate) const WINDOW_NS: u64 = 1_000_000_000;
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// `service` at `ports` of the address that `config` gives, on the running core's queue pair. `clock` is
@@ -298,11 +298,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
                 governor.divide(stopwatch.shares().close(&window, payers.records()));
             }
             let setting = self.stack.nic().governing(|| governor.observe(&window));
-            if let Some(payers) = payers {
+            if let Some(payers) = &payers {
                 payers.bill(governor.rates());
-                let earned = governor.earned(&mut |activity, nanos| payers.earn(activity, nanos));
-                self.front.earned = earned.unwrap_or_default();
             }
+            self.front.earned = governor.earned(&mut |activity, nanos| {
+                payers.iter().for_each(|payers| payers.earn(activity, nanos));
+            });
             steering.window_ns = governor.window_ns();
             if governor.governs() && !steering.is_held {
                 let setting = governor.within(setting, self.setting);

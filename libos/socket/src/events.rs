@@ -1,5 +1,7 @@
 //! What the stack tells, as it changes sockets.
 
+use crate::exchange::Exchanges;
+use crate::listener::Listener;
 use crate::names::Answer;
 use crate::readiness::Ready;
 use crate::sockets::{Kind, SocketId, Table};
@@ -105,12 +107,16 @@ impl<B: nom_port::buffer::Buffer> Table<B> {
         self.listeners.get(&(tuple.local.port(), family)).copied()
     }
 
-    /// Whether one more may wait for being accepted.
-    fn has_room_at(&self, listener: SocketId) -> bool {
-        match self.sockets.get(listener).map(|socket| &socket.kind) {
-            Some(Kind::Listener(listener)) => listener.pending.len() < listener.pending_max,
-            _ => false,
+    fn listener_at(&mut self, id: SocketId) -> Option<&mut Listener> {
+        match self.sockets.get_mut(id).map(|socket| &mut socket.kind) {
+            Some(Kind::Listener(listener)) => Some(listener),
+            _ => None,
         }
+    }
+
+    /// Whether one more may wait for being accepted.
+    fn has_room_at(&mut self, listener: SocketId) -> bool {
+        self.listener_at(listener).is_some_and(|listener| listener.pending.len() < listener.pending_max)
     }
 
     /// Makes a stream of a flow that somebody opened, and has it wait for being accepted; `false` if too many
@@ -119,11 +125,11 @@ impl<B: nom_port::buffer::Buffer> Table<B> {
         if !self.has_room_at(listener) {
             return false;
         }
-        let id = self.insert(Kind::Stream(Stream::new(flow, remote, true)));
+        let exchanges = self.listener_at(listener).filter(|listener| listener.is_counted);
+        let exchanges = exchanges.map(|_| Exchanges::default());
+        let id = self.insert(Kind::Stream(Stream::accepted(flow, remote, exchanges)));
         self.set_flow(flow, id);
-        if let Some(socket) = self.sockets.get_mut(listener)
-            && let Kind::Listener(listener) = &mut socket.kind
-        {
+        if let Some(listener) = self.listener_at(listener) {
             listener.pending.push_back(id);
         }
         true

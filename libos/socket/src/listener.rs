@@ -16,6 +16,8 @@ pub(crate) struct Listener {
     pub pending: VecDeque<SocketId>,
     /// How many may wait; who comes then hears nothing, and asks again.
     pub pending_max: usize,
+    /// Whether what is asked and answered there counts ([`crate::exchange`]).
+    pub is_counted: bool,
 }
 
 impl<N: Observed> Sockets<N> {
@@ -43,7 +45,13 @@ impl<N: Observed> Sockets<N> {
             return Err(Error::InUse);
         }
         let (families, pending_max) = (families.to_vec(), pending_max.max(1));
-        let listener = Listener { port, families: families.clone(), pending: VecDeque::new(), pending_max };
+        let listener = Listener {
+            port,
+            families: families.clone(),
+            pending: VecDeque::new(),
+            pending_max,
+            is_counted: true,
+        };
         let id = self.table.insert(Kind::Listener(listener));
         self.table.listeners.extend(families.into_iter().map(|family| ((port, family), id)));
         self.stack.listen(port);
@@ -59,6 +67,18 @@ impl<N: Observed> Sockets<N> {
             return Err(Error::NotSupported);
         };
         listener.pending_max = pending_max.max(1);
+        Ok(())
+    }
+
+    /// Who connects here from now on is no user: what he asks is no request, and nobody pays for the answer.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] where nobody listens.
+    pub fn leave_uncounted(&mut self, id: SocketId) -> Result<(), Error> {
+        let Kind::Listener(listener) = &mut self.table.socket(id)?.kind else {
+            return Err(Error::NotSupported);
+        };
+        listener.is_counted = false;
         Ok(())
     }
 

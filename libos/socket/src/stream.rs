@@ -30,16 +30,22 @@ pub(crate) struct Stream<B> {
     is_told: bool,
     is_send_shut: bool,
     pub is_receive_shut: bool,
-    /// If its peer opened it, and so asks.
+    /// If its peer opened it, and so asks, and that counts.
     exchanges: Option<Exchanges>,
 }
 
 impl<B: Buffer> Stream<B> {
-    pub fn new(flow: FlowId, remote: SocketAddr, is_open: bool) -> Stream<B> {
+    /// One that was asked for, which opens later.
+    pub fn asked_for(flow: FlowId, remote: SocketAddr) -> Stream<B> {
+        Stream { is_open: false, ..Stream::accepted(flow, remote, None) }
+    }
+
+    /// One that its peer has opened, with what counts his requests, if they count.
+    pub fn accepted(flow: FlowId, remote: SocketAddr, exchanges: Option<Exchanges>) -> Stream<B> {
         Stream {
             flow,
             remote,
-            is_open,
+            is_open: true,
             inbox: Inbox::new(),
             held: 0,
             is_finished: false,
@@ -47,7 +53,7 @@ impl<B: Buffer> Stream<B> {
             is_told: false,
             is_send_shut: false,
             is_receive_shut: false,
-            exchanges: is_open.then(Exchanges::default),
+            exchanges,
         }
     }
 
@@ -125,7 +131,7 @@ impl<N: Observed> Sockets<N> {
     /// [`Error::Unreachable`] or [`Error::Full`]; later failures are told by what is done with the stream.
     pub fn connect(&mut self, remote: SocketAddr) -> Result<SocketId, Error> {
         let flow = self.stack.connect(remote)?;
-        let stream = Stream::new(flow, remote, false);
+        let stream = Stream::asked_for(flow, remote);
         self.stack.window(flow, self.table.stream_max);
         let id = self.table.insert(Kind::Stream(stream));
         self.table.set_flow(flow, id);

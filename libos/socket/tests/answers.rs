@@ -51,6 +51,10 @@ fn what_came_until_it_is_answered_is_one_request() {
 /// A client and a connection to it that a server has accepted.
 fn connected(pair: &mut Pair) -> (SocketId, SocketId) {
     let listener = pair.sockets[1].listen(7, 8).expect("free");
+    connected_at(pair, listener)
+}
+
+fn connected_at(pair: &mut Pair, listener: SocketId) -> (SocketId, SocketId) {
     let client = pair.sockets[0].connect(address(2, 7)).expect("a way");
     let mut accepted = None;
     assert!(pair.run(|sockets| {
@@ -93,6 +97,19 @@ fn who_greets_or_asks_by_himself_answers_nothing() {
     carry(&mut pair, (1, server), client, b"250");
     assert_eq!((answers(&pair).len(), pair.wire.device(1).port.borrow().answered_bytes), (1, 3));
     assert_eq!(pair.wire.device(0).port.borrow().answered_bytes, 0, "the client is nobody's server");
+}
+
+#[test]
+fn what_is_asked_where_nobody_pays_counts_for_nothing() {
+    let mut pair = Pair::new(8, 0);
+    let listener = pair.sockets[1].listen(7, 8).expect("free");
+    pair.sockets[1].leave_uncounted(listener).expect("it listens");
+    let (client, server) = connected_at(&mut pair, listener);
+    carry(&mut pair, (0, client), server, b"a question");
+    carry(&mut pair, (1, server), client, b"an answer");
+    assert_eq!((answers(&pair).len(), pair.wire.device(1).port.borrow().answered_bytes), (0, 0));
+    let refusal = pair.sockets[1].leave_uncounted(server);
+    assert_eq!(refusal, Err(nom_socket::Error::NotSupported), "only who listens has clients");
 }
 
 #[test]

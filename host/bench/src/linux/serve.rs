@@ -25,6 +25,15 @@ const MODULES: [&str; 8] = [
 /// How Debian compresses modules in one release or another; busybox undoes it.
 const COMPRESSIONS: [&str; 3] = ["", ".xz", ".zst"];
 const BUSYBOX: &str = "bin/busybox";
+/// Who is who in a guest.
+pub(crate) const ACCOUNTS: [(&str, &str); 2] =
+    [("etc/passwd", "root:x:0:0:root:/:/bin/sh\n"), ("etc/group", "root:x:0:\n")];
+/// Becomes `/init` of a guest that runs one program to its end, and then ends; its console is the output.
+const ONCE: &str = "#!/bin/busybox sh\n\
+    /bin/busybox mkdir -p /proc /tmp\n\
+    /bin/busybox mount -t proc proc /proc\n\
+    /program\n\
+    /bin/busybox poweroff -f\n";
 /// Where Debian has the libraries that everything needs, and all others below `usr`.
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
@@ -84,8 +93,9 @@ impl Servers {
         let (interpreter, body) = INIT.split_once('\n').context("a script has lines")?;
         archive.file("init", format!("{interpreter}\n{network}{body}").as_bytes())?;
         archive.file("serve", server.script.as_bytes())?;
-        archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")?;
-        archive.file("etc/group", b"root:x:0:\n")?;
+        for (path, content) in ACCOUNTS {
+            archive.file(path, content.as_bytes())?;
+        }
         archive.file("etc/protocols", b"tcp 6 TCP\nudp 17 UDP\n")?;
         archive.file(BUSYBOX, &read(&self.tree.join(BUSYBOX))?)?;
         let program = read(&self.tree.join(server.program))?;
@@ -100,6 +110,28 @@ impl Servers {
             archive.file(path, content.as_bytes())?;
         }
         save(path, &archive.finish()?)
+    }
+
+    /// Writes the initramfs of a guest that runs `program`, a file of this computer's, with this computer's
+    /// libraries, and ends.
+    ///
+    /// # Errors
+    /// If it is no program, a library is missing, or nothing can be written.
+    pub fn once(&self, program: &Path, path: &Path) -> Result<()> {
+        let mut archive = Archive::new()?;
+        archive.file("init", ONCE.as_bytes())?;
+        archive.file(BUSYBOX, &read(&self.tree.join(BUSYBOX))?)?;
+        let program = read(program)?;
+        for (path, content) in libraries::of(&program, Path::new("/"))? {
+            archive.file(&path, &content)?;
+        }
+        archive.file("program", &program)?;
+        save(path, &archive.finish()?)
+    }
+
+    /// Where the packages are unpacked.
+    pub fn tree(&self) -> &Path {
+        &self.tree
     }
 
     /// The words that start `server` on this computer, with the libraries of its own release.

@@ -2,16 +2,20 @@
 
 use super::parts::Programs;
 use super::service::Service;
-use crate::linux::serve::Servers;
+use crate::linux::serve::{ACCOUNTS, Servers};
 use crate::linux::{Tuning, save};
 use crate::machine::Guest;
 use anyhow::{Context, Result};
 use nom_build::Project;
-use nom_image::Packing;
+use nom_image::manifest::BundleManifest;
+use nom_image::{Command, Packing, Root};
 use std::path::Path;
 
 /// Name of nom in records.
 pub const NOM: &str = "nom";
+
+/// The application that runs programs of Linux.
+const LINUX_APPLICATION: &str = "linux";
 
 /// The environment variable by which an application of nom takes its batching delay, in microseconds.
 const DELAY_VARIABLE: &str = "batching_delay";
@@ -90,6 +94,29 @@ impl Provider {
         Provider::new(tuning.name(), service, guest, 1 << 20)
     }
 
+    /// The distribution's own server for `service` on nom, with the service's arguments: the files that
+    /// [`Provider::linux`] has, out of the same tree.
+    ///
+    /// # Errors
+    /// If a file is missing, or nom does not build.
+    pub fn unmodified(
+        project: &Project,
+        servers: &Servers,
+        service: &'static Service,
+        directory: &Path,
+    ) -> Result<Provider> {
+        let path = format!("/{}", service.linux.program);
+        let mut root = Root::of_program(servers.tree(), &path, &[])?;
+        for (path, content) in ACCOUNTS.iter().chain(service.linux.files) {
+            root.write(path, content.as_bytes());
+        }
+        let arguments: Vec<String> = service.arguments.iter().map(|&word| word.to_owned()).collect();
+        let bundle = running(project, root, &Command::plain(&path, &arguments))?;
+        let (guest, programs) =
+            nom_bundle(project, bundle, &directory.join(format!("nom-{}", service.name)))?;
+        Ok(Provider { programs: Some(programs), ..Provider::new(NOM, service, guest, 1 << 20)? })
+    }
+
     /// The same in a machine of `cores` processors.
     pub fn on(&self, cores: u32) -> Provider {
         Provider { guest: Guest { cores, ..self.guest.clone() }, ..self.clone() }
@@ -109,6 +136,25 @@ impl Provider {
             programs: None,
         })
     }
+}
+
+/// nom's application that runs programs of Linux, with this one.
+pub(crate) fn running(project: &Project, root: Root, command: &Command) -> Result<BundleManifest> {
+    Ok(project.bundle(&project.manifest_path(LINUX_APPLICATION)?, None)?.with_root(root, command))
+}
+
+/// Builds the image of a bundle as the file `kernel`: quickly, since its files are many.
+pub(crate) fn nom_bundle(
+    project: &Project,
+    bundle: BundleManifest,
+    kernel: &Path,
+) -> Result<(Guest, Programs)> {
+    let built = project.pack(bundle, Packing::default())?;
+    save(kernel, &built.image.elf)?;
+    let (_, application) = built.programs.into_iter().next().context("a bundle has an application")?;
+    let programs = Programs { application, kernel: built.kernel };
+    let guest = Guest { kernel: kernel.to_owned(), initramfs: None, arguments: String::new(), cores: 1 };
+    Ok((guest, programs))
 }
 
 /// Builds an image through a manifest of the bench's own, which inherits the application's.

@@ -9,7 +9,7 @@ mod datagrams;
 pub(crate) mod guests;
 pub mod load;
 mod parts;
-mod processors;
+pub(crate) mod processors;
 pub(crate) mod running;
 pub(crate) mod runs;
 pub(crate) mod service;

@@ -276,14 +276,14 @@ fn whole_seconds(duration: Duration) -> u64 {
 }
 
 /// A client, to be started in a guest's network and ended when it takes too long.
-fn client(namespace: &Namespace, program: &str) -> Command {
+pub(crate) fn client(namespace: &Namespace, program: &str) -> Command {
     let mut command = namespace.command("timeout");
     command.args([&TIMEOUT_S.to_string(), program]);
     command
 }
 
 /// Runs a client to its end; what it complained about goes into the error.
-fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = command.get_args().skip(5).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let run = command.stdin(Stdio::null()).output();
     let Output { status, stdout, stderr } = run.with_context(|| format!("cannot run {line}"))?;

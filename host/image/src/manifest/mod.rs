@@ -4,6 +4,7 @@ mod fields;
 mod graph;
 mod grid;
 mod layers;
+mod linux;
 mod page;
 mod resolve;
 mod source;

@@ -168,7 +168,7 @@ pub(crate) fn log_level() -> Result<log::LevelFilter, BadSetting> {
 }
 
 /// The TCP port of the control port: `control`; nothing if there is to be none.
-pub(super) fn control() -> Result<Option<u16>, BadSetting> {
+pub(crate) fn control() -> Result<Option<u16>, BadSetting> {
     let Some(text) = crate::var("control") else { return Ok(None) };
     let port = text.parse().ok().filter(|port| *port != 0);
     port.map(Some).ok_or_else(|| BadSetting {

@@ -10,6 +10,7 @@ mod device;
 mod epoll;
 mod inet;
 pub(crate) mod local;
+pub(crate) mod locks;
 mod node;
 mod open;
 mod pipe;
@@ -20,27 +21,14 @@ mod table;
 mod timer;
 
 use crate::call::Call;
-use crate::family::ProcessFamily;
 use crate::memory::Contents;
 use crate::process::Process;
-use crate::table::SystemCall;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_RDONLY, O_WRONLY};
 use nom_fs::{Errno, NodeType};
 use open::{Description, Object};
 pub(crate) use table::Descriptors;
-
-/// The calls of each part.
-pub(crate) const PARTS: [&[SystemCall]; 7] = [
-    calls::io::ROWS,
-    calls::flags::ROWS,
-    calls::paths::ROWS,
-    calls::status::ROWS,
-    calls::make::ROWS,
-    calls::ready::ROWS,
-    calls::sockets::ROWS,
-];
 
 /// What can be mapped of a descriptor.
 pub enum Mappable {
@@ -61,13 +49,13 @@ impl core::fmt::Debug for Mappable {
 
 impl Descriptors {
     /// Those of the first process: nothing to read, and the console to write to.
-    pub(crate) fn first(_: &ProcessFamily) -> Descriptors {
+    pub(crate) fn first(process: u32) -> Descriptors {
         let console = |flags| {
             let device = Device::new(DeviceKind::Console, None);
             Description::new(Object::Stream(Rc::new(device)), flags)
         };
         let output = console(O_WRONLY);
-        Descriptors::new([console(O_RDONLY), output.clone(), output])
+        Descriptors::new(process, [console(O_RDONLY), output.clone(), output])
     }
 }
 

@@ -1,5 +1,7 @@
 //! Files and directories that are open.
 
+use super::locks::FileLocks;
+use crate::family::ProcessFamily;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -9,6 +11,8 @@ use nom_fs::{Caller, Errno, NodeId, Vfs};
 /// A node of the tree of files, held.
 pub(crate) struct OpenNode {
     vfs: Rc<RefCell<Vfs>>,
+    /// Where who has it open finds locks on it.
+    pub locks: Rc<FileLocks>,
     /// The node.
     pub node: NodeId,
     /// Of a file in `/proc`, what it said when it was opened.
@@ -23,8 +27,8 @@ impl fmt::Debug for OpenNode {
 
 impl OpenNode {
     /// One that [`Vfs::open`] returned, or that is held otherwise: this gives the hold back.
-    pub fn held(vfs: &Rc<RefCell<Vfs>>, node: NodeId, text: Option<Vec<u8>>) -> OpenNode {
-        OpenNode { vfs: vfs.clone(), node, text }
+    pub fn held(family: &ProcessFamily, node: NodeId, text: Option<Vec<u8>>) -> OpenNode {
+        OpenNode { vfs: family.vfs.clone(), locks: family.locks.clone(), node, text }
     }
 
     /// Reads from an offset on.

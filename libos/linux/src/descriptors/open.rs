@@ -10,7 +10,7 @@ use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
-use nom_fs::{Errno, NodeId, NodeType};
+use nom_fs::{Errno, LockOwner, NodeId, NodeType};
 
 /// Something that is read and written in order, and may have to be waited for. No call blocks: it says
 /// `EAGAIN`.
@@ -99,6 +99,15 @@ impl fmt::Debug for Description {
             Object::Stream(_) => "stream",
         };
         write!(out, "Description({kind}, {:#o})", self.flags.get())
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        let number = self.number();
+        if let Some(node) = self.node() {
+            node.locks.release_all(node.node, LockOwner::Description(number));
+        }
     }
 }
 

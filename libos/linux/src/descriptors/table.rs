@@ -4,7 +4,7 @@ use super::open::Description;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use nom_fs::Errno;
+use nom_fs::{Errno, LockOwner};
 
 /// How many a process may have, as `RLIMIT_NOFILE` tells: now, and at most.
 pub(crate) const LIMITS: (u64, u64) = (1 << 16, 1 << 16);
@@ -32,23 +32,33 @@ struct Slot {
 }
 
 /// The descriptors of a process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Descriptors {
+    /// The process whose they are.
+    process: u32,
     slots: RefCell<Vec<Option<Slot>>>,
 }
 
 impl Descriptors {
     /// With these from 0 on.
-    pub fn new(descriptions: impl IntoIterator<Item = Rc<Description>>) -> Descriptors {
+    pub fn new(process: u32, descriptions: impl IntoIterator<Item = Rc<Description>>) -> Descriptors {
         let slot = |description| Some(Slot { description, on_exec: OnExec::Keep });
         let slots = descriptions.into_iter().map(slot).collect();
-        Descriptors { slots: RefCell::new(slots) }
+        Descriptors { process, slots: RefCell::new(slots) }
     }
 
     /// Those of a child.
     #[must_use]
-    pub fn duplicate(&self) -> Descriptors {
-        Descriptors { slots: self.slots.clone() }
+    pub fn duplicate(&self, child: u32) -> Descriptors {
+        Descriptors { process: child, slots: self.slots.clone() }
+    }
+
+    /// A descriptor is gone, and with it all locks that its process has on the file, also by another one
+    /// (fcntl(2), "Advisory record locking").
+    fn closed(&self, slot: Slot) {
+        if let Some(node) = slot.description.node() {
+            node.locks.release_all(node.node, LockOwner::Process(self.process));
+        }
     }
 
     /// How many there may be: now, and what that may be set to.
@@ -108,7 +118,7 @@ impl Descriptors {
         let before = slots[index].replace(Slot { description, on_exec });
         // What is closed may look at descriptors.
         drop(slots);
-        drop(before);
+        before.into_iter().for_each(|slot| self.closed(slot));
         Ok(())
     }
 
@@ -121,7 +131,7 @@ impl Descriptors {
         let index = usize::try_from(descriptor).map_err(|_| Errno::EBADF)?;
         let before = slots.get_mut(index).and_then(Option::take).ok_or(Errno::EBADF)?;
         drop(slots);
-        drop(before);
+        self.closed(before);
         Ok(())
     }
 
@@ -163,6 +173,6 @@ impl Descriptors {
     /// Closes everything.
     pub fn close_all(&self) {
         let slots = core::mem::take(&mut *self.slots.borrow_mut());
-        drop(slots);
+        slots.into_iter().flatten().for_each(|slot| self.closed(slot));
     }
 }

@@ -2,9 +2,8 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use httparse::Status;
-use nom_port::buffer::{Buffer, Sink as _};
-use nom_service::Reply;
 
 /// Most fields of a request.
 const FIELDS_MAX: usize = 32;
@@ -128,7 +127,8 @@ impl Response {
         self.closes
     }
 
-    pub fn write<B: Buffer>(&self, reply: &mut Reply<B>) {
+    /// Puts it behind what `out` has.
+    pub fn write(&self, out: &mut Vec<u8>) {
         let Response { status, content_type, fields, body, closes } = self;
         let connection = if *closes { "Connection: close\r\n" } else { "" };
         let len = body.len();
@@ -136,7 +136,7 @@ impl Response {
             "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\n\
              {fields}{connection}\r\n"
         );
-        reply.copy(head.as_bytes());
-        reply.copy(body.as_bytes());
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(body.as_bytes());
     }
 }

@@ -142,6 +142,7 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     page.counters("nom_driver_total", "What the driver did.", "event", snapshot.driver.iter().copied());
     page.counters("nom_loop_total", "What the event loop did.", "event", snapshot.event_loop.iter().copied());
     activities(&mut page, &snapshot.activities, snapshot.earned);
+    earned(&mut page, snapshot.earned);
     snapshot.own.iter().for_each(|own| page.one(own.name, own.kind, own.help, own.value));
     page.0
 }
@@ -190,7 +191,19 @@ const OF_ACTIVITIES: [OfActivity; 10] = [
     }),
 ];
 
-fn activities(page: &mut Page, accounts: &[Account], earned: Earned) {
+fn earned(page: &mut Page, earned: Option<Earned>) {
+    let Some(Earned { revenue, cost }) = earned else { return };
+    page.one(
+        "nom_cost_dollars_total",
+        "counter",
+        "What all cost so far that it held and moved.",
+        Dollars(cost),
+    );
+    let profit = Dollars(revenue.saturating_sub(cost));
+    page.gauge("nom_profit_dollars", "What all has brought so far, less all costs.", profit);
+}
+
+fn activities(page: &mut Page, accounts: &[Account], earned: Option<Earned>) {
     if accounts.is_empty() {
         return;
     }
@@ -213,10 +226,8 @@ fn activities(page: &mut Page, accounts: &[Account], earned: Earned) {
         page.line(format_args!("nom_activity_profit_dollars{{activity=\"{name}\"}} {value}"));
     }
     let costs = accounts.iter().map(|account| account.consumption.cost_nanodollars).sum::<u64>();
-    let unused = earned.cost.saturating_sub_unsigned(costs).max(0);
+    let unused = earned.unwrap_or_default().cost.saturating_sub_unsigned(costs).max(0);
     page.gauge("nom_unused_cost_dollars", "What that cost which was held for nobody.", Dollars(unused));
-    let profit = Dollars(earned.revenue.saturating_sub(earned.cost));
-    page.gauge("nom_profit_dollars", "What all has brought so far, less all costs.", profit);
     page.family("nom_activity_connections", "gauge", "Clients that are connected.");
     for Account { name, consumption, .. } in accounts {
         let value = consumption.connections;

@@ -60,8 +60,8 @@ pub(crate) struct Snapshot {
     pub sent_bits_per_second: u64,
     /// What the service counts by itself.
     pub own: Metrics,
-    /// What all that was served brought and cost, if activities are told apart.
-    pub earned: Earned,
+    /// What all that was served brought and cost, if somebody reckons.
+    pub earned: Option<Earned>,
     /// By number, if activities are told apart.
     pub activities: Vec<Account>,
 }
@@ -75,6 +75,11 @@ impl Snapshot {
     ) -> Snapshot {
         let mut own = Metrics::default();
         service.metrics(&mut own);
+        Snapshot { passing, own, ..Snapshot::of_stack(stack) }
+    }
+
+    /// Of one stack, and whoever serves on it.
+    pub fn of_stack<N: Nic, C: Clock>(stack: &mut Measured<N, C>) -> Snapshot {
         let (received, sent) = stack.tallies();
         let mut driver = Vec::new();
         stack.nic().nic().counters(&mut |name, count| driver.push((name, count)));
@@ -92,7 +97,6 @@ impl Snapshot {
         Snapshot {
             servers: 1,
             activities,
-            passing,
             stack: Counters::iter(stack.counters()).collect(),
             driver,
             batches: [received, sent],
@@ -102,7 +106,6 @@ impl Snapshot {
             connections: stack.flow_count() as u64,
             latencies,
             delay_ns: stack.delay().as_nanos() as u64,
-            own,
             ..Snapshot::default()
         }
     }
@@ -182,8 +185,11 @@ impl Snapshot {
         self.requests_per_second += other.requests_per_second;
         self.sent_bits_per_second += other.sent_bits_per_second;
         self.own.merge(&other.own);
-        self.earned.revenue += other.earned.revenue;
-        self.earned.cost += other.earned.cost;
+        if let Some(more) = other.earned {
+            let earned = self.earned.get_or_insert_default();
+            earned.revenue += more.revenue;
+            earned.cost += more.cost;
+        }
         if self.activities.is_empty() {
             self.activities.clone_from(&other.activities);
         } else {

@@ -23,14 +23,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "fcntl",
         &["descriptor", "command", "argument"],
         control,
-        "locks are granted to everybody; no leases, signals or seals",
-    ),
-    SystemCall::partial(
-        abi::__NR_flock,
-        "flock",
-        &["descriptor", "operation"],
-        |call| get(call, call.int(0)).map(|_| 0),
-        "granted to everybody",
+        "locks (who holds one outside the machine is not seen); no leases, signals or seals",
     ),
     SystemCall::partial(
         abi::__NR_ioctl,
@@ -145,11 +138,7 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
             description.flags.set(kept | argument as u32 & CHANGEABLE);
             Ok(0)
         }
-        abi::F_SETLK | abi::F_SETLKW | abi::F_OFD_SETLK | abi::F_OFD_SETLKW => Ok(0),
-        abi::F_GETLK | abi::F_OFD_GETLK => {
-            // The lock could be had.
-            call.memory().write_value(argument, &(abi::F_UNLCK as u16)).map(|()| 0)
-        }
+        command if super::locks::is_command(command) => super::locks::record(call, &description, command),
         abi::F_GETOWN | abi::F_SETOWN => Ok(0),
         abi::F_ADD_SEALS | abi::F_GET_SEALS => Err(Errno::EINVAL),
         abi::F_GETPIPE_SZ | abi::F_SETPIPE_SZ => Ok(crate::descriptors::pipe::PIPE_BYTES as u64),

@@ -148,7 +148,7 @@ fn make_file(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     let node = with_vfs(call, |vfs, caller| vfs.nameless(caller, 0o777));
-    let held = OpenNode::held(&call.family().vfs, node, None);
+    let held = OpenNode::held(call.family(), node, None);
     let on_exec = if flags & abi::MFD_CLOEXEC != 0 { abi::O_CLOEXEC } else { 0 };
     add(call, Description::new(Object::Node(Rc::new(held)), abi::O_RDWR), on_exec)
         .map(|descriptor| descriptor as u64)

@@ -2,6 +2,7 @@
 
 pub(crate) mod flags;
 pub(crate) mod io;
+pub(crate) mod locks;
 pub(crate) mod make;
 pub(crate) mod paths;
 pub(crate) mod ready;

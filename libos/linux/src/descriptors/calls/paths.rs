@@ -149,7 +149,7 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u
     });
     let (node, text, kind, number) = opened?;
     // From here on it is given back by whoever has it.
-    let held = OpenNode::held(&call.family().vfs, node, text);
+    let held = OpenNode::held(call.family(), node, text);
     let kept = flags & !(abi::O_CREAT | abi::O_EXCL | abi::O_TRUNC | abi::O_NOCTTY | abi::O_CLOEXEC);
     let is_path = flags & abi::O_PATH != 0;
     let description = match (node, kind, number) {

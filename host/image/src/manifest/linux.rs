@@ -1,0 +1,65 @@
+//! The application `linux` with a program of Linux: how it is told what it runs.
+
+use super::{BundleManifest, Files};
+use crate::root::{Command, Root};
+
+/// Before the names of the program's own variables: the others are nom's.
+const VARIABLE_PREFIX: &str = "env.";
+/// What commands are found by, as Docker has it.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Memory of a machine beside the root's files, which are there packed and unpacked.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// Machines get whole pieces of this.
+const PIECE_BYTES: u64 = 16 << 20;
+/// What an application may hold at most; there is no more in a machine.
+const HELD_BYTES_MAX: u64 = 64 << 30;
+
+impl Command {
+    /// A program with these arguments, as root, with an environment as Docker's.
+    pub fn plain(path: &str, arguments: &[String]) -> Command {
+        Command {
+            program: path.to_owned(),
+            arguments: arguments.to_vec(),
+            environment: vec![PATH.to_owned(), "HOME=/root".to_owned()],
+            directory: "/".to_owned(),
+            user: (0, 0),
+        }
+    }
+}
+
+impl BundleManifest {
+    /// The same bundle, whose first application is the one that runs programs of Linux, with this one.
+    pub fn with_root(mut self, root: Root, command: &Command) -> BundleManifest {
+        let application = &mut self.applications[0];
+        application.arguments = [std::slice::from_ref(&command.program), &command.arguments].concat();
+        application.memory = HELD_BYTES_MAX;
+        for variable in &command.environment {
+            if let Some((name, value)) = variable.split_once('=') {
+                application.environment.insert(format!("{VARIABLE_PREFIX}{name}"), value.to_owned());
+            }
+        }
+        let (user, group) = command.user;
+        application.environment.insert("user".to_owned(), format!("{user}:{group}"));
+        application.environment.insert("directory".to_owned(), command.directory.clone());
+        application.files = Some(Files { mounts: Vec::new(), newest: None, root: Some(root) });
+        self
+    }
+
+    /// The files of the program of Linux that the first application runs, if it runs one.
+    pub fn root(&self) -> Option<&Root> {
+        self.applications[0].files.as_ref()?.root.as_ref()
+    }
+
+    /// The name that a variable of the first application's environment has: a Linux program's are its own.
+    pub fn variable_name(&self, name: &str) -> String {
+        match self.root() {
+            Some(_) => format!("{VARIABLE_PREFIX}{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Bytes of memory for a machine that runs a program of Linux; nothing for others.
+    pub fn memory_with_root(&self) -> Option<u64> {
+        Some((MEMORY_BYTES + 2 * self.root()?.bytes()).next_multiple_of(PIECE_BYTES))
+    }
+}
