@@ -127,11 +127,14 @@ fn ask(stack: &mut Stack<Device>, flow: FlowId) {
     let _ = stack.send(flow, request);
 }
 
+/// Frames that left, each with when that was.
+type Frames = Vec<(u64, Vec<u8>)>;
+
 /// The server's device, which knows when a frame left.
 struct Stamped {
     device: Device,
     clock: Told,
-    left: Rc<RefCell<Vec<(u64, Vec<u8>)>>>,
+    left: Rc<RefCell<Frames>>,
 }
 
 impl Buffers for Stamped {
@@ -200,7 +203,7 @@ struct World {
     core: EventLoop<Told, Told>,
     server: Served,
     device: Device,
-    left: Rc<RefCell<Vec<(u64, Vec<u8>)>>>,
+    left: Rc<RefCell<Frames>>,
     machines: Vec<(Stack<Device>, Device, Clients)>,
     /// Frames to machines, each with when it arrives there, and how long that takes.
     on_way: VecDeque<(u64, usize, Vec<u8>)>,
