@@ -47,8 +47,8 @@ pub struct Consumption {
     pub queued_ns: u64,
     /// See there.
     pub lost_frames: u64,
-    /// Memory that its connections hold, in bytes, and how often somebody of it was turned away since that was
-    /// too much; 0 as long as nobody's is bounded.
+    /// Memory that its connections hold, in bytes, and how often somebody of it was turned away since that
+    /// was too much; 0 as long as nobody's is bounded.
     pub memory_bytes: u64,
     /// See there.
     pub refused: u64,
