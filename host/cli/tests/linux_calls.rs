@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 const MARK: &str = "= ";
 /// Where the programs are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/linux");
+/// Seconds after which a machine does not end any more.
+const PATIENCE_S: &str = "400";
 
 fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -16,8 +18,8 @@ fn lines(output: &Output) -> Vec<String> {
     marked.map(str::to_owned).collect()
 }
 
-/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many lines.
-/// Returns what it said in the machine, or nothing if it cannot be compared here.
+/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many
+/// lines. Returns what it said in the machine, or nothing if it cannot be compared here.
 fn compare(name: &str, at_least: usize) -> Option<Output> {
     let site = Site::new();
     // Not in /tmp, of which the program gets one of its own here, as it has one there.
@@ -36,7 +38,9 @@ fn compare(name: &str, at_least: usize) -> Option<Output> {
         eprintln!("skipped: a /tmp of one's own is root's to make: {}", said(&linux));
         return None;
     }
-    let nom = site.nom("run -m 512M").arg(&path).output().expect("it starts");
+    let mut nom = site.command("timeout");
+    nom.args([PATIENCE_S, env!("CARGO_BIN_EXE_nom"), "run", "-m", "512M"]).arg(&path);
+    let nom = nom.output().expect("it starts");
     assert!(nom.status.success(), "{}", said(&nom));
     let (expected, found) = (lines(&linux), lines(&nom));
     assert!(expected.len() >= at_least, "{}", said(&linux));
@@ -59,4 +63,10 @@ fn calls_say_what_linux_says() {
 #[test]
 fn locks_of_files_keep_processes_out_as_on_linux() {
     compare("locks", 45);
+}
+
+/// Processes that make no call share the processor, are told of signals, and keep every register.
+#[test]
+fn who_makes_no_call_is_interrupted_and_notices_nothing() {
+    compare("preempt", 9);
 }

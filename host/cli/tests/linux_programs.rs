@@ -37,15 +37,20 @@ fn a_shell_computes_and_its_status_is_the_machines() {
 fn a_shell_runs_pipelines_and_waits_for_its_children() {
     let script = "ls / | cat | wc -l; (exit 7); echo child $?; x=1; (x=2; echo inner $x); echo outer $x; \
                   sleep 30 & kill -9 $!; wait $!; echo killed $?; seen=$(echo sub | tr a-z A-Z); echo $seen; \
-                  exit 4";
+                  while :; do :; done & echo alive; sleep 0.1; kill $!; wait $!; echo stopped $?; \
+                  sleep 30 & exit 4";
     let included = ["/bin/ls", "/bin/cat", "/usr/bin/wc", "/usr/bin/tr", "/bin/sleep"];
     let mut words: Vec<_> = included.iter().flat_map(|path| ["--include", path]).collect();
     words.extend(["/bin/dash", "--", "-c", script]);
     let (status, said) = run(&words);
     assert_eq!(status, Some(4), "{said}");
-    for expected in ["child 7\n", "inner 2\n", "outer 1\n", "killed 137\n", "SUB\n"] {
+    for expected in
+        ["child 7\n", "inner 2\n", "outer 1\n", "killed 137\n", "SUB\n", "alive\n", "stopped 143\n"]
+    {
         assert!(said.contains(expected), "{expected}: {said}");
     }
+    assert!(said.contains("the first process (dash) has ended, and the machine with it"), "{said}");
+    assert!(said.contains("); a server is to stay in the foreground"), "{said}");
     let lines: Vec<&str> = said.lines().collect();
     let counted = lines.iter().position(|line| *line == "child 7").map(|at| lines[at - 1]);
     assert!(counted.and_then(|count| count.parse::<u32>().ok()).is_some_and(|count| count > 5), "{said}");

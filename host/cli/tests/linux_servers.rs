@@ -217,6 +217,12 @@ fn python_serves_with_threads_and_with_asyncio() {
     assert!(server.get(1, "/hello").ends_with("asyncio: /hello\n"));
     server.load(0, "/");
     server.load(1, "/");
+    // Beside a thread that makes no call, ever.
+    assert!(server.get(1, "/compute").ends_with("asyncio: /compute\n"));
+    for _ in 0..5 {
+        assert!(server.get(0, "/hello").ends_with("threads: /hello\n"));
+        assert!(server.get(1, "/hello").ends_with("asyncio: /hello\n"));
+    }
 }
 
 /// Of Go's own sources, compiled here: a static program, with a runtime that calls Linux by itself.

@@ -1,5 +1,6 @@
 //! What all processes of the application share.
 
+use crate::buffers::CallBuffers;
 use crate::futex::Futexes;
 use crate::load::LoadError;
 use crate::machine::Spaces;
@@ -7,7 +8,9 @@ use crate::process::{Exit, Process};
 use crate::signals::Info;
 use crate::task::Task;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -41,6 +44,10 @@ pub struct Beginning<'a> {
     pub environment: &'a [Vec<u8>],
 }
 
+fn printable(process: &Process) -> String {
+    String::from_utf8_lossy(&process.name()).into_owned()
+}
+
 /// All processes, and what they share.
 pub struct ProcessFamily {
     /// The files.
@@ -57,6 +64,8 @@ pub struct ProcessFamily {
     pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     /// The locks of files.
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
+    /// Buffers of calls.
+    pub(crate) buffers: Rc<CallBuffers>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Tells this boot from others.
@@ -88,6 +97,7 @@ impl ProcessFamily {
             futexes: Futexes::default(),
             sockets: Rc::default(),
             locks: Rc::default(),
+            buffers: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             boot_id,
@@ -153,11 +163,28 @@ impl ProcessFamily {
         }
     }
 
+    /// The machine ends with its first process, as a container does: whoever is left is named, since a server
+    /// that went into the background was meant to stay.
+    fn name_those_left(&self, first: &Process) {
+        let all = self.processes();
+        let left = all.iter().filter(|process| !process.has_ended() && process.id != first.id);
+        let names: Vec<_> = left.map(|process| format!("{} ({})", process.id, printable(process))).collect();
+        if !names.is_empty() {
+            nom_app::println!(
+                "the first process ({}) has ended, and the machine with it, as a container would; processes \
+                 that were left: {}; a server is to stay in the foreground",
+                printable(first),
+                names.join(", ")
+            );
+        }
+    }
+
     /// A process has ended: its parent is told, its children have another parent; the machine ends with the
     /// first.
     pub(crate) fn ended(&self, process: &Rc<Process>, exit: Exit) {
         const FIRST: u32 = 1;
         if process.id == FIRST {
+            self.name_those_left(process);
             return self.handle.stop(exit.machine_status());
         }
         for child in self.processes().iter().filter(|child| child.parent.get() == process.id) {

@@ -14,7 +14,7 @@ use nom_app::sockets::{self, Network};
 use nom_fs::{Caller, Credentials, NoProcesses, Vfs};
 use nom_ninep::{Client, Fid};
 use nom_rt::event_loop::EventLoop;
-use nom_sys::port::{Clock, Dma, Doorbell, Function, Idle};
+use nom_sys::port::{Clock, Dma, Doorbell, Function, Idle, Interrupter};
 use nom_virtio::ninep::NinepDevice;
 
 /// Bytes of the stack that a thread's system calls run on.
@@ -58,7 +58,9 @@ fn event_loop() -> Result<(EventLoop<Clock, Idle>, Option<Network>), Box<dyn cor
         return Ok((event_loop, Some(network)));
     }
     let core = nom_sys::cores::current();
-    Ok((EventLoop::new(core, Clock, Idle, Arc::new(Doorbell)), None))
+    let event_loop = EventLoop::new(core, Clock, Idle, Arc::new(Doorbell));
+    event_loop.handle().set_preemption(&Interrupter);
+    Ok((event_loop, None))
 }
 
 fn has_network() -> bool {

@@ -97,22 +97,26 @@ impl Task {
     }
 
     fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
-        while !self.ends() {
+        let mut interrupted = None;
+        thread.take_turn();
+        loop {
+            // Others had their turn: what they sent is seen to before it runs.
+            self.deliver_signals(interrupted.take());
+            if self.ends() {
+                break;
+            }
             self.process.memory().enter();
-            let trap = self.context.borrow_mut().run();
-            let was_interrupted = match trap {
-                Trap::Syscall => self.make_call(family, thread),
-                Trap::PageFault { address, code } => {
-                    self.fault(address, code);
-                    None
+            let stopped = self.context.borrow_mut().run();
+            match stopped {
+                Trap::Syscall => interrupted = self.make_call(family, thread),
+                Trap::PageFault { address, code } => self.fault(address, code),
+                Trap::Exception { vector, code } => self.raise_exception(vector, code),
+                Trap::Interrupted => {
+                    thread.take_turn_computing();
+                    continue;
                 }
-                Trap::Exception { vector, code } => {
-                    self.raise_exception(vector, code);
-                    None
-                }
-            };
-            self.deliver_signals(was_interrupted);
-            thread.checkpoint();
+            }
+            thread.take_turn();
         }
         self.finish();
     }

@@ -137,8 +137,11 @@ unsafe extern "C" fn dispatch(frame: *mut Delivery) {
     // The core's block is asked for anew each time: to keep it over a call takes more instructions.
     local::current().kept.note(delivery.events());
     #[cfg(target_os = "none")]
-    if crate::program::intercept(&mut delivery.0) {
-        return;
+    {
+        crate::program::intercept(&mut delivery.0);
+        if delivery.events().pending == 0 {
+            return;
+        }
     }
     let local = local::current();
     let handler = local.handler.load(Relaxed);

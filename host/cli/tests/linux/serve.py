@@ -1,4 +1,5 @@
-"""Serves HTTP in two ways: a thread for each connection at port 80, asyncio at port 81."""
+"""Serves HTTP in two ways: a thread for each connection at port 80, asyncio at port 81. Who asks the latter
+for /compute has a thread compute from then on."""
 
 import asyncio
 import http.server
@@ -19,8 +20,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def compute():
+    while True:
+        pass
+
+
 async def answer(reader, writer):
     while line := await reader.readline():
+        if line.split()[1] == b"/compute":
+            threading.Thread(target=compute, daemon=True).start()
         keep = True
         while header := (await reader.readline()).strip():
             keep = keep and header.lower() != b"connection: close"

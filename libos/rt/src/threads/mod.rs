@@ -327,7 +327,9 @@ impl Shared {
     #[inline(always)]
     fn make_way(&self, running: &Entry, mut clients: RefMut<'_, Clients>, next: Option<Client>, now_ns: u64) {
         let resumption = match next {
-            Some(Client::Thread(next)) if now_ns < self.wanted_ns.get() => {
+            Some(Client::Thread(next))
+                if now_ns < self.wanted_ns.get() && self.threads.interruptions.last.get() != Some(next) =>
+            {
                 // Of threads that are ready none but the one that asks runs.
                 let Some(resumption) = clients.threads[next].coroutine.resumption() else { return };
                 self.threads.switched();

@@ -9,9 +9,12 @@
 //! when somebody has something to say to the core. If nobody else is ready it runs in place of the core's
 //! sleep: what is polled asks for interrupts, and until one comes, or the next timer is due, nothing
 //! interrupts it.
+//!
+//! A thread that runs what is none of Rust's code, an unmodified program, has a way of its own to be
+//! interrupted, and takes its turns by [`Thread::take_turn`], to the same rules.
 #![allow(unsafe_code)]
 
-use super::{Entry, Thread};
+use super::{ALONE_NS, Entry, Thread};
 use crate::handle::Shared;
 use core::cell::Cell;
 use core::fmt;
@@ -50,14 +53,15 @@ impl Interruptions {
 }
 
 impl Shared {
-    /// When the present computation is interrupted even if nothing happens; sets the alarm for it.
-    fn set_alarm(&self, now_ns: u64) -> u64 {
+    /// When the present computation is interrupted even if nothing happens; sets the alarm for it. If nobody
+    /// waits the loop looks after `alone_ns`.
+    fn set_alarm(&self, now_ns: u64, alone_ns: u64) -> u64 {
         let interruptions = &self.threads.interruptions;
         let over_ns = self.threads.over_ns.get().unwrap_or_else(|| {
             let preempt_at_ns = self.clients.borrow_mut().scheduler.preempt_at_ns(now_ns);
             let rest_ns = interruptions.rest_until_ns.get();
             let timer_ns = self.wheel.borrow().next_deadline_ns().unwrap_or(u64::MAX);
-            let look_ns = rest_ns.unwrap_or(now_ns.saturating_add(LOOK_NS));
+            let look_ns = rest_ns.unwrap_or(now_ns.saturating_add(alone_ns));
             preempt_at_ns.unwrap_or(u64::MAX).min(look_ns).min(timer_ns)
         });
         self.threads.over_ns.set(Some(over_ns));
@@ -75,12 +79,27 @@ impl Shared {
     /// The running thread's computation was interrupted: makes way for the loop, if there is reason to.
     fn interrupted(&self, running: &Entry) {
         let now_ns = self.clock.now_ns();
-        let was_resting = self.threads.interruptions.rest_until_ns.get().is_some();
-        if was_resting || !self.inbox.is_empty() || now_ns >= self.set_alarm(now_ns) {
-            self.threads.interruptions.last.set(Some(running.id));
+        let interruptions = &self.threads.interruptions;
+        // Who asks again later moves it.
+        interruptions.alarm_ns.set(u64::MAX);
+        let was_resting = interruptions.rest_until_ns.get().is_some();
+        if was_resting || !self.inbox.is_empty() || now_ns >= self.set_alarm(now_ns, LOOK_NS) {
+            interruptions.last.set(Some(running.id));
             let clients = self.clients.borrow_mut();
             self.make_way(running, clients, None, now_ns);
-            self.set_alarm(self.clock.now_ns());
+            self.set_alarm(self.clock.now_ns(), LOOK_NS);
+        }
+    }
+
+    /// See [`Thread::take_turn`].
+    fn take_turn(&self, running: &Entry) {
+        self.look_into_inbox();
+        let now_ns = self.clock.now_ns();
+        let was_resting = self.threads.interruptions.rest_until_ns.get().is_some();
+        if was_resting || now_ns >= self.set_alarm(now_ns, ALONE_NS) {
+            let clients = self.clients.borrow_mut();
+            self.make_way(running, clients, None, now_ns);
+            self.set_alarm(self.clock.now_ns(), ALONE_NS);
         }
     }
 }
@@ -113,7 +132,7 @@ impl Preemptible<'_> {
         let (mut section, mut result) = (Some(section), None);
         world.undisturbed(&mut || {
             result = section.take().map(|section| section(self.thread));
-            shared.set_alarm(shared.clock.now_ns());
+            shared.set_alarm(shared.clock.now_ns(), LOOK_NS);
         });
         result.expect("the section ran")
     }
@@ -134,13 +153,34 @@ impl Thread<'_> {
         let shared = self.handle.shared();
         let here = Preemptible { thread: self, place: PhantomData };
         let Some(world) = shared.threads.interruptions.world.get() else { return compute(&here) };
-        shared.set_alarm(shared.clock.now_ns());
+        shared.set_alarm(shared.clock.now_ns(), LOOK_NS);
         let (mut task, mut result) = (Some((compute, Confined(&here))), None);
         let mut whole = || {
             result = task.take().map(|(compute, here)| compute(here.into_inner()));
         };
         world.preemptible(&mut whole, &|| shared.interrupted(&self.entry));
         result.expect("the computation ran")
+    }
+
+    /// For who runs something on this thread that the world itself interrupts, as [`Preemption::set_alarm`]
+    /// says, by having it return: before each time that it runs. If this thread's turn is over others have
+    /// theirs first; then the alarm is set for when this one is.
+    pub fn take_turn(&self) {
+        let shared = self.handle.shared();
+        let last = &shared.threads.interruptions.last;
+        // It does more than compute.
+        last.set(last.get().filter(|last| *last != self.entry.id));
+        shared.take_turn(&self.entry);
+    }
+
+    /// The same, if it returned because it was interrupted, and for no other reason: it computes, and may do
+    /// so in place of the core's sleep.
+    pub fn take_turn_computing(&self) {
+        let shared = self.handle.shared();
+        // By that alarm, or by something after which it was moved.
+        shared.threads.interruptions.alarm_ns.set(u64::MAX);
+        shared.threads.interruptions.last.set(Some(self.entry.id));
+        shared.take_turn(&self.entry);
     }
 }
 

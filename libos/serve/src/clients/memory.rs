@@ -147,9 +147,8 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if client.flow != flow || client.is_own {
             return;
         }
-        let unsent: usize = client.unsent.iter().map(|slice| slice.len()).sum();
-        let waiting: usize = client.waiting.iter().map(|(_, slice)| slice.pinned()).sum();
-        let bytes = (stack.queued(flow) + unsent + waiting) as u64 + CONNECTION_BYTES;
+        let bytes = (stack.queued(flow) + client.unsent_len() + client.waiting_len()) as u64;
+        let bytes = bytes + CONNECTION_BYTES;
         let known = accounts.holdings.get(flow.index()).filter(|holding| holding.bytes > 0);
         let payer = known.map_or(client.class.base(), |holding| holding.payer);
         accounts.hold(flow.index(), payer, bytes);

@@ -33,13 +33,18 @@ pub enum Trap {
         /// Its error code.
         code: u64,
     },
+    /// Something happened on its core that others may have to see to: it wants nothing, and goes on where it
+    /// is.
+    Interrupted,
 }
 
-/// What [`ProgramContext::trap`] holds for [`Trap::Syscall`], and for a page fault; else it is an exception.
+/// What [`ProgramContext::trap`] holds for [`Trap::Syscall`], for a page fault, an exception, and
+/// [`Trap::Interrupted`].
 pub(super) const SYSCALL: u64 = 0;
 pub(super) const PAGE_FAULT: u64 = 1;
 #[cfg(target_os = "none")]
 pub(super) const EXCEPTION: u64 = 2;
+pub(super) const INTERRUPTED: u64 = 3;
 
 /// x87 and SSE registers.
 #[derive(Clone)]
@@ -152,6 +157,7 @@ impl ProgramContext {
         match kind {
             SYSCALL => Trap::Syscall,
             PAGE_FAULT => Trap::PageFault { address: first, code },
+            INTERRUPTED => Trap::Interrupted,
             _ => Trap::Exception { vector: first, code },
         }
     }

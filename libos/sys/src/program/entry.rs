@@ -1,18 +1,21 @@
 //! Into a program and out again. The kernel sends the program's `syscall`s to [`reflected`], and its faults
 //! to the upcall handler, which has the core go on at [`faulted`]; from both `ProgramContext::run` returns.
+//! So it does when anything else happens while the program's own code runs, the core's alarm among it: that
+//! is how a program that makes no call is left for others.
 //!
 //! The library's own code is never left for another thread in between: an upcall that comes while any of this
 //! runs goes back to where it was.
 
-use super::context::{EXCEPTION, Line, PAGE_FAULT, ProgramContext, Trap, VECTOR_BYTES};
+use super::context::{EXCEPTION, INTERRUPTED, Line, PAGE_FAULT, ProgramContext, Trap, VECTOR_BYTES};
+use crate::events::WAITED_FOR;
 use crate::local::{self, Local};
 use crate::memory::Shared;
-use crate::{raw, upcall};
+use crate::{preempt, raw, time, upcall};
 use core::arch::{asm, naked_asm, x86_64};
 use core::cell::UnsafeCell;
 use core::mem::{offset_of, size_of};
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use nom_abi::PageSize;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::APPLICATION_END;
@@ -25,6 +28,11 @@ const FLAGS_KEPT: u64 = 0x24_0cd5;
 const MXCSR: u32 = 0x1f80;
 /// x87 and SSE, which FXSAVE stores.
 const LEGACY: u64 = 3;
+
+/// Events for which a program is left: others may be ready since.
+const INTERRUPTING: u64 = WAITED_FOR | Upcall::Timer.mask();
+/// Who is about to go on with its program is told of such an event again after this time: in the program.
+const AGAIN_NS: u64 = 20_000;
 
 /// What a core has for the program that it runs.
 #[derive(Debug)]
@@ -98,26 +106,37 @@ fn report(registers: &Registers, events: &nom_abi::Events) {
     }
 }
 
-/// If an upcall tells a fault of the program that this core runs, has the core go on in the library, and says
-/// so. Most cores run none, and what is done here every upcall takes.
+/// If an upcall tells something while this core runs a program, has the core go on in the library. A fault
+/// of the program's is nobody else's and is taken out of what is told. Most cores run none, and what is done
+/// here every upcall takes.
 #[inline(always)]
-pub(crate) fn intercept(frame: &mut UpcallFrame) -> bool {
+pub(crate) fn intercept(frame: &mut UpcallFrame) {
     let context = local::current().program.context.load(Relaxed);
-    !context.is_null() && intercept_fault(frame, context)
+    if !context.is_null() {
+        intercept_program(frame, context);
+    }
 }
 
-fn intercept_fault(frame: &mut UpcallFrame, context: *mut ProgramContext) -> bool {
-    let events = &frame.events;
+fn intercept_program(frame: &mut UpcallFrame, context: *mut ProgramContext) {
+    let events = &mut frame.events;
+    let is_interrupting = events.pending & INTERRUPTING != 0;
+    if frame.registers.rip >= APPLICATION_END {
+        // The library's own code, on its way into the program or out of it, where nobody would look again.
+        if is_interrupting {
+            preempt::set_alarm(Some(time::now_ns().saturating_add(AGAIN_NS)));
+        }
+        return;
+    }
     let kind = if events.has(Upcall::PageFault) {
         PAGE_FAULT
     } else if events.has(Upcall::Exception) {
         EXCEPTION
+    } else if is_interrupting {
+        INTERRUPTED
     } else {
-        return false;
+        return;
     };
-    if frame.registers.rip >= APPLICATION_END {
-        return false;
-    }
+    events.pending &= !(Upcall::PageFault.mask() | Upcall::Exception.mask());
     // SAFETY: the program runs, so `run` on this core waits for it, which has the context and does not touch
     // it.
     let host_stack = unsafe {
@@ -132,26 +151,40 @@ fn intercept_fault(frame: &mut UpcallFrame, context: *mut ProgramContext) -> boo
         rflags: FLAGS,
         ..Registers::default()
     };
-    true
 }
 
 impl ProgramContext {
     /// Goes on with the program on this core until it wants something; see [`Trap`]. Flags that are not a
-    /// program's own are cleared.
+    /// program's own are cleared. It does not begin if something happened since the last time that it would
+    /// have been interrupted for.
     pub fn run(&mut self) -> Trap {
         let context = ptr::from_mut(self);
-        let slots = &local::current().program;
+        let local = local::current();
+        let slots = &local.program;
         if slots.owner.load(Relaxed) != context {
             self.take_over();
         }
         self.registers.rflags = self.registers.rflags & FLAGS_KEPT | FLAGS;
         slots.resume.store(self.registers.rip, Relaxed);
         slots.context.store(context, Relaxed);
+        compiler_fence(SeqCst);
+        // From here on an upcall finds the context; one that came before has left its mark.
+        if local.has_missed.load(Relaxed) {
+            slots.context.store(ptr::null_mut(), Relaxed);
+            local.has_missed.store(false, Relaxed);
+            return Trap::Interrupted;
+        }
         // SAFETY: the context is this one's, of a core that `start` has prepared: `owner` is it. `go` keeps
         // what a function has to.
         unsafe { go(context) };
-        local::current().program.context.store(ptr::null_mut(), Relaxed);
-        self.stopped()
+        let local = local::current();
+        local.program.context.store(ptr::null_mut(), Relaxed);
+        let trap = self.stopped();
+        if trap == Trap::Interrupted {
+            // The handler that was told, too, found no computation of the library's to interrupt.
+            local.has_missed.store(false, Relaxed);
+        }
+        trap
     }
 
     /// Gives this core's FS base and further vector registers to this thread.

@@ -344,6 +344,88 @@ proptest! {
     }
 }
 
+/// Steps of a microsecond of what the world interrupts by having it return. Whether it did.
+fn run_program(steps: &mut u64, ran: &AtomicU64) -> bool {
+    while *steps > 0 {
+        if FAKE.with(|fake| fake.has_missed.take()) {
+            return true;
+        }
+        point(1000);
+        *steps -= 1;
+        ran.fetch_add(1, Relaxed);
+    }
+    false
+}
+
+/// A thread whose program makes so many steps.
+fn program(thread: &Thread<'_>, mut steps: u64, ran: &AtomicU64) {
+    let mut was_interrupted = false;
+    while steps > 0 {
+        if was_interrupted {
+            thread.take_turn_computing()
+        } else {
+            thread.take_turn()
+        }
+        was_interrupted = run_program(&mut steps, ran);
+    }
+}
+
+#[test]
+fn programs_that_compute_starve_nobody() {
+    let (world, mut core, threads) = threads(0, 0);
+    let ran: Arc<[AtomicU64; 2]> = Arc::default();
+    for index in 0..2 {
+        let ran = ran.clone();
+        threads.spawn(ONE, move |thread| program(thread, u64::MAX, &ran[index])).unwrap();
+    }
+    let late = Rc::new(Cell::new(0));
+    let worst = late.clone();
+    let main = move |thread: &Thread<'_>| {
+        for _ in 0..20 {
+            let wanted_ns = thread.handle().clock_ns() + MS;
+            thread.sleep(MS);
+            worst.set(worst.get().max(thread.handle().clock_ns() - wanted_ns));
+        }
+        thread.handle().stop(0);
+    };
+    threads.spawn(ONE, main).unwrap();
+    core.handle().at(500 * MS, |handle| handle.stop(1));
+    assert_eq!(core.run(), 0, "after {} ns", world.now_ns.get());
+    assert!(late.get() < MS, "woken {} ns late", late.get());
+    let [one, two] = [0, 1].map(|index| ran[index].load(Relaxed));
+    assert!(one.abs_diff(two) < 4_100 && one + two > 15_000, "{one} and {two} us");
+}
+
+/// Also after another thread had its turn meanwhile.
+#[test]
+fn a_program_that_computes_alone_is_left_alone_until_something_happens() {
+    let (world, mut core, threads) = threads(0, 0);
+    core.handle().add_poller(crate::INFRASTRUCTURE, FakeNic(world.clone()));
+    let ran: Arc<AtomicU64> = Arc::default();
+    let main = move |thread: &Thread<'_>| {
+        program(thread, 80_000, &ran);
+        thread.handle().stop(0);
+    };
+    threads.spawn(ONE, main).unwrap();
+    world.arrivals_ns.borrow_mut().extend([20 * MS, 30 * MS, 41 * MS]);
+    let seen = Rc::new(Cell::new(0));
+    let at = seen.clone();
+    let other = move |thread: &Thread<'_>| {
+        thread.sleep(40 * MS - thread.handle().clock_ns());
+        // Until what it would be interrupted for has come.
+        (0..1500).for_each(|_| point(1000));
+        FAKE.with(|fake| fake.has_missed.set(true));
+        thread.sleep(10 * MS);
+        at.set(thread.handle().clock_ns());
+    };
+    threads.spawn(ONE, other).unwrap();
+    assert_eq!(core.run(), 0);
+    let alarms = FAKE.with(|fake| fake.alarms.get());
+    assert!(alarms <= 8, "{alarms} alarms in 80 ms");
+    assert!(world.arrivals_ns.borrow().is_empty(), "what arrived was received");
+    assert!((51 * MS..52 * MS).contains(&seen.get()), "{} ns", seen.get());
+}
+
 /// Who makes way by itself is not one that computes.
 #[test]
 fn who_is_not_interrupted_is_not_taken_for_interrupted() {
