@@ -143,6 +143,9 @@ impl<B: Buffer, C> Client<B, C> {
     }
 }
 
+/// Clients that are looked at in a row.
+const LOOKED_AT_MAX: usize = 256;
+
 /// Clients of one stack, by flow, with the service that they are clients of.
 pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     pub service: S,
@@ -151,6 +154,8 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     reply: Reply<B>,
     /// Kept for its memory.
     slices: VecDeque<Slice<B>>,
+    /// The first of those that are looked at next.
+    looked_at: usize,
     /// Clients with a connection, and how many there may be.
     open: u32,
     limit: Option<u32>,
@@ -173,6 +178,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             clients,
             reply,
             slices,
+            looked_at: 0,
             open: 0,
             limit: None,
             excess: 0,
@@ -287,9 +293,16 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         self.service.disconnected(client.connection);
     }
 
-    /// Looks at every client.
+    /// In how many parts all clients are looked at: a crowd of them would keep the core from everybody else.
+    pub fn parts(&self) -> u64 {
+        self.clients.len().div_ceil(LOOKED_AT_MAX).max(1) as u64
+    }
+
+    /// Looks at the clients of the next part.
     pub fn check<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
-        for index in 0..self.clients.len() {
+        let first = if self.looked_at < self.clients.len() { self.looked_at } else { 0 };
+        self.looked_at = first + LOOKED_AT_MAX;
+        for index in first..self.looked_at.min(self.clients.len()) {
             let Some(client) = &mut self.clients[index] else { continue };
             let flow = client.flow;
             if client.has_progressed(stack.queued(flow)) {
