@@ -206,6 +206,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
         let most = |name: &str| plan.terms_of(name).connections.map(|most| most.get());
         self.front.clients.set_most(payers.rules().names().map(most).collect());
+        let memory = |name: &str| plan.terms_of(name).memory;
+        self.front.clients.set_memory(payers.rules().names().map(memory).collect());
         if plan.at(GridResource::Cpu).is_some() {
             for (number, name) in payers.rules().names().enumerate() {
                 handle.set_weight(Activity(number as u32), plan.terms_of(name).parameters().weight);
