@@ -164,15 +164,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
     }
 
     /// Maps frames that stay the kernel's.
-    fn show(
-        &mut self,
-        app: AppId,
-        address: u64,
-        frame: u64,
-        bytes: u64,
-        protection: Protection,
-    ) -> Result<()> {
-        let count = bytes.div_ceil(FRAME_BYTES);
+    fn show(&mut self, app: AppId, address: u64, frame: u64, bytes: u64, allowed: Protection) -> Result<()> {
+        let (count, protection) = (bytes.div_ceil(FRAME_BYTES), allowed);
         let mapping =
             Mapping { address, frame, size: PageSize::Small, count, protection, caching: Caching::WriteBack };
         let space = self.applications[app].space.ok_or(Error::WrongState)?;

@@ -43,6 +43,8 @@ pub struct Core {
     pub(crate) armed_ns: Option<u64>,
     /// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
     pub(crate) vectors: [Option<Binding>; crate::devices::VECTORS],
+    /// Whether any of them may be deferred.
+    pub(crate) defers: bool,
 }
 
 /// Registers of a context that begins at `rip`, with one argument.
@@ -70,6 +72,7 @@ impl Default for Core {
             disturbed: false,
             armed_ns: None,
             vectors: [None; crate::devices::VECTORS],
+            defers: false,
         }
     }
 }
@@ -83,6 +86,8 @@ pub(crate) struct Binding {
     pub(crate) bit: u8,
     /// Entry of the device's MSI-X table.
     pub(crate) entry: u16,
+    /// Whether it is masked until its owner, who was told, has its turn.
+    pub(crate) deferred: bool,
 }
 
 impl Binding {
@@ -257,6 +262,9 @@ impl<M: Machine> Kernel<'_, M> {
         this.loaded = Some(app);
         this.current = Some(app);
         self.machine.load_space(space.map(Space::root));
+        if self.cores[core].defers {
+            self.undefer_vectors(core, app);
+        }
     }
 
     /// Arms the timer for the first thing that only time can bring about, or stops it.

@@ -1,5 +1,6 @@
 //! Devices and their owners: registers, interrupts and DMA go to one application, and come back whole.
 
+use crate::contexts::State;
 use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
@@ -332,12 +333,8 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(Reply::DONE)
     }
 
-    pub(crate) fn device_config_read(
-        &mut self,
-        caller: Caller<'_>,
-        asked: DeviceConfigRead,
-    ) -> Result<Reply> {
-        let DeviceConfigRead { device, offset } = asked;
+    pub(crate) fn device_config_read(&mut self, caller: Caller<'_>, of: DeviceConfigRead) -> Result<Reply> {
+        let DeviceConfigRead { device, offset } = of;
         let (index, _) = self.devices.owned(caller.app, device)?;
         if !offset.is_multiple_of(4) {
             return Err(Error::Misaligned);
@@ -357,7 +354,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::NoSuchInterrupt);
         }
         let function = *function;
-        let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16 };
+        let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16, deferred: false };
         let same = |slot: &Option<Binding>| slot.is_some_and(|bound| bound.is_of(index, entry));
         let slots = &self.cores[core].vectors;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
@@ -378,17 +375,16 @@ impl<M: Machine> Kernel<'_, M> {
         if masked > 1 {
             return Err(Error::InvalidArgument);
         }
-        let is_bound =
-            self.cores.iter().flat_map(|core| &core.vectors).flatten().any(|it| it.is_of(index, entry));
-        if !is_bound {
-            return Err(Error::NoSuchInterrupt);
-        }
+        let mut bound = self.cores.iter_mut().flat_map(|core| &mut core.vectors).flatten();
+        let bound = bound.find(|it| it.is_of(index, entry)).ok_or(Error::NoSuchInterrupt)?;
+        bound.deferred = false; // What its owner says holds.
         self.devices.pci.mask_vector(&mut self.machine, index, entry as u16, masked == 1);
         Ok(Reply::DONE)
     }
 
     /// A device's or the platform's interrupt arrived on `core`. A vector that is bound to nothing is one
-    /// that was on its way when it was unbound.
+    /// that was on its way when it was unbound. One whose owner has its turn later is heard once until then:
+    /// whoever runs would pay for the others.
     pub fn interrupt(&mut self, core: CoreId, vector: u8) {
         if vector == PLATFORM_VECTOR {
             return self.poll_platform(core);
@@ -396,7 +392,29 @@ impl<M: Machine> Kernel<'_, M> {
         let slot = usize::from(vector.wrapping_sub(FIRST_DEVICE_VECTOR));
         let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else { return };
         if let Some(owner) = self.devices.owner(binding.device.into()) {
+            let hits_another = self.cores[core].current.is_some_and(|current| current != owner);
+            if hits_another && self.context(core, owner).state == State::Ready {
+                let this = &mut self.cores[core];
+                (this.defers, this.vectors[slot]) = (true, Some(Binding { deferred: true, ..binding }));
+                self.devices.pci.mask_vector(&mut self.machine, binding.device.into(), binding.entry, true);
+            }
             self.tell_on(core, owner, Upcall::Interrupt, |events| events.interrupts |= 1 << binding.bit);
+        }
+    }
+
+    /// Unmasks the vectors of an application on a core that were deferred until it has its turn.
+    #[cold]
+    pub(crate) fn undefer_vectors(&mut self, core: CoreId, app: AppId) {
+        let Devices { pci, holdings, .. } = &mut self.devices;
+        let this = &mut self.cores[core];
+        this.defers = false;
+        for binding in this.vectors.iter_mut().flatten().filter(|binding| binding.deferred) {
+            let device = usize::from(binding.device);
+            binding.deferred = holdings[device].owner != Some(app);
+            this.defers |= binding.deferred;
+            if !binding.deferred {
+                pci.mask_vector(&mut self.machine, device, binding.entry, false);
+            }
         }
     }
 

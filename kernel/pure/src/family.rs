@@ -53,20 +53,22 @@ impl<M: Machine> Kernel<'_, M> {
     /// Has all spaces of an application show what `space` shows at `length` bytes of `address`, as far as
     /// that is nobody's own.
     pub(crate) fn share(&mut self, app: AppId, space: Space, address: u64, length: u64) {
-        if self.applications[app].family.is_none() {
-            return;
-        }
+        let Some(family) = self.applications[app].family else { return };
         for entry in entries(address..address + length).filter(|entry| !is_own(entry)) {
             let shown = self.machine.read(entry_address(space.root(), entry));
-            for number in 0..ENTRIES as u64 {
-                if let Ok(member) = self.member(app, number)
-                    && member != space
-                {
-                    if self.machine.read(entry_address(member.root(), entry)) == shown {
-                        break; // All others show the same, then: nothing is new here.
-                    }
-                    self.machine.write(entry_address(member.root(), entry), shown);
+            let mut is_new = false;
+            // Not by [`Kernel::member`]: 511 times and more in one hold of the lock.
+            for number in 0..ENTRIES {
+                let root = PhysAddr::new(self.machine.read(entry_address(family, number)));
+                if root == PhysAddr::default() || root == space.root() {
+                    continue;
                 }
+                let there = entry_address(root, entry);
+                if !is_new && self.machine.read(there) == shown {
+                    break; // All others show the same, then: nothing is new here.
+                }
+                is_new = true;
+                self.machine.write(there, shown);
             }
         }
     }

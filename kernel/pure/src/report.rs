@@ -65,25 +65,26 @@ impl<M: Machine> Kernel<'_, M> {
             return;
         }
         let name = crate::bundle::name(&record);
-        let (overflow, core) = (fault.overflow(registers), core.index());
+        let (overflow, number) = (fault.overflow(registers), core.index());
         let [open, close] = if overflow.is_empty() { [""; 2] } else { [" (", ")"] };
-        self.error(format_args!("{name} faulted on core {core}: {overflow}{open}{fault}{close}"));
+        self.error(format_args!("{name} faulted on core {number}: {overflow}{open}{fault}{close}"));
         // In the order of `Registers`.
         let names = ["rax rbx rcx rdx", "rsi rdi rbp rsp", "r8  r9  r10 r11", "r12 r13 r14 r15", "rip flags"];
         let words: [u64; Registers::WORDS] = zerocopy::transmute!(*registers);
         for (names, words) in names.iter().zip(words.chunks(4)) {
             self.error(format_args!("  {names}  {words:016x?}"));
         }
-        self.backtrace(app, registers);
+        self.backtrace(app, core, registers);
     }
 
     fn error(&mut self, text: fmt::Arguments<'_>) {
         self.machine.log(Level::Error, text);
     }
 
-    /// Follows frame pointers through the application's own memory, which may hold anything.
-    pub(crate) fn backtrace(&mut self, app: AppId, registers: &Registers) {
-        let Some(space) = self.applications[app].space else { return };
+    /// Follows frame pointers through the application's own memory, which may hold anything, in the space in
+    /// which its core is.
+    pub(crate) fn backtrace(&mut self, app: AppId, core: CoreId, registers: &Registers) {
+        let Ok(space) = self.space_of(core, app) else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
             self.print_call(app, depth, address);

@@ -110,9 +110,9 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         Err(Error::NotPermitted)
     }
 
-    fn exit(&mut self, Caller { app, registers, .. }: Caller<'_>, Exit { status }: Exit) -> Result<Reply> {
+    fn exit(&mut self, Caller { core, app, registers }: Caller<'_>, Exit { status }: Exit) -> Result<Reply> {
         if status & EXIT_BACKTRACE != 0 && self.may_say(app, REPORT_BYTES) {
-            self.backtrace(app, registers);
+            self.backtrace(app, core, registers);
         }
         self.end_application(app, ApplicationState::Exited, status as u8);
         Ok(Reply::Elsewhere)

@@ -115,10 +115,12 @@ impl PhysicalMemory for Physical {
         unsafe { (direct(address) as *const u64).read_volatile() }
     }
 
+    #[inline(always)]
     fn write(&mut self, address: PhysAddr, value: u64) {
-        assert!(address.word().is_multiple_of(8));
+        let is_mapped = address.word() < END.load(Relaxed);
+        assert!(is_mapped && address.word().is_multiple_of(8), "no word of memory at {address:?}");
         // SAFETY: as in `read`; pages of the kernel image and of the bundle are mapped read-only here.
-        unsafe { at(address, 8).cast::<u64>().write_volatile(value) }
+        unsafe { (direct(address) as *mut u64).write_volatile(value) }
     }
 
     fn read_bytes(&self, address: PhysAddr, bytes: &mut [u8]) {

@@ -2,6 +2,7 @@
 
 use crate::chunk::{Awaited, Chunk, Unread};
 use crate::error::StreamError;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -10,8 +11,8 @@ use core::mem;
 use core::net::SocketAddr;
 use core::task::Waker;
 use nom_port::buffer::{Buffer, Sink as _};
-use nom_rt::Handle;
 use nom_rt::task::TaskId;
+use nom_rt::{Handle, Remote};
 use nom_service::{ClientId, Course, Happening, Reaction, Reply, StreamEnd, Wanted};
 use slotmap::SlotMap;
 
@@ -35,6 +36,33 @@ enum Reader {
     Other(Waker),
 }
 
+/// What a task has written and the server has not yet taken.
+pub(crate) struct Unsent<B> {
+    /// Bytes that were copied, and chunks, each after so many of those.
+    copied: Vec<u8>,
+    shared: Vec<(usize, Chunk<B>)>,
+    len: usize,
+}
+
+impl<B: Buffer> Unsent<B> {
+    fn nothing() -> Box<Unsent<B>> {
+        Box::new(Unsent { copied: Vec::new(), shared: Vec::new(), len: 0 })
+    }
+
+    /// Moves all of it into `reply`, and keeps its memory.
+    fn put(&mut self, reply: &mut Reply<B>) {
+        let mut at = 0;
+        for (end, chunk) in self.shared.drain(..) {
+            reply.copy(&self.copied[at..end]);
+            chunk.put(reply);
+            at = end;
+        }
+        reply.copy(&self.copied[at..]);
+        self.copied.clear();
+        self.len = 0;
+    }
+}
+
 /// A connection.
 pub(crate) struct Channel<B> {
     key: ConnectionKey,
@@ -42,10 +70,8 @@ pub(crate) struct Channel<B> {
     /// Once it is open.
     id: Option<ClientId>,
     pub unread: Unread<B>,
-    /// What the task has written: bytes that were copied, and chunks, each after so many of those.
-    copied: Vec<u8>,
-    shared: Vec<(usize, Chunk<B>)>,
-    unsent: usize,
+    /// What the task has written, if it has written anything.
+    unsent: Option<Box<Unsent<B>>>,
     reader: Option<Reader>,
     writer: Option<Waker>,
     /// When the oldest piece arrived that was taken since something was sent.
@@ -76,8 +102,12 @@ impl<B: Buffer> Channel<B> {
         match self.end {
             Some(end) => Err(StreamError::Ended(end)),
             None if self.course != Course::Open => Err(StreamError::Finished),
-            None => Ok(self.unsent < UNSENT_MAX),
+            None => Ok(self.unsent_len() < UNSENT_MAX),
         }
+    }
+
+    fn unsent_len(&self) -> usize {
+        self.unsent.as_ref().map_or(0, |unsent| unsent.len)
     }
 
     /// Writes as many bytes as there is room for, and says how many.
@@ -85,10 +115,11 @@ impl<B: Buffer> Channel<B> {
     /// # Errors
     /// [`StreamError::NoMemory`]: nothing was written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
-        let bytes = &bytes[..bytes.len().min(UNSENT_MAX - self.unsent.min(UNSENT_MAX))];
-        self.copied.try_reserve(bytes.len()).map_err(|_| StreamError::NoMemory)?;
-        self.copied.extend_from_slice(bytes);
-        self.unsent += bytes.len();
+        let bytes = &bytes[..bytes.len().min(UNSENT_MAX - self.unsent_len().min(UNSENT_MAX))];
+        let unsent = self.unsent.get_or_insert_with(Unsent::nothing);
+        unsent.copied.try_reserve(bytes.len()).map_err(|_| StreamError::NoMemory)?;
+        unsent.copied.extend_from_slice(bytes);
+        unsent.len += bytes.len();
         Ok(bytes.len())
     }
 
@@ -97,31 +128,16 @@ impl<B: Buffer> Channel<B> {
     /// # Errors
     /// [`StreamError::NoMemory`]: nothing was written.
     pub fn share(&mut self, chunk: Chunk<B>) -> Result<(), StreamError> {
-        self.shared.try_reserve(1).map_err(|_| StreamError::NoMemory)?;
-        self.unsent += chunk.len();
-        self.shared.push((self.copied.len(), chunk));
+        let unsent = self.unsent.get_or_insert_with(Unsent::nothing);
+        unsent.shared.try_reserve(1).map_err(|_| StreamError::NoMemory)?;
+        unsent.len += chunk.len();
+        unsent.shared.push((unsent.copied.len(), chunk));
         Ok(())
     }
 
     /// What is written next answers so many requests more.
     pub fn count(&mut self, requests: u32) {
         self.requests = self.requests.saturating_add(requests);
-    }
-
-    /// Moves what was written into `reply`.
-    fn put(&mut self, reply: &mut Reply<B>) {
-        let mut at = 0;
-        for (end, chunk) in self.shared.drain(..) {
-            reply.copy(&self.copied[at..end]);
-            chunk.put(reply);
-            at = end;
-        }
-        reply.copy(&self.copied[at..]);
-        self.copied.clear();
-        self.unsent = 0;
-        if self.requests > 0 {
-            reply.count(mem::take(&mut self.requests));
-        }
     }
 
     /// Remembers who waits for something to come.
@@ -150,9 +166,9 @@ pub(crate) struct Hub<B> {
     /// To which something happens at present: what is written to it is taken when that is over.
     at_hand: Cell<Option<ConnectionKey>>,
     /// Memory for what is written, of the connection that was served last.
-    spare: Cell<Vec<u8>>,
-    /// The same for chunks that are sent as they lie.
-    spare_shared: Cell<Vec<(usize, Chunk<B>)>>,
+    spare: Cell<Option<Box<Unsent<B>>>>,
+    /// The ways to the cores of its server, by their numbers.
+    pub cores: RefCell<Rc<[Remote]>>,
 }
 
 impl<B: Buffer> Hub<B> {
@@ -164,7 +180,7 @@ impl<B: Buffer> Hub<B> {
             wanted: RefCell::default(),
             at_hand: Cell::new(None),
             spare: Cell::default(),
-            spare_shared: Cell::default(),
+            cores: RefCell::new([handle.remote()].into()),
         }
     }
 
@@ -176,9 +192,7 @@ impl<B: Buffer> Hub<B> {
                 peer,
                 id: None,
                 unread: Unread::new(),
-                copied: Vec::new(),
-                shared: Vec::new(),
-                unsent: 0,
+                unsent: None,
                 reader: None,
                 writer: None,
                 asked_ns: None,
@@ -256,11 +270,8 @@ impl<B: Buffer> Hub<B> {
 
     /// Something is about to be written: lends it memory.
     pub fn lend(&self, channel: &mut Channel<B>) {
-        if channel.copied.capacity() == 0 {
-            channel.copied = self.spare.take();
-        }
-        if channel.shared.capacity() == 0 {
-            channel.shared = self.spare_shared.take();
+        if channel.unsent.is_none() {
+            channel.unsent = self.spare.take();
         }
     }
 
@@ -304,12 +315,14 @@ impl<B: Buffer> Hub<B> {
     /// Takes what a connection has to say.
     fn take(&self, channel: &mut Channel<B>, reply: &mut Reply<B>) -> Reaction {
         channel.is_due = false;
-        let is_answer = channel.unsent > 0;
-        if is_answer {
-            channel.put(reply);
+        let is_answer = channel.unsent_len() > 0;
+        if let Some(mut unsent) = channel.unsent.take() {
+            unsent.put(reply);
             // The next one who writes has it: who says nothing for long has none.
-            self.spare.set(mem::take(&mut channel.copied));
-            self.spare_shared.set(mem::take(&mut channel.shared));
+            self.spare.set(Some(unsent));
+        }
+        if is_answer && channel.requests > 0 {
+            reply.count(mem::take(&mut channel.requests));
         }
         channel.writer.take().into_iter().for_each(Waker::wake);
         let asked_ns = if is_answer { channel.asked_ns.take() } else { None };
@@ -321,8 +334,7 @@ impl<B: Buffer> Hub<B> {
         let Some(shared) = self.channels.borrow_mut().remove(key) else { return };
         let mut channel = shared.borrow_mut();
         channel.end = Some(end);
-        channel.copied = Vec::new();
-        channel.shared.clear();
+        channel.unsent = None;
         let (reader, writer) = (channel.reader.take(), channel.writer.take());
         drop(channel);
         writer.into_iter().for_each(Waker::wake);

@@ -4,6 +4,7 @@
 //! what it pins; smaller ones are copied together. So a peer that sends crumbs to a task that does not listen
 //! cannot make it hold more than twice what the peer may send ahead.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,8 +16,15 @@ pub struct Chunk<B>(Piece<B>);
 
 enum Piece<B> {
     Shared(Slice<B>),
-    /// Bytes, and how many of them were taken.
-    Copied(Vec<u8>, usize),
+    /// In a box, as few are: a task has several places for a chunk.
+    Copied(Box<Crumbs>),
+}
+
+/// Small pieces that were copied together.
+struct Crumbs {
+    bytes: Vec<u8>,
+    /// How many of them were taken.
+    taken: usize,
 }
 
 impl<B: Buffer> Chunk<B> {
@@ -27,7 +35,8 @@ impl<B: Buffer> Chunk<B> {
     pub fn into_slice(self) -> Result<Slice<B>, Vec<u8>> {
         match self.0 {
             Piece::Shared(slice) => Ok(slice),
-            Piece::Copied(mut bytes, taken) => {
+            Piece::Copied(crumbs) => {
+                let Crumbs { mut bytes, taken } = *crumbs;
                 bytes.drain(..taken);
                 Err(bytes)
             }
@@ -38,7 +47,7 @@ impl<B: Buffer> Chunk<B> {
     pub fn advance(&mut self, count: usize) {
         match &mut self.0 {
             Piece::Shared(slice) => slice.advance(count),
-            Piece::Copied(bytes, taken) => *taken = (*taken + count).min(bytes.len()),
+            Piece::Copied(crumbs) => crumbs.taken = (crumbs.taken + count).min(crumbs.bytes.len()),
         }
     }
 
@@ -63,7 +72,7 @@ impl<B: Buffer> Deref for Chunk<B> {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Piece::Shared(slice) => slice,
-            Piece::Copied(bytes, taken) => &bytes[*taken..],
+            Piece::Copied(crumbs) => &crumbs.bytes[crumbs.taken..],
         }
     }
 }
@@ -74,18 +83,22 @@ impl<B: Buffer> fmt::Debug for Chunk<B> {
     }
 }
 
-/// Chunks that nobody has taken yet, each with when it arrived.
+/// A chunk, with when it arrived.
+type Arrived<B> = (u64, Chunk<B>);
+
+/// Chunks that nobody has taken yet.
 pub(crate) struct Unread<B> {
     /// The first one, which is most often the only one: then nothing is allocated.
-    first: Option<(u64, Chunk<B>)>,
+    first: Option<Arrived<B>>,
     /// Those behind it; none without it.
-    chunks: VecDeque<(u64, Chunk<B>)>,
+    #[expect(clippy::box_collection, reason = "few connections have any, and there is one in each")]
+    chunks: Option<Box<VecDeque<Arrived<B>>>>,
     len: usize,
 }
 
 impl<B: Buffer> Unread<B> {
     pub fn new() -> Unread<B> {
-        Unread { first: None, chunks: VecDeque::new(), len: 0 }
+        Unread { first: None, chunks: None, len: 0 }
     }
 
     /// Bytes held.
@@ -103,26 +116,32 @@ impl<B: Buffer> Unread<B> {
         if is_awaited == Awaited::Yes || slice.len() >= slice.pinned() / 2 {
             return self.append(arrived_ns, slice.into());
         }
-        match self.chunks.back_mut().or(self.first.as_mut()) {
-            Some((_, Chunk(Piece::Copied(bytes, _)))) => bytes.extend_from_slice(&slice),
-            _ => self.append(arrived_ns, Chunk(Piece::Copied(slice.to_vec(), 0))),
+        let last = self.chunks.as_mut().and_then(|chunks| chunks.back_mut());
+        match last.or(self.first.as_mut()) {
+            Some((_, Chunk(Piece::Copied(crumbs)))) => crumbs.bytes.extend_from_slice(&slice),
+            _ => {
+                let crumbs = Crumbs { bytes: slice.to_vec(), taken: 0 };
+                self.append(arrived_ns, Chunk(Piece::Copied(Box::new(crumbs))));
+            }
         }
     }
 
     fn append(&mut self, arrived_ns: u64, chunk: Chunk<B>) {
         match self.first {
             None => self.first = Some((arrived_ns, chunk)),
-            Some(_) => self.chunks.push_back((arrived_ns, chunk)),
+            Some(_) => self.chunks.get_or_insert_default().push_back((arrived_ns, chunk)),
         }
     }
 
     /// Takes the first chunk, with when it arrived. A queue that is empty has no memory.
-    pub fn take(&mut self) -> Option<(u64, Chunk<B>)> {
+    pub fn take(&mut self) -> Option<Arrived<B>> {
         let (arrived_ns, chunk) = self.first.take()?;
         self.len -= chunk.len();
-        self.first = self.chunks.pop_front();
-        if self.chunks.is_empty() && self.chunks.capacity() > 0 {
-            self.chunks = VecDeque::new();
+        if let Some(chunks) = &mut self.chunks {
+            self.first = chunks.pop_front();
+            if chunks.is_empty() {
+                self.chunks = None;
+            }
         }
         Some((arrived_ns, chunk))
     }
@@ -130,7 +149,9 @@ impl<B: Buffer> Unread<B> {
     /// Puts the rest of a chunk back that was just taken.
     pub fn put_back(&mut self, arrived_ns: u64, chunk: Chunk<B>) {
         self.len += chunk.len();
-        self.first.replace((arrived_ns, chunk)).into_iter().for_each(|next| self.chunks.push_front(next));
+        if let Some(next) = self.first.replace((arrived_ns, chunk)) {
+            self.chunks.get_or_insert_default().push_front(next);
+        }
     }
 
     pub fn clear(&mut self) {
@@ -157,7 +178,11 @@ mod tests {
         for (at_ns, range) in (1..).zip([0..6, 6..7, 7..8, 8..10]) {
             unread.push(at_ns, memory.part(range), Awaited::No);
         }
-        assert_eq!((unread.len(), unread.chunks.len()), (10, 1), "three crumbs are one chunk");
+        assert_eq!(
+            (unread.len(), unread.chunks.as_ref().map_or(0, |chunks| chunks.len())),
+            (10, 1),
+            "three crumbs are one chunk"
+        );
         let (at_ns, mut first) = unread.take().expect("a chunk");
         assert_eq!((at_ns, &first[..], unread.len()), (1, &b"012345"[..], 4));
         first.advance(4);

@@ -8,8 +8,8 @@ use core::fmt;
 use core::net::SocketAddr;
 use futures_channel::oneshot;
 use nom_port::buffer::Buffer;
+use nom_rt::Handle;
 use nom_rt::task::JoinHandle;
-use nom_rt::{Handle, Remote};
 
 /// There is no such core, or its loop has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,24 +26,27 @@ impl core::error::Error for NoSuchCore {}
 /// The core that a task runs on, and the way to the others of its server. Clones are the same core.
 pub struct AsyncCore<B> {
     hub: Rc<Hub<B>>,
-    cores: Rc<[Remote]>,
 }
 
 impl<B> Clone for AsyncCore<B> {
     fn clone(&self) -> Self {
-        AsyncCore { hub: self.hub.clone(), cores: self.cores.clone() }
+        AsyncCore { hub: self.hub.clone() }
     }
 }
 
 impl<B> fmt::Debug for AsyncCore<B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "AsyncCore({:?}, of {})", self.hub.handle, self.cores.len())
+        write!(out, "AsyncCore({:?}, of {})", self.hub.handle, self.hub.cores.borrow().len())
     }
 }
 
 impl<B: Buffer> AsyncCore<B> {
-    pub(crate) fn new(hub: Rc<Hub<B>>, cores: Rc<[Remote]>) -> AsyncCore<B> {
-        AsyncCore { hub, cores }
+    pub(crate) fn new(hub: Rc<Hub<B>>) -> AsyncCore<B> {
+        AsyncCore { hub }
+    }
+
+    pub(crate) fn hub(&self) -> &Rc<Hub<B>> {
+        &self.hub
     }
 
     /// The core's event loop: time, timers, tasks, and who pays.
@@ -75,7 +78,7 @@ impl<B: Buffer> AsyncCore<B> {
     /// How many cores serve: their numbers are those below it.
     #[must_use]
     pub fn cores(&self) -> usize {
-        self.cores.len()
+        self.hub.cores.borrow().len()
     }
 
     /// Has another core do something, as a task there, and waits for what comes of it.
@@ -87,7 +90,7 @@ impl<B: Buffer> AsyncCore<B> {
         core: usize,
         work: impl FnOnce(Handle) -> R + Send + 'static,
     ) -> Result<T, NoSuchCore> {
-        let remote = self.cores.get(core).ok_or(NoSuchCore(core))?;
+        let remote = self.hub.cores.borrow().get(core).cloned().ok_or(NoSuchCore(core))?;
         let (answer, answered) = oneshot::channel();
         remote.post(self.hub.handle.activity(), move |handle| {
             let work = work(handle.clone());

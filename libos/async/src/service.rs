@@ -1,7 +1,7 @@
 //! A service made of an async function.
 
 use crate::beside::{Beside, NoMore};
-use crate::channel::{ConnectionKey, Hub};
+use crate::channel::{ConnectionKey, Hub, SharedChannel};
 use crate::local::AsyncCore;
 use crate::stream::ByteStream;
 use alloc::boxed::Box;
@@ -15,8 +15,8 @@ use nom_service::{
     ClientId, Demand, Happening, Metrics, Reaction, Reply, Service, Stream, StreamEnd, Wanted,
 };
 
-/// Serves a client.
-type Serve<B> = dyn Fn(ByteStream<B>, AsyncCore<B>) -> Pin<Box<dyn Future<Output = ()>>>;
+/// Serves a connection.
+type Serve<B> = dyn Fn(SharedChannel<B>) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// A service whose clients are each served by a task; what is about no client in particular (datagrams,
 /// memory, metrics) is the affair of [`Beside`].
@@ -44,14 +44,16 @@ impl<B: Buffer + 'static> AsyncService<B> {
         let hub = Rc::new(Hub::new(handle));
         let losing = Rc::downgrade(&hub);
         handle.on_failure(move |task| losing.upgrade().into_iter().for_each(|hub| hub.lose(task)));
-        let core = AsyncCore::new(hub.clone(), [handle.remote()].into());
-        let serve = Rc::new(serve);
-        let serve = move |stream: ByteStream<B>, core| -> Pin<Box<dyn Future<Output = ()>>> {
-            let (serve, peer) = (serve.clone(), stream.peer());
-            // Made where it is awaited: a future that is moved there has its place twice.
+        let core = AsyncCore::new(hub.clone());
+        let shared = Rc::new((serve, core.clone()));
+        let serve = move |channel: SharedChannel<B>| -> Pin<Box<dyn Future<Output = ()>>> {
+            let shared = shared.clone();
+            // All is made where it is awaited: what is moved there has its place twice.
             Box::pin(async move {
-                if let Err(why) = serve(stream, core).await {
-                    log::info!("a client at {peer}: {why}");
+                let (serve, core) = &*shared;
+                let stream = |channel| ByteStream::new(core.hub().clone(), channel);
+                if let Err(why) = serve(stream(channel.clone()), core.clone()).await {
+                    log::info!("a client at {}: {why}", channel.borrow().peer);
                 }
             })
         };
@@ -63,7 +65,8 @@ impl<B: Buffer, P> AsyncService<B, P> {
     /// The same on one of several cores, which tasks can call by their numbers.
     #[must_use]
     pub fn among(self, cores: &[Remote]) -> Self {
-        AsyncService { core: AsyncCore::new(self.hub.clone(), cores.into()), ..self }
+        *self.hub.cores.borrow_mut() = cores.into();
+        self
     }
 
     /// The same, where `rest` does what is about no client in particular.
@@ -104,9 +107,8 @@ impl<B: Buffer + 'static, P: Beside<B>> Service<B> for AsyncService<B, P> {
         let is_new = matches!(what, Happening::Opened(_));
         let said = self.hub.happened(*connection, what, reply);
         if is_new && let Some(channel) = self.hub.unserved(*connection) {
-            let stream = ByteStream::new(self.hub.clone(), channel);
-            let task = self.hub.handle.spawn((self.serve)(stream, self.core.clone()));
-            self.hub.serve_by(*connection, task.id());
+            let task = self.hub.handle.detach((self.serve)(channel));
+            self.hub.serve_by(*connection, task);
         }
         said
     }

@@ -42,8 +42,9 @@ impl<B: Buffer> ByteStream<B> {
     ///
     /// # Errors
     /// How the connection ended, after all that came before.
-    pub async fn receive(&self) -> Result<Option<Chunk<B>>, StreamError> {
-        poll_fn(|context| self.poll_receive(context)).await
+    pub fn receive(&self) -> impl Future<Output = Result<Option<Chunk<B>>, StreamError>> {
+        // Not an `async fn`, like those below: its future would have every argument twice.
+        poll_fn(|context| self.poll_receive(context))
     }
 
     pub(crate) fn poll_receive(
@@ -71,8 +72,8 @@ impl<B: Buffer> ByteStream<B> {
     ///
     /// # Errors
     /// As [`ByteStream::receive`].
-    pub async fn receive_into(&self, target: &mut [u8]) -> Result<usize, StreamError> {
-        poll_fn(|context| self.poll_receive_into(context, target)).await
+    pub fn receive_into(&self, target: &mut [u8]) -> impl Future<Output = Result<usize, StreamError>> {
+        poll_fn(|context| self.poll_receive_into(context, target))
     }
 
     pub(crate) fn poll_receive_into(
@@ -100,8 +101,8 @@ impl<B: Buffer> ByteStream<B> {
     ///
     /// # Errors
     /// How the connection ended, or that there is no memory for the copy.
-    pub async fn send(&self, bytes: &[u8]) -> Result<usize, StreamError> {
-        poll_fn(|context| self.poll_send(context, bytes)).await
+    pub fn send(&self, bytes: &[u8]) -> impl Future<Output = Result<usize, StreamError>> {
+        poll_fn(|context| self.poll_send(context, bytes))
     }
 
     pub(crate) fn poll_send(
@@ -134,20 +135,23 @@ impl<B: Buffer> ByteStream<B> {
     ///
     /// # Errors
     /// As [`ByteStream::send`]; a part may have been sent.
-    pub async fn send_all(&self, mut bytes: &[u8]) -> Result<(), StreamError> {
-        while !bytes.is_empty() {
-            bytes = &bytes[self.send(bytes).await?..];
-        }
-        Ok(())
+    pub fn send_all(&self, mut bytes: &[u8]) -> impl Future<Output = Result<(), StreamError>> {
+        poll_fn(move |context| {
+            while !bytes.is_empty() {
+                let Poll::Ready(sent) = self.poll_send(context, bytes) else { return Poll::Pending };
+                bytes = &bytes[sent?..];
+            }
+            Poll::Ready(Ok(()))
+        })
     }
 
     /// Waits for room, and sends a piece of the device's memory where it lies.
     ///
     /// # Errors
     /// As [`ByteStream::send`]: nothing of it is sent.
-    pub async fn share(&self, bytes: impl Into<Chunk<B>>) -> Result<(), StreamError> {
+    pub fn share(&self, bytes: impl Into<Chunk<B>>) -> impl Future<Output = Result<(), StreamError>> {
         let mut chunk = Some(bytes.into());
-        poll_fn(|context| {
+        poll_fn(move |context| {
             let Poll::Ready(channel) = self.poll_room(context) else { return Poll::Pending };
             let mut channel = channel?;
             self.hub.lend(&mut channel);
@@ -155,7 +159,6 @@ impl<B: Buffer> ByteStream<B> {
             self.hub.is_due(&mut channel);
             Poll::Ready(shared)
         })
-        .await
     }
 
     /// Says that what is sent next answers so many requests more. Of a task that never says so, all that it

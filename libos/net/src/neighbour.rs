@@ -6,6 +6,7 @@ use crate::time::Instant;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use nom_port::nic::Outgoing;
 
@@ -72,7 +73,7 @@ pub struct Hop {
     /// Its Ethernet address.
     pub mac: Mac,
     /// It holds as long as [`Neighbours::version`] is this.
-    pub version: u32,
+    pub version: NonZeroU32,
 }
 
 /// The neighbours, and the packets that wait for them.
@@ -80,7 +81,7 @@ pub struct Hop {
 pub struct Neighbours<B> {
     known: BTreeMap<IpAddr, Neighbour>,
     waiting: VecDeque<(IpAddr, Outgoing<B>)>,
-    version: u32,
+    version: NonZeroU32,
     /// Nothing is due before this.
     wake: Option<Instant>,
     reachable: Duration,
@@ -104,7 +105,7 @@ impl<B> Neighbours<B> {
         Neighbours {
             known: BTreeMap::new(),
             waiting: VecDeque::new(),
-            version: 0,
+            version: NonZeroU32::MIN,
             wake: None,
             reachable: REACHABLE,
             ask_every: ASK_EVERY,
@@ -121,13 +122,13 @@ impl<B> Neighbours<B> {
     }
 
     /// Changes whenever something becomes known, unknown or doubtful.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> NonZeroU32 {
         self.version
     }
 
     /// Has every flow ask anew through whom its peer is reached.
     pub fn doubt(&mut self) {
-        self.version = self.version.wrapping_add(1);
+        self.version = self.version.checked_add(1).unwrap_or(NonZeroU32::MIN);
     }
 
     /// A neighbour's Ethernet address, for something that is sent. If it has to be asked for, it is at the

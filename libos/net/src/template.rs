@@ -5,6 +5,7 @@ use crate::frame::{ETHERNET, IPV4, Mac, protocol};
 use crate::tcp::plain::Plain;
 use crate::tcp::segment::Ports;
 use core::net::Ipv4Addr;
+use core::num::NonZeroU32;
 use nom_port::nic::Head;
 
 /// From the Ethernet addresses to the ports.
@@ -19,7 +20,7 @@ pub struct Template {
     ip: u32,
     pseudo: u32,
     /// As what the neighbours were known when the peer's Ethernet address was.
-    version: u32,
+    version: NonZeroU32,
 }
 
 impl Template {
@@ -29,7 +30,7 @@ impl Template {
         (mac, hop): (Mac, Mac),
         (from, to): (Ipv4Addr, Ipv4Addr),
         ports: Ports,
-        version: u32,
+        version: NonZeroU32,
     ) -> Template {
         let mut start = [0; START];
         start[..6].copy_from_slice(&hop);
@@ -48,7 +49,7 @@ impl Template {
 
     /// In which version of the neighbours it holds.
     #[inline]
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> NonZeroU32 {
         self.version
     }
 
@@ -111,7 +112,7 @@ mod tests {
             put_checksum(&mut long, field, &path, &payload, true);
             let mut short = Head::zeroed(PLAIN_TCP4 + plain.options_len());
             short.fill(stale);
-            Template::new(macs, ends, ports, 7).write(&mut short, &plain);
+            Template::new(macs, ends, ports, NonZeroU32::MIN).write(&mut short, &plain);
             prop_assert_eq!(&short[..], &long[..]);
         }
     }

@@ -3,6 +3,7 @@
 //! The driver owns the memory and says by [`Buffer`] how a handle on it is shared. The stack, and the
 //! application behind it, keep handles as long as they like; dropping the last one gives the memory back.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -279,68 +280,95 @@ pub fn chain_len<B: Buffer>(chain: &[Slice<B>]) -> usize {
     }
 }
 
+/// A slice, and how far behind the first but one of its queue it begins.
+type Behind<B> = (u64, Slice<B>);
+
 /// Bytes in order, put in at the end and forgotten from the front, cut anywhere at the cost of a binary
 /// search however many slices there are.
 #[derive(Debug)]
 pub struct Queue<B> {
-    /// Each slice with the position of its first byte in the stream.
-    slices: VecDeque<(u64, Slice<B>)>,
-    start: u64,
-    end: u64,
+    /// The first slice, which is nearly always the only one: then nothing is allocated.
+    first: Option<Slice<B>>,
+    /// Those behind it, each with how far behind the first of these it begins; none without the first slice.
+    #[expect(clippy::box_collection, reason = "most queues have none, and there is one in every connection")]
+    rest: Option<Box<VecDeque<Behind<B>>>>,
+    /// Bytes held.
+    len: usize,
 }
 
 impl<B: Buffer> Queue<B> {
     /// A queue of nothing.
     #[inline]
     pub fn new() -> Queue<B> {
-        Queue { slices: VecDeque::new(), start: 0, end: 0 }
+        Queue { first: None, rest: None, len: 0 }
     }
 
     /// Bytes held.
     #[inline]
     pub fn len(&self) -> usize {
-        (self.end - self.start) as usize
+        self.len
     }
 
     /// Whether no byte is held.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.len == 0
     }
 
     /// Appends a slice.
     #[inline]
     pub fn push(&mut self, slice: Slice<B>) {
-        if !slice.is_empty() {
-            let at = self.end;
-            self.end += slice.len() as u64;
-            self.slices.push_back((at, slice));
+        if slice.is_empty() {
+            return;
         }
+        self.len += slice.len();
+        match &self.first {
+            None => self.first = Some(slice),
+            Some(_) => self.push_behind(slice),
+        }
+    }
+
+    fn push_behind(&mut self, slice: Slice<B>) {
+        let rest = self.rest.get_or_insert_default();
+        // Counted on while some leave at the front: the first of them need not be at 0.
+        let at = rest.back().map_or(0, |(at, last)| at + last.len() as u64);
+        rest.push_back((at, slice));
     }
 
     /// Takes the first slice whole.
     #[inline]
     pub fn pop(&mut self) -> Option<Slice<B>> {
-        let (_, slice) = self.slices.pop_front()?;
-        self.start += slice.len() as u64;
+        let slice = self.first.take()?;
+        self.len -= slice.len();
+        self.close_ranks();
         Some(slice)
+    }
+
+    /// The first slice has gone: the next one is the first. What is empty has no memory.
+    #[inline]
+    fn close_ranks(&mut self) {
+        if let Some(rest) = &mut self.rest {
+            self.first = rest.pop_front().map(|(_, slice)| slice);
+            if rest.is_empty() {
+                self.rest = None;
+            }
+        }
     }
 
     /// Forgets the first `count` bytes, or all if there are fewer.
     #[inline]
     pub fn advance(&mut self, count: usize) {
-        let target = (self.start + count as u64).min(self.end);
-        while let Some((at, slice)) = self.slices.front_mut() {
-            let after = *at + slice.len() as u64;
-            if after <= target {
-                self.slices.pop_front();
-                continue;
+        let mut left = count.min(self.len);
+        self.len -= left;
+        while let Some(slice) = self.first.as_mut().filter(|_| left > 0) {
+            if left < slice.len() {
+                slice.advance(left);
+                break;
             }
-            slice.advance((target - *at) as usize);
-            *at = target;
-            break;
+            left -= slice.len();
+            self.first = None;
+            self.close_ranks();
         }
-        self.start = target;
     }
 
     /// Forgets everything.
@@ -351,25 +379,35 @@ impl<B: Buffer> Queue<B> {
     /// The first `len` bytes as they lie, if they are in one slice.
     #[inline]
     pub fn peek(&self, len: usize) -> Option<&[u8]> {
-        let (_, slice) = self.slices.front()?;
-        slice.get(..len)
+        self.first.as_ref()?.get(..len)
     }
 
     /// Handles on the `len` bytes from `offset`, or on as many as there are.
     #[inline]
     pub fn cut(&self, offset: usize, len: usize) -> Chain<B> {
-        let from = self.start + offset as u64;
-        let to = from.saturating_add(len as u64).min(self.end);
+        let to = offset.saturating_add(len).min(self.len);
+        let Some(first) = &self.first else { return Chain::new() };
         // Nearly always all of it is in the first slice.
-        if let Some((at, slice)) = self.slices.front()
-            && to <= *at + slice.len() as u64
-        {
-            let part = slice.part((from - at) as usize..to.saturating_sub(*at) as usize);
+        if to <= first.len() {
+            let part = first.part(offset..to);
             return if part.is_empty() { Chain::new() } else { single(part) };
         }
-        let first = self.slices.partition_point(|(at, slice)| at + slice.len() as u64 <= from);
-        let touched = self.slices.range(first.min(self.slices.len())..).take_while(|(at, _)| *at < to);
-        touched.map(|(at, slice)| slice.part(from.saturating_sub(*at) as usize..(to - at) as usize)).collect()
+        Self::cut_across(first, self.rest.as_deref(), offset..to)
+    }
+
+    /// The same, of bytes that do not end in the first slice.
+    fn cut_across(first: &Slice<B>, rest: Option<&VecDeque<Behind<B>>>, bytes: Range<usize>) -> Chain<B> {
+        let start = rest.and_then(|rest| rest.front()).map_or(0, |(at, _)| *at);
+        let behind = |offset: usize| start + offset.saturating_sub(first.len()) as u64;
+        let (from, to) = (behind(bytes.start), behind(bytes.end));
+        let touched = rest.into_iter().flat_map(|rest| {
+            let after = rest.partition_point(|(at, slice)| at + slice.len() as u64 <= from);
+            rest.range(after..).take_while(|(at, _)| *at < to)
+        });
+        let part =
+            |(at, slice): &(u64, Slice<B>)| slice.part(from.saturating_sub(*at) as usize..(to - at) as usize);
+        let begin = first.part(bytes.start..bytes.end);
+        Some(begin).filter(|begin| !begin.is_empty()).into_iter().chain(touched.map(part)).collect()
     }
 }
 

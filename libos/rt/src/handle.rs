@@ -8,7 +8,7 @@ use crate::poller::{Change, Poller, PollerId, Registered};
 use crate::queues::{Parameters, QueueId, Queues, Work};
 use crate::rest::{Mode, Policy, Thresholds};
 use crate::sleep::{self, Elapsed, Sleep};
-use crate::task::{self, JoinHandle, TaskId, Tasks};
+use crate::task::{self, JoinHandle, Joined, LocalFuture, TaskId, Tasks};
 use crate::threads::{Stack, Turns};
 use crate::ward::Ward;
 use crate::wheel::{TimerId, Wheel};
@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::fmt;
 use core::num::NonZeroU32;
+use core::pin::Pin;
 use core::task::Waker;
 use nom_port::world::{Clock, Containment, Preemption};
 
@@ -318,9 +319,24 @@ impl Handle {
         let (promise, joined) = task::promise();
         let joiner = promise.joiner();
         let whole = Box::pin(async move { promise.keep(future.await) });
-        let id = self.shared.tasks.borrow_mut().insert((activity, queue), whole, joiner);
+        Ok(joined(self.start((activity, queue), whole, Some(joiner))))
+    }
+
+    /// Starts a task that nobody joins, on behalf of the present activity: it takes no more memory than its
+    /// future and its name.
+    pub fn detach(&self, future: Pin<Box<dyn Future<Output = ()>>>) -> TaskId {
+        self.start((self.activity(), self.default_queue()), future, None)
+    }
+
+    fn start(
+        &self,
+        (activity, queue): (Activity, QueueId),
+        future: LocalFuture,
+        joiner: Option<Rc<dyn Joined>>,
+    ) -> TaskId {
+        let id = self.shared.tasks.borrow_mut().insert((activity, queue), future, joiner);
         self.shared.enqueue(queue, Work::Task(id)).ok().expect("it was there just now");
-        Ok(joined(id))
+        id
     }
 
     /// Ends a task where it waits; who joins it is told. `false` if it has ended.

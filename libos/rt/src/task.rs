@@ -49,14 +49,14 @@ pub(crate) struct Task {
     alarm: Arc<Alarm>,
     activity: Activity,
     queue: QueueId,
-    /// Who joins it.
-    joiner: Rc<dyn Joined>,
+    /// Who joins it, if anybody can.
+    joiner: Option<Rc<dyn Joined>>,
 }
 
 impl Task {
     /// It has ended without a value: tells who joins it.
     pub fn fail(&self) {
-        self.joiner.tell();
+        self.joiner.iter().for_each(|joiner| joiner.tell());
     }
 }
 
@@ -96,7 +96,7 @@ impl Tasks {
         &mut self,
         (activity, queue): (Activity, QueueId),
         future: LocalFuture,
-        joiner: Rc<dyn Joined>,
+        joiner: Option<Rc<dyn Joined>>,
     ) -> TaskId {
         let inbox = &self.inbox;
         self.tasks.insert_with_key(|task| {

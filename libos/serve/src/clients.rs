@@ -4,6 +4,7 @@ mod active;
 
 use crate::metered::Metered;
 use crate::payers::{Payers, label};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -38,14 +39,20 @@ pub(crate) enum Guest<B, C> {
     Desk(Client<B, Vec<u8>>),
 }
 
-/// A client's stream.
-pub(crate) struct Client<B, C> {
-    flow: FlowId,
-    connection: C,
+/// What waits for a client to read what it was answered.
+struct Backlog<B> {
     /// Answers that the stack had no room for.
     unsent: VecDeque<Slice<B>>,
     /// Pieces that wait until those are sent, each with when it arrived.
     waiting: VecDeque<(u64, Slice<B>)>,
+}
+
+/// A client's stream.
+pub(crate) struct Client<B, C> {
+    flow: FlowId,
+    connection: C,
+    /// What waits; nearly always nothing does.
+    backlog: Option<Box<Backlog<B>>>,
     /// Whether its peer was told to send no more.
     is_stopped: bool,
     /// Whether its peer will send no more, though not all was answered.
@@ -67,8 +74,7 @@ impl<B: Buffer, C> Client<B, C> {
             class,
             flow,
             connection,
-            unsent: VecDeque::new(),
-            waiting: VecDeque::new(),
+            backlog: None,
             is_stopped: false,
             is_finished: false,
             is_closing: false,
@@ -81,8 +87,51 @@ impl<B: Buffer, C> Client<B, C> {
     /// Whether it has taken something of what it was answered since the last look; `queued` bytes are the
     /// stack's.
     fn has_progressed(&mut self, queued: usize) -> bool {
-        let left = queued + self.unsent.iter().map(|slice| slice.len()).sum::<usize>();
+        let left = queued + self.unsent_len();
         core::mem::replace(&mut self.left, left) != left
+    }
+
+    /// Whether answers wait for the stack to have room.
+    #[inline]
+    fn has_unsent(&self) -> bool {
+        self.backlog.as_ref().is_some_and(|backlog| !backlog.unsent.is_empty())
+    }
+
+    /// Bytes of those answers.
+    fn unsent_len(&self) -> usize {
+        let unsent = self.backlog.iter().flat_map(|backlog| &backlog.unsent);
+        unsent.map(|slice| slice.len()).sum()
+    }
+
+    fn backlog(&mut self) -> &mut Backlog<B> {
+        let empty = || Box::new(Backlog { unsent: VecDeque::new(), waiting: VecDeque::new() });
+        self.backlog.get_or_insert_with(empty)
+    }
+
+    /// Has answers wait behind those that do.
+    #[cold]
+    fn queue(&mut self, slices: &mut VecDeque<Slice<B>>) {
+        self.backlog().unsent.append(slices);
+    }
+
+    /// Hands the stack what waits, as far as it has room; whether that was all of it.
+    fn drain<N: Nic<Buffer = B>, K: Clock>(&mut self, stack: &mut Measured<N, K>) -> bool {
+        let Some(backlog) = &mut self.backlog else { return true };
+        let is_all = send_all(stack, self.flow, &mut backlog.unsent);
+        if is_all && backlog.waiting.is_empty() {
+            self.backlog = None;
+        }
+        is_all
+    }
+
+    /// The next piece that waits.
+    fn next_piece(&mut self) -> Option<(u64, Slice<B>)> {
+        let backlog = self.backlog.as_mut()?;
+        let piece = backlog.waiting.pop_front();
+        if backlog.waiting.is_empty() && backlog.unsent.is_empty() {
+            self.backlog = None;
+        }
+        piece
     }
 }
 
@@ -238,7 +287,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
                 continue;
             }
             client.is_closing = self.service.check(&mut client.connection, &mut self.reply) == Stream::Close;
-            if !client.is_closing && client.unsent.is_empty() {
+            if !client.is_closing && !client.has_unsent() {
                 self.service.news(&mut client.connection, &mut self.reply);
             }
             // What it is told now nobody else may hear.
@@ -304,13 +353,13 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
         let noted = (S::IS_TIMED && len > 0).then_some(Noted { arrived_ns, requests, len });
         // Nearly always the stack has room: nothing need wait in a queue of its own.
-        if !client.is_closing && client.unsent.is_empty() {
+        if !client.is_closing && !client.has_unsent() {
             if let Some(whole) = self.reply.take_whole(stack.nic()) {
                 if S::IS_TIMED {
                     stack.nic().answer(len);
                 }
                 let Err(whole) = stack.send_answer(flow, noted, whole) else { return true };
-                client.unsent.push_back(whole);
+                client.backlog().unsent.push_back(whole);
                 return self.send(stack, flow);
             }
             if self.reply.take(stack.nic(), &mut self.slices).is_none() {
@@ -322,13 +371,12 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             if stack.send_all(flow, noted, &mut self.slices).is_ok() {
                 return true;
             }
-            client.unsent.append(&mut self.slices);
+            client.queue(&mut self.slices);
             return self.send(stack, flow);
         }
         if let Some(Noted { arrived_ns, requests, len }) = noted {
             // Behind what still waits for room in the stack.
-            let waiting: usize = client.unsent.iter().map(|slice| slice.len()).sum();
-            stack.note_answer(flow, arrived_ns, requests, waiting + len);
+            stack.note_answer(flow, arrived_ns, requests, client.unsent_len() + len);
         }
         self.answer(stack, flow)
     }
@@ -352,8 +400,8 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             stack.nic().answer(bytes);
         }
         // Nearly always the stack has room: nothing need wait in a queue of its own.
-        if !client.unsent.is_empty() || !send_all(stack, flow, &mut self.slices) {
-            client.unsent.append(&mut self.slices);
+        if client.has_unsent() || !send_all(stack, flow, &mut self.slices) {
+            client.queue(&mut self.slices);
         }
         self.send(stack, flow)
     }
@@ -362,7 +410,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// whether the stream goes on now.
     fn send<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
         let Some(client) = self.client(flow) else { return false };
-        if !send_all(stack, flow, &mut client.unsent) {
+        if !client.drain(stack) {
             // Who does not read what he asked for is asked to ask no more.
             client.is_stopped = true;
             stack.window(flow, 0);
@@ -445,7 +493,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         }
         match self.clients.get_mut(flow.index()) {
             Some(Some(client)) if client.is_stopped && client.flow == flow => {
-                client.waiting.push_back((arrived_ns, bytes));
+                client.backlog().waiting.push_back((arrived_ns, bytes));
             }
             _ => _ = self.handle(stack, flow, (arrived_ns, bytes)),
         }
@@ -457,7 +505,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         }
         let mut goes_on = self.send(stack, flow);
         while goes_on {
-            let piece = self.client(flow).and_then(|client| client.waiting.pop_front());
+            let piece = self.client(flow).and_then(Client::next_piece);
             let Some(piece) = piece else { return self.resume(stack, flow) };
             goes_on = self.handle(stack, flow, piece);
         }

@@ -1,9 +1,11 @@
 //! Crossing the border with registers in states that no compiler leaves them in.
 
 use core::arch::asm;
+use nom_sys::Protection;
 use nom_sys::abi::error::decode;
 use nom_sys::abi::{Error, Upcall};
 use nom_sys::devices::Device;
+use nom_sys::memory::Grant;
 use nom_sys::region::Region;
 use nom_sys::upcall::Delivery;
 
@@ -25,6 +27,31 @@ pub fn map_registers(device: &Device, bar: u64, region: &Region) -> Result<(), E
     // SAFETY: the region is its owner's, who has no reference into it, and registers that nobody touches do
     // nothing.
     unsafe { nom_sys::raw::device_map(device.index() as u64, bar, 0, region.address(), region.bytes()) }?;
+    Ok(())
+}
+
+/// A MiB below a border between two entries of the root table that all spaces of an application
+/// have: no region is there, which are placed at random in 56 TiB.
+const ACROSS: u64 = (3 << 40) - (1 << 20);
+
+/// Maps a grant of at most 2 MiB across two entries of the root table.
+///
+/// # Errors
+/// Those of `memory_map`.
+pub fn map_across(grant: &Grant) -> Result<(), Error> {
+    let (size, protection) = (grant.page_size() as u64, Protection::ReadWrite as u64);
+    // SAFETY: nothing else is mapped there, and nobody refers to what is.
+    unsafe { nom_sys::raw::memory_map(ACROSS, grant.frame(), size, grant.count(), protection) }?;
+    Ok(())
+}
+
+/// Takes it out again.
+///
+/// # Errors
+/// Those of `memory_unmap`.
+pub fn unmap_across(grant: &Grant) -> Result<(), Error> {
+    // SAFETY: nobody refers to what is there.
+    unsafe { nom_sys::raw::memory_unmap(ACROSS, grant.bytes()) }?;
     Ok(())
 }
 

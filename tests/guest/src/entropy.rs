@@ -1,6 +1,6 @@
 //! A driver for one request at a time to a virtio entropy device (virtio 1.2, sections 4.1, 4.2 and 5.4).
 
-use crate::Failure;
+use crate::{Check, Failure};
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use nom_sys::abi::Upcall;
@@ -302,27 +302,54 @@ fn map_mmio(device: &Device, offset: u64) -> Result<Window, Failure> {
     Ok(Window { registers, offset, is_mmio: true })
 }
 
-/// The device's vendor capabilities (PCI 3.0, section 6.7).
+/// The device's vendor capabilities.
 fn capabilities(device: &Device) -> Result<Vec<Capability>, Failure> {
-    const POINTER: u64 = 0x34;
     const VENDOR_SPECIFIC: u8 = 9;
     let mut found = Vec::new();
-    let mut at = u64::from(device.config(POINTER)? & 0xfc);
-    // A list has at most 48 entries; one that is longer runs in a circle.
-    for _ in 0..48 {
-        if at == 0 {
-            break;
-        }
-        let [id, next, _, kind] = device.config(at)?.to_le_bytes();
+    each_capability(device, |at, [id, _, _, kind]| {
         if id == VENDOR_SPECIFIC {
             let bar = u64::from(device.config(at + 4)? & 0xff);
             let offset = device.config(at + 8)?.into();
             let extra = if kind == KIND_NOTIFY { device.config(at + 16)? } else { 0 };
             found.push(Capability { kind, bar, offset, extra });
         }
-        at = u64::from(next & 0xfc);
-    }
+        Ok(())
+    })?;
     Ok(found)
+}
+
+/// Region and page of where a device keeps the messages that it interrupts by, and those that are pending
+/// (PCI 3.0, section 6.8.2). Who could write there would send any interrupt to any processor.
+///
+/// # Errors
+/// As for configuration space.
+pub fn message_pages(device: &Device) -> Result<Vec<(u64, u64)>, Failure> {
+    const MSIX: u8 = 0x11;
+    let mut found = Vec::new();
+    each_capability(device, |at, [id, ..]| {
+        for word in (1..3).filter(|_| id == MSIX) {
+            let place = u64::from(device.config(at + 4 * word)?);
+            found.push((place & 7, (place & !7) & !(PAGE - 1)));
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Goes through a device's capabilities: where each is, and its first word (PCI 3.0, section 6.7).
+fn each_capability(device: &Device, mut act: impl FnMut(u64, [u8; 4]) -> Check) -> Check {
+    const POINTER: u64 = 0x34;
+    let mut at = u64::from(device.config(POINTER)? & 0xfc);
+    // A list has at most 48 entries; one that is longer runs in a circle.
+    for _ in 0..48 {
+        if at == 0 {
+            break;
+        }
+        let word = device.config(at)?.to_le_bytes();
+        act(at, word)?;
+        at = u64::from(word[1] & 0xfc);
+    }
+    Ok(())
 }
 
 macro_rules! forward {

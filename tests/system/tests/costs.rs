@@ -45,6 +45,18 @@ fn registers_are_mapped_and_taken_back_in_as_long_as_other_calls_take() {
     }
 }
 
+/// What all of 512 address spaces show is written in each of them.
+#[test]
+fn many_address_spaces_keep_the_kernel_no_longer() {
+    let guest = Guest::bundle("tests/guest/bundles/measure-spaces.toml");
+    let counted = guest.emulated().qemu("-icount shift=0").run().expect_status(0);
+    for name in ["map", "unmap"] {
+        let instructions = counted.number(&format!("figure name=longest_{name}_in_all_spaces cycles="));
+        println!("{name} in all spaces: {instructions} instructions");
+        assert!(instructions <= LONGEST_HOLD, "{name} keeps the kernel for {instructions} instructions");
+    }
+}
+
 #[test]
 fn every_cost_is_measured() {
     let life = Guest::bundle("tests/guest/bundles/measure.toml").cpus(2).run().expect_status(0);

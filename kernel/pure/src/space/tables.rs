@@ -171,9 +171,15 @@ pub(super) fn remove<'m>(
     }
 }
 
+#[inline(never)] // Its buffer is not on the stack while the tables below are walked.
 fn remove_table_if_empty(by: &mut Means<impl PhysicalMemory>, slot: &Slot, table: PhysAddr) {
-    let is_empty = |index| by.machine.read(entry_address(table, index)) == Entry::EMPTY.0;
-    if slot.is_whole() || (0..ENTRIES).all(is_empty) {
+    // Many entries at a time: a call may look at six tables, and be nearly all of what it may be.
+    let is_empty = |part| {
+        let mut entries = [0; 256];
+        by.machine.read_bytes(table + part, &mut entries);
+        entries == [0; 256]
+    };
+    if slot.is_whole() || (0..FRAME_BYTES).step_by(256).all(is_empty) {
         by.machine.write(slot.entry, Entry::EMPTY.0);
         let released = by.frames.release(by.owner, table.frame(), PageSize::Small, 1);
         released.expect("tables are held by their space's owner");

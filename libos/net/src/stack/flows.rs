@@ -20,6 +20,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU32;
 use nom_port::nic::{Head, Label, Nic, Outgoing, PartialChecksum, Properties, Segmentation};
 
 /// Most bytes of payload in a segment that the device cuts: an IP packet counts its length in 16 bits.
@@ -79,7 +80,7 @@ pub(super) struct TimeWait {
 #[derive(Debug)]
 pub(super) enum Flow<B> {
     Open(Box<Open<B>>),
-    Waiting(TimeWait),
+    Waiting(Box<TimeWait>),
 }
 
 /// What the next bytes that are sent on a flow answer: so many requests, the oldest of which came in a frame
@@ -547,14 +548,14 @@ impl<N: Nic> Stack<N> {
         }
         self.held.forget(connection);
         let window = (connection.receive.window >> connection.receive.scale).min(0xffff) as u16;
-        *flow = Flow::Waiting(TimeWait {
+        *flow = Flow::Waiting(Box::new(TimeWait {
             send_next: connection.send.max,
             receive_next: connection.receive.next,
             stamp_offset: connection.stamp_offset,
             recent: connection.stamps.map(|stamps| stamps.recent),
             window,
             until,
-        });
+        }));
         self.timers.remove(id);
         self.waiting.push_back((until, id));
     }
@@ -605,7 +606,7 @@ impl<N: Nic> Stack<N> {
                 if !open.connection.is_quiet() {
                     continue;
                 }
-                if let Some(first) = open.connection.deadlines.first() {
+                if let Some(first) = open.connection.first_deadline() {
                     open.look_at(id, first, &mut self.timers);
                 }
                 return;
@@ -637,7 +638,8 @@ impl<N: Nic> Stack<N> {
     #[inline]
     fn schedule(&mut self, id: FlowId) {
         let Some((_, Flow::Open(open))) = self.flows.get_mut(id) else { return };
-        if let Some(first) = open.connection.deadlines.first() {
+        open.connection.tidy(self.now);
+        if let Some(first) = open.connection.first_deadline() {
             open.look_at(id, first, &mut self.timers);
         }
     }
@@ -692,7 +694,7 @@ fn plain_way<'a>(
     template: &'a mut Option<Template>,
     tuple: &FourTuple,
     hop: Option<Hop>,
-    version: u32,
+    version: NonZeroU32,
     properties: &Properties,
 ) -> Option<&'a Template> {
     if template.as_ref().is_none_or(|template| template.version() != version) {
@@ -705,7 +707,7 @@ fn plain_way<'a>(
 fn write_template(
     tuple: &FourTuple,
     hop: Option<Hop>,
-    version: u32,
+    version: NonZeroU32,
     properties: &Properties,
 ) -> Option<Template> {
     let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (tuple.local, tuple.remote) else { return None };

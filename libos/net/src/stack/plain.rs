@@ -120,6 +120,7 @@ mod tests {
     use crate::tcp::segment::{Flags, Ports, Segment};
     use crate::template::Template;
     use alloc::vec::Vec;
+    use core::num::NonZeroU32;
     use nom_port::nic::Head;
     use proptest::prelude::*;
 
@@ -130,7 +131,7 @@ mod tests {
         let options = plain.options_len();
         let mut head = Head::zeroed(PLAIN_TCP4 + options);
         let ends = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 1));
-        Template::new(([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, 0)
+        Template::new(([2, 0, 0, 0, 0, 9], MAC), ends, Ports { from: 4000, to: 80 }, NonZeroU32::MIN)
             .write(&mut head, plain);
         let mut frame = head.to_vec();
         frame.resize(frame.len() + plain.len as usize, 7);

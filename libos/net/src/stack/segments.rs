@@ -111,7 +111,7 @@ impl<N: Nic> Stack<N> {
                 Ok(())
             }
             Some((_, Flow::Waiting(waiting))) => {
-                let waiting = *waiting;
+                let waiting = **waiting;
                 self.stray(application, id, waiting, tuple, segment, payload)
             }
             None => unreachable!("the table names only flows that it has"),

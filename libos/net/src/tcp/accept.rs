@@ -123,11 +123,11 @@ impl<B: Buffer> Connection<B> {
 
     /// Sends an acknowledgement to a peer that may not be the peer, but not too many.
     pub fn challenge(&mut self, context: &mut Context<'_>) {
-        if context.now < self.no_challenge_before {
+        if self.rare.no_challenge_before.is_some_and(|until| context.now < until) {
             context.counters.challenges_limited += 1;
             return;
         }
-        self.no_challenge_before = context.now + CHALLENGE_GAP;
+        self.rare.make().no_challenge_before = Some(context.now + CHALLENGE_GAP);
         self.receive.is_acknowledgement_due = true;
     }
 
@@ -145,7 +145,7 @@ impl<B: Buffer> Connection<B> {
     /// was not lost.
     pub(super) fn note_twice(&mut self, from: Seq, to: Seq) {
         if from.before(to) {
-            self.receive.twice = Some((from, to));
+            self.rare.make().twice = Some((from, to));
             self.receive.quick = super::deliver::QUICK;
         }
     }

@@ -41,7 +41,9 @@ impl<B: Buffer> Connection<B> {
             self.take_sack(context, segment, &mut news);
         }
         let is_duplicate = !is_advance && (news.is_any || self.is_duplicate(segment));
-        self.recovery.duplicates += u32::from(is_duplicate);
+        if is_duplicate {
+            self.rare.make().duplicates += 1;
+        }
         self.take_window(segment, is_advance);
         self.look_forward(context, &news, is_advance, is_duplicate);
         self.consider_undo(context, segment, is_advance);
@@ -94,7 +96,7 @@ impl<B: Buffer> Connection<B> {
         let news = self.recovery.flight.acknowledged(una, ack);
         self.recovery.rack.take(context.now, &news);
         self.progress(ack, acked);
-        if self.recovery.point.is_none() && was_limited {
+        if was_limited && self.rare.point.is_none() {
             let (rtt, max) = (self.recovery.rack.rtt(), self.send.max);
             let smoothed = self.rtt.smoothed().unwrap_or_default();
             self.cubic.acknowledged(context.now, &Heard { count: acked, ack, max, smoothed, rtt });
@@ -128,23 +130,21 @@ impl<B: Buffer> Connection<B> {
     /// Recovery ends, or goes on with the next hole (RFC 6582 section 3.2 step 3, RFC 6675 section 5).
     #[inline]
     fn progress(&mut self, ack: Seq, acked: u32) {
-        let recovery = &mut self.recovery;
-        if recovery.not_before.is_some_and(|end| end.before(ack)) {
-            recovery.not_before = None;
+        let Some(rare) = self.rare.some() else { return };
+        if rare.not_before.is_some_and(|end| end.before(ack)) {
+            rare.not_before = None;
         }
-        match recovery.point {
+        match rare.point {
             Some(point) if ack.before(point) => {
-                recovery.duplicates = recovery.duplicates.saturating_sub(acked / self.send.mss);
+                rare.duplicates = rare.duplicates.saturating_sub(acked / self.send.mss);
                 // Without selective acknowledgements a partial one says that the next segment is lost, too.
                 if !self.is_sack {
-                    recovery.flight.lose_first(ack, self.send.mss);
-                    recovery.is_first_due = true;
+                    rare.is_first_due = true;
+                    self.recovery.flight.lose_first(ack, self.send.mss);
                 }
             }
             point => {
-                recovery.point = None;
-                recovery.duplicates = 0;
-                recovery.is_first_due = false;
+                (rare.point, rare.duplicates, rare.is_first_due) = (None, 0, false);
                 if point.is_some() {
                     self.recovered();
                 }
@@ -178,7 +178,9 @@ impl<B: Buffer> Connection<B> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                self.deadlines.linger = self.is_orphan.then(|| context.now + context.settings.linger);
+                if self.is_orphan {
+                    self.rare.make().linger = Some(context.now + context.settings.linger);
+                }
             }
             State::Closing => self.state = State::TimeWait,
             State::LastAck => self.end(super::connection::Closed::Finished, effects),
@@ -196,19 +198,26 @@ impl<B: Buffer> Connection<B> {
             self.send.window_max = self.send.window_max.max(self.send.window);
             self.send.window_by = (if is_later { segment.seq } else { seq }, segment.ack);
             if self.send.window > 0 {
-                self.deadlines.persist = None;
+                self.stop_probing();
             }
+        }
+    }
+
+    /// The peer's window is open: nothing need be asked about it.
+    #[inline]
+    pub(super) fn stop_probing(&mut self) {
+        if let Some(rare) = self.rare.some() {
+            rare.persist = None;
         }
     }
 
     /// Enters recovery if a segment is likely lost.
     fn consider_loss(&mut self, context: &mut Context<'_>) {
         let is_lost =
-            if self.is_sack { self.detect_loss(context) > 0 } else { self.recovery.duplicates >= DUPLICATES };
-        let recovery = &self.recovery;
+            if self.is_sack { self.detect_loss(context) > 0 } else { self.rare.duplicates >= DUPLICATES };
         if !is_lost
-            || recovery.point.is_some()
-            || recovery.not_before.is_some()
+            || self.rare.point.is_some()
+            || self.rare.not_before.is_some()
             || self.send.una == self.send.max
         {
             return;
@@ -222,10 +231,10 @@ impl<B: Buffer> Connection<B> {
         if !self.is_sack {
             self.recovery.flight.lose_first(self.send.una, self.send.mss);
         }
-        self.recovery.point = Some(self.send.max);
-        self.recovery.is_first_due = true;
         let flight = (self.send.una, self.send.max);
-        self.recovery.reduction = Some(Box::new(Reduction::new(self.cubic, flight, false)));
+        let rare = self.rare.make();
+        (rare.point, rare.is_first_due) = (Some(self.send.max), true);
+        rare.reduction = Some(Box::new(Reduction::new(self.cubic, flight, false)));
         self.cubic.lost();
         self.note_delivered(0, false);
         self.timed = None;

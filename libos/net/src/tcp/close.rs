@@ -82,7 +82,7 @@ impl<B: Buffer> Connection<B> {
     pub fn close(&mut self, patience: Instant) {
         self.is_orphan = true;
         if self.state == State::FinWait2 {
-            self.deadlines.linger.get_or_insert(patience);
+            self.rare.make().linger.get_or_insert(patience);
         } else {
             self.shut_down();
         }

@@ -3,7 +3,6 @@
 use super::connection::{Closed, Connection, Context, Effects, Origin, Settings, State};
 use super::segment::{Flags, Segment};
 use crate::buffer::{Buffer, Chain};
-use alloc::boxed::Box;
 
 impl<B: Buffer> Connection<B> {
     /// Asks a peer for a connection.
@@ -22,7 +21,7 @@ impl<B: Buffer> Connection<B> {
         let flags = segment.flags;
         if flags.any(Flags::ACK) && (segment.ack != self.send.una + 1 || self.send.max != segment.ack) {
             context.counters.dropped_tcp_acknowledgement += 1;
-            self.refusal = segment.refusal().map(Box::new);
+            self.rare.make().refusal = segment.refusal();
             return;
         }
         match (flags.any(Flags::RST), flags.any(Flags::SYN), flags.any(Flags::ACK)) {

@@ -10,18 +10,16 @@
 
 use super::congestion::Cubic;
 use super::flight::Flight;
-use super::forward::Forward;
 use super::memory::{Held, Tuning};
 use super::rack::Rack;
+use super::rare::RareBox;
 use super::reassemble::Reassembly;
 use super::rtt::Rtt;
 use super::segment::{Options, Segment};
 use super::sequence::Seq;
-use super::undo::Reduction;
 use crate::buffer::{Buffer, Queue, Slice};
 use crate::counters::Counters;
 use crate::time::{Instant, sooner};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use smallvec::SmallVec;
@@ -231,14 +229,10 @@ pub struct Receiver<B> {
     pub acknowledged: Seq,
     /// Large segments that are to be acknowledged at once, after a loss or a duplicate.
     pub quick: u8,
-    /// What came although it was there already, to be said once (RFC 2883).
-    pub twice: Option<(Seq, Seq)>,
     /// Whether an acknowledgement must go now.
     pub is_acknowledgement_due: bool,
     /// Segments that came too early.
     pub reassembly: Reassembly<B>,
-    /// Sequence number of the peer's FIN, if it came too early.
-    pub fin: Option<Seq>,
 }
 
 /// RFC 7323 timestamps of a connection that uses them.
@@ -250,28 +244,17 @@ pub struct Stamps {
     pub recent_at: Instant,
 }
 
-/// Loss recovery (RFC 8985 with selective acknowledgements, RFC 6582 without).
+/// What loss recovery (RFC 8985 with selective acknowledgements, RFC 6582 without) knows while nothing is
+/// lost.
 #[derive(Debug, Default)]
 pub struct Recovery {
     /// What is in flight, and what is known of it.
     pub flight: Flight,
     /// What its times tell.
     pub rack: Rack,
-    /// Duplicate acknowledgements in a row.
-    pub duplicates: u32,
-    /// The end of what was sent when the loss was found: recovery is over once it is acknowledged.
-    pub point: Option<Seq>,
-    /// Whether the first lost segment has not yet been sent again: it goes whatever is in flight.
-    pub is_first_due: bool,
-    /// No new recovery before this is acknowledged: duplicates up to here may be of our own making.
-    pub not_before: Option<Seq>,
-    /// Whether the last timeout came too early, as far as it is known.
-    pub forward: Forward,
-    /// The last reduction of the congestion window, while it may yet turn out to have been wrong.
-    pub reduction: Option<Box<Reduction>>,
 }
 
-/// When time will do something.
+/// When time will do something; what it rarely does is in the [box](super::rare::Rare).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadlines {
     /// Retransmission (RFC 6298).
@@ -280,20 +263,15 @@ pub struct Deadlines {
     pub loss: Option<Instant>,
     /// The delayed acknowledgement.
     pub acknowledge: Option<Instant>,
-    /// The question whether a closed window is still closed.
-    pub persist: Option<Instant>,
     /// The question whether a silent peer is still there.
     pub keep_alive: Option<Instant>,
-    /// The end of our patience in FIN-WAIT-2.
-    pub linger: Option<Instant>,
 }
 
 impl Deadlines {
     /// The first of them.
     #[inline]
     pub fn first(&self) -> Option<Instant> {
-        let peer = sooner(sooner(self.retransmit, self.loss), self.acknowledge);
-        sooner(peer, sooner(sooner(self.persist, self.keep_alive), self.linger))
+        sooner(sooner(self.retransmit, self.loss), sooner(self.acknowledge, self.keep_alive))
     }
 }
 
@@ -341,8 +319,8 @@ pub struct Connection<B> {
     pub deadlines: Deadlines,
     /// Retransmissions or probes in a row that nothing answered.
     pub retries: u32,
-    /// The reset that answers a segment which fits no handshake.
-    pub refusal: Option<Box<Segment>>,
+    /// What it has when something is amiss.
+    pub rare: RareBox,
     /// Whether a probe is to go.
     pub is_probe_due: bool,
     /// Whether a small segment may go although a larger one is possible.
@@ -353,9 +331,6 @@ pub struct Connection<B> {
     pub heard_at: Instant,
     /// When data was last sent.
     pub sent_at: Instant,
-    /// No challenge acknowledgement before this (RFC 5961 section 7, each connection for itself, as a limit
-    /// for all of them would tell strangers about it: CVE-2016-5696).
-    pub no_challenge_before: Instant,
     /// Whether it counts among the half open ones.
     pub is_half_open: bool,
     /// Whether the application wants nothing more of it, so that our patience with the peer ends.
@@ -407,10 +382,8 @@ impl<B: Buffer> Connection<B> {
                 longest: 0,
                 acknowledged: Seq(0),
                 quick: 0,
-                twice: None,
                 is_acknowledgement_due: false,
                 reassembly: Reassembly::new(),
-                fin: None,
             },
             stamps: Some(Stamps { recent: 0, recent_at: now }),
             stamp_offset,
@@ -422,13 +395,12 @@ impl<B: Buffer> Connection<B> {
             timed: None,
             deadlines: Deadlines::default(),
             retries: 0,
-            refusal: None,
+            rare: RareBox::default(),
             is_probe_due: false,
             is_small_allowed: false,
             nagle: settings.nagle,
             heard_at: now,
             sent_at: now,
-            no_challenge_before: now,
             is_half_open: false,
             is_orphan: false,
             answers: SmallVec::new(),

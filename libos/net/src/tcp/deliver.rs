@@ -54,7 +54,7 @@ impl<B: Buffer> Connection<B> {
             self.receive.is_acknowledgement_due = true;
         }
         if self.state == State::FinWait2 && self.is_orphan {
-            self.deadlines.linger = Some(context.now + context.settings.linger);
+            self.rare.make().linger = Some(context.now + context.settings.linger);
         }
     }
 
@@ -108,15 +108,19 @@ impl<B: Buffer> Connection<B> {
 
     /// FIN counts once everything before it is there.
     fn take_fin(&mut self, context: &Context<'_>, segment: &Segment, effects: &mut Effects<B>) {
-        if segment.flags.any(Flags::FIN) {
-            self.receive.fin = Some(segment.end() - 1);
-            // Also if it came too early (RFC 5681 section 4.2).
-            self.receive.is_acknowledgement_due = true;
-        }
-        if self.receive.fin != Some(self.receive.next) {
+        let is_fin = segment.flags.any(Flags::FIN);
+        let fin = if is_fin { Some(segment.end() - 1) } else { self.rare.fin };
+        // Also if it came too early (RFC 5681 section 4.2).
+        self.receive.is_acknowledgement_due |= is_fin;
+        if fin != Some(self.receive.next) {
+            if is_fin {
+                self.rare.make().fin = fin;
+            }
             return;
         }
-        self.receive.fin = None;
+        if let Some(rare) = self.rare.some() {
+            (rare.fin, rare.linger) = (None, None);
+        }
         self.receive.next = self.receive.next + 1;
         // The FIN may have come before what was missing.
         self.receive.is_acknowledgement_due = true;
@@ -126,7 +130,6 @@ impl<B: Buffer> Connection<B> {
             State::FinWait1 => State::Closing,
             _ => State::TimeWait,
         };
-        self.deadlines.linger = None;
         self.heard_at = context.now;
     }
 

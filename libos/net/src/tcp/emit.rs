@@ -17,8 +17,8 @@ impl<B: Buffer> Connection<B> {
     /// The next segment to send now; call again until there is none. One segment carries up to `large_max`
     /// bytes where the device cuts it, or as many as the peer takes if that is more.
     pub fn emit(&mut self, context: &mut Context<'_>, large_max: u32) -> Option<Emission<B>> {
-        if self.refusal.is_some() {
-            return self.refusal.take().map(|refusal| (*refusal, Chain::new()));
+        if let Some(refusal) = self.rare.some().and_then(|rare| rare.refusal.take()) {
+            return Some((refusal, Chain::new()));
         }
         match self.state {
             State::Closed => return None,
@@ -56,8 +56,8 @@ impl<B: Buffer> Connection<B> {
     pub fn is_quiet(&self) -> bool {
         !self.receive.is_acknowledgement_due
             && !self.is_probe_due
-            && self.refusal.is_none()
-            && self.recovery.point.is_none()
+            && self.rare.refusal.is_none()
+            && self.rare.point.is_none()
             && self.recovery.flight.lost() == 0
             && !self.recovery.rack.is_tail_due()
             && !self.send.is_closing
@@ -85,7 +85,7 @@ impl<B: Buffer> Connection<B> {
     fn emit_lost(&mut self, context: &mut Context<'_>) -> Option<Emission<B>> {
         let mss = self.send.mss - self.options(context.now).len() as u32;
         let (from, to) = self.lost_hole(mss)?;
-        self.recovery.is_first_due = false;
+        self.rare.make().is_first_due = false;
         let again = self.emit_again(context, from, to);
         if let Some((segment, _)) = &again {
             self.note_again(context.now, segment.sequence_len());
@@ -101,7 +101,7 @@ impl<B: Buffer> Connection<B> {
             return None;
         }
         context.counters.tail_probes += 1;
-        self.recovery.rack.probed(self.send.max);
+        self.rare.make().probed = Some(self.send.max);
         self.emit_again(context, from, self.send.max)
     }
 
@@ -128,7 +128,7 @@ impl<B: Buffer> Connection<B> {
     /// case. What a timeout sends again anyway, from `next` on, is not looked at.
     fn lost_hole(&self, mss: u32) -> Option<(Seq, Seq)> {
         let has_room = mss <= self.congestion_room();
-        if !has_room && !self.recovery.is_first_due || self.recovery.forward == Forward::New {
+        if !has_room && !self.rare.is_first_due || self.rare.forward == Forward::New {
             return None;
         }
         let (from, to) = self.recovery.flight.first_lost(self.send.una)?;
@@ -140,10 +140,10 @@ impl<B: Buffer> Connection<B> {
     /// 3.2).
     pub(super) fn pipe(&self) -> u32 {
         let flying = self.recovery.flight.flying(self.send.una);
-        if self.is_sack || self.recovery.duplicates == 0 {
+        if self.is_sack || self.rare.duplicates == 0 {
             return flying;
         }
-        flying.saturating_sub(self.recovery.duplicates.saturating_mul(self.send.mss))
+        flying.saturating_sub(self.rare.duplicates.saturating_mul(self.send.mss))
     }
 
     /// What was never sent, or has to be sent again after a timeout.
@@ -216,7 +216,7 @@ impl<B: Buffer> Connection<B> {
     fn watch_window(&mut self, context: &Context<'_>) {
         if self.deadlines.retransmit.is_none() && !self.is_probe_due {
             let due = context.now + self.rtt.timeout();
-            self.deadlines.persist.get_or_insert(due);
+            self.rare.make().persist.get_or_insert(due);
         }
     }
 
@@ -231,7 +231,7 @@ impl<B: Buffer> Connection<B> {
 
     fn watch_closed_window(&mut self, context: &Context<'_>) {
         if self.send.window == 0 && !self.send.queue.is_empty() {
-            self.deadlines.persist = Some(context.now + self.rtt.timeout());
+            self.rare.make().persist = Some(context.now + self.rtt.timeout());
         }
     }
 
@@ -263,8 +263,8 @@ impl<B: Buffer> Connection<B> {
         let timestamps =
             self.stamps.map(|stamps| Timestamps { value: self.stamp_clock(now), echo: stamps.recent });
         let mut sack = [None; 3];
-        if self.is_sack && (!self.receive.reassembly.is_empty() || self.receive.twice.is_some()) {
-            let ranges = self.receive.twice.into_iter().chain(self.receive.reassembly.ranges(3));
+        if self.is_sack && (!self.receive.reassembly.is_empty() || self.rare.twice.is_some()) {
+            let ranges = self.rare.twice.into_iter().chain(self.receive.reassembly.ranges(3));
             for (slot, range) in sack.iter_mut().zip(ranges) {
                 *slot = Some(range);
             }
@@ -291,9 +291,11 @@ impl<B: Buffer> Connection<B> {
         }
         let window = (receive.edge.since(receive.next) >> receive.scale).min(0xffff) as u16;
         receive.acknowledged = receive.next;
-        receive.twice = None;
         receive.is_acknowledgement_due = false;
         self.deadlines.acknowledge = None;
+        if let Some(rare) = self.rare.some() {
+            rare.twice = None;
+        }
         window
     }
 

@@ -16,13 +16,13 @@ impl<B: Buffer> Connection<B> {
         if take_due(&mut self.deadlines.retransmit, context.now) {
             self.retransmit(context, effects);
         }
-        if take_due(&mut self.deadlines.persist, context.now) {
+        if self.rare.some().is_some_and(|rare| take_due(&mut rare.persist, context.now)) {
             self.persist(context, effects);
         }
         if take_due(&mut self.deadlines.keep_alive, context.now) {
             self.keep_alive(context, effects);
         }
-        if take_due(&mut self.deadlines.linger, context.now) {
+        if self.rare.some().is_some_and(|rare| take_due(&mut rare.linger, context.now)) {
             // It never said that it has no more to say, so there may have been more.
             self.end(Closed::TimedOut, effects);
         }
@@ -42,7 +42,7 @@ impl<B: Buffer> Connection<B> {
         context.counters.timeouts += 1;
         self.rtt.back_off();
         self.timed = None;
-        let is_known = self.recovery.point.is_some();
+        let is_known = self.rare.point.is_some();
         if self.is_synchronised() {
             self.note_timeout(is_known);
             self.suspect_timeout(is_known);
@@ -54,10 +54,9 @@ impl<B: Buffer> Connection<B> {
         self.recovery.flight.lose_all(self.send.una, self.retries > 1);
         self.recovery.rack.timed_out();
         self.deadlines.loss = None;
-        self.recovery.point = None;
-        self.recovery.duplicates = 0;
-        self.recovery.is_first_due = false;
-        self.recovery.not_before = Some(self.send.max);
+        let rare = self.rare.make();
+        (rare.point, rare.duplicates, rare.is_first_due) = (None, 0, false);
+        (rare.not_before, rare.probed) = (Some(self.send.max), None);
         self.send.next = self.send.una;
     }
 

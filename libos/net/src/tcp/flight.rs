@@ -1,30 +1,9 @@
 //! What is in flight: when each part of it was sent, and what the peer has said of it (RFC 2018, RFC 8985).
 
+use super::runs::{Fate, Run, Runs};
 use super::sequence::Seq;
 use crate::time::Instant;
-use alloc::collections::VecDeque;
 use core::time::Duration;
-
-/// What is known of a part of what was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// Nothing.
-    Flying,
-    /// The peer has it, and not all before it.
-    Arrived,
-    /// It has to be sent again.
-    Lost,
-}
-
-/// Consecutive bytes that were sent at the same time and fared alike; they begin where those before them end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    end: Seq,
-    at: Instant,
-    fate: Fate,
-    /// Whether it was sent more than once.
-    is_again: bool,
-}
 
 /// What an acknowledgement told.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +22,7 @@ const RUNS_MAX: usize = 8192;
 /// Runs in order of sequence, from the oldest byte not acknowledged on.
 #[derive(Debug, Default)]
 pub struct Flight {
-    runs: VecDeque<Run>,
+    runs: Runs,
     arrived: u32,
     lost: u32,
     /// The end of what has arrived, holes not considered (RACK.fack).
@@ -106,18 +85,17 @@ impl Flight {
     pub fn acknowledged(&mut self, una: Seq, ack: Seq) -> News {
         let mut news = News::default();
         // Nearly always all that was sent at once arrives at once.
-        if let (1, Some(run)) = (self.runs.len(), self.runs.front())
+        if let Runs::One(run) = self.runs
             && run.end == ack
             && run.fate == Fate::Flying
         {
-            let run = *run;
             self.note(&mut news, run, ack);
             self.runs.clear();
             self.furthest = Some(self.furthest.map_or(ack, |furthest| furthest.max(ack)));
             return news;
         }
         let mut start = una;
-        while let Some(run) = self.runs.front().copied().filter(|_| start.before(ack)) {
+        while let Some(run) = self.runs.get(0).copied().filter(|_| start.before(ack)) {
             let end = run.end.min(ack);
             let len = end.since(start);
             match run.fate {
@@ -301,9 +279,8 @@ impl Flight {
             return;
         }
         let end = self.runs[after - 1].end;
-        let at = self.runs.range(first..after).map(|run| run.at).max().expect("there are two");
-        self.runs.drain(first + 1..after);
-        (self.runs[first].end, self.runs[first].at) = (end, at);
+        let at = (first..after).map(|index| self.runs[index].at).max().expect("there are two");
+        self.runs.merge(first..after, Run { end, at, ..self.runs[first] });
     }
 }
 
@@ -345,7 +322,7 @@ mod tests {
         flight.sent(Seq(10), Seq(10), Seq(20), at(5));
         let news = flight.acknowledged(Seq(10), Seq(30));
         assert!(news.is_any && !news.is_reordered, "it was sent twice: nobody knows which came");
-        assert!(flight.is_plain() && flight.runs.is_empty());
+        assert!(flight.is_plain() && flight.runs.len() == 0);
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub enum Forward {
 impl<B: Buffer> Connection<B> {
     /// The timer expires: where losses are known nothing is to be found out, nor at a second expiry.
     pub(super) fn suspect_timeout(&mut self, is_known: bool) {
-        let is_first = !is_known && self.retries == 1 && self.recovery.not_before.is_none();
+        let is_first = !is_known && self.retries == 1 && self.rare.not_before.is_none();
         let is_suspected = is_first && self.stamps.is_none();
-        self.recovery.forward = if is_suspected { Forward::Again } else { Forward::No };
+        self.rare.make().forward = if is_suspected { Forward::Again } else { Forward::No };
     }
 
     /// Takes what an acknowledgement says about that; `news` is what arrived by it.
@@ -36,24 +36,24 @@ impl<B: Buffer> Connection<B> {
         is_advance: bool,
         is_duplicate: bool,
     ) {
-        let (una, point) = (self.send.una, self.recovery.not_before);
+        let (una, point) = (self.send.una, self.rare.not_before);
         let is_old = |end: Seq| point.is_some_and(|point| end.at_most(point));
-        match self.recovery.forward {
+        match self.rare.forward {
             Forward::Again if is_advance => {
                 // Where all has arrived there is nothing to find out, and nothing new finds nothing out.
                 let goes_on = point.is_some_and(|point| una.before(point)) && self.has_new_segment();
-                self.recovery.forward = if goes_on { Forward::New } else { Forward::No };
+                self.rare.make().forward = if goes_on { Forward::New } else { Forward::No };
                 self.send.next = if goes_on { self.send.max } else { self.send.next };
             }
             // Selective ones say what has arrived, which is a sign of neither.
-            Forward::Again if is_duplicate && !self.is_sack => self.recovery.forward = Forward::No,
+            Forward::Again if is_duplicate && !self.is_sack => self.rare.make().forward = Forward::No,
             Forward::New => {
                 let is_late =
                     news.newest.is_some_and(|(_, end, is_again)| !is_again && (is_advance || is_old(end)));
                 if is_late {
                     self.undo(context);
                 } else if is_duplicate {
-                    self.recovery.forward = Forward::No;
+                    self.rare.make().forward = Forward::No;
                     self.send.next = una;
                 }
             }

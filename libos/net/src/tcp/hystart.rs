@@ -3,6 +3,7 @@
 
 use super::congestion::Heard;
 use super::sequence::Seq;
+use core::num::NonZeroU32;
 
 /// Bounds of what counts as longer, in microseconds, and the part of a round trip that does between them
 /// (section 4.3, like all that follows).
@@ -23,8 +24,9 @@ pub struct HyStart {
     last_us: u32,
     now_us: u32,
     samples: u8,
-    /// The round trip that raised doubt, and the rounds since.
-    doubt: Option<(u32, u8)>,
+    /// The round trip that raised doubt, if any did, in microseconds, and the rounds since.
+    doubt: Option<NonZeroU32>,
+    rounds: u8,
 }
 
 impl HyStart {
@@ -33,7 +35,7 @@ impl HyStart {
         if self.end.at_most(heard.ack) {
             self.end = heard.max;
             (self.last_us, self.now_us, self.samples) = (self.now_us, 0, 0);
-            self.doubt = self.doubt.map(|(baseline, rounds)| (baseline, rounds + 1));
+            self.rounds += u8::from(self.doubt.is_some());
         }
         let rtt_us = u32::try_from(heard.rtt.as_micros()).unwrap_or(u32::MAX).max(1);
         self.now_us = if self.now_us == 0 { rtt_us } else { self.now_us.min(rtt_us) };
@@ -49,18 +51,18 @@ impl HyStart {
             None if self.last_us > 0 => {
                 let longer = (self.last_us / THRESHOLD_PART).clamp(THRESHOLD_US.0, THRESHOLD_US.1);
                 if self.now_us >= self.last_us.saturating_add(longer) {
-                    self.doubt = Some((self.now_us, 0));
+                    (self.doubt, self.rounds) = (NonZeroU32::new(self.now_us), 0);
                 }
             }
             // It was something else.
-            Some((baseline, _)) if self.now_us < baseline => self.doubt = None,
+            Some(baseline) if self.now_us < baseline.get() => self.doubt = None,
             _ => {}
         }
     }
 
     /// Whether slow start is over.
     pub fn is_over(&self) -> bool {
-        self.doubt.is_some_and(|(_, rounds)| rounds >= ROUNDS)
+        self.doubt.is_some() && self.rounds >= ROUNDS
     }
 }
 

@@ -3,7 +3,6 @@
 use super::connection::{Connection, Context, Effects, Origin, Settings, State};
 use super::segment::{Flags, Segment};
 use crate::buffer::Buffer;
-use alloc::boxed::Box;
 
 impl<B: Buffer> Connection<B> {
     /// Answers SYN.
@@ -23,7 +22,7 @@ impl<B: Buffer> Connection<B> {
     ) -> bool {
         if segment.ack != self.send.una + 1 || self.send.max != segment.ack {
             context.counters.dropped_tcp_acknowledgement += 1;
-            self.refusal = segment.refusal().map(Box::new);
+            self.rare.make().refusal = segment.refusal();
             return false;
         }
         self.established(context, segment, effects);

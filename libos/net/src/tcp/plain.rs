@@ -64,7 +64,7 @@ impl<B: Buffer> Connection<B> {
         self.send.window = u32::from(segment.window) << self.send.scale;
         self.send.window_max = self.send.window_max.max(self.send.window);
         self.send.window_by = (segment.seq, segment.ack);
-        self.deadlines.persist = None;
+        self.stop_probing();
         if segment.len > 0 {
             if context.now >= self.receive.tuning.until {
                 self.tune_window(context, &segment.whole());
@@ -85,11 +85,9 @@ impl<B: Buffer> Connection<B> {
             && segment.ack.at_most(send.max)
             && send.next == send.max
             && segment.window > 0
-            && self.recovery.duplicates == 0
-            && self.recovery.point.is_none()
+            && self.rare.is_plain()
             && self.recovery.flight.is_plain()
             && receive.reassembly.is_empty()
-            && receive.fin.is_none()
             && (segment.len > 0 || segment.ack != send.una)
             && match (self.stamps, segment.stamps) {
                 (Some(stamps), Some(theirs)) => Seq(stamps.recent).at_most(Seq(theirs.value)),
@@ -113,13 +111,11 @@ impl<B: Buffer> Connection<B> {
             && len <= (send.una + send.window).since(send.next)
             && flying + len <= self.cubic.window()
             && !send.is_closing
-            && recovery.point.is_none()
-            && recovery.duplicates == 0
+            && self.rare.is_plain()
+            && self.rare.is_quiet()
             && recovery.flight.is_plain()
             && !recovery.rack.is_tail_due()
-            && self.receive.twice.is_none()
             && self.receive.reassembly.is_empty()
-            && self.refusal.is_none()
             && (!self.nagle || flying == 0);
         if !is_plain {
             return None;

@@ -52,7 +52,7 @@ impl Proportion {
 impl<B: Buffer> Connection<B> {
     /// What of the congestion window may be sent now.
     pub(super) fn congestion_room(&self) -> u32 {
-        match &self.recovery.reduction {
+        match &self.rare.reduction {
             Some(reduction) if self.is_mending() => reduction.proportion.room,
             _ => self.cubic.window().saturating_sub(self.pipe()),
         }
@@ -63,19 +63,22 @@ impl<B: Buffer> Connection<B> {
     pub(super) fn note_delivered(&mut self, delivered: u32, is_sound: bool) {
         let (pipe, target) = (self.pipe(), self.cubic.window());
         let mss = self.send.mss;
-        if let Some(reduction) = self.recovery.reduction.as_mut().filter(|_| self.recovery.point.is_some()) {
+        let rare = self.rare.some().filter(|rare| rare.point.is_some());
+        if let Some(reduction) = rare.and_then(|rare| rare.reduction.as_mut()) {
             reduction.proportion.heard(delivered, (pipe, target), mss, is_sound);
         }
     }
 
     /// So many bytes go while a loss is mended, or at any other time.
     pub(super) fn note_sent_of_room(&mut self, len: u32) {
-        self.recovery.reduction.iter_mut().for_each(|reduction| reduction.proportion.sent(len));
+        if let Some(reduction) = self.rare.some().and_then(|rare| rare.reduction.as_mut()) {
+            reduction.proportion.sent(len);
+        }
     }
 
     /// Without selective acknowledgements what has arrived is not known well enough.
     fn is_mending(&self) -> bool {
-        self.is_sack && self.recovery.point.is_some()
+        self.is_sack && self.rare.point.is_some()
     }
 }
 

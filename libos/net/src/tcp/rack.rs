@@ -33,10 +33,6 @@ pub struct Rack {
     is_reordered: bool,
     /// Whether the last segment is to go again.
     is_tail_due: bool,
-    /// The end of the last segment, sent again.
-    probed: Option<Seq>,
-    /// `quarters` grows no more before this is acknowledged.
-    reported: Option<Seq>,
 }
 
 impl Rack {
@@ -77,11 +73,6 @@ impl Rack {
         core::mem::take(&mut self.is_tail_due)
     }
 
-    /// The last segment, whose end is `end`, was sent again.
-    pub fn probed(&mut self, end: Seq) {
-        self.probed = Some(end);
-    }
-
     /// What was sent again had not been lost, but overtaken.
     pub fn overtaken(&mut self) {
         self.is_reordered = true;
@@ -89,7 +80,7 @@ impl Rack {
 
     /// All is sent again anyway.
     pub fn timed_out(&mut self) {
-        (self.is_tail_due, self.probed) = (false, None);
+        self.is_tail_due = false;
     }
 
     /// How late may be what others overtook (step 4).
@@ -119,10 +110,10 @@ impl<B: Buffer> Connection<B> {
 
     /// The peer had what was sent again: more patience, once a round trip (step 4).
     fn reported(&mut self, ack: Seq) {
-        let (max, rack) = (self.send.max, &mut self.recovery.rack);
-        rack.probed = None;
-        if rack.reported.is_none_or(|reported| reported.at_most(ack)) {
-            rack.reported = Some(max);
+        let (max, rare, rack) = (self.send.max, self.rare.make(), &mut self.recovery.rack);
+        rare.probed = None;
+        if rare.reported.is_none_or(|reported| reported.at_most(ack)) {
+            rare.reported = Some(max);
             rack.quarters = rack.quarters.max(1).saturating_add(1);
             rack.persist = PERSIST;
         }
@@ -132,12 +123,12 @@ impl<B: Buffer> Connection<B> {
     pub(super) fn detect_loss(&mut self, context: &mut Context<'_>) -> u32 {
         let recovery = &mut self.recovery;
         let Some(newest) =
-            recovery.rack.newest.filter(|_| recovery.flight.arrived() > 0 || recovery.point.is_some())
+            recovery.rack.newest.filter(|_| recovery.flight.arrived() > 0 || self.rare.point.is_some())
         else {
             return recovery.flight.lost();
         };
-        let is_sure = recovery.point.is_some()
-            || recovery.duplicates >= DUPLICATES
+        let is_sure = self.rare.point.is_some()
+            || self.rare.duplicates >= DUPLICATES
             || recovery.flight.arrived() > (DUPLICATES - 1) * self.send.mss;
         let smoothed = self.rtt.smoothed().unwrap_or(recovery.rack.rtt());
         let patience = recovery.rack.rtt() + recovery.rack.patience(is_sure, smoothed);
@@ -150,15 +141,13 @@ impl<B: Buffer> Connection<B> {
 
     /// Time has come to look for losses, or to send the last segment again.
     pub(super) fn loss_due(&mut self, context: &mut Context<'_>) {
-        if self.recovery.flight.arrived() == 0 && self.recovery.point.is_none() {
-            let is_waiting = self.send.una != self.send.max && self.recovery.rack.probed.is_none();
+        if self.recovery.flight.arrived() == 0 && self.rare.point.is_none() {
+            let is_waiting = self.send.una != self.send.max && self.rare.probed.is_none();
             if is_waiting {
                 self.recovery.rack.is_tail_due = true;
                 self.deadlines.retransmit = Some(context.now + self.rtt.timeout());
             }
-        } else if self.detect_loss(context) > 0
-            && self.recovery.point.is_none()
-            && self.recovery.not_before.is_none()
+        } else if self.detect_loss(context) > 0 && self.rare.point.is_none() && self.rare.not_before.is_none()
         {
             self.begin_recovery(context);
         }
@@ -170,8 +159,8 @@ impl<B: Buffer> Connection<B> {
     pub(super) fn schedule_tail(&mut self, now: Instant) {
         let flight = self.send.max.since(self.send.una);
         let recovery = &self.recovery;
-        let is_plain = recovery.flight.is_plain() && recovery.point.is_none() && self.retries == 0;
-        if !self.is_sack || flight == 0 || !is_plain || recovery.rack.probed.is_some() {
+        let is_plain = recovery.flight.is_plain() && self.rare.point.is_none() && self.retries == 0;
+        if !self.is_sack || flight == 0 || !is_plain || self.rare.probed.is_some() {
             if is_plain {
                 self.deadlines.loss = None;
             }
@@ -189,9 +178,8 @@ impl<B: Buffer> Connection<B> {
     /// congestion window is to know (section 7.4); and a recovery that ends makes patience older.
     #[inline]
     pub(super) fn probe_answered(&mut self, ack: Seq) {
-        let rack = &mut self.recovery.rack;
-        if rack.probed.is_some_and(|end| end.before(ack)) {
-            rack.probed = None;
+        if self.rare.probed.is_some_and(|end| end.before(ack)) {
+            self.rare.make().probed = None;
             self.cubic.lost();
         }
     }

@@ -1,5 +1,6 @@
 //! The round-trip time and the retransmission timeout that follows from it (RFC 6298).
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 /// Before the first sample (RFC 6298 rule 2.1), in nanoseconds like all that follows.
@@ -11,16 +12,17 @@ const MAX: u64 = 60_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
     /// Smoothed round-trip time and variation; none before the first sample.
-    estimate: Option<(u64, u64)>,
+    estimate: Option<(NonZeroU64, u64)>,
+    /// No timeout is shorter, in microseconds.
+    min_us: u32,
     /// How often the timeout has doubled since a round trip was last measured.
-    backoff: u32,
-    min: u64,
+    backoff: u8,
 }
 
 impl Rtt {
     /// No sample yet; no timeout will be shorter than `min`.
     pub fn new(min: Duration) -> Rtt {
-        Rtt { estimate: None, backoff: 0, min: nanos(min) }
+        Rtt { estimate: None, backoff: 0, min_us: (nanos(min) / 1000) as u32 }
     }
 
     /// Takes one measurement (rules 2.2 and 2.3). It, and nothing else, ends the doubling (section 5, at the
@@ -30,15 +32,17 @@ impl Rtt {
         self.backoff = 0;
         let rtt = nanos(rtt);
         self.estimate = Some(match self.estimate {
-            None => (rtt, rtt / 2),
-            Some((smooth, variation)) => ((smooth * 7 + rtt) / 8, (variation * 3 + smooth.abs_diff(rtt)) / 4),
+            None => first(rtt),
+            Some((smooth, variation)) => {
+                let smooth = smooth.get();
+                (some((smooth * 7 + rtt) / 8), (variation * 3 + smooth.abs_diff(rtt)) / 4)
+            }
         });
     }
 
     /// An earlier connection measured `rtt` (RFC 9040): as good as a first sample.
     pub fn suppose(&mut self, rtt: Duration) {
-        let rtt = nanos(rtt);
-        self.estimate.get_or_insert((rtt, rtt / 2));
+        self.estimate.get_or_insert(first(nanos(rtt)));
     }
 
     /// The timeout expired (rule 5.5).
@@ -49,7 +53,7 @@ impl Rtt {
     /// The smoothed round-trip time in nanoseconds, once there is a sample.
     #[inline]
     pub fn smoothed_ns(&self) -> Option<u64> {
-        self.estimate.map(|(smooth, _)| smooth)
+        self.estimate.map(|(smooth, _)| smooth.get())
     }
 
     /// The timeout to wait now. Where round trips hardly vary, the next may yet be longer by what a peer
@@ -65,22 +69,38 @@ impl Rtt {
     pub fn timeout_ns(&self) -> u64 {
         let base = match self.estimate {
             None => INITIAL,
-            Some((smooth, variation)) => smooth + (variation * 4).max(self.min / 2),
+            Some((smooth, variation)) => smooth.get() + (variation * 4).max(self.min() / 2),
         };
-        (base.max(self.min).min(MAX) << self.backoff).min(MAX)
+        (base.max(self.min()).min(MAX) << self.backoff).min(MAX)
     }
 
     /// Whether so long may be longer than the timeout: cheaper than to ask how long that is.
     #[inline]
     pub fn may_be_over(&self, time: Duration) -> bool {
-        nanos(time) > self.min
+        nanos(time) > self.min()
+    }
+
+    #[inline]
+    fn min(&self) -> u64 {
+        u64::from(self.min_us) * 1000
     }
 
     /// The smoothed round-trip time, once there is a sample.
     #[inline]
     pub fn smoothed(&self) -> Option<Duration> {
-        self.estimate.map(|(smooth, _)| Duration::from_nanos(smooth))
+        self.estimate.map(|(smooth, _)| Duration::from_nanos(smooth.get()))
     }
+}
+
+/// The estimate after one sample (rule 2.2).
+fn first(rtt: u64) -> (NonZeroU64, u64) {
+    (some(rtt), rtt / 2)
+}
+
+/// No path is so short that it takes no time.
+#[inline]
+fn some(rtt: u64) -> NonZeroU64 {
+    NonZeroU64::new(rtt).unwrap_or(NonZeroU64::MIN)
 }
 
 /// No round trip or timeout is longer than [`MAX`], so that no sum overflows.

@@ -217,7 +217,7 @@ fn recovery_sends_what_is_lost_as_others_arrive() {
     assert_eq!(bench.emit(0).len(), 3, "new data goes as far as the smaller window has room");
     bench.acknowledge(2001, &[(2001, 8001)]);
     bench.acknowledge(10_001, &[]);
-    assert!(bench.connection.recovery.point.is_none());
+    assert!(bench.connection.rare.point.is_none());
     assert_eq!((bench.counters.fast_retransmits, bench.counters.retransmissions), (1, 2));
 }
 
@@ -327,7 +327,7 @@ fn a_window_grows_by_what_is_read_and_shrinks_by_what_is_not() {
 fn expire_does_only_what_is_due() {
     let mut bench = Bench::new(|_| {});
     bench.connection.deadlines.acknowledge = Some(START + MS);
-    bench.connection.deadlines.linger = Some(START + 2 * MS);
+    bench.connection.rare.make().linger = Some(START + 2 * MS);
     bench.with(|connection, context, effects| connection.expire(context, effects));
     assert!(!bench.connection.receive.is_acknowledgement_due);
     bench.now = START + MS;
@@ -335,7 +335,7 @@ fn expire_does_only_what_is_due() {
     assert!(bench.connection.receive.is_acknowledgement_due && bench.effects.closed.is_none());
     bench.now = START + 2 * MS;
     bench.with(|connection, context, effects| connection.expire(context, effects));
-    assert_eq!((bench.effects.closed, bench.connection.deadlines.first()), (Some(Closed::TimedOut), None));
+    assert_eq!((bench.effects.closed, bench.connection.first_deadline()), (Some(Closed::TimedOut), None));
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn nothing_is_taken_for_sending_after_close() {
 }
 
 #[test]
-fn a_hundred_thousand_connections_fit_into_64_mib() {
+fn a_hundred_thousand_connections_fit_into_42_mib() {
     let each = size_of::<Connection<Memory>>();
-    assert!(each <= 640, "{each} bytes");
+    assert!(each <= 440, "{each} bytes");
 }

@@ -42,17 +42,17 @@ impl<B: Buffer> Connection<B> {
     /// first.
     pub(super) fn note_timeout(&mut self, is_known: bool) {
         if is_known {
-            self.recovery.reduction = None;
+            self.rare.make().reduction = None;
         } else if self.retries == 1 {
             let flight = (self.send.una, self.send.max);
-            self.recovery.reduction = Some(Box::new(Reduction::new(self.cubic, flight, true)));
+            self.rare.make().reduction = Some(Box::new(Reduction::new(self.cubic, flight, true)));
         }
     }
 
     /// `len` bytes go again.
     pub(super) fn note_again(&mut self, now: Instant, len: u32) {
         let stamp = self.stamp_clock(now);
-        if let Some(reduction) = &mut self.recovery.reduction {
+        if let Some(reduction) = self.rare.some().and_then(|rare| rare.reduction.as_mut()) {
             reduction.stamp.get_or_insert(stamp);
             reduction.again = reduction.again.saturating_add(len);
         }
@@ -60,7 +60,8 @@ impl<B: Buffer> Connection<B> {
 
     /// The peer says that these bytes came twice.
     pub(super) fn disprove(&mut self, range: Option<(Seq, Seq)>) {
-        let (Some(reduction), Some((from, to))) = (&mut self.recovery.reduction, range) else { return };
+        let Some((from, to)) = range else { return };
+        let Some(reduction) = self.rare.some().and_then(|rare| rare.reduction.as_mut()) else { return };
         if reduction.flight.0.at_most(from) && to.at_most(reduction.flight.1) {
             reduction.again = reduction.again.saturating_sub(to.since(from));
         }
@@ -68,7 +69,7 @@ impl<B: Buffer> Connection<B> {
 
     /// Undoes the last reduction of the congestion window if an acknowledgement shows that nothing was lost.
     pub(super) fn consider_undo(&mut self, context: &mut Context<'_>, segment: &Segment, is_advance: bool) {
-        let Some(reduction) = &self.recovery.reduction else { return };
+        let Some(reduction) = &self.rare.reduction else { return };
         let Some(stamp) = reduction.stamp else { return };
         let has_lost = self.recovery.flight.lost() > 0 && !reduction.is_timeout;
         let is_disproved = reduction.again == 0 && !has_lost;
@@ -84,21 +85,22 @@ impl<B: Buffer> Connection<B> {
     }
 
     pub(super) fn undo(&mut self, context: &mut Context<'_>) {
-        self.recovery.forward = Forward::No;
-        let Some(reduction) = self.recovery.reduction.take() else { return };
+        let Some(rare) = self.rare.some() else { return };
+        rare.forward = Forward::No;
+        let Some(reduction) = rare.reduction.take() else { return };
         context.counters.reductions_undone += 1;
         self.cubic.undo(reduction.before);
         let recovery = &mut self.recovery;
         if reduction.is_timeout {
             // Nothing goes again but what is found lost from now on.
             recovery.flight.recant(self.send.una);
-            recovery.not_before = None;
+            rare.not_before = None;
             self.send.next = self.send.max;
         } else {
             recovery.rack.overtaken();
         }
         if recovery.flight.lost() == 0 {
-            (recovery.point, recovery.is_first_due) = (None, false);
+            (rare.point, rare.is_first_due) = (None, false);
         }
     }
 }

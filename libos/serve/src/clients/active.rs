@@ -41,7 +41,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     fn go_on<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, id: ClientId) {
         let index = id.number() as u32 as usize;
         let Some(Some(client)) = self.clients.get(index) else { return };
-        if client.flow.number() == id.number() && client.unsent.is_empty() {
+        if client.flow.number() == id.number() && !client.has_unsent() {
             self.happen(stack, client.flow, Happening::Due);
         }
     }
@@ -71,8 +71,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
         if let (Some(asked_ns), true) = (said.asked_ns, is_answer) {
             // Behind what still waits for room in the stack.
-            let waiting: usize = client.unsent.iter().map(|slice| slice.len()).sum();
-            stack.note_answer(flow, asked_ns, requests, waiting + len);
+            stack.note_answer(flow, asked_ns, requests, client.unsent_len() + len);
         }
         self.carry_out(stack, flow, (said, is_answer));
     }
@@ -92,7 +91,10 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if S::IS_TIMED && !client.is_own {
             stack.nic().answer(bytes);
         }
-        client.unsent.append(&mut self.slices);
+        // Nearly always the stack has room: nothing need wait in a queue of its own.
+        if client.has_unsent() || !send_all(stack, flow, &mut self.slices) {
+            client.queue(&mut self.slices);
+        }
         // Who is one too many is answered once more.
         let is_too_many = is_answer && self.excess > 0;
         client.is_closing = said.course == Course::Close || is_too_many;
@@ -124,7 +126,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     /// Sends what there is room for, and then closes what is to be closed. Returns whether more may be said.
     fn send_on<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
         let Some(client) = self.client(flow) else { return false };
-        if !client.unsent.is_empty() && !send_all(stack, flow, &mut client.unsent) {
+        if !client.drain(stack) {
             return false;
         }
         if client.is_closing {

@@ -128,6 +128,18 @@ fn errors() -> Check {
         let name = nom_app::alloc::format!("mapping {bytes:#x} from {offset:#x} of region {bar}");
         expect(&name, entropy::map_error(index, bar, offset, bytes), Some(error))?;
     }
+    if entropy::is_mmio(index) {
+        return Ok(());
+    }
+    let pages = entropy::message_pages(&device)?;
+    expect("places of interrupt messages", pages.len(), 2)?;
+    for (bar, page) in pages {
+        let region = board().devices[index].bar_bytes[bar as usize].load(Relaxed);
+        for (offset, bytes) in [(page, 4096), (0, page + 4096), (page, region - page)] {
+            let error = entropy::map_error(index, bar, offset, bytes);
+            expect("mapping interrupt messages", error, Some(Error::NoSuchRegion))?;
+        }
+    }
     Ok(())
 }
 

@@ -5,7 +5,8 @@
 //! the channel; `measure YIELD ECHO` on one, which all share; `echo` answers, `yield` only yields. `lives
 //! HOLDER FAULTER` measures on one processor what it takes to start and to end an application: `holder` takes
 //! all memory that it can have, `fault` faults at once. `registers` measures what it takes to map those of
-//! QEMU's `ivshmem-plain`.
+//! QEMU's `ivshmem-plain`, `spaces` what it takes to map and unmap where as many address spaces show the same
+//! as an application can have.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ use nom_app::memory::{Grant, Region};
 use nom_app::{Error, PageSize, Protection, applications, args, board, events, println, time, upcall};
 use nom_guest_tests::line::{Line, Patience};
 use nom_guest_tests::{Check, Failure, border, expect, run};
+use nom_sys::program::ProgramSpace;
 
 nom_app::main!(main);
 
@@ -39,6 +41,7 @@ fn main() -> u8 {
         }
         Some("lives") => run(&[("lives", lives)]),
         Some("registers") => run(&[("registers", registers)]),
+        Some("spaces") => run(&[("spaces", spaces)]),
         _ => run(&[("measure", measure)]),
     }
 }
@@ -170,6 +173,26 @@ fn registers() -> Check {
     drop(device);
     println!("figure name=longest_device_release cycles={}", (time::cycles() - start) / regions.len() as u64);
     Ok(())
+}
+
+/// Maps and unmaps as many pages as a call takes across two entries of the root table, which lead to no table
+/// before and behind: both are written in every space that there can be.
+fn spaces() -> Check {
+    let spaces: Vec<_> = core::iter::from_fn(|| ProgramSpace::new().ok()).collect();
+    let grant = Grant::new(PageSize::Small, PAGES)?;
+    let mut worst = [0; 2];
+    for _ in 0..10 {
+        let start = time::cycles();
+        border::map_across(&grant)?;
+        let mapped = time::cycles();
+        border::unmap_across(&grant)?;
+        let cycles = [mapped - start, time::cycles() - mapped];
+        worst.iter_mut().zip(cycles).for_each(|(worst, cycles)| *worst = cycles.max(*worst));
+    }
+    for (name, cycles) in ["map", "unmap"].iter().zip(worst) {
+        println!("figure name=longest_{name}_in_all_spaces cycles={cycles}");
+    }
+    expect("spaces beside the first", spaces.len(), 511)
 }
 
 /// Frames of which a piece of an end takes the owner away (`kernel/pure/src/applications.rs`).

@@ -14,6 +14,7 @@ nom_app::main!(main);
 const DEBUG: u64 = 1;
 const UNDEFINED: u64 = 6;
 const PROTECTION: u64 = 13;
+const PAGE_FAULT: u64 = 14;
 
 const DIRECTION: u64 = 1 << 10;
 const IO_PRIVILEGE: u64 = 3 << 12;
@@ -33,6 +34,9 @@ fn round() -> u8 {
         ("system-calls", system_calls),
         ("software-interrupts", software_interrupts),
         ("privileged-instructions", privileged),
+        ("instructions-of-units-that-are-off", units_that_are_off),
+        ("states-that-are-nobodys", foreign_states),
+        ("returns-to-more-privilege", returns),
         ("flags", flags),
         ("stale-stacks", stale_stacks),
     ])
@@ -148,6 +152,118 @@ fn privileged() -> Check {
     // CLAC and STAC have no use in ring 3.
     for code in [&[0x0f, 0x01, 0xca], &[0x0f, 0x01, 0xcb]] {
         expect("clac or stac", attempt(code)?.vector, UNDEFINED)?;
+    }
+    Ok(())
+}
+
+/// What belongs to units that the kernel leaves off (protection keys, shadow stacks, user interrupts, virtual
+/// machines, enclaves), or to ring 0.
+fn units_that_are_off() -> Check {
+    let instructions: [(&str, &[u8]); 30] = [
+        ("rdpkru", &[0x31, 0xc9, 0x0f, 0x01, 0xee]),
+        ("wrpkru", &[0x31, 0xc0, 0x31, 0xc9, 0x31, 0xd2, 0x0f, 0x01, 0xef]),
+        ("xsaves", &[0x48, 0x0f, 0xc7, 0x2c, 0x24]),
+        ("xrstors", &[0x48, 0x0f, 0xc7, 0x1c, 0x24]),
+        ("rdpmc", &[0x0f, 0x33]),
+        ("mov from cr8", &[0x44, 0x0f, 0x20, 0xc0]),
+        ("mov to cr3", &[0x0f, 0x22, 0xd8]),
+        ("mov from dr0", &[0x0f, 0x21, 0xc0]),
+        ("mov to dr6", &[0x0f, 0x23, 0xf0]),
+        ("invpcid", &[0x66, 0x0f, 0x38, 0x82, 0x04, 0x24]),
+        ("wbnoinvd", &[0xf3, 0x0f, 0x09]),
+        ("monitor", &[0x0f, 0x01, 0xc8]),
+        ("mwait", &[0x0f, 0x01, 0xc9]),
+        ("rsm", &[0x0f, 0xaa]),
+        ("getsec", &[0x0f, 0x37]),
+        ("encls", &[0x0f, 0x01, 0xcf]),
+        ("pconfig", &[0x0f, 0x01, 0xc5]),
+        ("vmcall", &[0x0f, 0x01, 0xc1]),
+        ("vmlaunch", &[0x0f, 0x01, 0xc2]),
+        ("vmxon", &[0xf3, 0x0f, 0xc7, 0x34, 0x24]),
+        ("vmrun", &[0x0f, 0x01, 0xd8]),
+        ("vmmcall", &[0x0f, 0x01, 0xd9]),
+        ("vmload", &[0x0f, 0x01, 0xda]),
+        ("stgi", &[0x0f, 0x01, 0xdc]),
+        ("clgi", &[0x0f, 0x01, 0xdd]),
+        ("skinit", &[0x0f, 0x01, 0xde]),
+        ("setssbsy", &[0xf3, 0x0f, 0x01, 0xe8]),
+        ("wrss", &[0x48, 0x0f, 0x38, 0xf6, 0x04, 0x24]),
+        ("uiret", &[0xf3, 0x0f, 0x01, 0xec]),
+        ("senduipi", &[0xf3, 0x0f, 0xc7, 0xf0]),
+    ];
+    for (name, code) in instructions {
+        // A hypervisor may refuse its calls by an answer: then it is the undefined opcode behind.
+        let outcome = attempt(code)?;
+        let is_refused = [UNDEFINED, PROTECTION].contains(&outcome.vector);
+        expect_that(&format!("{name} is refused: {outcome:x?}"), is_refused)?;
+        let reads = ["rdpkru", "xsaves", "rdpmc", "mov from cr8", "mov from dr0"];
+        let is_at_it = outcome.offset < code.len() as u64;
+        expect_that(&format!("{name} does not pass"), is_at_it || !reads.contains(&name))?;
+    }
+    Ok(())
+}
+
+/// XRSTOR loads what the kernel turned on: no keys, nothing of ring 0's, no form but the standard one.
+fn foreign_states() -> Check {
+    const AREA: usize = 0x100;
+    const HEADER: usize = AREA + 512;
+    // lea rdi, [rip + area]; mov eax, -1; mov edx, -1; xrstor [rdi]; ud2
+    let code = [
+        [0x48, 0x8d, 0x3d, 0xf9, 0, 0, 0].as_slice(),
+        &[0xb8, 0xff, 0xff, 0xff, 0xff, 0xba, 0xff, 0xff, 0xff, 0xff],
+        &[0x0f, 0xae, 0x2f, 0x0f, 0x0b],
+    ]
+    .concat();
+    let xrstor = 17;
+    let states = [
+        ("none", 0, 0, 0, (UNDEFINED, xrstor + 3)),
+        ("the tracer's", 1 << 8, 0, 0, (PROTECTION, xrstor)),
+        ("protection keys", 1 << 9, 0, 0, (PROTECTION, xrstor)),
+        ("shadow stacks of ring 3", 1 << 11, 0, 0, (PROTECTION, xrstor)),
+        ("shadow stacks of ring 0", 1 << 12, 0, 0, (PROTECTION, xrstor)),
+        ("tiles", 1 << 18, 0, 0, (PROTECTION, xrstor)),
+        ("what is not defined", 1 << 62, 0, 0, (PROTECTION, xrstor)),
+        ("a compact form", 0, 1_u64 << 63, 0, (PROTECTION, xrstor)),
+        ("a header with more in it", 0, 0, 1, (PROTECTION, xrstor)),
+    ];
+    for (name, components, form, more, expected) in states {
+        let mut page = code.clone();
+        page.resize(HEADER + 64, 0);
+        page[AREA..AREA + 2].copy_from_slice(&0x37f_u16.to_le_bytes());
+        page[AREA + 24..AREA + 28].copy_from_slice(&0x1f80_u32.to_le_bytes());
+        for (place, word) in [components, form, more].into_iter().enumerate() {
+            page[HEADER + 8 * place..HEADER + 8 * place + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        let outcome = attempt(&page)?;
+        expect(&format!("what comes of {name}"), (outcome.vector, outcome.offset), expected)?;
+    }
+    Ok(())
+}
+
+/// Far returns, segments of ring 0, and a return from an interrupt that was none, with flags of ring 0.
+/// QEMU's translator reads the stack of both returns as ring 0 would, which SMAP makes a page fault.
+fn returns() -> Check {
+    for selector in (0..8_u8).map(|index| index << 3) {
+        for ring in (0..4).filter(|ring| u16::from(selector | ring) != own_selector()) {
+            // push selector; push 0; a far return of 64 bits.
+            let outcome = attempt(&[0x6a, selector | ring, 0x6a, 0, 0x48, 0xcb])?;
+            let is_refused = [PROTECTION, PAGE_FAULT].contains(&outcome.vector) && outcome.offset == 4;
+            expect_that(&format!("a return to {selector:#x} is refused: {outcome:x?}"), is_refused)?;
+        }
+    }
+    // mov eax, the kernel's data segment; mov ss, eax.
+    expect("a stack of ring 0", attempt(&[0xb8, 0x10, 0, 0, 0, 0x8e, 0xd0])?.vector, PROTECTION)?;
+    for flags in [IO_PRIVILEGE, 1 << 19, 1 << 20, IO_PRIVILEGE | ALIGNMENT_CHECK] {
+        // mov rax, rsp; push ss, rsp, flags, cs; lea rax, what follows; push it; iretq.
+        let mut code = Vec::from([0x48, 0x89, 0xe0, 0x8c, 0xd1, 0x51, 0x50, 0x68]);
+        code.extend((flags as u32 | 2).to_le_bytes());
+        code.extend([0x8c, 0xc9, 0x51, 0x48, 0x8d, 0x05, 3, 0, 0, 0, 0x50, 0x48, 0xcf]);
+        let outcome = attempt(&code)?;
+        let (behind, at_it) = (code.len() as u64, code.len() as u64 - 2);
+        let ends = [(UNDEFINED, behind), (PAGE_FAULT, at_it)];
+        expect_that("it goes on in ring 3", ends.contains(&(outcome.vector, outcome.offset)))?;
+        expect("flags of ring 0", outcome.flags & (IO_PRIVILEGE | VIRTUAL_8086 | 3 << 19), 0)?;
+        expect("whether interrupts are on", outcome.flags & 1 << 9, 1 << 9)?;
     }
     Ok(())
 }

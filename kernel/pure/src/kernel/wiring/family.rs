@@ -2,15 +2,17 @@
 
 use super::{BAR, NET, PAGE, READ, READ_WRITE, grant, map};
 use crate::acpi::Tables;
+use crate::events::Fault;
 use crate::fakes::FakeMachine;
 use crate::fakes::pci::FakeFunction;
 use crate::kernel::fake::{Program, World};
+use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::testing::{app, on};
 use nom_abi::board::ApplicationState;
 use nom_abi::error::Error;
 use nom_abi::image::flag;
 use nom_abi::layout::{IMAGE_WINDOW, OWN_HIGH, OWN_LOW};
-use nom_abi::syscall::Syscall;
+use nom_abi::syscall::{EXIT_BACKTRACE, Syscall};
 
 /// Where all spaces are the same, in entries of the root table that nothing else has.
 const SHARED: u64 = 8 << 40;
@@ -300,4 +302,31 @@ fn a_reflections_word_is_the_first_spaces_until_its_core_goes() {
     world.call(1, Syscall::CoreRelease, &[]);
     assert_eq!(release(&mut world), Ok(0));
     assert_eq!(call(&mut world, 0, Syscall::SpaceEnd, &[space]), Ok(0));
+}
+
+/// The calls that led to a fault, or to an end that asks for them, are read where the application was.
+#[test]
+fn a_report_reads_the_space_that_the_application_is_in() {
+    for exits in [false, true] {
+        let mut world = World::boot(1, &[maker()], &[]);
+        let first = map(&mut world, 0, PAGE);
+        let space = create(&mut world);
+        switch(&mut world, 0, space);
+        let second = map(&mut world, 0, PAGE);
+        for (frame, caller) in [(first, 0x1111_0000), (second, 0x2222_0000)] {
+            world.kernel.machine.write(PhysAddr::of_frame(frame) + 8, caller);
+        }
+        let base = world.kernel.applications[0].image_base;
+        world.borders[0].rbp = PAGE;
+        if exits {
+            assert_eq!(world.call(0, Syscall::Exit, &[EXIT_BACKTRACE]), None);
+        } else {
+            let mut registers = world.borders[0];
+            world.kernel.fault(on(0), &mut registers, Fault { vector: 6, code: 0, address: 0 });
+        }
+        let said = &world.kernel.machine.said;
+        let calls =
+            [0x1111_0000, 0x2222_0000_u64].map(|it| std::format!("#1 image+{:#x}", it.wrapping_sub(base)));
+        assert_eq!(calls.map(|call| said.contains(&call)), [false, true], "{said}");
+    }
 }

@@ -213,3 +213,50 @@ fn what_stands_in_one_slot_of_the_root_is_one_owners() {
         assert_eq!(world.call(1, Syscall::DeviceAcquire, &[4]), Some(Ok(0)), "it stands alone");
     }
 }
+
+/// Each interrupt costs whom it hits: of a device whose owner has its turn later, one is heard until then.
+#[test]
+fn a_device_is_heard_once_until_its_owner_has_its_turn() {
+    let (mut world, number) = with_device(Unit::None);
+    assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
+    while world.kernel.cores[1].current != Some(app(0)) {
+        world.pass(1, 1_000_000);
+    }
+    drive(&mut world);
+    let interrupt = |world: &mut World, entry: u8| {
+        world.kernel.machine.core = 0;
+        world.kernel.interrupt(on(0), FIRST_DEVICE_VECTOR + entry);
+        world.settle(0, false);
+    };
+    let has_turn = |world: &mut World, app| {
+        while world.kernel.cores[0].current != Some(app) {
+            world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
+        }
+    };
+    interrupt(&mut world, 0);
+    assert!(signals(&mut world, number, 0), "its owner runs");
+    for (says, then) in [(None, [true, true]), (Some([0, 1]), [false, true]), (Some([0, 0]), [true, true])] {
+        has_turn(&mut world, app(2));
+        world.kernel.contexts[0].events.pending = 0;
+        for entry in [0, 1] {
+            interrupt(&mut world, entry);
+            assert!(!signals(&mut world, number, entry.into()), "{says:?}");
+            assert_eq!(world.kernel.cores[0].current, Some(app(2)), "{says:?}");
+        }
+        let told = world.kernel.contexts[0].events;
+        assert!(told.has(Upcall::Interrupt) && told.interrupts == 0b11 << 5, "{says:?}");
+        // What the owner says meanwhile, on its other core, holds.
+        if let Some([entry, masked]) = says {
+            assert_eq!(world.call(1, Syscall::InterruptMask, &[0, entry, masked]), Some(Ok(0)));
+        }
+        has_turn(&mut world, app(0));
+        assert_eq!([0, 1].map(|entry| signals(&mut world, number, entry)), then, "{says:?}");
+        assert!(!world.kernel.cores[0].defers, "{says:?}");
+    }
+    // Who waits is woken, as often as it waits.
+    map(&mut world, 0, PAGE);
+    world.kernel.contexts[0].events = Default::default();
+    assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
+    interrupt(&mut world, 0);
+    assert!(signals(&mut world, number, 0));
+}
