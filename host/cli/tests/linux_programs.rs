@@ -59,7 +59,8 @@ fn a_shell_runs_pipelines_and_waits_for_its_children() {
 #[test]
 fn bash_runs_pipelines_and_substitutes_processes() {
     let script = "for i in 1 2 3; do echo $i; done | sort -r | (read most; echo most $most); \
-                  printf -v padded %05d 42; echo padded $padded; [[ abc =~ ^a(.)c$ ]] && echo ${BASH_REMATCH[1]}es; \
+                  printf -v padded %05d 42; echo padded $padded; \
+                  [[ abc =~ ^a(.)c$ ]] && echo ${BASH_REMATCH[1]}es; \
                   while read line; do echo from $line; done < <(echo inside); exit 5";
     let (status, said) = run(&["--include", "/usr/bin/sort", "/bin/bash", "--", "-c", script]);
     assert_eq!(status, Some(5), "{said}");

@@ -113,8 +113,8 @@ fn execute(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(0)
 }
 
-/// Waits for a child that is meant and has ended, who is forgotten then unless `WNOWAIT` says otherwise. Nothing
-/// if there is none and `WNOHANG` says not to wait.
+/// Waits for a child that is meant and has ended, who is forgotten then unless `WNOWAIT` says otherwise.
+/// Nothing if there is none and `WNOHANG` says not to wait.
 fn await_child(
     call: &Call<'_>,
     options: u32,

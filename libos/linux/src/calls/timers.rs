@@ -71,7 +71,8 @@ pub(crate) struct SignalTimer {
     every_ns: Cell<u64>,
     /// Which setting is in force: those before are over.
     setting: Cell<u64>,
-    /// How often it rang in vain, since what was sent waited still: of the signal before the newest, and of that.
+    /// How often it rang in vain, since what was sent waited still: of the signal before the newest, and of
+    /// that.
     overruns: Cell<[u32; 2]>,
 }
 
