@@ -167,8 +167,8 @@ impl Locks {
     /// Says that a process waits for a record.
     ///
     /// # Errors
-    /// `EDEADLK` if the one whose lock is in the way waits, itself or by others, for this process, all of them
-    /// for records of processes; then it does not wait.
+    /// `EDEADLK` if the one whose lock is in the way waits, itself or by others, for this process, all of
+    /// them for records of processes; then it does not wait.
     pub fn wait(&mut self, process: u32, node: NodeId, wanted: &Lock) -> Result<(), Errno> {
         let Some(first) = self.conflict(node, LockTable::Records, wanted).map(|held| held.owner) else {
             return Ok(());

@@ -1,5 +1,6 @@
 //! One system call on its way: who makes it, with what.
 
+use crate::buffers::CallBuffer;
 use crate::family::ProcessFamily;
 use crate::process::{OwnMemory, Process};
 use crate::signals::{Info, Signal};
@@ -64,6 +65,11 @@ impl<'a> Call<'a> {
     /// The memory of who makes it.
     pub fn memory(&self) -> &OwnMemory {
         &self.memory
+    }
+
+    /// A buffer of `len` bytes of any value.
+    pub(crate) fn buffer(&self, len: usize) -> CallBuffer {
+        self.family.buffers.take(len)
     }
 
     /// The runtime's thread that it runs on.

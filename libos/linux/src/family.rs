@@ -1,5 +1,6 @@
 //! What all processes of the application share.
 
+use crate::buffers::CallBuffers;
 use crate::futex::Futexes;
 use crate::load::LoadError;
 use crate::machine::Spaces;
@@ -63,6 +64,8 @@ pub struct ProcessFamily {
     pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     /// The locks of files.
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
+    /// Buffers of calls.
+    pub(crate) buffers: Rc<CallBuffers>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Tells this boot from others.
@@ -94,6 +97,7 @@ impl ProcessFamily {
             futexes: Futexes::default(),
             sockets: Rc::default(),
             locks: Rc::default(),
+            buffers: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             boot_id,

@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+mod buffers;
 mod call;
 mod calls;
 pub mod descriptors;

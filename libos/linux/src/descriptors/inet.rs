@@ -153,6 +153,15 @@ impl<N: Observed + 'static> Inet<N> {
 
     fn receive_datagram(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
         let (id, peer) = self.port()?;
+        if peeking == Peeking::Take && self.peeked_from.get().is_none() {
+            // It lies where it is to go: what there is no room for is lost, as on Linux.
+            loop {
+                let (count, from) = self.with(|sockets| sockets.receive_from(id, target))?;
+                if peer.is_none_or(|peer| peer == from) {
+                    return Ok(Received { count, from: Some(Address::Inet(from)) });
+                }
+            }
+        }
         let (bytes, from) = match self.peeked_from.take() {
             Some(from) => (self.peeked.take().into(), from),
             None => loop {

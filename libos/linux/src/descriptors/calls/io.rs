@@ -8,7 +8,6 @@ use crate::descriptors::ready::until_ready;
 use crate::signals::Signal;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
 use nom_fs::{Durable, Errno, Seek};
@@ -73,7 +72,7 @@ fn read_into(
 ) -> Result<u64, Errno> {
     description.check_read()?;
     let len = len.min(CALL_BYTES);
-    let mut piece = vec![0; len.min(PIECE as u64) as usize];
+    let mut piece = call.buffer(len.min(PIECE as u64) as usize);
     let Some(node) = description.node() else {
         let stream = description.stream().ok_or(Errno::EINVAL)?;
         if at.is_some() {
@@ -118,7 +117,7 @@ fn write_from(
     }
     let mut done = 0;
     while done < len || len == 0 {
-        let mut piece = vec![0; (len - done).min(PIECE as u64) as usize];
+        let mut piece = call.buffer((len - done).min(PIECE as u64) as usize);
         call.memory().read(from + done, &mut piece)?;
         match write_bytes(call, description, &piece) {
             Ok(count) => done += count as u64,
@@ -153,7 +152,7 @@ fn write_node(
     let start = if is_appended { node.size()? } else { at.unwrap_or(description.position.get()) };
     let mut done = 0;
     while done < len {
-        let mut piece = vec![0; (len - done).min(PIECE as u64) as usize];
+        let mut piece = call.buffer((len - done).min(PIECE as u64) as usize);
         call.memory().read(from + done, &mut piece)?;
         match with_vfs(call, |vfs, caller| node.write(vfs, caller, start + done, &piece)) {
             Ok(count) => done += count as u64,
@@ -235,7 +234,7 @@ fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {
         // What comes in one piece is read in one.
         description.check_read()?;
         let len: u64 = pieces.iter().map(|(_, len)| len).sum();
-        let mut bytes = vec![0; len.min(PIECE as u64) as usize];
+        let mut bytes = call.buffer(len.min(PIECE as u64) as usize);
         let count = wait(call, &description, stream, || stream.read(&mut bytes))?;
         scatter(call, &pieces, &bytes[..count])?;
         return Ok(count as u64);
@@ -325,7 +324,7 @@ fn send_file(call: &Call<'_>) -> Result<u64, Errno> {
     let start = if offset_at == 0 { from.position.get() } else { call.memory().read_value(offset_at)? };
     let mut done = 0;
     while done < count {
-        let mut piece = vec![0; (count - done).min(PIECE as u64) as usize];
+        let mut piece = call.buffer((count - done).min(PIECE as u64) as usize);
         let there = node.read(start + done, &mut piece)?;
         if there == 0 {
             break;

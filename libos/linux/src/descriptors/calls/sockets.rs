@@ -325,7 +325,7 @@ fn send_to(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     description.socket()?;
     let to = if at == 0 { None } else { Some(address(call, at, address_len)?) };
-    let mut bytes = vec![0; len.min(MESSAGE_BYTES) as usize];
+    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
     call.memory().read(buffer, &mut bytes)?;
     send(call, &description, &bytes, flags as u32, to.as_ref())
 }
@@ -338,7 +338,7 @@ fn receive_from(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, buffer, len, flags, at, len_at] = call.arguments;
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
-    let mut bytes = vec![0; len.min(MESSAGE_BYTES) as usize];
+    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
     let received =
         attempt(call, &description, flags as u32, || socket.receive(&mut bytes, peeking(flags as u32)))?;
     call.memory().write(buffer, &bytes[..received.count])?;
@@ -423,7 +423,7 @@ fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
     let [name, name_len, pieces_at, count, control, control_len, ..] = header(call, at)?;
     let pieces = pieces(call, pieces_at, count)?;
     let len: u64 = pieces.iter().map(|(_, len)| len).sum();
-    let mut bytes = vec![0; len.min(MESSAGE_BYTES) as usize];
+    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
     let mut attached = Vec::new();
     let received = attempt(call, &description, flags, || match socket.local() {
         Some(local) if peeking(flags) == Peeking::Take => local.receive_with(&mut bytes, &mut attached),
