@@ -28,8 +28,9 @@ NOBODY = "02:00:00:00:ee:ee"
 VARIETY = 400
 # Clients that read nothing, and that write a byte at a time.
 SLOW = 100
-# Intervals that the machine may take until it has answered what readers take.
-SETTLING = 40
+# How long the machine may take until it has answered what readers take, and what it then writes in a while
+# at most: the answer to who asks how much that is.
+SETTLING, STILL = 60, 64 << 10
 
 
 def ethernet(drawn):
@@ -161,7 +162,7 @@ def left(counts):
 
 def slow(client, options):
     """Clients that read nothing of what they ask for, and clients that write a byte at a time."""
-    before = client.requests(options.seconds)
+    before = [client.requests(options.seconds) for _ in range(options.turns)]
     readers = [socket.create_connection((options.nom, PORT), 10) for _ in range(SLOW)]
     writers = [socket.create_connection((options.nom, PORT), 10) for _ in range(SLOW)]
     for reader in readers:
@@ -175,11 +176,13 @@ def slow(client, options):
         for writer in writers:
             writer.send(bytes([byte]))
     # What they asked is work like other work; when no reader's queue takes more, it is over.
-    during = 0
-    for _ in range(SETTLING):
-        last, during = during, client.requests(options.seconds)
-        if last * 0.9 < during < last * 1.1:
-            break
+    end, last = time.monotonic() + SETTLING, 0
+    while (written := client.stat("bytes_written")) - last > STILL:
+        if time.monotonic() > end:
+            raise SystemExit(f"readers who do not read are still answered after {SETTLING} seconds")
+        last = written
+        time.sleep(0.5)
+    during = [client.requests(options.seconds) for _ in range(options.turns)]
     for writer in writers:
         writer.settimeout(60)
         writer.sendall(b"\r\n")
@@ -187,7 +190,7 @@ def slow(client, options):
             raise SystemExit("a slow writer was not answered")
     for other in readers + writers:
         other.close()
-    return [(before, during)]
+    return list(zip(before, during))
 
 
 def main():
@@ -196,17 +199,19 @@ def main():
     parser.add_argument("--nom", default="10.0.2.15")
     parser.add_argument("--rounds", type=int, default=1, help="how often all floods come")
     parser.add_argument("--turns", type=int, default=1, help="comparisons a flood; their median counts")
+    parser.add_argument("--kinds", default=",".join([*KINDS, "slow"]), help="which floods")
     parser.add_argument("--seconds", type=float, default=0.3, help="length of half a turn")
     parser.add_argument("--rate", type=float, default=2000, help="frames a second")
     options = parser.parse_args()
     conf.verb = 0
     mac = hardware_address(options.nom)
     client = Asking(options.nom)
-    result = {"rate": options.rate, "free_bytes": [], "counts": {kind: [] for kind in [*KINDS, "slow"]}}
+    kinds = options.kinds.split(",")
+    result = {"rate": options.rate, "free_bytes": [], "counts": {kind: [] for kind in kinds}}
     for _ in range(options.rounds):
-        for kind in KINDS:
-            result["counts"][kind] += flood(client, options, kind, mac)
-        result["counts"]["slow"] += slow(client, options)
+        for kind in kinds:
+            is_slow = kind == "slow"
+            result["counts"][kind] += slow(client, options) if is_slow else flood(client, options, kind, mac)
         # Its connections are over, and the machine tells its memory once a second.
         while client.stat("curr_connections") > 1:
             time.sleep(0.1)

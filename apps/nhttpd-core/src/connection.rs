@@ -122,6 +122,13 @@ impl Connection {
         if !self.head.is_empty() {
             return self.continue_head(server, input, sink);
         }
+        // Who pays may depend on what is asked for: that is read each time.
+        if let Some((len, meaning)) = server.known.find(input).filter(|_| !sink.tells_apart()) {
+            server.stats.requests += 1;
+            reply::answer_known(server, meaning, sink);
+            self.conclude(server.now, meaning.persistence);
+            return len;
+        }
         // Empty lines before a request are ignored (RFC 9112 section 2.2).
         let blank = input.iter().take_while(|&&byte| byte == b'\r' || byte == b'\n').count();
         let bytes = &input[blank..];
@@ -173,7 +180,12 @@ impl Connection {
     fn begin_request<B: Buffer>(&mut self, server: &mut Server<B>, head: &[u8], sink: &mut impl Sink<B>) {
         let request = request::parse(head);
         match request.and_then(|request| Body::new(request.framing)) {
-            Ok(None) => self.end_request(server, request, sink),
+            Ok(None) => {
+                let file = self.end_request(server, request, sink);
+                if let (Some(file), Ok(request)) = (file, request) {
+                    server.known.remember(head, &request, file);
+                }
+            }
             Ok(Some(body)) => {
                 if request.is_ok_and(|request| request.expects_continue) {
                     reply::send_continue(sink);
@@ -187,24 +199,31 @@ impl Connection {
         }
     }
 
+    /// Answers a request; says with which file, if it found one.
     fn end_request<B: Buffer>(
         &mut self,
         server: &mut Server<B>,
         request: Result<Request<'_>, Status>,
         sink: &mut impl Sink<B>,
-    ) {
+    ) -> Option<usize> {
         let request = match request {
             Ok(request) => request,
             Err(status) => {
                 self.refuse(server, status, sink);
-                return;
+                return None;
             }
         };
         server.stats.requests += 1;
-        reply::answer(server, &request, sink);
-        self.since = server.now;
+        let file = reply::answer(server, &request, sink);
+        self.conclude(server.now, request.persistence);
+        file
+    }
+
+    /// A request is answered at a time.
+    fn conclude(&mut self, now: u64, persistence: Persistence) {
+        self.since = now;
         self.line = 0;
-        self.state = if request.persistence == Persistence::Close { State::Closed } else { State::Head };
+        self.state = if persistence == Persistence::Close { State::Closed } else { State::Head };
     }
 }
 

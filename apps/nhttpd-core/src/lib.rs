@@ -13,6 +13,7 @@ mod body;
 mod condition;
 mod connection;
 mod date;
+mod known;
 mod path;
 mod places;
 mod range;

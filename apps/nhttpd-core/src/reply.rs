@@ -1,6 +1,7 @@
 //! Replies.
 
 use crate::condition::{self, Verdict};
+use crate::known::Meaning;
 use crate::path::{self, BadTarget};
 use crate::range::{self, Wanted};
 use crate::request::{Method, Persistence, Request, Status};
@@ -17,18 +18,32 @@ const COPY_MAX: usize = 256;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Answers a request whose content is done with.
-pub(crate) fn answer<B: Buffer>(server: &mut Server<B>, request: &Request<'_>, sink: &mut impl Sink<B>) {
+/// Answers a request whose content is done with; says with which file, if it found one.
+pub(crate) fn answer<B: Buffer>(
+    server: &mut Server<B>,
+    request: &Request<'_>,
+    sink: &mut impl Sink<B>,
+) -> Option<usize> {
     let refused = match request.method {
         Method::Unknown => Err(Status::NotImplemented),
         Method::Other => Err(Status::MethodNotAllowed),
         Method::Get | Method::Head => find(server, request, sink),
     };
     match refused {
-        Ok(Found::File(number)) => send_file(server, request, number, sink),
+        Ok(Found::File(number)) => {
+            send_file(server, request, number, sink);
+            return Some(number);
+        }
         Ok(Found::Directory(path)) => send_redirect(server, request, path, sink),
         Err(status) => send_error(server, status, Some(request), sink),
     }
+    None
+}
+
+/// Answers a head that came before.
+pub(crate) fn answer_known<B: Buffer>(server: &mut Server<B>, meaning: Meaning, sink: &mut impl Sink<B>) {
+    send_whole(server, (Method::Get, meaning.persistence), server.site.file(meaning.file), sink);
+    server.stats.served += 1;
 }
 
 enum Found<'a> {
@@ -136,7 +151,7 @@ fn send_file<B: Buffer>(
     let range = range.filter(|_| condition::obeys_range(request, file, server.now));
     let wanted = range.map_or(Wanted::Everything, |range| range::parse(range, file.body.len()));
     match wanted {
-        Wanted::Everything => send_whole(server, request, file, sink),
+        Wanted::Everything => send_whole(server, (request.method, request.persistence), file, sink),
         Wanted::Nothing => {
             let field = format!("Content-Range: bytes */{}\r\n", file.body.len());
             return send_error_with(server, Status::RangeNotSatisfiable, &field, Some(request), sink);
@@ -147,10 +162,15 @@ fn send_file<B: Buffer>(
     server.stats.served += 1;
 }
 
-fn send_whole<B: Buffer>(server: &Server<B>, request: &Request<'_>, file: &File<B>, sink: &mut impl Sink<B>) {
+fn send_whole<B: Buffer>(
+    server: &Server<B>,
+    (method, persistence): (Method, Persistence),
+    file: &File<B>,
+    sink: &mut impl Sink<B>,
+) {
     sink.copy(file.head.as_bytes());
-    end_head(server, request.persistence, sink);
-    if request.method == Method::Get {
+    end_head(server, persistence, sink);
+    if method == Method::Get {
         send_body(&file.body, 0..file.body.len(), sink);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::date;
+use crate::known::KnownHeads;
 use crate::places::Places;
 use crate::reply;
 use crate::request::Status;
@@ -38,6 +39,7 @@ pub struct Server<B> {
     pub(crate) date: DateLine,
     /// Separates the parts of a reply with several.
     pub(crate) boundary: String,
+    pub(crate) known: KnownHeads,
     places: Places,
     /// Counters.
     pub stats: Stats,
@@ -48,7 +50,8 @@ impl<B: Buffer> Server<B> {
     pub fn new(site: Site<B>, unix: u64, seed: u64) -> Server<B> {
         let boundary = format!("{seed:016x}");
         let (date, places, stats) = ([b' '; 37], Places::default(), Stats::default());
-        let mut server = Server { site, now: 0, date, boundary, places, stats };
+        let known = KnownHeads::default();
+        let mut server = Server { site, now: 0, date, boundary, known, places, stats };
         server.date[..6].copy_from_slice(b"Date: ");
         server.date[35..].copy_from_slice(b"\r\n");
         server.write_date(unix);

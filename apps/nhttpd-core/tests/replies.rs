@@ -47,6 +47,18 @@ fn replies_are_the_golden_ones() {
     }
 }
 
+#[test]
+fn who_asks_again_is_answered_the_same() {
+    let mut server = server();
+    for path in files("tests/golden", "request").iter().cycle().take(200) {
+        let request = to_crlf(&fs::read_to_string(path).expect("it is text"));
+        let (mut again, mut connection) = (Vec::new(), Connection::new(NOW));
+        let piece = Slice::new(Bytes::from(request.as_bytes()));
+        let flow = connection.receive(&mut server, piece, &mut again);
+        assert_eq!((again, flow), replies(request.as_bytes(), &[usize::MAX]), "{}", path.display());
+    }
+}
+
 /// Reads a stream of replies to requests that are not HEAD, and says how many they are.
 fn count_replies(mut stream: &[u8]) -> usize {
     let mut count = 0;

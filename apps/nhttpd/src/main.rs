@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use nom_app::alloc::boxed::Box;
 use nom_app::alloc::format;
 use nom_app::net::{DmaBuffer, QueuePair};
@@ -22,9 +23,10 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
     let places = Places::new(connections);
     let ports = Ports { tcp: [port].into(), udp: Default::default() };
     // Each core has the files in memory of its own, so that none waits for another to count who sends them.
+    let is_first = AtomicBool::new(true);
     let service = move |pair: &mut QueuePair| {
         let server = Server::new(site(pair), time::unix(), seed()).with_places(places.clone());
-        Nhttpd { server, told: 0 }
+        Nhttpd { server, told: 0, is_first: is_first.swap(false, Relaxed) }
     };
     Ok(serve_on(usize::MAX, &ports, |_| service)?)
 }
@@ -78,6 +80,8 @@ struct Nhttpd {
     server: Server<DmaBuffer>,
     /// Second at which the time was told last.
     told: u64,
+    /// Whether it speaks for all cores of what they have together.
+    is_first: bool,
 }
 
 impl Service<DmaBuffer> for Nhttpd {
@@ -98,6 +102,8 @@ impl Service<DmaBuffer> for Nhttpd {
     fn metrics(&self, out: &mut Metrics) {
         let help = "Connections for which there was no place.";
         out.counter("nhttpd_connections_refused_total", help, self.server.stats.connections_refused);
+        let free = if self.is_first { nom_app::memory_free() } else { 0 };
+        out.gauge("nhttpd_free_bytes", "Memory that the program may yet take.", free);
     }
 
     fn received(&mut self, client: &mut Connection, bytes: Bytes, reply: &mut Reply) -> Stream {

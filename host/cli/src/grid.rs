@@ -41,7 +41,8 @@ enum Change {
     /// Change what is said of a resource, or of an activity.
     Set {
         /// `at RESOURCE SCHEDULER [metric=] [batching=] [queue=]`, or
-        /// `for ACTIVITY [weight=] [deadline=] [rate=] [earns=] [connections=]`; several with `;` between.
+        /// `for ACTIVITY [weight=] [deadline=] [rate=] [earns=] [connections=] [memory=BYTES]`; several with
+        /// `;` between.
         change: String,
         /// The server's control port, as ADDRESS:PORT.
         #[arg(long, default_value = ADDRESS)]
@@ -166,6 +167,9 @@ fn said(terms: &ActivityTerms, scheduler: SchedulerKind) -> String {
     };
     if let Some(most) = terms.connections {
         write!(said, ", {most} clients").expect("a String takes everything");
+    }
+    if let Some(most) = terms.memory {
+        write!(said, ", {} KiB", most.get() >> 10).expect("a String takes everything");
     }
     said
 }

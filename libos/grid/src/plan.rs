@@ -139,6 +139,9 @@ pub struct ActivityTerms {
     /// How many connections it may have at a time, on each core; as many as there is room for, if it is not
     /// said.
     pub connections: Option<NonZeroU32>,
+    /// How many bytes of memory its connections may hold, on each core; as many as there are, if it is not
+    /// said.
+    pub memory: Option<NonZeroU64>,
 }
 
 /// The weight of whoever is given none.
@@ -147,6 +150,11 @@ const WEIGHT: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
 const DEADLINE_US: NonZeroU64 = NonZeroU64::new(1_000_000).expect("not zero");
 
 impl ActivityTerms {
+    /// Whether nothing is said but what a scheduler would go by.
+    fn needs_resource(&self) -> bool {
+        self.connections.is_none() && self.memory.is_none()
+    }
+
     /// What schedulers are told.
     #[must_use]
     pub fn parameters(&self) -> ClientParameters {
@@ -312,7 +320,7 @@ impl GridPlan {
 
     /// Whatever an activity was given somebody goes by, and whatever a scheduler goes by somebody was given.
     fn check_use(&self) -> Result<(), BadGrid> {
-        if self.resources.is_empty() && self.terms.iter().any(|own| own.connections.is_none()) {
+        if self.resources.is_empty() && self.terms.iter().any(ActivityTerms::needs_resource) {
             return Err(BadGrid::NoResource);
         }
         for field in &FIELDS {
@@ -408,13 +416,14 @@ impl fmt::Display for GridPlan {
             )?;
             separator = "; ";
         }
-        for ActivityTerms { name, weight, deadline_us, rate, earns, connections } in &self.terms {
+        for ActivityTerms { name, weight, deadline_us, rate, earns, connections, memory } in &self.terms {
             write!(out, "{separator}for {name}")?;
             weight.map_or(Ok(()), |weight| write!(out, " weight={weight}"))?;
             deadline_us.map_or(Ok(()), |deadline| write!(out, " deadline={deadline}"))?;
             rate.map_or(Ok(()), |rate| write!(out, " rate={rate}"))?;
             earns.map_or(Ok(()), |earns| write!(out, " earns={earns}"))?;
             connections.map_or(Ok(()), |most| write!(out, " connections={most}"))?;
+            memory.map_or(Ok(()), |most| write!(out, " memory={most}"))?;
             separator = "; ";
         }
         Ok(())
@@ -502,7 +511,8 @@ fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerm
             Some(("rate", number)) => own.rate = Some(amount(given, number)?),
             Some(("earns", number)) => own.earns = Some(amount(given, number)?),
             Some(("connections", number)) => own.connections = Some(count(given, number)?),
-            _ => return Err(word(given, "weight=, deadline=, rate=, earns= or connections=")),
+            Some(("memory", number)) => own.memory = Some(amount(given, number)?),
+            _ => return Err(word(given, "weight=, deadline=, rate=, earns=, connections= or memory=")),
         }
     }
     Ok(own)

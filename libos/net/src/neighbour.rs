@@ -3,7 +3,7 @@
 
 use crate::frame::Mac;
 use crate::time::Instant;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -54,17 +54,21 @@ pub enum Said {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Neighbour {
+#[derive(Debug)]
+struct Neighbour<B> {
     /// None while it is [`State::Incomplete`], and only then.
     mac: Option<Mac>,
     state: State,
     /// Questions asked since the last answer.
     asked: u8,
+    /// Whether a flow may hold a [`Hop`] to it, and has to hear if it goes.
+    is_used: bool,
     /// When its state is looked at next.
     due: Option<Instant>,
     /// When it was last heard of, or asked for.
     heard_at: Instant,
+    /// Packets that wait for its address: none unless it is [`State::Incomplete`].
+    waiting: Vec<Outgoing<B>>,
 }
 
 /// What is known about a neighbour.
@@ -76,14 +80,18 @@ pub struct Hop {
     pub version: NonZeroU32,
 }
 
-/// The neighbours, and the packets that wait for them.
+/// The neighbours, and the packets that wait for them. Strangers can fill it, so nothing that a frame of
+/// theirs does looks at all of them.
 #[derive(Debug)]
 pub struct Neighbours<B> {
-    known: BTreeMap<IpAddr, Neighbour>,
-    waiting: VecDeque<(IpAddr, Outgoing<B>)>,
+    known: BTreeMap<IpAddr, Neighbour<B>>,
+    /// Whose state is to be looked at, in the order of time.
+    dues: BTreeSet<(Instant, IpAddr)>,
+    /// All of them, in the order in which they were heard of; before all others those that no flow needs.
+    oldest: BTreeSet<(bool, Instant, IpAddr)>,
+    /// Packets that wait, for all of them.
+    waiting: usize,
     version: NonZeroU32,
-    /// Nothing is due before this.
-    wake: Option<Instant>,
     reachable: Duration,
     ask_every: Duration,
 }
@@ -104,9 +112,10 @@ impl<B> Neighbours<B> {
     pub fn new() -> Neighbours<B> {
         Neighbours {
             known: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            dues: BTreeSet::new(),
+            oldest: BTreeSet::new(),
+            waiting: 0,
             version: NonZeroU32::MIN,
-            wake: None,
             reachable: REACHABLE,
             ask_every: ASK_EVERY,
         }
@@ -133,16 +142,27 @@ impl<B> Neighbours<B> {
 
     /// A neighbour's Ethernet address, for something that is sent. If it has to be asked for, it is at the
     /// next [`Neighbours::due`].
-    pub fn resolve(&mut self, now: Instant, address: IpAddr) -> Option<Hop> {
+    pub fn resolve(&mut self, now: Instant, address: IpAddr) -> Option<Mac> {
         let Some(neighbour) = self.known.get_mut(&address) else {
             self.insert(now, address, None, State::Incomplete, Some(now));
             return None;
         };
         if neighbour.state == State::Stale {
-            (neighbour.state, neighbour.due) = (State::Delay, Some(now + DELAY));
-            self.wake = earlier(self.wake, neighbour.due);
+            neighbour.state = State::Delay;
+            put_due(&mut self.dues, address, &mut neighbour.due, Some(now + DELAY));
         }
-        neighbour.mac.map(|mac| Hop { mac, version: self.version })
+        neighbour.mac
+    }
+
+    /// The same for a flow, which keeps it as long as it holds: the neighbour stays, while others can go.
+    pub fn resolve_for_flow(&mut self, now: Instant, address: IpAddr) -> Option<Hop> {
+        let mac = self.resolve(now, address)?;
+        if let Some(neighbour) = self.known.get_mut(&address).filter(|neighbour| !neighbour.is_used) {
+            self.oldest.remove(&(false, neighbour.heard_at, address));
+            self.oldest.insert((true, neighbour.heard_at, address));
+            neighbour.is_used = true;
+        }
+        Some(Hop { mac, version: self.version })
     }
 
     /// A neighbour's Ethernet address, if it is known; nobody is asked.
@@ -160,99 +180,95 @@ impl<B> Neighbours<B> {
     pub fn suppose(&mut self, now: Instant, address: IpAddr, mac: Mac) {
         if !self.known.contains_key(&address) {
             self.insert(now, address, Some(mac), State::Probe, Some(now));
-            self.doubt();
         }
     }
 
-    /// Keeps a packet until its neighbour is known; `false` if too many wait already.
+    /// Keeps a packet until its neighbour, who was just asked for by [`Neighbours::resolve`], is known;
+    /// `false` if too many wait already.
     pub fn hold(&mut self, address: IpAddr, packet: Outgoing<B>) -> bool {
-        let same = self.waiting.iter().filter(|(other, _)| *other == address).count();
-        if self.waiting.len() >= WAITING_MAX || same >= WAITING_EACH_MAX {
+        let Some(neighbour) = self.known.get_mut(&address).filter(|neighbour| neighbour.mac.is_none()) else {
+            return false;
+        };
+        if self.waiting >= WAITING_MAX || neighbour.waiting.len() >= WAITING_EACH_MAX {
             return false;
         }
-        self.waiting.push_back((address, packet));
+        neighbour.waiting.push(packet);
+        self.waiting += 1;
         true
     }
 
     /// Somebody said which Ethernet address a neighbour has, or only that it is there. Only one that we ask
     /// for, know, or that asks us is remembered: the rest would be anybody's way to fill the table. Returns
     /// what waited for it (RFC 4861 sections 7.2.3 and 7.2.5).
-    pub fn learn(
-        &mut self,
-        now: Instant,
-        address: IpAddr,
-        mac: Option<Mac>,
-        said: Said,
-    ) -> VecDeque<Outgoing<B>> {
+    pub fn learn(&mut self, now: Instant, address: IpAddr, mac: Option<Mac>, said: Said) -> Vec<Outgoing<B>> {
         let mac = mac.filter(|mac| mac[0] & 1 == 0);
-        let Some(known) = self.known.get(&address).copied() else {
+        let Some(known) = self.known.get_mut(&address) else {
             if let (Said::Asked, Some(_)) = (said, mac) {
                 self.insert(now, address, mac, State::Stale, None);
-                self.doubt();
             }
-            return VecDeque::new();
+            return Vec::new();
         };
-        let (state, mac) = match judge(known.mac, known.state, mac, said) {
-            Some(judged) => judged,
-            None => return VecDeque::new(),
-        };
+        let Some((state, mac)) = judge(known.mac, known.state, mac, said) else { return Vec::new() };
         let due = match state {
             State::Reachable => Some(now + self.reachable),
             State::Stale => None,
             _ => known.due,
         };
-        let asked = if state == known.state { known.asked } else { 0 };
-        self.known.insert(address, Neighbour { mac: Some(mac), state, asked, due, heard_at: now });
-        self.wake = earlier(self.wake, due);
-        if known.mac != Some(mac) || state == State::Stale {
+        // Nobody who holds a hop heard of it before, or has to ask anew.
+        let is_news = known.mac != Some(mac) || state == State::Stale && known.state != State::Stale;
+        let is_doubtful = known.is_used && is_news;
+        known.asked = if state == known.state { known.asked } else { 0 };
+        (known.mac, known.state) = (Some(mac), state);
+        put_due(&mut self.dues, address, &mut known.due, due);
+        if known.heard_at != now {
+            self.oldest.remove(&(known.is_used, known.heard_at, address));
+            self.oldest.insert((known.is_used, now, address));
+            known.heard_at = now;
+        }
+        let waited = core::mem::take(&mut known.waiting);
+        self.waiting -= waited.len();
+        if is_doubtful {
             self.doubt();
         }
-        self.take_waiting(address)
+        waited
     }
 
     /// What is to be done now.
     pub fn due(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
-        if self.wake.is_none_or(|wake| wake > now) {
-            return due;
-        }
         let mut is_doubtful = false;
-        for (address, neighbour) in &mut self.known {
-            if neighbour.due.is_none_or(|due| due > now) {
-                continue;
-            }
+        while let Some((_, address)) = self.dues.first().copied().filter(|(at, _)| *at <= now) {
+            let Some(neighbour) = self.known.get_mut(&address) else { unreachable!("who is due is known") };
+            let mut next = Some(now + self.ask_every);
             match neighbour.state {
                 State::Reachable | State::Stale => {
-                    (neighbour.state, neighbour.due) = (State::Stale, None);
-                    is_doubtful = true;
-                    continue;
+                    (neighbour.state, next) = (State::Stale, None);
+                    is_doubtful |= neighbour.is_used;
                 }
-                State::Delay => (neighbour.state, neighbour.asked) = (State::Probe, 0),
                 State::Incomplete | State::Probe if neighbour.asked >= ASK_TIMES => {
-                    due.gone.push(*address);
+                    due.dropped += self.remove(address) as u64;
+                    due.gone.push(address);
                     continue;
                 }
-                State::Incomplete | State::Probe => {}
+                State::Delay | State::Incomplete | State::Probe => {
+                    if neighbour.state == State::Delay {
+                        (neighbour.state, neighbour.asked) = (State::Probe, 0);
+                    }
+                    neighbour.asked += 1;
+                    due.ask.push((address, neighbour.mac));
+                }
             }
-            neighbour.asked += 1;
-            neighbour.due = Some(now + self.ask_every);
-            due.ask.push((*address, neighbour.mac));
-        }
-        for address in &due.gone {
-            self.known.remove(address);
-            is_doubtful = true;
-            due.dropped += self.take_waiting(*address).len() as u64;
+            put_due(&mut self.dues, address, &mut neighbour.due, next);
         }
         if is_doubtful {
             self.doubt();
         }
-        self.wake = self.known.values().filter_map(|neighbour| neighbour.due).min();
         due
     }
 
     /// When [`Neighbours::due`] next has something to say.
     pub fn first(&self) -> Option<Instant> {
-        self.wake
+        self.dues.first().map(|(at, _)| *at)
     }
 
     fn insert(
@@ -263,34 +279,47 @@ impl<B> Neighbours<B> {
         state: State,
         due: Option<Instant>,
     ) {
-        self.make_room();
-        let neighbour = Neighbour { mac, state, asked: 0, due, heard_at: now };
+        if self.known.len() >= NEIGHBOURS_MAX
+            && let Some((_, _, oldest)) = self.oldest.first().copied()
+        {
+            self.remove(oldest);
+        }
+        self.dues.extend(due.map(|due| (due, address)));
+        self.oldest.insert((false, now, address));
+        let (asked, is_used, waiting) = (0, false, Vec::new());
+        let neighbour = Neighbour { mac, state, asked, is_used, due, heard_at: now, waiting };
         self.known.insert(address, neighbour);
-        self.wake = earlier(self.wake, due);
+    }
+
+    /// Forgets a neighbour, and says how many packets waited for it.
+    fn remove(&mut self, address: IpAddr) -> usize {
+        let Some(gone) = self.known.remove(&address) else { return 0 };
+        self.oldest.remove(&(gone.is_used, gone.heard_at, address));
+        gone.due.iter().for_each(|due| _ = self.dues.remove(&(*due, address)));
+        self.waiting -= gone.waiting.len();
+        if gone.is_used {
+            self.doubt();
+        }
+        gone.waiting.len()
     }
 
     /// Whether packets wait for a neighbour's address.
     pub fn is_holding(&self) -> bool {
-        !self.waiting.is_empty()
+        self.waiting > 0
     }
+}
 
-    fn take_waiting(&mut self, address: IpAddr) -> VecDeque<Outgoing<B>> {
-        let (mine, others) = core::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|(to, _)| *to == address);
-        self.waiting = others;
-        mine.into_iter().map(|(_, packet)| packet).collect()
-    }
-
-    fn make_room(&mut self) {
-        if self.known.len() >= NEIGHBOURS_MAX
-            && let Some(oldest) =
-                self.known.iter().min_by_key(|(_, n)| n.heard_at).map(|(address, _)| *address)
-        {
-            self.known.remove(&oldest);
-            self.doubt();
-            self.take_waiting(oldest);
-        }
+/// Has the state of a neighbour looked at at `at`, instead of when that was `due`.
+fn put_due(
+    dues: &mut BTreeSet<(Instant, IpAddr)>,
+    address: IpAddr,
+    due: &mut Option<Instant>,
+    at: Option<Instant>,
+) {
+    if *due != at {
+        due.iter().for_each(|due| _ = dues.remove(&(*due, address)));
+        dues.extend(at.map(|at| (at, address)));
+        *due = at;
     }
 }
 
@@ -316,10 +345,6 @@ impl<B> Default for Neighbours<B> {
     fn default() -> Neighbours<B> {
         Neighbours::new()
     }
-}
-
-fn earlier(wake: Option<Instant>, at: Option<Instant>) -> Option<Instant> {
-    wake.into_iter().chain(at).min()
 }
 
 #[cfg(test)]

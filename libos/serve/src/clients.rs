@@ -1,6 +1,7 @@
 //! The clients of one stack: between its flows and the service.
 
 mod active;
+mod memory;
 
 use crate::metered::Metered;
 use crate::payers::{Payers, label};
@@ -9,6 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use memory::Accounts;
 use nom_net::{Application, Closed, Detached, FlowId, FourTuple, Noted, Observed as _, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
@@ -124,6 +126,12 @@ impl<B: Buffer, C> Client<B, C> {
         is_all
     }
 
+    /// Bytes of memory that its pieces keep which wait.
+    fn waiting_len(&self) -> usize {
+        let waiting = self.backlog.iter().flat_map(|backlog| &backlog.waiting);
+        waiting.map(|(_, slice)| slice.pinned()).sum()
+    }
+
     /// The next piece that waits.
     fn next_piece(&mut self) -> Option<(u64, Slice<B>)> {
         let backlog = self.backlog.as_mut()?;
@@ -135,6 +143,9 @@ impl<B: Buffer, C> Client<B, C> {
     }
 }
 
+/// Clients that are looked at in a row.
+const LOOKED_AT_MAX: usize = 256;
+
 /// Clients of one stack, by flow, with the service that they are clients of.
 pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     pub service: S,
@@ -143,6 +154,8 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     reply: Reply<B>,
     /// Kept for its memory.
     slices: VecDeque<Slice<B>>,
+    /// The first of those that are looked at next.
+    looked_at: usize,
     /// Clients with a connection, and how many there may be.
     open: u32,
     limit: Option<u32>,
@@ -152,6 +165,8 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     payers: Option<Rc<Payers>>,
     /// How many clients each may have, by the activities' numbers; who is not there, as many as there are.
     most: Vec<Option<u32>>,
+    /// If somebody may not hold all the memory that he likes.
+    accounts: Option<Accounts>,
 }
 
 impl<B: Buffer, S: Service<B>> Clients<B, S> {
@@ -163,11 +178,13 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             clients,
             reply,
             slices,
+            looked_at: 0,
             open: 0,
             limit: None,
             excess: 0,
             payers: None,
             most: Vec::new(),
+            accounts: None,
         }
     }
 
@@ -236,6 +253,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     pub fn take_out(&mut self, flow: FlowId) -> Option<Client<B, S::Connection>> {
         self.client(flow)?;
         let client = self.clients[flow.index()].take()?;
+        self.forget_memory(flow);
         if !client.is_own {
             self.open -= 1;
             self.count(client.class, -1);
@@ -275,9 +293,16 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         self.service.disconnected(client.connection);
     }
 
-    /// Looks at every client.
+    /// In how many parts all clients are looked at: a crowd of them would keep the core from everybody else.
+    pub fn parts(&self) -> u64 {
+        self.clients.len().div_ceil(LOOKED_AT_MAX).max(1) as u64
+    }
+
+    /// Looks at the clients of the next part.
     pub fn check<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
-        for index in 0..self.clients.len() {
+        let first = if self.looked_at < self.clients.len() { self.looked_at } else { 0 };
+        self.looked_at = first + LOOKED_AT_MAX;
+        for index in first..self.looked_at.min(self.clients.len()) {
             let Some(client) = &mut self.clients[index] else { continue };
             let flow = client.flow;
             if client.has_progressed(stack.queued(flow)) {
@@ -350,6 +375,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         let len = self.reply.len();
         if let Some(activity) = self.reply.end(if len > 0 { requests } else { 0 }, len) {
             stack.set_label(flow, label(activity, true));
+            self.accounts.iter_mut().for_each(|accounts| accounts.charge(flow.index(), activity));
         }
         let noted = (S::IS_TIMED && len > 0).then_some(Noted { arrived_ns, requests, len });
         // Nearly always the stack has room: nothing need wait in a queue of its own.
@@ -468,7 +494,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         let addresses = stack.addresses(flow).filter(|_| has_room);
         let Some((connection, class)) = addresses.and_then(|addresses| {
             let class = self.class(addresses);
-            let connection = if self.admits(class) {
+            let connection = if self.admits(class) && self.has_memory(stack, class.base()) {
                 self.service.connected(addresses.remote, &mut self.reply)
             } else {
                 None
@@ -478,6 +504,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
             return self.see_off(stack, flow);
         };
         self.take_in(flow, Client::new(flow, connection, class));
+        self.count_memory(stack, flow);
         if S::IS_ACTIVE {
             return self.welcome(stack, flow);
         }
@@ -488,8 +515,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
     fn received(&mut self, stack: &mut Measured<N, C>, flow: FlowId, bytes: Slice<N::Buffer>) {
         let arrived_ns = stack.arrived_ns();
         stack.nic().arrived(flow.index() as u32, arrived_ns);
+        if !self.may_ask(stack, flow) {
+            return self.refuse(stack, flow);
+        }
         if S::IS_ACTIVE {
-            return self.happen(stack, flow, Happening::Came(arrived_ns, bytes));
+            self.happen(stack, flow, Happening::Came(arrived_ns, bytes));
+            return self.count_memory(stack, flow);
         }
         match self.clients.get_mut(flow.index()) {
             Some(Some(client)) if client.is_stopped && client.flow == flow => {
@@ -497,18 +528,24 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
             }
             _ => _ = self.handle(stack, flow, (arrived_ns, bytes)),
         }
+        self.count_memory(stack, flow);
     }
 
     fn sendable(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         if S::IS_ACTIVE {
-            return self.room_came(stack, flow);
+            self.room_came(stack, flow);
+            return self.count_memory(stack, flow);
         }
         let mut goes_on = self.send(stack, flow);
         while goes_on {
             let piece = self.client(flow).and_then(Client::next_piece);
-            let Some(piece) = piece else { return self.resume(stack, flow) };
+            let Some(piece) = piece else {
+                self.resume(stack, flow);
+                break;
+            };
             goes_on = self.handle(stack, flow, piece);
         }
+        self.count_memory(stack, flow);
     }
 
     /// The client says no more, but wants to hear what it asked for.

@@ -9,6 +9,7 @@
 
 use crate::payers::{Payers, activity_of};
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use nom_grid::{
     ClientIndex, GridPlan, GridResource, Next, QueueLimits, RequestQueues, ResourcePlan, ResourceRecord,
 };
@@ -52,11 +53,13 @@ pub(crate) struct Gate<B> {
     is_fresh: bool,
     /// Messages that may yet be served in this poll.
     left: u32,
-    /// What is being served: since when, and what its frame had of bytes.
-    serving: Option<(u64, u64)>,
+    /// What is being served: bytes of its frame.
+    serving: Option<u64>,
+    /// What the scheduler was told of each activity's time, in nanoseconds, by their numbers.
+    told_of: Vec<u64>,
     /// When the present turn began, and the time if it was read since a message was served.
     turn_ns: u64,
-    told_ns: Option<u64>,
+    read_ns: Option<u64>,
     /// Messages of all polls.
     served: u64,
     due: Option<Instant>,
@@ -81,6 +84,7 @@ impl<B: Buffer> Gate<B> {
         for (client, name) in payers.rules().names().enumerate().take(SHARED) {
             queues.add(client, &plan.terms_of(name).parameters(), limits).expect(CHECKED);
         }
+        let told_of = payers.rules().names().map(|_| 0).collect();
         queues.add(SHARED, &plan.terms_of("others").parameters(), limits).expect(CHECKED);
         Some(Gate {
             queues,
@@ -92,7 +96,8 @@ impl<B: Buffer> Gate<B> {
             left: SERVE_MAX,
             serving: None,
             turn_ns: 0,
-            told_ns: None,
+            read_ns: None,
+            told_of,
             served: 0,
             due: None,
         })
@@ -125,11 +130,33 @@ impl<B: Buffer> Gate<B> {
 
     /// What was served last is over: whoever pays for it is charged.
     fn account(&mut self, now_ns: u64) {
-        let Some((since_ns, bytes)) = self.serving.take() else { return };
-        let core_ns = now_ns.saturating_sub(since_ns);
-        let record = ResourceRecord { messages: 1, core_ns, bytes, ..ResourceRecord::default() };
+        let Some(bytes) = self.serving.take() else { return };
+        self.payers.pay();
         // A request may have said that it is for another than its connection was for.
-        self.queues.served(client_of(self.payers.present()), &record, now_ns);
+        let activity = self.payers.present();
+        let core_ns = self.untold_ns(activity);
+        let record = ResourceRecord { messages: 1, core_ns, bytes, ..ResourceRecord::default() };
+        self.queues.served(client_of(activity), &record, now_ns);
+    }
+
+    /// Tells the scheduler of what activities have taken of the core beside what was served: who sends what
+    /// is lost, or is sent a great deal, has had that time.
+    fn account_for_rest(&mut self, now_ns: u64) {
+        for number in 0..self.told_of.len() {
+            let activity = Activity(number as u32);
+            let core_ns = self.untold_ns(activity);
+            if core_ns > 0 {
+                let record = ResourceRecord { core_ns, ..ResourceRecord::default() };
+                self.queues.served(client_of(activity), &record, now_ns);
+            }
+        }
+    }
+
+    /// What an activity has been charged of the core's time and the scheduler does not know.
+    fn untold_ns(&mut self, activity: Activity) -> u64 {
+        let ns = self.handle.record(activity).ns;
+        let told = self.told_of.get_mut(activity.0 as usize);
+        told.map_or(0, |told| ns.saturating_sub(core::mem::replace(told, ns)))
     }
 }
 
@@ -156,7 +183,7 @@ impl<B: Buffer> Queues<B> for Gate<B> {
             (self.harvested, self.is_fresh, self.due) = (0, false, None);
             return None;
         }
-        let now_ns = self.told_ns.take().unwrap_or_else(|| self.handle.clock_ns());
+        let now_ns = self.read_ns.take().unwrap_or_else(|| self.handle.clock_ns());
         self.account(now_ns);
         // The device may have more: who is in there is to be heard first.
         let may_have_more = core::mem::take(&mut self.is_fresh) && self.harvested < HARVEST_MAX;
@@ -164,7 +191,9 @@ impl<B: Buffer> Queues<B> for Gate<B> {
             self.due = (self.queues.waiting() > 0).then(|| Instant::from_nanos(now_ns));
             return None;
         }
-        self.harvested = 0;
+        if core::mem::take(&mut self.harvested) > 0 {
+            self.account_for_rest(now_ns);
+        }
         match self.queues.next(now_ns) {
             Next::Serve(client, arrival) => {
                 self.left -= 1;
@@ -172,7 +201,7 @@ impl<B: Buffer> Queues<B> for Gate<B> {
                 self.alone = client;
                 let bytes = arrival.bytes() as u64;
                 self.payers.resume(arrival.label(), bytes, now_ns.saturating_sub(arrival.at_ns()));
-                self.serving = Some((now_ns, bytes));
+                self.serving = Some(bytes);
                 Some(arrival)
             }
             Next::After(ns) => {
@@ -193,7 +222,7 @@ impl<B: Buffer> Queues<B> for Gate<B> {
             self.turn_ns = now_ns;
             self.queues.end_turn();
         } else {
-            self.told_ns = Some(now_ns);
+            self.read_ns = Some(now_ns);
         }
         is_over
     }

@@ -47,6 +47,11 @@ pub struct Consumption {
     pub queued_ns: u64,
     /// See there.
     pub lost_frames: u64,
+    /// Memory that its connections hold, in bytes, and how often somebody of it was turned away since that
+    /// was too much; 0 as long as nobody's is bounded.
+    pub memory_bytes: u64,
+    /// See there.
+    pub refused: u64,
     /// What that cost, the core's time among it, in nanodollars; 0 as long as nobody knows prices.
     pub cost_nanodollars: u64,
     /// What it has brought, in nanodollars, less than nothing where users are compensated; told by one core
@@ -61,6 +66,8 @@ impl core::ops::AddAssign for Consumption {
         self.connections += other.connections;
         self.queued_ns += other.queued_ns;
         self.lost_frames += other.lost_frames;
+        self.memory_bytes += other.memory_bytes;
+        self.refused += other.refused;
         self.cost_nanodollars += other.cost_nanodollars;
         self.revenue_nanodollars += other.revenue_nanodollars;
     }
@@ -97,6 +104,8 @@ struct Record {
     connections: Cell<u64>,
     queued_ns: Cell<u64>,
     lost_frames: Cell<u64>,
+    memory_bytes: Cell<u64>,
+    refused: Cell<u64>,
     /// Nanodollars, and what they are for: nanoseconds, and bytes sent and received.
     cost: Cell<f64>,
     billed: Cell<[u64; 3]>,
@@ -132,6 +141,8 @@ impl Record {
             connections: self.connections.get(),
             queued_ns: self.queued_ns.get(),
             lost_frames: self.lost_frames.get(),
+            memory_bytes: self.memory_bytes.get(),
+            refused: self.refused.get(),
             cost_nanodollars: self.cost.get() as u64,
             revenue_nanodollars: self.revenue.get(),
         }
@@ -221,6 +232,13 @@ impl Payers {
         }
     }
 
+    /// Whoever pays has paid for what was done so far, and pays on.
+    pub fn pay(&self) {
+        self.settle();
+        self.handle.part();
+        self.handle.charge(self.present.get());
+    }
+
     /// Who paid last.
     #[inline]
     pub fn present(&self) -> Activity {
@@ -241,6 +259,21 @@ impl Payers {
     /// Clients of an activity.
     pub fn connections(&self, activity: Activity) -> u64 {
         self.record(activity).connections.get()
+    }
+
+    /// Changes what an activity's connections hold of memory.
+    pub fn holds(&self, activity: Activity, change: impl FnOnce(u64) -> u64) {
+        self.record(activity).memory_bytes.update(change);
+    }
+
+    /// Bytes of memory that an activity's connections hold.
+    pub fn memory(&self, activity: Activity) -> u64 {
+        self.record(activity).memory_bytes.get()
+    }
+
+    /// Somebody was turned away since his activity holds too much memory.
+    pub fn refused(&self, activity: Activity) {
+        self.record(activity).refused.update(|before| before + 1);
     }
 
     /// All that there was to do is done; what follows is for nobody.

@@ -215,6 +215,23 @@ fn fifty_thousand_idle_clients_take_no_memory_for_good() {
     });
 }
 
+/// As many of nhttpd's, which asks each second who of them is too slow: all find a place, an honest client is
+/// answered all the time, and so are those who come when they have gone.
+#[test]
+fn fifty_thousand_silent_browsers_keep_nobody_from_being_answered() {
+    let crowd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foreign/crowd.py");
+    let guest = Guest::bundle("tests/system/manifests/crowd50-nhttpd.toml");
+    Server::on_cores("browsers", guest, 80, 1, |_| {
+        let mut command = Command::new("timeout");
+        command.args(["900", "python3"]).arg(crowd).args(["--http", "--clients", "50000", "--rounds", "1"]);
+        let output = command.args(["--beyond", "0", "--seconds", "1"]).output().expect("`timeout` runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
+        println!("{result}");
+        free_after(&result["rounds"][0], 0);
+    });
+}
+
 /// Who comes faster than a computer serves is answered, refused or left without an answer; nobody is told
 /// anything wrong, and nothing of it stays. How many are answered is for a quiet computer to say.
 #[test]

@@ -133,8 +133,8 @@ fn conclude(options: &Options, environment: Environment, mut records: Vec<Record
         "{} frames a second to the machine, and to an address that nobody has, in {} turns of {:?}.",
         options.rate, options.turns, options.duration
     ));
-    let slow = "`slow` has one sample: a hundred readers that do not read and a hundred writers of a byte \
-                at a time, over the time before them.";
+    let slow = "`slow` are a hundred readers that do not read, when no queue of theirs takes more, and a \
+                hundred writers of a byte at a time, over the time before them.";
     notes.add(slow.into());
     let report = Report {
         title: "nom bench floods".into(),

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Barrier;
 use std::time::Duration;
 
 /// Their names, each with its weight in hundredths.
@@ -65,6 +66,8 @@ pub fn ask<T: Send>(
     duration: Duration,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<(Vec<Served>, T)> {
+    // Behind a full server, hundreds of handshakes take their time.
+    let start = Barrier::new(connections.len() + 1);
     let client = |(tenant, connections): (&'static str, usize)| {
         let exchanges = asks(tenant);
         let load = Load {
@@ -77,10 +80,11 @@ pub fn ask<T: Send>(
             warm_up: WARM_UP,
             duration,
         };
-        load::run(&load).with_context(|| format!("{tenant}'s client"))
+        load::run_together(&load, &start).with_context(|| format!("{tenant}'s client"))
     };
     std::thread::scope(|scope| {
         let clients: Vec<_> = connections.iter().map(|own| scope.spawn(move || client(*own))).collect();
+        start.wait();
         let done = work();
         let served =
             clients.into_iter().map(|client| client.join().map_err(|_| anyhow!("a client panicked"))?);

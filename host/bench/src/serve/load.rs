@@ -13,6 +13,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// A request and the only right reply.
@@ -91,12 +92,26 @@ const LATENCY_MAX_NS: u64 = 60_000_000_000;
 /// # Errors
 /// If it cannot be reached, hangs up, answers wrongly (with what it said) or not at all.
 pub fn run(load: &Load) -> Result<Served> {
+    run_together(load, &Barrier::new(1))
+}
+
+/// The same, but the time begins when all who wait at `start` are connected, or cannot be.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_together(load: &Load, start: &Barrier) -> Result<Served> {
     ensure!(!load.exchanges.is_empty() && load.connections > 0, "a load without requests");
     match load.transport {
-        Transport::Udp => timed(load, &mut Datagrams::open(load)?),
+        Transport::Udp => {
+            let sockets = Datagrams::open(load);
+            start.wait();
+            timed(load, &mut sockets?)
+        }
         Transport::Tcp => {
             ensure!(load.window == 1, "a stream has one request on its way");
-            timed(load, &mut Client::connect(load)?)
+            let client = Client::connect(load);
+            start.wait();
+            timed(load, &mut client?)
         }
     }
 }

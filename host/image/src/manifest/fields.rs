@@ -153,6 +153,9 @@ fields! {
         earns: Count, Count::EXPECTED, "nothing";
         /// How many clients it may have at a time, on each core; more are turned away.
         connections: Count, Count::EXPECTED, "as many as there is room for";
+        /// How much memory its clients' connections may hold, on each core: 1 KiB each, answers that they
+        /// have not read, requests that wait behind those. Who asks when it is used up is turned away.
+        memory: Size, Size::EXPECTED, "as much as there is";
         /// What its users pay, as the field `utility` of the application says it; what is served for it is
         /// then not paid for by that.
         utility: RawUtility, UTILITY, "they pay as the application's do";

@@ -8,7 +8,7 @@ use crate::error::Result;
 use nom_grid::plan::{metric_named, scheduler_named};
 use nom_grid::{ActivityTerms, BadGrid, GridPlan, GridResource, ResourcePlan};
 use nom_service::Rules;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use toml::Spanned;
 
 /// The variable of the environment in which the application reads it.
@@ -88,6 +88,7 @@ fn terms(given: &Given<'_, Vec<RawActivity>>) -> Result<Vec<ActivityTerms>> {
             rate: number(&raw.rate).map(Into::into),
             earns: number(&raw.earns).map(Into::into),
             connections: number(&raw.connections),
+            memory: raw.memory.as_ref().and_then(|size| NonZeroU64::new(size.get_ref().0)),
         };
         if own == (ActivityTerms { name: own.name.clone(), ..ActivityTerms::default() }) {
             continue;

@@ -35,10 +35,11 @@ fn what_cannot_be_followed_is_refused_with_a_reason() {
         ("at cpu round-robin", "the scheduler `round-robin` of `cpu`: expected fair"),
         ("for gold weight=2", "no resource with a scheduler"),
         ("at input fair batching=0", "`batching=0`: expected a whole number from 1"),
+        ("for gold memory=0", "`memory=0`: expected a whole number from 1"),
         ("give gold all", "`give`: expected at RESOURCE SCHEDULER"),
         (
             "at input fair; for gold shares=1",
-            "`shares=1`: expected weight=, deadline=, rate=, earns= or connections=",
+            "`shares=1`: expected weight=, deadline=, rate=, earns=, connections= or memory=",
         ),
     ] {
         let error = error(text);
@@ -64,15 +65,16 @@ fn a_change_replaces_what_it_names_and_nothing_else() {
 }
 
 fn plan() -> impl Strategy<Value = GridPlan> {
-    let terms = proptest::collection::btree_map("[a-z]{1,8}", (1u32.., 1u32..), 1..5);
+    let terms = proptest::collection::btree_map("[a-z]{1,8}", (1u32.., 1u32.., 0u64..), 1..5);
     (0usize..3, 1u32.., 1u32.., terms).prop_map(|(metric, batching, queue, terms)| {
         let mut input = ResourcePlan::new(GridResource::Input, SchedulerKind::Fair);
         input.metric = METRICS[metric].1;
         (input.batching, input.queue) = (batching.try_into().unwrap(), queue.try_into().unwrap());
-        let terms = terms.into_iter().map(|(name, (weight, connections))| ActivityTerms {
+        let terms = terms.into_iter().map(|(name, (weight, connections, memory))| ActivityTerms {
             name,
             weight: NonZeroU32::new(weight),
             connections: NonZeroU32::new(connections),
+            memory: NonZeroU64::new(memory),
             ..ActivityTerms::default()
         });
         GridPlan::checked(alloc::vec![input], terms.collect()).expect("a plan")

@@ -44,7 +44,7 @@ fn who_does_not_answer_three_questions_is_gone() {
 fn a_neighbour_is_asked_only_if_something_is_sent_to_it() {
     let mut all = stale();
     assert_eq!(all.due(at(3600)), Due::default(), "silence asks nobody");
-    let hop = all.resolve(at(3600), PEER).expect("it is used meanwhile");
+    let hop = all.resolve_for_flow(at(3600), PEER).expect("it is used meanwhile");
     assert_eq!((hop.mac, all.state(PEER)), (MAC, Some(State::Delay)));
     assert_eq!(all.due(at(3604)).ask, []);
     for second in 3605..3608 {
@@ -122,4 +122,48 @@ fn a_full_table_forgets_who_was_heard_of_longest_ago() {
     }
     assert_eq!(all.known.len(), NEIGHBOURS_MAX);
     assert_eq!(all.state([10, 0, 0, 0].into()), None);
+}
+
+#[test]
+fn strangers_neither_unsettle_flows_nor_take_their_neighbours_places() {
+    let mut all = reachable();
+    all.resolve_for_flow(at(0), PEER).expect("it has answered");
+    let before = all.version();
+    for number in 0..2000u32 {
+        let stranger = core::net::Ipv4Addr::from_bits(0x0a01_0000 + number).into();
+        all.learn(at(1), stranger, Some(OTHER), Said::Asked);
+        all.resolve(at(1), stranger);
+        all.learn(at(1), stranger, Some(OTHER), Said::Asked);
+        all.resolve(at(1), core::net::Ipv4Addr::from_bits(0x0a02_0000 + number).into());
+    }
+    assert_eq!((all.known.len(), all.state(PEER)), (NEIGHBOURS_MAX, Some(State::Reachable)));
+    (2..10).for_each(|second| _ = all.due(at(second)));
+    assert_eq!(all.version(), before, "no flow has to look for another way");
+    assert_eq!(all.oldest.len(), all.known.len(), "whoever is known can be forgotten");
+    let dues = all.known.values().filter(|neighbour| neighbour.due.is_some()).count();
+    assert_eq!(all.dues.len(), dues);
+}
+
+fn packet() -> Outgoing<()> {
+    let head = nom_port::nic::Head::zeroed(14);
+    let payload = nom_port::buffer::Chain::new();
+    Outgoing { head, payload, checksum: None, segmentation: None, tag: None }
+}
+
+#[test]
+fn packets_wait_for_who_is_asked_for_and_go_with_it() {
+    let mut all: Neighbours<()> = Neighbours::new();
+    assert!(!all.hold(PEER, packet()), "nobody was asked for it");
+    all.resolve(at(0), PEER);
+    for _ in 0..WAITING_EACH_MAX {
+        assert!(all.hold(PEER, packet()));
+    }
+    assert!(!all.hold(PEER, packet()), "as many as one neighbour may have");
+    assert_eq!(all.learn(at(0), PEER, Some(MAC), ANSWER).len(), WAITING_EACH_MAX);
+    assert!(!all.is_holding());
+    let gone: IpAddr = [10, 0, 0, 3].into();
+    all.resolve(at(0), gone);
+    assert!(all.hold(gone, packet()));
+    let dropped: u64 = (0..4).map(|second| all.due(at(second)).dropped).sum();
+    assert_eq!((dropped, all.is_holding()), (1, false));
 }

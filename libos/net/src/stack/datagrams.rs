@@ -97,8 +97,8 @@ impl<N: Nic> Stack<N> {
         let own = || self.config.source_for(to.ip());
         let is_own = from.ip().is_unspecified() || self.config.is_ours(from.ip());
         let from = if is_own { from } else { SocketAddr::new(own().unwrap_or(from.ip()), from.port()) };
-        let hop = self.hop_to(to.ip());
-        if from.is_ipv4() != to.is_ipv4() || hop.is_none() && self.config.next_hop(to.ip()).is_none() {
+        let mac = self.mac_to(to.ip());
+        if from.is_ipv4() != to.is_ipv4() || mac.is_none() && self.config.next_hop(to.ip()).is_none() {
             return Err(DatagramError::NoRoute);
         }
         if !self.link.has_room() {
@@ -109,7 +109,7 @@ impl<N: Nic> Stack<N> {
         let is_offloaded = self.link.properties.offloads.checksum;
         let (head, checksum) = packet::udp(&path, ports, &payload, is_offloaded);
         let tag = answers.map(Answer::tag);
-        self.transmit_to(to.ip(), hop, Outgoing { head, payload, checksum, segmentation: None, tag });
+        self.transmit_to(to.ip(), mac, Outgoing { head, payload, checksum, segmentation: None, tag });
         Ok(())
     }
 

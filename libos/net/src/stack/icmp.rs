@@ -197,7 +197,7 @@ impl<N: Nic> Stack<N> {
         header: [u8; HEADER],
         payload: Chain<N::Buffer>,
     ) {
-        let hop = self.hop_to(to);
+        let mac = self.mac_to(to);
         let path = Path { mac: self.link.properties.mac, hop: [0; 6], from, to };
         let len = nom_port::buffer::chain_len(&payload);
         let (mut head, start) = frame::ip(&path, protocol, HEADER, len);
@@ -208,7 +208,7 @@ impl<N: Nic> Stack<N> {
         }
         head[start + 2..start + 4].copy_from_slice(&(!sum).to_be_bytes());
         let packet = Outgoing { head, payload, checksum: None, segmentation: None, tag: None };
-        self.transmit_to(to, hop, packet);
+        self.transmit_to(to, mac, packet);
     }
 }
 

@@ -128,7 +128,7 @@ impl<N: Nic> Stack<N> {
         flags.set(NdiscNeighborFlags::SOLICITED, !is_nobody);
         let lladdr = Some(self.hardware_address());
         let advert = NdiscRepr::NeighborAdvert { flags, target_addr: target, lladdr };
-        let hop = if is_nobody { Some(multicast_mac(ALL_NODES)) } else { self.hop_to(to).map(|hop| hop.mac) };
+        let hop = if is_nobody { Some(multicast_mac(ALL_NODES)) } else { self.mac_to(to) };
         self.send_discovery(target, to, hop, advert);
     }
 
@@ -158,29 +158,29 @@ impl<N: Nic> Stack<N> {
 
     pub(super) fn learn(&mut self, address: IpAddr, mac: Option<Mac>, said: Said) {
         for packet in self.neighbours.learn(self.now, address, mac, said) {
-            let hop = self.neighbours.resolve(self.now, address);
-            self.transmit_to(address, hop, packet);
+            let mac = self.neighbours.resolve(self.now, address);
+            self.transmit_to(address, mac, packet);
         }
     }
 
     /// The Ethernet address of the neighbour through which `to` is reached, if it is known.
+    pub(super) fn mac_to(&mut self, to: IpAddr) -> Option<Mac> {
+        group_mac(to).or_else(|| self.neighbours.resolve(self.now, self.config.next_hop(to)?))
+    }
+
+    /// The same for a flow.
     pub(super) fn hop_to(&mut self, to: IpAddr) -> Option<Hop> {
         let version = self.neighbours.version();
-        match to {
-            IpAddr::V4(address) if address.is_broadcast() => return Some(Hop { mac: BROADCAST, version }),
-            IpAddr::V6(address) if address.is_multicast() => {
-                return Some(Hop { mac: multicast_mac(address), version });
-            }
-            _ => {}
+        match group_mac(to) {
+            Some(mac) => Some(Hop { mac, version }),
+            None => self.neighbours.resolve_for_flow(self.now, self.config.next_hop(to)?),
         }
-        let next = self.config.next_hop(to)?;
-        self.neighbours.resolve(self.now, next)
     }
 
     /// Sends a packet whose Ethernet header lacks only its destination, or keeps it until that is known.
-    pub(super) fn transmit_to(&mut self, to: IpAddr, hop: Option<Hop>, mut packet: Outgoing<N::Buffer>) {
-        if let Some(hop) = hop {
-            packet.head[..6].copy_from_slice(&hop.mac);
+    pub(super) fn transmit_to(&mut self, to: IpAddr, mac: Option<Mac>, mut packet: Outgoing<N::Buffer>) {
+        if let Some(mac) = mac {
+            packet.head[..6].copy_from_slice(&mac);
             return self.link.transmit(self.now, packet);
         }
         match self.config.next_hop(to) {
@@ -250,6 +250,15 @@ pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1
 /// The group in which the owner of `address` listens (RFC 4291 section 2.7.1).
 pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | address.to_bits() & 0xff_ffff)
+}
+
+/// The Ethernet address of an address that is not one neighbour's.
+fn group_mac(to: IpAddr) -> Option<Mac> {
+    match to {
+        IpAddr::V4(address) if address.is_broadcast() => Some(BROADCAST),
+        IpAddr::V6(address) if address.is_multicast() => Some(multicast_mac(address)),
+        _ => None,
+    }
 }
 
 /// The Ethernet address of an IPv6 group (RFC 2464 section 7).

@@ -451,8 +451,8 @@ impl<N: Nic> Stack<N> {
         let sum = checksum::pseudo_header(path.from, path.to, protocol::ICMPV6, message.len());
         let sum = !checksum::add(sum, checksum::sum(message));
         head[start + 2..start + 4].copy_from_slice(&sum.to_be_bytes());
-        let hop = self.hop_to(path.to);
-        self.transmit_to(path.to, hop, bare(head));
+        let mac = self.mac_to(path.to);
+        self.transmit_to(path.to, mac, bare(head));
     }
 
     /// Sends a report about groups: with a router's alert, and no farther than the link (RFC 3810 section 5).
@@ -468,10 +468,10 @@ impl<N: Nic> Stack<N> {
         let sum = !checksum::add(sum, checksum::sum(&message));
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         if let Some(bytes) = self.link.nic.buffer(&message) {
-            let hop = self.hop_to(to);
+            let mac = self.mac_to(to);
             let mut packet = bare(head);
             packet.payload = Chain::from_iter([bytes]);
-            self.transmit_to(to, hop, packet);
+            self.transmit_to(to, mac, packet);
         }
     }
 }

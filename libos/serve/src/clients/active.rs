@@ -68,6 +68,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         let is_answer = len > 0 && said.asked_ns.is_some() && !client.is_own;
         if let Some(activity) = self.reply.end(if is_answer { requests } else { 0 }, len) {
             stack.set_label(flow, label(activity, true));
+            self.accounts.iter_mut().for_each(|accounts| accounts.charge(flow.index(), activity));
         }
         if let (Some(asked_ns), true) = (said.asked_ns, is_answer) {
             // Behind what still waits for room in the stack.
@@ -110,7 +111,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     }
 
     /// Ends a connection at once, by a reset.
-    fn end<N: Nic<Buffer = B>, C: Clock>(
+    pub(super) fn end<N: Nic<Buffer = B>, C: Clock>(
         &mut self,
         stack: &mut Measured<N, C>,
         flow: FlowId,

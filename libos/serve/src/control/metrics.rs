@@ -170,7 +170,7 @@ fn passing(page: &mut Page, passing: &Passing) {
 /// A metric of each activity: its name, what it says, and how much that is.
 type OfActivity = (&'static str, &'static str, fn(&Account) -> u64);
 
-const OF_ACTIVITIES: [OfActivity; 9] = [
+const OF_ACTIVITIES: [OfActivity; 10] = [
     ("core_nanoseconds_total", "Time of cores that it took.", |account| account.core_ns),
     ("requests_total", "Requests answered.", |account| account.consumption.requests),
     ("answered_bytes_total", "Bytes of answers.", |account| account.consumption.traffic.answered_bytes),
@@ -182,6 +182,9 @@ const OF_ACTIVITIES: [OfActivity; 9] = [
     ("sent_frames_total", "Frames that left.", |account| account.consumption.traffic.sent_frames),
     ("lost_frames_total", "Frames that were lost since too many waited.", |account| {
         account.consumption.lost_frames
+    }),
+    ("refused_total", "Connections that were turned away since all held too much memory.", |account| {
+        account.consumption.refused
     }),
     ("queued_nanoseconds_total", "Time that frames waited for their turn.", |account| {
         account.consumption.queued_ns
@@ -229,6 +232,11 @@ fn activities(page: &mut Page, accounts: &[Account], earned: Option<Earned>) {
     for Account { name, consumption, .. } in accounts {
         let value = consumption.connections;
         page.line(format_args!("nom_activity_connections{{activity=\"{name}\"}} {value}"));
+    }
+    page.family("nom_activity_memory_bytes", "gauge", "What they hold, if somebody's memory is bounded.");
+    for Account { name, consumption, .. } in accounts {
+        let value = consumption.memory_bytes;
+        page.line(format_args!("nom_activity_memory_bytes{{activity=\"{name}\"}} {value}"));
     }
 }
 
