@@ -26,6 +26,8 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 static void say(const char *what, long result) {
@@ -104,6 +106,18 @@ static void files(void) {
 	fd = open("/dev/zero", O_RDONLY);
 	say("zeros", read(fd, bytes, 9));
 	say("full", write(open("/dev/full", O_WRONLY), "x", 1));
+}
+
+static void attributes(void) {
+	char bytes[64];
+	int fd = open("attributes", O_CREAT | O_RDWR, 0600);
+	say("no such attribute", setxattr("attributes", "nonsense.x", "v", 1, 0));
+	say("nor to get", getxattr("attributes", "nonsense.x", bytes, sizeof bytes));
+	say("nor of a descriptor", fgetxattr(fd, "nonsense.x", bytes, sizeof bytes));
+	say("nor to remove", removexattr("attributes", "nonsense.x"));
+	say("of nothing", getxattr("absent", "nonsense.x", bytes, sizeof bytes));
+	say("of no descriptor", fsetxattr(-1, "nonsense.x", "v", 1, 0));
+	close(fd);
 }
 
 static void pipes(void) {
@@ -392,6 +406,50 @@ static void *take_turns(void *which) {
 	return (void *)(long)own;
 }
 
+/* Timers that send signals, and what is left of them. */
+static void timers(void) {
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2, .sigev_value.sival_int = 77};
+	struct itimerspec when = {{0, 0}, {1000, 0}}, left;
+	struct itimerval real = {{3, 0}, {1000, 0}}, before;
+	timer_t timer;
+	siginfo_t info;
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	sigaddset(&set, SIGALRM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	say("timer_create", timer_create(CLOCK_MONOTONIC, &event, &timer));
+	say("timer_settime", timer_settime(timer, 0, &when, NULL));
+	say("timer_gettime", timer_gettime(timer, &left));
+	say("about all is left", left.it_value.tv_sec >= 900 && left.it_value.tv_sec <= 1000);
+	when = (struct itimerspec){{0, 2000000}, {0, 2000000}};
+	timer_settime(timer, 0, &when, &left);
+	say("was left", left.it_value.tv_sec >= 900);
+	say("rings", sigwaitinfo(&set, &info));
+	say("a timer's", info.si_code);
+	say("with its value", info.si_value.sival_int);
+	usleep(50000);
+	say("rings again", sigwaitinfo(&set, &info));
+	say("was missed meanwhile", timer_getoverrun(timer) >= 1);
+	say("timer_delete", timer_delete(timer));
+	say("timer_delete again", syscall(SYS_timer_delete, 12345));
+	event.sigev_signo = 99;
+	say("no such signal", timer_create(CLOCK_MONOTONIC, &event, &timer));
+	say("no such clock", timer_create(99, NULL, &timer));
+	say("setitimer", setitimer(ITIMER_REAL, &real, NULL));
+	say("getitimer", getitimer(ITIMER_REAL, &before));
+	say("its interval", before.it_interval.tv_sec);
+	say("about all is left", before.it_value.tv_sec >= 900 && before.it_value.tv_sec <= 1000);
+	unsigned rest = alarm(5);
+	say("alarm", rest >= 900 && rest <= 1000);
+	rest = alarm(0);
+	say("and what was left", rest >= 1 && rest <= 5);
+	say("nothing is left", alarm(0));
+	/* One that was sent before its timer was deleted is not to end the process. */
+	signal(SIGUSR2, SIG_IGN);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 static void threads(void) {
 	pthread_t all[4];
 	for (long index = 0; index < 4; index++)
@@ -468,6 +526,26 @@ static void processes(const char *self) {
 	say("wait", waitpid(child, &status, 0) == child);
 	say("exited", WIFEXITED(status) ? WEXITSTATUS(status) : -2);
 	say("wait for nobody", waitpid(-1, &status, 0));
+	child = fork();
+	if (child == 0)
+		_exit(9);
+	siginfo_t info;
+	say("waitid without a state", waitid(P_PID, child, &info, 0));
+	say("waitid leaves it", waitid(P_PID, child, &info, WEXITED | WNOWAIT));
+	say("waitid", waitid(P_ALL, 0, &info, WEXITED));
+	say("its own", info.si_pid == child && info.si_signo == SIGCHLD);
+	printf("= code %d status %d\n", info.si_code, info.si_status);
+	say("waitid of nobody", waitid(P_ALL, 0, &info, WEXITED | WNOHANG));
+	child = fork();
+	if (child == 0)
+		for (;;)
+			pause();
+	info.si_pid = 5;
+	say("waitid does not wait", waitid(P_PID, child, &info, WEXITED | WNOHANG));
+	say("for nobody", info.si_pid);
+	kill(child, SIGKILL);
+	waitid(P_PID, child, &info, WEXITED);
+	printf("= code %d status %d\n", info.si_code, info.si_status);
 	arguments[1] = "abort";
 	posix_spawn(&child, self, NULL, NULL, arguments, environment);
 	waitpid(child, &status, 0);
@@ -493,12 +571,14 @@ int main(int count, char **arguments) {
 	chdir("/tmp");
 	close_range(3, ~0U, 0);
 	files();
+	attributes();
 	pipes();
 	watch();
 	local_sockets();
 	pass_descriptors();
 	loopback();
 	signals();
+	timers();
 	threads();
 	memory();
 	processes(self);

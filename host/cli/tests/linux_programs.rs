@@ -57,6 +57,19 @@ fn a_shell_runs_pipelines_and_waits_for_its_children() {
 }
 
 #[test]
+fn bash_runs_pipelines_and_substitutes_processes() {
+    let script = "for i in 1 2 3; do echo $i; done | sort -r | (read most; echo most $most); \
+                  printf -v padded %05d 42; echo padded $padded; \
+                  [[ abc =~ ^a(.)c$ ]] && echo ${BASH_REMATCH[1]}es; \
+                  while read line; do echo from $line; done < <(echo inside); exit 5";
+    let (status, said) = run(&["--include", "/usr/bin/sort", "/bin/bash", "--", "-c", script]);
+    assert_eq!(status, Some(5), "{said}");
+    for expected in ["most 3\n", "padded 00042\n", "bes\n", "from inside\n"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
 fn files_are_listed_as_they_are() {
     let (status, said) = run(&["/bin/ls", "--", "-ln", "/etc/passwd", "/nowhere"]);
     assert_eq!(status, Some(2), "{said}");

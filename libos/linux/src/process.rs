@@ -1,5 +1,6 @@
 //! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
 
+use crate::calls::timers::SignalTimer;
 use crate::descriptors::Descriptors;
 use crate::family::ProcessFamily;
 use crate::load::{Loaded, Opened};
@@ -136,8 +137,9 @@ pub struct Process {
     /// Whoever waits until it has its own memory, or none: its parent, after a `vfork`.
     pub(crate) released: WaitQueue,
     pub(crate) has_own_memory: Cell<bool>,
-    /// Which of its timers rings next: earlier ones are over.
-    pub(crate) alarm: Cell<u64>,
+    /// Its timer of alarm(2), which stays over execve(2), and those of timer_create(2), which do not.
+    pub(crate) alarm: Rc<SignalTimer>,
+    pub(crate) timers: RefCell<BTreeMap<i32, Rc<SignalTimer>>>,
     /// When it began, since boot.
     pub(crate) started_ns: u64,
     /// The program that it runs.
@@ -174,7 +176,8 @@ impl Process {
             child_ended: WaitQueue::new(),
             released: WaitQueue::new(),
             has_own_memory: Cell::new(true),
-            alarm: Cell::new(0),
+            alarm: SignalTimer::of_process(),
+            timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
         });
@@ -202,7 +205,8 @@ impl Process {
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
             released: WaitQueue::new(),
-            alarm: Cell::new(0),
+            alarm: SignalTimer::of_process(),
+            timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
         });
@@ -283,9 +287,14 @@ impl Process {
         let before = self.program.replace(loaded.program.clone());
         drop(before);
         self.actions.borrow_mut().forget_handlers();
+        self.forget_timers();
         let descriptors = self.descriptors.borrow().clone();
         descriptors.close_on_exec();
         self.release();
+    }
+
+    fn forget_timers(&self) {
+        self.timers.take().values().for_each(|timer| timer.stop());
     }
 
     /// It does not use its parent's memory any more.
@@ -319,6 +328,8 @@ impl Process {
         let exit = self.ending.get().unwrap_or(Exit::Status(0));
         self.ending.set(Some(exit));
         self.has_ended.set(true);
+        self.alarm.stop();
+        self.forget_timers();
         self.descriptors.borrow().close_all();
         if self.has_own_memory.get() {
             self.memory().clear();

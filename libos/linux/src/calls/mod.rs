@@ -6,3 +6,4 @@ pub mod signals;
 pub mod system;
 pub mod threads;
 pub mod time;
+pub mod timers;

@@ -18,6 +18,13 @@ pub const ROWS: &[SystemCall] = &[
         wait,
         "no process stops; the usage is zeros",
     ),
+    SystemCall::partial(
+        abi::__NR_waitid,
+        "waitid",
+        &["kind", "identifier", "info", "options", "usage"],
+        wait_of_kind,
+        "as wait4; nobody is waited for by a descriptor (P_PIDFD)",
+    ),
     SystemCall::complete(abi::__NR_getpid, "getpid", &[], |call| Ok(call.process().id.into())),
     SystemCall::complete(abi::__NR_getppid, "getppid", &[], |call| Ok(call.process().parent().into())),
     SystemCall::complete(abi::__NR_getpgrp, "getpgrp", &[], |call| Ok(call.process().group.get().into())),
@@ -106,44 +113,84 @@ fn execute(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn wait(call: &Call<'_>) -> Result<u64, Errno> {
-    let [_, status, options, usage, ..] = call.arguments;
-    let wanted = call.int(0);
+/// Waits for a child that is meant and has ended, who is forgotten then unless `WNOWAIT` says otherwise.
+/// Nothing if there is none and `WNOHANG` says not to wait.
+fn await_child(
+    call: &Call<'_>,
+    options: u32,
+    is_meant: impl Fn(&Process) -> bool,
+) -> Result<Option<(Rc<Process>, Exit)>, Errno> {
     let (family, process) = (call.family(), call.process());
-    let is_meant = |child: &Rc<Process>| {
-        child.parent() == process.id
-            && match wanted {
-                -1 => true,
-                0 => child.group.get() == process.group.get(),
-                wanted if wanted < 0 => child.group.get() == wanted.unsigned_abs(),
-                wanted => child.id == wanted as u32,
-            }
-    };
+    let is_child = |child: &Rc<Process>| child.parent() == process.id && is_meant(child);
     let look = || {
-        let children: Vec<_> = family.processes().into_iter().filter(is_meant).collect();
+        let children: Vec<_> = family.processes().into_iter().filter(is_child).collect();
         if children.is_empty() {
             return Some(Err(Errno::ECHILD));
         }
-        let ended = children.into_iter().find(|child| child.has_ended())?;
-        Some(Ok((ended.id, ended.ending.get().unwrap_or(Exit::Status(0)))))
+        children.into_iter().find(|child| child.has_ended()).map(Ok)
     };
-    let found = if options as u32 & abi::WNOHANG != 0 {
-        match look() {
-            None => return Ok(0),
-            Some(found) => found,
-        }
-    } else {
-        call.block_on(process.child_ended.until(look))?
+    let found = match look() {
+        None if options & abi::WNOHANG != 0 => return Ok(None),
+        None => call.block_on(process.child_ended.until(look))?,
+        Some(found) => found,
     };
-    let (id, exit) = found?;
-    family.remove(id);
+    let child = found?;
+    if options & abi::WNOWAIT == 0 {
+        family.remove(child.id);
+    }
+    let exit = child.ending.get().unwrap_or(Exit::Status(0));
+    Ok(Some((child, exit)))
+}
+
+/// Nothing is counted of what a child used.
+fn write_usage(call: &Call<'_>, usage: u64) -> Result<(), Errno> {
+    if usage == 0 { Ok(()) } else { call.memory().write_value(usage, &[0_u64; 18]) }
+}
+
+fn wait(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, status, options, usage, ..] = call.arguments;
+    let (wanted, group) = (call.int(0), call.process().group.get());
+    let is_meant = |child: &Process| match wanted {
+        -1 => true,
+        0 => child.group.get() == group,
+        wanted if wanted < 0 => child.group.get() == wanted.unsigned_abs(),
+        wanted => child.id == wanted as u32,
+    };
+    let Some((child, exit)) = await_child(call, options as u32 & !abi::WNOWAIT, is_meant)? else {
+        return Ok(0);
+    };
     if status != 0 {
         call.memory().write_value(status, &exit.wait_status())?;
     }
-    if usage != 0 {
-        call.memory().write_value(usage, &[0_u64; 18])?;
+    write_usage(call, usage)?;
+    Ok(child.id.into())
+}
+
+fn wait_of_kind(call: &Call<'_>) -> Result<u64, Errno> {
+    const STATES: u32 = abi::WEXITED | abi::WSTOPPED | abi::WCONTINUED;
+    const KNOWN: u32 = STATES | abi::WNOHANG | abi::WNOWAIT | abi::__WALL | abi::__WCLONE | abi::__WNOTHREAD;
+    let [kind, id, info, options, usage, _] = call.arguments;
+    let (kind, id, options) = (kind as u32, id as u32, options as u32);
+    let is_named = kind != abi::P_PID || id as i32 > 0;
+    if options & STATES == 0 || options & !KNOWN != 0 || kind > abi::P_PGID || !is_named {
+        return Err(Errno::EINVAL);
     }
-    Ok(id.into())
+    let own = call.process().group.get();
+    let is_meant = |child: &Process| match kind {
+        abi::P_PID => child.id == id,
+        abi::P_PGID => child.group.get() == if id == 0 { own } else { id },
+        _ => true,
+    };
+    let found = await_child(call, options, is_meant)?;
+    if info != 0 {
+        let told = found.map(|(child, exit)| {
+            let (code, status) = exit.child_code();
+            [abi::SIGCHLD, 0, code, 0, child.id, child.user(), status]
+        });
+        call.memory().write_value(info, &told.unwrap_or_default())?;
+    }
+    write_usage(call, usage)?;
+    Ok(0)
 }
 
 /// The process that the first argument names; 0 is who asks.

@@ -1,7 +1,6 @@
-//! Time: clock_gettime(2), nanosleep(2), and timers.
+//! Time: clock_gettime(2), nanosleep(2).
 
 use crate::call::Call;
-use crate::signals::{Info, Signal};
 use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
@@ -25,14 +24,6 @@ pub const ROWS: &[SystemCall] = &[
         "clock_nanosleep",
         &["clock", "flags", "time", "left"],
         sleep_on,
-    ),
-    SystemCall::partial(abi::__NR_alarm, "alarm", &["seconds"], alarm, "an earlier one is not told"),
-    SystemCall::partial(
-        abi::__NR_setitimer,
-        "setitimer",
-        &["timer", "new", "old"],
-        set_timer,
-        "ITIMER_REAL alone, and what was left is not told",
     ),
     SystemCall::refused(abi::__NR_settimeofday, "settimeofday", "the clock is the host's"),
     SystemCall::refused(abi::__NR_clock_settime, "clock_settime", "the clock is the host's"),
@@ -87,7 +78,7 @@ pub(crate) fn deadline_at(call: &Call<'_>, address: u64, is_realtime: bool) -> R
 }
 
 /// What a clock says.
-fn clock(call: &Call<'_>, clock: i32) -> Result<u64, Errno> {
+pub(super) fn clock(call: &Call<'_>, clock: i32) -> Result<u64, Errno> {
     let (realtime, monotonic) = call.now();
     match clock as u32 {
         abi::CLOCK_REALTIME | abi::CLOCK_REALTIME_COARSE | abi::CLOCK_TAI => Ok(realtime),
@@ -163,54 +154,4 @@ fn sleep_until(call: &Call<'_>, deadline: u64, left: u64) -> Result<u64, Errno> 
         return Err(errno);
     }
     Ok(0)
-}
-
-fn alarm(call: &Call<'_>) -> Result<u64, Errno> {
-    let seconds = call.arguments[0] as u32;
-    ring_after(call, u64::from(seconds) * NS_IN_S, 0);
-    Ok(0)
-}
-
-fn set_timer(call: &Call<'_>) -> Result<u64, Errno> {
-    const REAL: i32 = 0;
-    if call.int(0) != REAL {
-        return Err(Errno::EINVAL);
-    }
-    // Interval and first, each in seconds and microseconds.
-    let [every, every_us, first, first_us]: [u64; 4] = call.memory().read_value(call.arguments[1])?;
-    if every_us.max(first_us) >= 1_000_000 {
-        return Err(Errno::EINVAL);
-    }
-    let ns = |seconds: u64, us: u64| seconds.saturating_mul(NS_IN_S).saturating_add(us * 1000);
-    ring_after(call, ns(first, first_us), ns(every, every_us));
-    if call.arguments[2] != 0 {
-        call.memory().write_value(call.arguments[2], &[0_u64; 4])?;
-    }
-    Ok(0)
-}
-
-/// Sends the process `SIGALRM` after `first_ns`, unless that is zero, and then every `every_ns`; an earlier
-/// timer is over.
-fn ring_after(call: &Call<'_>, first_ns: u64, every_ns: u64) {
-    let process = call.process().clone();
-    let turn = process.alarm.get() + 1;
-    process.alarm.set(turn);
-    if first_ns == 0 {
-        return;
-    }
-    let handle = call.family().handle.clone();
-    drop(call.family().handle.spawn(async move {
-        let mut wait = first_ns;
-        loop {
-            handle.sleep(wait).await;
-            if process.alarm.get() != turn || process.has_ended() {
-                return;
-            }
-            process.send(&process.family, Info::sent(Signal::ALRM, 0, 0, 0));
-            if every_ns == 0 {
-                return;
-            }
-            wait = every_ns;
-        }
-    }));
 }

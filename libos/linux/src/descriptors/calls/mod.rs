@@ -8,6 +8,7 @@ pub(crate) mod paths;
 pub(crate) mod ready;
 pub(crate) mod sockets;
 pub(crate) mod status;
+pub(crate) mod xattr;
 
 use super::open::Description;
 use crate::call::Call;

@@ -44,11 +44,6 @@ pub(crate) const ROWS: &[SystemCall] = &[
     }),
     SystemCall::complete(abi::__NR_getdents64, "getdents64", &["descriptor", "buffer", "length"], list),
     SystemCall::refused(abi::__NR_getdents, "getdents", "programs take `getdents64`"),
-    SystemCall::refused(abi::__NR_getxattr, "getxattr", "files have no extended attributes"),
-    SystemCall::refused(abi::__NR_lgetxattr, "lgetxattr", "files have no extended attributes"),
-    SystemCall::refused(abi::__NR_fgetxattr, "fgetxattr", "files have no extended attributes"),
-    SystemCall::refused(abi::__NR_setxattr, "setxattr", "files have no extended attributes"),
-    SystemCall::refused(abi::__NR_listxattr, "listxattr", "files have no extended attributes"),
     SystemCall::refused(abi::__NR_mount, "mount", "the tree is as it was packed"),
     SystemCall::refused(abi::__NR_umount2, "umount2", "the tree is as it was packed"),
 ];
