@@ -120,17 +120,18 @@ fn an_application_on_sockets_earns_by_readiness() {
 fn an_application_on_sockets_says_what_it_cannot_do() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("app.toml");
-    let more = "arguments = [\"threads\"]\nenvironment = { refuse = \"loss\" }";
+    let more = "arguments = [\"threads\"]\nenvironment = { knobs = \"cores\" }";
     let text = format!("inherit = [\"{ROOT}/apps/echo/app.toml\"]\n{more}\n{VALUE}");
     std::fs::write(&path, text).expect("it is written");
     let mut vm = Guest::bundle(path.to_str().expect("UTF-8")).memory("64M").network().boot();
-    vm.wait_for("an application on sockets refuses nobody");
+    vm.wait_for("an application on sockets stays on its core with its memory");
 }
 
-#[test]
-fn what_costs_more_than_it_brings_is_said_refused_and_let_in_again() {
-    let more = format!("environment = {{ refuse = \"loss\" }}\n{}", VALUE.replace("1.0", "1e-6"));
-    let shop = Shop::open("memcached", 11211, &more, 1000.0);
+/// Of `app` at a port, with these lines more in its manifest.
+fn refuses_what_costs_more(app: &str, port: u16, more: &str) {
+    let value = VALUE.replace("1.0", "1e-6");
+    let more = format!("{more}\nenvironment = {{ refuse = \"loss\" }}\n{value}");
+    let shop = Shop::open(app, port, &more, 1000.0);
     let is_served = || {
         let mut client = shop.server.connect();
         let served = client.write_all(b"version\r\n").and_then(|()| client.read(&mut [0; 100]));
@@ -155,4 +156,14 @@ fn what_costs_more_than_it_brings_is_said_refused_and_let_in_again() {
     let admitted = |status: &Status| status.solvency.clients_max.is_none();
     shop.until("all are let in again", || (), admitted);
     assert!(is_served());
+}
+
+#[test]
+fn what_costs_more_than_it_brings_is_said_refused_and_let_in_again() {
+    refuses_what_costs_more("memcached", 11211, "");
+}
+
+#[test]
+fn an_application_on_sockets_refuses_what_costs_more_and_lets_it_in_again() {
+    refuses_what_costs_more("echo", 7, "arguments = [\"threads\"]");
 }
