@@ -23,6 +23,7 @@ mod roster;
 mod server;
 mod shares;
 mod steered;
+mod steering;
 mod stopwatch;
 
 pub use budget::Budget;

@@ -10,6 +10,7 @@ use crate::gate::Gate;
 use crate::metered::Metered;
 use crate::payers::{Consumption, Payers};
 use crate::peers::{Passing, Peers};
+use crate::steering::{Course, Steering};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -46,6 +47,8 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     /// How its core waits as long as it is not told to poll.
     waiting: Thresholds,
     steering: Option<Steering>,
+    /// When the governor hears of the service's demand next.
+    demand_ns: u64,
     membership: Option<Membership>,
     closing: Option<closing::Part>,
     /// Frames received before the last poll, and when that was, if it found any.
@@ -57,34 +60,8 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     rests_until_ns: u64,
 }
 
-/// Who sets the working point while the server runs.
-struct Steering {
-    /// To choose between polling and interrupts.
-    handle: Handle,
-    governor: Option<Box<dyn Governor>>,
-    /// Whether what it wants is not set: somebody else has the working point.
-    is_held: bool,
-    /// Whether somebody else had it in any part of the present window.
-    was_overridden: bool,
-    window_ns: u64,
-    /// When the governor hears of the service's demand next.
-    demand_ns: u64,
-}
-
-impl Steering {
-    /// When a window that began then ends though nobody asks anything. An idle core is not woken to look at
-    /// nothing, unless its governor says so.
-    fn idle_until(&self, began_ns: u64) -> Option<u64> {
-        let idle_ns = self.governor.as_ref()?.idle_ns()?;
-        Some(began_ns.saturating_add(idle_ns.max(self.window_ns)))
-    }
-}
-
 /// How often a governor hears what the service makes of memory.
 const DEMAND_NS: u64 = 1_000_000_000;
-
-/// How long windows are that no governor looks at.
-pub(crate) const WINDOW_NS: u64 = 1_000_000_000;
 
 impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// `service` at `ports` of the address that `config` gives, on the running core's queue pair. `clock` is
@@ -101,6 +78,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             setting: Setting::default(),
             waiting: Thresholds::ADAPTIVE,
             steering: None,
+            demand_ns: 0,
             membership: None,
             closing: None,
             frames: 0,
@@ -168,9 +146,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// that polls this server.
     pub fn govern(&mut self, governor: Box<dyn Governor>, handle: &Handle) {
         let wants_shares = governor.wants_shares() && self.stack.nic().payers().is_some();
-        let steering = self.steer(handle);
-        steering.window_ns = governor.window_ns();
-        steering.governor = Some(governor);
+        self.steer(handle).govern(governor);
         if let Some(stopwatch) = self.stack.nic().stopwatch().filter(|_| wants_shares) {
             stopwatch.shares();
         }
@@ -225,40 +201,26 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     fn steer(&mut self, handle: &Handle) -> &mut Steering {
         self.stack.nic().start();
-        self.steering.get_or_insert_with(|| Steering {
-            handle: handle.clone(),
-            governor: None,
-            is_held: false,
-            was_overridden: false,
-            window_ns: WINDOW_NS,
-            demand_ns: 0,
-        })
+        self.steering.get_or_insert_with(|| Steering::new(handle.clone()))
     }
 
     /// Does what those who govern want. Returns when to look again; never, if there is nothing to look at.
     fn steer_at(&mut self, now_ns: u64) -> Option<u64> {
         let mut steering = self.steering.take()?;
-        if let Some(governor) = &mut steering.governor
-            && let Some(setting) = governor.look(now_ns)
-            && !steering.is_held
-        {
-            self.set(governor.within(setting, self.setting), &steering.handle);
-        }
+        let wanted = steering.look(now_ns);
+        self.set_wanted(&steering, wanted);
         if let Some(Order { delay, cores, hold, grid }) = self.front.order() {
             if let Some(plan) = grid {
                 self.share(&plan, &steering.handle);
             }
-            let was_held = steering.is_held;
-            steering.is_held = hold.unwrap_or(was_held);
-            steering.was_overridden = true;
+            let is_let_go = steering.obey(hold);
             let batching_delay = delay.unwrap_or(self.setting.batching_delay);
             if let (Some(_), Some(peers)) = (cores, &self.front.peers) {
                 peers.ring_first();
             }
             let cores = cores.unwrap_or(self.setting.cores);
             self.set(Setting { batching_delay, cores, ..self.setting }, &steering.handle);
-            // A governor that is let go sets its own point at once.
-            if was_held && !steering.is_held {
+            if is_let_go {
                 self.end_window(&mut steering, now_ns);
             }
         }
@@ -269,11 +231,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     /// Ends the window if it is over. Returns when the present one will be.
     fn observe(&mut self, steering: &mut Steering, now_ns: u64) -> Option<u64> {
-        let stopwatch = self.stack.nic().stopwatch()?;
-        let (began_ns, has_answered) = (stopwatch.began_ns(), stopwatch.has_answered());
-        let end_ns = began_ns.saturating_add(steering.window_ns);
-        if now_ns < end_ns {
-            return if has_answered { Some(end_ns) } else { steering.idle_until(began_ns) };
+        if let Course::Open(due_ns) = steering.course(self.stack.nic().stopwatch()?, now_ns) {
+            return due_ns;
         }
         self.end_window(steering, now_ns);
         steering.idle_until(now_ns)
@@ -284,11 +243,11 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         let (traffic, setting) = (self.stack.nic().traffic(), self.in_force());
         let Some(stopwatch) = self.stack.nic().stopwatch() else { return };
         let clients = self.front.clients.open();
-        let is_overridden = core::mem::replace(&mut steering.was_overridden, steering.is_held);
+        let is_overridden = steering.end_window();
         let window = Window { clients, is_overridden, ..stopwatch.close(now_ns, traffic, setting) };
         if let Some(governor) = &mut steering.governor {
-            if governor.wants_demand() && now_ns >= steering.demand_ns {
-                steering.demand_ns = now_ns + DEMAND_NS;
+            if governor.wants_demand() && now_ns >= self.demand_ns {
+                self.demand_ns = now_ns + DEMAND_NS;
                 self.front.clients.service.demand().iter().for_each(|demand| governor.hear(demand));
             }
             let payers = self.stack.nic().payers().cloned();
@@ -304,13 +263,17 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.front.earned = governor.earned(&mut |activity, nanos| {
                 payers.iter().for_each(|payers| payers.earn(activity, nanos));
             });
-            steering.window_ns = governor.window_ns();
-            if governor.governs() && !steering.is_held {
-                let setting = governor.within(setting, self.setting);
-                self.set(setting, &steering.handle);
-            }
+            let wanted = steering.begin_window(setting);
+            self.set_wanted(steering, wanted);
         }
         self.front.report(&mut self.stack, window);
+    }
+
+    /// Sets what the governor wants, if it wants anything.
+    fn set_wanted(&mut self, steering: &Steering, wanted: Option<Setting>) {
+        if let (Some(governor), Some(setting)) = (&steering.governor, wanted) {
+            self.set(governor.within(setting, self.setting), &steering.handle);
+        }
     }
 
     /// The setting as it is carried out: of cores, those that serve now.

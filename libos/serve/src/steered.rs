@@ -3,11 +3,11 @@
 
 use crate::clients::Measured;
 use crate::control::{Control, Desk, Order, Snapshot};
-use crate::server::WINDOW_NS;
+use crate::steering::{Course, Steering};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 use nom_net::batch::DELAY_MAX;
 use nom_port::nic::Nic;
@@ -21,15 +21,8 @@ use nom_service::{Earned, Governor, Setting, Stream, Window};
 /// It has no other knob: sockets stay on their core, and their application has no
 /// [`Demand`](nom_service::Demand).
 pub struct Steered {
-    governor: Option<Box<dyn Governor>>,
-    /// Whether what it wants is not set: somebody else has the working point.
-    is_held: bool,
-    /// Whether somebody else had it in any part of the present window.
-    was_overridden: bool,
-    /// Of the loop that polls the stack.
-    handle: Handle,
+    steering: Steering,
     desk: Option<Reception>,
-    window_ns: u64,
     setting: Setting,
     /// Clients that are connected.
     clients: u32,
@@ -43,12 +36,8 @@ impl Steered {
     pub fn new<N: Nic, C: Clock>(stack: &mut Measured<N, C>, handle: &Handle) -> Steered {
         stack.nic().start();
         Steered {
-            governor: None,
-            is_held: false,
-            was_overridden: false,
-            handle: handle.clone(),
+            steering: Steering::new(handle.clone()),
             desk: None,
-            window_ns: WINDOW_NS,
             setting: Setting { batching_delay: stack.delay(), ..Setting::default() },
             clients: 0,
             frames: 0,
@@ -58,14 +47,13 @@ impl Steered {
 
     /// Lets `governor` set the working point.
     pub fn govern(&mut self, governor: Box<dyn Governor>) {
-        self.window_ns = governor.window_ns();
-        self.governor = Some(governor);
+        self.steering.govern(governor);
     }
 
     /// Obeys what is ordered at the control port at this TCP port, where somebody else is to listen and to
     /// let the [`Reception`] answer.
     pub fn control(&mut self, port: u16) -> Reception {
-        let desk = Desk::new(Control::new(port, 1), 0, self.handle.clone());
+        let desk = Desk::new(Control::new(port, 1), 0, self.steering.handle.clone());
         let reception = Reception { desk: Rc::new(RefCell::new(desk)), earned: Rc::default() };
         self.desk.insert(reception).clone()
     }
@@ -86,60 +74,46 @@ impl Steered {
     ) -> Option<u64> {
         self.clients = clients;
         self.note_poll(stack, now_ns);
-        let wanted = self.governor.as_mut().and_then(|governor| governor.look(now_ns));
-        if let Some(setting) = wanted.filter(|_| !self.is_held) {
+        if let Some(setting) = self.steering.look(now_ns) {
             self.set(stack, setting);
         }
         self.obey(stack, now_ns);
-        let stopwatch = stack.nic().stopwatch()?;
-        let (began_ns, has_answered) = (stopwatch.began_ns(), stopwatch.has_answered());
-        let end_ns = began_ns.saturating_add(self.window_ns);
-        if now_ns < end_ns {
-            return if has_answered { Some(end_ns) } else { self.idle_until(began_ns) };
+        if let Course::Open(due_ns) = self.steering.course(stack.nic().stopwatch()?, now_ns) {
+            return due_ns;
         }
         self.end_window(stack, now_ns);
-        self.idle_until(now_ns)
+        self.steering.idle_until(now_ns)
     }
 
     /// Does what was ordered at the control port.
     fn obey<N: Nic, C: Clock>(&mut self, stack: &mut Measured<N, C>, now_ns: u64) {
         let order = self.desk.as_ref().and_then(|reception| reception.desk.borrow_mut().order());
         let Some(Order { delay, hold, .. }) = order else { return };
-        let was_held = self.is_held;
-        self.is_held = hold.unwrap_or(was_held);
-        self.was_overridden = true;
+        let is_let_go = self.steering.obey(hold);
         let batching_delay = delay.unwrap_or(self.setting.batching_delay);
         self.set(stack, Setting { batching_delay, ..self.setting });
-        // A governor that is let go sets its own point at once.
-        if was_held && !self.is_held {
+        if is_let_go {
             self.end_window(stack, now_ns);
         }
     }
 
     fn end_window<N: Nic, C: Clock>(&mut self, stack: &mut Measured<N, C>, now_ns: u64) {
-        let (traffic, is_held) = (stack.nic().traffic(), self.is_held);
+        let traffic = stack.nic().traffic();
         let Some(stopwatch) = stack.nic().stopwatch() else { return };
-        let is_overridden = core::mem::replace(&mut self.was_overridden, is_held);
-        let clients = self.clients;
+        let (clients, is_overridden) = (self.clients, self.steering.end_window());
         let window = Window { clients, is_overridden, ..stopwatch.close(now_ns, traffic, self.setting) };
         let mut earned = None;
-        if let Some(governor) = &mut self.governor {
+        if let Some(governor) = &mut self.steering.governor {
             let setting = stack.nic().governing(|| governor.observe(&window));
-            self.window_ns = governor.window_ns();
             earned = governor.earned(&mut |_, _| ());
-            if governor.governs() && !is_held {
+            if let Some(setting) = self.steering.begin_window(setting) {
                 self.set(stack, setting);
             }
         }
         if let Some(Reception { desk, earned: told }) = &self.desk {
-            *told.borrow_mut() = earned;
+            told.set(earned);
             desk.borrow_mut().report(window, || Snapshot { earned, ..Snapshot::of_stack(stack) });
         }
-    }
-
-    fn idle_until(&self, began_ns: u64) -> Option<u64> {
-        let idle_ns = self.governor.as_ref().and_then(|governor| governor.idle_ns());
-        idle_ns.map(|idle_ns| began_ns.saturating_add(idle_ns.max(self.window_ns)))
     }
 
     /// Frames may have lain unseen since the last poll, if that found some and so took its time; after a
@@ -160,7 +134,7 @@ impl Steered {
         }
         if setting.polls != self.setting.polls {
             let thresholds = if setting.polls { Thresholds::POLLING } else { Thresholds::ADAPTIVE };
-            self.handle.set_thresholds(thresholds);
+            self.steering.handle.set_thresholds(thresholds);
         }
         self.setting = Setting { batching_delay, ..setting };
     }
@@ -172,7 +146,7 @@ impl Steered {
 pub struct Reception {
     desk: Rc<RefCell<Desk>>,
     /// What the application had earned at the end of the last window, if somebody reckons.
-    earned: Rc<RefCell<Option<Earned>>>,
+    earned: Rc<Cell<Option<Earned>>>,
 }
 
 impl fmt::Debug for Reception {
@@ -197,7 +171,7 @@ impl Reception {
         out: &mut Vec<u8>,
     ) -> Stream {
         let mut desk = self.desk.borrow_mut();
-        desk.refresh(Snapshot { earned: *self.earned.borrow(), ..Snapshot::of_stack(stack) });
+        desk.refresh(Snapshot { earned: self.earned.get(), ..Snapshot::of_stack(stack) });
         desk.respond(input, out)
     }
 }

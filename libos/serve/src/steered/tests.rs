@@ -72,7 +72,7 @@ impl Bench {
 
     /// Steers at the end of the next window.
     fn pass_window(&mut self) {
-        self.now_ns += self.steered.window_ns;
+        self.now_ns += self.steered.steering.window_ns;
         self.steer();
     }
 
