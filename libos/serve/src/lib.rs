@@ -24,6 +24,8 @@ mod server;
 mod shares;
 mod steered;
 mod steering;
+#[cfg(test)]
+mod still;
 mod stopwatch;
 
 pub use budget::Budget;

@@ -1,32 +1,14 @@
 use super::*;
 use crate::metered::Traffic;
+use crate::still::Still;
 use nom_net::batch::{Tallies, Tally};
-use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::EventLoop;
 use proptest::prelude::*;
 use std::rc::Rc;
 
-struct Nowhere;
-
-impl Clock for Nowhere {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
-
-impl Idle for Nowhere {
-    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
-        Wakeup::default()
-    }
-}
-
-impl Doorbell for Nowhere {
-    fn ring(&self, _: usize) {}
-}
-
 /// The desk of server `index` of those that share `control`, with something to say.
 fn desk(control: &Arc<Control>, index: usize) -> Desk {
-    let core = EventLoop::new(0, Nowhere, Nowhere, Arc::new(Nowhere));
+    let core = EventLoop::new(0, Still, Still, Arc::new(Still));
     let mut desk = Desk::new(control.clone(), index, core.handle().clone());
     let mut snapshot = Snapshot {
         servers: 1,

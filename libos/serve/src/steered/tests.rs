@@ -1,32 +1,14 @@
 use super::*;
 use crate::metered::Metered;
+use crate::still::Still;
 use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
 use nom_net::{Config, Stack};
 use nom_port::nic::Offloads;
-use nom_port::world::{Doorbell, Idle, Wakeup};
 use nom_rt::EventLoop;
 use nom_wire::Device;
 use std::sync::Arc;
-
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
-
-impl Idle for Still {
-    fn sleep(&mut self, _: Option<u64>) -> Wakeup {
-        Wakeup::default()
-    }
-}
-
-impl Doorbell for Still {
-    fn ring(&self, _: usize) {}
-}
 
 /// Wants another delay with each window, and has earned ten dollars for three.
 struct Restless {
