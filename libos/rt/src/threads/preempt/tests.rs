@@ -125,21 +125,14 @@ fn compute(ns: u64) {
     (0..ns / 1000).for_each(|_| point(1000));
 }
 
-#[test]
-fn who_computes_starves_nobody() {
+/// Two threads compute for ever, as `compute` does, which counts microseconds: both have half of the core, and
+/// a third that sleeps is woken in time.
+fn starves_nobody(compute: impl Fn(&Thread<'_>, &AtomicU64) + Copy + 'static) {
     let (world, mut core, threads) = threads(0, 0);
-    let progress: Arc<[AtomicU64; 2]> = Arc::default();
+    let ran: Arc<[AtomicU64; 2]> = Arc::default();
     for index in 0..2 {
-        let progress = progress.clone();
-        let main = move |thread: &Thread<'_>| {
-            thread.preemptible(|_| {
-                loop {
-                    compute(1000);
-                    progress[index].fetch_add(1, Relaxed);
-                }
-            })
-        };
-        threads.spawn(ONE, main).unwrap();
+        let ran = ran.clone();
+        threads.spawn(ONE, move |thread| compute(thread, &ran[index])).unwrap();
     }
     let late = Rc::new(Cell::new(0));
     let worst = late.clone();
@@ -155,8 +148,20 @@ fn who_computes_starves_nobody() {
     core.handle().at(500 * MS, |handle| handle.stop(1));
     assert_eq!(core.run(), 0, "after {} ns", world.now_ns.get());
     assert!(late.get() < MS, "woken {} ns late", late.get());
-    let [one, two] = [0, 1].map(|index| progress[index].load(Relaxed));
+    let [one, two] = [0, 1].map(|index| ran[index].load(Relaxed));
     assert!(one.abs_diff(two) < 4_100 && one + two > 15_000, "{one} and {two} us");
+}
+
+#[test]
+fn who_computes_starves_nobody() {
+    starves_nobody(|thread, ran| {
+        thread.preemptible(|_| {
+            loop {
+                compute(1000);
+                ran.fetch_add(1, Relaxed);
+            }
+        })
+    });
 }
 
 /// Of two activities each gets its turns, though no computation of either looks up.
@@ -372,28 +377,7 @@ fn program(thread: &Thread<'_>, mut steps: u64, ran: &AtomicU64) {
 
 #[test]
 fn programs_that_compute_starve_nobody() {
-    let (world, mut core, threads) = threads(0, 0);
-    let ran: Arc<[AtomicU64; 2]> = Arc::default();
-    for index in 0..2 {
-        let ran = ran.clone();
-        threads.spawn(ONE, move |thread| program(thread, u64::MAX, &ran[index])).unwrap();
-    }
-    let late = Rc::new(Cell::new(0));
-    let worst = late.clone();
-    let main = move |thread: &Thread<'_>| {
-        for _ in 0..20 {
-            let wanted_ns = thread.handle().clock_ns() + MS;
-            thread.sleep(MS);
-            worst.set(worst.get().max(thread.handle().clock_ns() - wanted_ns));
-        }
-        thread.handle().stop(0);
-    };
-    threads.spawn(ONE, main).unwrap();
-    core.handle().at(500 * MS, |handle| handle.stop(1));
-    assert_eq!(core.run(), 0, "after {} ns", world.now_ns.get());
-    assert!(late.get() < MS, "woken {} ns late", late.get());
-    let [one, two] = [0, 1].map(|index| ran[index].load(Relaxed));
-    assert!(one.abs_diff(two) < 4_100 && one + two > 15_000, "{one} and {two} us");
+    starves_nobody(|thread, ran| program(thread, u64::MAX, ran));
 }
 
 /// Also after another thread had its turn meanwhile.
