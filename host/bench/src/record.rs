@@ -176,11 +176,12 @@ impl Record {
 /// What `system` has over what `of` has, of everything that both were measured at.
 pub fn ratios(records: &[Record], system: &str, of: &str) -> Vec<Record> {
     let numerators = records.iter().filter(|record| record.system == system);
-    let ratio = |record: &Record| {
-        let found = records.iter().find(|other| other.system == of && other.is_comparable_to(record));
-        record.ratio_to(found?)
-    };
-    numerators.filter_map(ratio).collect()
+    numerators.filter_map(|record| record.ratio_to(counterpart(records, of, record)?)).collect()
+}
+
+/// What `system` has where `record` was measured of another.
+pub fn counterpart<'r>(records: &'r [Record], system: &str, record: &Record) -> Option<&'r Record> {
+    records.iter().find(|other| other.system == system && other.is_comparable_to(record))
 }
 
 /// What a table shows of `metric` of a system where `at` was measured; nothing if it was not.

@@ -2,15 +2,13 @@
 //! configuration.
 
 use crate::linux::serve::Server;
+use crate::serve::guests::LINUX_APPLICATION;
 use crate::serve::service::{self, Service};
 use anyhow::{Result, ensure};
 
-/// nom's application that runs them.
-const APPLICATION: &str = "linux";
-
 /// memcached by TCP and UDP, with one thread, as its machine has one processor.
 pub const MEMCACHED: Service = Service {
-    application: APPLICATION,
+    application: LINUX_APPLICATION,
     arguments: &["-u", "root", "-U", "11211", "-t", "1"],
     linux: Server { script: "exec /usr/bin/memcached -u root -U 11211 -t 1\n", ..service::MEMCACHED.linux },
     ..service::MEMCACHED
@@ -19,7 +17,7 @@ pub const MEMCACHED: Service = Service {
 /// redis, which writes nothing to a disk.
 const REDIS: Service = Service {
     name: "redis",
-    application: APPLICATION,
+    application: LINUX_APPLICATION,
     arguments: &["/etc/redis.conf"],
     linux: Server {
         package: "redis-server",
@@ -38,7 +36,7 @@ pub const REDIS_PROGRAM: Server =
 /// nginx with one worker, a static page, and connections that are kept.
 const NGINX: Service = Service {
     name: "nginx",
-    application: APPLICATION,
+    application: LINUX_APPLICATION,
     arguments: &[],
     linux: Server {
         script: "exec /usr/sbin/nginx\n",

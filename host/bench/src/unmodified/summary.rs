@@ -76,7 +76,7 @@ const TARGETS: [Target; 8] = [
 /// The report on what was measured.
 pub fn report(environment: Environment, measured: Vec<Record>, notes: Notes) -> Report {
     let ratios = record::ratios(&measured, NOM, LINUX);
-    let tables = vec![table(&measured, &ratios)];
+    let tables = vec![table(&measured)];
     let figures = vec![
         figure(["throughput", "Throughput of unmodified programs", "1/s"], &measured, |record| {
             record.metric == THROUGHPUT
@@ -97,21 +97,15 @@ pub fn report(environment: Environment, measured: Vec<Record>, notes: Notes) -> 
     Report { title, environment, records, tables, targets, figures, notes }
 }
 
-fn table(measured: &[Record], ratios: &[Record]) -> Table {
+fn table(measured: &[Record]) -> Table {
     let head = ["program, scenario", "metric", "nom", "linux", "nom/linux"];
     let mut table = Table::new("Unmodified programs", head);
-    for ratio in ratios {
-        let of = |system: &str| {
-            let found = measured.iter().find(|record| {
-                let Record { experiment, application, scenario, metric, .. } = ratio;
-                record.system == system
-                    && (&record.experiment, &record.application) == (experiment, application)
-                    && (&record.scenario, &record.metric) == (scenario, metric)
-            });
-            found.map(Record::to_string).unwrap_or_default()
-        };
-        let name = format!("{}, {}", ratio.application, ratio.scenario);
-        table = table.row([name, ratio.metric.clone(), of(NOM), of(LINUX), format!("{:.2}", ratio.value)]);
+    for nom in measured.iter().filter(|record| record.system == NOM) {
+        let Some(linux) = record::counterpart(measured, LINUX, nom) else { continue };
+        let Some(ratio) = nom.ratio_to(linux) else { continue };
+        let name = format!("{}, {}", nom.application, nom.scenario);
+        let ratio = format!("{:.2}", ratio.value);
+        table = table.row([name, nom.metric.clone(), nom.to_string(), linux.to_string(), ratio]);
     }
     table
 }
@@ -119,20 +113,13 @@ fn table(measured: &[Record], ratios: &[Record]) -> Table {
 /// Bars of those records that are `shown`, one group for each, nom's beside Linux's.
 fn figure(texts: [&str; 3], records: &[Record], shown: impl Fn(&Record) -> bool) -> Figure {
     let [name, title, axis] = texts.map(String::from);
-    let value = |system: &str, of: &Record| {
-        let is_it = |record: &&Record| {
-            record.system == system
-                && (&record.application, &record.scenario, &record.metric)
-                    == (&of.application, &of.scenario, &of.metric)
-        };
-        records.iter().find(is_it).map(|record| record.value)
-    };
     let groups = records.iter().filter(|record| record.system == NOM && shown(record)).map(|record| {
         let label = match record.unit {
             Unit::Cycles => record.metric.replace('_', " "),
             _ => format!("{} {}", record.application, record.scenario),
         };
-        (label, vec![value(NOM, record), value(LINUX, record)])
+        let linux = record::counterpart(records, LINUX, record);
+        (label, vec![Some(record.value), linux.map(|linux| linux.value)])
     });
     let groups = groups.collect();
     let series = vec![NOM.to_owned(), LINUX.to_owned()];
