@@ -4,16 +4,13 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -30,13 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static void say(const char *what, long result) {
-	if (result == -1)
-		printf("= %s: %s\n", what, strerrorname_np(errno));
-	else
-		printf("= %s: %ld\n", what, result);
-	fflush(stdout);
-}
+#include "say.h"
 
 static void files(void) {
 	char bytes[64] = "";

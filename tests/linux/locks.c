@@ -1,25 +1,16 @@
 /* Locks files with several processes and prints what each said; compared as calls.c is. A child acts only when its
  * parent has told it to, and says when it is done, so that the order is the same each time. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int to_child[2], to_parent[2];
+#include "say.h"
 
-static void say(const char *what, long result) {
-	if (result == -1)
-		printf("= %s: %s\n", what, strerrorname_np(errno));
-	else
-		printf("= %s: %ld\n", what, result);
-	fflush(stdout);
-}
+static int to_child[2], to_parent[2];
 
 static void tell(int *pipe) { write(pipe[1], "x", 1); }
 

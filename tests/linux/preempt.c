@@ -5,14 +5,14 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "say.h"
 
 /* What is in all registers of a process: RAX to R15 but for RCX and RSP, then RSP, flags, control words of SSE and
  * x87, the stack of x87, and sixteen vector registers. */
@@ -67,11 +67,6 @@ __asm__(
 	".irp n,7,6,5,4,3,2,1,0\nfstpl found+136+8*\\n(%rip)\n.endr\n"
 	"fninit\npushq $0x1f80\nldmxcsr (%rsp)\npop %rax\n"
 	"pop %r15\npop %r14\npop %r13\npop %r12\npop %rbp\npop %rbx\nret\n");
-
-static void say(const char *what, long value) {
-	printf("= %s: %ld\n", what, value);
-	fflush(stdout);
-}
 
 static uint64_t next(uint64_t *random) {
 	*random = *random * 6364136223846793005 + 1442695040888963407;
