@@ -56,6 +56,7 @@ pub const ROWS: &[SystemCall] = &[
 ];
 
 const NS_IN_S: u64 = 1_000_000_000;
+const US_IN_S: u64 = 1_000_000;
 /// Most timers of a process.
 const TIMERS_MAX: usize = 1024;
 
@@ -159,11 +160,16 @@ fn alarm(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(if left_ns == 0 { 0 } else { ((left_ns + NS_IN_S / 2) / NS_IN_S).max(1) })
 }
 
+/// Seconds and microseconds, of which none that has begun is left out.
+fn time_value(ns: u64) -> [u64; 2] {
+    let us = ns.div_ceil(1000);
+    [us / US_IN_S, us % US_IN_S]
+}
+
 /// Seconds and microseconds, twice: how far apart, and when first.
 fn interval_words(call: &Call<'_>) -> [u64; 4] {
     let (left_ns, every_ns) = call.process().alarm.left(call.now().1);
-    let pair = |ns: u64| [ns / NS_IN_S, (ns % NS_IN_S).div_ceil(1000)];
-    let ([every, every_us], [first, first_us]) = (pair(every_ns), pair(left_ns));
+    let ([every, every_us], [first, first_us]) = (time_value(every_ns), time_value(left_ns));
     [every, every_us, first, first_us]
 }
 
@@ -181,7 +187,7 @@ fn set_interval_timer(call: &Call<'_>) -> Result<u64, Errno> {
     // Without a new one it is as if all were zeros.
     let words = if new == 0 { [0; 4] } else { call.memory().read_value(new)? };
     let [every, every_us, first, first_us]: [u64; 4] = words;
-    if every_us.max(first_us) >= 1_000_000 || (every.max(first) as i64) < 0 {
+    if every_us.max(first_us) >= US_IN_S || (every.max(first) as i64) < 0 {
         return Err(Errno::EINVAL);
     }
     let ns = |seconds: u64, us: u64| seconds.saturating_mul(NS_IN_S).saturating_add(us * 1000);
@@ -279,4 +285,17 @@ fn set_time(call: &Call<'_>) -> Result<u64, Errno> {
 fn get_time(call: &Call<'_>) -> Result<u64, Errno> {
     let timer = find(call)?;
     call.memory().write_value(call.arguments[1], &told(call, &timer)).map(|()| 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearly_a_second_is_no_million_microseconds() {
+        assert_eq!(time_value(NS_IN_S - 1), [1, 0]);
+        assert_eq!(time_value(NS_IN_S - 1000), [0, 999_999]);
+        assert_eq!(time_value(1), [0, 1]);
+        assert_eq!(time_value(0), [0, 0]);
+    }
 }
