@@ -125,8 +125,8 @@ fn compute(ns: u64) {
     (0..ns / 1000).for_each(|_| point(1000));
 }
 
-/// Two threads compute for ever, as `compute` does, which counts microseconds: both have half of the core, and
-/// a third that sleeps is woken in time.
+/// Two threads compute for ever, as `compute` does, which counts microseconds: both have half of the core,
+/// and a third that sleeps is woken in time.
 fn starves_nobody(compute: impl Fn(&Thread<'_>, &AtomicU64) + Copy + 'static) {
     let (world, mut core, threads) = threads(0, 0);
     let ran: Arc<[AtomicU64; 2]> = Arc::default();
