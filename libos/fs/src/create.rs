@@ -43,17 +43,10 @@ impl Vfs {
         }
         let is_new_only = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
         let link = if flags & O_NOFOLLOW != 0 || is_new_only { LastLink::Keep } else { LastLink::Follow };
-        if flags & O_CREAT != 0 {
-            let entry = self.find_entry(caller, at, path)?;
-            if entry.is_directory_wanted && matches!(entry.last, LastName::Name(_)) {
-                return Err(Errno::EISDIR);
-            }
-        }
-        let found = self.find(caller, at, path, link)?;
-        let is_named = matches!(found.last, LastName::Name(_));
-        if flags & O_CREAT != 0 && is_named && found.is_directory_wanted {
-            return Err(Errno::EISDIR);
-        }
+        let found = match flags & O_CREAT {
+            0 => self.find(caller, at, path, link)?,
+            _ => self.find_file(caller, at, path, link)?,
+        };
         let node = match found.node {
             None if flags & O_CREAT == 0 => return Err(Errno::ENOENT),
             None => {

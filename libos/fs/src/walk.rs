@@ -33,6 +33,15 @@ enum Following {
     Never,
 }
 
+impl From<LastLink> for Following {
+    fn from(link: LastLink) -> Following {
+        match link {
+            LastLink::Follow => Following::Always,
+            LastLink::Keep => Following::BeforeSlash,
+        }
+    }
+}
+
 /// The last component of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LastName {
@@ -65,6 +74,9 @@ struct Route {
     bytes: Vec<u8>,
     at: usize,
     links: usize,
+    /// Whether something may be made of the last name, which is a file: then no slash follows it, neither in
+    /// the path nor in a link that the path ends with.
+    is_for_file: bool,
 }
 
 impl Route {
@@ -139,17 +151,27 @@ impl Vfs {
         path: &[u8],
         link: LastLink,
     ) -> Result<Found, Errno> {
-        let following = match link {
-            LastLink::Follow => Following::Always,
-            LastLink::Keep => Following::BeforeSlash,
-        };
-        self.follow(caller, at, path, following)
+        self.follow(caller, at, path, link.into(), false)
+    }
+
+    /// The same for a file that is made if it is not there.
+    ///
+    /// # Errors
+    /// `EISDIR` if a slash follows the last name, whatever that leads to (`open(2)` with `O_CREAT`).
+    pub(crate) fn find_file(
+        &self,
+        caller: &Caller<'_>,
+        at: NodeId,
+        path: &[u8],
+        link: LastLink,
+    ) -> Result<Found, Errno> {
+        self.follow(caller, at, path, link.into(), true)
     }
 
     /// The entry of a directory that a path names, to be made or taken away; what it leads to is not looked
     /// up yet ([`Vfs::entry`]), since other things are complained of first.
     pub(crate) fn find_entry(&self, caller: &Caller<'_>, at: NodeId, path: &[u8]) -> Result<Found, Errno> {
-        self.follow(caller, at, path, Following::Never)
+        self.follow(caller, at, path, Following::Never, false)
     }
 
     /// What the last name of what [`Vfs::find_entry`] found leads to.
@@ -166,6 +188,7 @@ impl Vfs {
         at: NodeId,
         path: &[u8],
         following: Following,
+        is_for_file: bool,
     ) -> Result<Found, Errno> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -173,7 +196,7 @@ impl Vfs {
         if path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        let mut route = Route { bytes: path.to_vec(), at: 0, links: 0 };
+        let mut route = Route { bytes: path.to_vec(), at: 0, links: 0, is_for_file };
         let mut directory = at;
         loop {
             if route.at == 0 && route.bytes[0] == b'/' {
@@ -206,6 +229,14 @@ impl Vfs {
                 }));
             };
             let is_last = route.is_at_end();
+            if is_last
+                && has_slash
+                && route.is_for_file
+                && !matches!(&route.bytes[name.clone()], b"." | b"..")
+            {
+                self.check_way(caller, *directory)?;
+                return Err(Errno::EISDIR);
+            }
             let node = match is_last && following == Following::Never {
                 true => self.check_way(caller, *directory).map(|()| None)?,
                 false => self.step(caller, *directory, &route.bytes[name.clone()])?,

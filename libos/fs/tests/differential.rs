@@ -561,6 +561,16 @@ fn compare(credentials: &Credentials, calls: &[Call]) {
     }
 }
 
+#[test]
+fn a_file_is_not_made_of_what_a_slash_follows_be_it_in_a_link() {
+    let credentials = Credentials::default();
+    let link = |target: &str| Call::SymbolicLink { target: target.into(), path: "a".into() };
+    let open = Call::Open { slot: 0, path: "a".into(), flags: O_CREAT, mode: 0o777 };
+    for target in ["a/", "b/", "./", "../", "d/b"] {
+        compare(&credentials, &[link(target), open.clone()]);
+    }
+}
+
 /// With the rights of these credentials, of which nothing but this thread knows.
 fn as_user<T>(credentials: &Credentials, act: impl FnOnce() -> T) -> T {
     if credentials.is_root() {
