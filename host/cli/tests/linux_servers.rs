@@ -268,9 +268,10 @@ fn java_serves_with_four_threads() {
     let output = compile.arg("Serve.java").output().expect("it starts");
     assert!(output.status.success(), "{}", said(&output));
     // What it loads by itself; among it what finds `libjvm.so` because that is loaded before.
-    let parts = ["server", "modules", "jvm.cfg", "libjava.so", "libjimage.so", "libnet.so", "libnio.so"];
-    let parts = parts.into_iter().chain(["libzip.so", "libextnet.so", "libverify.so", "libattach.so", "tzdb.dat"]);
-    let parts: String = parts.map(|part| format!(" --include {home}/lib/{part}")).collect();
+    let parts = "server modules jvm.cfg tzdb.dat libjava.so libjimage.so libnet.so libnio.so libzip.so \
+                 libextnet.so libverify.so libattach.so";
+    let parts = parts.split(' ').map(|part| format!(" --include {home}/lib/{part}"));
+    let parts: String = parts.collect();
     let classes = site.path().display().to_string();
     let options = format!("-m 2G --include {home}/conf{parts} --include {classes}/Serve.class");
     let program = [&format!("{home}/bin/java"), "-Xmx64m", "-cp", &classes, "Serve"];
