@@ -15,6 +15,8 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -549,6 +551,102 @@ static void processes(const char *self) {
 	say("parent", getppid() >= 0);
 }
 
+/* What processes have in common: files mapped shared, memory that belongs to nobody, segments. */
+static void shared_memory(void) {
+	const long page = 4096;
+	char bytes[8] = "";
+	int fd = open("shared", O_CREAT | O_RDWR, 0600), status, reader = open("shared", O_RDONLY);
+	ftruncate(fd, page + 5);
+	char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	say("read-only, to be written", mmap(NULL, page, PROT_WRITE, MAP_SHARED, reader, 0) == MAP_FAILED ? -1 : 0);
+	char *seen = mmap(NULL, page, PROT_READ, MAP_SHARED, reader, page);
+	say("made writable", mprotect(seen, page, PROT_READ | PROT_WRITE));
+	memcpy(at, "mapped", 6);
+	say("read what is mapped", pread(fd, bytes, 6, 0));
+	printf("= %.6s\n", bytes);
+	pwrite(fd, "WRIT", 4, page);
+	printf("= %.4s %.4s\n", at + page, seen);
+	pid_t child = fork();
+	if (child == 0) {
+		memcpy(at + page + 2, "child", 5);
+		_exit(at[0] == 'm' ? 3 : 4);
+	}
+	waitpid(child, &status, 0);
+	say("child", WEXITSTATUS(status));
+	printf("= %.5s\n", seen);
+	say("msync", msync(at, 2 * page, MS_SYNC));
+	say("msync of both", msync(at, page, MS_SYNC | MS_ASYNC));
+	say("msync of nothing", msync(at + 64 * page * 1024, page, MS_SYNC) < 0 ? -1 : 0);
+	say("munmap", munmap(at, 2 * page));
+	say("pread", pread(fd, bytes, 8, page));
+	printf("= %.5s\n", bytes);
+	int memory = memfd_create("memory", 0);
+	ftruncate(memory, page);
+	at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+	strcpy(at, "of nobody");
+	seen = mmap(NULL, page, PROT_READ, MAP_SHARED, memory, 0);
+	printf("= %s\n", seen);
+	int segment = shmget(IPC_PRIVATE, 100, IPC_CREAT | 0600);
+	say("shmget of nothing", shmget(0x6e6f6d, 100, 0));
+	say("shmget of no bytes", shmget(IPC_PRIVATE, 0, IPC_CREAT | 0600));
+	at = shmat(segment, NULL, 0);
+	seen = shmat(segment, NULL, SHM_RDONLY);
+	struct shmid_ds about;
+	child = fork();
+	if (child == 0) {
+		strcpy(at, "a segment");
+		_exit(shmdt(seen));
+	}
+	waitpid(child, &status, 0);
+	say("child", WEXITSTATUS(status));
+	printf("= %s\n", seen);
+	say("shmctl", shmctl(segment, IPC_STAT, &about));
+	printf("= %ld attached, %ld bytes, mode %o\n", (long)about.shm_nattch, (long)about.shm_segsz, about.shm_perm.mode);
+	say("shmdt", shmdt(at));
+	say("shmdt again", shmdt(at));
+	say("remove", shmctl(segment, IPC_RMID, NULL));
+	say("it is there", shmctl(segment, IPC_STAT, &about));
+	printf("= %ld attached, mode %o\n", (long)about.shm_nattch, about.shm_perm.mode);
+	say("shmdt the last", shmdt(seen));
+	say("it is gone", shmctl(segment, IPC_STAT, &about));
+	close(memory);
+	close(reader);
+	close(fd);
+}
+
+/* Signals that are read. */
+static void signals_read(void) {
+	sigset_t set, old;
+	struct signalfd_siginfo info;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGURG);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	int fd = signalfd(-1, &set, SFD_NONBLOCK);
+	say("signalfd", fd >= 0);
+	say("signalfd of no set", signalfd(0, &set, 0));
+	say("none yet", read(fd, &info, sizeof info));
+	say("too short", read(fd, &info, 8));
+	struct pollfd waiting = {fd, POLLIN};
+	say("poll", poll(&waiting, 1, 0));
+	kill(getpid(), SIGURG);
+	kill(getpid(), SIGUSR1);
+	say("poll", poll(&waiting, 1, 1000));
+	say("read", read(fd, &info, sizeof info));
+	printf("= signal %u code %d mine %d\n", info.ssi_signo, info.ssi_code, info.ssi_pid == getpid());
+	say("ignored, but blocked", read(fd, &info, sizeof info));
+	printf("= signal %u\n", info.ssi_signo);
+	sigdelset(&set, SIGUSR1);
+	say("others", signalfd(fd, &set, 0) == fd);
+	raise(SIGUSR1);
+	say("not this one", read(fd, &info, sizeof info));
+	struct timespec none = {0};
+	sigaddset(&set, SIGUSR1);
+	say("taken otherwise", sigtimedwait(&set, NULL, &none));
+	close(fd);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
 int main(int count, char **arguments) {
 	if (count == 3 && strcmp(arguments[1], "child") == 0) {
 		printf("%s %s\n", arguments[2], getenv("KEY"));
@@ -572,6 +670,8 @@ int main(int count, char **arguments) {
 	timers();
 	threads();
 	memory();
+	shared_memory();
+	signals_read();
 	processes(self);
 	return 0;
 }

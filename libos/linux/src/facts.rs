@@ -190,6 +190,7 @@ fn mapped(range: Range<u64>, region: &MappedRegion) -> Mapped {
     let (offset, node) = match &region.backing {
         Backing::Zero => (0, None),
         Backing::File(part) => (part.offset, part.contents.node()),
+        Backing::Shared(part) => (part.offset, part.pages.file().and_then(|file| file.node())),
     };
     let label: &[u8] = match region.purpose {
         Purpose::Mapping => b"",

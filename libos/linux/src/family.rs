@@ -64,6 +64,10 @@ pub struct ProcessFamily {
     pub(crate) sockets: Rc<crate::descriptors::local::Places>,
     /// The locks of files.
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
+    /// What processes have mapped shared of files.
+    pub(crate) mapped: Rc<crate::descriptors::mapped::MappedFiles>,
+    /// Segments of shared memory.
+    pub(crate) segments: crate::calls::segments::Segments,
     /// Buffers of calls.
     pub(crate) buffers: Rc<CallBuffers>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
@@ -97,6 +101,8 @@ impl ProcessFamily {
             futexes: Futexes::default(),
             sockets: Rc::default(),
             locks: Rc::default(),
+            mapped: Rc::default(),
+            segments: Default::default(),
             buffers: Rc::default(),
             processes: RefCell::default(),
             next_id: Cell::new(1),

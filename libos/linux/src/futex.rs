@@ -12,13 +12,13 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use linux_raw_sys::general::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS};
 
-/// Which memory, and where in it; none, and which word, of what several have mapped shared.
-type Key = (*const ProcessMemory, u64);
+/// Which memory, or which pages that several have mapped, and where in them.
+type Key = (*const (), u64);
 
 fn key(memory: &ProcessMemory, address: u64) -> Key {
     match memory.shared_word(address) {
-        Some(word) => (core::ptr::null(), word),
-        None => (core::ptr::from_ref(memory), address),
+        Some((pages, offset)) => (pages.cast(), offset),
+        None => (core::ptr::from_ref(memory).cast(), address),
     }
 }
 

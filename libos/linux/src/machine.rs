@@ -1,7 +1,7 @@
 //! PageSource of the machine.
 
 use crate::memory::holders::Holders;
-use crate::memory::{PAGE, PageSource};
+use crate::memory::{FrameKeeper, PAGE, PageSource, WINDOW};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use nom_sys::Protection;
@@ -46,6 +46,40 @@ impl Granted {
     }
 }
 
+impl Spaces {
+    /// Maps a frame for a moment, in whatever space the core is. Whether there was memory for that.
+    fn through_window(&self, frame: u64, protection: Protection, act: impl FnOnce()) -> bool {
+        let page = PageRun { address: WINDOW, frame, count: 1 };
+        let is_mapped = page.map(protection).is_ok();
+        if is_mapped {
+            act();
+            page.unmap().expect("it was mapped just now");
+        }
+        is_mapped
+    }
+}
+
+impl FrameKeeper for Spaces {
+    fn keep(&self, frame: u64, count: u64) {
+        self.holders.borrow_mut().add(frame..frame + count);
+    }
+
+    fn leave(&self, frame: u64, count: u64) {
+        let free = self.holders.borrow_mut().remove(frame..frame + count);
+        for frames in free {
+            PageRun { address: WINDOW, frame: frames.start, count: frames.end - frames.start }.give_back();
+        }
+    }
+
+    fn read(&self, frame: u64, start: u64, bytes: &mut [u8]) -> bool {
+        self.through_window(frame, Protection::Read, || memory::read(WINDOW + start, bytes))
+    }
+
+    fn write(&self, frame: u64, start: u64, bytes: &[u8]) -> bool {
+        self.through_window(frame, Protection::ReadWrite, || memory::write(WINDOW + start, bytes))
+    }
+}
+
 impl PageSource for Granted {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
         self.space.enter();
@@ -71,6 +105,10 @@ impl PageSource for Granted {
 
     fn enter(&self) {
         self.space.enter();
+    }
+
+    fn keeper(&self) -> Rc<dyn FrameKeeper> {
+        Rc::new(self.spaces.clone())
     }
 
     fn another(&self) -> Option<Rc<dyn PageSource>> {

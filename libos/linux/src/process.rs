@@ -2,9 +2,10 @@
 
 use crate::calls::timers::SignalTimer;
 use crate::descriptors::Descriptors;
+use crate::descriptors::ready::Waiters;
 use crate::family::ProcessFamily;
 use crate::load::{Loaded, Opened};
-use crate::memory::ProcessMemory;
+use crate::memory::{PLACE, ProcessMemory};
 use crate::signals::{Action, Actions, Info, Pending, Signal, SignalSet};
 use crate::task::Task;
 use alloc::collections::BTreeMap;
@@ -15,7 +16,6 @@ use core::fmt;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
 use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NodeId, Vfs};
 use nom_rt::WaitQueue;
-use nom_sys::program::memory::HIGH;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl core::ops::Deref for OwnMemory {
 impl OwnMemory {
     /// None yet, in an address space of its own, if there is memory for that.
     pub(crate) fn new(family: &ProcessFamily) -> Option<Rc<OwnMemory>> {
-        let memory = ProcessMemory::new(family.spaces.create()?, HIGH);
+        let memory = ProcessMemory::new(family.spaces.create()?, PLACE);
         Some(Rc::new(OwnMemory { memory }))
     }
 
@@ -134,6 +134,8 @@ pub struct Process {
     has_ended: Cell<bool>,
     /// Whoever waits for its children.
     pub(crate) child_ended: WaitQueue,
+    /// Whoever reads signals by a descriptor.
+    pub(crate) signal_waiters: Waiters,
     /// Whoever waits until it has its own memory, or none: its parent, after a `vfork`.
     pub(crate) released: WaitQueue,
     pub(crate) has_own_memory: Cell<bool>,
@@ -174,6 +176,7 @@ impl Process {
             ending: Cell::new(None),
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
+            signal_waiters: Waiters::default(),
             released: WaitQueue::new(),
             has_own_memory: Cell::new(true),
             alarm: SignalTimer::of_process(),
@@ -204,6 +207,7 @@ impl Process {
             ending: Cell::new(None),
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
+            signal_waiters: Waiters::default(),
             released: WaitQueue::new(),
             alarm: SignalTimer::of_process(),
             timers: RefCell::default(),
@@ -305,11 +309,15 @@ impl Process {
 
     /// Sends it a signal.
     pub fn send(&self, _: &ProcessFamily, info: Info) {
-        let Some(signal) = info.signal().filter(|signal| !self.actions.borrow().ignores(*signal)) else {
-            return;
-        };
-        self.pending.borrow_mut().add(info);
         let tasks = self.tasks();
+        // What is blocked waits, even if it is ignored at present (signal(7)).
+        let is_kept = |signal: &Signal| {
+            let first = tasks.iter().min_by_key(|task| task.id);
+            !self.actions.borrow().ignores(*signal) || first.is_some_and(|task| task.blocked.get().has(*signal))
+        };
+        let Some(signal) = info.signal().filter(is_kept) else { return };
+        self.pending.borrow_mut().add(info);
+        self.signal_waiters.wake();
         // One that does not block it is enough, but who takes it is known only when it does.
         tasks.iter().filter(|task| !task.blocked.get().has(signal)).for_each(|task| task.interrupt());
         tasks.iter().for_each(|task| task.signal_came.wake_all());
@@ -342,6 +350,18 @@ impl Process {
     pub(crate) fn wants_to_know_of_children(&self) -> bool {
         let Action { handler, flags, .. } = self.actions.borrow().get(Signal::CHLD);
         handler != crate::signals::IGNORE && flags & u64::from(SA_NOCLDWAIT) == 0 && !self.has_ended()
+    }
+
+    /// Takes a signal that waits for it, or for its first thread.
+    pub(crate) fn take_signal(&self, wanted: SignalSet) -> Option<Info> {
+        let own = self.pending.borrow_mut().take(wanted);
+        own.or_else(|| self.tasks().first().and_then(|task| task.pending.borrow_mut().take(wanted)))
+    }
+
+    /// Signals that [`Process::take_signal`] finds.
+    pub(crate) fn signals_waiting(&self) -> SignalSet {
+        let first = self.tasks().first().map(|task| task.pending.borrow().set()).unwrap_or_default();
+        self.pending_set().with(first)
     }
 
     /// Signals that wait for any of its threads.

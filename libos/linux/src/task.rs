@@ -214,11 +214,12 @@ impl Task {
 
     /// Sends this thread a signal.
     pub(crate) fn send(&self, info: Info) {
-        let Some(signal) = info.signal().filter(|signal| !self.process.actions.borrow().ignores(*signal))
-        else {
-            return;
+        let is_kept = |signal: &Signal| {
+            !self.process.actions.borrow().ignores(*signal) || self.blocked.get().has(*signal)
         };
+        let Some(signal) = info.signal().filter(is_kept) else { return };
         self.pending.borrow_mut().add(info);
+        self.process.signal_waiters.wake();
         if !self.blocked.get().has(signal) {
             self.interrupt();
         }

@@ -2,10 +2,11 @@
 
 use crate::call::Call;
 use crate::descriptors::Mappable;
-use crate::memory::{Backing, FilePart, MappedRegion, PAGE, Purpose, Rights, Sharing, Where};
+use crate::descriptors::calls::{get, with_vfs};
+use crate::memory::{Backing, FilePart, MappedRegion, PAGE, Purpose, Rights, SharedPart, Sharing, Where};
 use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
-use nom_fs::Errno;
+use nom_fs::{Durable, Errno};
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
@@ -14,8 +15,8 @@ pub const ROWS: &[SystemCall] = &[
         "mmap",
         &["address", "length", "protection", "flags", "descriptor", "offset"],
         map,
-        "a shared mapping of a file shows what was in it and is not written back; memory that may be \
-         written and executed is one of both at a time",
+        "a file that is cut stays as it was where it is mapped shared; memory that may be written and \
+         executed is one of both at a time",
     ),
     SystemCall::complete(abi::__NR_munmap, "munmap", &["address", "length"], unmap),
     SystemCall::complete(abi::__NR_mprotect, "mprotect", &["address", "length", "protection"], protect),
@@ -49,8 +50,8 @@ pub const ROWS: &[SystemCall] = &[
         abi::__NR_msync,
         "msync",
         &["address", "length", "flags"],
-        lock,
-        "nothing is written back",
+        sync,
+        "what is written asynchronously is written at once",
     ),
     SystemCall::partial(
         abi::__NR_mincore,
@@ -80,6 +81,14 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
     } else {
         match call.process().mappable(call, descriptor as i32)? {
             Mappable::Zeros => Backing::Zero,
+            Mappable::File(node) if sharing == Sharing::Shared => {
+                let may_write = get(call, descriptor as i32)?.check_write().is_ok();
+                if protection as u32 & abi::PROT_WRITE != 0 && !may_write {
+                    return Err(Errno::EACCES);
+                }
+                let pages = call.family().mapped.pages(&node, || call.memory().keeper());
+                Backing::Shared(SharedPart { pages, offset, may_write })
+            }
             Mappable::File(contents) => Backing::File(FilePart { contents, offset, bytes: u64::MAX }),
         }
     };
@@ -144,6 +153,23 @@ fn lock(call: &Call<'_>) -> Result<u64, Errno> {
     let start = address - address % PAGE;
     let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
     if call.memory().is_mapped(start..end.ok_or(Errno::EINVAL)?) { Ok(0) } else { Err(Errno::ENOMEM) }
+}
+
+/// Writes what processes wrote to files that they have mapped shared; with `MS_SYNC` it is on the disk then.
+fn sync(call: &Call<'_>) -> Result<u64, Errno> {
+    let [address, length, flags, ..] = call.arguments;
+    let flags = flags as u32;
+    let is_both = flags & abi::MS_SYNC != 0 && flags & abi::MS_ASYNC != 0;
+    if !address.is_multiple_of(PAGE) || is_both || flags & !(abi::MS_SYNC | abi::MS_ASYNC | abi::MS_INVALIDATE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
+    let files = call.memory().write_back(address..end.ok_or(Errno::ENOMEM)?)?;
+    let nodes = files.iter().filter_map(|pages| pages.file()?.node());
+    for node in nodes.filter(|_| flags & abi::MS_SYNC != 0) {
+        with_vfs(call, |vfs, _| vfs.sync(node, Durable::Data))?;
+    }
+    Ok(0)
 }
 
 fn nothing(_: &Call<'_>) -> Result<u64, Errno> {

@@ -2,6 +2,7 @@
 
 pub mod memory;
 pub mod processes;
+pub mod segments;
 pub mod signals;
 pub mod system;
 pub mod threads;

@@ -11,31 +11,33 @@ mod epoll;
 mod inet;
 pub(crate) mod local;
 pub(crate) mod locks;
+pub(crate) mod mapped;
 mod node;
 mod open;
 mod pipe;
-mod ready;
+pub(crate) mod ready;
+pub(crate) mod signals;
 mod socket;
 mod table;
 
 mod timer;
 
 use crate::call::Call;
-use crate::memory::Contents;
 use crate::process::Process;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_RDONLY, O_WRONLY};
 use nom_fs::{Errno, NodeType};
+use node::OpenNode;
 use open::{Description, Object};
 pub(crate) use table::Descriptors;
 
 /// What can be mapped of a descriptor.
-pub enum Mappable {
+pub(crate) enum Mappable {
     /// Zeros, as of `/dev/zero`.
     Zeros,
     /// A file.
-    File(Rc<dyn Contents>),
+    File(Rc<OpenNode>),
 }
 
 impl core::fmt::Debug for Mappable {
@@ -64,7 +66,7 @@ impl Process {
     ///
     /// # Errors
     /// `EBADF`, `EACCES`, `ENODEV`.
-    pub fn mappable(&self, call: &Call<'_>, descriptor: i32) -> Result<Mappable, Errno> {
+    pub(crate) fn mappable(&self, call: &Call<'_>, descriptor: i32) -> Result<Mappable, Errno> {
         let description = calls::get(call, descriptor)?;
         description.check_read().map_err(|_| Errno::EACCES)?;
         match &description.object {

@@ -1,18 +1,22 @@
 //! Files and directories that are open.
 
 use super::locks::FileLocks;
+use super::mapped::MappedFiles;
 use crate::family::ProcessFamily;
+use crate::process::file_time;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use nom_fs::{Caller, Errno, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Errno, NoProcesses, NodeId, Vfs};
 
 /// A node of the tree of files, held.
 pub(crate) struct OpenNode {
     vfs: Rc<RefCell<Vfs>>,
     /// Where who has it open finds locks on it.
     pub locks: Rc<FileLocks>,
+    /// What processes have mapped shared of files.
+    mapped: Rc<MappedFiles>,
     /// The node.
     pub node: NodeId,
     /// Of a file in `/proc`, what it said when it was opened.
@@ -28,7 +32,7 @@ impl fmt::Debug for OpenNode {
 impl OpenNode {
     /// One that [`Vfs::open`] returned, or that is held otherwise: this gives the hold back.
     pub fn held(family: &ProcessFamily, node: NodeId, text: Option<Vec<u8>>) -> OpenNode {
-        OpenNode { vfs: family.vfs.clone(), locks: family.locks.clone(), node, text }
+        OpenNode { vfs: family.vfs.clone(), locks: family.locks.clone(), mapped: family.mapped.clone(), node, text }
     }
 
     /// Reads from an offset on.
@@ -36,7 +40,11 @@ impl OpenNode {
     /// # Errors
     /// As [`Vfs::read`].
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize, Errno> {
-        let Some(text) = &self.text else { return self.vfs.borrow().read(self.node, offset, target) };
+        let Some(text) = &self.text else {
+            let count = self.vfs.borrow().read(self.node, offset, target)?;
+            self.mapped.with(self.node, |pages| pages.overlay(offset, &mut target[..count]));
+            return Ok(count);
+        };
         let start = offset.min(text.len() as u64) as usize;
         let count = (text.len() - start).min(target.len());
         target[..count].copy_from_slice(&text[start..start + count]);
@@ -56,7 +64,11 @@ impl OpenNode {
     ) -> Result<usize, Errno> {
         match self.text {
             Some(_) => Ok(bytes.len()),
-            None => vfs.write(self.node, offset, bytes, caller),
+            None => {
+                let count = vfs.write(self.node, offset, bytes, caller)?;
+                self.mapped.with(self.node, |pages| pages.put(offset, &bytes[..count]));
+                Ok(count)
+            }
         }
     }
 
@@ -81,6 +93,23 @@ impl Drop for OpenNode {
 impl crate::memory::Contents for OpenNode {
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         self.read(offset, bytes)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let vfs = &mut *self.vfs.borrow_mut();
+        let (credentials, root) = (Credentials::default(), vfs.root());
+        // Whoever mapped it had it open for writing, and may have gone since.
+        let caller = Caller {
+            credentials: &credentials,
+            root,
+            directory: root,
+            umask: 0,
+            process: 1,
+            thread: 1,
+            now: file_time(),
+            processes: &NoProcesses,
+        };
+        vfs.write(self.node, offset, bytes, &caller).map(drop)
     }
 
     fn len(&self) -> u64 {

@@ -67,6 +67,11 @@ pub(crate) trait Stream {
         false
     }
 
+    /// It as signals that are read.
+    fn signals(&self) -> Option<&super::signals::SignalReader> {
+        None
+    }
+
     /// It as a timer.
     fn timer(&self) -> Option<&super::timer::Timer> {
         None
@@ -183,6 +188,7 @@ impl Description {
             NodeType::Socket => alloc::format!("socket:[{number}]"),
             NodeType::Character => "/dev/console".into(),
             _ if stream.epoll().is_some() => "anon_inode:[eventpoll]".into(),
+            _ if stream.signals().is_some() => "anon_inode:[signalfd]".into(),
             _ if stream.timer().is_some() => "anon_inode:[timerfd]".into(),
             _ => "anon_inode:[eventfd]".into(),
         };

@@ -1,15 +1,21 @@
 //! What a process changes about its memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
 
 use super::{
-    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, RangeMap, Rights, Run, Sharing, State,
-    Touch,
+    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, RangeMap, Rights, Run, SharedPages,
+    SharedPart, Sharing, State, Touch,
 };
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use nom_fs::Errno;
 #[cfg(test)]
 use nom_sys::Protection;
 use nom_sys::program::memory::{HIGH, LOW};
+
+/// Where the library maps a page for a moment, which no process has anything at.
+pub const WINDOW: u64 = HIGH.end - PAGE;
+/// Where processes' mappings are.
+pub const PLACE: Range<u64> = HIGH.start..WINDOW;
 
 /// Where something is to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +35,10 @@ impl ProcessMemory {
     /// `EINVAL` (no bytes, no page's address), `ENOMEM` (no room, or no place of programs), `EEXIST`.
     pub fn map(&self, place: Where, bytes: u64, region: MappedRegion) -> Result<u64, Errno> {
         let bytes = whole_pages(bytes)?;
+        let region = match (&region.backing, region.sharing) {
+            (Backing::Zero, Sharing::Shared) => region.shared(SharedPages::new(self.keeper(), None)),
+            _ => region,
+        };
         let state = &mut *self.state.borrow_mut();
         let address = match place {
             Where::At(address) | Where::AtIfFree(address) => {
@@ -61,7 +71,7 @@ impl ProcessMemory {
     /// Changes what may be done there, where all must be mapped.
     ///
     /// # Errors
-    /// `EINVAL`, `ENOMEM` (not all is mapped).
+    /// `EINVAL`, `ENOMEM` (not all is mapped), `EACCES` (of a file that is open for reading).
     pub fn protect(&self, address: u64, bytes: u64, rights: Rights) -> Result<(), Errno> {
         if !address.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
@@ -73,6 +83,13 @@ impl ProcessMemory {
         let state = &mut *self.state.borrow_mut();
         if !state.regions.covers(range.clone()) {
             return Err(Errno::ENOMEM);
+        }
+        let is_refused = |(_, region): (_, MappedRegion)| match region.backing {
+            Backing::Shared(part) => rights.has(Rights::WRITE) && !part.may_write,
+            _ => false,
+        };
+        if state.regions.overlapping(range.clone()).any(is_refused) {
+            return Err(Errno::EACCES);
         }
         for (part, region) in state.regions.remove(range.clone()) {
             state.regions.insert(part, MappedRegion { rights, ..region });
@@ -100,11 +117,9 @@ impl ProcessMemory {
         }
         let range = range_of(address, whole_pages(bytes)?)?;
         let state = &mut *self.state.borrow_mut();
-        for (part, region) in state.regions.overlapping(range.clone()).collect::<Vec<_>>() {
-            // What others see, too, has no other place than these pages.
-            if region.sharing == Sharing::Private || matches!(region.backing, Backing::File(_)) {
-                state.drop_pages(&*self.pages, part);
-            }
+        // What is shared stays where all find it.
+        for (part, _) in state.regions.overlapping(range.clone()).collect::<Vec<_>>() {
+            state.drop_pages(&*self.pages, part);
         }
         if state.regions.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -205,14 +220,37 @@ impl ProcessMemory {
         state.heap = 0..0;
     }
 
-    /// The contents of a region's file, and where in it an address is.
-    pub fn file_at(&self, address: u64) -> Option<super::FilePart> {
+    /// What is shared at an address, from there on, and its region.
+    pub fn shared_at(&self, address: u64) -> Option<(Range<u64>, SharedPart)> {
         let state = self.state.borrow();
         let (range, region) = state.regions.find(address)?;
         match region.behind(address - range.start).backing {
-            Backing::File(file) => Some(file),
-            Backing::Zero => None,
+            Backing::Shared(part) => Some((range, part)),
+            Backing::Zero | Backing::File(_) => None,
         }
+    }
+
+    /// Writes what is written of files mapped shared in a range to these, which are returned. All of it must
+    /// be mapped.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn write_back(&self, range: Range<u64>) -> Result<Vec<Rc<SharedPages>>, Errno> {
+        let parts: Vec<_> = self.state.borrow().regions.overlapping(range.clone()).collect();
+        let mut files = Vec::new();
+        for (there, region) in parts {
+            if let Backing::Shared(part) = region.backing {
+                let first = part.offset / PAGE;
+                part.pages.write_back(first..first + (there.end - there.start).div_ceil(PAGE));
+                files.push(part.pages);
+            }
+        }
+        if self.is_mapped(range) { Ok(files) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Who keeps frames that several have.
+    pub fn keeper(&self) -> Rc<dyn super::FrameKeeper> {
+        self.pages.keeper()
     }
 }
 
@@ -236,7 +274,7 @@ fn whole_pages(bytes: u64) -> Result<u64, Errno> {
 
 fn is_place(range: &Range<u64>) -> bool {
     let is_in = |place: &Range<u64>| range.start >= place.start && range.end <= place.end;
-    is_in(&LOW) || is_in(&HIGH)
+    is_in(&LOW) || is_in(&PLACE)
 }
 
 /// The range of whole pages. Errors: `EINVAL`; `ENOMEM` if it is not where programs are.

@@ -10,12 +10,14 @@ mod fork;
 pub mod holders;
 mod ranges;
 mod region;
+mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use change::Where;
+pub use change::{PLACE, WINDOW, Where};
 pub use ranges::{Part, RangeMap};
-pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, Sharing};
+pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, SharedPart, Sharing};
+pub use shared::{FrameKeeper, SharedPages};
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -58,6 +60,8 @@ pub trait PageSource {
     fn read(&self, address: u64, bytes: &mut [u8]);
     /// Copies to pages that are there and writable.
     fn write(&self, address: u64, bytes: &[u8]);
+    /// Who keeps frames of these and of all other places.
+    fn keeper(&self) -> Rc<dyn FrameKeeper>;
 }
 
 /// PageSource that are there, in one piece.
@@ -76,12 +80,14 @@ enum Hold {
     /// Another process may have them, too, and neither is to see what the other writes: whoever writes first
     /// gets a copy.
     Common,
+    /// All have it who have the file mapped shared; that somebody writes to it is to be noted first.
+    Watched,
 }
 
 impl Run {
-    /// What may be done with it of `wanted`: what is common is not written.
+    /// What may be done with it of `wanted`: what is common is not written, nor what is watched.
     fn allowed(&self, wanted: Protection) -> Protection {
-        if self.hold == Hold::Common && wanted.writable() { Protection::Read } else { wanted }
+        if self.hold != Hold::Own && wanted.writable() { Protection::Read } else { wanted }
     }
 }
 
@@ -193,6 +199,10 @@ impl ProcessMemory {
                 state.runs.insert(page..page + PAGE, run);
                 return Ok(());
             }
+            if let (Backing::Shared(part), Hold::Watched, Touch::Write) = (&region.backing, run.hold, touch) {
+                part.pages.note_written((part.offset + page - range.start) / PAGE);
+                run.hold = Hold::Own;
+            }
             let wanted = run.allowed(wanted);
             if run.protection != wanted {
                 self.pages.protect(page, 1, wanted);
@@ -203,6 +213,9 @@ impl ProcessMemory {
         let region = region.clone();
         let around = page - page % (AROUND * PAGE);
         let window = around.max(range.start)..(around + AROUND * PAGE).min(range.end);
+        if let Backing::Shared(part) = region.behind(page - range.start).backing {
+            return state.share(&*self.pages, &part, page..window.end, wanted, touch);
+        }
         state.fill(&*self.pages, &range, &region, page, window, wanted)
     }
 
@@ -349,6 +362,51 @@ impl State {
             self.runs.insert(next..next + bytes, Run { frame, protection: wanted, hold: Hold::Own });
             next += bytes;
         }
+        Ok(())
+    }
+
+    /// Makes pages that are shared there, from the first of `window` on, as many as are in one piece.
+    fn share(
+        &mut self,
+        pages: &dyn PageSource,
+        part: &SharedPart,
+        window: Range<u64>,
+        wanted: Protection,
+        touch: Touch,
+    ) -> Result<(), Bad> {
+        let (page, index) = (window.start, part.offset / PAGE);
+        let end = self.runs.overlapping(window.clone()).next().map_or(window.end, |(run, _)| run.start);
+        let end = part.fillable(page, end).max(page + PAGE);
+        let writes = wanted.writable() && touch == Touch::Write;
+        let most = if writes && part.pages.is_written_back() { 1 } else { (end - page) / PAGE };
+        let (there, mut count) = part.pages.piece(index, most);
+        let frame = match there {
+            Some(frame) => frame,
+            None => {
+                let (frame, added) = pages.add(page, count).ok_or(Bad::NoMemory)?;
+                count = added;
+                part.pages.bring(pages, page, index, (frame, count));
+                frame
+            }
+        };
+        let hold = match part.pages.is_written_back() {
+            true if writes => {
+                part.pages.note_written(index);
+                Hold::Own
+            }
+            true => Hold::Watched,
+            false => Hold::Own,
+        };
+        let run = Run { frame, protection: wanted, hold };
+        let protection = run.allowed(wanted);
+        if there.is_some() {
+            if !pages.show(page, count, frame, protection) {
+                return Err(Bad::NoMemory);
+            }
+        } else if protection != Protection::ReadWrite {
+            pages.protect(page, count, protection);
+        }
+        self.runs.insert(page..page + count * PAGE, Run { protection, ..run });
         Ok(())
     }
 

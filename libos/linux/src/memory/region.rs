@@ -1,6 +1,6 @@
 //! What a range of a process's addresses is to be.
 
-use super::{Bad, PAGE, PageSource, Part, Touch};
+use super::{Bad, PAGE, PageSource, Part, SharedPages, Touch};
 use alloc::rc::Rc;
 use core::fmt;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
@@ -91,6 +91,14 @@ pub trait Contents {
     /// What the file system says.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno>;
 
+    /// Writes at an offset, what a process wrote where it has the file mapped shared.
+    ///
+    /// # Errors
+    /// What the file system says; `EBADF` of what is not written.
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<(), Errno> {
+        Err(Errno::EBADF)
+    }
+
     /// The file's length.
     fn len(&self) -> u64;
 
@@ -123,6 +131,26 @@ impl fmt::Debug for FilePart {
     }
 }
 
+/// A part of what is shared.
+#[derive(Clone, Debug)]
+pub struct SharedPart {
+    /// All of it.
+    pub pages: Rc<SharedPages>,
+    /// Where the part begins, in bytes.
+    pub offset: u64,
+    /// Whether who has it mapped may be allowed to write.
+    pub may_write: bool,
+}
+
+impl SharedPart {
+    /// As [`Backing::fillable`].
+    pub(super) fn fillable(&self, start: u64, end: u64) -> u64 {
+        let Some(file) = self.pages.file() else { return end };
+        let bytes = file.len().saturating_sub(self.offset).next_multiple_of(PAGE);
+        end.min(start.saturating_add(bytes))
+    }
+}
+
 /// Where a region's first contents come from.
 #[derive(Clone, Debug)]
 pub enum Backing {
@@ -130,6 +158,8 @@ pub enum Backing {
     Zero,
     /// From a file.
     File(FilePart),
+    /// They are what others have who have the same mapped.
+    Shared(SharedPart),
 }
 
 impl Backing {
@@ -140,6 +170,10 @@ impl Backing {
                 if start + offset >= contents.len() =>
             {
                 Some(Bad::BehindFile)
+            }
+            Backing::Shared(part) => {
+                let is_behind = |file: &Rc<dyn Contents>| part.offset + offset >= file.len();
+                part.pages.file().is_some_and(is_behind).then_some(Bad::BehindFile)
             }
             _ => None,
         }
@@ -194,6 +228,13 @@ impl MappedRegion {
     pub fn zeros(rights: Rights) -> MappedRegion {
         MappedRegion { rights, sharing: Sharing::Private, backing: Backing::Zero, purpose: Purpose::Mapping }
     }
+
+    /// The same of what is shared, from its beginning on.
+    #[must_use]
+    pub fn shared(self, pages: Rc<SharedPages>) -> MappedRegion {
+        let backing = Backing::Shared(SharedPart { pages, offset: 0, may_write: true });
+        MappedRegion { sharing: Sharing::Shared, backing, ..self }
+    }
 }
 
 impl Part for MappedRegion {
@@ -203,6 +244,9 @@ impl Part for MappedRegion {
             Backing::File(FilePart { contents, offset, bytes }) => {
                 let left = if *bytes == u64::MAX { u64::MAX } else { bytes.saturating_sub(count) };
                 Backing::File(FilePart { contents: contents.clone(), offset: offset + count, bytes: left })
+            }
+            Backing::Shared(part) => {
+                Backing::Shared(SharedPart { offset: part.offset + count, ..part.clone() })
             }
         };
         MappedRegion { backing, ..self.clone() }
@@ -215,6 +259,10 @@ impl Part for MappedRegion {
             (Backing::File(own), Backing::File(other)) => {
                 Rc::ptr_eq(&own.contents, &other.contents)
                     && (own.offset, own.bytes) == (other.offset, other.bytes)
+            }
+            (Backing::Shared(own), Backing::Shared(other)) => {
+                Rc::ptr_eq(&own.pages, &other.pages)
+                    && (own.offset, own.may_write) == (other.offset, other.may_write)
             }
             _ => false,
         }

@@ -36,17 +36,40 @@ impl FakePages {
         frame
     }
 
-    fn leave(&self, frame: u64) {
-        let mut frames = self.frames.frames.borrow_mut();
-        let (holders, _) = frames.get_mut(&frame).expect("somebody has it");
-        *holders -= 1;
-        if *holders == 0 {
-            frames.remove(&frame);
+    fn is_full(&self, count: u64) -> bool {
+        self.frames.frames.borrow().len() + count as usize > self.most
+    }
+}
+
+impl FrameKeeper for FakeFrames {
+    fn keep(&self, frame: u64, count: u64) {
+        for frame in frame..frame + count {
+            self.frames.borrow_mut().get_mut(&frame).expect("somebody has it").0 += 1;
         }
     }
 
-    fn is_full(&self, count: u64) -> bool {
-        self.frames.frames.borrow().len() + count as usize > self.most
+    fn leave(&self, frame: u64, count: u64) {
+        for frame in frame..frame + count {
+            let mut frames = self.frames.borrow_mut();
+            let (holders, _) = frames.get_mut(&frame).expect("somebody has it");
+            *holders -= 1;
+            if *holders == 0 {
+                frames.remove(&frame);
+            }
+        }
+    }
+
+    fn read(&self, frame: u64, start: u64, bytes: &mut [u8]) -> bool {
+        let start = start as usize;
+        bytes.copy_from_slice(&self.frames.borrow()[&frame].1[start..start + bytes.len()]);
+        true
+    }
+
+    fn write(&self, frame: u64, start: u64, bytes: &[u8]) -> bool {
+        let (mut frames, start) = (self.frames.borrow_mut(), start as usize);
+        let (_, there) = frames.get_mut(&frame).expect("somebody has it");
+        there[start..start + bytes.len()].copy_from_slice(bytes);
+        true
     }
 }
 
@@ -75,7 +98,7 @@ impl PageSource for FakePages {
         for page in 0..count {
             let (own, ..) = self.pages.borrow_mut().remove(&(address + page * PAGE)).expect("it is there");
             assert_eq!(own, frame + page);
-            self.leave(own);
+            self.frames.leave(own, 1);
         }
     }
 
@@ -90,6 +113,10 @@ impl PageSource for FakePages {
     }
 
     fn enter(&self) {}
+
+    fn keeper(&self) -> Rc<dyn FrameKeeper> {
+        Rc::new(self.frames.clone())
+    }
 
     fn another(&self) -> Option<Rc<dyn PageSource>> {
         let frames = self.frames.clone();
@@ -116,7 +143,7 @@ impl PageSource for FakePages {
             }
             new = self.new_frames(1);
             self.frames.frames.borrow_mut().insert(new, (1, bytes));
-            self.leave(frame);
+            self.frames.leave(frame, 1);
         }
         self.pages.borrow_mut().insert(address, (new, Protection::ReadWrite));
         Some(new)
@@ -327,7 +354,7 @@ fn check(memory: &ProcessMemory, model: &Model, step: &Step) {
 
 #[test]
 fn what_is_shared_both_see_and_neither_forgets() {
-    let (_, memory) = memory(4, 100);
+    let (pages, memory) = memory(4, 100);
     let region = MappedRegion { sharing: Sharing::Shared, ..MappedRegion::zeros(Rights::READ_WRITE) };
     memory.map(Where::At(START), 3 * PAGE, region).unwrap();
     memory.map(Where::At(START + 8 * PAGE), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
@@ -348,6 +375,78 @@ fn what_is_shared_both_see_and_neither_forgets() {
     assert_eq!(memory.shared_word(START + 8 * PAGE), None);
     drop(memory);
     assert_eq!(read(&child, START), Ok(*b"parent"));
+    drop(child);
+    assert!(pages.frames.frames.borrow().is_empty(), "nobody has any of it");
+}
+
+/// A file that is written to.
+#[derive(Default)]
+struct Written(RefCell<Vec<u8>>);
+
+impl Contents for Written {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+        let there = self.0.borrow();
+        let part = there.get(offset as usize..).unwrap_or_default();
+        let count = part.len().min(bytes.len());
+        bytes[..count].copy_from_slice(&part[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.0.borrow_mut()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.0.borrow().len() as u64
+    }
+}
+
+#[test]
+fn what_is_written_to_a_file_mapped_shared_all_see_and_the_file_gets() {
+    let (pages, memory) = memory(4, 100);
+    let file = Rc::new(Written(RefCell::new(vec![b'.'; 3 * PAGE as usize - 7])));
+    let shared = SharedPages::new(memory.keeper(), Some(file.clone()));
+    let region = MappedRegion::zeros(Rights::READ_WRITE).shared(shared.clone());
+    memory.map(Where::At(START), 4 * PAGE, region.clone()).unwrap();
+    memory.map(Where::At(START + 8 * PAGE), PAGE, region.behind(2 * PAGE)).unwrap();
+    let read = |memory: &ProcessMemory, at: u64| memory.read_value::<[u8; 2]>(at);
+    assert_eq!(read(&memory, START + PAGE), Ok(*b".."));
+    let child = memory.duplicate().unwrap();
+    child.write(START + 2 * PAGE, b"ab").unwrap();
+    assert_eq!(read(&memory, START + 8 * PAGE), Ok(*b"ab"), "where it is mapped twice, too");
+    assert_eq!(memory.touch(START + 3 * PAGE, Touch::Read), Err(Bad::BehindFile));
+    // Made writable at once, and written to only then.
+    memory.protect(START, PAGE, Rights::READ).unwrap();
+    assert_eq!(read(&memory, START), Ok(*b".."));
+    memory.protect(START, PAGE, Rights::READ_WRITE).unwrap();
+    memory.write(START, b"cd").unwrap();
+    // Who reads the file finds it before it is there, and who writes the file is seen.
+    let mut bytes = [0; 4];
+    file.read_at(0, &mut bytes).unwrap();
+    shared.overlay(0, &mut bytes);
+    assert_eq!((bytes, file.0.borrow()[0]), (*b"cd..", b'.'));
+    shared.put(PAGE - 1, b"ef");
+    assert_eq!((read(&memory, START + PAGE), read(&child, START + PAGE - 1)), (Ok(*b"f."), Ok(*b"ef")));
+    memory.write_back(START..START + PAGE).unwrap();
+    assert_eq!(file.0.borrow()[..2], *b"cd");
+    assert_eq!(memory.write_back(START..START + 5 * PAGE).unwrap_err(), Errno::ENOMEM);
+    drop((memory, shared, child));
+    assert!(file.0.borrow()[2 * PAGE as usize..].starts_with(b"ab."));
+    // The region that was mapped has them still.
+    drop(region);
+    assert!(pages.frames.frames.borrow().is_empty(), "nobody has any of it");
+}
+
+#[test]
+fn a_file_that_is_open_for_reading_is_not_made_writable_where_it_is_shared() {
+    let (_, memory) = memory(4, 100);
+    let pages = SharedPages::new(memory.keeper(), Some(Rc::new(FakeFile(PAGE))));
+    let backing = Backing::Shared(SharedPart { pages, offset: 0, may_write: false });
+    let region = MappedRegion { sharing: Sharing::Shared, backing, ..MappedRegion::zeros(Rights::READ) };
+    memory.map(Where::At(START), PAGE, region).unwrap();
+    assert_eq!(memory.protect(START, PAGE, Rights::READ_WRITE), Err(Errno::EACCES));
+    memory.protect(START, PAGE, Rights::READ_EXECUTE).unwrap();
 }
 
 #[test]

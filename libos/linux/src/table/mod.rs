@@ -75,6 +75,7 @@ impl SystemCall {
 pub const PARTS: &[&[SystemCall]] = &[
     calls::memory::ROWS,
     calls::processes::ROWS,
+    calls::segments::ROWS,
     calls::threads::ROWS,
     calls::signals::ROWS,
     calls::time::ROWS,

@@ -176,6 +176,7 @@ fn request(call: &Call<'_>) -> Result<u64, Errno> {
 fn make_durable(call: &Call<'_>, what: Durable) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let node = description.node().ok_or(Errno::EINVAL)?.node;
+    call.family().mapped.with(node, |pages| pages.write_back(0..u64::MAX));
     with_vfs(call, |vfs, _| vfs.sync(node, what)).map(|()| 0)
 }
 

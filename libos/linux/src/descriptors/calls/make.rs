@@ -6,8 +6,10 @@ use crate::descriptors::counter::{Counter, Taking};
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Object, Stream};
 use crate::descriptors::pipe::pipe;
+use crate::descriptors::signals::SignalReader;
 use crate::descriptors::table::OnExec;
 use crate::descriptors::timer::{Schedule, Timer};
+use crate::signals::SignalSet;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
@@ -43,8 +45,20 @@ pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::refused(abi::__NR_inotify_init, "inotify_init", "nobody is told of changed files"),
     SystemCall::refused(abi::__NR_inotify_init1, "inotify_init1", "nobody is told of changed files"),
     SystemCall::refused(abi::__NR_fanotify_init, "fanotify_init", "nobody is told of changed files"),
-    SystemCall::refused(abi::__NR_signalfd, "signalfd", "programs take handlers instead"),
-    SystemCall::refused(abi::__NR_signalfd4, "signalfd4", "programs take handlers instead"),
+    SystemCall::partial(
+        abi::__NR_signalfd,
+        "signalfd",
+        &["descriptor", "set", "set_bytes"],
+        |call| make_signals(call, 0),
+        "as signalfd4",
+    ),
+    SystemCall::partial(
+        abi::__NR_signalfd4,
+        "signalfd4",
+        &["descriptor", "set", "set_bytes", "flags"],
+        |call| make_signals(call, call.arguments[3] as u32),
+        "tells the signals of the process that made it, and of its first thread, whoever reads",
+    ),
 ];
 
 /// A new descriptor; flags as `open` has them.
@@ -84,6 +98,24 @@ fn make_counter(call: &Call<'_>, flags: u32) -> Result<u64, Errno> {
     let taking = if flags & abi::EFD_SEMAPHORE != 0 { Taking::One } else { Taking::All };
     let counter = Counter::new(u64::from(call.arguments[0] as u32), taking);
     let description = of_stream(counter, abi::O_RDWR | flags & abi::O_NONBLOCK);
+    add(call, description, flags).map(|descriptor| descriptor as u64)
+}
+
+fn make_signals(call: &Call<'_>, flags: u32) -> Result<u64, Errno> {
+    const SET_BYTES: u64 = 8;
+    let [_, set, bytes, ..] = call.arguments;
+    if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK) != 0 || bytes != SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let wanted: SignalSet = call.memory().read_value(set)?;
+    if call.int(0) != -1 {
+        let description = get(call, call.int(0))?;
+        let stream = description.stream().and_then(|stream| stream.signals());
+        stream.ok_or(Errno::EINVAL)?.want(wanted);
+        return Ok(call.int(0) as u64);
+    }
+    let description =
+        of_stream(SignalReader::new(call.process(), wanted), abi::O_RDWR | flags & abi::O_NONBLOCK);
     add(call, description, flags).map(|descriptor| descriptor as u64)
 }
 
