@@ -7,6 +7,7 @@ use crate::machine::Spaces;
 use crate::process::{Exit, Process};
 use crate::signals::Info;
 use crate::task::Task;
+use crate::vdso::VdsoImage;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
@@ -70,6 +71,8 @@ pub struct ProcessFamily {
     pub(crate) segments: crate::calls::segments::Segments,
     /// Buffers of calls.
     pub(crate) buffers: Rc<CallBuffers>,
+    /// What each process finds in its memory.
+    pub(crate) vdso: Rc<VdsoImage>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Tells this boot from others.
@@ -104,6 +107,7 @@ impl ProcessFamily {
             mapped: Rc::default(),
             segments: Default::default(),
             buffers: Rc::default(),
+            vdso: VdsoImage::new(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             boot_id,

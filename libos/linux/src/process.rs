@@ -313,7 +313,8 @@ impl Process {
         // What is blocked waits, even if it is ignored at present (signal(7)).
         let is_kept = |signal: &Signal| {
             let first = tasks.iter().min_by_key(|task| task.id);
-            !self.actions.borrow().ignores(*signal) || first.is_some_and(|task| task.blocked.get().has(*signal))
+            !self.actions.borrow().ignores(*signal)
+                || first.is_some_and(|task| task.blocked.get().has(*signal))
         };
         let Some(signal) = info.signal().filter(is_kept) else { return };
         self.pending.borrow_mut().add(info);

@@ -160,7 +160,10 @@ fn sync(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, length, flags, ..] = call.arguments;
     let flags = flags as u32;
     let is_both = flags & abi::MS_SYNC != 0 && flags & abi::MS_ASYNC != 0;
-    if !address.is_multiple_of(PAGE) || is_both || flags & !(abi::MS_SYNC | abi::MS_ASYNC | abi::MS_INVALIDATE) != 0 {
+    if !address.is_multiple_of(PAGE)
+        || is_both
+        || flags & !(abi::MS_SYNC | abi::MS_ASYNC | abi::MS_INVALIDATE) != 0
+    {
         return Err(Errno::EINVAL);
     }
     let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));

@@ -16,7 +16,11 @@ pub(crate) struct MappedFiles {
 
 impl MappedFiles {
     /// Those of a file, which are made if nobody has any.
-    pub fn pages(&self, file: &Rc<OpenNode>, keeper: impl FnOnce() -> Rc<dyn FrameKeeper>) -> Rc<SharedPages> {
+    pub fn pages(
+        &self,
+        file: &Rc<OpenNode>,
+        keeper: impl FnOnce() -> Rc<dyn FrameKeeper>,
+    ) -> Rc<SharedPages> {
         let mut files = self.files.borrow_mut();
         files.retain(|_, pages| pages.strong_count() > 0);
         if let Some(pages) = files.get(&file.node).and_then(Weak::upgrade) {
@@ -25,6 +29,12 @@ impl MappedFiles {
         let pages = SharedPages::new(keeper(), Some(file.clone()));
         files.insert(file.node, Rc::downgrade(&pages));
         pages
+    }
+
+    /// Whether anybody may have it mapped.
+    pub fn has(&self, file: NodeId) -> bool {
+        let files = self.files.borrow();
+        !files.is_empty() && files.get(&file).is_some_and(|pages| pages.strong_count() > 0)
     }
 
     /// Does something with a file's, if there are any.

@@ -27,8 +27,8 @@ use crate::process::Process;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_RDONLY, O_WRONLY};
-use nom_fs::{Errno, NodeType};
 use node::OpenNode;
+use nom_fs::{Errno, NodeType};
 use open::{Description, Object};
 pub(crate) use table::Descriptors;
 

@@ -3,6 +3,7 @@
 use super::locks::FileLocks;
 use super::mapped::MappedFiles;
 use crate::family::ProcessFamily;
+use crate::memory::{ProcessMemory, Touch};
 use crate::process::file_time;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -32,7 +33,13 @@ impl fmt::Debug for OpenNode {
 impl OpenNode {
     /// One that [`Vfs::open`] returned, or that is held otherwise: this gives the hold back.
     pub fn held(family: &ProcessFamily, node: NodeId, text: Option<Vec<u8>>) -> OpenNode {
-        OpenNode { vfs: family.vfs.clone(), locks: family.locks.clone(), mapped: family.mapped.clone(), node, text }
+        OpenNode {
+            vfs: family.vfs.clone(),
+            locks: family.locks.clone(),
+            mapped: family.mapped.clone(),
+            node,
+            text,
+        }
     }
 
     /// Reads from an offset on.
@@ -49,6 +56,28 @@ impl OpenNode {
         let count = (text.len() - start).min(target.len());
         target[..count].copy_from_slice(&text[start..start + count]);
         Ok(count)
+    }
+
+    /// Whether its bytes lie in memory, and not with the host, in the text of a file in `/proc`, or where
+    /// processes have it mapped.
+    pub fn is_stored(&self) -> bool {
+        self.text.is_none() && matches!(self.node, NodeId::Stored(_)) && !self.mapped.has(self.node)
+    }
+
+    /// Reads from an offset of a file that is stored to where the process has `to`; says how many bytes.
+    ///
+    /// # Errors
+    /// `EFAULT`; as [`Vfs::show`].
+    pub fn read_stored(
+        &self,
+        memory: &ProcessMemory,
+        offset: u64,
+        to: u64,
+        len: u64,
+    ) -> Result<usize, Errno> {
+        let there = self.size()?.saturating_sub(offset).min(len);
+        let mut target = memory.reached(to, there, Touch::Write)?;
+        self.vfs.borrow().show(self.node, offset, there, &mut |bytes| target.put(bytes))
     }
 
     /// Writes at an offset. What is written to `/proc` is taken and forgotten.

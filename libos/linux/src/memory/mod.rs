@@ -9,6 +9,7 @@ mod change;
 mod fork;
 pub mod holders;
 mod ranges;
+mod reached;
 mod region;
 mod shared;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 
 pub use change::{PLACE, WINDOW, Where};
 pub use ranges::{Part, RangeMap};
+pub use reached::Reached;
 pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, SharedPart, Sharing};
 pub use shared::{FrameKeeper, SharedPages};
 
