@@ -48,7 +48,7 @@ pub const CLIENTS: [Tool; 4] = [
 ];
 
 /// Programs of Linux that run unchanged in a machine (docs/linux.md), and their own clients.
-pub const PROGRAMS: [Tool; 12] = [
+pub const PROGRAMS: [Tool; 13] = [
     Tool::new("memcached", &["memcached"]),
     Tool::new("redis-server", &["redis-server"]),
     Tool::new("redis-tools", &["redis-benchmark"]),
@@ -61,6 +61,7 @@ pub const PROGRAMS: [Tool; 12] = [
     Tool::new("busybox-static", &["/bin/busybox", "true"]),
     Tool::new("nodejs", &["node"]),
     Tool::new("openjdk-17-jdk-headless", &["javac"]),
+    Tool::new("postgresql", &["pgbench"]),
 ];
 
 /// What lends and advertises addresses in tests, and asks for neighbours.

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{PATIENCE, Site, ask, free_port, said};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -289,4 +290,86 @@ fn java_home() -> Option<String> {
     }
     let compiler = std::fs::canonicalize("/usr/bin/javac").expect("it is there");
     compiler.ancestors().nth(2).map(|home| home.display().to_string())
+}
+
+/// Who runs PostgreSQL is not root: the owner of a cluster that this computer's own `initdb` made.
+#[test]
+fn postgres_serves_pgbench_with_a_process_a_connection() {
+    let Some(bin) = postgres_bin() else { return };
+    let cluster = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let (user, group) = make_cluster(&bin, cluster.path());
+    let data = cluster.path().join("data").display().to_string();
+    let postgres = format!("{bin}/postgres");
+    let owner = format!("--userspec={user}:{group}");
+    // It says itself where what it loads and reads lies: `/usr/lib/postgresql/15/lib`, and share.
+    let (library, share) = (bin.replace("/bin", "/lib"), bin.replace("/lib/", "/share/").replace("/bin", ""));
+    let options =
+        format!("-m 768M --include {library}/plpgsql.so --include {share}/timezonesets --include {data}");
+    let options = format!("{options} --include {postgres}");
+    let settings =
+        "-c listen_addresses=* -c unix_socket_directories=/tmp -c shared_buffers=16MB -c fsync=off";
+    let mut program = vec!["/usr/sbin/chroot", &owner, "/", &postgres, "-D", &data];
+    program.extend(settings.split(' '));
+    let server = Server::start(Site::new(), "postgresql", &[5432], &options, &program).expect("it is there");
+    let port = server.ports[0].to_string();
+    let client = |words: &[&str]| {
+        let to = ["-h", "127.0.0.1", "-p", &port, "-U", "nom"];
+        server.client(&[&words[..1], &to, &words[1..], &["postgres"]].concat())
+    };
+    let end = Instant::now() + PATIENCE;
+    let is_ready = || Command::new("pg_isready").args(["-q", "-h", "127.0.0.1", "-p", &port]).status();
+    while !is_ready().is_ok_and(|status| status.success()) {
+        assert!(Instant::now() < end, "it is not ready: {}", server.site.run("logs server"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    client(&["pgbench", "-i", "-q", "-s", "1"]);
+    let said = client(&["pgbench", "-c", "4", "-t", "10"]);
+    assert!(said.contains("number of transactions actually processed: 40/40"), "{said}");
+    let counted =
+        client(&["psql", "-A", "-t", "-c", "select count(*), sum(delta) is not null from pgbench_history"]);
+    assert_eq!(counted.trim(), "40|t");
+}
+
+/// Where PostgreSQL's programs are, if they are.
+fn postgres_bin() -> Option<String> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let bins = versions.map(|version| version.path().join("bin").display().to_string());
+    let newest = bins.filter(|bin| Path::new(bin).join("postgres").exists()).max();
+    if newest.is_none() {
+        eprintln!("skipped: there is no PostgreSQL: apt-get install postgresql");
+    }
+    newest
+}
+
+/// Makes a cluster in a directory, which belongs to who is not root: user and group.
+fn make_cluster(bin: &str, directory: &Path) -> (u32, u32) {
+    let is_root = std::fs::metadata(directory).expect("it is there").uid() == 0;
+    let mut initdb = match is_root {
+        true => {
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--reuid=postgres", "--regid=postgres", "--clear-groups"])
+                .arg(format!("{bin}/initdb"));
+            std::os::unix::fs::chown(directory, Some(owner_of_postgres()), None).expect("root may");
+            command
+        }
+        false => Command::new(format!("{bin}/initdb")),
+    };
+    initdb.args(["-N", "-A", "trust", "-U", "nom", "--no-locale", "-E", "UTF8", "-D"]);
+    // Of all time zones this alone needs no file.
+    let initdb = initdb.arg(directory.join("data")).env("TZ", "GMT").current_dir("/");
+    let output = initdb.output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let access = directory.join("data/pg_hba.conf");
+    let rules = std::fs::read_to_string(&access).expect("initdb wrote it");
+    std::fs::write(&access, format!("{rules}host all all 0.0.0.0/0 trust\n")).expect("written");
+    let owner = std::fs::metadata(access).expect("it is there");
+    (owner.uid(), owner.gid())
+}
+
+/// The number of the user `postgres`, whom the package made.
+fn owner_of_postgres() -> u32 {
+    let users = std::fs::read_to_string("/etc/passwd").expect("it is there");
+    let row = users.lines().find_map(|line| line.strip_prefix("postgres:")).expect("the package made it");
+    row.split(':').nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
