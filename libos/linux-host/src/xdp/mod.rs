@@ -225,13 +225,14 @@ impl Nic for XdpNic {
         self.counters.named().for_each(|(name, value)| count(name, value));
     }
 
-    /// Says `false` as long as the kernel has not taken all that is to be sent, too: nobody but the next kick moves it.
+    /// Says `false`, too, as long as the kernel has not taken all that is to be sent, or has no room for what it is to
+    /// receive into: nobody but this core moves either.
     fn arm(&mut self) -> bool {
         self.counters.arms += 1;
         if self.socket.has_unsent() {
             self.kick();
         }
-        self.socket.is_idle() && !self.socket.has_unsent()
+        self.socket.give_back() && self.socket.is_idle() && !self.socket.has_unsent()
     }
 
     fn disarm(&mut self) {}

@@ -35,6 +35,9 @@ pub(super) struct XdpSocket {
     sent: Consumer<u64>,
     /// Chunks to send from.
     free: Vec<Chunk>,
+    /// Chunks on their way back to the fill ring. The kernel shows a frame before it says that it took its chunk from
+    /// there, so that a full ring may have no room for a moment.
+    returning: Vec<Chunk>,
     /// Unmapped after the rings and the socket are gone.
     frames: Frames,
 }
@@ -66,7 +69,8 @@ impl XdpSocket {
         fill.publish();
         let free = (DEPTH..2 * DEPTH).map(|number| Chunk(chunk(number))).collect();
         bind(&file, &SocketAddrXdp::new(SocketAddrXdpFlags::empty(), interface, queue))?;
-        Ok(XdpSocket { file: Rc::new(file), fill, received, sending, sent, free, frames })
+        let returning = Vec::new();
+        Ok(XdpSocket { file: Rc::new(file), fill, received, sending, sent, free, returning, frames })
     }
 
     /// The file that can be read when a frame is there.
@@ -82,14 +86,28 @@ impl XdpSocket {
     /// Takes the next received frame by `copy`, which is told its length and returns where it is to be copied to
     /// and what to make of that; `None` if there is no frame.
     pub fn receive<T>(&mut self, copy: impl FnOnce(usize, &dyn Fn(&mut [u8])) -> T) -> Option<T> {
-        let found = self.received.pop()?;
+        let found = self.received.pop();
+        if !self.returning.is_empty() {
+            self.give_back();
+        }
+        let found = found?;
         let offset = found.addr as usize;
         let value = copy(found.len as usize, &|into| self.frames.read(offset, into));
         // The chunk that it was in is where it was to begin with, the kernel's room in front of the frame included.
-        let chunk = found.addr & !u64::from(CHUNK_BYTES - 1);
-        assert!(self.fill.push(chunk), "the fill ring has room for all chunks that were ever in it");
-        self.fill.publish();
+        self.returning.push(Chunk(found.addr & !u64::from(CHUNK_BYTES - 1)));
+        self.give_back();
         Some(value)
+    }
+
+    /// Lets the kernel receive into the chunks again; whether it has room for all.
+    pub fn give_back(&mut self) -> bool {
+        while let Some(Chunk(chunk)) = self.returning.last()
+            && self.fill.push(*chunk)
+        {
+            self.returning.pop();
+        }
+        self.fill.publish();
+        self.returning.is_empty()
     }
 
     /// How many frames can be sent before others have left.
@@ -114,8 +132,11 @@ impl XdpSocket {
             len += piece.len();
         }
         let frame = XdpDesc { addr, len: len as u32, options: XdpDescOptions::empty() };
-        assert!(self.sending.push(frame), "there are no more chunks to send from than the ring has entries");
-        true
+        let pushed = self.sending.push(frame);
+        if !pushed {
+            self.free.push(Chunk(addr)); // Said to have left before its place in the ring was said to be free.
+        }
+        pushed
     }
 
     /// Whether the kernel has not yet taken all that was put.
